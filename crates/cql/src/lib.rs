@@ -1,0 +1,1 @@
+//! What the client said: lexer, AST, parser, and printing back to text.

@@ -1,0 +1,1 @@
+//! Where cached bytes live: segments, handles, budgets.

@@ -1,0 +1,1 @@
+//! Copies that agree: write and read plans.

@@ -1,0 +1,1 @@
+//! The process: configuration, boot, native listeners.

@@ -1,0 +1,1 @@
+//! Whole nodes under a seed: world, nemesis, workloads, checkers.

@@ -1,0 +1,1 @@
+//! Table files in Cassandra's big format.

@@ -1,0 +1,1 @@
+//! The subcommands beside the server.
