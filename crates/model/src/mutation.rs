@@ -1,0 +1,259 @@
+//! A write to one partition of one table, as bytes that the commit log, other shards and replicas take as they are.
+//!
+//! ```text
+//! mutation  := version:u8 table:[u8;16] token:i64 key:sized deletion static_row:sized
+//!              tombstones:u32 tombstone* rows:u32 row*
+//! tombstone := start end deletion            start, end := weight:i8 prefix:sized
+//! row       := clustering:sized row:sized    (`row` as in row.rs; an empty static_row is none)
+//! deletion  := timestamp:i64 local_time:u32  sized := length:u32 bytes
+//! ```
+//! Little endian. Built once where the statement is executed, applied in place by `storage`.
+
+use crate::clustering::{Clustering, Position};
+use crate::deletion::DeletionTime;
+use crate::row::RowView;
+use crate::schema::{Table, TableId};
+use crate::token::Token;
+
+const VERSION: u8 = 1;
+
+/// Bytes that are not a mutation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a mutation: broken at byte {offset}")]
+pub struct MutationCorrupt {
+    /// Where reading stopped.
+    pub offset: usize,
+}
+
+/// Builds a mutation at the end of a buffer. Range tombstones come first, then rows; the builder holds that
+/// order by type: [`MutationBuilder`] takes tombstones, [`MutationRows`] rows.
+#[derive(Debug)]
+pub struct MutationBuilder<'b> {
+    out: &'b mut Vec<u8>,
+    count_at: usize,
+    count: u32,
+}
+
+impl<'b> MutationBuilder<'b> {
+    /// Starts a mutation. `static_row` appends one row (see [`crate::RowBuilder`]) or nothing.
+    pub fn new(
+        out: &'b mut Vec<u8>,
+        table: TableId,
+        token: Token,
+        key: &[u8],
+        deletion: DeletionTime,
+        static_row: impl FnOnce(&mut Vec<u8>),
+    ) -> Self {
+        out.push(VERSION);
+        out.extend_from_slice(&table.0);
+        out.extend_from_slice(&token.0.to_le_bytes());
+        append_sized(out, |out| out.extend_from_slice(key));
+        append_deletion(out, deletion);
+        append_sized(out, static_row);
+        let count_at = out.len();
+        out.extend_from_slice(&[0; 4]);
+        Self { out, count_at, count: 0 }
+    }
+
+    /// Deletes the rows between two positions.
+    pub fn range_tombstone(&mut self, start: Position<'_>, end: Position<'_>, deletion: DeletionTime) {
+        for position in [start, end] {
+            self.out.push(position.weight as u8);
+            append_sized(self.out, |out| out.extend_from_slice(position.prefix.0));
+        }
+        append_deletion(self.out, deletion);
+        self.count += 1;
+    }
+
+    /// Goes on to the rows.
+    pub fn rows(self) -> MutationRows<'b> {
+        self.out[self.count_at..self.count_at + 4].copy_from_slice(&self.count.to_le_bytes());
+        let count_at = self.out.len();
+        self.out.extend_from_slice(&[0; 4]);
+        MutationRows { out: self.out, count_at, count: 0 }
+    }
+
+    /// Ends a mutation without rows.
+    pub fn finish(self) {
+        self.rows().finish();
+    }
+}
+
+/// The part of a mutation under construction that takes rows.
+#[derive(Debug)]
+pub struct MutationRows<'b> {
+    out: &'b mut Vec<u8>,
+    count_at: usize,
+    count: u32,
+}
+
+impl MutationRows<'_> {
+    /// Adds a row; `row` appends it (see [`crate::RowBuilder`]). The same clustering may come again.
+    pub fn row(&mut self, clustering: &[u8], row: impl FnOnce(&mut Vec<u8>)) {
+        append_sized(self.out, |out| out.extend_from_slice(clustering));
+        append_sized(self.out, row);
+        self.count += 1;
+    }
+
+    /// Ends the mutation.
+    pub fn finish(self) {
+        self.out[self.count_at..self.count_at + 4].copy_from_slice(&self.count.to_le_bytes());
+    }
+}
+
+fn append_sized(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    let at = out.len();
+    out.extend_from_slice(&[0; 4]);
+    write(out);
+    let length = u32::try_from(out.len() - at - 4).expect("a mutation is shorter than a frame");
+    out[at..at + 4].copy_from_slice(&length.to_le_bytes());
+}
+
+fn append_deletion(out: &mut Vec<u8>, deletion: DeletionTime) {
+    out.extend_from_slice(&deletion.timestamp.to_le_bytes());
+    out.extend_from_slice(&deletion.local_time.to_le_bytes());
+}
+
+/// A mutation, borrowed.
+#[derive(Debug, Clone, Copy)]
+pub struct MutationView<'a> {
+    /// Table written to.
+    pub table: TableId,
+    /// Token of `key`.
+    pub token: Token,
+    /// Stored partition key.
+    pub key: &'a [u8],
+    /// Deletion of the whole partition, or live.
+    pub deletion: DeletionTime,
+    static_row: &'a [u8],
+    tombstone_count: u32,
+    tombstones: &'a [u8],
+    row_count: u32,
+    rows: &'a [u8],
+}
+
+impl<'a> MutationView<'a> {
+    /// Checks that `bytes` are exactly one mutation, its rows and positions included.
+    ///
+    /// The clusterings are checked against a table by [`MutationView::fits`].
+    ///
+    /// # Errors
+    /// [`MutationCorrupt`] with the offset where they stop being one.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, MutationCorrupt> {
+        let view = Self::trusted(bytes)?;
+        let mut cursor = Cursor { bytes: view.rows, base: bytes };
+        for _ in 0..view.row_count {
+            cursor.sized()?;
+            let offset = cursor.offset();
+            RowView::parse(cursor.sized()?).map_err(|e| MutationCorrupt { offset: offset + 4 + e.offset })?;
+        }
+        if !cursor.bytes.is_empty() {
+            return Err(MutationCorrupt { offset: cursor.offset() });
+        }
+        if !view.static_row.is_empty() {
+            RowView::parse(view.static_row).map_err(|e| MutationCorrupt { offset: e.offset })?;
+        }
+        Ok(view)
+    }
+
+    /// Reads bytes that [`MutationBuilder`] made or [`MutationView::parse`] accepted.
+    ///
+    /// # Errors
+    /// [`MutationCorrupt`] where even the head is not one.
+    pub fn trusted(bytes: &'a [u8]) -> Result<Self, MutationCorrupt> {
+        let mut cursor = Cursor { bytes, base: bytes };
+        if cursor.take(1)?[0] != VERSION {
+            return Err(MutationCorrupt { offset: 0 });
+        }
+        let table = TableId(cursor.take(16)?.try_into().expect("sixteen bytes"));
+        let token = Token(cursor.i64()?);
+        let key = cursor.sized()?;
+        let deletion = cursor.deletion()?;
+        let static_row = cursor.sized()?;
+        let tombstone_count = cursor.u32()?;
+        let tombstones = cursor.bytes;
+        for _ in 0..tombstone_count {
+            cursor.tombstone()?;
+        }
+        let row_count = cursor.u32()?;
+        let rows = cursor.bytes;
+        Ok(Self { table, token, key, deletion, static_row, tombstone_count, tombstones, row_count, rows })
+    }
+
+    /// Whether every position and clustering has the shape of this table's.
+    pub fn fits(&self, table: &Table) -> bool {
+        let columns = table.clustering_orders().len();
+        let full = |c: &[u8]| Clustering(c).is_valid(columns) && Clustering(c).components().count() == columns;
+        self.tombstones().all(|(start, end, _)| {
+            [start, end].iter().all(|p| p.prefix.is_valid(columns) && (p.weight == 1 || p.weight == -1))
+        }) && self.rows().all(|(clustering, _)| full(clustering))
+    }
+
+    /// The static row, where the mutation writes it.
+    pub fn static_row(&self) -> Option<RowView<'a>> {
+        (!self.static_row.is_empty()).then(|| RowView::trusted(self.static_row))
+    }
+
+    /// Deletions of ranges of rows.
+    pub fn tombstones(&self) -> impl Iterator<Item = (Position<'a>, Position<'a>, DeletionTime)> + use<'a> {
+        let mut cursor = Cursor { bytes: self.tombstones, base: self.tombstones };
+        (0..self.tombstone_count).map_while(move |_| cursor.tombstone().ok())
+    }
+
+    /// How many rows are written.
+    pub fn row_count(&self) -> usize {
+        self.row_count as usize
+    }
+
+    /// Rows with their clusterings, in the order they were added.
+    pub fn rows(&self) -> impl Iterator<Item = (&'a [u8], RowView<'a>)> + use<'a> {
+        let mut cursor = Cursor { bytes: self.rows, base: self.rows };
+        (0..self.row_count)
+            .map_while(move |_| Some((cursor.sized().ok()?, RowView::trusted(cursor.sized().ok()?))))
+    }
+}
+
+struct Cursor<'a> {
+    bytes: &'a [u8],
+    base: &'a [u8],
+}
+
+impl<'a> Cursor<'a> {
+    fn offset(&self) -> usize {
+        self.base.len() - self.bytes.len()
+    }
+
+    #[inline]
+    fn take(&mut self, length: usize) -> Result<&'a [u8], MutationCorrupt> {
+        let (taken, rest) =
+            self.bytes.split_at_checked(length).ok_or_else(|| MutationCorrupt { offset: self.offset() })?;
+        self.bytes = rest;
+        Ok(taken)
+    }
+
+    fn u32(&mut self) -> Result<u32, MutationCorrupt> {
+        Ok(u32::from_le_bytes(self.take(4)?.try_into().expect("four bytes")))
+    }
+
+    fn i64(&mut self) -> Result<i64, MutationCorrupt> {
+        Ok(i64::from_le_bytes(self.take(8)?.try_into().expect("eight bytes")))
+    }
+
+    fn sized(&mut self) -> Result<&'a [u8], MutationCorrupt> {
+        let length = self.u32()?;
+        self.take(length as usize)
+    }
+
+    fn deletion(&mut self) -> Result<DeletionTime, MutationCorrupt> {
+        Ok(DeletionTime { timestamp: self.i64()?, local_time: self.u32()? })
+    }
+
+    fn position(&mut self) -> Result<Position<'a>, MutationCorrupt> {
+        let weight = self.take(1)?[0] as i8;
+        Ok(Position { prefix: Clustering(self.sized()?), weight })
+    }
+
+    fn tombstone(&mut self) -> Result<(Position<'a>, Position<'a>, DeletionTime), MutationCorrupt> {
+        Ok((self.position()?, self.position()?, self.deletion()?))
+    }
+}

@@ -1,0 +1,223 @@
+//! Which write wins. The one place that decides it.
+//!
+//! Merging is commutative, associative and idempotent (the tests hold those laws), so replicas, memtables and
+//! table files may be merged in any order and any number of times. Rules as Cassandra 5's `Cells.resolveRegular`,
+//! `LivenessInfo.supersedes` and `DeletionTime.supersedes`.
+
+use std::cmp::Ordering;
+
+use crate::deletion::{DeletionTime, EXPIRED_LIVENESS_TTL, LocalSeconds, Liveness, NO_TIMESTAMP};
+use crate::row::{CellKind, CellView, RowBuilder, RowView};
+use crate::schema::Table;
+
+/// The cell that wins of two with the same column and path.
+#[inline]
+pub fn cell<'a>(left: CellView<'a>, right: CellView<'a>) -> CellView<'a> {
+    match left.timestamp.cmp(&right.timestamp) {
+        Ordering::Greater => return left,
+        Ordering::Less => return right,
+        Ordering::Equal => {}
+    }
+    // At the same timestamp: a tombstone over an expiring value over a plain one, so that the outcome does
+    // not depend on when the merge happens; then the later local time, the smaller TTL, the greater value.
+    let rank = |cell: &CellView<'_>| match cell.kind {
+        CellKind::Live(_) => 0u8,
+        CellKind::Expiring { .. } => 1,
+        CellKind::Tombstone { .. } | CellKind::CollectionDeletion { .. } => 2,
+    };
+    let order = rank(&left)
+        .cmp(&rank(&right))
+        .then_with(|| {
+            if rank(&left) == 0 { Ordering::Equal } else { left.local_time().cmp(&right.local_time()) }
+        })
+        .then_with(|| right.ttl().cmp(&left.ttl()))
+        .then_with(|| left.value().cmp(&right.value()));
+    if order == Ordering::Less { right } else { left }
+}
+
+/// The row marker that wins.
+#[inline]
+pub fn liveness(left: Liveness, right: Liveness) -> Liveness {
+    if right.supersedes(left) { right } else { left }
+}
+
+/// The deletion that wins.
+#[inline]
+pub fn deletion(left: DeletionTime, right: DeletionTime) -> DeletionTime {
+    if right.supersedes(left) { right } else { left }
+}
+
+/// Appends the merge of two versions of one row, without what its own deletions shadow.
+pub fn merge_rows(table: &Table, left: RowView<'_>, right: RowView<'_>, out: &mut Vec<u8>) {
+    let row_deletion = deletion(left.deletion(), right.deletion());
+    let mut marker = liveness(left.liveness(), right.liveness());
+    if row_deletion.deletes(marker.timestamp) {
+        marker = Liveness::NONE;
+    }
+    let mut builder = RowBuilder::new(out, marker, row_deletion);
+    let mut shadow = Shadow::new(row_deletion);
+    let (mut lefts, mut rights) = (left.cells(), right.cells());
+    let (mut l, mut r) = (lefts.next(), rights.next());
+    loop {
+        let winner = match (l, r) {
+            (None, None) => break,
+            (Some(a), None) => {
+                l = lefts.next();
+                a
+            }
+            (None, Some(b)) => {
+                r = rights.next();
+                b
+            }
+            (Some(a), Some(b)) => match compare_cells(table, &a, &b) {
+                Ordering::Less => {
+                    l = lefts.next();
+                    a
+                }
+                Ordering::Greater => {
+                    r = rights.next();
+                    b
+                }
+                Ordering::Equal => {
+                    l = lefts.next();
+                    r = rights.next();
+                    cell(a, b)
+                }
+            },
+        };
+        if shadow.lets_pass(&winner) {
+            builder.cell(winner);
+        }
+    }
+    builder.finish();
+}
+
+/// Order of cells within a row: column, then the collection's deletion, then paths by their type.
+#[inline]
+pub fn compare_cells(table: &Table, a: &CellView<'_>, b: &CellView<'_>) -> Ordering {
+    a.column.cmp(&b.column).then_with(|| match (a.path, b.path) {
+        (None, None) => Ordering::Equal,
+        (None, Some(_)) => Ordering::Less,
+        (Some(_), None) => Ordering::Greater,
+        (Some(x), Some(y)) => table.compare_paths(a.column, x, y),
+    })
+}
+
+/// What deletions shadow while the cells of a row go by in order.
+#[derive(Debug)]
+struct Shadow {
+    row: DeletionTime,
+    collection: Option<(crate::schema::ColumnId, DeletionTime)>,
+}
+
+impl Shadow {
+    fn new(row: DeletionTime) -> Self {
+        Self { row, collection: None }
+    }
+
+    #[inline]
+    fn lets_pass(&mut self, cell: &CellView<'_>) -> bool {
+        if self.row.deletes(cell.timestamp) {
+            return false;
+        }
+        if let Some(deletion) = cell.collection_deletion() {
+            self.collection = Some((cell.column, deletion));
+            return true;
+        }
+        !matches!(self.collection, Some((column, deletion))
+            if column == cell.column && deletion.deletes(cell.timestamp))
+    }
+}
+
+/// Which tombstones may be forgotten.
+#[derive(Debug, Clone, Copy)]
+pub struct Purge {
+    /// Seconds now: what expires at or before it is gone.
+    pub now: LocalSeconds,
+    /// Tombstones with a local time before this are past their grace period.
+    pub gc_before: LocalSeconds,
+    /// Only tombstones with a timestamp below this shadow nothing outside the merge.
+    pub timestamp_limit: i64,
+}
+
+impl Purge {
+    /// For a reader who wants live data only: every tombstone goes.
+    pub fn everything(now: LocalSeconds) -> Self {
+        Self { now, gc_before: LocalSeconds::MAX, timestamp_limit: i64::MAX }
+    }
+
+    /// For a flush: expired data stays, nothing is forgotten.
+    pub fn nothing() -> Self {
+        Self { now: 0, gc_before: 0, timestamp_limit: NO_TIMESTAMP }
+    }
+
+    /// Whether a tombstone may go.
+    #[inline]
+    pub fn may_go(&self, timestamp: i64, local_time: LocalSeconds) -> bool {
+        (timestamp < self.timestamp_limit || self.timestamp_limit == i64::MAX) && local_time < self.gc_before
+    }
+
+    /// The deletion, or none where it may go.
+    pub fn deletion(&self, deletion: DeletionTime) -> DeletionTime {
+        if !deletion.is_live() && self.may_go(deletion.timestamp, deletion.local_time) {
+            DeletionTime::LIVE
+        } else {
+            deletion
+        }
+    }
+}
+
+/// Appends the row as seen under `active` (the deletion of the partition or of a range that covers it),
+/// expired values turned into tombstones, and purgeable tombstones gone.
+///
+/// Returns false, with nothing appended, where nothing is left.
+/// An expired value becomes a tombstone whose local time is `expires_at − ttl`, as in Cassandra's
+/// `BufferCell.purge`, so that its grace period counts from the write.
+pub fn compact_row(row: RowView<'_>, active: DeletionTime, purge: &Purge, out: &mut Vec<u8>) -> bool {
+    let start = out.len();
+    let full_deletion = deletion(row.deletion(), active);
+    // A deletion that a wider one covers is said there already.
+    let kept_deletion =
+        if row.deletion().supersedes(active) { purge.deletion(row.deletion()) } else { DeletionTime::LIVE };
+    let mut marker = row.liveness();
+    if full_deletion.deletes(marker.timestamp) {
+        marker = Liveness::NONE;
+    } else if !marker.is_none() && !marker.is_live(purge.now) {
+        let local_time = marker.expires_at.saturating_sub(marker.ttl);
+        if marker.ttl == EXPIRED_LIVENESS_TTL || purge.may_go(marker.timestamp, local_time) {
+            marker = Liveness::NONE;
+        }
+    }
+    let mut builder = RowBuilder::new(out, marker, kept_deletion);
+    let mut shadow = Shadow::new(full_deletion);
+    let mut any = false;
+    for mut cell in row.cells() {
+        if !shadow.lets_pass(&cell) {
+            continue;
+        }
+        if let CellKind::Expiring { ttl, expires_at, .. } = cell.kind
+            && expires_at <= purge.now
+        {
+            cell.kind = CellKind::Tombstone { local_time: expires_at.saturating_sub(ttl) };
+        }
+        if let CellKind::Tombstone { local_time } | CellKind::CollectionDeletion { local_time } = cell.kind
+            && purge.may_go(cell.timestamp, local_time)
+        {
+            continue;
+        }
+        any = true;
+        builder.cell(cell);
+    }
+    builder.finish();
+    if any || !marker.is_none() || !kept_deletion.is_live() {
+        true
+    } else {
+        out.truncate(start);
+        false
+    }
+}
+
+/// Whether a reader at `now` sees the row: a live marker or any live cell (of a row already compacted).
+pub fn is_live(row: RowView<'_>, now: LocalSeconds) -> bool {
+    row.liveness().is_live(now) || row.cells().any(|cell| cell.is_live(now))
+}

@@ -1,0 +1,104 @@
+//! The schema: keyspaces, tables, columns, types, and the changes that lead from one to the next.
+//!
+//! A schema is a value made by applying changes in order; its version follows from them alone, so every shard and
+//! later every node that applied the same changes shows the same version. A table never changes in place: an
+//! alteration makes a new one, and what holds the old one goes on reading with it.
+//! Column ids are given once per table and never again, so rows and commit-log entries outlive alterations.
+
+mod change;
+mod codec;
+mod options;
+mod table;
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use minicbor::{Decode, Encode};
+
+pub use change::{ChangeError, SchemaChange};
+pub use codec::CodecError;
+pub use options::{CachingOptions, TableOptions};
+pub use table::{Column, ColumnId, ColumnKind, DroppedColumn, Table, TableDefinition, TableId};
+
+use crate::types::CqlType;
+
+/// A keyspace and what it holds.
+#[derive(Debug, Clone)]
+pub struct Keyspace {
+    /// Name, case as stored.
+    pub name: String,
+    /// How it is replicated and kept.
+    pub options: KeyspaceOptions,
+    /// Tables by name.
+    pub tables: BTreeMap<String, Rc<Table>>,
+    /// User-defined types by name.
+    pub types: BTreeMap<String, TypeDefinition>,
+}
+
+/// What CREATE KEYSPACE sets.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct KeyspaceOptions {
+    /// Full or short class name under `class`, and the factors.
+    #[n(0)]
+    pub replication: BTreeMap<String, String>,
+    /// Whether writes go through the commit log.
+    #[n(1)]
+    pub durable_writes: bool,
+}
+
+/// A user-defined type.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct TypeDefinition {
+    /// Name, case as stored.
+    #[n(0)]
+    pub name: String,
+    /// Fields in order.
+    #[n(1)]
+    #[cbor(with = "codec::fields")]
+    pub fields: Vec<(String, CqlType)>,
+}
+
+/// All keyspaces at one version.
+#[derive(Debug, Clone, Default)]
+pub struct Schema {
+    keyspaces: BTreeMap<String, Keyspace>,
+    by_id: BTreeMap<TableId, Rc<Table>>,
+    version: [u8; 16],
+}
+
+impl Schema {
+    /// Nothing at all.
+    pub fn empty() -> Self {
+        Self::default()
+    }
+
+    /// Keyspaces by name.
+    pub fn keyspaces(&self) -> impl Iterator<Item = &Keyspace> {
+        self.keyspaces.values()
+    }
+
+    /// The keyspace of that name.
+    pub fn keyspace(&self, name: &str) -> Option<&Keyspace> {
+        self.keyspaces.get(name)
+    }
+
+    /// The table of that name.
+    pub fn table(&self, keyspace: &str, name: &str) -> Option<&Rc<Table>> {
+        self.keyspaces.get(keyspace)?.tables.get(name)
+    }
+
+    /// The table of that id.
+    pub fn table_by_id(&self, id: TableId) -> Option<&Rc<Table>> {
+        self.by_id.get(&id)
+    }
+
+    /// Tables by id.
+    pub fn tables(&self) -> impl Iterator<Item = &Rc<Table>> {
+        self.by_id.values()
+    }
+
+    /// The version as a UUID of version 3's shape, equal for equal histories.
+    pub fn version(&self) -> [u8; 16] {
+        self.version
+    }
+}

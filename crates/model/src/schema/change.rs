@@ -1,0 +1,221 @@
+//! Changes of the schema: what a DDL statement becomes, what is logged, and what every shard applies.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use minicbor::{Decode, Encode};
+
+use super::{Keyspace, KeyspaceOptions, Schema, Table, TableDefinition, TableId, TypeDefinition, codec};
+use crate::token::murmur3_hash128;
+
+/// One change.
+#[derive(Debug, Clone, PartialEq, Encode, Decode)]
+pub enum SchemaChange {
+    /// A new keyspace.
+    #[n(0)]
+    CreateKeyspace {
+        /// Its name.
+        #[n(0)]
+        name: String,
+        /// Its options.
+        #[n(1)]
+        options: KeyspaceOptions,
+    },
+    /// New options for a keyspace.
+    #[n(1)]
+    AlterKeyspace {
+        /// Its name.
+        #[n(0)]
+        name: String,
+        /// Its options from now on.
+        #[n(1)]
+        options: KeyspaceOptions,
+    },
+    /// A keyspace and all it holds go.
+    #[n(2)]
+    DropKeyspace {
+        /// Its name.
+        #[n(0)]
+        name: String,
+    },
+    /// A new table.
+    #[n(3)]
+    CreateTable(#[n(0)] Box<TableDefinition>),
+    /// A table as it is from now on; same id.
+    #[n(4)]
+    AlterTable(#[n(0)] Box<TableDefinition>),
+    /// A table goes.
+    #[n(5)]
+    DropTable {
+        /// Its keyspace.
+        #[n(0)]
+        keyspace: String,
+        /// Its name.
+        #[n(1)]
+        name: String,
+        /// Its identity, so that a table made anew under the name is safe.
+        #[n(2)]
+        #[cbor(with = "codec::table_id")]
+        id: TableId,
+    },
+    /// A new user-defined type.
+    #[n(6)]
+    CreateType {
+        /// Its keyspace.
+        #[n(0)]
+        keyspace: String,
+        /// The type.
+        #[n(1)]
+        definition: TypeDefinition,
+    },
+    /// A type as it is from now on, and the tables that use it.
+    #[n(7)]
+    AlterType {
+        /// Its keyspace.
+        #[n(0)]
+        keyspace: String,
+        /// Its name before.
+        #[n(1)]
+        name: String,
+        /// The type.
+        #[n(2)]
+        definition: TypeDefinition,
+        /// Tables whose columns use it, with the new type in them.
+        #[n(3)]
+        tables: Vec<TableDefinition>,
+    },
+    /// A type goes.
+    #[n(8)]
+    DropType {
+        /// Its keyspace.
+        #[n(0)]
+        keyspace: String,
+        /// Its name.
+        #[n(1)]
+        name: String,
+    },
+}
+
+/// A change that does not fit the schema it was applied to: a log that does not belong to it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a schema change names {what} {name}, which {}", if *.exists { "exists already" } else { "is not there" })]
+pub struct ChangeError {
+    /// What kind of thing.
+    pub what: &'static str,
+    /// Its name.
+    pub name: String,
+    /// Whether it exists although it should not, or the other way round.
+    pub exists: bool,
+}
+
+impl Schema {
+    /// The schema after `change`.
+    ///
+    /// # Errors
+    /// [`ChangeError`] when the change does not follow on this schema; the schema stays as it is.
+    pub fn apply(&mut self, change: &SchemaChange) -> Result<(), ChangeError> {
+        match change {
+            SchemaChange::CreateKeyspace { name, options } => {
+                if self.keyspaces.contains_key(name) {
+                    return Err(exists("keyspace", name));
+                }
+                let keyspace = Keyspace {
+                    name: name.clone(),
+                    options: options.clone(),
+                    tables: BTreeMap::new(),
+                    types: BTreeMap::new(),
+                };
+                self.keyspaces.insert(name.clone(), keyspace);
+            }
+            SchemaChange::AlterKeyspace { name, options } => {
+                self.keyspace_mut(name)?.options = options.clone();
+            }
+            SchemaChange::DropKeyspace { name } => {
+                let keyspace = self.keyspaces.remove(name).ok_or_else(|| missing("keyspace", name))?;
+                for table in keyspace.tables.values() {
+                    self.by_id.remove(&table.id());
+                }
+            }
+            SchemaChange::CreateTable(definition) => {
+                let keyspace = self.keyspace_mut(&definition.keyspace)?;
+                if keyspace.tables.contains_key(&definition.name) {
+                    return Err(exists("table", &definition.name));
+                }
+                self.put_table(definition)?;
+            }
+            SchemaChange::AlterTable(definition) => {
+                self.check_table(definition)?;
+                self.put_table(definition)?;
+            }
+            SchemaChange::DropTable { keyspace, name, id } => {
+                let tables = &mut self.keyspace_mut(keyspace)?.tables;
+                if tables.get(name).is_none_or(|table| table.id() != *id) {
+                    return Err(missing("table", name));
+                }
+                tables.remove(name);
+                self.by_id.remove(id);
+            }
+            SchemaChange::CreateType { keyspace, definition } => {
+                let types = &mut self.keyspace_mut(keyspace)?.types;
+                if types.contains_key(&definition.name) {
+                    return Err(exists("type", &definition.name));
+                }
+                types.insert(definition.name.clone(), definition.clone());
+            }
+            SchemaChange::AlterType { keyspace, name, definition, tables } => {
+                if !self.keyspace_mut(keyspace)?.types.contains_key(name) {
+                    return Err(missing("type", name));
+                }
+                for table in tables {
+                    self.check_table(table)?;
+                }
+                let types = &mut self.keyspace_mut(keyspace)?.types;
+                types.remove(name);
+                types.insert(definition.name.clone(), definition.clone());
+                for table in tables {
+                    self.put_table(table)?;
+                }
+            }
+            SchemaChange::DropType { keyspace, name } => {
+                self.keyspace_mut(keyspace)?.types.remove(name).ok_or_else(|| missing("type", name))?;
+            }
+        }
+        self.advance_version(change);
+        Ok(())
+    }
+
+    fn keyspace_mut(&mut self, name: &str) -> Result<&mut Keyspace, ChangeError> {
+        self.keyspaces.get_mut(name).ok_or_else(|| missing("keyspace", name))
+    }
+
+    fn check_table(&self, definition: &TableDefinition) -> Result<(), ChangeError> {
+        match self.table(&definition.keyspace, &definition.name) {
+            Some(table) if table.id() == definition.id => Ok(()),
+            _ => Err(missing("table", &definition.name)),
+        }
+    }
+
+    fn put_table(&mut self, definition: &TableDefinition) -> Result<(), ChangeError> {
+        let table = Rc::new(Table::new(definition.clone()));
+        self.by_id.insert(definition.id, Rc::clone(&table));
+        self.keyspace_mut(&definition.keyspace)?.tables.insert(definition.name.clone(), table);
+        Ok(())
+    }
+
+    fn advance_version(&mut self, change: &SchemaChange) {
+        let mut chained = self.version.to_vec();
+        chained.extend_from_slice(&change.encode());
+        let [high, low] = murmur3_hash128(&chained, 0);
+        self.version = ((u128::from(high as u64) << 64) | u128::from(low as u64)).to_be_bytes();
+        self.version[6] = (self.version[6] & 0x0f) | 0x30;
+        self.version[8] = (self.version[8] & 0x3f) | 0x80;
+    }
+}
+
+fn exists(what: &'static str, name: &str) -> ChangeError {
+    ChangeError { what, name: name.to_owned(), exists: true }
+}
+
+fn missing(what: &'static str, name: &str) -> ChangeError {
+    ChangeError { what, name: name.to_owned(), exists: false }
+}

@@ -1,0 +1,103 @@
+//! Schema changes as bytes: CBOR with numbered fields, so that fields may be added later.
+//! Types travel as marshal class names, the form table files use too.
+
+use super::{SchemaChange, TableId};
+
+/// Bytes that are not a schema change.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not a schema change: {reason}")]
+pub struct CodecError {
+    /// What the decoder said.
+    pub reason: String,
+}
+
+impl SchemaChange {
+    /// The change as bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        minicbor::to_vec(self).expect("writing to memory does not fail")
+    }
+
+    /// The change from bytes.
+    ///
+    /// # Errors
+    /// [`CodecError`] when they are not exactly one change.
+    pub fn decode(bytes: &[u8]) -> Result<Self, CodecError> {
+        let mut decoder = minicbor::Decoder::new(bytes);
+        let change = decoder.decode().map_err(|e| CodecError { reason: e.to_string() })?;
+        if decoder.position() == bytes.len() {
+            Ok(change)
+        } else {
+            Err(CodecError { reason: format!("{} bytes follow it", bytes.len() - decoder.position()) })
+        }
+    }
+}
+
+pub(super) mod table_id {
+    use super::TableId;
+    use minicbor::encode::Write;
+    use minicbor::{Decoder, Encoder, decode, encode};
+
+    pub(in crate::schema) fn encode<C, W: Write>(
+        id: &TableId,
+        e: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), encode::Error<W::Error>> {
+        e.bytes(&id.0)?.ok()
+    }
+
+    pub(in crate::schema) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<TableId, decode::Error> {
+        let bytes = d.bytes()?;
+        bytes.try_into().map(TableId).map_err(|_| decode::Error::message("a table id has 16 bytes"))
+    }
+}
+
+pub(super) mod cql_type {
+    use crate::marshal;
+    use crate::types::CqlType;
+    use minicbor::encode::Write;
+    use minicbor::{Decoder, Encoder, decode, encode};
+
+    pub(in crate::schema) fn encode<C, W: Write>(
+        ty: &CqlType,
+        e: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), encode::Error<W::Error>> {
+        e.str(&marshal::class_name(ty))?.ok()
+    }
+
+    pub(in crate::schema) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<CqlType, decode::Error> {
+        let (ty, _) = marshal::parse_class(d.str()?).map_err(|e| decode::Error::message(e.to_string()))?;
+        Ok(ty)
+    }
+}
+
+pub(super) mod fields {
+    use crate::types::CqlType;
+    use minicbor::encode::Write;
+    use minicbor::{Decoder, Encoder, decode, encode};
+
+    pub(in crate::schema) fn encode<C, W: Write>(
+        fields: &[(String, CqlType)],
+        e: &mut Encoder<W>,
+        ctx: &mut C,
+    ) -> Result<(), encode::Error<W::Error>> {
+        e.array(fields.len() as u64 * 2)?;
+        for (name, ty) in fields {
+            e.str(name)?;
+            super::cql_type::encode(ty, e, ctx)?;
+        }
+        Ok(())
+    }
+
+    pub(in crate::schema) fn decode<C>(
+        d: &mut Decoder<'_>,
+        ctx: &mut C,
+    ) -> Result<Vec<(String, CqlType)>, decode::Error> {
+        let length = d.array()?.ok_or_else(|| decode::Error::message("an array of known length"))?;
+        let mut fields = Vec::new();
+        for _ in 0..length / 2 {
+            fields.push((d.str()?.to_owned(), super::cql_type::decode(d, ctx)?));
+        }
+        Ok(fields)
+    }
+}

@@ -1,0 +1,156 @@
+//! Range tombstones of one partition, kept sorted and disjoint.
+//!
+//! Adding a tombstone cuts what it overlaps, so that at each place the winning deletion is the only one:
+//! memtables add to it, reads walk it as deletion changes.
+
+use std::cmp::Ordering;
+
+use crate::clustering::{ClusteringOrder, OwnedPosition, Position};
+use crate::deletion::DeletionTime;
+
+/// A deletion of all rows between two positions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RangeTombstone {
+    /// First position, weight ±1.
+    pub start: OwnedPosition,
+    /// Last position, weight ±1.
+    pub end: OwnedPosition,
+    /// What is deleted.
+    pub deletion: DeletionTime,
+}
+
+/// Disjoint range tombstones in clustering order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RangeTombstones {
+    ranges: Vec<RangeTombstone>,
+}
+
+impl RangeTombstones {
+    /// None.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// How many disjoint ranges there are.
+    pub fn len(&self) -> usize {
+        self.ranges.len()
+    }
+
+    /// In clustering order.
+    pub fn iter(&self) -> std::slice::Iter<'_, RangeTombstone> {
+        self.ranges.iter()
+    }
+
+    /// The ranges that reach into the slice from `start` to `end`, uncut.
+    pub fn overlapping(&self, start: Position<'_>, end: Position<'_>, orders: &[ClusteringOrder]) -> &[RangeTombstone] {
+        let from = self.ranges.partition_point(|r| r.end.as_ref().compare(start, orders) != Ordering::Greater);
+        let to = self.ranges.partition_point(|r| r.start.as_ref().compare(end, orders) == Ordering::Less);
+        &self.ranges[from.min(to)..to]
+    }
+
+    /// The deletion that covers a row, or [`DeletionTime::LIVE`].
+    pub fn covering(&self, clustering: &[u8], orders: &[ClusteringOrder]) -> DeletionTime {
+        let row = Position::row(clustering);
+        match self.overlapping(row, row, orders) {
+            [range, ..] => range.deletion,
+            [] => DeletionTime::LIVE,
+        }
+    }
+
+    /// Adds a tombstone; where ranges overlap the superseding deletion stays.
+    pub fn add(&mut self, added: RangeTombstone, orders: &[ClusteringOrder]) {
+        let less = |a: &OwnedPosition, b: &OwnedPosition| a.as_ref().compare(b.as_ref(), orders) == Ordering::Less;
+        if !less(&added.start, &added.end) {
+            return;
+        }
+        let from = self.ranges.partition_point(|r| !less(&added.start, &r.end));
+        let to = self.ranges.partition_point(|r| less(&r.start, &added.end));
+        if from >= to {
+            self.ranges.insert(from, added);
+            return;
+        }
+        let mut cut = Vec::with_capacity(to - from + 2);
+        let mut at = added.start.clone();
+        for old in self.ranges.drain(from..to) {
+            if less(&old.start, &at) {
+                // The part of the old range before the added one.
+                push(&mut cut, old.start.clone(), at.clone(), old.deletion);
+            } else if less(&at, &old.start) {
+                push(&mut cut, at.clone(), old.start.clone(), added.deletion);
+                at = old.start.clone();
+            }
+            let overlap_end = if less(&old.end, &added.end) { old.end.clone() } else { added.end.clone() };
+            push(&mut cut, at, overlap_end.clone(), old.deletion.max(added.deletion));
+            at = overlap_end;
+            if less(&added.end, &old.end) {
+                push(&mut cut, added.end.clone(), old.end, old.deletion);
+            }
+        }
+        if less(&at, &added.end) {
+            push(&mut cut, at, added.end, added.deletion);
+        }
+        self.ranges.splice(from..from, cut);
+    }
+}
+
+/// Appends a range, grown onto the one before where they touch with the same deletion.
+fn push(ranges: &mut Vec<RangeTombstone>, start: OwnedPosition, end: OwnedPosition, deletion: DeletionTime) {
+    match ranges.last_mut() {
+        Some(last) if last.deletion == deletion && last.end == start => last.end = end,
+        _ => ranges.push(RangeTombstone { start, end, deletion }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clustering::append_component;
+    use crate::types::CqlType;
+    use proptest::prelude::*;
+
+    fn position(at: u8, weight: i8) -> OwnedPosition {
+        let mut prefix = Vec::new();
+        append_component(&mut prefix, Some(&[at]));
+        OwnedPosition { prefix, weight }
+    }
+
+    proptest! {
+        /// Against the plain model: the winning deletion at each row is the greatest of those that cover it.
+        #[test]
+        fn the_greatest_covering_deletion_wins(
+            tombstones in proptest::collection::vec((0u8..12, 0u8..12, prop_oneof![Just(-1i8), Just(1)], prop_oneof![Just(-1i8), Just(1)], 0i64..5), 0..12)
+        ) {
+            let orders = [ClusteringOrder { ty: CqlType::Blob, reversed: false }];
+            let mut list = RangeTombstones::new();
+            let mut all = Vec::new();
+            for (start, end, start_weight, end_weight, timestamp) in tombstones {
+                let t = RangeTombstone {
+                    start: position(start, start_weight),
+                    end: position(end, end_weight),
+                    deletion: DeletionTime { timestamp, local_time: 1 },
+                };
+                all.push(t.clone());
+                list.add(t, &orders);
+            }
+            for pair in list.iter().as_slice().windows(2) {
+                prop_assert!(pair[0].end.as_ref().compare(pair[1].start.as_ref(), &orders) != Ordering::Greater);
+            }
+            for row in 0u8..12 {
+                let clustering = position(row, 0).prefix;
+                let at = Position::row(&clustering);
+                let expected = all
+                    .iter()
+                    .filter(|t| t.start.as_ref().compare(at, &orders) == Ordering::Less
+                        && at.compare(t.end.as_ref(), &orders) == Ordering::Less)
+                    .map(|t| t.deletion)
+                    .fold(DeletionTime::LIVE, DeletionTime::max);
+                prop_assert_eq!(list.covering(&clustering, &orders), expected);
+            }
+        }
+    }
+}
