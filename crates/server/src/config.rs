@@ -11,6 +11,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub(crate) use keys::parse_size;
 use value::Document;
 
 /// Everything the process is told before it starts.
@@ -197,7 +198,10 @@ impl Config {
     ///
     /// # Errors
     /// [`ConfigError`] names file, line and column.
-    #[expect(clippy::disallowed_methods, reason = "the file is read before any shard, and its driver, exists")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the file is read before any shard, and its driver, exists"
+    )]
     pub fn from_file(path: &Path) -> Result<(Self, Vec<String>), ConfigError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
@@ -225,7 +229,13 @@ impl Config {
                 warnings.push(format!("{}:{line}: '{}' has no effect yet", path.display(), entry.key));
             } else {
                 let nearest = known::nearest(&entry.key);
-                return Err(ConfigError::UnknownKey { path: path.to_owned(), line, column, key: entry.key, nearest });
+                return Err(ConfigError::UnknownKey {
+                    path: path.to_owned(),
+                    line,
+                    column,
+                    key: entry.key,
+                    nearest,
+                });
             }
         }
         Ok((config, warnings))
@@ -286,7 +296,10 @@ mod tests {
             "commitlog_sync: sometimes\n",
             "c.yaml:1:17: commitlog_sync: expected 'periodic' or 'batch', found 'sometimes'",
         );
-        check("commitlog_segment_size: 5 apples\n", "c.yaml:1:25: commitlog_segment_size: expected a size such as 32MiB, found '5 apples'");
+        check(
+            "commitlog_segment_size: 5 apples\n",
+            "c.yaml:1:25: commitlog_segment_size: expected a size such as 32MiB, found '5 apples'",
+        );
         check(
             "rpc_address: here\n",
             "c.yaml:1:14: rpc_address: expected an IP address or localhost, found 'here'",

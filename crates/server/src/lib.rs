@@ -1,1 +1,5 @@
-//! The process: configuration, boot, native listeners.
+//! The process: configuration, boot phases, native listeners.
+//!
+//! `main` reads the command line and calls in here; everything that answers clients runs on shards.
+
+pub mod config;

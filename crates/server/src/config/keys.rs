@@ -36,9 +36,7 @@ const SETTERS: &[(&str, Setter)] = &[
     ("native_transport_max_frame_size_in_mb", |c, v| {
         frame_bytes(count(v, 1, 256)? << 20).map(|v| c.frame_bytes_max = v)
     }),
-    ("native_transport_max_concurrent_connections", |c, v| {
-        limit(v).map(|v| c.connections_max = v)
-    }),
+    ("native_transport_max_concurrent_connections", |c, v| limit(v).map(|v| c.connections_max = v)),
     ("native_transport_max_requests_per_connection", |c, v| {
         limit(v).map(|v| c.requests_per_connection_max = v)
     }),
@@ -123,7 +121,7 @@ fn one_path(value: &Value) -> Result<PathBuf, String> {
 
 fn address(value: &Value) -> Result<IpAddr, String> {
     match value {
-        Value::Text(text) if text == "localhost" => Ok(IpAddr::from([127, 0, 0, 1])),
+        Value::Text(text) if text == "localhost" => Some(IpAddr::from([127, 0, 0, 1])),
         Value::Text(text) => text.parse().ok(),
         _ => None,
     }

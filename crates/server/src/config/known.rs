@@ -276,7 +276,8 @@ pub(super) const KEYS: &[&str] = &[
 /// The known key with the fewest edits to `key`, where those are at most a third of it.
 pub(super) fn nearest(key: &str) -> Option<&'static str> {
     let names = keys::names().chain(KEYS.iter().copied());
-    let (distance, name) = names.map(|name| (edits(key, name), name)).min_by_key(|(distance, _)| *distance)?;
+    let (distance, name) =
+        names.map(|name| (edits(key, name), name)).min_by_key(|(distance, _)| *distance)?;
     (distance <= key.len() / 3).then_some(name)
 }
 
@@ -310,6 +311,9 @@ mod tests {
 
     #[test]
     fn edits_count_swaps_once() {
-        assert_eq!((edits("port", "prot"), edits("abc", "abc"), edits("", "ab"), edits("kitten", "sitting")), (1, 0, 2, 3));
+        assert_eq!(
+            (edits("port", "prot"), edits("abc", "abc"), edits("", "ab"), edits("kitten", "sitting")),
+            (1, 0, 2, 3)
+        );
     }
 }
