@@ -233,21 +233,23 @@ impl CqlType {
     /// Whether zero bytes, where they are valid, mean no value at all
     /// (Cassandra 5.0 `AbstractType.isEmptyValueMeaningless`): true of numbers, false of text and blobs.
     pub fn is_empty_value_meaningless(&self) -> bool {
-        matches!(
-            self,
+        match self {
             Self::Bigint
-                | Self::Boolean
-                | Self::Counter
-                | Self::Decimal
-                | Self::Double
-                | Self::Float
-                | Self::Inet
-                | Self::Int
-                | Self::Timestamp
-                | Self::Timeuuid
-                | Self::Uuid
-                | Self::Varint
-        )
+            | Self::Boolean
+            | Self::Counter
+            | Self::Decimal
+            | Self::Double
+            | Self::Float
+            | Self::Inet
+            | Self::Int
+            | Self::Timestamp
+            | Self::Timeuuid
+            | Self::Uuid
+            | Self::Varint => true,
+            // The old classes for times and UUIDs.
+            Self::Custom(_) => self.fixed_value_length().is_some(),
+            _ => false,
+        }
     }
 }
 
@@ -299,4 +301,4 @@ impl fmt::Display for CqlType {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -98,18 +98,22 @@ pub enum ValueError {
         what: &'static str,
     },
     /// A tuple that ends inside a component.
-    #[error("Not enough bytes to read {index}th component")]
+    #[error("Not enough bytes to read {}{index}th component", size_of(*.in_length))]
     ComponentTruncated {
         /// Index of the component, from zero.
         index: usize,
+        /// Whether it ends inside the component's length already.
+        in_length: bool,
     },
     /// A user-type value that ends inside a field.
-    #[error("Not enough bytes to read {index}th field {name}")]
+    #[error("Not enough bytes to read {}{index}th field {name}", size_of(*.in_length))]
     FieldTruncated {
         /// Index of the field, from zero.
         index: usize,
         /// Name of the field.
         name: String,
+        /// Whether it ends inside the field's length already.
+        in_length: bool,
     },
     /// A user-type value with a field that is not of its type.
     #[error("Failure validating the {index}th field {name}; {error}")]
@@ -236,7 +240,9 @@ fn validate_elements(what: &'static str, element: &CqlType, value: &[u8]) -> Res
 
 fn collection_error(what: &'static str, error: CollectionError) -> ValueError {
     match error {
-        CollectionError::Truncated { .. } => ValueError::NotEnoughBytes { what },
+        CollectionError::Truncated { .. } | CollectionError::LengthTruncated { .. } => {
+            ValueError::NotEnoughBytes { what }
+        }
         CollectionError::NegativeCount { .. } => ValueError::NegativeCount { what },
         CollectionError::NullElement { .. } => ValueError::NullElement,
         CollectionError::Trailing { .. } => ValueError::Extraneous { what },
@@ -247,7 +253,9 @@ fn validate_tuple(components: &[CqlType], value: &[u8]) -> Result<(), ValueError
     let mut types = components.iter();
     for (index, component) in Components::new(value).enumerate() {
         let ty = types.next().ok_or(ValueError::Remaining { what: "tuple" })?;
-        if let Some(bytes) = component.map_err(|_| ValueError::ComponentTruncated { index })? {
+        let component = component
+            .map_err(|error| ValueError::ComponentTruncated { index, in_length: ends_in_length(error) })?;
+        if let Some(bytes) = component {
             validate(ty, bytes)?;
         }
     }
@@ -258,7 +266,12 @@ fn validate_udt(udt: &UserType, value: &[u8]) -> Result<(), ValueError> {
     let mut fields = udt.fields.iter();
     for (index, field) in Components::new(value).enumerate() {
         let (name, ty) = fields.next().ok_or(ValueError::Remaining { what: "UDT" })?;
-        if let Some(bytes) = field.map_err(|_| ValueError::FieldTruncated { index, name: name.clone() })? {
+        let field = field.map_err(|error| ValueError::FieldTruncated {
+            index,
+            name: name.clone(),
+            in_length: ends_in_length(error),
+        })?;
+        if let Some(bytes) = field {
             validate(ty, bytes).map_err(|error| ValueError::Field {
                 index,
                 name: name.clone(),
@@ -287,6 +300,14 @@ fn validate_vector(ty: &CqlType, element: &CqlType, dimension: u32, value: &[u8]
         validate(element, bytes)?;
     }
     Ok(())
+}
+
+fn ends_in_length(error: CollectionError) -> bool {
+    matches!(error, CollectionError::LengthTruncated { .. })
+}
+
+fn size_of(in_length: bool) -> &'static str {
+    if in_length { "size of " } else { "" }
 }
 
 fn hex(bytes: &[u8]) -> String {
