@@ -188,7 +188,7 @@ fn scalar_class(ty: &CqlType) -> &'static str {
     )
 }
 
-const SCALARS: [(&str, CqlType); 21] = [
+static SCALARS: [(&str, CqlType); 21] = [
     ("AsciiType", CqlType::Ascii),
     ("LongType", CqlType::Bigint),
     ("BytesType", CqlType::Blob),
@@ -296,6 +296,9 @@ impl<'a> Parser<'a> {
     fn vector(&mut self, depth: usize) -> Result<CqlType, MarshalError> {
         self.punctuation('(')?;
         let (element, _) = self.parse(depth + 1)?;
+        if element.fixed_value_length() == Some(0) {
+            return Err(self.expected("an element type whose values have bytes"));
+        }
         self.skip_blanks_and_commas();
         let at = self.at;
         let dimension = match self.word().parse() {

@@ -156,6 +156,10 @@ impl<'a> Parser<'a> {
             "vector" => {
                 self.punctuation('<')?;
                 let element = Box::new(self.parse(depth + 1)?.freeze());
+                if element.fixed_value_length() == Some(0) {
+                    // Nothing in such a value would bound a walk over its elements.
+                    return Err(self.expected("an element type whose values have bytes"));
+                }
                 self.punctuation(',')?;
                 let dimension = self.dimension()?;
                 self.punctuation('>')?;

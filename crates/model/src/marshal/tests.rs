@@ -71,6 +71,11 @@ fn what_is_not_understood_is_refused_with_its_place() {
         ("UserType(ks,61,62)", 17, MarshalProblem::Expected("`:`")),
         ("VectorType(FloatType , 0)", 23, MarshalProblem::Expected("a vector dimension above zero")),
         ("VectorType(FloatType , 2147483648)", 23, MarshalProblem::Expected("a vector dimension above zero")),
+        (
+            "VectorType(EmptyType , 2)",
+            20,
+            MarshalProblem::Expected("an element type whose values have bytes"),
+        ),
         ("com.example.X(", 14, MarshalProblem::Expected("`)`")),
         (&deep, 9 * NESTING_MAX, MarshalProblem::TooDeep),
     ] {

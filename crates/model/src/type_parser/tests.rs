@@ -91,6 +91,10 @@ fn what_is_not_a_type_is_refused() {
             "vector<int, 99999999999>",
             "type `vector<int, 99999999999>`, byte 12: expected a vector dimension above zero",
         ),
+        (
+            "vector<empty, 2>",
+            "type `vector<empty, 2>`, byte 12: expected an element type whose values have bytes",
+        ),
         ("nothing", "unknown type nothing"),
         ("\"Nothing", "type `\"Nothing`, byte 1: expected a closing quote"),
         ("frozen<int>", "frozen<> is only allowed on collections, tuples, and user-defined types (got int)"),

@@ -49,7 +49,8 @@ pub(crate) fn any_type() -> impl Strategy<Value = CqlType> {
             }),
             many.clone().prop_map(CqlType::Tuple),
             (many, any::<bool>()).prop_map(|(fields, frozen)| address(fields, frozen)),
-            (frozen, 1_u32..4).prop_map(|(element, dimension)| CqlType::Vector { element, dimension }),
+            (frozen.prop_filter("elements with bytes", |ty| ty.fixed_value_length() != Some(0)), 1_u32..4)
+                .prop_map(|(element, dimension)| CqlType::Vector { element, dimension }),
         ]
     })
 }
@@ -242,6 +243,28 @@ fn properties_are_cassandras() {
         assert_eq!(ty.fixed_value_length(), fixed_length, "{class}");
         assert_eq!(ty.allows_empty(), allows_empty, "{class}");
         assert_eq!(ty.is_empty_value_meaningless(), empty_meaningless, "{class}");
+    }
+}
+
+#[test]
+fn cells_of_multi_cell_columns_have_paths_and_values() {
+    let list = |frozen| CqlType::List { element: Box::new(CqlType::Int), frozen };
+    let set = CqlType::Set { element: Box::new(CqlType::Text), frozen: false };
+    let map = CqlType::Map { key: Box::new(CqlType::Int), value: Box::new(CqlType::Text), frozen: false };
+    let udt = address(vec![CqlType::Int, CqlType::Text], false);
+    for (ty, path_type, path, value_type) in [
+        (&CqlType::Int, None, &[][..], Some(&CqlType::Int)),
+        (&list(true), None, &[], Some(&list(true))),
+        (&list(false), Some(&CqlType::Timeuuid), &[], Some(&CqlType::Int)),
+        (&set, Some(&CqlType::Text), b"x", Some(&CqlType::Empty)),
+        (&map, Some(&CqlType::Int), &[0, 0, 0, 1], Some(&CqlType::Text)),
+        (&udt, Some(&CqlType::Smallint), &[0, 1], Some(&CqlType::Text)),
+        (&udt, Some(&CqlType::Smallint), &[0, 2], None),
+        (&udt, Some(&CqlType::Smallint), &[0xff, 0xff], None),
+        (&udt, Some(&CqlType::Smallint), &[1], None),
+    ] {
+        assert_eq!(ty.cell_path_type(), path_type, "{ty}");
+        assert_eq!(ty.cell_value_type(path), value_type, "{ty}");
     }
 }
 
