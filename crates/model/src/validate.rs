@@ -154,7 +154,7 @@ pub enum ValueError {
 pub const EXCERPT_BYTES_MAX: usize = 64;
 
 /// Checks that `value` is a serialised value of `ty`; collections and user types are checked as whole values
-/// whether frozen or not. Values of custom classes are opaque and always pass.
+/// whether frozen or not. Values of custom classes are opaque: of those with a fixed length only that is checked.
 ///
 /// # Errors
 /// The first thing found wrong, as [`ValueError`].
@@ -169,7 +169,13 @@ pub fn validate(ty: &CqlType, value: &[u8]) -> Result<(), ValueError> {
             None => Ok(()),
         },
         CqlType::Text => simdutf8::basic::from_utf8(value).map(drop).map_err(|_| ValueError::NotUtf8),
-        CqlType::Blob | CqlType::Varint | CqlType::Custom(_) => Ok(()),
+        CqlType::Blob | CqlType::Varint => Ok(()),
+        // Table files write some custom classes without a length, so theirs must hold.
+        CqlType::Custom(_) => match ty.fixed_value_length() {
+            Some(16) => validate_uuid(value),
+            Some(8) => length(or_empty(8), "8 or 0 byte long for date"),
+            _ => Ok(()),
+        },
         CqlType::Boolean => length(value.len() <= 1, "1 or 0 byte value"),
         CqlType::Tinyint => length(value.len() == 1, "1 byte for a tinyint"),
         CqlType::Smallint => length(value.len() == 2, "2 bytes for a smallint"),

@@ -40,6 +40,7 @@ fn short_names_blanks_and_unknown_classes_are_read() {
         ("UTF8Type", CqlType::Text, false),
         (" ListType( Int32Type )", list, false),
         ("ReversedType(TimeUUIDType)", CqlType::Timeuuid, true),
+        ("TupleType()", CqlType::Tuple(vec![]), false),
         ("GeoType", CqlType::Custom(long("~GeoType")), false),
         ("com.example.Geo(a=>x,(b))", CqlType::Custom("com.example.Geo(a=>x,(b))".into()), false),
         (
@@ -48,7 +49,8 @@ fn short_names_blanks_and_unknown_classes_are_read() {
             false,
         ),
     ] {
-        assert_eq!(parse_class(text), Ok((ty, reversed)), "{text}");
+        assert_eq!(parse_class(text), Ok((ty.clone(), reversed)), "{text}");
+        assert_eq!(parse_class(&class_name(&ty, reversed)), Ok((ty, reversed)), "{text}");
     }
 }
 

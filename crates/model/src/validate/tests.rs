@@ -215,6 +215,20 @@ fn what_could_not_be_read_back_is_refused_where_cassandra_lets_it_pass() {
 }
 
 #[test]
+fn custom_classes_of_fixed_length_are_held_to_it() {
+    for (class, valid, invalid, message) in [
+        ("LexicalUUIDType", "138140001dd211b28080808080808080", "00", "UUID should be 16 or 0 bytes (1)"),
+        ("DateType", "0000000000000000", "00", "Expected 8 or 0 byte long for date (1)"),
+    ] {
+        let ty = format!("'org.apache.cassandra.db.marshal.{class}'");
+        check(&ty, "", "");
+        check(&ty, valid, "");
+        check(&ty, invalid, message);
+    }
+    check("'com.example.Opaque'", "00", "");
+}
+
+#[test]
 fn an_error_keeps_only_the_beginning_of_a_large_value() {
     let error = validate(&CqlType::Inet, &vec![0xab; 1 << 20]).unwrap_err();
     assert_eq!(error.to_string(), format!("Expected 4 or 16 byte inetaddress; got {}", "ab".repeat(64)));
