@@ -1,0 +1,73 @@
+//! What one shard of a node holds, how it opens and how it closes.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+
+use query::{Engine, EngineConfig};
+use replication::Replicator;
+use storage::{CommitlogSync, Storage, StorageConfig};
+
+use super::{BootError, memory};
+use crate::config::Config;
+use crate::native::Native;
+
+/// The outcome of a closing phase, on its way to shard 0.
+pub(super) type Closing = Pin<Box<dyn Future<Output = Result<(), String>>>>;
+
+/// Everything of one shard; found with `reactor::local`.
+pub(crate) struct Shard {
+    pub(crate) engine: Engine,
+    pub(crate) native: Rc<Native>,
+    storage: Storage,
+}
+
+impl Shard {
+    /// Recovers this shard's data and puts the layers together.
+    pub(super) async fn open(config: &Config) -> Result<Self, BootError> {
+        let (shard, shards) = (reactor::shard_id(), reactor::shard_count());
+        let storage = Storage::open(storage_config(config, shards), shard, shards).await?;
+        let replicator = Replicator::new(storage.clone());
+        let engine = Engine::new(engine_config(config, &storage), storage.clone(), replicator);
+        let native = Native::new(config, engine.clone());
+        Ok(Self { engine, native, storage })
+    }
+
+    /// Lets requests in flight end and closes connections.
+    pub(super) fn close_connections(self: Rc<Self>) -> Closing {
+        Box::pin(async move {
+            self.native.close().await;
+            Ok(())
+        })
+    }
+
+    /// Flushes what is in memory and closes the files.
+    pub(super) fn close_storage(self: Rc<Self>) -> Closing {
+        Box::pin(async move { self.storage.drain().await.map_err(|error| error.to_string()) })
+    }
+}
+
+fn storage_config(config: &Config, shards: usize) -> StorageConfig {
+    let node_bytes = memory::node_bytes(config.memory_bytes);
+    let shard_bytes = node_bytes / shards as u64;
+    if shard_bytes < memory::SHARD_BYTES_MIN && reactor::shard_id() == 0 {
+        reactor::warn!(
+            "{} MiB of memory for each shard are few: give --memory or take fewer shards with --smp",
+            shard_bytes >> 20
+        );
+    }
+    StorageConfig {
+        memtable_bytes_max: config.memtable_bytes.map_or(shard_bytes / 2, |bytes| bytes / shards as u64),
+        commitlog_sync: if config.commitlog_batch {
+            CommitlogSync::Batch
+        } else {
+            CommitlogSync::Periodic { period: config.commitlog_sync_period }
+        },
+        ..StorageConfig::in_directories(config.data_dir(), config.commitlog_dir(), config.workdir.join("schema"))
+    }
+}
+
+fn engine_config(config: &Config, storage: &Storage) -> EngineConfig {
+    let _ = (config, storage);
+    EngineConfig::default()
+}
