@@ -5,6 +5,7 @@
 //! buffer, responses are written once: on the path of a prepared point read nothing is allocated.
 //! Invariant: no function panics or takes memory out of proportion to its input, whatever bytes a client sends.
 
+pub mod client;
 pub mod compression;
 pub mod consistency;
 pub mod error;
@@ -12,6 +13,8 @@ pub mod error_code;
 pub mod event;
 pub mod extensions;
 pub mod frame;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod protocol_error;
 pub mod reader;
 pub mod request;
