@@ -72,7 +72,7 @@ impl OpTable {
 
     fn release(&mut self, id: OpId) {
         let entry = &mut self.slots[id.slot()];
-        entry.generation = entry.generation.wrapping_add(1);
+        entry.generation = (entry.generation + 1) & OpId::GENERATION_MASK;
         entry.state = State::Free { next: self.free };
         self.free = id.slot() as u32;
     }

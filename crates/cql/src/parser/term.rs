@@ -38,7 +38,41 @@ impl Parser<'_> {
             let right = self.term_group()?;
             left = Term::Arithmetic { operator, left: Box::new(left), right: Box::new(right) };
         }
+        if !self.follows_term() {
+            return Err(self.fail());
+        }
+        self.look(1);
         Ok(left)
+    }
+
+    /// Whether the next token follows a value somewhere in the language: the grammar checks that before it looks at
+    /// what is wanted here.
+    fn follows_term(&self) -> bool {
+        match self.kind(0) {
+            TokenKind::End => true,
+            TokenKind::Sign(sign) => matches!(sign, ";" | ")" | "]" | "}" | "," | ":" | ".." | "+" | "-"),
+            TokenKind::Keyword(keyword) => matches!(
+                keyword,
+                Keyword::Allow
+                    | Keyword::And
+                    | Keyword::Apply
+                    | Keyword::Asc
+                    | Keyword::Delete
+                    | Keyword::Desc
+                    | Keyword::Group
+                    | Keyword::If
+                    | Keyword::Insert
+                    | Keyword::Limit
+                    | Keyword::Order
+                    | Keyword::Per
+                    | Keyword::Primary
+                    | Keyword::Update
+                    | Keyword::Using
+                    | Keyword::Where
+            ),
+            TokenKind::Word => self.at_word(0, "bypass"),
+            _ => false,
+        }
     }
 
     /// The arithmetic operator that is next, if it is of the asked precedence.
@@ -92,12 +126,17 @@ impl Parser<'_> {
         }
     }
 
+    /// Whether a [`Self::term`] may start at the next token, as far as that token alone tells.
+    fn starts_term(&self) -> bool {
+        self.starts_simple_term() || self.at_sign("-") || self.is_name(0) || self.is_function_name(0)
+    }
+
     /// `item, item … close`, possibly empty; the opening sign is consumed.
-    fn list_tail(&mut self, close: &'static str) -> Parse<Vec<Term>> {
-        if self.eat_sign(close) {
-            return Ok(Vec::new());
+    pub(super) fn list_tail(&mut self, close: &'static str) -> Parse<Vec<Term>> {
+        let mut items = Vec::new();
+        if self.starts_term() {
+            items = self.separated(Self::term)?;
         }
-        let items = self.separated(Self::term)?;
         self.expect_sign(close)?;
         Ok(items)
     }
@@ -119,7 +158,7 @@ impl Parser<'_> {
             self.expect_sign("}")?;
             return Ok(Term::UserType(fields));
         }
-        if !self.starts_simple_term() && !self.at_sign("-") && !self.is_name(0) {
+        if !self.starts_term() {
             return Err(self.fail_since(decision));
         }
         let first = self.term()?;
@@ -206,7 +245,7 @@ impl Parser<'_> {
         if self.eat_sign(")") {
             return Ok(FunctionCall { name, arguments: Vec::new() });
         }
-        if !self.starts_simple_term() && !self.at_sign("-") && !self.is_name(0) {
+        if !self.starts_term() {
             return Err(self.fail_since(decision));
         }
         let arguments = self.separated(Self::term)?;

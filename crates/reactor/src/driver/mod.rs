@@ -11,6 +11,7 @@ pub(crate) mod chunk;
 pub(crate) mod handle;
 pub(crate) mod poll;
 pub(crate) mod socket;
+pub(crate) mod uring;
 
 use std::io;
 use std::net::SocketAddr;
@@ -28,6 +29,9 @@ use crate::time::Instant;
 pub struct OpId(u64);
 
 impl OpId {
+    /// Generations wrap here, so that two bits of an id stay free for the io_uring driver.
+    pub(crate) const GENERATION_MASK: u32 = (1 << 30) - 1;
+
     pub(crate) fn new(slot: u32, generation: u32) -> Self {
         Self(u64::from(generation) << 32 | u64::from(slot))
     }
@@ -39,6 +43,15 @@ impl OpId {
 
     pub(crate) fn generation(self) -> u32 {
         (self.0 >> 32) as u32
+    }
+
+    /// The whole as one number, below 2^62.
+    pub(crate) fn bits(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) fn from_bits(bits: u64) -> Self {
+        Self(bits)
     }
 }
 

@@ -252,7 +252,7 @@ impl PollDriver {
     }
 
     fn connect(&mut self, id: OpId, peer: SocketAddr) -> io::Result<Option<Output>> {
-        let handle = socket::unconnected(peer)?;
+        let handle = socket::unconnected(peer, true)?;
         if socket::connect(&handle, peer)? {
             self.watch(&handle)?;
             let (local, peer) = socket::addresses(&handle)?;
@@ -424,7 +424,7 @@ impl Driver for PollDriver {
     }
 
     fn listen(&mut self, address: SocketAddr, options: ListenOptions) -> io::Result<(Handle, SocketAddr)> {
-        let (handle, local) = socket::listen(address, options)?;
+        let (handle, local) = socket::listen(address, options, true)?;
         self.watch(&handle)?;
         Ok((handle, local))
     }
@@ -438,6 +438,7 @@ impl Driver for PollDriver {
     }
 
     fn adopt(&mut self, socket: &Handle) -> io::Result<()> {
+        socket::set_nonblocking(socket, true)?;
         self.watch(socket)
     }
 
