@@ -14,7 +14,12 @@ use std::task::Poll;
 use query::ClientState;
 use reactor::net::{RecvChunk, Stream};
 use reactor::{Event, Gate, Group};
+use wire::extensions::Extensions;
 use wire::frame::{FrameError, FrameHeader, Opcode};
+use wire::protocol_error::ProtocolError;
+use wire::request::EventTypes;
+use wire::response::BodyCompression;
+use wire::version::ProtocolVersion;
 
 use super::framing::{Input, Output};
 use super::{Native, dispatch};
@@ -40,8 +45,11 @@ pub(super) struct Connection {
     pub(super) native: Rc<Native>,
     pub(super) client: RefCell<ClientState>,
     pub(super) phase: Cell<Phase>,
-    /// Kinds of events the client registered for, a bit each (see `events`).
-    pub(super) events: Cell<u8>,
+    pub(super) extensions: Cell<Extensions>,
+    /// The version of the first frame; all others have to have it.
+    pub(super) version: Cell<Option<ProtocolVersion>>,
+    /// Kinds of events the client registered for.
+    pub(super) events: Cell<EventTypes>,
     pub(super) output: RefCell<Output>,
     in_flight: Cell<usize>,
     requests: Gate,
@@ -58,7 +66,7 @@ impl Connection {
     pub(super) fn new(id: u64, stream: Stream, native: Rc<Native>) -> Rc<Self> {
         let client = ClientState {
             keyspace: None,
-            version: wire::version::ProtocolVersion::LATEST,
+            version: ProtocolVersion::LATEST,
             tablets_routing: false,
             metadata_id: false,
             lwt_mark: false,
@@ -71,7 +79,9 @@ impl Connection {
             native,
             client: RefCell::new(client),
             phase: Cell::new(Phase::New),
-            events: Cell::new(0),
+            extensions: Cell::new(Extensions::default()),
+            version: Cell::new(None),
+            events: Cell::new(EventTypes::default()),
             output: RefCell::default(),
             in_flight: Cell::new(0),
             requests: Gate::new(),
@@ -110,13 +120,17 @@ impl Connection {
             input.feed(&chunk);
             drop(chunk);
             loop {
-                match input.next_frame() {
-                    Ok(Some((header, body))) => {
+                let mut body = self.native.take_buffer();
+                match input.next_frame(&mut body) {
+                    Ok(Some(header)) => {
                         if !self.take_frame(header, body, &mut input).await {
                             return;
                         }
                     }
-                    Ok(None) => break,
+                    Ok(None) => {
+                        self.native.give_buffer(body);
+                        break;
+                    }
                     Err(error) => {
                         if !self.refuse_frame(&error, &mut input) {
                             return;
@@ -154,6 +168,13 @@ impl Connection {
     /// Answers a frame, or starts a task that will. False ends the connection.
     async fn take_frame(self: &Rc<Self>, header: FrameHeader, body: Vec<u8>, input: &mut Input) -> bool {
         let bytes = body.len() + wire::frame::HEADER_BYTES;
+        let expected = self.version.get().unwrap_or(header.version);
+        self.version.set(Some(expected));
+        if header.version != expected {
+            let error = ProtocolError::VersionChanged { received: header.version, expected };
+            dispatch::protocol_error(self, header.stream, &error);
+            return false;
+        }
         if self.phase.get() != Phase::Ready || changes_connection(header.opcode) {
             return dispatch::answer_in_turn(self, header, body, input).await;
         }
@@ -202,18 +223,10 @@ impl Connection {
         }
     }
 
-    /// Appends whole frames to what goes out.
-    pub(super) fn push(&self, frames: &[u8]) {
-        let mut output = self.output.borrow_mut();
-        if output.is_broken() {
-            return;
-        }
-        let was_empty = output.pending_bytes() == 0;
-        output.push(frames);
-        drop(output);
-        if was_empty {
-            self.written.notify_all();
-        }
+    /// Has `write` append whole frames to what goes out.
+    pub(super) fn write(&self, write: impl FnOnce(&mut Vec<u8>, BodyCompression<'_>)) {
+        self.output.borrow_mut().append(write);
+        self.written.notify_all();
     }
 
     async fn write_loop(&self) {

@@ -4,12 +4,16 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use query::QueryError;
 use storage::StorageError;
-use wire::error::{ErrorBody, ErrorKind, FailureReason, PlainError, ReplicaFailure, WriteType, append_error};
+use wire::error::{ErrorBody, ErrorKind, FailureReason, PlainError, ReplicaFailure, WriteType};
 use wire::extensions::Extensions;
-use wire::version::ProtocolVersion;
+use wire::response::{CompleteResponse, ResponseBuilder};
 
-/// Appends the body of the ERROR message for `error`.
-pub(super) fn append(out: &mut Vec<u8>, version: ProtocolVersion, extensions: &Extensions, error: &QueryError) {
+/// Makes a response the ERROR message for `error`.
+pub(super) fn write<'b>(
+    builder: ResponseBuilder<'b>,
+    extensions: &Extensions,
+    error: &QueryError,
+) -> CompleteResponse<'b> {
     let message = error.to_string();
     let arguments: Vec<&str> = match error {
         QueryError::FunctionFailure { arguments, .. } => arguments.iter().map(String::as_str).collect(),
@@ -68,7 +72,7 @@ pub(super) fn append(out: &mut Vec<u8>, version: ProtocolVersion, extensions: &E
         QueryError::TableGone(_) => ErrorKind::Plain(PlainError::Invalid),
         QueryError::Internal(_) => ErrorKind::Plain(PlainError::Server),
     };
-    append_error(out, version, extensions, &ErrorBody { message: &message, kind });
+    builder.error(extensions, &ErrorBody { message: &message, kind })
 }
 
 /// Codes of what storage says where no consistency level was in play.

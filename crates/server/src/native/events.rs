@@ -1,0 +1,20 @@
+//! Tells registered clients what happened.
+
+use std::rc::{Rc, Weak};
+
+use query::SchemaEvent;
+use wire::event::Event;
+use wire::response::EVENT_STREAM;
+
+use super::{Native, dispatch};
+
+/// The schema changed: every connection of this shard that asked for it hears of it.
+pub(super) fn schema_changed(native: &Rc<Native>, event: &SchemaEvent) {
+    let open: Vec<_> = native.connections.borrow().values().filter_map(Weak::upgrade).collect();
+    for connection in open.iter().filter(|connection| connection.events.get().schema_change) {
+        let version = connection.client.borrow().version;
+        dispatch::write_frame(connection, version, EVENT_STREAM, |builder| {
+            builder.event(&Event::Schema(event.as_wire()))
+        });
+    }
+}
