@@ -451,8 +451,8 @@ impl Shard {
         }
     }
 
-    /// Drops all tasks, then waits for the operations the kernel still works on.
-    pub(crate) fn tear_down(&self) {
+    /// Drops all tasks and what they have left to be closed.
+    pub(crate) fn drop_tasks(&self) {
         for _ in 0..TEARDOWN_ROUNDS_MAX {
             let Some(index) = self.tasks.any() else { break };
             if let Some(task) = self.tasks.remove(index) {
@@ -464,6 +464,11 @@ impl Shard {
         let locals = self.locals.take();
         drop(locals);
         self.flush_closes();
+    }
+
+    /// Drops all tasks, then waits for the operations the kernel still works on.
+    pub(crate) fn tear_down(&self) {
+        self.drop_tasks();
         let deadline = self.now() + std::time::Duration::from_secs(5);
         while self.ops.borrow().in_flight() > 0 && self.now() < deadline {
             self.remote.prepare_sleep();

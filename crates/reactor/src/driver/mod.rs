@@ -10,6 +10,7 @@ pub(crate) mod blocking;
 pub(crate) mod chunk;
 pub(crate) mod handle;
 pub(crate) mod poll;
+pub mod sim;
 pub(crate) mod socket;
 pub(crate) mod uring;
 
