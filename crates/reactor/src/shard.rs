@@ -151,10 +151,6 @@ impl Shard {
         &self.remote
     }
 
-    pub(crate) fn driver_name(&self) -> &'static str {
-        self.driver_name
-    }
-
     pub(crate) fn now(&self) -> Instant {
         self.driver.borrow().now()
     }
@@ -483,6 +479,11 @@ impl Shard {
 /// The number of this shard, from 0.
 pub fn shard_id() -> usize {
     with(|shard| shard.id)
+}
+
+/// Name of the driver this shard runs on: `uring`, `poll` or `sim`.
+pub fn driver_name() -> &'static str {
+    with(|shard| shard.driver_name)
 }
 
 /// How many shards this process (or simulated node) has.

@@ -320,7 +320,10 @@ fn a_parted_connect_times_out_and_resets_reach_both_ends() {
     let client = world.add_node(1, move |_| {
         let flag = flag.clone();
         async move {
-            assert_eq!(Stream::connect(address).await.err().map(|error| error.kind()), Some(ErrorKind::TimedOut));
+            assert_eq!(
+                Stream::connect(address).await.err().map(|error| error.kind()),
+                Some(ErrorKind::TimedOut)
+            );
             let refused: SocketAddr = "127.0.0.1:1".parse().unwrap();
             let refused = Stream::connect(refused).await.err().map(|error| error.kind());
             assert_eq!(refused, Some(ErrorKind::ConnectionRefused));
@@ -467,7 +470,8 @@ fn random_resets_are_errors_never_wrong_bytes() {
                     }
                     let mut left = 5000;
                     while left > 0 {
-                        let received = reactor::timeout(Deadline::after(Duration::from_secs(60)), stream.recv());
+                        let received =
+                            reactor::timeout(Deadline::after(Duration::from_secs(60)), stream.recv());
                         match received.await.expect("an answer or an error, in time") {
                             Ok(Some(chunk)) => {
                                 assert!(chunk.iter().all(|byte| *byte == number));

@@ -55,7 +55,9 @@ fn permits_are_never_exceeded_and_all_come_back() {
                 spawn(Group::STATEMENT, async move {
                     let count = number % 5 + 1;
                     let patience = Deadline::after(Duration::from_micros(200 + number as u64 * 50));
-                    let Ok(Ok(permit)) = reactor::timeout(patience, semaphore.acquire(count)).await else { return };
+                    let Ok(Ok(permit)) = reactor::timeout(patience, semaphore.acquire(count)).await else {
+                        return;
+                    };
                     assert_eq!(permit.count(), count);
                     held.set(held.get() + count);
                     assert!(held.get() <= 5);
@@ -175,6 +177,10 @@ fn senders_get_their_values_back_when_the_receiver_goes() {
         assert_eq!(sender.send(4).await, Err(channel::SendError(4)));
         assert_eq!(sender.try_send(5), Err(TrySendError::Closed(5)));
         assert!(sender.is_closed());
+        let (sender, receiver) = channel::bounded(1);
+        sender.try_send(1).unwrap();
+        drop(receiver);
+        assert_eq!(sender.send(2).await, Err(channel::SendError(2)), "a full queue nobody will empty");
     });
 }
 
@@ -186,7 +192,8 @@ fn an_event_wakes_all_who_wait_each_time() {
             .map(|wanted| {
                 let (event, value) = (event.clone(), value.clone());
                 spawn(Group::STATEMENT, async move {
-                    let missed = reactor::timeout(Deadline::after(Duration::from_micros(5)), event.wait()).await;
+                    let missed =
+                        reactor::timeout(Deadline::after(Duration::from_micros(5)), event.wait()).await;
                     let _ = missed;
                     event.wait_until(|| value.get() >= wanted).await;
                     value.get()

@@ -127,7 +127,7 @@ impl Core {
 
     /// A number below `limit`; zero when that is zero.
     pub(super) fn below(&self, limit: u64) -> u64 {
-        if limit == 0 { 0 } else { (u128::from(self.random()) * u128::from(limit) >> 64) as u64 }
+        if limit == 0 { 0 } else { ((u128::from(self.random()) * u128::from(limit)) >> 64) as u64 }
     }
 
     /// A number between `low` and `high`, both included.

@@ -223,7 +223,9 @@ impl Disk {
                 Ok(Output::Number(inode.current.len() as u64))
             }
             Op::Path(op) => self.serve_path(op, chance),
-            Op::Accept { .. } | Op::Connect { .. } | Op::Recv { .. } | Op::Send { .. } => Err(error(libc::EINVAL)),
+            Op::Accept { .. } | Op::Connect { .. } | Op::Recv { .. } | Op::Send { .. } => {
+                Err(error(libc::EINVAL))
+            }
         }
     }
 
@@ -310,7 +312,8 @@ impl Disk {
         {
             file.change(Unsynced::Length(0));
         }
-        let handle = self.describe(Descriptor { inode, read: options.read, write: options.write, lock: false });
+        let handle =
+            self.describe(Descriptor { inode, read: options.read, write: options.write, lock: false });
         Ok(Output::File { handle, direct: options.direct })
     }
 
@@ -319,7 +322,8 @@ impl Disk {
             inode.open += 1;
         }
         let number = self.next_descriptor;
-        self.next_descriptor = self.next_descriptor.checked_add(1).expect("fewer than 2^31 opens in one simulation");
+        self.next_descriptor =
+            self.next_descriptor.checked_add(1).expect("fewer than 2^31 opens in one simulation");
         self.descriptors.insert(number, descriptor);
         Handle::new(number, HandleKind::SimFile)
     }

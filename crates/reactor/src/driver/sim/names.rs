@@ -208,7 +208,8 @@ impl Names {
     pub(super) fn sync(&mut self, directory: &Path) -> io::Result<()> {
         self.directory(directory)?;
         // What the directory's changes build on, in other directories, is committed with them: a journal keeps order.
-        let Some(last) = self.unsynced.iter().rposition(|change| change.directories().contains(directory)) else {
+        let Some(last) = self.unsynced.iter().rposition(|change| change.directories().contains(directory))
+        else {
             return Ok(());
         };
         let mut wanted = BTreeSet::from([directory.to_owned()]);
@@ -245,7 +246,8 @@ impl Names {
             counts.into_iter().map(|(directory, count)| (directory, cut(count))).collect();
         for change in std::mem::take(&mut self.unsynced) {
             let directories = change.directories();
-            let survives = directories.iter().all(|directory| kept.get(directory).is_some_and(|left| *left > 0));
+            let survives =
+                directories.iter().all(|directory| kept.get(directory).is_some_and(|left| *left > 0));
             for directory in directories {
                 if let Some(left) = kept.get_mut(&directory) {
                     // A change that is lost takes with it all later ones of its directories.

@@ -202,7 +202,8 @@ impl Net {
 /// A connection request sets out.
 pub(super) fn connect(core: &Core, port: &Rc<Port>, id: OpId, peer: SocketAddr) {
     let (low, high) = core.net.borrow().faults.latency_ns;
-    let parted = node_of(peer.ip(), port.node).is_none_or(|node| core.net.borrow().are_parted(port.node, node));
+    let parted =
+        node_of(peer.ip(), port.node).is_none_or(|node| core.net.borrow().are_parted(port.node, node));
     if parted {
         core.schedule(CONNECT_TIMEOUT_NS, Event::ConnectTimeout { port: port.clone(), id });
     } else {
@@ -308,7 +309,11 @@ pub(super) fn accept(core: &Core, port: &Rc<Port>, id: OpId, listener: i32) -> O
 }
 
 /// Bytes that have arrived, the end, or nothing yet.
-pub(super) fn try_receive(core: &Core, pool: &Rc<ChunkPool<FreeList>>, socket: i32) -> Option<io::Result<Output>> {
+pub(super) fn try_receive(
+    core: &Core,
+    pool: &Rc<ChunkPool<FreeList>>,
+    socket: i32,
+) -> Option<io::Result<Output>> {
     let split = core.net.borrow().faults.split;
     let (chunk, waiting) = {
         let mut net = core.net.borrow_mut();
@@ -427,7 +432,9 @@ fn serve_receiver(core: &Core, socket: i32, pools: &dyn Fn(&Port) -> Option<Rc<C
 
 /// Something arrives at a socket.
 pub(super) fn arrive(core: &Core, event: Event, pools: &dyn Fn(&Port) -> Option<Rc<ChunkPool<FreeList>>>) {
-    let (Event::Arrive { socket, .. } | Event::Finish { socket } | Event::Reset { socket }) = event else { return };
+    let (Event::Arrive { socket, .. } | Event::Finish { socket } | Event::Reset { socket }) = event else {
+        return;
+    };
     {
         let mut net = core.net.borrow_mut();
         let Some(stream) = net.stream(socket) else { return };
@@ -488,7 +495,8 @@ pub(super) fn finish(core: &Core, socket: i32, gone: bool) {
         let arrival = (core.now_ns.get() + core.between(latency.0, latency.1)).max(far.last_arrival_ns);
         far.last_arrival_ns = arrival;
         let delay = arrival - core.now_ns.get();
-        let event = if gone && unread { Event::Reset { socket: peer } } else { Event::Finish { socket: peer } };
+        let event =
+            if gone && unread { Event::Reset { socket: peer } } else { Event::Finish { socket: peer } };
         core.schedule(delay, event);
         if gone {
             far.peer = None;

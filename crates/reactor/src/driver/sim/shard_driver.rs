@@ -102,7 +102,9 @@ impl Driver for SimDriver {
     fn cancel(&mut self, id: OpId) {
         let socket = match self.port.flights.borrow().get(id.slot()) {
             Some(Some((held, op, _))) if *held == id => match op {
-                Op::Accept { socket } | Op::Recv { socket } | Op::Send { socket, .. } => Some(socket.descriptor()),
+                Op::Accept { socket } | Op::Recv { socket } | Op::Send { socket, .. } => {
+                    Some(socket.descriptor())
+                }
                 Op::Connect { .. } => None,
                 // A disk request is served at its time, wanted or not.
                 _ => return,
