@@ -24,3 +24,19 @@ impl Display for QualifiedName {
         write!(formatter, "{}", self.name)
     }
 }
+
+/// A function's name: `token` and `count` are keywords that need no quotes here.
+pub(super) struct FunctionName<'a>(pub(super) &'a QualifiedName);
+
+impl Display for FunctionName<'_> {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> Result {
+        let QualifiedName { keyspace, name } = self.0;
+        if let Some(keyspace) = keyspace {
+            write!(formatter, "{keyspace}.")?;
+        }
+        match name.as_str() {
+            "token" | "count" if !name.quoted => formatter.write_str(&name.name),
+            _ => write!(formatter, "{name}"),
+        }
+    }
+}
