@@ -321,6 +321,9 @@ impl Parser<'_> {
             return Err(self.fail());
         }
         self.look(1);
+        if self.kind(1) == TokenKind::Sign(".") && !self.is_name(2) {
+            return Err(self.fail_ahead(2));
+        }
         if !self.follows_selected(1) {
             return Err(self.fail_ahead(1));
         }

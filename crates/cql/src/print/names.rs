@@ -8,7 +8,9 @@ use crate::reserved::needs_quotes;
 
 impl Display for Ident {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> Result {
-        if self.quoted || needs_quotes(&self.name) || Keyword::of(&self.name).is_some() {
+        // `expr(` is one token, so a function of that name needs quotes too.
+        let keyword = Keyword::of(&self.name).is_some() || self.name == "expr";
+        if self.quoted || keyword || needs_quotes(&self.name) {
             write!(formatter, "\"{}\"", self.name.replace('"', "\"\""))
         } else {
             formatter.write_str(&self.name)
