@@ -34,7 +34,7 @@ fn statement() -> BoxedStrategy<Statement> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_statement_prints_to_text_that_reads_back(made in statement()) {
@@ -75,7 +75,7 @@ proptest! {
 
 /// Something the lexer knows, or nearly.
 fn word() -> BoxedStrategy<String> {
-    let words = [
+    const WORDS: &[&str] = &[
         "SELECT ",
         "* ",
         " FROM ",
@@ -142,5 +142,5 @@ fn word() -> BoxedStrategy<String> {
         " NOT ",
         " µs",
     ];
-    prop::sample::select(&words[..]).prop_map(str::to_owned).boxed()
+    prop::sample::select(WORDS).prop_map(str::to_owned).boxed()
 }

@@ -72,7 +72,7 @@ fn selectable() -> BoxedStrategy<Selectable> {
             operand: Box::new(accessed(Selectable::Column(column), accesses)),
         }),
     ];
-    let simple = leaf.prop_recursive(3, 16, 3, |simple| {
+    let simple = leaf.prop_recursive(2, 8, 2, |simple| {
         let item = sum(simple.clone().boxed());
         prop_oneof![
             (item.clone(), native())
@@ -92,7 +92,7 @@ fn selectable() -> BoxedStrategy<Selectable> {
     sum(simple.boxed())
 }
 
-pub fn selection() -> BoxedStrategy<Selection> {
+pub(crate) fn selection() -> BoxedStrategy<Selection> {
     let selector = (selectable(), prop::option::of(name()))
         .prop_map(|(expression, alias)| Selector { expression, alias });
     prop_oneof![
@@ -115,7 +115,7 @@ fn ordering() -> BoxedStrategy<Ordering> {
     (by, direction()).prop_map(|(by, direction)| Ordering { by, direction }).boxed()
 }
 
-pub fn select() -> BoxedStrategy<Select> {
+pub(crate) fn select() -> BoxedStrategy<Select> {
     let source = prop_oneof![
         4 => qualified().prop_map(SelectSource::Table),
         1 => qualified().prop_map(SelectSource::MutationFragments),
