@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
 
-use model::Table;
 use model::clustering::{Clustering, OwnedPosition};
 use model::deletion::{DeletionTime, NO_LOCAL_TIME};
-use model::row::{CellKind, RowView};
+use model::row::{CellKind, RowBuilder, RowView};
 use model::schema::Column;
 use model::types::CqlType;
+use model::{Liveness, Table};
 use reactor::{Config, run_one};
 use sstable::{Component, Compressor, Descriptor, WriterOptions};
 use support::{Item, Partition, Random, SCALARS, Shape};
@@ -186,12 +186,39 @@ fn check_json(written: &Written, json: &str) {
             assert_eq!(found["clustering"].as_array().map_or(0, Vec::len), components);
             let cells = found["cells"].as_array().map(Vec::as_slice).unwrap_or_default();
             let with_value = |cell: &&serde_json::Value| cell.get("value").is_some();
-            let live = RowView::trusted(row).cells().filter(|cell| cell.value().is_some()).count();
+            let row = without_shadowed(row);
+            let live = RowView::trusted(&row).cells().filter(|cell| cell.value().is_some()).count();
             assert_eq!(cells.iter().filter(with_value).count(), live);
         }
         let bounds = kinds("range_tombstone_bound").len() + 2 * kinds("range_tombstone_boundary").len();
         assert_eq!(bounds, 2 * expected.ranges.len());
     }
+}
+
+/// Cassandra leaves out, while it reads a row, what the row's own deletions cover; of deletions it keeps all.
+fn without_shadowed(row: &[u8]) -> Vec<u8> {
+    let row = RowView::trusted(row);
+    let (mut out, mut liveness, row_deletion) = (Vec::new(), row.liveness(), row.deletion());
+    if row_deletion.deletes(liveness.timestamp) {
+        liveness = Liveness::NONE;
+    }
+    let mut builder = RowBuilder::new(&mut out, liveness, row_deletion);
+    let mut collection = None;
+    for cell in row.cells() {
+        if let Some(deletion) = cell.collection_deletion() {
+            collection = Some((cell.column, deletion));
+            builder.cell(cell);
+            continue;
+        }
+        let in_collection = collection.filter(|(column, _)| *column == cell.column);
+        // An element as old as the deletion of its collection is left to whoever reads the row.
+        let shadowed = in_collection.is_some_and(|(_, deletion)| cell.timestamp < deletion.timestamp);
+        if !shadowed && !row_deletion.deletes(cell.timestamp) {
+            builder.cell(cell);
+        }
+    }
+    builder.finish();
+    out
 }
 
 /// The dump as `DumpTables` writes it.
@@ -201,12 +228,13 @@ fn dump(written: &Written) -> String {
         writeln!(out, "partition {} {}", hex(&partition.key.key), deletion(partition.deletion)).unwrap();
         if let Some(row) = &partition.static_row {
             out.push_str("static\n");
-            cells(&mut out, table.statics(), RowView::trusted(row));
+            cells(&mut out, table.statics(), RowView::trusted(&without_shadowed(row)));
         }
         let mut open = DeletionTime::LIVE;
         for item in partition.stream(table.clustering_orders()) {
             match item {
                 Item::Row(clustering, row) => {
+                    let row = without_shadowed(&row);
                     let row = RowView::trusted(&row);
                     let liveness = row.liveness();
                     let marker = match (liveness.is_none(), liveness.ttl) {
