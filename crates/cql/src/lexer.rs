@@ -232,8 +232,10 @@ fn scan(text: &str, hidden: bool) -> Tokens {
             tokens.push(Token { kind: TokenKind::Sign(".."), start: span.end - 1, end: span.end + 1 });
             continue;
         }
-        if let Some(broken) = broken_uuid(text, rule, span.start, span.end) {
-            fault = Some(broken);
+        let broken = broken_uuid(text, rule, span.start, span.end)
+            .or_else(|| broken_duration(text, rule, span.start, span.end));
+        if broken.is_some() {
+            fault = broken;
             break;
         }
         token.kind = kind_of(rule, lexer.slice());
@@ -356,6 +358,37 @@ fn broken_uuid(text: &str, rule: Rule, start: usize, end: usize) -> Option<Fault
                 return Some(Fault { offset: at, message });
             }
             at += 1;
+        }
+    }
+    None
+}
+
+/// The fault in what the grammar takes for a duration although it is none: digits before half of a two-letter unit,
+/// or a `P` and four digits before a minus.
+fn broken_duration(text: &str, rule: Rule, start: usize, end: usize) -> Option<Fault> {
+    let bytes = text.as_bytes();
+    let unit = matches!(bytes.get(end), Some(b'n' | b'N' | b'u' | b'U'));
+    if rule == Rule::Integer && unit {
+        let message = format!("mismatched character {} expecting set null", character_at(text, end + 1));
+        return Some(Fault { offset: end + 1, message });
+    }
+    let years = bytes.get(start..end)?;
+    let long =
+        rule == Rule::Word && years.len() == 5 && years.starts_with(b"P") && bytes.get(end) == Some(&b'-');
+    if !long || !years[1..].iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    for (offset, wanted) in "-00-00T00:00:00".bytes().enumerate() {
+        let at = end + offset;
+        let found = bytes.get(at);
+        if wanted == b'0' && !found.is_some_and(u8::is_ascii_digit) {
+            let message = format!("mismatched character {} expecting set null", character_at(text, at));
+            return Some(Fault { offset: at, message });
+        }
+        if wanted != b'0' && found != Some(&wanted) {
+            let message =
+                format!("mismatched character {} expecting '{}'", character_at(text, at), char::from(wanted));
+            return Some(Fault { offset: at, message });
         }
     }
     None

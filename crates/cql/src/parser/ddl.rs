@@ -69,10 +69,9 @@ impl Parser<'_> {
                 return Err(self.message(format!("Invalid property name: {key}")));
             }
             let Some(item) = property_item(&value) else {
-                let note = marker_note(&value);
-                return Err(
-                    self.message(format!("Invalid property value: {value} for property: {key}{note}"))
-                );
+                let (shown, note) = (shown_value(&value), marker_note(&value));
+                let refusal = format!("Invalid property value: {shown} for property: {key}{note}");
+                return Err(self.message(refusal));
             };
             if items.iter().any(|(earlier, _)| earlier.text == name.text) {
                 return Err(self.message(format!("Multiple definition for property {}", name.text)));

@@ -93,7 +93,11 @@ impl Parser<'_> {
     fn parenthesised_relation(&mut self) -> Parse<Relation> {
         let columns = self.is_column_name(1) && matches!(self.kind(2), TokenKind::Sign("," | ")"));
         if !columns {
+            let decision = self.next;
             self.advance();
+            if !self.is_column_name(0) && !self.at_sign("(") && !self.at(Keyword::Token) {
+                return Err(self.fail_since(decision));
+            }
             let relation = self.relation()?;
             self.expect_sign(")")?;
             return Ok(relation);

@@ -158,25 +158,24 @@ impl Parser<'_> {
     /// `receiver` with the field, element and slice accesses that follow it; when they are malformed, `receiver`
     /// alone, and what follows is for the caller to refuse.
     fn accessed(&mut self, receiver: Selectable) -> Parse<Selectable> {
-        let mut accesses = Vec::new();
-        let attempt = self.attempt(|parser| {
-            while matches!(parser.kind(0), TokenKind::Sign("." | "[")) {
-                parser.chain()?;
-                accesses.push(parser.access()?);
+        let accesses = self.attempt(|parser| {
+            let accesses = parser.accesses()?;
+            // The grammar's trial ends by looking whether anything may follow.
+            if !accesses.is_empty() && !parser.follows_selected(0) {
+                return Err(parser.fail());
             }
-            Ok(())
+            Ok(accesses)
         })?;
-        if attempt.is_none() {
-            return Ok(receiver);
+        Ok(apply(receiver, accesses.unwrap_or_default()))
+    }
+
+    fn accesses(&mut self) -> Parse<Vec<Access>> {
+        let mut accesses = Vec::new();
+        while matches!(self.kind(0), TokenKind::Sign("." | "[")) {
+            self.chain()?;
+            accesses.push(self.access()?);
         }
-        Ok(accesses.into_iter().fold(receiver, |receiver, access| {
-            let receiver = Box::new(receiver);
-            match access {
-                Access::Field(field) => Selectable::Field { receiver, field },
-                Access::Element(key) => Selectable::Element { receiver, key },
-                Access::Slice(from, to) => Selectable::Slice { receiver, from, to },
-            }
-        }))
+        Ok(accesses)
     }
 
     fn access(&mut self) -> Parse<Access> {
@@ -210,7 +209,7 @@ impl Parser<'_> {
             }
             TokenKind::Sign("{") => parser.selectable_braces(),
             TokenKind::Sign("(") => parser.parenthesised_selectable(),
-            TokenKind::QuestionMark if !parser.follows_selected_column() => Err(parser.fail_ahead(1)),
+            TokenKind::QuestionMark if !parser.follows_selected(1) => Err(parser.fail_ahead(1)),
             TokenKind::Sign(":") | TokenKind::QuestionMark => {
                 parser.bind_marker().map(Selectable::BindMarker)
             }
@@ -322,16 +321,19 @@ impl Parser<'_> {
             return Err(self.fail());
         }
         self.look(1);
-        if !self.follows_selected_column() {
+        if self.kind(1) == TokenKind::Sign(".") && !self.is_name(2) {
+            return Err(self.fail_ahead(2));
+        }
+        if !self.follows_selected(1) {
             return Err(self.fail_ahead(1));
         }
         self.look(2);
         Ok(Selectable::Column(self.take_name()))
     }
 
-    /// Whether the token after the next one follows a selected column anywhere in the language.
-    fn follows_selected_column(&self) -> bool {
-        match self.kind(1) {
+    /// Whether the token `ahead` follows a selected value anywhere in the language.
+    fn follows_selected(&self, ahead: usize) -> bool {
+        match self.kind(ahead) {
             TokenKind::End => true,
             TokenKind::Sign(sign) => {
                 matches!(sign, "." | "[" | "]" | ")" | "}" | "," | ":" | ";" | "+" | "-" | "*" | "/" | "%")
@@ -346,7 +348,7 @@ impl Parser<'_> {
                     | Keyword::Allow
                     | Keyword::Using
             ),
-            TokenKind::Word => self.at_word(1, "bypass"),
+            TokenKind::Word => self.at_word(ahead, "bypass"),
             _ => false,
         }
     }
@@ -359,7 +361,7 @@ impl Parser<'_> {
             return Err(self.fail());
         }
         let column = Selectable::Column(self.take_name());
-        let operand = Box::new(self.accessed(column)?);
+        let operand = Box::new(apply(column, self.accesses()?));
         self.expect_sign(")")?;
         Ok(Selectable::Cell { function, operand })
     }
@@ -397,4 +399,16 @@ impl Parser<'_> {
         self.eat(Keyword::Asc);
         Direction::Ascending
     }
+}
+
+/// `receiver` with `accesses` applied to it, first to last.
+fn apply(receiver: Selectable, accesses: Vec<Access>) -> Selectable {
+    accesses.into_iter().fold(receiver, |receiver, access| {
+        let receiver = Box::new(receiver);
+        match access {
+            Access::Field(field) => Selectable::Field { receiver, field },
+            Access::Element(key) => Selectable::Element { receiver, key },
+            Access::Slice(from, to) => Selectable::Slice { receiver, from, to },
+        }
+    })
 }

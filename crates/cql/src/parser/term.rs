@@ -48,7 +48,17 @@ impl Parser<'_> {
     /// Whether the next token follows a value somewhere in the language: the grammar checks that before it looks at
     /// what is wanted here.
     fn follows_term(&self) -> bool {
-        match self.kind(0) {
+        self.ends_term(0)
+    }
+
+    /// Whether the token after the marker that is next follows a value without operators.
+    fn follows_marker(&self) -> bool {
+        matches!(self.kind(1), TokenKind::Sign("*" | "/" | "%") | TokenKind::Keyword(Keyword::As))
+            || self.ends_term(1)
+    }
+
+    fn ends_term(&self, ahead: usize) -> bool {
+        match self.kind(ahead) {
             TokenKind::End => true,
             TokenKind::Sign(sign) => matches!(sign, ";" | ")" | "]" | "}" | "," | ":" | ".." | "+" | "-"),
             TokenKind::Keyword(keyword) => matches!(
@@ -70,7 +80,7 @@ impl Parser<'_> {
                     | Keyword::Using
                     | Keyword::Where
             ),
-            TokenKind::Word => self.at_word(0, "bypass"),
+            TokenKind::Word => self.at_word(ahead, "bypass"),
             _ => false,
         }
     }
@@ -104,6 +114,7 @@ impl Parser<'_> {
             }
             TokenKind::Sign("{") => parser.braces(),
             TokenKind::Sign("(") => parser.parenthesised_term(),
+            TokenKind::QuestionMark if !parser.follows_marker() => Err(parser.fail_ahead(1)),
             TokenKind::Sign(":") | TokenKind::QuestionMark => parser.bind_marker().map(Term::BindMarker),
             TokenKind::Keyword(Keyword::Cast) if parser.kind(1) == TokenKind::Sign("(") => parser.cast_term(),
             _ => match parser.constant_or_null() {
@@ -200,10 +211,25 @@ impl Parser<'_> {
 
     /// A type hint and its operand, or a tuple.
     fn parenthesised_term(&mut self) -> Parse<Term> {
-        if let Some(type_name) = self.type_hint(Self::starts_simple_term) {
+        // A string may be a type or a value: `{('a'): b}` is a map, while `(int) :b` cannot be one.
+        let string = matches!(self.kind(1), TokenKind::String | TokenKind::DollarString);
+        let starts = |parser: &Self| match string {
+            true => parser.starts_simple_term() && !parser.at_sign(":"),
+            false => parser.starts_simple_term() || parser.is_name(0),
+        };
+        if let Some(type_name) = self.type_hint(starts)? {
             let operand = Box::new(self.simple_term()?);
             return Ok(Term::TypeHint { type_name, operand });
         }
+        if self.is_name(1) && self.kind(2) == TokenKind::Sign(")") {
+            return Err(self.fail_ahead(3));
+        }
+        let decision = self.next;
+        self.advance();
+        if !self.starts_term() && !self.at(Keyword::Set) {
+            return Err(self.fail_since(decision));
+        }
+        self.next = decision;
         self.tuple().map(Term::Tuple)
     }
 

@@ -10,6 +10,7 @@ pub(crate) mod blocking;
 pub(crate) mod chunk;
 pub(crate) mod handle;
 pub(crate) mod poll;
+pub mod sim;
 pub(crate) mod socket;
 pub(crate) mod uring;
 
@@ -235,6 +236,9 @@ pub enum Wait {
     Forever,
 }
 
+/// An operation given back with its result.
+pub type Finished = (Op, io::Result<Output>);
+
 /// What `poll` brings back.
 #[derive(Debug, Default)]
 pub struct Harvest {
@@ -277,7 +281,7 @@ pub trait Driver {
     ///
     /// # Errors
     /// Never by panicking: what cannot be started is given back with its error.
-    fn submit(&mut self, id: OpId, op: Op, group: Group) -> Option<(Op, io::Result<Output>)>;
+    fn submit(&mut self, id: OpId, op: Op, group: Group) -> Option<Finished>;
 
     /// Asks for an early end; the completion still comes, with `ECANCELED` or with what was quicker.
     fn cancel(&mut self, id: OpId);
