@@ -12,6 +12,7 @@ mod events;
 mod framing;
 mod limits;
 mod listener;
+mod session;
 mod supported;
 
 use std::cell::{Cell, RefCell};

@@ -3,59 +3,33 @@
 //! Requests before the handshake is over, and those that change the connection itself, are answered one by one; all
 //! others run side by side, bounded per connection and per shard. Answers gather in one buffer while the previous one
 //! is on its way, so many answers share a send. A client that does not read is not read from either.
-//! Invariant: an answer is appended to `Output` whole or not at all.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use query::ClientState;
 use reactor::net::{RecvChunk, Stream};
 use reactor::{Event, Gate, Group};
-use wire::extensions::Extensions;
 use wire::frame::{FrameError, FrameHeader, Opcode};
 use wire::protocol_error::ProtocolError;
-use wire::request::EventTypes;
-use wire::response::BodyCompression;
-use wire::version::ProtocolVersion;
 
-use super::framing::{Input, Output};
+use super::framing::Input;
+use super::session::{Phase, Session};
 use super::{Native, dispatch};
 
 /// Answers waiting for a client that does not read; beyond it no further request of it starts.
 const OUTPUT_BYTES_MAX: usize = 4 << 20;
 
-/// How far a connection has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
-    /// Nothing but OPTIONS and STARTUP.
-    New,
-    /// STARTUP came; AUTH_RESPONSE has to follow.
-    Authenticating,
-    /// Anything goes.
-    Ready,
-}
-
 /// One connection of one shard.
 pub(super) struct Connection {
     id: u64,
     stream: Stream,
-    pub(super) native: Rc<Native>,
-    pub(super) client: RefCell<ClientState>,
-    pub(super) phase: Cell<Phase>,
-    pub(super) extensions: Cell<Extensions>,
-    /// The version of the first frame; all others have to have it.
-    pub(super) version: Cell<Option<ProtocolVersion>>,
-    /// Kinds of events the client registered for.
-    pub(super) events: Cell<EventTypes>,
-    pub(super) output: RefCell<Output>,
+    pub(super) session: Session,
     in_flight: Cell<usize>,
     requests: Gate,
-    /// Something was appended to `output`, or it will not be any more.
-    written: Event,
-    /// Some of `output` is gone.
+    /// Some of the output is gone.
     drained: Event,
     stop: Event,
     stopping: Cell<bool>,
@@ -64,28 +38,13 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) fn new(id: u64, stream: Stream, native: Rc<Native>) -> Rc<Self> {
-        let client = ClientState {
-            keyspace: None,
-            version: ProtocolVersion::LATEST,
-            tablets_routing: false,
-            metadata_id: false,
-            lwt_mark: false,
-            peer: Some(stream.peer_addr()),
-            user: Rc::from(native.authenticator.anonymous()),
-        };
+        let session = Session::new(native, Some(stream.peer_addr()));
         Rc::new(Self {
             id,
             stream,
-            native,
-            client: RefCell::new(client),
-            phase: Cell::new(Phase::New),
-            extensions: Cell::new(Extensions::default()),
-            version: Cell::new(None),
-            events: Cell::new(EventTypes::default()),
-            output: RefCell::default(),
+            session,
             in_flight: Cell::new(0),
             requests: Gate::new(),
-            written: Event::new(),
             drained: Event::new(),
             stop: Event::new(),
             stopping: Cell::new(false),
@@ -101,7 +60,7 @@ impl Connection {
         self.read_loop().await;
         self.requests.close().await;
         self.finished.set(true);
-        self.written.notify_all();
+        self.session.written.notify_all();
         if writer.await.is_err() {
             reactor::error!("the writer of connection {} broke", self.id);
         }
@@ -115,12 +74,12 @@ impl Connection {
     }
 
     async fn read_loop(self: &Rc<Self>) {
-        let mut input = Input::new(self.native.config.frame_bytes_max);
+        let mut input = Input::new(self.session.native.config.frame_bytes_max);
         while let Some(chunk) = self.receive().await {
             input.feed(&chunk);
             drop(chunk);
             loop {
-                let mut body = self.native.take_buffer();
+                let mut body = self.session.native.take_buffer();
                 match input.next_frame(&mut body) {
                     Ok(Some(header)) => {
                         if !self.take_frame(header, body, &mut input).await {
@@ -128,7 +87,7 @@ impl Connection {
                         }
                     }
                     Ok(None) => {
-                        self.native.give_buffer(body);
+                        self.session.native.give_buffer(body);
                         break;
                     }
                     Err(error) => {
@@ -168,29 +127,29 @@ impl Connection {
     /// Answers a frame, or starts a task that will. False ends the connection.
     async fn take_frame(self: &Rc<Self>, header: FrameHeader, body: Vec<u8>, input: &mut Input) -> bool {
         let bytes = body.len() + wire::frame::HEADER_BYTES;
-        let expected = self.version.get().unwrap_or(header.version);
-        self.version.set(Some(expected));
+        let expected = self.session.version.get().unwrap_or(header.version);
+        self.session.version.set(Some(expected));
         if header.version != expected {
             let error = ProtocolError::VersionChanged { received: header.version, expected };
-            dispatch::protocol_error(self, header.stream, &error);
+            dispatch::protocol_error(&self.session, header.stream, &error);
             return false;
         }
-        if self.phase.get() != Phase::Ready || changes_connection(header.opcode) {
-            return dispatch::answer_in_turn(self, header, body, input).await;
+        if self.session.phase.get() != Phase::Ready || changes_connection(header.opcode) {
+            return dispatch::answer_in_turn(&self.session, header, body, input).await;
         }
-        if self.in_flight.get() >= self.native.config.requests_per_connection_max {
-            self.native.limits.count_shed();
+        if self.in_flight.get() >= self.session.native.config.requests_per_connection_max {
+            self.session.native.limits.count_shed();
             let text = format!(
                 "Too many requests in flight on this connection: {} (native_transport_max_requests_per_connection)",
                 self.in_flight.get()
             );
-            dispatch::overloaded(self, header, &text);
+            dispatch::overloaded(&self.session, header, &text);
             return true;
         }
-        let admitted = match self.native.limits.admit(bytes) {
+        let admitted = match self.session.native.limits.admit(bytes) {
             Ok(admitted) => admitted,
             Err(text) => {
-                dispatch::overloaded(self, header, &text);
+                dispatch::overloaded(&self.session, header, &text);
                 return true;
             }
         };
@@ -199,7 +158,7 @@ impl Connection {
         let connection = Rc::clone(self);
         reactor::spawn(Group::STATEMENT, async move {
             connection.wait_for_reader().await;
-            dispatch::answer(&connection, header, body).await;
+            dispatch::answer(&connection.session, header, body).await;
             connection.in_flight.set(connection.in_flight.get() - 1);
             drop((admitted, hold));
         });
@@ -208,7 +167,7 @@ impl Connection {
 
     /// Answers what is not a frame. False where the bytes cannot be followed any further.
     fn refuse_frame(&self, error: &FrameError, input: &mut Input) -> bool {
-        dispatch::protocol_error(self, error.stream, &error.error);
+        dispatch::protocol_error(&self.session, error.stream, &error.error);
         error.discard_bytes.is_some_and(|bytes| {
             input.discard(bytes);
             true
@@ -217,28 +176,22 @@ impl Connection {
 
     /// Waits while the client leaves too many answers unread.
     async fn wait_for_reader(&self) {
-        let drained = || self.finished.get() || self.output.borrow().pending_bytes() <= OUTPUT_BYTES_MAX;
+        let drained = || self.finished.get() || self.session.output.borrow().pending_bytes() <= OUTPUT_BYTES_MAX;
         if !drained() {
             self.drained.wait_until(drained).await;
         }
     }
 
-    /// Has `write` append whole frames to what goes out.
-    pub(super) fn write(&self, write: impl FnOnce(&mut Vec<u8>, BodyCompression<'_>)) {
-        self.output.borrow_mut().append(write);
-        self.written.notify_all();
-    }
-
     async fn write_loop(&self) {
         loop {
-            self.written.wait_until(|| self.finished.get() || self.output.borrow().pending_bytes() > 0).await;
-            let Some(bytes) = self.output.borrow_mut().take() else { return };
+            self.session.written.wait_until(|| self.finished.get() || self.session.output.borrow().pending_bytes() > 0).await;
+            let Some(bytes) = self.session.output.borrow_mut().take() else { return };
             let (sent, bytes) = self.stream.send(bytes).await;
-            self.output.borrow_mut().give_back(bytes);
+            self.session.output.borrow_mut().give_back(bytes);
             self.drained.notify_all();
             if let Err(error) = sent {
                 reactor::debug!("connection {} takes no answers: {error}", self.id);
-                self.output.borrow_mut().set_broken();
+                self.session.output.borrow_mut().set_broken();
                 self.stop_reading();
                 self.drained.notify_all();
                 return;

@@ -1,4 +1,4 @@
-//! Answers one request: decodes it, has the engine carry it out, and writes the response to the connection.
+//! Answers one request: decodes it, has the engine carry it out, and writes the response to the session.
 
 use query::{ClientState, QueryError, Response};
 use wire::error::{ErrorBody, PlainError};
@@ -12,79 +12,79 @@ use wire::startup::Startup;
 use wire::version::ProtocolVersion;
 
 use super::auth::Verdict;
-use super::connection::{Connection, Phase};
 use super::framing::Input;
+use super::session::{Phase, Session};
 use super::{error, supported};
 
 /// Answers a request that runs beside others.
-pub(super) async fn answer(connection: &Connection, header: FrameHeader, body: Vec<u8>) {
-    let native = &connection.native;
-    match decompressed(connection, &header, body) {
+pub(super) async fn answer(session: &Session, header: FrameHeader, body: Vec<u8>) {
+    let native = &session.native;
+    match decompressed(session, &header, body) {
         Ok(body) => {
-            if let Err(error) = execute(connection, &header, &body).await {
-                protocol_error(connection, header.stream, &error);
+            if let Err(error) = execute(session, &header, &body).await {
+                protocol_error(session, header.stream, &error);
             }
             native.give_buffer(body);
         }
-        Err(error) => protocol_error(connection, header.stream, &error),
+        Err(error) => protocol_error(session, header.stream, &error),
     }
 }
 
 /// Answers a request that no other runs beside: the handshake, and what changes the connection. False ends it.
 pub(super) async fn answer_in_turn(
-    connection: &Connection,
+    session: &Session,
     header: FrameHeader,
     body: Vec<u8>,
     input: &mut Input,
 ) -> bool {
-    let outcome = match decompressed(connection, &header, body) {
-        Ok(body) => shake_hands(connection, &header, &body, input),
+    let outcome = match decompressed(session, &header, body) {
+        Ok(body) => shake_hands(session, &header, &body, input),
         Err(error) => Err(error),
     };
     match outcome {
         Ok(()) => true,
         Err(error) => {
-            protocol_error(connection, header.stream, &error);
+            protocol_error(session, header.stream, &error);
             // As Cassandra does: a client that cannot shake hands cannot go on.
-            connection.phase.get() == Phase::Ready
+            session.phase.get() == Phase::Ready
         }
     }
 }
 
 /// The body, decompressed where the client compressed it.
-fn decompressed(connection: &Connection, header: &FrameHeader, body: Vec<u8>) -> Result<Vec<u8>, ProtocolError> {
+fn decompressed(session: &Session, header: &FrameHeader, body: Vec<u8>) -> Result<Vec<u8>, ProtocolError> {
     if !header.flags.contains(Flags::COMPRESSED) || header.version >= ProtocolVersion::V5 {
         return Ok(body);
     }
     let compression =
-        connection.output.borrow().body_compression.ok_or(ProtocolError::NotCompressed)?;
-    let mut plain = connection.native.take_buffer();
-    let limit = connection.native.config.frame_bytes_max;
+        session.output.borrow().body_compression.ok_or(ProtocolError::NotCompressed)?;
+    let mut plain = session.native.take_buffer();
+    let limit = session.native.config.frame_bytes_max;
     let result = compression.decompress(&body, limit, &mut plain);
-    connection.native.give_buffer(body);
+    session.native.give_buffer(body);
     result.map(|()| plain)
 }
 
 fn shake_hands(
-    connection: &Connection,
+    session: &Session,
     header: &FrameHeader,
     body: &[u8],
     input: &mut Input,
 ) -> Result<(), ProtocolError> {
-    let envelope = wire::request::decode(header, body, &connection.extensions.get())?;
-    match (connection.phase.get(), envelope.request) {
+    let envelope = wire::request::decode(header, body, &session.extensions.get())?;
+    match (session.phase.get(), envelope.request) {
         (_, Request::Options) => {
-            respond(connection, header, |builder| supported_options(connection, builder));
+            respond(session, header, |builder| supported_options(session, builder));
             Ok(())
         }
-        (Phase::New, Request::Startup(startup)) => start(connection, header, &startup, input),
+        (Phase::New, Request::Startup(startup)) => start(session, header, &startup, input),
         (Phase::Authenticating, Request::AuthResponse(token)) => {
-            authenticate(connection, header, token);
+            authenticate(session, header, token);
             Ok(())
         }
         (Phase::Ready, Request::Register(types)) => {
-            register(connection, types);
-            respond(connection, header, ResponseBuilder::ready);
+            register(session, types);
+            respond(session, header, ResponseBuilder::ready);
             Ok(())
         }
         (phase, _) => Err(ProtocolError::UnexpectedMessage {
@@ -99,28 +99,28 @@ fn shake_hands(
 }
 
 fn start(
-    connection: &Connection,
+    session: &Session,
     header: &FrameHeader,
     startup: &Startup<'_>,
     input: &mut Input,
 ) -> Result<(), ProtocolError> {
     let options = startup.negotiate(header.version)?;
-    connection.extensions.set(options.extensions);
+    session.extensions.set(options.extensions);
     {
-        let mut client = connection.client.borrow_mut();
+        let mut client = session.client.borrow_mut();
         client.version = header.version;
         client.tablets_routing = options.extensions.tablets_routing;
         client.metadata_id = options.extensions.has_metadata_id(header.version);
         client.lwt_mark = options.extensions.lwt_mark;
     }
-    let challenge = connection.native.authenticator.challenge();
-    respond(connection, header, |builder| match challenge {
+    let challenge = session.native.authenticator.challenge();
+    respond(session, header, |builder| match challenge {
         Some(class) => builder.authenticate(class),
         None => builder.ready(),
     });
-    connection.phase.set(if challenge.is_some() { Phase::Authenticating } else { Phase::Ready });
+    session.phase.set(if challenge.is_some() { Phase::Authenticating } else { Phase::Ready });
     // Whatever follows the answer to STARTUP is compressed, and in version 5 in segments.
-    let mut output = connection.output.borrow_mut();
+    let mut output = session.output.borrow_mut();
     if header.version >= ProtocolVersion::V5 {
         let format =
             if options.compression.is_some() { SegmentFormat::Lz4 } else { SegmentFormat::Plain };
@@ -132,37 +132,37 @@ fn start(
     Ok(())
 }
 
-fn authenticate(connection: &Connection, header: &FrameHeader, token: Option<&[u8]>) {
-    match connection.native.authenticator.evaluate(token) {
+fn authenticate(session: &Session, header: &FrameHeader, token: Option<&[u8]>) {
+    match session.native.authenticator.evaluate(token) {
         Ok(Verdict::User(user)) => {
-            connection.client.borrow_mut().user = user.into();
-            connection.phase.set(Phase::Ready);
-            respond(connection, header, |builder| builder.auth_success(None));
+            session.client.borrow_mut().user = user.into();
+            session.phase.set(Phase::Ready);
+            respond(session, header, |builder| builder.auth_success(None));
         }
         Ok(Verdict::Challenge(token)) => {
-            respond(connection, header, |builder| builder.auth_challenge(Some(&token)));
+            respond(session, header, |builder| builder.auth_challenge(Some(&token)));
         }
         Err(text) => {
             let error = ErrorBody::plain(PlainError::BadCredentials, &text);
-            respond(connection, header, |builder| builder.error(&connection.extensions.get(), &error));
+            respond(session, header, |builder| builder.error(&session.extensions.get(), &error));
         }
     }
 }
 
-fn register(connection: &Connection, types: EventTypes) {
-    let mut events = connection.events.get();
+fn register(session: &Session, types: EventTypes) {
+    let mut events = session.events.get();
     events.topology_change |= types.topology_change;
     events.status_change |= types.status_change;
     events.schema_change |= types.schema_change;
-    connection.events.set(events);
+    session.events.set(events);
 }
 
-async fn execute(connection: &Connection, header: &FrameHeader, body: &[u8]) -> Result<(), ProtocolError> {
-    let native = &connection.native;
-    let extensions = connection.extensions.get();
+async fn execute(session: &Session, header: &FrameHeader, body: &[u8]) -> Result<(), ProtocolError> {
+    let native = &session.native;
+    let extensions = session.extensions.get();
     let envelope = wire::request::decode(header, body, &extensions)?;
     if matches!(envelope.request, Request::Options) {
-        respond(connection, header, |builder| supported_options(connection, builder));
+        respond(session, header, |builder| supported_options(session, builder));
         return Ok(());
     }
     let mut response = Response { body: native.take_buffer(), ..Response::default() };
@@ -170,7 +170,7 @@ async fn execute(connection: &Connection, header: &FrameHeader, body: &[u8]) -> 
         response.tracing_id = Some(native.engine.new_trace_id());
     }
     // A copy: USE on this connection must not change a statement that runs.
-    let client: ClientState = connection.client.borrow().clone();
+    let client: ClientState = session.client.borrow().clone();
     let result = match &envelope.request {
         Request::Query { query, parameters } => {
             native.engine.query(&client, query, parameters, &mut response).await
@@ -190,15 +190,15 @@ async fn execute(connection: &Connection, header: &FrameHeader, body: &[u8]) -> 
     };
     native.count(&result);
     if let Some(keyspace) = response.set_keyspace.take() {
-        connection.client.borrow_mut().keyspace = Some(keyspace);
+        session.client.borrow_mut().keyspace = Some(keyspace);
     }
-    write_result(connection, header, &result, &response);
+    write_result(session, header, &result, &response);
     native.give_buffer(response.body);
     Ok(())
 }
 
 fn write_result(
-    connection: &Connection,
+    session: &Session,
     header: &FrameHeader,
     result: &Result<(), QueryError>,
     response: &Response,
@@ -206,54 +206,54 @@ fn write_result(
     let warnings = response.warnings.iter().map(String::as_str);
     let payload: Option<(&str, Option<&[u8]>)> =
         response.tablet_payload.as_ref().map(|tablet| (TABLETS_ROUTING_V1_PAYLOAD, Some(tablet.as_slice())));
-    respond(connection, header, |mut builder| {
+    respond(session, header, |mut builder| {
         if let Some(id) = &response.tracing_id {
             builder = builder.tracing_id(id);
         }
         builder = builder.warnings(warnings).custom_payload(payload.into_iter());
         match result {
             Ok(()) => builder.result_encoded(&response.body),
-            Err(failure) => error::write(builder, &connection.extensions.get(), failure),
+            Err(failure) => error::write(builder, &session.extensions.get(), failure),
         }
     });
 }
 
-fn supported_options<'b>(connection: &Connection, builder: ResponseBuilder<'b>) -> CompleteResponse<'b> {
-    let options = supported::options(&connection.native.config);
+fn supported_options<'b>(session: &Session, builder: ResponseBuilder<'b>) -> CompleteResponse<'b> {
+    let options = supported::options(&session.native.config);
     builder.supported(options.iter().map(|(name, values)| (name.as_str(), values.as_slice())))
 }
 
 /// Answers a request that a limit refused.
-pub(super) fn overloaded(connection: &Connection, header: FrameHeader, text: &str) {
+pub(super) fn overloaded(session: &Session, header: FrameHeader, text: &str) {
     let error = ErrorBody::plain(PlainError::Overloaded, text);
-    respond(connection, &header, |builder| builder.error(&connection.extensions.get(), &error));
+    respond(session, &header, |builder| builder.error(&session.extensions.get(), &error));
 }
 
 /// Answers what breaks the protocol.
-pub(super) fn protocol_error(connection: &Connection, stream: i16, error: &ProtocolError) {
+pub(super) fn protocol_error(session: &Session, stream: i16, error: &ProtocolError) {
     let text = error.to_string();
     let body = ErrorBody::protocol(error, &text);
     if let ProtocolError::UnsupportedVersion { requested } = error {
-        connection.write(|out, _| append_unsupported_version(out, *requested, &body));
+        session.write(|out, _| append_unsupported_version(out, *requested, &body));
         return;
     }
-    let version = connection.version.get().unwrap_or(ProtocolVersion::LATEST);
-    write_frame(connection, version, stream, |builder| builder.error(&connection.extensions.get(), &body));
+    let version = session.version.get().unwrap_or(ProtocolVersion::LATEST);
+    write_frame(session, version, stream, |builder| builder.error(&session.extensions.get(), &body));
 }
 
-fn respond<W>(connection: &Connection, header: &FrameHeader, write: W)
+fn respond<W>(session: &Session, header: &FrameHeader, write: W)
 where
     W: for<'b> FnOnce(ResponseBuilder<'b>) -> CompleteResponse<'b>,
 {
-    write_frame(connection, header.version, header.stream, write);
+    write_frame(session, header.version, header.stream, write);
 }
 
 /// Appends one frame to what goes out; a response no frame can hold becomes an error.
-pub(super) fn write_frame<W>(connection: &Connection, version: ProtocolVersion, stream: i16, write: W)
+pub(super) fn write_frame<W>(session: &Session, version: ProtocolVersion, stream: i16, write: W)
 where
     W: for<'b> FnOnce(ResponseBuilder<'b>) -> CompleteResponse<'b>,
 {
-    connection.write(|out, mut compression| {
+    session.write(|out, mut compression| {
         let reborrowed = compression.as_mut().map(|(algorithm, compressor)| (*algorithm, &mut **compressor));
         if let Err(error) = write(ResponseBuilder::begin(out, version, stream)).finish(reborrowed) {
             let text = error.to_string();

@@ -11,9 +11,9 @@ use super::{Native, dispatch};
 /// The schema changed: every connection of this shard that asked for it hears of it.
 pub(super) fn schema_changed(native: &Rc<Native>, event: &SchemaEvent) {
     let open: Vec<_> = native.connections.borrow().values().filter_map(Weak::upgrade).collect();
-    for connection in open.iter().filter(|connection| connection.events.get().schema_change) {
-        let version = connection.client.borrow().version;
-        dispatch::write_frame(connection, version, EVENT_STREAM, |builder| {
+    for connection in open.iter().filter(|connection| connection.session.events.get().schema_change) {
+        let version = connection.session.client.borrow().version;
+        dispatch::write_frame(&connection.session, version, EVENT_STREAM, |builder| {
             builder.event(&Event::Schema(event.as_wire()))
         });
     }
