@@ -212,10 +212,10 @@ where
     Ok(Running { threads })
 }
 
-/// Runs `future` on a shard of its own on the calling thread and returns its output: for tests and tools.
+/// Runs `future` on a shard of its own on the calling thread, not pinned, and returns its output: for tests and tools.
 ///
 /// # Panics
-/// When the shard cannot be started, when called on a shard, or when the future panics.
+/// When the shard cannot be started, or when the future panics.
 pub fn run_one<T, Fut>(config: Config, future: Fut) -> T
 where
     T: 'static,

@@ -21,9 +21,9 @@ use std::sync::Arc;
 use io_uring::{cqueue, opcode, squeue, types};
 use socket2::SockAddr;
 
+use super::ambient::{Entropy, monotonic_ns, wall_us};
 use super::blocking::FileThreads;
 use super::chunk::ChunkPool;
-use super::poll::{Entropy, monotonic_ns, wall_us};
 use super::{Completion, Driver, Handle, HandleKind, Harvest, ListenOptions, Op, OpId, Output, Wait, socket};
 use crate::sched::{GROUPS, Group};
 use crate::time::Instant;
