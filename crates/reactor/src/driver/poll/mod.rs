@@ -182,12 +182,16 @@ impl PollDriver {
     }
 
     fn accept(&mut self, listener: &Handle) -> Option<io::Result<Output>> {
-        match socket::accept(listener) {
-            Ok((handle, local, peer)) => {
-                Some(self.watch(&handle).map(|()| Output::Connection { handle, local, peer }))
+        loop {
+            // Each round takes a connection out of the kernel's backlog or ends.
+            match socket::accept(listener) {
+                Ok((handle, local, peer)) => {
+                    return Some(self.watch(&handle).map(|()| Output::Connection { handle, local, peer }));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+                Err(error) if socket::client_has_gone(&error) => {}
+                Err(error) => return Some(Err(error)),
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
-            Err(error) => Some(Err(error)),
         }
     }
 

@@ -228,7 +228,16 @@ impl UringDriver {
                 _ => Ok(Output::Done),
             }
         };
-        self.finish(id, outcome);
+        let again = match (&outcome, &mut flight.op) {
+            (Err(error), op @ Op::Accept { .. }) if socket::client_has_gone(error) => {
+                Self::entry(op).ok().flatten().map(|entry| (entry, flight.group))
+            }
+            _ => None,
+        };
+        match again {
+            Some((entry, group)) => self.push(entry.user_data(id.bits()), group),
+            None => self.finish(id, outcome),
+        }
     }
 
     fn reap(&mut self) {
