@@ -14,6 +14,7 @@ use std::rc::Rc;
 
 use reactor::mesh::{self, MeshError};
 use reactor::{Group, ShardInfo};
+use storage::Identity;
 
 use crate::cli::ServerOptions;
 use crate::config::{Config, ConfigError, Driver};
@@ -118,7 +119,7 @@ async fn lead(config: Config, info: ShardInfo) -> Result<(), BootError> {
     let lock = reactor::file::lock(config.workdir.join("lock")).await.map_err(workdir)?;
     let stop = reactor::spawn(Group::ADMIN, reactor::signal::terminated());
 
-    let opened = open_all(&config, info.count).await;
+    let opened = open_node(&config, info.count).await;
     let served = match opened {
         Ok(()) => serve(&config, started, stop).await,
         Err(error) => Err(error),
@@ -128,13 +129,19 @@ async fn lead(config: Config, info: ShardInfo) -> Result<(), BootError> {
     served.and(closed)
 }
 
+/// Finds out who this node is, then opens it.
+async fn open_node(config: &Config, shards: usize) -> Result<(), BootError> {
+    let identity = Identity::open(&config.workdir, &config.cluster_name).await?;
+    open_all(config, &identity, shards).await
+}
+
 /// Opens storage and an engine on every shard at once: recovery crosses shards.
-async fn open_all(config: &Config, shards: usize) -> Result<(), BootError> {
+async fn open_all(config: &Config, identity: &Identity, shards: usize) -> Result<(), BootError> {
     let openings: Vec<_> = (0..shards)
         .map(|shard| {
-            let config = config.clone();
+            let (config, identity) = (config.clone(), identity.clone());
             mesh::call(shard, Group::ADMIN, move || async move {
-                Shard::open(&config).await.map(|opened| reactor::set_local(Rc::new(opened))).map_err(|e| e.to_string())
+                Shard::open(&config, &identity).await.map(|opened| reactor::set_local(Rc::new(opened))).map_err(|e| e.to_string())
             })
         })
         .collect();

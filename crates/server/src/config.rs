@@ -240,16 +240,6 @@ impl Config {
         }
         Ok((config, warnings))
     }
-
-    /// Where table files lie.
-    pub fn data_dir(&self) -> PathBuf {
-        self.data_dir.clone().unwrap_or_else(|| self.workdir.join("data"))
-    }
-
-    /// Where the commit log lies.
-    pub fn commitlog_dir(&self) -> PathBuf {
-        self.commitlog_dir.clone().unwrap_or_else(|| self.workdir.join("commitlog"))
-    }
 }
 
 #[cfg(test)]
@@ -275,7 +265,7 @@ mod tests {
         assert_eq!(config.read_timeout, Duration::from_millis(250));
         assert_eq!(config.write_timeout, Duration::from_secs(3));
         assert_eq!(config.frame_bytes_max, 1 << 20);
-        assert_eq!(config.data_dir(), Path::new("/d"));
+        assert_eq!(config.data_dir.as_deref(), Some(Path::new("/d")));
         assert_eq!(config.memory_bytes, Some(512 << 20));
         assert_eq!(warnings, ["c.yaml:12: 'num_tokens' has no effect yet"]);
     }

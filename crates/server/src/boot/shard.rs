@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use query::{Engine, EngineConfig};
 use replication::Replicator;
-use storage::{CommitlogSync, Storage, StorageConfig};
+use storage::{CommitlogSync, Identity, Storage, StorageConfig};
 
 use super::{BootError, memory};
 use crate::config::Config;
@@ -24,11 +24,11 @@ pub(crate) struct Shard {
 
 impl Shard {
     /// Recovers this shard's data and puts the layers together.
-    pub(super) async fn open(config: &Config) -> Result<Self, BootError> {
+    pub(super) async fn open(config: &Config, identity: &Identity) -> Result<Self, BootError> {
         let (shard, shards) = (reactor::shard_id(), reactor::shard_count());
         let storage = Storage::open(storage_config(config, shards), shard, shards).await?;
         let replicator = Replicator::new(storage.clone());
-        let engine = Engine::new(engine_config(config, &storage), storage.clone(), replicator);
+        let engine = Engine::new(engine_config(config, identity), storage.clone(), replicator);
         let native = Native::new(config, engine.clone());
         Ok(Self { engine, native, storage })
     }
@@ -56,18 +56,28 @@ fn storage_config(config: &Config, shards: usize) -> StorageConfig {
             shard_bytes >> 20
         );
     }
-    StorageConfig {
-        memtable_bytes_max: config.memtable_bytes.map_or(shard_bytes / 2, |bytes| bytes / shards as u64),
-        commitlog_sync: if config.commitlog_batch {
-            CommitlogSync::Batch
-        } else {
-            CommitlogSync::Periodic { period: config.commitlog_sync_period }
-        },
-        ..StorageConfig::in_directories(config.data_dir(), config.commitlog_dir(), config.workdir.join("schema"))
+    let memtable_bytes = config.memtable_bytes.map_or(shard_bytes / 2, |bytes| bytes / shards as u64);
+    let mut storage = StorageConfig::new(&config.workdir, memtable_bytes as usize);
+    if let Some(data_dir) = &config.data_dir {
+        storage.data_dir.clone_from(data_dir);
     }
+    if let Some(commitlog_dir) = &config.commitlog_dir {
+        storage.commitlog_dir.clone_from(commitlog_dir);
+    }
+    if let Some(bytes) = config.commitlog_bytes_max {
+        storage.commitlog_bytes_max = bytes / shards as u64;
+    }
+    storage.commitlog_sync = if config.commitlog_batch {
+        CommitlogSync::Batch
+    } else {
+        CommitlogSync::Periodic { period: config.commitlog_sync_period }
+    };
+    storage.segment_bytes = config.commitlog_segment_bytes as usize;
+    storage.commitlog_replay_ignore_errors = config.commitlog_replay_ignore_errors;
+    storage
 }
 
-fn engine_config(config: &Config, storage: &Storage) -> EngineConfig {
-    let _ = (config, storage);
+fn engine_config(config: &Config, identity: &Identity) -> EngineConfig {
+    let _ = (config, identity);
     EngineConfig::default()
 }
