@@ -45,7 +45,7 @@ pub fn preferred_type(constant: &Constant) -> Option<CqlType> {
             _ => CqlType::Uuid,
         },
         ConstantKind::Float => match (text.parse::<f64>(), text.parse::<BigDecimal>()) {
-            (Ok(double), Ok(decimal)) if shortest_decimal(double) != Some(decimal) => CqlType::Decimal,
+            (Ok(double), Ok(decimal)) if shortest_decimal(double).as_ref() != Some(&decimal) => CqlType::Decimal,
             _ => CqlType::Double,
         },
         ConstantKind::Boolean => CqlType::Boolean,
