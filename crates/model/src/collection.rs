@@ -14,10 +14,16 @@ use crate::vint;
 /// What is wrong with the bytes of a collection, tuple or vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CollectionError {
-    /// The value ends before the count, or inside an element.
+    /// The value ends inside an element, or before as many as its count declares.
     #[error("value ends inside element {element}")]
     Truncated {
-        /// Index of the element that is cut; map keys and values count one each; zero for a cut count.
+        /// Index of the element that is cut; map keys and values count one each.
+        element: usize,
+    },
+    /// The value ends inside the length of an element, or inside the count.
+    #[error("value ends inside the length of element {element}")]
+    LengthTruncated {
+        /// Index of the element; map keys and values count one each; zero for a cut count.
         element: usize,
     },
     /// The count is below zero.
@@ -53,13 +59,14 @@ impl<'a> Elements<'a> {
     ///
     /// # Errors
     /// [`CollectionError::Truncated`] when the bytes cannot hold that many elements,
-    /// [`CollectionError::NegativeCount`].
+    /// [`CollectionError::LengthTruncated`], [`CollectionError::NegativeCount`].
     pub fn parse(value: &'a [u8]) -> Result<Self, CollectionError> {
         Self::with_parts_per_entry(value, 1)
     }
 
     fn with_parts_per_entry(value: &'a [u8], parts: usize) -> Result<Self, CollectionError> {
-        let (count, rest) = value.split_first_chunk().ok_or(CollectionError::Truncated { element: 0 })?;
+        let (count, rest) =
+            value.split_first_chunk().ok_or(CollectionError::LengthTruncated { element: 0 })?;
         let count = i32::from_be_bytes(*count);
         let entries = usize::try_from(count).map_err(|_| CollectionError::NegativeCount { count })?;
         let count = entries.saturating_mul(parts);
@@ -97,7 +104,10 @@ impl<'a> Iterator for Elements<'a> {
                 Some(Ok(bytes))
             }
             Some(None) => self.fail(CollectionError::NullElement { element }),
-            None => self.fail(CollectionError::Truncated { element }),
+            None => {
+                let error = cut_element(self.rest, element);
+                self.fail(error)
+            }
         }
     }
 
@@ -166,11 +176,7 @@ impl<'a> Iterator for Components<'a> {
         }
         let element = self.index;
         self.index += 1;
-        let taken = take_element(&mut self.rest);
-        if taken.is_none() {
-            self.rest = &[];
-        }
-        Some(taken.ok_or(CollectionError::Truncated { element }))
+        Some(take_element(&mut self.rest).ok_or_else(|| cut_element(std::mem::take(&mut self.rest), element)))
     }
 }
 
@@ -297,6 +303,15 @@ pub(crate) fn take_element<'a>(rest: &mut &'a [u8]) -> Option<Option<&'a [u8]>> 
     let (bytes, after) = after.split_at_checked(length)?;
     *rest = after;
     Some(Some(bytes))
+}
+
+/// The error for an element that [`take_element`] could not take off `rest`.
+fn cut_element(rest: &[u8], element: usize) -> CollectionError {
+    if rest.len() < LENGTH_BYTES {
+        CollectionError::LengthTruncated { element }
+    } else {
+        CollectionError::Truncated { element }
+    }
 }
 
 /// Takes one vector element off `rest`; `None`, with `rest` unchanged, when it is cut.

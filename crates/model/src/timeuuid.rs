@@ -9,7 +9,8 @@ use uuid::Uuid;
 /// Ticks of 100 ns between the start of UUID time and 1970-01-01.
 pub const TICKS_AT_UNIX_EPOCH: u64 = 0x01b2_1dd2_1381_4000;
 
-const TICKS_PER_MILLISECOND: i64 = 10_000;
+const TICKS_PER_MILLISECOND: i128 = 10_000;
+const TICKS_PER_MICROSECOND: i128 = 10;
 const TICK_MASK: u64 = (1 << 60) - 1;
 /// The least last eight bytes in signed byte order.
 const CLOCK_AND_NODE_MIN: u64 = 0x8080_8080_8080_8080;
@@ -29,14 +30,15 @@ pub fn from_unix_micros(micros: i64, clock_sequence: u16, node: [u8; 6]) -> Uuid
     from_ticks(ticks_of_unix_micros(micros), clock_sequence, node)
 }
 
-/// Ticks of a time in milliseconds since the Unix epoch; times outside UUID time wrap, as in Cassandra.
+/// Ticks of a time in milliseconds since the Unix epoch. Times outside UUID time (1582 to 5236) give its first or last
+/// tick, so that bounds made from them still enclose every UUID they should; Cassandra spoils the version instead.
 pub fn ticks_of_unix_millis(millis: i64) -> u64 {
-    millis.wrapping_mul(TICKS_PER_MILLISECOND).wrapping_add(TICKS_AT_UNIX_EPOCH as i64) as u64 & TICK_MASK
+    ticks_at(i128::from(millis) * TICKS_PER_MILLISECOND)
 }
 
-/// Ticks of a time in microseconds since the Unix epoch; times outside UUID time wrap, as in Cassandra.
+/// Ticks of a time in microseconds since the Unix epoch, with the ends of [`ticks_of_unix_millis`].
 pub fn ticks_of_unix_micros(micros: i64) -> u64 {
-    micros.wrapping_mul(10).wrapping_add(TICKS_AT_UNIX_EPOCH as i64) as u64 & TICK_MASK
+    ticks_at(i128::from(micros) * TICKS_PER_MICROSECOND)
 }
 
 /// The least timeuuid of a millisecond in Cassandra's order (`minTimeuuid`); for comparisons only, not unique.
@@ -46,8 +48,8 @@ pub fn min_at_unix_millis(millis: i64) -> Uuid {
 
 /// The greatest timeuuid of a millisecond in Cassandra's order (`maxTimeuuid`); for comparisons only, not unique.
 pub fn max_at_unix_millis(millis: i64) -> Uuid {
-    let ticks = ticks_of_unix_millis(millis.wrapping_add(1)).wrapping_sub(1);
-    assemble(ticks, CLOCK_AND_NODE_MAX)
+    let last = (i128::from(millis) + 1) * TICKS_PER_MILLISECOND - 1;
+    assemble(ticks_at(last), CLOCK_AND_NODE_MAX)
 }
 
 /// Ticks of 100 ns since 1582-10-15 in a version 1 UUID; `None` for other versions.
@@ -58,18 +60,24 @@ pub fn ticks(uuid: &Uuid) -> Option<u64> {
 
 /// Milliseconds since the Unix epoch, rounded down, of a version 1 UUID; `None` for other versions.
 pub fn unix_millis(uuid: &Uuid) -> Option<i64> {
-    // 60 bits of ticks minus the epoch fit an i64.
-    ticks(uuid).map(|ticks| (ticks as i64 - TICKS_AT_UNIX_EPOCH as i64).div_euclid(TICKS_PER_MILLISECOND))
+    unix_micros(uuid).map(|micros| micros.div_euclid(1000))
 }
 
 /// Microseconds since the Unix epoch, rounded down, of a version 1 UUID; `None` for other versions.
 pub fn unix_micros(uuid: &Uuid) -> Option<i64> {
+    // 60 bits of ticks minus the epoch fit an i64.
     ticks(uuid).map(|ticks| (ticks as i64 - TICKS_AT_UNIX_EPOCH as i64).div_euclid(10))
 }
 
 /// The first eight bytes with the fields put in the order of significance; the version stays in the top four bits.
 pub(crate) fn ordered_time(high: u64) -> u64 {
     high << 48 | (high << 16 & 0xffff_0000_0000) | high >> 32
+}
+
+/// UUID ticks of a number of ticks since the Unix epoch.
+fn ticks_at(ticks_since_unix_epoch: i128) -> u64 {
+    let ticks = ticks_since_unix_epoch + i128::from(TICKS_AT_UNIX_EPOCH);
+    ticks.clamp(0, i128::from(TICK_MASK)) as u64
 }
 
 fn assemble(ticks: u64, clock_and_node: u64) -> Uuid {
@@ -96,8 +104,36 @@ mod tests {
             let uuid = Uuid::parse_str(text).unwrap();
             assert_eq!(unix_millis(&uuid), Some(millis), "{text}");
         }
-        assert_eq!(min_at_unix_millis(0).to_string(), "13814000-1dd2-11b2-8080-808080808080");
-        assert_eq!(max_at_unix_millis(0).to_string(), "1381670f-1dd2-11b2-7f7f-7f7f7f7f7f7f");
+    }
+
+    /// Printed by Apache Cassandra 5.0.6 (`TimeUUID.minAtUnixMillis`, `maxAtUnixMillis`).
+    #[test]
+    fn bounds_are_cassandras() {
+        for (millis, min, max) in [
+            (0, "13814000-1dd2-11b2-8080-808080808080", "1381670f-1dd2-11b2-7f7f-7f7f7f7f7f7f"),
+            (-1, "138118f0-1dd2-11b2-8080-808080808080", "13813fff-1dd2-11b2-7f7f-7f7f7f7f7f7f"),
+            (1, "13816710-1dd2-11b2-8080-808080808080", "13818e1f-1dd2-11b2-7f7f-7f7f7f7f7f7f"),
+            (
+                1_705_464_718_070,
+                "8e7ae960-b4ee-11ee-8080-808080808080",
+                "8e7b106f-b4ee-11ee-7f7f-7f7f7f7f7f7f",
+            ),
+            (
+                -12_219_292_800_000,
+                "00000000-0000-1000-8080-808080808080",
+                "0000270f-0000-1000-7f7f-7f7f7f7f7f7f",
+            ),
+        ] {
+            assert_eq!(min_at_unix_millis(millis).to_string(), min, "{millis}");
+            assert_eq!(max_at_unix_millis(millis).to_string(), max, "{millis}");
+        }
+    }
+
+    #[test]
+    fn times_outside_uuid_time_give_its_ends() {
+        let year_9999 = 253_402_300_799_999;
+        assert_eq!(max_at_unix_millis(year_9999).to_string(), "ffffffff-ffff-1fff-7f7f-7f7f7f7f7f7f");
+        assert_eq!(min_at_unix_millis(i64::MIN).to_string(), "00000000-0000-1000-8080-808080808080");
     }
 
     #[test]

@@ -63,7 +63,26 @@ pub fn parse_type(text: &str, udt: &dyn Fn(&str) -> Option<UserType>) -> Result<
     if parser.at < text.len() {
         return Err(parser.expected("the end"));
     }
+    check_parts_frozen(&ty)?;
     Ok(ty)
+}
+
+/// Refuses multi-cell types inside a multi-cell collection: their cells would have nowhere to go. Only the outermost
+/// type can be multi-cell and have such parts, since freezing reaches all depths; a user type's fields are checked where
+/// the type is used.
+fn check_parts_frozen(ty: &CqlType) -> Result<(), TypeParseError> {
+    let check = |outer, inner: &CqlType| {
+        if inner.is_multi_cell() {
+            return Err(TypeParseError::NestedNotFrozen { inner: inner.to_string(), outer });
+        }
+        check_parts_frozen(inner)
+    };
+    match ty {
+        CqlType::List { element, .. } => check("list", element),
+        CqlType::Set { element, .. } => check("set", element),
+        CqlType::Map { key, value, .. } => check("map", key).and_then(|()| check("map", value)),
+        _ => Ok(()),
+    }
 }
 
 struct Parser<'a> {
@@ -111,9 +130,10 @@ impl<'a> Parser<'a> {
                 self.punctuation('<')?;
                 let element = Box::new(self.parse(depth + 1)?);
                 self.punctuation('>')?;
-                match name.as_str() {
-                    "list" => CqlType::List { element, frozen: false },
-                    _ => CqlType::Set { element, frozen: false },
+                if name == "list" {
+                    CqlType::List { element, frozen: false }
+                } else {
+                    CqlType::Set { element, frozen: false }
                 }
             }
             "map" => {
@@ -136,6 +156,10 @@ impl<'a> Parser<'a> {
             "vector" => {
                 self.punctuation('<')?;
                 let element = Box::new(self.parse(depth + 1)?.freeze());
+                if element.fixed_value_length() == Some(0) {
+                    // Nothing in such a value would bound a walk over its elements.
+                    return Err(self.expected("an element type whose values have bytes"));
+                }
                 self.punctuation(',')?;
                 let dimension = self.dimension()?;
                 self.punctuation('>')?;

@@ -124,6 +124,38 @@ impl CqlType {
         matches!(self, Self::Counter)
     }
 
+    /// Type of the paths that tell the cells of a multi-cell column apart: a list's are timeuuids, a user type's the
+    /// positions of its fields. `None` for a column of single cells.
+    pub fn cell_path_type(&self) -> Option<&Self> {
+        static LIST_PATH: CqlType = CqlType::Timeuuid;
+        static FIELD_PATH: CqlType = CqlType::Smallint;
+        match self {
+            _ if !self.is_multi_cell() => None,
+            Self::List { .. } => Some(&LIST_PATH),
+            Self::Set { element, .. } => Some(element),
+            Self::Map { key, .. } => Some(key),
+            Self::Udt(_) => Some(&FIELD_PATH),
+            _ => None,
+        }
+    }
+
+    /// Type of the value in the cell at `path` (of no meaning for single cells): a set's cells have empty values.
+    /// `None` when `path` is no field of the user type.
+    pub fn cell_value_type(&self, path: &[u8]) -> Option<&Self> {
+        static SET_VALUE: CqlType = CqlType::Empty;
+        match self {
+            _ if !self.is_multi_cell() => Some(self),
+            Self::List { element, .. } => Some(element),
+            Self::Set { .. } => Some(&SET_VALUE),
+            Self::Map { value, .. } => Some(value),
+            Self::Udt(udt) => {
+                let position = usize::try_from(i16::from_be_bytes(path.try_into().ok()?)).ok()?;
+                udt.fields.get(position).map(|(_, ty)| ty)
+            }
+            _ => None,
+        }
+    }
+
     /// The same type with every collection and user-defined type in it, at any depth, as one value.
     ///
     /// Cassandra leaves the fields of a frozen user type as they were declared; we freeze them too, so that
@@ -233,21 +265,23 @@ impl CqlType {
     /// Whether zero bytes, where they are valid, mean no value at all
     /// (Cassandra 5.0 `AbstractType.isEmptyValueMeaningless`): true of numbers, false of text and blobs.
     pub fn is_empty_value_meaningless(&self) -> bool {
-        matches!(
-            self,
+        match self {
             Self::Bigint
-                | Self::Boolean
-                | Self::Counter
-                | Self::Decimal
-                | Self::Double
-                | Self::Float
-                | Self::Inet
-                | Self::Int
-                | Self::Timestamp
-                | Self::Timeuuid
-                | Self::Uuid
-                | Self::Varint
-        )
+            | Self::Boolean
+            | Self::Counter
+            | Self::Decimal
+            | Self::Double
+            | Self::Float
+            | Self::Inet
+            | Self::Int
+            | Self::Timestamp
+            | Self::Timeuuid
+            | Self::Uuid
+            | Self::Varint => true,
+            // The old classes for times and UUIDs.
+            Self::Custom(_) => self.fixed_value_length().is_some(),
+            _ => false,
+        }
     }
 }
 
@@ -299,4 +333,4 @@ impl fmt::Display for CqlType {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

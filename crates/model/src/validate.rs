@@ -98,18 +98,22 @@ pub enum ValueError {
         what: &'static str,
     },
     /// A tuple that ends inside a component.
-    #[error("Not enough bytes to read {index}th component")]
+    #[error("Not enough bytes to read {}{index}th component", size_of(*.in_length))]
     ComponentTruncated {
         /// Index of the component, from zero.
         index: usize,
+        /// Whether it ends inside the component's length already.
+        in_length: bool,
     },
     /// A user-type value that ends inside a field.
-    #[error("Not enough bytes to read {index}th field {name}")]
+    #[error("Not enough bytes to read {}{index}th field {name}", size_of(*.in_length))]
     FieldTruncated {
         /// Index of the field, from zero.
         index: usize,
         /// Name of the field.
         name: String,
+        /// Whether it ends inside the field's length already.
+        in_length: bool,
     },
     /// A user-type value with a field that is not of its type.
     #[error("Failure validating the {index}th field {name}; {error}")]
@@ -150,7 +154,7 @@ pub enum ValueError {
 pub const EXCERPT_BYTES_MAX: usize = 64;
 
 /// Checks that `value` is a serialised value of `ty`; collections and user types are checked as whole values
-/// whether frozen or not. Values of custom classes are opaque and always pass.
+/// whether frozen or not. Values of custom classes are opaque: of those with a fixed length only that is checked.
 ///
 /// # Errors
 /// The first thing found wrong, as [`ValueError`].
@@ -165,7 +169,13 @@ pub fn validate(ty: &CqlType, value: &[u8]) -> Result<(), ValueError> {
             None => Ok(()),
         },
         CqlType::Text => simdutf8::basic::from_utf8(value).map(drop).map_err(|_| ValueError::NotUtf8),
-        CqlType::Blob | CqlType::Varint | CqlType::Custom(_) => Ok(()),
+        CqlType::Blob | CqlType::Varint => Ok(()),
+        // Table files write some custom classes without a length, so theirs must hold.
+        CqlType::Custom(_) => match ty.fixed_value_length() {
+            Some(16) => validate_uuid(value),
+            Some(8) => length(or_empty(8), "8 or 0 byte long for date"),
+            _ => Ok(()),
+        },
         CqlType::Boolean => length(value.len() <= 1, "1 or 0 byte value"),
         CqlType::Tinyint => length(value.len() == 1, "1 byte for a tinyint"),
         CqlType::Smallint => length(value.len() == 2, "2 bytes for a smallint"),
@@ -236,7 +246,9 @@ fn validate_elements(what: &'static str, element: &CqlType, value: &[u8]) -> Res
 
 fn collection_error(what: &'static str, error: CollectionError) -> ValueError {
     match error {
-        CollectionError::Truncated { .. } => ValueError::NotEnoughBytes { what },
+        CollectionError::Truncated { .. } | CollectionError::LengthTruncated { .. } => {
+            ValueError::NotEnoughBytes { what }
+        }
         CollectionError::NegativeCount { .. } => ValueError::NegativeCount { what },
         CollectionError::NullElement { .. } => ValueError::NullElement,
         CollectionError::Trailing { .. } => ValueError::Extraneous { what },
@@ -247,7 +259,9 @@ fn validate_tuple(components: &[CqlType], value: &[u8]) -> Result<(), ValueError
     let mut types = components.iter();
     for (index, component) in Components::new(value).enumerate() {
         let ty = types.next().ok_or(ValueError::Remaining { what: "tuple" })?;
-        if let Some(bytes) = component.map_err(|_| ValueError::ComponentTruncated { index })? {
+        let component = component
+            .map_err(|error| ValueError::ComponentTruncated { index, in_length: ends_in_length(error) })?;
+        if let Some(bytes) = component {
             validate(ty, bytes)?;
         }
     }
@@ -258,7 +272,12 @@ fn validate_udt(udt: &UserType, value: &[u8]) -> Result<(), ValueError> {
     let mut fields = udt.fields.iter();
     for (index, field) in Components::new(value).enumerate() {
         let (name, ty) = fields.next().ok_or(ValueError::Remaining { what: "UDT" })?;
-        if let Some(bytes) = field.map_err(|_| ValueError::FieldTruncated { index, name: name.clone() })? {
+        let field = field.map_err(|error| ValueError::FieldTruncated {
+            index,
+            name: name.clone(),
+            in_length: ends_in_length(error),
+        })?;
+        if let Some(bytes) = field {
             validate(ty, bytes).map_err(|error| ValueError::Field {
                 index,
                 name: name.clone(),
@@ -287,6 +306,14 @@ fn validate_vector(ty: &CqlType, element: &CqlType, dimension: u32, value: &[u8]
         validate(element, bytes)?;
     }
     Ok(())
+}
+
+fn ends_in_length(error: CollectionError) -> bool {
+    matches!(error, CollectionError::LengthTruncated { .. })
+}
+
+fn size_of(in_length: bool) -> &'static str {
+    if in_length { "size of " } else { "" }
 }
 
 fn hex(bytes: &[u8]) -> String {
