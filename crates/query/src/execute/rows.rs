@@ -38,6 +38,13 @@ pub struct RowBuffers {
     last_clustering: Vec<u8>,
 }
 
+impl RowBuffers {
+    /// Whether keeping them costs little.
+    pub fn is_small(&self) -> bool {
+        self.static_row.capacity() <= 64 * 1024
+    }
+}
+
 /// Rows on their way into an answer.
 pub struct Rows<'q> {
     plan: &'q SelectPlan,

@@ -1,6 +1,5 @@
 //! Executes a SELECT: keys or a range, slices, rows into the answer, and where the next page begins.
 
-use model::deletion::LocalSeconds;
 use model::partition_key::DecoratedKey;
 use model::token::murmur3_token;
 use replication::{Consistency, ReadLimits};
@@ -242,29 +241,24 @@ fn page_limits(
     binding: &Binding<'_>,
     parameters: &QueryParameters<'_>,
 ) -> Result<PageLimits, QueryError> {
-    let limit = |term: &Option<Term>, name: &str| match term {
+    let limit = |term: &Option<Term>| match term {
         None => Ok(u64::MAX),
         Some(term) => match term.bind(binding)? {
             Bound::Unset => Ok(u64::MAX),
-            Bound::Null => Err(QueryError::Invalid(format!("Invalid null value of {name}"))),
+            Bound::Null => Err(QueryError::invalid("Invalid null value of limit")),
             Bound::Value(value) => match <[u8; 4]>::try_from(value.as_ref()).map(i32::from_be_bytes) {
                 Ok(limit @ 1..) => Ok(u64::from(limit.unsigned_abs())),
-                Ok(_) => Err(QueryError::Invalid(format!("{name} must be strictly positive"))),
-                Err(_) => Err(QueryError::Invalid(format!("Invalid {} value", name.to_lowercase()))),
+                Ok(_) => Err(QueryError::invalid("LIMIT must be strictly positive")),
+                Err(_) => Err(QueryError::invalid("Invalid limit value")),
             },
         },
     };
     Ok(PageLimits {
-        remaining: limit(&plan.limit, "LIMIT")?,
-        per_partition: limit(&plan.per_partition_limit, "PER PARTITION LIMIT")?,
+        remaining: limit(&plan.limit)?,
+        per_partition: limit(&plan.per_partition_limit)?,
         page_rows: parameters
             .page_size
             .filter(|_| plan.sort.is_empty())
             .map_or(usize::MAX, |rows| rows as usize),
     })
-}
-
-/// Seconds that count as now for a request.
-pub fn now(parameters: &QueryParameters<'_>, clock: LocalSeconds) -> LocalSeconds {
-    parameters.now_in_seconds.unwrap_or(clock)
 }
