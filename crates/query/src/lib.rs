@@ -1,1 +1,21 @@
-//! What a statement means: prepare, execute, page, describe.
+//! What a statement means: prepare, execute, page, describe; schema statements and system tables.
+//!
+//! It opens no sockets and no files: statements reach it as text or ids with borrowed values, and it appends answers to
+//! the caller's buffer. Data goes through `replication`, schema through the node's one schema log.
+
+pub mod ambient;
+pub mod client;
+pub mod engine;
+pub mod error;
+pub mod execute;
+pub mod functions;
+pub mod paging;
+pub mod prepare;
+pub mod prepared_cache;
+pub mod restrictions;
+pub mod results;
+pub mod terms;
+
+pub use client::{ClientState, Response};
+pub use engine::{Engine, EngineConfig, VirtualTables};
+pub use error::QueryError;

@@ -1,0 +1,146 @@
+//! What can be wrong with a request, as facts; `server/native/error.rs` gives them protocol codes.
+//!
+//! Texts inside are the ones users know from Cassandra 5 for the same mistake.
+
+use model::TableId;
+use storage::StorageError;
+use wire::consistency::Consistency;
+
+/// Why a statement was not, or not fully, carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum QueryError {
+    /// The text is not CQL.
+    #[error("{0}")]
+    Syntax(#[from] cql::SyntaxError),
+    /// Something in the request that no client of the protocol may send, such as a broken paging state.
+    #[error("{0}")]
+    Protocol(String),
+    /// The statement is CQL but cannot be meant.
+    #[error("{0}")]
+    Invalid(String),
+    /// A schema option that cannot be.
+    #[error("{0}")]
+    Config(String),
+    /// The client may not do this.
+    #[error("{0}")]
+    Unauthorized(String),
+    /// CREATE of a keyspace (`table` empty) or of a table or type that is there.
+    #[error("{message}")]
+    AlreadyExists {
+        /// Keyspace in question.
+        keyspace: String,
+        /// Table in question, empty for a keyspace.
+        table: String,
+        /// Text for people.
+        message: String,
+    },
+    /// EXECUTE or BATCH of an id this node does not know.
+    #[error("Prepared query with ID {} not found (either the query was not prepared on this host (maybe the host has been restarted?) or you have prepared too many queries and it has been evicted from the internal cache)", hex(.id))]
+    Unprepared {
+        /// The id the client sent.
+        id: Vec<u8>,
+    },
+    /// Fewer replicas are alive than the consistency level needs.
+    #[error("Cannot achieve consistency level {consistency}")]
+    Unavailable {
+        /// Level asked for.
+        consistency: Consistency,
+        /// Replicas it needs.
+        required: u32,
+        /// Replicas alive.
+        alive: u32,
+    },
+    /// Too few replicas answered a write in time.
+    #[error("Operation timed out - received only {received} responses.")]
+    WriteTimeout {
+        /// Level asked for.
+        consistency: Consistency,
+        /// Answers that came.
+        received: u32,
+        /// Answers needed.
+        required: u32,
+        /// Which kind of write, as in native_protocol_v5.spec §9.
+        write_type: &'static str,
+    },
+    /// Too few replicas answered a read in time.
+    #[error("Operation timed out - received only {received} responses.")]
+    ReadTimeout {
+        /// Level asked for.
+        consistency: Consistency,
+        /// Answers that came.
+        received: u32,
+        /// Answers needed.
+        required: u32,
+        /// Whether the replica asked for data was among them.
+        data_present: bool,
+    },
+    /// A replica met an error while writing.
+    #[error("Operation failed - received {received} responses and {failed} failures")]
+    WriteFailure {
+        /// Level asked for.
+        consistency: Consistency,
+        /// Answers that came.
+        received: u32,
+        /// Answers needed.
+        required: u32,
+        /// Replicas that failed.
+        failed: u32,
+        /// Which kind of write.
+        write_type: &'static str,
+    },
+    /// A replica met an error while reading.
+    #[error("Operation failed - received {received} responses and {failed} failures")]
+    ReadFailure {
+        /// Level asked for.
+        consistency: Consistency,
+        /// Answers that came.
+        received: u32,
+        /// Answers needed.
+        required: u32,
+        /// Replicas that failed.
+        failed: u32,
+        /// Whether the replica asked for data was among them.
+        data_present: bool,
+    },
+    /// TRUNCATE did not get through.
+    #[error("Error during truncate: {0}")]
+    Truncate(String),
+    /// More than the node takes on.
+    #[error("{0}")]
+    Overloaded(String),
+    /// The node is not ready, or is stopping.
+    #[error("{0}")]
+    NotReady(String),
+    /// A function failed while it ran.
+    #[error("{message}")]
+    FunctionFailure {
+        /// Keyspace of the function.
+        keyspace: String,
+        /// Its name.
+        function: String,
+        /// Types of its arguments.
+        arguments: Vec<String>,
+        /// Text for people.
+        message: String,
+    },
+    /// The storage engine refused; counted and logged with what it says.
+    #[error("{0}")]
+    Storage(#[from] StorageError),
+    /// The table changed or went while the statement ran.
+    #[error("the table {0} changed or was dropped while the statement ran")]
+    TableGone(TableId),
+    /// A surprise inside this process.
+    #[error("{0}")]
+    Internal(String),
+}
+
+impl QueryError {
+    /// An [`QueryError::Invalid`] from a text.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::Invalid(message.into())
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
