@@ -162,7 +162,13 @@ impl Writer {
         let filter = Filter::new(options.expected_partitions, options.fp_chance);
         let interval = table.options().min_index_interval;
         let index_path = descriptor.temporary_path(dir, Component::Index);
-        let index = IndexWriter::create(index_path, filter, interval, options.summary_bytes_max).await?;
+        let index = match IndexWriter::create(index_path, filter, interval, options.summary_bytes_max).await {
+            Ok(index) => index,
+            Err(error) => {
+                remove_temporaries(dir, descriptor).await;
+                return Err(error);
+            }
+        };
         let mut empty_row = Vec::new();
         RowBuilder::new(&mut empty_row, Liveness::NONE, DeletionTime::LIVE).finish();
         Ok(Self {
@@ -339,6 +345,8 @@ impl Writer {
         match self.write_components().await {
             Ok(info) => Ok(Some(info)),
             Err(error) => {
+                // Also what has its name already: a caller that was told of an error must not find the file later.
+                let _ = crate::table_file::remove(&dir, descriptor).await;
                 remove_temporaries(&dir, descriptor).await;
                 Err(error)
             }
