@@ -211,10 +211,13 @@ impl Parser<'_> {
 
     /// A type hint and its operand, or a tuple.
     fn parenthesised_term(&mut self) -> Parse<Term> {
-        // A string may be a type or a value: `{('a'): b}` is a map, while `(int) :b` cannot be one.
+        // A string may be a type or a value: `{('a'): f(1)}` is a map, while `('a') :b` is a typed marker.
         let string = matches!(self.kind(1), TokenKind::String | TokenKind::DollarString);
         let starts = |parser: &Self| match string {
-            true => parser.starts_simple_term() && !parser.at_sign(":"),
+            true if parser.at_sign(":") => {
+                parser.is_name(1) && !matches!(parser.kind(2), TokenKind::Sign("(" | "."))
+            }
+            true => parser.starts_simple_term(),
             false => parser.starts_simple_term() || parser.is_name(0),
         };
         if let Some(type_name) = self.type_hint(starts)? {

@@ -85,11 +85,17 @@ fn selectable() -> BoxedStrategy<Selectable> {
             }),
             prop::collection::vec(item.clone(), 0..3).prop_map(Selectable::List),
             prop::collection::vec(item.clone(), 1..3).prop_map(Selectable::Set),
-            prop::collection::vec((item.clone(), item.clone()), 0..3).prop_map(Selectable::MapOrUserType),
+            prop::collection::vec((map_key(), item.clone()), 0..3).prop_map(Selectable::MapOrUserType),
             prop::collection::vec(item, 1..3).prop_map(Selectable::Tuple),
         ]
     });
     sum(simple.boxed())
+}
+
+/// A map's key: nothing in parentheses, for `{(a): b}` holds the marker `:b` taken for an `a`.
+fn map_key() -> BoxedStrategy<Selectable> {
+    prop_oneof![name().prop_map(Selectable::Column), constant_or_null().prop_map(Selectable::Constant)]
+        .boxed()
 }
 
 pub(crate) fn selection() -> BoxedStrategy<Selection> {
