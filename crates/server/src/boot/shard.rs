@@ -1,6 +1,7 @@
 //! What one shard of a node holds, how it opens and how it closes.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 
@@ -78,6 +79,20 @@ fn storage_config(config: &Config, shards: usize) -> StorageConfig {
 }
 
 fn engine_config(config: &Config, identity: &Identity) -> EngineConfig {
-    let _ = (config, identity);
-    EngineConfig::default()
+    EngineConfig {
+        cluster_name: config.cluster_name.clone(),
+        data_center: config.data_center.clone(),
+        rack: config.rack.clone(),
+        listen_address: SocketAddr::new(config.listen_address, config.storage_port),
+        native_address: SocketAddr::new(
+            config.broadcast_rpc_address.unwrap_or(config.rpc_address),
+            config.native_port,
+        ),
+        shard_aware_port: config.shard_aware_port,
+        read_timeout: config.read_timeout,
+        range_timeout: config.range_timeout,
+        write_timeout: config.write_timeout,
+        truncate_timeout: config.truncate_timeout,
+        ..EngineConfig::new(identity.host_id, reactor::shard_count())
+    }
 }
