@@ -10,6 +10,7 @@ mod dispatch;
 mod error;
 mod events;
 mod framing;
+pub mod inproc;
 mod limits;
 mod listener;
 mod session;

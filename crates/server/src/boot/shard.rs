@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::native::Native;
 
 /// The outcome of a closing phase, on its way to shard 0.
-pub(super) type Closing = Pin<Box<dyn Future<Output = Result<(), String>>>>;
+pub(crate) type Closing = Pin<Box<dyn Future<Output = Result<(), String>>>>;
 
 /// Everything of one shard; found with `reactor::local`.
 pub(crate) struct Shard {
@@ -25,7 +25,7 @@ pub(crate) struct Shard {
 
 impl Shard {
     /// Recovers this shard's data and puts the layers together.
-    pub(super) async fn open(config: &Config, identity: &Identity) -> Result<Self, BootError> {
+    pub(crate) async fn open(config: &Config, identity: &Identity) -> Result<Self, BootError> {
         let (shard, shards) = (reactor::shard_id(), reactor::shard_count());
         let storage = Storage::open(storage_config(config, shards), shard, shards).await?;
         let replicator = Replicator::new(storage.clone());
@@ -35,7 +35,7 @@ impl Shard {
     }
 
     /// Lets requests in flight end and closes connections.
-    pub(super) fn close_connections(self: Rc<Self>) -> Closing {
+    pub(crate) fn close_connections(self: Rc<Self>) -> Closing {
         Box::pin(async move {
             self.native.close().await;
             Ok(())
@@ -43,7 +43,7 @@ impl Shard {
     }
 
     /// Flushes what is in memory and closes the files.
-    pub(super) fn close_storage(self: Rc<Self>) -> Closing {
+    pub(crate) fn close_storage(self: Rc<Self>) -> Closing {
         Box::pin(async move { self.storage.drain().await.map_err(|error| error.to_string()) })
     }
 }
