@@ -20,7 +20,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 
-use query::Engine;
+use query::{Engine, QueryError};
+use reactor::metrics::{self, Counter, Gauge};
 use reactor::net::{DetachedStream, Stream};
 use reactor::{Gate, Group, mesh};
 
@@ -48,6 +49,9 @@ pub struct Native {
     /// Holds every connection's tasks.
     gate: Gate,
     buffers: RefCell<Vec<Vec<u8>>>,
+    served: Rc<Counter>,
+    failed: Rc<Counter>,
+    open: Rc<Gauge>,
 }
 
 /// What connections need to know of the configuration.
@@ -75,6 +79,9 @@ impl Native {
             node_connections: Cell::new(0),
             gate: Gate::new(),
             buffers: RefCell::default(),
+            served: metrics::counter("scylla_transport_requests_served", "CQL requests answered", &[]),
+            failed: metrics::counter("scylla_transport_cql_errors_total", "CQL requests answered with ERROR", &[]),
+            open: metrics::gauge("scylla_transport_current_connections", "CQL connections open", &[]),
         });
         let listener = Rc::downgrade(&native);
         native.engine.on_schema_change(Rc::new(move |event| {
@@ -120,7 +127,9 @@ impl Native {
         self.next_connection.set(id + 1);
         let connection = Connection::new(id, stream, Rc::clone(self));
         self.connections.borrow_mut().insert(id, Rc::downgrade(&connection));
+        self.open.add(1);
         connection.run().await;
+        self.open.add(-1);
         self.connections.borrow_mut().remove(&id);
     }
 
@@ -131,6 +140,14 @@ impl Native {
             connection.stop_reading();
         }
         self.gate.close().await;
+    }
+
+    /// Counts a request that was answered.
+    fn count(&self, result: &Result<(), QueryError>) {
+        self.served.inc();
+        if result.is_err() {
+            self.failed.inc();
+        }
     }
 
     /// An empty buffer, used before where possible.
