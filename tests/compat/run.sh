@@ -18,6 +18,7 @@ source "$here/../node.sh"
 suites=("$@")
 ((${#suites[@]})) || suites=(python-cassandra python-scylla java go node rust cqlsh)
 counts=${SHARDS:-1 2}
+suite_seconds=900 # a suite that hangs is ended; the first run of one also builds its dependencies
 [[ $PEER == cassandra ]] && counts=-
 
 # An interrupted run leaves no node behind.
@@ -40,8 +41,8 @@ for suite in "${suites[@]}"; do
       [[ $PEER == ceto ]] && export CETO_SHARDS=$shards CETO_SHARD_AWARE_PORT=$((node_port + 1))
       status=0
       case $suite in
-        python-*) "$here/python/run.sh" "${suite#python-}" ;;
-        *) "$here/$suite/run.sh" ;;
+        python-*) timeout "$suite_seconds" "$here/python/run.sh" "${suite#python-}" ;;
+        *) timeout "$suite_seconds" "$here/$suite/run.sh" ;;
       esac >"$log" 2>&1 || status=$?
       ((status == 0)) || note="exit $status, see ${log#"$repo"/}"
       if ! node_stop "$work"; then
