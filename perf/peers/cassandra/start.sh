@@ -8,6 +8,7 @@
 #              PORT=9042        CQL port
 #              JMX_PORT=7199    local JMX port, 0 for none
 #              CLUSTER=name     cluster name (default "Test Cluster")
+#              COMMITLOG_SYNC=periodic  or batch
 #              SEEDS=IP[,IP]    seeds (default: itself)
 #              JVM_EXTRA=flags  more JVM flags
 #              WAIT=120         seconds to wait for the CQL port
@@ -25,10 +26,14 @@ if (exec 3<>"/dev/tcp/$ip/$port") 2>/dev/null; then
   exit 1
 fi
 mkdir -p "$data"/{data,commitlog,hints,saved_caches,cdc_raw,logs,conf}
+case ${COMMITLOG_SYNC:-periodic} in
+  periodic) sync='commitlog_sync: periodic\ncommitlog_sync_period: 10000ms' ;;
+  *) sync="commitlog_sync: $COMMITLOG_SYNC" ;;
+esac
 extra=/dev/null
 [[ ${PROFILE:-stock} == latest ]] && extra=$conf/extra-latest.yaml
 sed -e "s#@IP@#$ip#g; s#@PORT@#$port#g; s#@SEEDS@#${SEEDS:-$ip}#g; s#@DATA@#$data#g" \
-    -e "s#@CLUSTER@#${CLUSTER:-Test Cluster}#g" \
+    -e "s#@CLUSTER@#${CLUSTER:-Test Cluster}#g; s#@COMMITLOG_SYNC@#$sync#" \
     -e "/@EXTRA@/{r $extra" -e "d}" "$conf/cassandra.yaml.in" >"$data/conf/cassandra.yaml"
 
 jvm_options

@@ -11,7 +11,7 @@ jvm_options '^--add'
 config=${CONFIG:-$home/tools.yaml}
 [[ -n ${CONFIG:-} || -f $config ]] ||
   sed -e "s#@IP@#127.0.0.1#g; s#@PORT@#9042#g; s#@SEEDS@#127.0.0.1#g; s#@DATA@#$home/tools#g" \
-      -e "s#@CLUSTER@#Test Cluster#g; /@EXTRA@/d" "$conf/cassandra.yaml.in" >"$config"
+      -e "s#@CLUSTER@#Test Cluster#g; /@EXTRA@/d; s#@COMMITLOG_SYNC@#commitlog_sync: batch#" "$conf/cassandra.yaml.in" >"$config"
 exec java "${options[@]}" -Xmx512m -cp "$home/lib/*" -Dcassandra.storagedir="$home/tools" \
   -Dcassandra.config="file://$config" -Dlogback.configurationFile="$conf/logback-tools.xml" \
   "org.apache.cassandra.tools.$class" "$@"
