@@ -6,7 +6,8 @@
 # WORK is the node's folder: its data, its log (node.log) and its pid. `start` on a folder that holds data is a
 # restart with the data kept. `stop` sends SIGTERM and fails unless the node exits with code 0; `kill` sends SIGKILL.
 #
-# Environment: PEER, CETO, CETO_ARGS, PORT as in compat/run.sh; NODE_MEMORY=256M.
+# Environment: PEER, CETO, CETO_ARGS, PORT as in compat/run.sh; NODE_MEMORY=256M; PEER_HOST=127.0.18.2 (a loopback
+# address for Cassandra).
 # Invariant: only a pid that start wrote, and that still runs what was started, is ever signalled.
 
 node_here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -15,7 +16,7 @@ runs=$repo/.cache/runs
 export PEER=${PEER:-ceto}
 case $PEER in
   ceto) node_host=127.0.0.1 node_port=${PORT:-9142} ;;
-  cassandra) node_host=127.0.0.9 node_port=${PORT:-9142} ;;
+  cassandra) node_host=${PEER_HOST:-127.0.18.2} node_port=${PORT:-9142} ;;
   *)
     echo "PEER must be ceto or cassandra, not $PEER" >&2
     exit 2
