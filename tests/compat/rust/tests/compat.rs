@@ -3,6 +3,8 @@
 //! Runs against ceto and against Apache Cassandra 5 (where the test of shards skips itself). Every test makes a
 //! keyspace of its own. The tests run one at a time, in the order of their names: the restart is the last.
 
+#![allow(clippy::disallowed_methods)] // a client of a real server: its deadlines are in real time
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::fmt::Debug;
