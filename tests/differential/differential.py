@@ -15,14 +15,47 @@ import collections
 import re
 import sys
 
-from cassandra import AlreadyExists
-from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
-from cassandra.policies import FallthroughRetryPolicy
-from cassandra.query import SimpleStatement, tuple_factory
+import cassandra.protocol
+from cassandra import AlreadyExists, OperationTimedOut
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
+from cassandra.connection import ConnectionException
+from cassandra.policies import FallthroughRetryPolicy, RoundRobinPolicy
+from cassandra.query import UNSET_VALUE, BoundStatement, SimpleStatement, tuple_factory
 
 from statements import Generator
 
 REPORTED = 40  # differences printed in full, of each kind
+
+
+class RawResult(cassandra.protocol.ResultMessage):
+    """Rows as the bytes that came, so that two zeros of a float or two scales of a decimal are not the same."""
+
+    def recv_results_rows(self, f, protocol_version, user_type_map, result_metadata, column_encryption_policy):
+        self.recv_results_metadata(f, user_type_map)
+        columns = self.column_metadata or result_metadata
+        count = cassandra.protocol.read_int(f)
+        self.parsed_rows = [self.recv_row(f, len(columns)) for _ in range(count)]
+        self.column_names = [c[2] for c in columns]
+        self.column_types = [c[3] for c in columns]
+
+
+class RawHandler(cassandra.protocol._ProtocolHandler):
+    message_types_by_opcode = {**cassandra.protocol._message_types_by_opcode, RawResult.opcode: RawResult}
+
+
+def readable(row, types):
+    """A row as text: every value decoded where it can be, and its bytes."""
+    cells = []
+    for raw, cell_type in zip(row, types):
+        if raw is None:
+            cells.append("null")
+            continue
+        try:
+            value = repr(cell_type.from_binary(raw, 4))
+        except Exception:  # a date beyond Python's, or bytes that are no value
+            value = "?"
+        cells.append(f"{value[:60]} <{raw.hex()}>")
+    return ", ".join(cells)
 
 
 class Server:
@@ -30,7 +63,10 @@ class Server:
 
     def __init__(self, address, keyspace):
         host, port = address.rsplit(":", 1)
-        profile = ExecutionProfile(retry_policy=FallthroughRetryPolicy(), row_factory=tuple_factory, request_timeout=30)
+        profile = ExecutionProfile(
+            load_balancing_policy=RoundRobinPolicy(), retry_policy=FallthroughRetryPolicy(),
+            row_factory=tuple_factory, request_timeout=30,
+        )
         self.cluster = Cluster(
             [host], port=int(port), protocol_version=4, execution_profiles={EXEC_PROFILE_DEFAULT: profile},
             schema_metadata_enabled=False, token_metadata_enabled=False, connect_timeout=30, control_connection_timeout=30,
@@ -43,7 +79,9 @@ class Server:
             f"CREATE KEYSPACE {keyspace} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
         )
         self.session.set_keyspace(keyspace)
+        self.session.client_protocol_handler = RawHandler
         self.keyspace = keyspace
+        self.rows_seen = 0
 
     def close(self):
         self.session.execute(f"DROP KEYSPACE IF EXISTS {self.keyspace}")
@@ -56,15 +94,19 @@ class Server:
                 prepared = self.session.prepare(statement.cql)
                 markers = [(c.name, c.type.cql_parameterized_type()) for c in prepared.column_metadata or []]
                 return {"outcome": "prepared", "markers": f"{markers} key {prepared.routing_key_indexes}"}
-            return self.rows(statement)
+            if statement.kind == "execute":
+                bound = BoundStatement(self.session.prepare(statement.cql))
+                bound.values = [UNSET_VALUE if value == "unset" else value for value in statement.values]
+                return self.rows(bound)
+            return self.rows(SimpleStatement(statement.cql, fetch_size=statement.page))
         except Exception as error:  # every server error is an answer; a lost connection is one too
             return self.refusal(error)
 
     def rows(self, statement):
-        future = self.session.execute_async(SimpleStatement(statement.cql, fetch_size=statement.page))
+        future = self.session.execute_async(statement)
         result = future.result()
         names = result.column_names or []
-        types = [t.cql_parameterized_type() for t in result.column_types or []]
+        types = result.column_types or []
         rows, pages = [], []
         while True:
             page = list(result.current_rows or [])
@@ -73,10 +115,11 @@ class Server:
             if not result.has_more_pages:
                 break
             result.fetch_next_page()
+        self.rows_seen += len(rows)
         return {
             "outcome": "done",
-            "columns": str(list(zip(names, types))),
-            "rows": "\n".join(map(repr, rows)),
+            "columns": str([(name, t.cql_parameterized_type()) for name, t in zip(names, types)]),
+            "rows": "\n".join(readable(row, types) for row in rows),
             "pages": str(pages),
             "warnings": str(future.warnings or []),
         }
@@ -88,7 +131,9 @@ class Server:
         found = re.search(r'code=([0-9a-f]{4}) \[.*?\] message="(.*)"', str(error), re.S)
         if found:
             return {"outcome": "refused", "code": found[1], "message": found[2]}
-        return {"outcome": "refused", "code": type(error).__name__, "message": str(error)}
+        if not isinstance(error, (OperationTimedOut, NoHostAvailable, ConnectionException)):
+            raise error  # no answer of a server, but a mistake in here
+        return {"outcome": "lost", "code": type(error).__name__, "message": str(error)}
 
 
 def differences(left, right):
@@ -126,8 +171,10 @@ def main():
     left, right = Server(chosen.left, keyspace), Server(chosen.right, keyspace)
     try:
         for number, statement in enumerate(Generator(chosen.seed).statements(chosen.count)):
-            left.timestamp = right.timestamp = 1_000_000 + number
+            left.timestamp = right.timestamp = 1000 + number  # near those the statements name
             answers = left.answer(statement), right.answer(statement)
+            if answers[1]["outcome"] == "lost":
+                sys.exit(f"the reference gave no answer to {statement.cql}: {answers[1]['message']}")
             counts[statement.kind, answers[1]["outcome"]] += 1
             for kind, mine, reference in differences(*answers):
                 text = f"{statement.cql} => {mine} => {reference}"
@@ -140,13 +187,13 @@ def main():
         left.close()
         right.close()
 
-    print(f"seed {chosen.seed}: {sum(counts.values())} statements; reference answers:")
+    print(f"seed {chosen.seed}: {sum(counts.values())} statements, {right.rows_seen} rows; reference answers:")
     for (kind, outcome), n in sorted(counts.items()):
         print(f"  {kind:8} {outcome:9} {n:5}")
     for kind, list_ in sorted(found.items()):
         print(f"\n== {kind}: {len(list_)} differences")
         for number, statement, mine, reference in list_[:REPORTED]:
-            print(f"#{number} [{statement.kind}, pages of {statement.page}] {statement.cql}")
+            print(f"#{number} [{statement.kind}, pages of {statement.page}] {statement.cql} {list(statement.values) or ''}")
             print("    left:  " + mine[:2000].replace("\n", "\n           "))
             print("    right: " + reference[:2000].replace("\n", "\n           "))
         if len(list_) > REPORTED:

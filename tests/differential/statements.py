@@ -29,6 +29,27 @@ LITERALS = {
     "time": ["'00:00:00'", "'23:59:59.999999999'", "'12:00:00.5'"],
     "duration": ["1h30m", "-1y2mo3d", "P1DT2H", "0s"],
 }
+BYTES = {
+    "ascii": [b"", b"a", b"abc"],
+    "text": [b"b", "\u20ac".encode()],
+    "blob": [b"", b"\x00", b"\xca\xfe"],
+    "boolean": [b"\x00", b"\x01", b"\x02"],
+    "tinyint": [b"\x00", b"\x80"],
+    "smallint": [b"\x00\x00", b"\x80\x00"],
+    "int": [b"\x00\x00\x00\x01", b"\x80\x00\x00\x00"],
+    "bigint": [bytes(8), b"\x80" + bytes(7)],
+    "varint": [b"\x00", b"\xff\x7f", b"\x00\x00\x01"],
+    "decimal": [b"\x00\x00\x00\x02\x7f", b"\xff\xff\xff\xff\x01"],
+    "float": [bytes(4), b"\x80\x00\x00\x00", b"\x7f\xc0\x00\x00", b"\x7f\xc0\x00\x01"],
+    "double": [bytes(8), b"\x80" + bytes(7), b"\x7f\xf8" + bytes(6)],
+    "uuid": [bytes(16), bytes.fromhex("123e4567e89b42d3a456426614174000")],
+    "timeuuid": [bytes.fromhex("123e4567e89b12d3a456426614174000")],
+    "inet": [b"\x7f\x00\x00\x01", bytes(15) + b"\x01"],
+    "timestamp": [bytes(8), b"\xff" * 8],
+    "date": [b"\x80\x00\x00\x00", bytes(4)],
+    "time": [bytes(8), bytes.fromhex("00004e94914effff")],
+    "duration": [bytes(3), b"\x02\x04\x06", b"\x01\x03\x05"],
+}
 NUMERIC = {"tinyint", "smallint", "int", "bigint", "varint", "decimal", "float", "double"}
 
 
@@ -62,9 +83,10 @@ class Table:
 
 @dataclass
 class Statement:
-    kind: str  # ddl, write, select, wrong or prepare
+    kind: str  # ddl, write, select, wrong, prepare or execute
     cql: str
     page: int = 5000
+    values: tuple = ()  # of an execute: bytes, None for null, or "unset"
 
 
 class Generator:
@@ -320,6 +342,28 @@ class Generator:
             f"SELECT nope FROM {table.name} WHERE {marks}",
         ])
 
+    def execute(self, table):
+        """A prepared insert or select whose values are bytes: right ones mostly, sometimes of a wrong length or no value
+        of the type at all."""
+        pick = self.random
+        key = table.of("partition") + table.of("clustering")
+        if pick.random() < 0.6:
+            columns = key + table.of("static") + table.of("regular")
+            names = ", ".join(c.name for c in columns)
+            cql = f"INSERT INTO {table.name} ({names}) VALUES ({', '.join('?' for _ in columns)})"
+        else:
+            columns = key
+            cql = f"SELECT * FROM {table.name} WHERE {' AND '.join(f'{c.name} = ?' for c in key)}"
+        spoilt = pick.randrange(len(columns)) if pick.random() < 0.6 else None
+        values = []
+        for number, column in enumerate(columns):
+            if number == spoilt:
+                length = pick.choice([0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17])
+                values.append(pick.choice([None, "unset", pick.randbytes(length), pick.randbytes(length), b"\xff" * length]))
+            else:
+                values.append(pick.choice(BYTES[column.type]))
+        return Statement("execute", cql, values=tuple(values))
+
     # ---- the whole run
 
     def alter(self, table):
@@ -342,8 +386,10 @@ class Generator:
                 yield Statement("write", self.random.choice(writers)(table))
             elif form < 0.7:
                 yield Statement("select", self.select(table), self.random.choice([1, 2, 3, 7, 5000, 5000]))
-            elif form < 0.92:
+            elif form < 0.88:
                 yield Statement("wrong", self.wrong(table))
+            elif form < 0.94:
+                yield self.execute(table)
             elif form < 0.98:
                 yield Statement("prepare", self.prepare(table))
             else:
