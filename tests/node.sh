@@ -12,7 +12,6 @@
 
 node_here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 repo=$(cd "$node_here/.." && pwd)
-runs=$repo/.cache/runs
 export PEER=${PEER:-ceto}
 case $PEER in
   ceto) node_host=127.0.0.1 node_port=${PORT:-9142} ;;
@@ -22,6 +21,7 @@ case $PEER in
     exit 2
     ;;
 esac
+runs=$repo/.cache/runs/$PEER-$node_port # two runs at once need two ports, and so have two folders
 node_binary=${CETO:-$repo/target/release/ceto}
 node_start_seconds=60
 node_stop_seconds=60

@@ -13,7 +13,7 @@ out=$(mktemp)
 trap 'rm -f "$out"' EXIT
 status=0
 CETO_NODE_DRIVER=$modules/node_modules/cassandra-driver \
-  node --test --test-concurrency=1 --test-reporter=tap "$here/compat.test.js" >"$out" 2>&1 || status=$?
+  node --test --test-force-exit --test-timeout=120000 --test-concurrency=1 --test-reporter=tap "$here/compat.test.js" >"$out" 2>&1 || status=$?
 ((status == 0)) || grep -vE '^ *(ok |# Subtest|duration_ms|type:|---|\.\.\.)' "$out" || true
 count() { sed -nE "s/^# $1 ([0-9]+)$/\1/p" "$out" | tail -1; }
 echo "result: $(count pass) passed, $(count fail) failed, $(count skipped) skipped"
