@@ -5,7 +5,7 @@
 #   make bench    the numbers kept in perf/
 #   make fuzz     every fuzz target, FUZZ_SECONDS each (default 60)
 #   make sim SEED=n | SEEDS=a..b   replay or search in simulation
-#   make differential STATEMENTS=n  against a real Cassandra
+#   make differential STATEMENTS=n  random statements, compared with a real Cassandra
 
 CARGO ?= cargo
 SEEDS ?= 1..200
@@ -39,7 +39,7 @@ crash: release
 	tests/crash/run.sh
 
 differential: release
-	tests/differential/run.sh $(STATEMENTS)
+	$(if $(STATEMENTS),COUNT=$(STATEMENTS) )tests/differential/run.sh
 
 bench: release
 	perf/run.sh
