@@ -8,7 +8,7 @@ use wire::request::QueryParameters;
 
 use super::rows::{PageLimits, Rows};
 use super::{Request, consistency, routing};
-use crate::engine::Engine;
+use crate::engine::{Engine, Scratch};
 use crate::paging::{self, PagingState};
 use crate::prepare::select::{SelectPlan, SelectionKind};
 use crate::restrictions::{keys, slices};
@@ -51,9 +51,10 @@ pub async fn execute(
 
     let mut scratch = engine.scratch(&plan.table);
     let body = RowsBody::begin(&mut out.body, request.client.version, &plan.metadata, mode);
-    let (read, rows_out) = (&mut scratch.read, &mut out.body);
+    let Scratch { read, rows: row_buffers, .. } = &mut *scratch;
+    let rows_out = &mut out.body;
     let mut rows =
-        Rows::new(plan, binding, filters, limits, request.now, &mut scratch.rows, rows_out);
+        Rows::new(plan, binding, filters, limits, request.now, row_buffers, rows_out);
     let reader = Reader { engine, plan, level, has_filters: !plan.restrictions.filters.is_empty(), limits };
     read.reversed = plan.reversed;
     read.now = request.now;
