@@ -71,9 +71,7 @@ pub fn main(options: &ServerOptions) -> ExitCode {
 
 fn run(options: &ServerOptions) -> Result<(), Box<dyn std::error::Error>> {
     let (config, warnings) = options.configuration()?;
-    if let Some(level) = reactor::log::Level::parse(&config.log_level) {
-        reactor::log::set_level(level);
-    }
+    reactor::log::set_level(config.log_level);
     for warning in warnings {
         reactor::warn!("{warning}");
     }
@@ -92,12 +90,11 @@ fn run(options: &ServerOptions) -> Result<(), Box<dyn std::error::Error>> {
     };
     // The first error of any shard, as text, for the exit code.
     let (failed, failure) = std::sync::mpsc::channel::<String>();
-    let running = reactor::start(reactor_config, move || {
+    let running = reactor::start(reactor_config, move |shard: ShardInfo| {
         let (config, failed) = (config.clone(), failed.clone());
         async move {
-            let shard = reactor::shard_id();
-            if shard == 0
-                && let Err(error) = lead(config, ShardInfo { id: shard, count: reactor::shard_count() }).await
+            if shard.id == 0
+                && let Err(error) = lead(config, shard).await
             {
                 // The receiver outlives every shard.
                 let _ = failed.send(error.to_string());

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub(crate) use keys::parse_size;
+use reactor::log::Level;
 use value::Document;
 
 /// Everything the process is told before it starts.
@@ -84,7 +85,7 @@ pub struct Config {
     /// `reactor_driver`: `auto`, `uring` or `poll`.
     pub driver: Driver,
     /// `default_log_level`: `error`, `warn`, `info`, `debug`.
-    pub log_level: String,
+    pub log_level: Level,
 }
 
 /// How a shard talks to the kernel.
@@ -135,7 +136,7 @@ impl Default for Config {
             developer_mode: false,
             spin_us: 0,
             driver: Driver::Auto,
-            log_level: "info".into(),
+            log_level: Level::Info,
         }
     }
 }

@@ -28,7 +28,7 @@ impl Shard {
     pub(crate) async fn open(config: &Config, identity: &Identity) -> Result<Self, BootError> {
         let (shard, shards) = (reactor::shard_id(), reactor::shard_count());
         let storage = Storage::open(storage_config(config, shards), shard, shards).await?;
-        let replicator = Replicator::new(storage.clone());
+        let replicator = Replicator::new(storage.clone(), config.data_center.clone());
         let engine = Engine::new(engine_config(config, identity), storage.clone(), replicator);
         let native = Native::new(config, engine.clone());
         Ok(Self { engine, native, storage })

@@ -4,6 +4,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use reactor::log::Level;
+
 use super::value::Value;
 use super::{Config, Driver};
 
@@ -86,10 +88,10 @@ const SETTERS: &[(&str, Setter)] = &[
         _ => Err(format!("expected 'auto', 'uring' or 'poll', found {v}")),
     }),
     ("default_log_level", |c, v| match v {
-        Value::Text(level) if ["error", "warn", "info", "debug"].contains(&level.as_str()) => {
-            c.log_level.clone_from(level);
-            Ok(())
-        }
+        Value::Text(level) if level == "error" => Ok(c.log_level = Level::Error),
+        Value::Text(level) if level == "warn" => Ok(c.log_level = Level::Warn),
+        Value::Text(level) if level == "info" => Ok(c.log_level = Level::Info),
+        Value::Text(level) if level == "debug" => Ok(c.log_level = Level::Debug),
         _ => Err(format!("expected 'error', 'warn', 'info' or 'debug', found {v}")),
     }),
 ];

@@ -84,7 +84,7 @@ fn shake_hands(
         }
         (Phase::Ready, Request::Register(types)) => {
             register(session, types);
-            respond(session, header, ResponseBuilder::ready);
+            respond(session, header, |builder| builder.ready());
             Ok(())
         }
         (phase, _) => Err(ProtocolError::UnexpectedMessage {
@@ -109,7 +109,7 @@ fn start(
     {
         let mut client = session.client.borrow_mut();
         client.version = header.version;
-        client.tablets_routing = options.extensions.tablets_routing;
+        client.tablets_routing = options.extensions.tablets_routing_v1;
         client.metadata_id = options.extensions.has_metadata_id(header.version);
         client.lwt_mark = options.extensions.lwt_mark;
     }
@@ -182,7 +182,7 @@ async fn execute(session: &Session, header: &FrameHeader, body: &[u8]) -> Result
             native.engine.execute(&client, id, *result_metadata_id, parameters, &mut response).await
         }
         Request::Batch { kind, statements, parameters } => {
-            native.engine.batch(&client, *kind, statements, parameters, &mut response).await
+            native.engine.batch(&client, *kind, *statements, parameters, &mut response).await
         }
         Request::Options | Request::Startup(_) | Request::Register(_) | Request::AuthResponse(_) => {
             unreachable!("{} is answered in turn", header.opcode.name())

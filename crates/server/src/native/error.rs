@@ -24,6 +24,7 @@ pub(super) fn write<'b>(
         _ => Vec::new(),
     };
     let kind = match error {
+        QueryError::Protocol(_) => ErrorKind::Plain(PlainError::Protocol),
         QueryError::Syntax(_) => ErrorKind::Plain(PlainError::Syntax),
         QueryError::Invalid(_) => ErrorKind::Plain(PlainError::Invalid),
         QueryError::Config(_) => ErrorKind::Plain(PlainError::Config),
