@@ -15,6 +15,7 @@ pub mod prepared_cache;
 pub mod restrictions;
 pub mod results;
 pub mod terms;
+pub mod tracing;
 
 pub use client::{ClientState, Response};
 pub use engine::{Engine, EngineConfig, VirtualTables};

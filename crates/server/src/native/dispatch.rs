@@ -1,6 +1,7 @@
 //! Answers one request: decodes it, has the engine carry it out, and writes the response to the session.
 
-use query::{ClientState, QueryError, Response};
+use query::tracing::Trace;
+use query::{ClientState, Engine, QueryError, Response};
 use wire::error::{ErrorBody, PlainError};
 use wire::extensions::{Extensions, TABLETS_ROUTING_V1_PAYLOAD};
 use wire::frame::{Flags, FrameHeader};
@@ -167,7 +168,7 @@ async fn execute(session: &Session, header: &FrameHeader, body: &[u8]) -> Result
     }
     let mut response = Response { body: native.take_buffer(), ..Response::default() };
     if envelope.tracing {
-        response.tracing_id = Some(native.engine.new_trace_id());
+        response.trace = begin_trace(&native.engine, &envelope.request);
     }
     // A copy: USE on this connection must not change a statement that runs.
     let client: ClientState = session.client.borrow().clone();
@@ -194,7 +195,38 @@ async fn execute(session: &Session, header: &FrameHeader, body: &[u8]) -> Result
     }
     write_result(session, header, &result, &response);
     native.give_buffer(response.body);
+    if let Some(mut trace) = response.trace {
+        trace.event(if result.is_ok() { "Request complete" } else { "Request failed" });
+        if let Err(error) = trace.finish(&native.engine, &client).await {
+            reactor::warn!("a trace was not written: {error}");
+        }
+    }
     Ok(())
+}
+
+fn begin_trace(engine: &Engine, request: &Request<'_>) -> Option<Trace> {
+    let (name, parameters) = match request {
+        Request::Query { parameters, .. } => ("Execute CQL3 query", Some(parameters)),
+        Request::Execute { parameters, .. } => ("Execute CQL3 prepared query", Some(parameters)),
+        Request::Batch { parameters, .. } => ("Execute batch of CQL3 queries", Some(parameters)),
+        Request::Prepare { .. } => ("Preparing CQL3 query", None),
+        Request::Options | Request::Startup(_) | Request::Register(_) | Request::AuthResponse(_) => return None,
+    };
+    let mut trace = Trace::begin(engine, name);
+    if let Request::Query { query, .. } | Request::Prepare { query, .. } = request {
+        trace.parameter("query", *query);
+        trace.event(format!("Parsing {query}"));
+    }
+    if let Some(parameters) = parameters {
+        trace.parameter("consistency_level", parameters.consistency.name());
+        if let Some(page_size) = parameters.page_size {
+            trace.parameter("page_size", page_size.to_string());
+        }
+        if let Some(serial) = parameters.serial_consistency {
+            trace.parameter("serial_consistency_level", serial.name());
+        }
+    }
+    Some(trace)
 }
 
 fn write_result(
@@ -207,8 +239,8 @@ fn write_result(
     let payload: Option<(&str, Option<&[u8]>)> =
         response.tablet_payload.as_ref().map(|tablet| (TABLETS_ROUTING_V1_PAYLOAD, Some(tablet.as_slice())));
     respond(session, header, |mut builder| {
-        if let Some(id) = &response.tracing_id {
-            builder = builder.tracing_id(id);
+        if let Some(trace) = &response.trace {
+            builder = builder.tracing_id(&trace.id());
         }
         builder = builder.warnings(warnings).custom_payload(payload.into_iter());
         match result {
