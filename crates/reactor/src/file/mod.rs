@@ -123,7 +123,7 @@ async fn run(op: Op) -> (Op, io::Result<Output>) {
 }
 
 async fn run_path(op: PathOp) -> io::Result<Output> {
-    run(Op::Path(op)).await.1
+    run(Op::Path(Box::new(op))).await.1
 }
 
 /// An open file. Clones are the same file; it closes when the last one and the last operation are gone.

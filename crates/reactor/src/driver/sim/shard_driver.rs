@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::core::{Core, Event, Port};
 use super::{flow, net};
 use crate::driver::chunk::{ChunkPool, FreeList};
-use crate::driver::{Driver, Handle, HandleKind, Harvest, ListenOptions, Op, OpId, Output, Wait};
+use crate::driver::{Driver, Finished, Handle, HandleKind, Harvest, ListenOptions, Op, OpId, Output, Wait};
 use crate::sched::Group;
 use crate::time::Instant;
 
@@ -84,7 +84,7 @@ impl Driver for SimDriver {
         self.core.random()
     }
 
-    fn submit(&mut self, id: OpId, mut op: Op, group: Group) -> Option<(Op, io::Result<Output>)> {
+    fn submit(&mut self, id: OpId, mut op: Op, group: Group) -> Option<Finished> {
         if self.port.dead.get() {
             return Some((op, Err(io::Error::from_raw_os_error(libc::EIO))));
         }
