@@ -183,7 +183,8 @@ impl<'a> MutationView<'a> {
     /// Whether every position and clustering has the shape of this table's.
     pub fn fits(&self, table: &Table) -> bool {
         let columns = table.clustering_orders().len();
-        let full = |c: &[u8]| Clustering(c).is_valid(columns) && Clustering(c).components().count() == columns;
+        let full =
+            |c: &[u8]| Clustering(c).is_valid(columns) && Clustering(c).components().count() == columns;
         self.tombstones().all(|(start, end, _)| {
             [start, end].iter().all(|p| p.prefix.is_valid(columns) && (p.weight == 1 || p.weight == -1))
         }) && self.rows().all(|(clustering, _)| full(clustering))

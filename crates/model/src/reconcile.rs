@@ -6,7 +6,7 @@
 
 use std::cmp::Ordering;
 
-use crate::deletion::{DeletionTime, EXPIRED_LIVENESS_TTL, LocalSeconds, Liveness, NO_TIMESTAMP};
+use crate::deletion::{DeletionTime, EXPIRED_LIVENESS_TTL, Liveness, LocalSeconds, NO_TIMESTAMP};
 use crate::row::{CellKind, CellView, RowBuilder, RowView};
 use crate::schema::Table;
 
@@ -221,3 +221,6 @@ pub fn compact_row(row: RowView<'_>, active: DeletionTime, purge: &Purge, out: &
 pub fn is_live(row: RowView<'_>, now: LocalSeconds) -> bool {
     row.liveness().is_live(now) || row.cells().any(|cell| cell.is_live(now))
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,7 +13,7 @@
 //! The commit log, memtables, the read path and shards that answer each other all use these bytes.
 //! [`RowView::parse`] checks bytes from outside once; everything later relies on the check.
 
-use crate::deletion::{DeletionTime, LocalSeconds, Liveness, NO_LOCAL_TIME};
+use crate::deletion::{DeletionTime, Liveness, LocalSeconds, NO_LOCAL_TIME};
 use crate::schema::ColumnId;
 
 const LIVENESS: u8 = 1;
@@ -301,8 +301,11 @@ impl<'a> Reader<'a> {
         {
             return Err(RowCorrupt { offset: start });
         }
-        let local_time =
-            if flags & (TOMBSTONE | EXPIRES | COLLECTION_DELETION) != 0 { self.u32()? } else { NO_LOCAL_TIME };
+        let local_time = if flags & (TOMBSTONE | EXPIRES | COLLECTION_DELETION) != 0 {
+            self.u32()?
+        } else {
+            NO_LOCAL_TIME
+        };
         let ttl = if flags & EXPIRES != 0 { self.u32()? } else { 0 };
         let path = if flags & PATH != 0 { Some(self.sized()?) } else { None };
         let kind = if flags & TOMBSTONE != 0 {

@@ -47,8 +47,14 @@ impl RangeTombstones {
     }
 
     /// The ranges that reach into the slice from `start` to `end`, uncut.
-    pub fn overlapping(&self, start: Position<'_>, end: Position<'_>, orders: &[ClusteringOrder]) -> &[RangeTombstone] {
-        let from = self.ranges.partition_point(|r| r.end.as_ref().compare(start, orders) != Ordering::Greater);
+    pub fn overlapping(
+        &self,
+        start: Position<'_>,
+        end: Position<'_>,
+        orders: &[ClusteringOrder],
+    ) -> &[RangeTombstone] {
+        let from =
+            self.ranges.partition_point(|r| r.end.as_ref().compare(start, orders) != Ordering::Greater);
         let to = self.ranges.partition_point(|r| r.start.as_ref().compare(end, orders) == Ordering::Less);
         &self.ranges[from.min(to)..to]
     }
@@ -64,7 +70,8 @@ impl RangeTombstones {
 
     /// Adds a tombstone; where ranges overlap the superseding deletion stays.
     pub fn add(&mut self, added: RangeTombstone, orders: &[ClusteringOrder]) {
-        let less = |a: &OwnedPosition, b: &OwnedPosition| a.as_ref().compare(b.as_ref(), orders) == Ordering::Less;
+        let less =
+            |a: &OwnedPosition, b: &OwnedPosition| a.as_ref().compare(b.as_ref(), orders) == Ordering::Less;
         if !less(&added.start, &added.end) {
             return;
         }

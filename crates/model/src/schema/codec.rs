@@ -34,53 +34,59 @@ impl SchemaChange {
 
 pub(super) mod table_id {
     use super::TableId;
+    use minicbor::decode::Error as DecodeError;
+    use minicbor::encode::Error as EncodeError;
     use minicbor::encode::Write;
-    use minicbor::{Decoder, Encoder, decode, encode};
+    use minicbor::{Decoder, Encoder};
 
     pub(in crate::schema) fn encode<C, W: Write>(
         id: &TableId,
         e: &mut Encoder<W>,
         _: &mut C,
-    ) -> Result<(), encode::Error<W::Error>> {
+    ) -> Result<(), EncodeError<W::Error>> {
         e.bytes(&id.0)?.ok()
     }
 
-    pub(in crate::schema) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<TableId, decode::Error> {
+    pub(in crate::schema) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<TableId, DecodeError> {
         let bytes = d.bytes()?;
-        bytes.try_into().map(TableId).map_err(|_| decode::Error::message("a table id has 16 bytes"))
+        bytes.try_into().map(TableId).map_err(|_| DecodeError::message("a table id has 16 bytes"))
     }
 }
 
 pub(super) mod cql_type {
     use crate::marshal;
     use crate::types::CqlType;
+    use minicbor::decode::Error as DecodeError;
+    use minicbor::encode::Error as EncodeError;
     use minicbor::encode::Write;
-    use minicbor::{Decoder, Encoder, decode, encode};
+    use minicbor::{Decoder, Encoder};
 
     pub(in crate::schema) fn encode<C, W: Write>(
         ty: &CqlType,
         e: &mut Encoder<W>,
         _: &mut C,
-    ) -> Result<(), encode::Error<W::Error>> {
-        e.str(&marshal::class_name(ty))?.ok()
+    ) -> Result<(), EncodeError<W::Error>> {
+        e.str(&marshal::class_name(ty, false))?.ok()
     }
 
-    pub(in crate::schema) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<CqlType, decode::Error> {
-        let (ty, _) = marshal::parse_class(d.str()?).map_err(|e| decode::Error::message(e.to_string()))?;
+    pub(in crate::schema) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<CqlType, DecodeError> {
+        let (ty, _) = marshal::parse_class(d.str()?).map_err(|e| DecodeError::message(e.to_string()))?;
         Ok(ty)
     }
 }
 
 pub(super) mod fields {
     use crate::types::CqlType;
+    use minicbor::decode::Error as DecodeError;
+    use minicbor::encode::Error as EncodeError;
     use minicbor::encode::Write;
-    use minicbor::{Decoder, Encoder, decode, encode};
+    use minicbor::{Decoder, Encoder};
 
     pub(in crate::schema) fn encode<C, W: Write>(
         fields: &[(String, CqlType)],
         e: &mut Encoder<W>,
         ctx: &mut C,
-    ) -> Result<(), encode::Error<W::Error>> {
+    ) -> Result<(), EncodeError<W::Error>> {
         e.array(fields.len() as u64 * 2)?;
         for (name, ty) in fields {
             e.str(name)?;
@@ -92,8 +98,8 @@ pub(super) mod fields {
     pub(in crate::schema) fn decode<C>(
         d: &mut Decoder<'_>,
         ctx: &mut C,
-    ) -> Result<Vec<(String, CqlType)>, decode::Error> {
-        let length = d.array()?.ok_or_else(|| decode::Error::message("an array of known length"))?;
+    ) -> Result<Vec<(String, CqlType)>, DecodeError> {
+        let length = d.array()?.ok_or_else(|| DecodeError::message("an array of known length"))?;
         let mut fields = Vec::new();
         for _ in 0..length / 2 {
             fields.push((d.str()?.to_owned(), super::cql_type::decode(d, ctx)?));

@@ -151,7 +151,9 @@ impl Table {
             .iter()
             .map(|column| ClusteringOrder { ty: column.ty.clone(), reversed: column.reversed })
             .collect();
-        for kind in [ColumnKind::PartitionKey, ColumnKind::Clustering, ColumnKind::Static, ColumnKind::Regular] {
+        for kind in
+            [ColumnKind::PartitionKey, ColumnKind::Clustering, ColumnKind::Static, ColumnKind::Regular]
+        {
             let entries: Vec<_> = table.columns_of(kind).iter().map(|c| (c.name.clone(), c.id)).collect();
             for (at, (name, id)) in entries.into_iter().enumerate() {
                 table.by_name.insert(name, (kind, at));

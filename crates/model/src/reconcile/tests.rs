@@ -1,0 +1,144 @@
+//! The laws of merging: order, grouping and repetition do not matter.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::schema::{Column, ColumnId, ColumnKind, TableDefinition, TableId, TableOptions};
+use crate::types::CqlType;
+
+fn table() -> Table {
+    let column = |id: u16, ty: CqlType| Column {
+        id: ColumnId(id),
+        name: format!("c{id}"),
+        ty,
+        kind: ColumnKind::Regular,
+        position: 0,
+        reversed: false,
+    };
+    let map = CqlType::Map { key: Box::new(CqlType::Blob), value: Box::new(CqlType::Blob), frozen: false };
+    Table::new(TableDefinition {
+        id: TableId([1; 16]),
+        keyspace: "ks".into(),
+        name: "t".into(),
+        columns: vec![column(0, CqlType::Blob), column(1, map), column(2, CqlType::Blob)],
+        dropped: Default::default(),
+        options: TableOptions::default(),
+        next_column_id: 3,
+        tablets_log2: 0,
+        revision: 0,
+    })
+}
+
+#[derive(Debug, Clone)]
+struct OwnedCell {
+    column: u16,
+    path: Option<u8>,
+    timestamp: i64,
+    kind: u8,
+    time: u32,
+    ttl: u32,
+    value: u8,
+}
+
+fn cells() -> impl Strategy<Value = Vec<OwnedCell>> {
+    let cell = (0u16..3, 0u8..3, 0i64..3, 0u8..3, 0u32..3, 1u32..3, 0u8..2).prop_map(
+        |(column, path, timestamp, kind, time, ttl, value)| OwnedCell {
+            column,
+            // Path 0 of the map stands for the deletion of the whole of it.
+            path: (column == 1 && path > 0).then_some(path),
+            timestamp,
+            kind: if column == 1 && path == 0 { 3 } else { kind },
+            time,
+            ttl,
+            value,
+        },
+    );
+    proptest::collection::vec(cell, 0..6).prop_map(|mut cells| {
+        cells.sort_by_key(|cell| (cell.column, cell.path));
+        cells.dedup_by_key(|cell| (cell.column, cell.path));
+        cells
+    })
+}
+
+fn rows() -> impl Strategy<Value = Vec<u8>> {
+    let liveness = proptest::option::of((0i64..3, 0u32..2, 0u32..3));
+    let deletion = proptest::option::of((0i64..3, 0u32..3));
+    (liveness, deletion, cells()).prop_map(|(liveness, deletion, cells)| {
+        let liveness = liveness.map_or(Liveness::NONE, |(timestamp, ttl, expires_at)| Liveness {
+            timestamp,
+            ttl,
+            expires_at: if ttl == 0 { crate::deletion::NO_LOCAL_TIME } else { expires_at },
+        });
+        let deletion = deletion
+            .map_or(DeletionTime::LIVE, |(timestamp, local_time)| DeletionTime { timestamp, local_time });
+        let mut out = Vec::new();
+        let mut builder = RowBuilder::new(&mut out, liveness, deletion);
+        for cell in &cells {
+            let (value, path) = ([cell.value], cell.path.map(|path| [path]));
+            let kind = match cell.kind {
+                0 => CellKind::Live(&value),
+                1 => CellKind::Expiring { value: &value, ttl: cell.ttl, expires_at: cell.time },
+                2 => CellKind::Tombstone { local_time: cell.time },
+                _ => CellKind::CollectionDeletion { local_time: cell.time },
+            };
+            builder.cell(CellView {
+                column: ColumnId(cell.column),
+                timestamp: cell.timestamp,
+                path: path.as_ref().map(|path| path.as_slice()),
+                kind,
+            });
+        }
+        builder.finish();
+        // As every row in the system is: without what its own deletions shadow.
+        merged(&table(), &out, &out)
+    })
+}
+
+fn merged(table: &Table, a: &[u8], b: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    merge_rows(table, RowView::parse(a).unwrap(), RowView::parse(b).unwrap(), &mut out);
+    RowView::parse(&out).unwrap();
+    out
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn merging_commutes(a in rows(), b in rows()) {
+        let table = table();
+        prop_assert_eq!(merged(&table, &a, &b), merged(&table, &b, &a));
+    }
+
+    #[test]
+    fn merging_associates(a in rows(), b in rows(), c in rows()) {
+        let table = table();
+        let left = merged(&table, &merged(&table, &a, &b), &c);
+        let right = merged(&table, &a, &merged(&table, &b, &c));
+        prop_assert_eq!(left, right);
+    }
+
+    #[test]
+    fn merging_again_changes_nothing(a in rows(), b in rows()) {
+        let table = table();
+        let once = merged(&table, &a, &b);
+        prop_assert_eq!(merged(&table, &once, &b), once.clone());
+        prop_assert_eq!(merged(&table, &once, &once), once);
+    }
+
+    /// What a reader sees does not depend on whether older parts were compacted before they were merged.
+    #[test]
+    fn compacting_without_purging_loses_nothing(a in rows(), b in rows(), now in 0u32..4) {
+        let table = table();
+        let seen = |row: &[u8]| {
+            let mut out = Vec::new();
+            compact_row(RowView::parse(row).unwrap(), DeletionTime::LIVE, &Purge::everything(now), &mut out);
+            out
+        };
+        let mut compacted = Vec::new();
+        if !compact_row(RowView::parse(&a).unwrap(), DeletionTime::LIVE, &Purge::nothing(), &mut compacted) {
+            RowBuilder::new(&mut compacted, Liveness::NONE, DeletionTime::LIVE).finish();
+        }
+        prop_assert_eq!(seen(&merged(&table, &compacted, &b)), seen(&merged(&table, &a, &b)));
+    }
+}
