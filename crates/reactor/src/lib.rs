@@ -1,1 +1,40 @@
 //! One core, one loop: executor, drivers, files, sockets, timers, cross-shard calls, metrics.
+//!
+//! Everything above this crate meets the world only through it: clock, chance, disk, network and threads
+//! exist behind [`driver::Driver`], with one implementation on io_uring, one on epoll with file threads, and
+//! one that simulates many nodes in one thread from a seed.
+//! Invariant: a value that belongs to a shard never leaves it; what crosses shards goes through [`mesh`].
+//!
+//! Map: `start` spawns shards → `shard` turns the loop → `sched` picks a group, `task` polls →
+//! `op` hands I/O to `driver` and gives completions back → `waker` finds the task again.
+#![allow(unsafe_code)]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)] // this crate is the door the lints point to
+
+pub mod driver;
+pub mod file;
+pub mod log;
+pub mod mesh;
+pub mod metrics;
+pub mod net;
+pub mod signal;
+pub mod sync;
+
+mod op;
+mod sched;
+mod shard;
+mod start;
+mod task;
+mod time;
+mod timer;
+mod waker;
+
+pub use sched::{Group, current_group, maybe_yield, need_preempt, yield_now};
+pub use shard::{local, random_u64, set_local, shard_count, shard_id};
+pub use start::{Config, DriverChoice, Running, ShardInfo, ShardPanicked, StartError, run_one, start};
+pub use sync::channel;
+pub use sync::event::Event;
+pub use sync::gate::{Gate, GateClosed, GateHold};
+pub use sync::oneshot::oneshot;
+pub use sync::semaphore::{Permit, Semaphore, TooManyWaiters};
+pub use task::{JoinHandle, TaskPanicked, spawn};
+pub use time::{Deadline, Instant, TimedOut, now, sleep, sleep_until, timeout, wall_clock_us};

@@ -1,0 +1,73 @@
+//! A descriptor that closes when the last holder, futures and driver included, lets go.
+//!
+//! Operations hold a clone, so that a descriptor's number cannot be reused while the kernel still works on it.
+//! The closing itself is queued with the shard and done by the driver between polls of tasks.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use crate::shard;
+
+/// What a descriptor stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HandleKind {
+    /// A file of the operating system.
+    File,
+    /// A socket of the operating system.
+    Socket,
+    /// A file of a simulated node.
+    SimFile,
+    /// A socket of a simulated node.
+    SimSocket,
+}
+
+#[derive(Debug)]
+struct Inner {
+    descriptor: i32,
+    kind: HandleKind,
+    owned: Cell<bool>,
+}
+
+/// A reference-counted descriptor of one shard.
+#[derive(Debug, Clone)]
+pub struct Handle(Rc<Inner>);
+
+impl Handle {
+    pub(crate) fn new(descriptor: i32, kind: HandleKind) -> Self {
+        Self(Rc::new(Inner { descriptor, kind, owned: Cell::new(true) }))
+    }
+
+    /// The number: a file descriptor, or a simulated node's own.
+    pub fn descriptor(&self) -> i32 {
+        self.0.descriptor
+    }
+
+    /// What it stands for.
+    pub fn kind(&self) -> HandleKind {
+        self.0.kind
+    }
+
+    /// Gives up ownership: the descriptor stays open when the last clone goes.
+    pub(crate) fn disown(&self) -> (i32, HandleKind) {
+        self.0.owned.set(false);
+        (self.0.descriptor, self.0.kind)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if !self.owned.get() {
+            return;
+        }
+        let queued = shard::try_with(|shard| shard.close_later(self.descriptor, self.kind));
+        if queued.is_none() && matches!(self.kind, HandleKind::File | HandleKind::Socket) {
+            close_now(self.descriptor);
+        }
+    }
+}
+
+/// Closes a descriptor of the operating system.
+pub(crate) fn close_now(descriptor: i32) {
+    // SAFETY: called once per owned descriptor, by its last holder.
+    unsafe { libc::close(descriptor) };
+}

@@ -1,0 +1,316 @@
+//! The door to the world: one narrow trait, three implementations.
+//!
+//! A driver takes operations by value, buffers and handles included, and gives each back in exactly one
+//! [`Completion`]. Until then the memory is the driver's, whatever became of the future that asked: this is what
+//! makes dropping a future safe. Between `poll` calls a driver touches nothing.
+//! Invariant: for every `submit` that returned `None` there is one completion, also after `cancel`.
+//! `op` leans on it to free slots; `file` and `net` give the operations their names.
+
+pub(crate) mod blocking;
+pub(crate) mod chunk;
+pub(crate) mod handle;
+pub(crate) mod poll;
+pub(crate) mod socket;
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+pub use chunk::RecvChunk;
+pub use handle::{Handle, HandleKind};
+
+use crate::file::{AlignedBuf, DirEntry, OpenOptions};
+use crate::sched::{GROUPS, Group};
+use crate::time::Instant;
+
+/// Names one operation in flight: slot in the low half, generation in the high half.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OpId(u64);
+
+impl OpId {
+    pub(crate) fn new(slot: u32, generation: u32) -> Self {
+        Self(u64::from(generation) << 32 | u64::from(slot))
+    }
+
+    /// Number of the slot; small and dense, unique among the operations in flight.
+    pub fn slot(self) -> usize {
+        (self.0 & 0xffff_ffff) as usize
+    }
+
+    pub(crate) fn generation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+/// An operation, with all it needs.
+#[derive(Debug)]
+pub enum Op {
+    /// Reads into `buf[at..len]` from `offset + at`. Output: count of bytes, 0 at the end of the file.
+    Read {
+        /// Where from.
+        file: Handle,
+        /// Position in the file of the buffer's first byte.
+        offset: u64,
+        /// Where to.
+        buf: AlignedBuf,
+        /// Bytes of the buffer that are already there.
+        at: usize,
+    },
+    /// Writes `buf[at..len]` to `offset + at`. Output: count of bytes.
+    Write {
+        /// Where to.
+        file: Handle,
+        /// Position in the file of the buffer's first byte.
+        offset: u64,
+        /// What.
+        buf: AlignedBuf,
+        /// Bytes of the buffer that are already written.
+        at: usize,
+    },
+    /// Makes written data durable; with `data_only`, of the metadata only what reading needs.
+    Sync {
+        /// Which file.
+        file: Handle,
+        /// fdatasync rather than fsync.
+        data_only: bool,
+    },
+    /// Reserves space for the first `len` bytes and makes the file at least that long.
+    Allocate {
+        /// Which file.
+        file: Handle,
+        /// Bytes.
+        len: u64,
+    },
+    /// Sets the length.
+    Truncate {
+        /// Which file.
+        file: Handle,
+        /// Bytes.
+        len: u64,
+    },
+    /// Asks for the length. Output: number.
+    Size {
+        /// Which file.
+        file: Handle,
+    },
+    /// An operation on names.
+    Path(PathOp),
+    /// Waits for a connection. Output: connection.
+    Accept {
+        /// The listening socket.
+        socket: Handle,
+    },
+    /// Opens a connection. Output: connection.
+    Connect {
+        /// To whom.
+        peer: SocketAddr,
+    },
+    /// Waits for bytes. Output: chunk, or end.
+    Recv {
+        /// From whom.
+        socket: Handle,
+    },
+    /// Sends `buf[at..]`, all of it. Output: the position up to which the buffer is sent.
+    Send {
+        /// To whom.
+        socket: Handle,
+        /// What.
+        buf: Vec<u8>,
+        /// Bytes already sent.
+        at: usize,
+    },
+}
+
+impl Op {
+    /// Whether dropping the future stops the operation; what changes the disk always runs to its end.
+    pub fn is_cancellable(&self) -> bool {
+        matches!(self, Op::Read { .. } | Op::Accept { .. } | Op::Connect { .. } | Op::Recv { .. } | Op::Send { .. })
+    }
+
+    /// Payload bytes, for accounting.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Op::Read { buf, at, .. } | Op::Write { buf, at, .. } => buf.len() - at,
+            Op::Send { buf, at, .. } => buf.len() - at,
+            _ => 0,
+        }
+    }
+}
+
+/// An operation on names in the file system.
+#[derive(Debug, Clone)]
+pub enum PathOp {
+    /// Opens a file. Output: file.
+    Open(PathBuf, OpenOptions),
+    /// Gives a file another name, replacing what had it.
+    Rename(PathBuf, PathBuf),
+    /// Removes a file's name.
+    RemoveFile(PathBuf),
+    /// Creates a directory and its parents.
+    CreateDirAll(PathBuf),
+    /// Removes a directory with all it holds.
+    RemoveDirAll(PathBuf),
+    /// Removes an empty directory.
+    RemoveDir(PathBuf),
+    /// Gives a file a second name.
+    HardLink(PathBuf, PathBuf),
+    /// Makes a directory's entries durable.
+    SyncDir(PathBuf),
+    /// Lists a directory, sorted by name. Output: entries.
+    ReadDir(PathBuf),
+    /// Asks for a file's length. Output: number.
+    MetadataSize(PathBuf),
+    /// Asks for the bytes an unprivileged user may still write there. Output: number.
+    AvailableSpace(PathBuf),
+    /// Opens or creates a file and takes its exclusive lock, failing when it is taken. Output: file.
+    Lock(PathBuf),
+}
+
+/// What an operation brought.
+#[derive(Debug)]
+pub enum Output {
+    /// Nothing but success.
+    Done,
+    /// A count of bytes or a size.
+    Number(u64),
+    /// An open file; `direct` when it bypasses the page cache.
+    File {
+        /// The file.
+        handle: Handle,
+        /// Whether O_DIRECT was granted.
+        direct: bool,
+    },
+    /// A directory's content.
+    Entries(Vec<DirEntry>),
+    /// A connection.
+    Connection {
+        /// The connected socket.
+        handle: Handle,
+        /// This end.
+        local: SocketAddr,
+        /// The other end.
+        peer: SocketAddr,
+    },
+    /// Bytes from a connection.
+    Chunk(RecvChunk),
+    /// The peer will send no more.
+    End,
+}
+
+/// An operation that is over, given back with its buffers.
+#[derive(Debug)]
+pub struct Completion {
+    /// Which one.
+    pub id: OpId,
+    /// What was submitted.
+    pub op: Op,
+    /// What came of it.
+    pub result: io::Result<Output>,
+}
+
+/// How long `poll` may sleep for completions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// Not at all.
+    No,
+    /// Until then.
+    Until(Instant),
+    /// Until something happens.
+    Forever,
+}
+
+/// What `poll` brings back.
+#[derive(Debug, Default)]
+pub struct Harvest {
+    /// Operations that are over.
+    pub completions: Vec<Completion>,
+    /// Kernel time per scheduling group, for the groups whose operations were submitted in this call.
+    pub charges_ns: [u64; GROUPS],
+}
+
+/// How a listener is set up.
+#[derive(Debug, Clone, Copy)]
+pub struct ListenOptions {
+    /// Several shards bind the same address and the kernel spreads connections.
+    pub reuse_port: bool,
+    /// Connections the kernel keeps for `accept`.
+    pub backlog: u32,
+}
+
+impl Default for ListenOptions {
+    fn default() -> Self {
+        Self { reuse_port: false, backlog: 1024 }
+    }
+}
+
+/// One shard's way to clock, chance, disk and network.
+pub trait Driver {
+    /// Name for logs: `uring`, `poll`, `sim`.
+    fn name(&self) -> &'static str;
+
+    /// Nanoseconds on the monotonic clock.
+    fn now(&self) -> Instant;
+
+    /// Microseconds since the Unix epoch.
+    fn wall_clock_us(&self) -> i64;
+
+    /// 64 random bits; from the seed under simulation.
+    fn entropy(&mut self) -> u64;
+
+    /// Starts an operation. `Some` when it was over at once: then there will be no completion.
+    ///
+    /// # Errors
+    /// Never by panicking: what cannot be started is given back with its error.
+    fn submit(&mut self, id: OpId, op: Op, group: Group) -> Option<(Op, io::Result<Output>)>;
+
+    /// Asks for an early end; the completion still comes, with `ECANCELED` or with what was quicker.
+    fn cancel(&mut self, id: OpId);
+
+    /// Hands submissions that are still queued to the kernel, without waiting.
+    fn flush(&mut self, harvest: &mut Harvest);
+
+    /// Submits, collects completions, and sleeps for them if `wait` allows.
+    fn poll(&mut self, wait: Wait, harvest: &mut Harvest);
+
+    /// Whether completions are known to be pending; one memory load.
+    fn completions_pending(&self) -> bool;
+
+    /// Opens a listening socket.
+    ///
+    /// # Errors
+    /// As the socket calls: address in use, not available, no permission.
+    fn listen(&mut self, address: SocketAddr, options: ListenOptions) -> io::Result<(Handle, SocketAddr)>;
+
+    /// Bytes that are already here: as `Op::Recv`, without waiting. `None` when it would have to wait.
+    fn try_recv(&mut self, socket: &Handle) -> Option<io::Result<Output>>;
+
+    /// Ends a connection in both directions; pending operations on it complete.
+    fn shutdown(&mut self, socket: &Handle);
+
+    /// Takes over a socket that another shard of this process detached.
+    ///
+    /// # Errors
+    /// When the kernel refuses to watch it.
+    fn adopt(&mut self, socket: &Handle) -> io::Result<()>;
+
+    /// Lets go of a socket without closing it.
+    fn release(&mut self, socket: &Handle);
+
+    /// Closes a descriptor nobody refers to any more.
+    fn close(&mut self, descriptor: i32, kind: HandleKind);
+
+    /// One call to the scheduler, for drivers that want to choose; `None` leaves the choice to shares.
+    fn choose(&mut self, _alternatives: u32) -> Option<u32> {
+        None
+    }
+
+    /// Virtual cost of one poll of a task; `None` where real time is measured.
+    fn poll_cost_ns(&self) -> Option<u64> {
+        None
+    }
+
+    /// Takes one log line instead of standard error; true when taken.
+    fn log_line(&mut self, _line: &str) -> bool {
+        false
+    }
+}

@@ -1,0 +1,458 @@
+//! The driver for kernels that refuse io_uring: readiness for sockets, helper threads for files.
+//!
+//! Sockets are tried first and watched only if they would block; edge-triggered, so a socket is registered once for
+//! its life. `readiness` hides the kernel's interface (epoll here; kqueue has the same shape).
+//! Invariant: a socket whose operation waits has been tried since the last edge, so no edge is missed.
+
+mod readiness;
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::blocking::FileThreads;
+use super::chunk::{ChunkPool, FreeList, RECV_BUFFER_BYTES, RecvChunk};
+use super::{Completion, Driver, Handle, HandleKind, Harvest, ListenOptions, Op, OpId, Output, Wait, socket};
+use crate::sched::Group;
+use crate::time::Instant;
+use crate::waker::Remote;
+use readiness::{Readiness, Ready};
+
+/// Helper threads for files: enough to keep a device busy, few enough not to disturb the shards.
+const FILE_THREADS: usize = 4;
+/// Sockets served per call before the shard's tasks run again.
+const EVENTS_MAX: usize = 512;
+
+/// Who waits on one socket.
+#[derive(Default)]
+struct Watched {
+    recv: Option<OpId>,
+    send: Option<OpId>,
+    connect: Option<OpId>,
+    accepts: VecDeque<OpId>,
+}
+
+pub(crate) struct PollDriver {
+    readiness: Readiness,
+    files: FileThreads,
+    /// By slot of the operation: what waits.
+    ops: Vec<Option<(OpId, Op)>>,
+    /// By descriptor.
+    watched: Vec<Option<Watched>>,
+    /// Sockets being connected, by slot of the operation.
+    connecting: Vec<Option<Handle>>,
+    done: VecDeque<Completion>,
+    pool: Rc<ChunkPool<FreeList>>,
+    ready: Vec<Ready>,
+    entropy: Entropy,
+}
+
+/// Random numbers of a production driver: seeded by the kernel, then computed.
+pub(crate) struct Entropy(u64);
+
+impl Entropy {
+    pub(crate) fn from_kernel() -> Self {
+        let mut seed = [0u8; 8];
+        // SAFETY: pointer and length are those of a live array. Up to 256 bytes are never interrupted.
+        let got = unsafe { libc::getrandom(seed.as_mut_ptr().cast(), seed.len(), 0) };
+        let seed = if got == seed.len() as isize { u64::from_ne_bytes(seed) } else { monotonic_ns() };
+        Self(seed)
+    }
+
+    pub(crate) fn from_seed(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// SplitMix64 (Steele, Lea, Flood 2014).
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+/// The monotonic clock in nanoseconds.
+pub(crate) fn monotonic_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
+}
+
+/// The wall clock in microseconds.
+pub(crate) fn wall_us() -> i64 {
+    match SystemTime::now().duration_since(UNIX_EPOCH) {
+        Ok(after) => i64::try_from(after.as_micros()).unwrap_or(i64::MAX),
+        Err(before) => -i64::try_from(before.duration().as_micros()).unwrap_or(i64::MAX),
+    }
+}
+
+impl PollDriver {
+    pub(crate) fn new(name: String, remote: Arc<Remote>) -> io::Result<Self> {
+        let wake = remote.eventfd().ok_or_else(|| io::Error::other("a shard without an eventfd"))?;
+        Ok(Self {
+            readiness: Readiness::new(wake)?,
+            files: FileThreads::new(name, FILE_THREADS, remote),
+            ops: Vec::new(),
+            watched: Vec::new(),
+            connecting: Vec::new(),
+            done: VecDeque::new(),
+            pool: ChunkPool::new(FreeList::full()),
+            ready: Vec::new(),
+            entropy: Entropy::from_kernel(),
+        })
+    }
+
+    fn watch(&mut self, socket: &Handle) -> io::Result<()> {
+        let descriptor = socket.descriptor();
+        let at = usize::try_from(descriptor).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+        if self.watched.len() <= at {
+            self.watched.resize_with(at + 1, || None);
+        }
+        if self.watched[at].is_none() {
+            self.readiness.add(descriptor)?;
+            self.watched[at] = Some(Watched::default());
+        }
+        Ok(())
+    }
+
+    fn watched(&mut self, socket: &Handle) -> io::Result<&mut Watched> {
+        self.watch(socket)?;
+        self.watched[socket.descriptor() as usize].as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn keep(&mut self, id: OpId, op: Op) {
+        if self.ops.len() <= id.slot() {
+            self.ops.resize_with(id.slot() + 1, || None);
+        }
+        self.ops[id.slot()] = Some((id, op));
+    }
+
+    fn take(&mut self, id: OpId) -> Option<Op> {
+        let entry = self.ops.get_mut(id.slot())?;
+        if entry.as_ref().is_some_and(|(held, _)| *held == id) { entry.take().map(|(_, op)| op) } else { None }
+    }
+
+    fn finish(&mut self, id: OpId, result: io::Result<Output>) {
+        if let Some(op) = self.take(id) {
+            self.done.push_back(Completion { id, op, result });
+        }
+    }
+
+    fn receive(&self, socket: &Handle) -> Option<io::Result<Output>> {
+        match self.pool.lender.take() {
+            Some(number) => {
+                let start = self.pool.buffer(number);
+                // SAFETY: the free list has just given this buffer to us alone; it is initialised memory.
+                let buffer = unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), RECV_BUFFER_BYTES) };
+                let result = socket::recv(socket, buffer);
+                let len = result.as_ref().map_or(0, |len| *len);
+                let chunk = RecvChunk::pooled(self.pool.clone(), number, len);
+                received(result, chunk)
+            }
+            None => {
+                let mut bytes = vec![0; RECV_BUFFER_BYTES];
+                let result = socket::recv(socket, &mut bytes);
+                bytes.truncate(result.as_ref().map_or(0, |len| *len));
+                received(result, RecvChunk::heap(bytes))
+            }
+        }
+    }
+
+    /// Sends until all is sent or the socket would block; the operation's `at` moves along.
+    fn send(op: &mut Op) -> Option<io::Result<Output>> {
+        let Op::Send { socket, buf, at } = op else { return Some(Err(io::ErrorKind::InvalidInput.into())) };
+        let mut sent = *at;
+        // Each round sends at least one byte or ends.
+        while sent < buf.len() {
+            match socket::send(socket, &buf[sent..]) {
+                Ok(count) => sent += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    *at = sent;
+                    return None;
+                }
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        *at = sent;
+        Some(Ok(Output::Number(sent as u64)))
+    }
+
+    fn start(&mut self, id: OpId, mut op: Op) -> Result<(), (Op, io::Result<Output>)> {
+        match &mut op {
+            Op::Recv { socket } => {
+                let socket = socket.clone();
+                match self.receive(&socket) {
+                    Some(result) => return Err((op, result)),
+                    None => match self.watched(&socket) {
+                        Ok(watched) if watched.recv.is_none() => watched.recv = Some(id),
+                        Ok(_) => return Err((op, Err(io::ErrorKind::ResourceBusy.into()))),
+                        Err(error) => return Err((op, Err(error))),
+                    },
+                }
+            }
+            Op::Send { socket, .. } => {
+                let socket = socket.clone();
+                if let Some(result) = Self::send(&mut op) {
+                    return Err((op, result));
+                }
+                match self.watched(&socket) {
+                    Ok(watched) if watched.send.is_none() => watched.send = Some(id),
+                    Ok(_) => return Err((op, Err(io::ErrorKind::ResourceBusy.into()))),
+                    Err(error) => return Err((op, Err(error))),
+                }
+            }
+            Op::Accept { socket } => {
+                let socket = socket.clone();
+                match self.accept(&socket) {
+                    Some(result) => return Err((op, result)),
+                    None => match self.watched(&socket) {
+                        Ok(watched) => watched.accepts.push_back(id),
+                        Err(error) => return Err((op, Err(error))),
+                    },
+                }
+            }
+            Op::Connect { peer } => match self.connect(id, *peer) {
+                Ok(None) => {}
+                Ok(Some(output)) => return Err((op, Ok(output))),
+                Err(error) => return Err((op, Err(error))),
+            },
+            Op::Read { .. }
+            | Op::Write { .. }
+            | Op::Sync { .. }
+            | Op::Allocate { .. }
+            | Op::Truncate { .. }
+            | Op::Size { .. }
+            | Op::Path(_) => {
+                if let Err(error) = self.files.submit(id, &mut op) {
+                    return Err((op, Err(error)));
+                }
+            }
+        }
+        self.keep(id, op);
+        Ok(())
+    }
+
+    fn accept(&mut self, listener: &Handle) -> Option<io::Result<Output>> {
+        match socket::accept(listener) {
+            Ok((handle, local, peer)) => {
+                Some(self.watch(&handle).map(|()| Output::Connection { handle, local, peer }))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    fn connect(&mut self, id: OpId, peer: SocketAddr) -> io::Result<Option<Output>> {
+        let handle = socket::unconnected(peer)?;
+        if socket::connect(&handle, peer)? {
+            self.watch(&handle)?;
+            let (local, peer) = socket::addresses(&handle)?;
+            return Ok(Some(Output::Connection { handle, local, peer }));
+        }
+        self.watched(&handle)?.connect = Some(id);
+        if self.connecting.len() <= id.slot() {
+            self.connecting.resize_with(id.slot() + 1, || None);
+        }
+        self.connecting[id.slot()] = Some(handle);
+        Ok(None)
+    }
+
+    fn collect_files(&mut self) {
+        let (ops, done) = (&mut self.ops, &mut self.done);
+        self.files.collect(|id, result| {
+            let entry = ops.get_mut(id.slot()).and_then(Option::take);
+            if let Some((held, op)) = entry {
+                assert_eq!(held, id, "a file thread answered for another operation");
+                done.push_back(Completion { id, op, result });
+            }
+        });
+    }
+
+    fn serve(&mut self, ready: Ready) {
+        let at = ready.descriptor as usize;
+        let Some(Some(watched)) = self.watched.get_mut(at) else { return };
+        if ready.writable {
+            if let Some(id) = watched.connect.take() {
+                self.finish_connect(id);
+                return;
+            }
+            if let Some(id) = watched.send {
+                self.resume_send(at, id);
+            }
+        }
+        if ready.readable {
+            self.resume_recv(at);
+            self.resume_accept(at);
+        }
+    }
+
+    fn finish_connect(&mut self, id: OpId) {
+        let Some(handle) = self.connecting.get_mut(id.slot()).and_then(Option::take) else { return };
+        let result = socket::take_error(&handle)
+            .and_then(|()| socket::addresses(&handle))
+            .map(|(local, peer)| Output::Connection { handle, local, peer });
+        self.finish(id, result);
+    }
+
+    fn resume_send(&mut self, at: usize, id: OpId) {
+        let Some(mut op) = self.take(id) else { return };
+        match Self::send(&mut op) {
+            None => self.keep(id, op),
+            Some(result) => {
+                if let Some(watched) = self.watched[at].as_mut() {
+                    watched.send = None;
+                }
+                self.done.push_back(Completion { id, op, result });
+            }
+        }
+    }
+
+    fn resume_recv(&mut self, at: usize) {
+        let Some(id) = self.watched[at].as_ref().and_then(|watched| watched.recv) else { return };
+        let Some(Some((_, Op::Recv { socket }))) = self.ops.get(id.slot()) else { return };
+        let socket = socket.clone();
+        if let Some(result) = self.receive(&socket) {
+            if let Some(watched) = self.watched[at].as_mut() {
+                watched.recv = None;
+            }
+            self.finish(id, result);
+        }
+    }
+
+    fn resume_accept(&mut self, at: usize) {
+        // One connection per waiting accept; each round ends one or stops.
+        while let Some(id) = self.watched[at].as_ref().and_then(|watched| watched.accepts.front().copied()) {
+            let Some(Some((_, Op::Accept { socket }))) = self.ops.get(id.slot()) else { return };
+            let socket = socket.clone();
+            let Some(result) = self.accept(&socket) else { return };
+            if let Some(watched) = self.watched[at].as_mut() {
+                watched.accepts.pop_front();
+            }
+            self.finish(id, result);
+        }
+    }
+}
+
+fn received(result: io::Result<usize>, chunk: RecvChunk) -> Option<io::Result<Output>> {
+    match result {
+        Ok(0) => Some(Ok(Output::End)),
+        Ok(_) => Some(Ok(Output::Chunk(chunk))),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+        Err(error) => Some(Err(error)),
+    }
+}
+
+impl Driver for PollDriver {
+    fn name(&self) -> &'static str {
+        "poll"
+    }
+
+    fn now(&self) -> Instant {
+        Instant(monotonic_ns())
+    }
+
+    fn wall_clock_us(&self) -> i64 {
+        wall_us()
+    }
+
+    fn entropy(&mut self) -> u64 {
+        self.entropy.next()
+    }
+
+    fn submit(&mut self, id: OpId, op: Op, _group: Group) -> Option<(Op, io::Result<Output>)> {
+        self.start(id, op).err()
+    }
+
+    fn cancel(&mut self, id: OpId) {
+        let socket = match self.ops.get(id.slot()) {
+            Some(Some((held, op))) if *held == id => match op {
+                Op::Recv { socket } | Op::Send { socket, .. } | Op::Accept { socket } => Some(socket.clone()),
+                Op::Connect { .. } => {
+                    if let Some(handle) = self.connecting.get_mut(id.slot()) {
+                        drop(handle.take());
+                    }
+                    None
+                }
+                // A helper thread may be at it: it runs to its end.
+                _ => return,
+            },
+            _ => return,
+        };
+        if let Some(watched) =
+            socket.and_then(|socket| self.watched.get_mut(socket.descriptor() as usize)).and_then(Option::as_mut)
+        {
+            watched.recv = watched.recv.filter(|waiting| *waiting != id);
+            watched.send = watched.send.filter(|waiting| *waiting != id);
+            watched.accepts.retain(|waiting| *waiting != id);
+        }
+        self.finish(id, Err(io::Error::from_raw_os_error(libc::ECANCELED)));
+    }
+
+    fn flush(&mut self, _harvest: &mut Harvest) {}
+
+    fn poll(&mut self, wait: Wait, harvest: &mut Harvest) {
+        // Results that came while the shard was awake have no signal left to end its sleep: look before it.
+        self.collect_files();
+        let wait = if self.done.is_empty() { wait } else { Wait::No };
+        let mut ready = std::mem::take(&mut self.ready);
+        let timeout = match wait {
+            Wait::No => Some(0),
+            Wait::Until(at) => Some(at.0.saturating_sub(monotonic_ns())),
+            Wait::Forever => None,
+        };
+        self.readiness.wait(timeout, EVENTS_MAX, &mut ready);
+        for event in ready.drain(..) {
+            self.serve(event);
+        }
+        self.ready = ready;
+        self.collect_files();
+        harvest.completions.extend(self.done.drain(..));
+    }
+
+    fn completions_pending(&self) -> bool {
+        !self.done.is_empty()
+    }
+
+    fn listen(&mut self, address: SocketAddr, options: ListenOptions) -> io::Result<(Handle, SocketAddr)> {
+        let (handle, local) = socket::listen(address, options)?;
+        self.watch(&handle)?;
+        Ok((handle, local))
+    }
+
+    fn try_recv(&mut self, socket: &Handle) -> Option<io::Result<Output>> {
+        self.receive(socket)
+    }
+
+    fn shutdown(&mut self, socket: &Handle) {
+        socket::shutdown(socket);
+    }
+
+    fn adopt(&mut self, socket: &Handle) -> io::Result<()> {
+        self.watch(socket)
+    }
+
+    fn release(&mut self, socket: &Handle) {
+        if let Some(watched) = self.watched.get_mut(socket.descriptor() as usize) {
+            *watched = None;
+        }
+        self.readiness.remove(socket.descriptor());
+    }
+
+    fn close(&mut self, descriptor: i32, kind: HandleKind) {
+        match kind {
+            HandleKind::Socket => {
+                if let Some(watched) = self.watched.get_mut(descriptor as usize) {
+                    *watched = None;
+                }
+                super::handle::close_now(descriptor);
+            }
+            HandleKind::File => self.files.close(descriptor),
+            HandleKind::SimFile | HandleKind::SimSocket => {}
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Files: aligned buffers by value, direct I/O, and the names of the file system.
+//!
+//! An operation takes its buffer and gives it back; dropping the future leaves both with the driver until the
+//! kernel is done. Reads are cancelled then, everything that changes the disk runs to its end.
+//! A path operation is durable only after `sync_dir` of the directory that holds the name.
+
+pub(crate) mod buffer;
+mod names;
+
+use std::cell::Cell;
+use std::io;
+use std::path::Path;
+
+pub use buffer::{ALIGNMENT, AlignedBuf, RangeBuf};
+pub use names::{
+    DirEntry, LockedFile, available_space, create_dir_all, exists, hard_link, lock, metadata_size, read_all, read_dir,
+    remove_dir, remove_dir_all, remove_file, rename, sync_dir, write_all_atomic,
+};
+
+use crate::driver::{Handle, Op, Output, PathOp};
+use crate::op::OpFuture;
+use crate::sched::{GROUPS, Group};
+use crate::shard;
+
+/// How a file is opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OpenOptions {
+    pub(crate) read: bool,
+    pub(crate) write: bool,
+    pub(crate) create: bool,
+    pub(crate) create_new: bool,
+    pub(crate) truncate: bool,
+    pub(crate) direct: bool,
+}
+
+impl OpenOptions {
+    /// Nothing set.
+    pub const fn new() -> Self {
+        Self { read: false, write: false, create: false, create_new: false, truncate: false, direct: false }
+    }
+
+    /// For reading.
+    #[must_use]
+    pub const fn read(mut self, yes: bool) -> Self {
+        self.read = yes;
+        self
+    }
+
+    /// For writing.
+    #[must_use]
+    pub const fn write(mut self, yes: bool) -> Self {
+        self.write = yes;
+        self
+    }
+
+    /// Creates the file if there is none.
+    #[must_use]
+    pub const fn create(mut self, yes: bool) -> Self {
+        self.create = yes;
+        self
+    }
+
+    /// Creates the file and fails if there is one.
+    #[must_use]
+    pub const fn create_new(mut self, yes: bool) -> Self {
+        self.create_new = yes;
+        self
+    }
+
+    /// Empties the file.
+    #[must_use]
+    pub const fn truncate(mut self, yes: bool) -> Self {
+        self.truncate = yes;
+        self
+    }
+
+    /// Bypasses the page cache where the file system can; offsets and lengths are then multiples of 4096.
+    #[must_use]
+    pub const fn direct(mut self, yes: bool) -> Self {
+        self.direct = yes;
+        self
+    }
+}
+
+/// Operations and bytes this shard has sent to the disk, per scheduling group.
+pub(crate) struct DiskCounters {
+    operations: [Cell<u64>; GROUPS],
+    bytes: [Cell<u64>; GROUPS],
+}
+
+impl DiskCounters {
+    pub(crate) fn new() -> Self {
+        Self {
+            operations: std::array::from_fn(|_| Cell::new(0)),
+            bytes: std::array::from_fn(|_| Cell::new(0)),
+        }
+    }
+
+    pub(crate) fn count(&self, group: Group, op: &Op) {
+        if matches!(op, Op::Read { .. } | Op::Write { .. } | Op::Sync { .. }) {
+            let number = group.0 as usize;
+            self.operations[number].set(self.operations[number].get() + 1);
+            self.bytes[number].set(self.bytes[number].get() + op.bytes() as u64);
+        }
+    }
+}
+
+/// Reads, writes and syncs this shard has asked for on behalf of `group`, and the bytes of the first two.
+pub fn disk_usage(group: Group) -> (u64, u64) {
+    let number = group.0 as usize;
+    shard::with(|shard| (shard.disk.operations[number].get(), shard.disk.bytes[number].get()))
+}
+
+fn unexpected(output: &Output) -> io::Error {
+    io::Error::other(format!("the driver answered with {output:?}"))
+}
+
+async fn run(op: Op) -> (Op, io::Result<Output>) {
+    OpFuture::new(op).await
+}
+
+async fn run_path(op: PathOp) -> io::Result<Output> {
+    run(Op::Path(op)).await.1
+}
+
+/// An open file. Clones are the same file; it closes when the last one and the last operation are gone.
+#[derive(Debug, Clone)]
+pub struct File {
+    handle: Handle,
+    direct: bool,
+}
+
+impl File {
+    /// Opens a file. Where the file system refuses direct I/O the file is buffered, and a log line says so.
+    ///
+    /// # Errors
+    /// As open(2).
+    pub async fn open(path: impl AsRef<Path>, options: OpenOptions) -> io::Result<File> {
+        match run_path(PathOp::Open(path.as_ref().to_owned(), options)).await? {
+            Output::File { handle, direct } => {
+                if options.direct && !direct {
+                    crate::info!("direct I/O is refused here, using the page cache"; path = path.as_ref().display());
+                }
+                Ok(File { handle, direct })
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Whether the page cache is bypassed.
+    pub fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    /// Reads `len` bytes at `offset`, fewer at the end of the file. Direct files: both multiples of 4096.
+    ///
+    /// # Errors
+    /// As pread(2); `InvalidInput` when a direct read is not aligned.
+    pub async fn read_at(&self, offset: u64, len: usize) -> io::Result<AlignedBuf> {
+        self.check_aligned(offset, len)?;
+        let mut buf = AlignedBuf::with_len(len);
+        let mut at = 0;
+        // Each round reads at least one byte or ends.
+        while at < len {
+            let (op, result) = run(Op::Read { file: self.handle.clone(), offset, buf, at }).await;
+            let Op::Read { buf: back, .. } = op else { panic!("the driver gave back another operation") };
+            buf = back;
+            match result? {
+                Output::Number(0) => break,
+                Output::Number(count) => at += (count as usize).min(len - at),
+                other => return Err(unexpected(&other)),
+            }
+            if self.direct && at % ALIGNMENT != 0 {
+                break; // a direct read stops short of alignment only at the end of the file
+            }
+        }
+        buf.set_len(at);
+        Ok(buf)
+    }
+
+    /// Reads exactly `offset..offset + len`, cut at the end of the file, whatever the alignment.
+    ///
+    /// # Errors
+    /// As pread(2).
+    pub async fn read_range(&self, offset: u64, len: usize) -> io::Result<RangeBuf> {
+        let start = offset - offset % ALIGNMENT as u64;
+        let skip = (offset - start) as usize;
+        let whole = skip
+            .checked_add(len)
+            .and_then(|end| end.checked_next_multiple_of(ALIGNMENT))
+            .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        let buf = self.read_at(start, whole).await?;
+        Ok(RangeBuf::new(buf, skip, skip + len))
+    }
+
+    /// Writes the whole buffer at `offset`, and gives it back. Direct files: both multiples of 4096.
+    ///
+    /// # Errors
+    /// As pwrite(2); some of the bytes may then be written.
+    pub async fn write_at(&self, offset: u64, buf: AlignedBuf) -> (io::Result<()>, AlignedBuf) {
+        if let Err(error) = self.check_aligned(offset, buf.len()) {
+            return (Err(error), buf);
+        }
+        let len = buf.len();
+        let mut buf = buf;
+        let mut at = 0;
+        // Each round writes at least one byte or ends.
+        while at < len {
+            let (op, result) = run(Op::Write { file: self.handle.clone(), offset, buf, at }).await;
+            let Op::Write { buf: back, .. } = op else { panic!("the driver gave back another operation") };
+            buf = back;
+            match result {
+                Ok(Output::Number(0)) => return (Err(io::ErrorKind::WriteZero.into()), buf),
+                Ok(Output::Number(count)) => at += (count as usize).min(len - at),
+                Ok(other) => return (Err(unexpected(&other)), buf),
+                Err(error) => return (Err(error), buf),
+            }
+        }
+        (Ok(()), buf)
+    }
+
+    /// Makes written bytes durable, with the metadata needed to read them.
+    ///
+    /// # Errors
+    /// As fdatasync(2). A second attempt may then succeed without the data being on the disk.
+    pub async fn fdatasync(&self) -> io::Result<()> {
+        run(Op::Sync { file: self.handle.clone(), data_only: true }).await.1.map(drop)
+    }
+
+    /// Makes written bytes and all metadata durable.
+    ///
+    /// # Errors
+    /// As fsync(2).
+    pub async fn sync_all(&self) -> io::Result<()> {
+        run(Op::Sync { file: self.handle.clone(), data_only: false }).await.1.map(drop)
+    }
+
+    /// Reserves space for the first `len` bytes; the file is then at least that long and reads zeros there.
+    ///
+    /// # Errors
+    /// As fallocate(2), `StorageFull` when there is no space.
+    pub async fn fallocate(&self, len: u64) -> io::Result<()> {
+        run(Op::Allocate { file: self.handle.clone(), len }).await.1.map(drop)
+    }
+
+    /// Sets the length to `len` bytes.
+    ///
+    /// # Errors
+    /// As ftruncate(2).
+    pub async fn truncate(&self, len: u64) -> io::Result<()> {
+        run(Op::Truncate { file: self.handle.clone(), len }).await.1.map(drop)
+    }
+
+    /// The length in bytes.
+    ///
+    /// # Errors
+    /// As fstat(2).
+    pub async fn size(&self) -> io::Result<u64> {
+        match run(Op::Size { file: self.handle.clone() }).await.1? {
+            Output::Number(size) => Ok(size),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Lets go of this clone. Errors of written data are those of `fdatasync`, not of closing.
+    pub async fn close(self) {
+        drop(self);
+    }
+
+    fn check_aligned(&self, offset: u64, len: usize) -> io::Result<()> {
+        if self.direct && (offset % ALIGNMENT as u64 != 0 || len % ALIGNMENT != 0) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("direct I/O of {len} bytes at {offset}: both must be multiples of {ALIGNMENT}"),
+            ));
+        }
+        Ok(())
+    }
+}

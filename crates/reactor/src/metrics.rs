@@ -1,0 +1,330 @@
+//! Counters, gauges and histograms of one shard: plain cells, read out as samples.
+//!
+//! A metric is registered once, by name and labels, and then kept as an `Rc` by whoever counts; asking again for the
+//! same gives the same one. Whoever publishes collects every shard's samples and adds or labels them.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use crate::shard;
+
+/// Sub-buckets per power of two: 16, so a bucket's width is at most 1/16 of its value.
+const SUB_BITS: u32 = 4;
+const SUB: u64 = 1 << SUB_BITS;
+/// Buckets of a histogram over the whole range of `u64`.
+pub const HISTOGRAM_BUCKETS: usize = ((64 - SUB_BITS as usize) + 1) * SUB as usize;
+/// Metrics a shard may register; beyond it a metric counts but is not published.
+pub const METRICS_MAX: usize = 1 << 16;
+
+/// A number that only grows.
+#[derive(Debug, Default)]
+pub struct Counter(Cell<u64>);
+
+impl Counter {
+    /// Adds one.
+    pub fn inc(&self) {
+        self.add(1);
+    }
+
+    /// Adds `count`.
+    pub fn add(&self, count: u64) {
+        self.0.set(self.0.get().wrapping_add(count));
+    }
+
+    /// The present value.
+    pub fn get(&self) -> u64 {
+        self.0.get()
+    }
+}
+
+/// A number that goes up and down.
+#[derive(Debug, Default)]
+pub struct Gauge(Cell<i64>);
+
+impl Gauge {
+    /// Sets it.
+    pub fn set(&self, value: i64) {
+        self.0.set(value);
+    }
+
+    /// Adds `difference`, which may be negative.
+    pub fn add(&self, difference: i64) {
+        self.0.set(self.0.get().wrapping_add(difference));
+    }
+
+    /// The present value.
+    pub fn get(&self) -> i64 {
+        self.0.get()
+    }
+}
+
+/// Counts values in buckets whose width grows with the value: 16 per power of two, an error of 1/16 at most.
+pub struct Histogram {
+    buckets: Box<[Cell<u64>]>,
+    sum: Cell<u64>,
+    count: Cell<u64>,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self {
+            buckets: vec![Cell::new(0); HISTOGRAM_BUCKETS].into_boxed_slice(),
+            sum: Cell::new(0),
+            count: Cell::new(0),
+        }
+    }
+}
+
+fn bucket_of(value: u64) -> usize {
+    if value < SUB {
+        return value as usize;
+    }
+    let exponent = 63 - value.leading_zeros();
+    let sub = (value >> (exponent - SUB_BITS)) & (SUB - 1);
+    ((exponent - SUB_BITS + 1) as usize) * SUB as usize + sub as usize
+}
+
+/// Least value of a bucket.
+fn bucket_begin(bucket: usize) -> u64 {
+    let (row, sub) = ((bucket / SUB as usize) as u32, (bucket % SUB as usize) as u64);
+    if row == 0 { sub } else { (SUB + sub) << (row - 1) }
+}
+
+/// Greatest value of a bucket.
+fn bucket_end(bucket: usize) -> u64 {
+    if bucket + 1 >= HISTOGRAM_BUCKETS { u64::MAX } else { bucket_begin(bucket + 1) - 1 }
+}
+
+impl Histogram {
+    /// Counts one value.
+    pub fn record(&self, value: u64) {
+        let bucket = &self.buckets[bucket_of(value)];
+        bucket.set(bucket.get() + 1);
+        self.sum.set(self.sum.get().wrapping_add(value));
+        self.count.set(self.count.get() + 1);
+    }
+
+    /// What has been counted so far.
+    pub fn snapshot(&self) -> HistogramSnapshot {
+        let buckets = self
+            .buckets
+            .iter()
+            .enumerate()
+            .filter(|(_, count)| count.get() > 0)
+            .map(|(bucket, count)| (bucket_end(bucket), count.get()))
+            .collect();
+        HistogramSnapshot { buckets, sum: self.sum.get(), count: self.count.get() }
+    }
+}
+
+/// A histogram's content at one moment.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct HistogramSnapshot {
+    /// Greatest value of each bucket that is not empty, and its count; ascending.
+    pub buckets: Vec<(u64, u64)>,
+    /// Sum of all values.
+    pub sum: u64,
+    /// Number of values.
+    pub count: u64,
+}
+
+impl HistogramSnapshot {
+    /// The value below or at which the share `quantile` (0 to 1) of all values lies; 0 when there is none.
+    pub fn quantile(&self, quantile: f64) -> u64 {
+        let rank = ((self.count as f64) * quantile.clamp(0.0, 1.0)).ceil().max(1.0) as u64;
+        let mut seen = 0;
+        for (end, count) in &self.buckets {
+            seen += count;
+            if seen >= rank {
+                return *end;
+            }
+        }
+        0
+    }
+
+    /// Adds another shard's values.
+    pub fn merge(&mut self, other: &HistogramSnapshot) {
+        let mut merged: BTreeMap<u64, u64> = self.buckets.iter().copied().collect();
+        for (end, count) in &other.buckets {
+            *merged.entry(*end).or_default() += count;
+        }
+        self.buckets = merged.into_iter().collect();
+        self.sum = self.sum.wrapping_add(other.sum);
+        self.count += other.count;
+    }
+}
+
+/// A metric's value in a [`Sample`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// Of a counter.
+    Counter(u64),
+    /// Of a gauge.
+    Gauge(i64),
+    /// Of a histogram.
+    Histogram(HistogramSnapshot),
+}
+
+/// One metric at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sample {
+    /// Its name, as published.
+    pub name: String,
+    /// What it says, in a sentence.
+    pub help: String,
+    /// Names and values, sorted.
+    pub labels: Vec<(String, String)>,
+    /// Its value.
+    pub value: Value,
+}
+
+#[derive(Clone)]
+enum Metric {
+    Counter(Rc<Counter>),
+    Gauge(Rc<Gauge>),
+    Histogram(Rc<Histogram>),
+}
+
+type Key = (String, Vec<(String, String)>);
+
+pub(crate) struct Registry(RefCell<BTreeMap<Key, (String, Metric)>>);
+
+impl Registry {
+    pub(crate) fn new() -> Self {
+        Self(RefCell::new(BTreeMap::new()))
+    }
+
+    fn register(&self, name: &str, help: &str, labels: &[(&str, &str)], fresh: Metric) -> Metric {
+        let mut labels: Vec<(String, String)> =
+            labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        labels.sort();
+        let mut metrics = self.0.borrow_mut();
+        let full = metrics.len() >= METRICS_MAX;
+        let key = (name.to_owned(), labels);
+        if let Some((_, metric)) = metrics.get(&key) {
+            return metric.clone();
+        }
+        if !full {
+            metrics.insert(key, (help.to_owned(), fresh.clone()));
+        }
+        fresh
+    }
+}
+
+fn register(name: &str, help: &str, labels: &[(&str, &str)], fresh: Metric) -> Metric {
+    shard::with(|shard| shard.metrics.register(name, help, labels, fresh))
+}
+
+/// This shard's counter of that name and those labels.
+///
+/// # Panics
+/// When the name and labels are those of a metric of another kind.
+pub fn counter(name: &str, help: &str, labels: &[(&str, &str)]) -> Rc<Counter> {
+    match register(name, help, labels, Metric::Counter(Rc::default())) {
+        Metric::Counter(counter) => counter,
+        _ => panic!("metric {name} is not a counter"),
+    }
+}
+
+/// This shard's gauge of that name and those labels.
+///
+/// # Panics
+/// When the name and labels are those of a metric of another kind.
+pub fn gauge(name: &str, help: &str, labels: &[(&str, &str)]) -> Rc<Gauge> {
+    match register(name, help, labels, Metric::Gauge(Rc::default())) {
+        Metric::Gauge(gauge) => gauge,
+        _ => panic!("metric {name} is not a gauge"),
+    }
+}
+
+/// This shard's histogram of that name and those labels.
+///
+/// # Panics
+/// When the name and labels are those of a metric of another kind.
+pub fn histogram(name: &str, help: &str, labels: &[(&str, &str)]) -> Rc<Histogram> {
+    match register(name, help, labels, Metric::Histogram(Rc::default())) {
+        Metric::Histogram(histogram) => histogram,
+        _ => panic!("metric {name} is not a histogram"),
+    }
+}
+
+/// Takes this shard's metric of that name and those labels out of what is published.
+pub fn remove(name: &str, labels: &[(&str, &str)]) {
+    let mut labels: Vec<(String, String)> =
+        labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    labels.sort();
+    shard::with(|shard| shard.metrics.0.borrow_mut().remove(&(name.to_owned(), labels)));
+}
+
+/// All metrics of this shard, sorted by name and labels; the reactor's own come first.
+pub fn snapshot() -> Vec<Sample> {
+    let mut samples = own_samples();
+    shard::with(|shard| {
+        for ((name, labels), (help, metric)) in shard.metrics.0.borrow().iter() {
+            let value = match metric {
+                Metric::Counter(counter) => Value::Counter(counter.get()),
+                Metric::Gauge(gauge) => Value::Gauge(gauge.get()),
+                Metric::Histogram(histogram) => Value::Histogram(histogram.snapshot()),
+            };
+            samples.push(Sample { name: name.clone(), help: help.clone(), labels: labels.clone(), value });
+        }
+    });
+    samples
+}
+
+fn own_samples() -> Vec<Sample> {
+    let mut samples = Vec::new();
+    let mut push = |name: &str, help: &str, group: Option<&str>, value: Value| {
+        let labels = group.map(|group| ("group".to_owned(), group.to_owned())).into_iter().collect();
+        samples.push(Sample { name: name.to_owned(), help: help.to_owned(), labels, value });
+    };
+    let (tasks, timers, operations, orphans, panics, polls) = shard::with(|shard| {
+        let ops = shard.ops.borrow();
+        let timers = shard.timers.borrow().len();
+        (shard.tasks(), timers, ops.in_flight(), ops.orphans(), shard.panics(), shard.polls())
+    });
+    push("reactor_tasks", "Tasks that exist.", None, Value::Gauge(tasks as i64));
+    push("reactor_timers", "Timers that wait.", None, Value::Gauge(timers as i64));
+    push("reactor_operations", "Operations with the driver.", None, Value::Gauge(operations as i64));
+    push("reactor_orphans", "Operations nobody waits for any more.", None, Value::Gauge(orphans as i64));
+    push("reactor_task_panics_total", "Tasks that panicked.", None, Value::Counter(panics));
+    push("reactor_polls_total", "Polls of tasks.", None, Value::Counter(polls));
+    for group in crate::Group::all() {
+        let name = Some(group.name());
+        let (operations, bytes) = crate::file::disk_usage(group);
+        push("reactor_cpu_ns_total", "Nanoseconds on the core.", name, Value::Counter(group.cpu_ns()));
+        push("reactor_disk_operations_total", "Reads, writes and syncs.", name, Value::Counter(operations));
+        push("reactor_disk_bytes_total", "Bytes read and written.", name, Value::Counter(bytes));
+    }
+    samples
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_lies_in_its_bucket_and_buckets_meet() {
+        for bucket in 0..HISTOGRAM_BUCKETS {
+            assert_eq!(bucket_of(bucket_begin(bucket)), bucket);
+            assert_eq!(bucket_of(bucket_end(bucket)), bucket);
+            assert!(bucket_end(bucket) - bucket_begin(bucket) <= bucket_begin(bucket) / SUB);
+        }
+        assert_eq!(bucket_of(u64::MAX), HISTOGRAM_BUCKETS - 1);
+    }
+
+    #[test]
+    fn quantiles_come_from_merged_counts() {
+        let (left, right) = (Histogram::default(), Histogram::default());
+        (1..=50).for_each(|value| left.record(value));
+        (51..=100).for_each(|value| right.record(value));
+        let mut both = left.snapshot();
+        both.merge(&right.snapshot());
+        assert_eq!((both.count, both.sum), (100, 5050));
+        assert_eq!(both.quantile(0.0), 1);
+        assert!((50..=53).contains(&both.quantile(0.5)), "{}", both.quantile(0.5));
+        assert!((100..=103).contains(&both.quantile(1.0)));
+        assert_eq!(HistogramSnapshot::default().quantile(0.5), 0);
+    }
+}

@@ -1,0 +1,225 @@
+//! Which task runs next: one run queue per scheduling group, weighted by shares.
+//!
+//! Each group has a virtual runtime: the time it held the core, kernel time of its I/O included, divided by its
+//! shares. The runnable group with the least runs next, for at most a quantum; within a group it is first come,
+//! first served. A group that was idle does not save up: it comes back no further behind than one quantum.
+//! Invariant: every queued task is in the queue of its own group, once.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use crate::shard;
+
+/// Number of scheduling groups.
+pub(crate) const GROUPS: usize = 9;
+/// Longest slice of one group before others are looked at.
+pub(crate) const QUANTUM_NS: u64 = 500_000;
+/// From here on a background slice ends as soon as the ring reports completions.
+pub(crate) const BACKGROUND_SLICE_MIN_NS: u64 = 20_000;
+/// How much virtual time a group may come back with after having been idle.
+const CREDIT_NS: u64 = QUANTUM_NS;
+const SHARES_UNIT: u64 = 1000;
+
+/// A scheduling group: what a task's time, and its requests to the disk, are charged to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Group(pub(crate) u8);
+
+const NAMES: [&str; GROUPS] = [
+    "statement",
+    "commitlog",
+    "memtable",
+    "compaction",
+    "streaming",
+    "repair",
+    "background",
+    "gossip",
+    "admin",
+];
+const SHARES: [u32; GROUPS] = [1000, 1000, 400, 200, 200, 200, 100, 1000, 200];
+
+impl Group {
+    /// Requests of clients and of other replicas on their behalf.
+    pub const STATEMENT: Group = Group(0);
+    /// Appending to and syncing the commit log.
+    pub const COMMITLOG: Group = Group(1);
+    /// Writing memtables to table files.
+    pub const MEMTABLE: Group = Group(2);
+    /// Compaction.
+    pub const COMPACTION: Group = Group(3);
+    /// Moving data between nodes and shards.
+    pub const STREAMING: Group = Group(4);
+    /// Repair.
+    pub const REPAIR: Group = Group(5);
+    /// Everything without a deadline: recycling, clean-up, statistics.
+    pub const BACKGROUND: Group = Group(6);
+    /// Liveness and group membership.
+    pub const GOSSIP: Group = Group(7);
+    /// What operators ask for.
+    pub const ADMIN: Group = Group(8);
+
+    /// All groups, in their numbers' order.
+    pub fn all() -> impl Iterator<Item = Group> {
+        (0..GROUPS as u8).map(Group)
+    }
+
+    /// The name used in logs and metrics.
+    pub fn name(self) -> &'static str {
+        NAMES[self.0 as usize]
+    }
+
+    /// The group's weight on this shard.
+    pub fn shares(self) -> u32 {
+        shard::with(|shard| shard.sched.shares[self.0 as usize].get())
+    }
+
+    /// Sets the group's weight on this shard; at least 1.
+    pub fn set_shares(self, shares: u32) {
+        shard::with(|shard| shard.sched.shares[self.0 as usize].set(shares.max(1)));
+    }
+
+    /// Nanoseconds of the core this group has used on this shard, kernel time of its submissions included.
+    pub fn cpu_ns(self) -> u64 {
+        shard::with(|shard| shard.sched.cpu_ns[self.0 as usize].get())
+    }
+
+    /// Background groups give way as soon as completions are pending.
+    pub(crate) fn is_background(self) -> bool {
+        matches!(self, Self::MEMTABLE | Self::COMPACTION | Self::STREAMING | Self::REPAIR | Self::BACKGROUND)
+    }
+}
+
+pub(crate) struct Sched {
+    queues: [RefCell<VecDeque<u32>>; GROUPS],
+    runnable: Cell<u16>,
+    virtual_ns: [Cell<u64>; GROUPS],
+    /// The least virtual time of any group that ran lately: where a waking group joins.
+    floor_ns: Cell<u64>,
+    shares: [Cell<u32>; GROUPS],
+    cpu_ns: [Cell<u64>; GROUPS],
+    pub(crate) current: Cell<Group>,
+    /// End of the present slice; zero outside of one.
+    pub(crate) slice_begin_ns: Cell<u64>,
+    pub(crate) slice_end_ns: Cell<u64>,
+}
+
+impl Sched {
+    pub(crate) fn new() -> Self {
+        Self {
+            queues: std::array::from_fn(|_| RefCell::new(VecDeque::new())),
+            runnable: Cell::new(0),
+            virtual_ns: std::array::from_fn(|_| Cell::new(0)),
+            floor_ns: Cell::new(0),
+            shares: std::array::from_fn(|group| Cell::new(SHARES[group])),
+            cpu_ns: std::array::from_fn(|_| Cell::new(0)),
+            current: Cell::new(Group::ADMIN),
+            slice_begin_ns: Cell::new(0),
+            slice_end_ns: Cell::new(0),
+        }
+    }
+
+    pub(crate) fn push(&self, group: Group, index: u32) {
+        let number = group.0 as usize;
+        self.queues[number].borrow_mut().push_back(index);
+        let bit = 1 << number;
+        if self.runnable.get() & bit == 0 {
+            self.runnable.set(self.runnable.get() | bit);
+            let joined = self.floor_ns.get().saturating_sub(CREDIT_NS);
+            self.virtual_ns[number].set(self.virtual_ns[number].get().max(joined));
+        }
+    }
+
+    pub(crate) fn pop(&self, group: Group) -> Option<u32> {
+        let mut queue = self.queues[group.0 as usize].borrow_mut();
+        let index = queue.pop_front();
+        if queue.is_empty() {
+            self.runnable.set(self.runnable.get() & !(1 << group.0));
+        }
+        index
+    }
+
+    /// Puts another task of `group` to the front: the simulation's way to try other orders.
+    pub(crate) fn rotate(&self, group: Group, by: u64) {
+        let mut queue = self.queues[group.0 as usize].borrow_mut();
+        if !queue.is_empty() {
+            let by = (by % queue.len() as u64) as usize;
+            queue.rotate_left(by);
+        }
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.runnable.get() == 0
+    }
+
+    pub(crate) fn runnable_groups(&self) -> u32 {
+        self.runnable.get().count_ones()
+    }
+
+    /// The `number`th of the runnable groups.
+    pub(crate) fn nth_runnable(&self, number: u32) -> Option<Group> {
+        Group::all().filter(|group| self.runnable.get() & (1 << group.0) != 0).nth(number as usize)
+    }
+
+    /// The runnable group that has had least.
+    pub(crate) fn next_group(&self) -> Option<Group> {
+        let mut left = self.runnable.get();
+        let mut best: Option<(u64, u8)> = None;
+        while left != 0 {
+            let group = left.trailing_zeros() as u8;
+            left &= left - 1;
+            let virtual_ns = self.virtual_ns[group as usize].get();
+            if best.is_none_or(|(found, _)| virtual_ns < found) {
+                best = Some((virtual_ns, group));
+            }
+        }
+        best.map(|(virtual_ns, group)| {
+            self.floor_ns.set(self.floor_ns.get().max(virtual_ns));
+            Group(group)
+        })
+    }
+
+    /// Adds time a group has held the core.
+    pub(crate) fn charge(&self, group: Group, ns: u64) {
+        let number = group.0 as usize;
+        self.cpu_ns[number].set(self.cpu_ns[number].get() + ns);
+        let weighted = ns * SHARES_UNIT / u64::from(self.shares[number].get());
+        self.virtual_ns[number].set(self.virtual_ns[number].get() + weighted);
+    }
+}
+
+/// The group of the task that is running.
+pub fn current_group() -> Group {
+    shard::with(|shard| shard.sched.current.get())
+}
+
+/// Whether the running task should let others run: its group's slice is over, or, for a background group,
+/// I/O of somebody else has completed. Cheap enough to ask once per row.
+pub fn need_preempt() -> bool {
+    shard::with(|shard| shard.need_preempt())
+}
+
+/// Lets the other runnable tasks run first.
+pub async fn yield_now() {
+    struct Yield(bool);
+    impl Future for Yield {
+        type Output = ();
+        fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+            if self.0 {
+                return Poll::Ready(());
+            }
+            self.0 = true;
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }
+    }
+    Yield(false).await;
+}
+
+/// Yields if [`need_preempt`] says so.
+pub async fn maybe_yield() {
+    if need_preempt() {
+        yield_now().await;
+    }
+}

@@ -1,0 +1,308 @@
+//! Starting shards: threads, pinning, choice of driver, and the common end.
+//!
+//! Each shard runs its own copy of `main` to its end and then goes on serving its peers until every shard's is over.
+//! Invariant: a driver is created on the thread that uses it (io_uring insists).
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+use crate::driver::poll::PollDriver;
+use crate::driver::{Driver, socket};
+use crate::mesh::{MeshEnd, MeshSeed};
+use crate::sched::Group;
+use crate::shard::{Parts, Shard};
+use crate::waker::Remote;
+
+/// Which driver a shard uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DriverChoice {
+    /// io_uring, or poll where the kernel refuses it.
+    #[default]
+    Auto,
+    /// io_uring or nothing.
+    Uring,
+    /// Readiness and helper threads.
+    Poll,
+}
+
+/// How shards are started.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// How many; at least 1.
+    pub shards: usize,
+    /// With which driver.
+    pub driver: DriverChoice,
+    /// Whether each thread stays on one CPU of those the process may use.
+    pub pin: bool,
+    /// Microseconds a shard looks for work before it sleeps.
+    pub spin_us: u32,
+    /// Name of the threads, followed by the shard's number.
+    pub name: String,
+    /// Bytes of file buffers each shard keeps for reuse.
+    pub pool_bytes_max: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            shards: 1,
+            driver: DriverChoice::Auto,
+            pin: false,
+            spin_us: 0,
+            name: "shard".to_owned(),
+            pool_bytes_max: 16 << 20,
+        }
+    }
+}
+
+/// Which shard of how many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShardInfo {
+    /// From 0.
+    pub id: usize,
+    /// How many there are.
+    pub count: usize,
+}
+
+/// Why shards did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The configuration asks for no shard at all.
+    #[error("at least one shard is needed")]
+    NoShards,
+    /// The driver could not be created.
+    #[error("shard {shard}: cannot start the {driver:?} driver: {source}")]
+    Driver {
+        /// On which shard.
+        shard: usize,
+        /// Which was asked for.
+        driver: DriverChoice,
+        /// Why.
+        source: io::Error,
+    },
+    /// The operating system refused a thread or a descriptor.
+    #[error("shard {shard}: {source}")]
+    System {
+        /// For which shard.
+        shard: usize,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// A shard's main task panicked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("shard {shard} panicked: {message}")]
+pub struct ShardPanicked {
+    /// Which shard; the lowest if several.
+    pub shard: usize,
+    /// What the panic said.
+    pub message: String,
+}
+
+/// Shards at work.
+#[must_use = "join the shards"]
+pub struct Running {
+    threads: Vec<JoinHandle<Result<(), String>>>,
+}
+
+impl Running {
+    /// Waits until every shard's main has ended.
+    ///
+    /// # Errors
+    /// [`ShardPanicked`] when one of them ended by panic.
+    pub fn join(self) -> Result<(), ShardPanicked> {
+        let mut first = Ok(());
+        for (shard, thread) in self.threads.into_iter().enumerate() {
+            let outcome = thread.join().unwrap_or_else(|panic| Err(crate::task::panic_message(&*panic)));
+            if let (Err(message), Ok(())) = (outcome, &first) {
+                first = Err(ShardPanicked { shard, message });
+            }
+        }
+        first
+    }
+}
+
+/// What shards of one process share while they run: who is still at it.
+struct Together {
+    running: AtomicUsize,
+    remotes: Vec<Arc<Remote>>,
+}
+
+impl Together {
+    fn one_is_done(&self) {
+        if self.running.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.remotes.iter().for_each(|remote| remote.notify());
+        }
+    }
+
+    fn all_are_done(&self) -> bool {
+        self.running.load(Ordering::SeqCst) == 0
+    }
+}
+
+/// Starts one thread per shard, each running its own future of `main`.
+///
+/// A shard's tasks may use its peers until every shard's main has ended; what still runs then is dropped.
+///
+/// # Errors
+/// [`StartError`] when a thread or a driver could not be had; then no main has begun.
+pub fn start<F, Fut>(config: Config, main: F) -> Result<Running, StartError>
+where
+    F: Fn(ShardInfo) -> Fut + Send + Clone + 'static,
+    Fut: Future<Output = ()> + 'static,
+{
+    if config.shards == 0 {
+        return Err(StartError::NoShards);
+    }
+    let remotes = remotes(config.shards)?;
+    let together = Arc::new(Together { running: AtomicUsize::new(config.shards), remotes: remotes.clone() });
+    let cpus = if config.pin { cpus_for(config.shards) } else { None };
+    let (ready, readiness) = mpsc::channel();
+    let mut gates = Vec::new();
+    let mut threads = Vec::new();
+    for (id, seed) in MeshEnd::full(&remotes).into_iter().enumerate() {
+        let (go, wait) = mpsc::channel::<()>();
+        let (config, main, together, ready) = (config.clone(), main.clone(), together.clone(), ready.clone());
+        let cpu = cpus.as_ref().map(|cpus| cpus[id]);
+        let name = format!("{}-{id}", config.name);
+        let body = move || {
+            if let Some(cpu) = cpu {
+                pin_to(cpu);
+            }
+            let shard = match build(&config, id, seed, together.remotes[id].clone()) {
+                Ok(shard) => shard,
+                Err(error) => {
+                    // The starter listens until it has heard from every shard.
+                    let _ = ready.send(Err(error));
+                    return Ok(());
+                }
+            };
+            let _ = ready.send(Ok(()));
+            drop(ready);
+            if wait.recv().is_err() {
+                return Ok(()); // another shard could not start
+            }
+            let info = ShardInfo { id, count: config.shards };
+            drive(&shard, async move { main(info).await }, &together).map(drop)
+        };
+        match std::thread::Builder::new().name(name).spawn(body) {
+            Ok(thread) => threads.push(thread),
+            Err(source) => return Err(StartError::System { shard: id, source }),
+        }
+        gates.push(go);
+    }
+    drop(ready);
+    for outcome in readiness.iter().take(config.shards) {
+        outcome?;
+    }
+    for gate in gates {
+        // A thread that is gone has panicked; `join` tells.
+        let _ = gate.send(());
+    }
+    Ok(Running { threads })
+}
+
+/// Runs `future` on a shard of its own on the calling thread and returns its output: for tests and tools.
+///
+/// # Panics
+/// When the shard cannot be started, when called on a shard, or when the future panics.
+pub fn run_one<T, Fut>(config: Config, future: Fut) -> T
+where
+    T: 'static,
+    Fut: Future<Output = T> + 'static,
+{
+    let remotes = remotes(1).unwrap_or_else(|error| panic!("{error}"));
+    let together = Together { running: AtomicUsize::new(1), remotes: remotes.clone() };
+    let seed = MeshEnd::full(&remotes).pop().expect("a mesh of one");
+    let config = Config { shards: 1, ..config };
+    let shard = build(&config, 0, seed, remotes[0].clone()).unwrap_or_else(|error| panic!("{error}"));
+    match drive(&shard, future, &together) {
+        Ok(output) => output,
+        Err(message) => panic!("{message}"),
+    }
+}
+
+/// Turns the shard's loop until every shard's main is over; this one's output.
+fn drive<T: 'static>(
+    shard: &Rc<Shard>,
+    main: impl Future<Output = T> + 'static,
+    together: &Together,
+) -> Result<T, String> {
+    let _entered = shard.enter();
+    let outcome: Rc<RefCell<Option<Result<T, String>>>> = Rc::default();
+    let task = shard.spawn(Group::ADMIN, main);
+    let place = outcome.clone();
+    let waiter = shard.spawn(Group::ADMIN, async move {
+        let result = task.await.map_err(|panicked| panicked.message);
+        place.replace(Some(result));
+    });
+    drop(waiter);
+    let mut told = false;
+    loop {
+        shard.turn(true);
+        if !told && outcome.borrow().is_some() {
+            told = true;
+            together.one_is_done();
+        }
+        if told && together.all_are_done() {
+            break;
+        }
+    }
+    shard.tear_down();
+    outcome.take().unwrap_or_else(|| Err("the main task was lost".to_owned()))
+}
+
+fn remotes(count: usize) -> Result<Vec<Arc<Remote>>, StartError> {
+    (0..count)
+        .map(|shard| {
+            let eventfd = socket::eventfd().map_err(|source| StartError::System { shard, source })?;
+            Ok(Remote::new(Some(eventfd)))
+        })
+        .collect()
+}
+
+fn build(config: &Config, id: usize, seed: MeshSeed, remote: Arc<Remote>) -> Result<Rc<Shard>, StartError> {
+    let driver = create_driver(config, id, &remote)
+        .map_err(|source| StartError::Driver { shard: id, driver: config.driver, source })?;
+    Ok(Shard::new(Parts {
+        id,
+        count: config.shards,
+        driver,
+        remote,
+        mesh: seed.plant(),
+        pool_bytes_max: config.pool_bytes_max,
+        spin_us: config.spin_us,
+    }))
+}
+
+fn create_driver(config: &Config, id: usize, remote: &Arc<Remote>) -> io::Result<Box<dyn Driver>> {
+    let name = format!("{}-{id}", config.name);
+    Ok(Box::new(PollDriver::new(name, remote.clone())?))
+}
+
+/// One CPU per shard out of those the process may use; `None`, with a log line, when there are too few.
+fn cpus_for(shards: usize) -> Option<Vec<usize>> {
+    let allowed = rustix::thread::sched_getaffinity(None).ok()?;
+    let cpus: Vec<usize> =
+        (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).take(shards).collect();
+    if cpus.len() < shards {
+        crate::info!("more shards than CPUs, threads are not pinned"; shards = shards, cpus = cpus.len());
+        return None;
+    }
+    Some(cpus)
+}
+
+fn pin_to(cpu: usize) {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(cpu);
+    if let Err(error) = rustix::thread::sched_setaffinity(None, &set) {
+        crate::warn!("cannot pin the thread: {}", error; cpu = cpu);
+    }
+}

@@ -1,0 +1,277 @@
+//! Tasks: a future, its output and the one who waits for it, in one pooled block of memory.
+//!
+//! The shard's slab holds a task until it is done; a `JoinHandle` may hold it longer. Whoever lets go last
+//! frees the block. Tasks never leave their shard, so nothing here is atomic.
+//! Invariant: the future is dropped as soon as it is done or has panicked, before anyone sees the output.
+//! A panic is caught here, logged with its group, counted, and given to the join handle.
+
+pub(crate) mod pool;
+pub(crate) mod slab;
+
+use std::alloc::Layout;
+use std::cell::{Cell, RefCell, UnsafeCell};
+use std::future::Future;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::ptr::NonNull;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use crate::sched::Group;
+use crate::shard;
+use pool::TaskPool;
+
+/// The task panicked, or its shard stopped before it was done; `message` is the panic's text.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("task panicked: {message}")]
+pub struct TaskPanicked {
+    /// What the panic said.
+    pub message: String,
+}
+
+struct VTable {
+    poll: unsafe fn(TaskRef, &mut Context<'_>) -> Poll<Result<(), String>>,
+    cancel: unsafe fn(TaskRef, String),
+    take: unsafe fn(TaskRef, NonNull<()>),
+    destroy: unsafe fn(TaskRef),
+}
+
+pub(crate) struct Header {
+    vtable: &'static VTable,
+    pool: Rc<TaskPool>,
+    joiner: RefCell<Option<Waker>>,
+    pub(crate) group: Group,
+    done: Cell<bool>,
+    in_slab: Cell<bool>,
+    has_handle: Cell<bool>,
+}
+
+enum Stage<F: Future> {
+    Running(F),
+    Finished(Result<F::Output, TaskPanicked>),
+    Taken,
+}
+
+#[repr(C)]
+struct TaskCell<F: Future> {
+    header: Header,
+    stage: UnsafeCell<Stage<F>>,
+}
+
+/// A task in memory. Copies are cheap; validity is the business of the slab and of `JoinHandle`.
+#[derive(Clone, Copy)]
+pub(crate) struct TaskRef(NonNull<Header>);
+
+impl TaskRef {
+    pub(crate) fn header(&self) -> &Header {
+        // SAFETY: a `TaskRef` exists only while the slab or a join handle keeps the block alive, and nobody
+        // takes `&mut` of a header.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// Polls the future once. `true` when it is done, also by panic.
+    ///
+    /// # Safety
+    /// The task is in the slab, not done, and not being polled.
+    pub(crate) unsafe fn poll(self, context: &mut Context<'_>) -> bool {
+        // SAFETY: passed on to the caller.
+        match unsafe { (self.header().vtable.poll)(self, context) } {
+            Poll::Pending => return false,
+            Poll::Ready(Ok(())) => {}
+            Poll::Ready(Err(message)) => shard::with(|shard| shard.note_panic(self.header().group, &message)),
+        }
+        self.finish();
+        true
+    }
+
+    /// Drops the future of a task that will not run again.
+    ///
+    /// # Safety
+    /// As for `poll`.
+    pub(crate) unsafe fn cancel(self) {
+        // SAFETY: passed on to the caller.
+        unsafe { (self.header().vtable.cancel)(self, "the shard stopped".to_owned()) };
+        self.finish();
+    }
+
+    fn finish(self) {
+        self.header().done.set(true);
+        let joiner = self.header().joiner.take();
+        if let Some(joiner) = joiner {
+            joiner.wake();
+        }
+    }
+
+    /// The slab lets go of the task.
+    pub(crate) fn leave_slab(self) {
+        self.header().in_slab.set(false);
+        self.free_if_last();
+    }
+
+    fn free_if_last(self) {
+        if !self.header().in_slab.get() && !self.header().has_handle.get() {
+            // SAFETY: both holders are gone, so this is the last reference.
+            unsafe { (self.header().vtable.destroy)(self) };
+        }
+    }
+}
+
+impl<F: Future> TaskCell<F> {
+    const VTABLE: VTable =
+        VTable { poll: Self::poll, cancel: Self::cancel, take: Self::take, destroy: Self::destroy };
+
+    /// The stage of `task`, which is a `TaskCell<F>`.
+    fn stage(task: TaskRef) -> *mut Stage<F> {
+        let cell = task.0.cast::<TaskCell<F>>().as_ptr();
+        // SAFETY: the block holds a `TaskCell<F>`; the projection makes no reference.
+        let stage = unsafe { &raw const (*cell).stage };
+        UnsafeCell::raw_get(stage)
+    }
+
+    unsafe fn poll(task: TaskRef, context: &mut Context<'_>) -> Poll<Result<(), String>> {
+        let polled = catch_unwind(AssertUnwindSafe(|| {
+            // SAFETY: the executor polls a task from one place at a time, so this is the only reference.
+            let stage = unsafe { &mut *Self::stage(task) };
+            let Stage::Running(future) = stage else { panic!("a finished task was polled") };
+            // SAFETY: the future never moves: it is built in its block and dropped there.
+            unsafe { Pin::new_unchecked(future) }.poll(context)
+        }));
+        match polled {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(output)) => {
+                let dropped = Self::replace(task, Ok(output));
+                Poll::Ready(dropped)
+            }
+            Err(panic) => {
+                let message = panic_message(&*panic);
+                // A second panic while the future is dropped adds nothing to the first.
+                let _ = Self::replace(task, Err(TaskPanicked { message: message.clone() }));
+                Poll::Ready(Err(message))
+            }
+        }
+    }
+
+    /// Drops the future in place and puts `output` where it was; the message of a panicking drop is returned.
+    fn replace(task: TaskRef, output: Result<F::Output, TaskPanicked>) -> Result<(), String> {
+        let stage = Self::stage(task);
+        let dropped = catch_unwind(AssertUnwindSafe(|| {
+            // SAFETY: the stage is valid and nobody else refers to it; it is overwritten right below.
+            unsafe { std::ptr::drop_in_place(stage) };
+        }));
+        // SAFETY: the old value is gone (a panicking drop leaves nothing to be dropped again).
+        unsafe { stage.write(Stage::Finished(output)) };
+        dropped.map_err(|panic| panic_message(&*panic))
+    }
+
+    unsafe fn cancel(task: TaskRef, message: String) {
+        // A panic in a destructor of a stopping shard has nobody to go to but the log.
+        if let Err(message) = Self::replace(task, Err(TaskPanicked { message })) {
+            shard::try_with(|shard| shard.note_panic(task.header().group, &message));
+        }
+    }
+
+    unsafe fn take(task: TaskRef, target: NonNull<()>) {
+        let stage = Self::stage(task);
+        // SAFETY: the task is done, so no poll holds a reference to the stage.
+        let taken = unsafe { std::ptr::replace(stage, Stage::Taken) };
+        let Stage::Finished(output) = taken else { panic!("a task's output was taken twice") };
+        // SAFETY: the join handle passes a valid, empty place for exactly this type.
+        unsafe { target.cast::<Option<Result<F::Output, TaskPanicked>>>().write(Some(output)) };
+    }
+
+    unsafe fn destroy(task: TaskRef) {
+        let pool = task.header().pool.clone();
+        let block = task.0.cast::<TaskCell<F>>();
+        let dropped = catch_unwind(AssertUnwindSafe(|| {
+            // SAFETY: the last reference is gone; the block holds a valid `TaskCell<F>`.
+            unsafe { std::ptr::drop_in_place(block.as_ptr()) };
+        }));
+        if let Err(panic) = dropped {
+            shard::try_with(|shard| shard.note_panic(Group::ADMIN, &panic_message(&*panic)));
+        }
+        // SAFETY: the block came from this pool with this layout and is now unused.
+        unsafe { pool.release(block.cast(), Layout::new::<TaskCell<F>>()) };
+    }
+}
+
+/// The text of a panic's payload.
+pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    if let Some(text) = panic.downcast_ref::<&'static str>() {
+        (*text).to_owned()
+    } else if let Some(text) = panic.downcast_ref::<String>() {
+        text.clone()
+    } else {
+        "panic without text".to_owned()
+    }
+}
+
+/// Builds the task in pooled memory; the caller puts it into the slab.
+pub(crate) fn create<F: Future + 'static>(
+    pool: &Rc<TaskPool>,
+    group: Group,
+    future: F,
+) -> (TaskRef, JoinHandle<F::Output>) {
+    let block = pool.allocate(Layout::new::<TaskCell<F>>()).cast::<TaskCell<F>>();
+    let header = Header {
+        vtable: &TaskCell::<F>::VTABLE,
+        pool: pool.clone(),
+        joiner: RefCell::new(None),
+        group,
+        done: Cell::new(false),
+        in_slab: Cell::new(true),
+        has_handle: Cell::new(true),
+    };
+    // SAFETY: the block is fresh and laid out for a `TaskCell<F>`.
+    unsafe { block.write(TaskCell { header, stage: UnsafeCell::new(Stage::Running(future)) }) };
+    let task = TaskRef(block.cast());
+    (task, JoinHandle { task, output: PhantomData })
+}
+
+/// Starts `future` as a task of `group` on this shard. Dropping the handle detaches the task.
+///
+/// A task ends early only with its shard. Its panic is logged, counted, and the handle's error.
+pub fn spawn<F: Future + 'static>(group: Group, future: F) -> JoinHandle<F::Output> {
+    shard::with(|shard| shard.spawn(group, future))
+}
+
+/// Waits for a task: a future of its output.
+#[must_use = "dropping the handle detaches the task; say so with `drop`"]
+pub struct JoinHandle<T> {
+    task: TaskRef,
+    output: PhantomData<T>,
+}
+
+impl<T> JoinHandle<T> {
+    /// Whether the task is done.
+    pub fn is_finished(&self) -> bool {
+        self.task.header().done.get()
+    }
+
+    /// Lets the task run on its own.
+    pub fn detach(self) {}
+}
+
+impl<T> Unpin for JoinHandle<T> {}
+
+impl<T> Future for JoinHandle<T> {
+    type Output = Result<T, TaskPanicked>;
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let header = self.task.header();
+        if !header.done.get() {
+            header.joiner.replace(Some(context.waker().clone()));
+            return Poll::Pending;
+        }
+        let mut output: Option<Result<T, TaskPanicked>> = None;
+        // SAFETY: the task is done, and `output` is a place of the type the task was created with.
+        unsafe { (header.vtable.take)(self.task, NonNull::from(&mut output).cast()) };
+        Poll::Ready(output.expect("a finished task has an output"))
+    }
+}
+
+impl<T> Drop for JoinHandle<T> {
+    fn drop(&mut self) {
+        self.task.header().has_handle.set(false);
+        self.task.free_if_last();
+    }
+}

@@ -1,0 +1,163 @@
+//! Time as the shard sees it: monotonic instants, deadlines, sleeping, and the wall clock.
+//!
+//! Both clocks come from the driver, so that under simulation they are virtual and exact.
+
+use std::future::Future;
+use std::ops::{Add, Sub};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use crate::shard;
+use crate::timer::TimerKey;
+
+/// A moment on the monotonic clock, in nanoseconds since an origin that means nothing outside this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Instant(pub(crate) u64);
+
+impl Instant {
+    /// Nanoseconds since the clock's origin.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// The instant `nanos` nanoseconds after the clock's origin.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// Time passed since `earlier`, zero if `earlier` lies in the future.
+    pub const fn since(self, earlier: Instant) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+
+    /// Time passed from this instant until now.
+    pub fn elapsed(self) -> Duration {
+        now().since(self)
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Instant;
+    fn add(self, duration: Duration) -> Instant {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Instant(self.0.saturating_add(nanos))
+    }
+}
+
+impl Sub<Instant> for Instant {
+    type Output = Duration;
+    fn sub(self, earlier: Instant) -> Duration {
+        self.since(earlier)
+    }
+}
+
+/// The monotonic clock's present value.
+pub fn now() -> Instant {
+    shard::with(|shard| shard.now())
+}
+
+/// Microseconds since the Unix epoch; virtual under simulation.
+pub fn wall_clock_us() -> i64 {
+    shard::with(|shard| shard.wall_clock_us())
+}
+
+/// A moment after which an answer is of no use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Deadline(Instant);
+
+impl Deadline {
+    /// A deadline that does not come.
+    pub const NEVER: Deadline = Deadline(Instant(u64::MAX));
+
+    /// The deadline `duration` from now.
+    pub fn after(duration: Duration) -> Self {
+        Self(now() + duration)
+    }
+
+    /// The deadline at `instant`.
+    pub const fn at(instant: Instant) -> Self {
+        Self(instant)
+    }
+
+    /// Whether the deadline has come.
+    pub fn is_past(self) -> bool {
+        self != Self::NEVER && now() >= self.0
+    }
+
+    /// The moment itself; far in the future for [`Deadline::NEVER`].
+    pub const fn instant(self) -> Instant {
+        self.0
+    }
+
+    /// Time left, zero if past.
+    pub fn remaining(self) -> Duration {
+        self.0.since(now())
+    }
+}
+
+/// The deadline came before the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("timed out")]
+pub struct TimedOut;
+
+/// Completes once `duration` has passed; not before.
+pub async fn sleep(duration: Duration) {
+    sleep_until(now() + duration).await;
+}
+
+/// Completes once the monotonic clock reads `instant` or later.
+pub async fn sleep_until(instant: Instant) {
+    Sleep { until: instant, key: None }.await;
+}
+
+/// Runs `future` until it is done or `deadline` has come, whichever is first; a late future is dropped.
+///
+/// # Errors
+/// [`TimedOut`] when the deadline came first.
+pub async fn timeout<F: Future>(deadline: Deadline, future: F) -> Result<F::Output, TimedOut> {
+    let mut future = pin!(future);
+    let mut sleep = (deadline != Deadline::NEVER).then_some(Sleep { until: deadline.0, key: None });
+    std::future::poll_fn(move |context| {
+        if let Poll::Ready(output) = future.as_mut().poll(context) {
+            return Poll::Ready(Ok(output));
+        }
+        match sleep.as_mut() {
+            Some(sleep) => Pin::new(sleep).poll(context).map(|()| Err(TimedOut)),
+            None => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// A timer; registered with the shard's wheel at its first poll, taken out when dropped.
+struct Sleep {
+    until: Instant,
+    key: Option<TimerKey>,
+}
+
+impl Future for Sleep {
+    type Output = ();
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        shard::with(|shard| {
+            if shard.now() >= this.until {
+                return Poll::Ready(());
+            }
+            let mut timers = shard.timers.borrow_mut();
+            let kept = this.key.is_some_and(|key| timers.set_waker(key, context.waker()));
+            if !kept {
+                this.key = Some(timers.insert(this.until, context.waker().clone()));
+            }
+            Poll::Pending
+        })
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(key) = self.key.take() {
+            shard::try_with(|shard| shard.timers.borrow_mut().remove(key));
+        }
+    }
+}

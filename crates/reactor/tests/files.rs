@@ -1,0 +1,133 @@
+//! Files on real drivers: what is written is read, whatever the alignment; names; locks.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::io::ErrorKind;
+use std::path::PathBuf;
+
+use reactor::file::{self, AlignedBuf, File, OpenOptions};
+use reactor::{Config, DriverChoice, Group, run_one, spawn};
+
+fn drivers() -> Vec<DriverChoice> {
+    vec![DriverChoice::Poll]
+}
+
+fn in_directory<Fut: Future<Output = ()> + 'static>(body: impl Fn(PathBuf) -> Fut) {
+    for driver in drivers() {
+        let directory = tempfile::tempdir().unwrap();
+        run_one(Config { driver, ..Config::default() }, body(directory.path().to_owned()));
+    }
+}
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 31 % 251) as u8).collect()
+}
+
+const CREATE: OpenOptions = OpenOptions::new().read(true).write(true).create(true);
+
+#[test]
+fn what_is_written_is_read_at_any_offset() {
+    in_directory(|directory| async move {
+        for direct in [false, true] {
+            let content = pattern(5 * 4096);
+            let file = File::open(directory.join("data"), CREATE.direct(direct)).await.unwrap();
+            let mut buf = AlignedBuf::zeroed(content.len());
+            buf.copy_from_slice(&content);
+            let (written, buf) = file.write_at(4096, buf).await;
+            written.unwrap();
+            assert_eq!(&buf[..], content);
+            file.fdatasync().await.unwrap();
+            assert_eq!(file.size().await.unwrap(), 6 * 4096);
+            assert_eq!(&file.read_at(4096, 8192).await.unwrap()[..], &content[..8192]);
+            for (offset, len) in [(4096u64, 1usize), (5000, 5000), (4095, 2), (6 * 4096 - 3, 100), (7 * 4096, 10)] {
+                let read = file.read_range(offset, len).await.unwrap();
+                let whole: Vec<u8> = std::iter::repeat_n(0, 4096).chain(content.iter().copied()).collect();
+                let begin = (offset as usize).min(whole.len());
+                assert_eq!(&read[..], &whole[begin..(begin + len).min(whole.len())], "{offset} {len}");
+            }
+            file.truncate(4096).await.unwrap();
+            assert_eq!(file.size().await.unwrap(), 4096);
+            file.fallocate(1 << 20).await.unwrap();
+            assert_eq!(file.size().await.unwrap(), 1 << 20);
+            file.close().await;
+        }
+    });
+}
+
+#[test]
+fn unaligned_direct_writes_are_refused_with_the_buffer() {
+    in_directory(|directory| async move {
+        let file = File::open(directory.join("data"), CREATE.direct(true)).await.unwrap();
+        if !file.is_direct() {
+            return; // the file system has no direct I/O
+        }
+        let (result, buf) = file.write_at(0, AlignedBuf::zeroed(100)).await;
+        assert_eq!(result.unwrap_err().kind(), ErrorKind::InvalidInput);
+        assert_eq!(buf.len(), 100);
+    });
+}
+
+#[test]
+fn names_can_be_made_listed_moved_and_removed() {
+    in_directory(|directory| async move {
+        let inner = directory.join("a/b");
+        file::create_dir_all(&inner).await.unwrap();
+        file::create_dir_all(&inner).await.unwrap();
+        file::write_all_atomic(inner.join("two"), b"22").await.unwrap();
+        file::write_all_atomic(inner.join("one"), b"1").await.unwrap();
+        file::write_all_atomic(inner.join("one"), b"111").await.unwrap();
+        let names: Vec<_> =
+            file::read_dir(&inner).await.unwrap().into_iter().map(|entry| (entry.name, entry.size)).collect();
+        assert_eq!(names, [("one".to_owned(), 3), ("two".to_owned(), 2)]);
+        assert_eq!(file::read_all(inner.join("one"), 10).await.unwrap(), b"111");
+        assert_eq!(file::read_all(inner.join("one"), 2).await.unwrap_err().kind(), ErrorKind::FileTooLarge);
+        file::hard_link(inner.join("one"), inner.join("three")).await.unwrap();
+        file::rename(inner.join("one"), inner.join("two")).await.unwrap();
+        file::sync_dir(&inner).await.unwrap();
+        assert!(!file::exists(inner.join("one")).await.unwrap());
+        assert_eq!(file::metadata_size(inner.join("two")).await.unwrap(), 3);
+        assert!(file::available_space(&directory).await.unwrap() > 0);
+        assert!(file::remove_dir(&inner).await.is_err());
+        file::remove_file(inner.join("two")).await.unwrap();
+        file::remove_dir_all(directory.join("a")).await.unwrap();
+        assert_eq!(file::read_dir(&inner).await.unwrap_err().kind(), ErrorKind::NotFound);
+        let missing = File::open(directory.join("none"), OpenOptions::new().read(true)).await;
+        assert_eq!(missing.unwrap_err().kind(), ErrorKind::NotFound);
+    });
+}
+
+#[test]
+fn a_lock_is_held_until_dropped() {
+    in_directory(|directory| async move {
+        let path = directory.join("lock");
+        let held = file::lock(&path).await.unwrap();
+        assert_eq!(file::lock(&path).await.unwrap_err().kind(), ErrorKind::WouldBlock);
+        drop(held);
+        // Closing is queued with the shard; an operation later it is done.
+        let again = loop {
+            match file::lock(&path).await {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => reactor::yield_now().await,
+                other => break other,
+            }
+        };
+        again.unwrap();
+    });
+}
+
+#[test]
+fn a_dropped_read_keeps_its_buffer_until_the_kernel_is_done() {
+    in_directory(|directory| async move {
+        let file = File::open(directory.join("data"), CREATE).await.unwrap();
+        let (result, _) = file.write_at(0, AlignedBuf::zeroed(1 << 20)).await;
+        result.unwrap();
+        for _ in 0..50 {
+            let read = file.read_at(0, 1 << 20);
+            let raced = reactor::timeout(reactor::Deadline::at(reactor::now()), read).await;
+            drop(raced);
+        }
+        let group = Group::COMPACTION;
+        let other = file.clone();
+        let read = spawn(group, async move { other.read_at(0, 4096).await.map(|buf| buf.len()) });
+        assert_eq!(read.await.unwrap().unwrap(), 4096);
+        assert_eq!(file::disk_usage(group), (1, 4096));
+    });
+}

@@ -1,0 +1,144 @@
+//! What the executor promises, on a real driver: spawning, waiting, panics, timers, calls between shards.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use reactor::{Config, Deadline, DriverChoice, Group, mesh, run_one, spawn};
+
+fn drivers() -> Vec<DriverChoice> {
+    vec![DriverChoice::Poll]
+}
+
+fn on_each_driver<T: 'static, Fut: Future<Output = T> + 'static>(body: impl Fn() -> Fut) -> Vec<T> {
+    drivers().into_iter().map(|driver| run_one(Config { driver, ..Config::default() }, body())).collect()
+}
+
+#[test]
+fn a_task_gives_its_output_to_its_handle() {
+    on_each_driver(|| async {
+        let handle = spawn(Group::STATEMENT, async { 6 * 7 });
+        assert_eq!(handle.await.unwrap(), 42);
+    });
+}
+
+#[test]
+fn a_detached_task_runs_on() {
+    on_each_driver(|| async {
+        let done = Rc::new(Cell::new(false));
+        let flag = done.clone();
+        drop(spawn(Group::BACKGROUND, async move {
+            reactor::yield_now().await;
+            flag.set(true);
+        }));
+        while !done.get() {
+            reactor::yield_now().await;
+        }
+    });
+}
+
+#[test]
+fn a_panic_reaches_the_handle_and_nobody_else() {
+    on_each_driver(|| async {
+        let handle = spawn(Group::STATEMENT, async { panic!("on purpose {}", 1) });
+        let other = spawn(Group::STATEMENT, async { 1 });
+        assert_eq!(handle.await.unwrap_err().message, "on purpose 1");
+        assert_eq!(other.await.unwrap(), 1);
+    });
+}
+
+#[test]
+fn sleepers_wake_in_the_order_of_their_deadlines_and_never_early() {
+    on_each_driver(|| async {
+        let order = Rc::new(RefCell::new(Vec::new()));
+        let handles: Vec<_> = [3u64, 1, 2]
+            .into_iter()
+            .map(|ms| {
+                let order = order.clone();
+                spawn(Group::STATEMENT, async move {
+                    let begin = reactor::now();
+                    reactor::sleep(Duration::from_millis(ms)).await;
+                    assert!(begin.elapsed() >= Duration::from_millis(ms));
+                    order.borrow_mut().push(ms);
+                })
+            })
+            .collect();
+        for handle in handles {
+            handle.await.unwrap();
+        }
+        assert_eq!(*order.borrow(), [1, 2, 3]);
+    });
+}
+
+#[test]
+fn a_timeout_drops_what_is_late() {
+    on_each_driver(|| async {
+        let late = std::future::pending::<()>();
+        assert!(reactor::timeout(Deadline::after(Duration::from_millis(1)), late).await.is_err());
+        assert_eq!(reactor::timeout(Deadline::NEVER, async { 5 }).await, Ok(5));
+    });
+}
+
+#[test]
+fn a_call_runs_there_and_answers_here() {
+    for driver in drivers() {
+        let config = Config { shards: 2, driver, ..Config::default() };
+        let running = reactor::start(config, |info| async move {
+            for round in 0..1000usize {
+                let other = 1 - info.id;
+                let answer = mesh::call(other, Group::STATEMENT, move || async move {
+                    (reactor::shard_id(), round + 1)
+                });
+                assert_eq!(answer.await.unwrap(), (other, round + 1));
+            }
+        });
+        running.unwrap().join().unwrap();
+    }
+}
+
+#[test]
+fn a_burst_of_calls_larger_than_the_ring_is_answered_whole() {
+    for driver in drivers() {
+        let config = Config { shards: 2, driver, ..Config::default() };
+        let running = reactor::start(config, |info| async move {
+            let calls: Vec<_> = (0..5000usize)
+                .map(|number| mesh::call(1 - info.id, Group::STATEMENT, move || async move { number }))
+                .collect();
+            for (number, call) in calls.into_iter().enumerate() {
+                assert_eq!(call.await.unwrap(), number);
+            }
+        });
+        running.unwrap().join().unwrap();
+    }
+}
+
+#[test]
+fn a_panic_in_a_call_is_the_callers_error_and_the_callee_lives() {
+    for driver in drivers() {
+        let config = Config { shards: 2, driver, ..Config::default() };
+        let running = reactor::start(config, |info| async move {
+            if info.id == 0 {
+                let failed = mesh::call(1, Group::STATEMENT, || async { panic!("on purpose") });
+                let failed: Result<(), _> = failed.await;
+                assert_eq!(failed, Err(mesh::MeshError::Panicked { shard: 1 }));
+                assert_eq!(mesh::call(1, Group::STATEMENT, || async { 3 }).await, Ok(3));
+                assert_eq!(mesh::call(0, Group::STATEMENT, || async { 4 }).await, Ok(4));
+                let none = mesh::call(2, Group::STATEMENT, || async {}).await;
+                assert_eq!(none, Err(mesh::MeshError::NoSuchShard { shard: 2 }));
+            }
+        });
+        running.unwrap().join().unwrap();
+    }
+}
+
+#[test]
+fn a_panicking_main_is_reported_by_join() {
+    let config = Config { shards: 2, driver: DriverChoice::Poll, ..Config::default() };
+    let running = reactor::start(config, |info| async move {
+        assert_ne!(info.id, 1, "this shard fails");
+    });
+    let panicked = running.unwrap().join().unwrap_err();
+    assert_eq!(panicked.shard, 1);
+    assert!(panicked.message.contains("this shard fails"));
+}
