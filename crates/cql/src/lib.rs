@@ -1,6 +1,20 @@
 //! What the client said: lexer, AST, parser, and printing back to text.
 //!
-//! CQL 3.4.7 as Cassandra 5.0 speaks it, plus ScyllaDB's documented extensions. Knows no schema, does no I/O.
+//! CQL 3.4.7 as Cassandra 5.0 speaks it, plus ScyllaDB's documented extensions. Knows no schema and does no I/O: a name
+//! is a name here, and a value is its text. Invariant: no text makes this crate panic or use more than linear memory
+//! and time. Leaned on by `query` and by tools that read or write statements.
 
 pub mod ast;
+mod error;
+#[doc(hidden)]
+pub mod fuzzing;
+mod keyword;
+mod lexer;
+mod parser;
+mod print;
 pub mod reserved;
+
+pub use error::{Position, SyntaxError};
+pub use parser::{
+    BIND_MARKERS_MAX, CHAIN_LENGTH_MAX, NESTING_DEPTH_MAX, parse_statement, parse_term, parse_type,
+};

@@ -1,0 +1,332 @@
+//! Cuts CQL text into tokens.
+//!
+//! Tokens are kinds with byte ranges into the text; nothing is copied or unescaped here, and lines and columns are
+//! worked out only when an error needs them. Lexing stops at the first thing that is no token: what stands before it
+//! may still be in error earlier, so the fault is kept beside the tokens and the parser decides which comes first.
+//! Rules and messages are those of Cassandra 5.0's `Lexer.g`, down to a `--` comment needing its line end.
+//! Invariant: the last token is always `End`, once. Leaned on by `parser`.
+
+use logos::Logos;
+
+use crate::keyword::Keyword;
+
+/// The raw rules; `Word`s become keywords, and numbers are cut again around `..`, in [`tokenize`].
+#[derive(Logos, Clone, Copy, Debug, PartialEq, Eq)]
+enum Rule {
+    #[regex(r"[ \t\r\n]+")]
+    Space,
+    #[token("--", line_comment)]
+    #[token("//", line_comment)]
+    LineComment,
+    #[token("/*", block_comment)]
+    BlockComment,
+    #[regex(r"[A-Za-z][A-Za-z0-9_]*", priority = 5)]
+    Word,
+    #[regex(r#""([^"]|"")+""#)]
+    QuotedName,
+    #[token("\"\"")]
+    EmptyQuotedName,
+    #[regex(r"'([^']|'')*'")]
+    String,
+    #[token("$$", dollar_string)]
+    DollarString,
+    #[regex(r"-?[0-9]+", priority = 6)]
+    Integer,
+    #[regex(r"-?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)", priority = 7)]
+    #[regex(r"-?[0-9]+\.[0-9]*", priority = 7)]
+    Float,
+    #[regex(r"(?i)true|false", priority = 20)]
+    Boolean,
+    #[regex(r"-?([0-9]+([mM][oOsS]|[uUnN][sS]|\u{b5}[sS]|[yYwWdDhHmMsS]))+", priority = 8)]
+    #[regex(r"-?P[0-9]+W", priority = 21)]
+    #[regex(r"-?P[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}", priority = 21)]
+    #[regex(
+        r"-?P([0-9]+Y([0-9]+M)?([0-9]+D)?|[0-9]+M([0-9]+D)?|[0-9]+D)(T([0-9]+H([0-9]+M)?([0-9]+S)?|[0-9]+M([0-9]+S)?|[0-9]+S))?",
+        priority = 21
+    )]
+    #[regex(r"-?PT([0-9]+H([0-9]+M)?([0-9]+S)?|[0-9]+M([0-9]+S)?|[0-9]+S)", priority = 21)]
+    Duration,
+    #[regex(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}", priority = 30)]
+    Uuid,
+    #[regex(r"0[xX][0-9a-fA-F]*", priority = 9)]
+    Hex,
+    #[regex(r"-[nN][aA][nN]", priority = 9)]
+    NegativeNan,
+    #[regex(r"-(?i)infinity", priority = 9)]
+    NegativeInfinity,
+    #[token("expr(")]
+    ExpressionOpen,
+    #[token("?")]
+    QuestionMark,
+    #[token("..")]
+    Range,
+    #[token("!=")]
+    NotEqual,
+    #[token("<=")]
+    LessOrEqual,
+    #[token(">=")]
+    GreaterOrEqual,
+    #[token("+=")]
+    PlusEqual,
+    #[token("-=")]
+    MinusEqual,
+    #[token("<")]
+    Less,
+    #[token("=")]
+    Equal,
+    #[token(">")]
+    Greater,
+    #[token("+")]
+    Plus,
+    #[token("-")]
+    Minus,
+    #[token("*")]
+    Star,
+    #[token("/")]
+    Slash,
+    #[token("%")]
+    Percent,
+    #[token("(")]
+    Open,
+    #[token(")")]
+    Close,
+    #[token("[")]
+    OpenBracket,
+    #[token("]")]
+    CloseBracket,
+    #[token("{")]
+    OpenBrace,
+    #[token("}")]
+    CloseBrace,
+    #[token(",")]
+    Comma,
+    #[token(".")]
+    Dot,
+    #[token(":")]
+    Colon,
+    #[token(";")]
+    Semicolon,
+}
+
+/// Takes the rest of the line and its end; a comment that runs into the end of the text is no token.
+fn line_comment(lexer: &mut logos::Lexer<'_, Rule>) -> bool {
+    take_through(lexer, |rest| rest.find(['\n', '\r']).map(|at| at + 1))
+}
+
+/// Takes everything up to `*/`.
+fn block_comment(lexer: &mut logos::Lexer<'_, Rule>) -> bool {
+    take_through(lexer, |rest| rest.find("*/").map(|at| at + 2))
+}
+
+/// Takes everything up to the next `$$`.
+fn dollar_string(lexer: &mut logos::Lexer<'_, Rule>) -> bool {
+    take_through(lexer, |rest| rest.find("$$").map(|at| at + 2))
+}
+
+fn take_through(lexer: &mut logos::Lexer<'_, Rule>, end: impl Fn(&str) -> Option<usize>) -> bool {
+    match end(lexer.remainder()) {
+        Some(length) => {
+            lexer.bump(length);
+            true
+        }
+        None => false,
+    }
+}
+
+/// What a token is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TokenKind {
+    /// White space or a comment; only [`tokenize_all`] gives these.
+    Hidden,
+    /// A word with a meaning in the grammar.
+    Keyword(Keyword),
+    /// A word without one.
+    Word,
+    /// `"…"`
+    QuotedName,
+    /// `""`
+    EmptyQuotedName,
+    /// `'…'`
+    String,
+    /// `$$…$$`
+    DollarString,
+    /// Digits with an optional minus.
+    Integer,
+    /// Digits with a point or exponent.
+    Float,
+    /// `true`, `false`
+    Boolean,
+    /// A duration in any notation.
+    Duration,
+    /// A UUID.
+    Uuid,
+    /// `0x…`
+    Hex,
+    /// `-NaN`
+    NegativeNan,
+    /// `-Infinity`
+    NegativeInfinity,
+    /// `expr(`
+    ExpressionOpen,
+    /// `?`
+    QuestionMark,
+    /// A sign; the text is the sign.
+    Sign(&'static str),
+    /// The end of the text.
+    End,
+}
+
+/// One token: what it is and where it stands (byte offsets).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Token {
+    pub(crate) kind: TokenKind,
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+}
+
+/// The first place where the text is no token, and what Cassandra says about it.
+#[derive(Clone, Debug)]
+pub(crate) struct Fault {
+    /// Byte offset the message points at.
+    pub(crate) offset: usize,
+    /// The message without its position.
+    pub(crate) message: String,
+}
+
+/// The tokens of a text, up to its end or the first fault.
+#[derive(Debug)]
+pub(crate) struct Tokens {
+    pub(crate) tokens: Vec<Token>,
+    pub(crate) fault: Option<Fault>,
+}
+
+/// Tokens without white space and comments; what the parser reads.
+pub(crate) fn tokenize(text: &str) -> Tokens {
+    scan(text, false)
+}
+
+/// Tokens with white space and comments, which error messages count when they quote the text around a fault.
+pub(crate) fn tokenize_all(text: &str) -> Tokens {
+    scan(text, true)
+}
+
+fn scan(text: &str, hidden: bool) -> Tokens {
+    let mut tokens = Vec::with_capacity(text.len() / 4 + 2);
+    let mut fault = None;
+    let mut lexer = Rule::lexer(text);
+    while let Some(rule) = lexer.next() {
+        let span = lexer.span();
+        let Ok(rule) = rule else {
+            fault = Some(fault_at(text, span.start));
+            break;
+        };
+        let mut token = Token { kind: TokenKind::Hidden, start: span.start, end: span.end };
+        let before_range = rule == Rule::Float && lexer.slice().ends_with('.') && {
+            let rest = lexer.remainder().as_bytes();
+            rest.first() == Some(&b'.') && rest.get(1) != Some(&b'.')
+        };
+        if before_range {
+            // `1..2` is a range between integers, although `1.` alone is a float.
+            lexer.bump(1);
+            tokens.push(Token { kind: TokenKind::Integer, start: span.start, end: span.end - 1 });
+            tokens.push(Token { kind: TokenKind::Sign(".."), start: span.end - 1, end: span.end + 1 });
+            continue;
+        }
+        token.kind = kind_of(rule, lexer.slice());
+        if hidden || token.kind != TokenKind::Hidden {
+            tokens.push(token);
+        }
+    }
+    tokens.push(Token { kind: TokenKind::End, start: text.len(), end: text.len() });
+    Tokens { tokens, fault }
+}
+
+fn kind_of(rule: Rule, slice: &str) -> TokenKind {
+    match rule {
+        Rule::Space | Rule::LineComment | Rule::BlockComment => TokenKind::Hidden,
+        Rule::Word => Keyword::of(slice).map_or(TokenKind::Word, TokenKind::Keyword),
+        Rule::QuotedName => TokenKind::QuotedName,
+        Rule::EmptyQuotedName => TokenKind::EmptyQuotedName,
+        Rule::String => TokenKind::String,
+        Rule::DollarString => TokenKind::DollarString,
+        Rule::Integer => TokenKind::Integer,
+        Rule::Float => TokenKind::Float,
+        Rule::Boolean => TokenKind::Boolean,
+        Rule::Duration => TokenKind::Duration,
+        Rule::Uuid => TokenKind::Uuid,
+        Rule::Hex => TokenKind::Hex,
+        Rule::NegativeNan => TokenKind::NegativeNan,
+        Rule::NegativeInfinity => TokenKind::NegativeInfinity,
+        Rule::ExpressionOpen => TokenKind::ExpressionOpen,
+        Rule::QuestionMark => TokenKind::QuestionMark,
+        Rule::Range => TokenKind::Sign(".."),
+        Rule::NotEqual => TokenKind::Sign("!="),
+        Rule::LessOrEqual => TokenKind::Sign("<="),
+        Rule::GreaterOrEqual => TokenKind::Sign(">="),
+        Rule::PlusEqual => TokenKind::Sign("+="),
+        Rule::MinusEqual => TokenKind::Sign("-="),
+        Rule::Less => TokenKind::Sign("<"),
+        Rule::Equal => TokenKind::Sign("="),
+        Rule::Greater => TokenKind::Sign(">"),
+        Rule::Plus => TokenKind::Sign("+"),
+        Rule::Minus => TokenKind::Sign("-"),
+        Rule::Star => TokenKind::Sign("*"),
+        Rule::Slash => TokenKind::Sign("/"),
+        Rule::Percent => TokenKind::Sign("%"),
+        Rule::Open => TokenKind::Sign("("),
+        Rule::Close => TokenKind::Sign(")"),
+        Rule::OpenBracket => TokenKind::Sign("["),
+        Rule::CloseBracket => TokenKind::Sign("]"),
+        Rule::OpenBrace => TokenKind::Sign("{"),
+        Rule::CloseBrace => TokenKind::Sign("}"),
+        Rule::Comma => TokenKind::Sign(","),
+        Rule::Dot => TokenKind::Sign("."),
+        Rule::Colon => TokenKind::Sign(":"),
+        Rule::Semicolon => TokenKind::Sign(";"),
+    }
+}
+
+/// What is wrong at `start`, where no rule matched.
+///
+/// An opened string, name or comment is reported at the end of the text, where its closing sign is missing;
+/// a lone `!` or `$` at the character that should have followed it; anything else where it stands.
+fn fault_at(text: &str, start: usize) -> Fault {
+    let rest = text.get(start..).unwrap_or_default();
+    let expecting = |offset: usize, expected: &str| Fault {
+        offset,
+        message: format!("mismatched character {} expecting {expected}", character_at(text, offset)),
+    };
+    if rest.starts_with('\'') {
+        expecting(text.len(), "'''")
+    } else if rest.starts_with('"') {
+        expecting(text.len(), "'\"'")
+    } else if rest.starts_with("--") || rest.starts_with("//") {
+        expecting(text.len(), "set null")
+    } else if rest.starts_with("/*") {
+        expecting(text.len(), "'*'")
+    } else if rest.starts_with("$$") {
+        // The grammar gives up one character before the end, wanting the closing `$$` there.
+        let last = rest.char_indices().next_back().map_or(start, |(at, _)| start + at);
+        expecting(if last < start + 2 { text.len() } else { last }, "'$'")
+    } else if rest.starts_with('$') {
+        expecting(start + 1, "'$'")
+    } else if rest.starts_with('!') {
+        expecting(start + 1, "'='")
+    } else {
+        Fault {
+            offset: start,
+            message: format!("no viable alternative at character {}", character_at(text, start)),
+        }
+    }
+}
+
+/// A character as messages show it: quoted, line ends and tabs escaped, `'<EOF>'` behind the text.
+fn character_at(text: &str, offset: usize) -> String {
+    match text.get(offset..).and_then(|rest| rest.chars().next()) {
+        None => "'<EOF>'".to_owned(),
+        Some('\n') => "'\\n'".to_owned(),
+        Some('\r') => "'\\r'".to_owned(),
+        Some('\t') => "'\\t'".to_owned(),
+        Some(character) => format!("'{character}'"),
+    }
+}

@@ -1,0 +1,362 @@
+//! Recursive descent over the tokens of one statement.
+//!
+//! The language is Cassandra 5.0's `Parser.g` with ScyllaDB's documented extensions; words only the extensions use
+//! (`BYPASS`, `SERVICE LEVEL`, `TIMEOUT`, …) are recognised where they stand and stay ordinary names elsewhere.
+//! Which message an error gets depends on how the ANTLR grammar decides at that point: see [`Parser::fail`].
+//! Invariants: the first error ends the parse; recursion is bounded by [`NESTING_DEPTH_MAX`] and the height of what
+//! recursion does not see (chains of operators and accesses) by [`CHAIN_LENGTH_MAX`], so no text overflows the stack,
+//! neither here nor when the tree is printed, compared or dropped.
+
+mod auth;
+mod ddl;
+mod modify;
+mod names;
+mod relation;
+mod select;
+mod statement;
+mod table;
+mod term;
+mod types;
+
+use crate::ast::{BindMarker, Ident, ParsedStatement, Term, TypeName};
+use crate::error::{self, Failure, FailureKind, SyntaxError};
+use crate::keyword::Keyword;
+use crate::lexer::{self, Fault, Token, TokenKind};
+
+/// How deep expressions, types and relations may nest.
+pub const NESTING_DEPTH_MAX: usize = 100;
+
+/// How many operators and field or element accesses one expression may hold beside its nesting.
+pub const CHAIN_LENGTH_MAX: usize = 1_000;
+
+/// How many bind markers a statement may have: the native protocol counts them in an unsigned 16-bit number.
+pub const BIND_MARKERS_MAX: usize = 65_535;
+
+/// Parses one statement, with any number of semicolons behind it.
+///
+/// # Errors
+/// [`SyntaxError`] with Cassandra's wording and position. The length of the text is the caller's to limit; time and
+/// memory grow linearly with it.
+pub fn parse_statement(text: &str) -> Result<ParsedStatement, SyntaxError> {
+    parse_whole(text, |parser| {
+        let statement = parser.statement()?;
+        while parser.eat_sign(";") {}
+        parser.expect_end()?;
+        Ok(statement)
+    })
+    .map(|(statement, markers)| ParsedStatement { statement, markers })
+}
+
+/// Parses a type as it stands in a column definition, e.g. `frozen<map<text, int>>`.
+///
+/// # Errors
+/// [`SyntaxError`] as [`parse_statement`] gives it.
+pub fn parse_type(text: &str) -> Result<TypeName, SyntaxError> {
+    parse_whole(text, |parser| {
+        let type_name = parser.type_name()?;
+        parser.expect_end()?;
+        Ok(type_name)
+    })
+    .map(|(type_name, _)| type_name)
+}
+
+/// Parses a value as it stands in an INSERT, e.g. `{'a': 1}`; bind markers are allowed and numbered from 0.
+///
+/// # Errors
+/// [`SyntaxError`] as [`parse_statement`] gives it.
+pub fn parse_term(text: &str) -> Result<Term, SyntaxError> {
+    parse_whole(text, |parser| {
+        let term = parser.term()?;
+        parser.expect_end()?;
+        Ok(term)
+    })
+    .map(|(term, _)| term)
+}
+
+fn parse_whole<T>(
+    text: &str,
+    rule: impl FnOnce(&mut Parser<'_>) -> Parse<T>,
+) -> Result<(T, Vec<Option<Ident>>), SyntaxError> {
+    let lexed = lexer::tokenize(text);
+    let mut parser = Parser::new(text, &lexed.tokens);
+    match (rule(&mut parser), lexed.fault) {
+        (Ok(value), None) => Ok((value, parser.markers)),
+        (Ok(_), Some(fault)) => Err(error::describe_fault(text, &fault)),
+        (Err(failure), fault) => Err(parser.first_error(failure, fault)),
+    }
+}
+
+/// The result of a grammar rule.
+pub(crate) type Parse<T> = Result<T, Failure>;
+
+/// The state of one parse.
+pub(crate) struct Parser<'t> {
+    text: &'t str,
+    tokens: &'t [Token],
+    /// The next token.
+    next: usize,
+    /// The furthest token the grammar has looked at.
+    looked: usize,
+    /// How deep the current rule is nested.
+    depth: usize,
+    /// Operators and accesses seen in the current outermost expression.
+    chained: usize,
+    markers: Vec<Option<Ident>>,
+}
+
+impl<'t> Parser<'t> {
+    fn new(text: &'t str, tokens: &'t [Token]) -> Self {
+        Self { text, tokens, next: 0, looked: 0, depth: 0, chained: 0, markers: Vec::new() }
+    }
+
+    /// Which came first: the rule that failed, or the text that is no token.
+    fn first_error(&self, failure: Failure, fault: Option<Fault>) -> SyntaxError {
+        let last = self.tokens.len().saturating_sub(1);
+        match fault {
+            // Tokens are read on demand: a fault counts once somebody looked at or behind it.
+            Some(fault) if self.looked.max(failure.token) >= last => error::describe_fault(self.text, &fault),
+            _ => error::describe(self.text, self.tokens, failure, self.looked),
+        }
+    }
+
+    // ---- looking ----
+
+    /// The kind of the token `ahead` of the next one; `End` from the end on.
+    fn kind(&self, ahead: usize) -> TokenKind {
+        self.tokens.get(self.next + ahead).map_or(TokenKind::End, |token| token.kind)
+    }
+
+    /// Notes that the grammar decides here by looking at the token `ahead` too.
+    fn look(&mut self, ahead: usize) {
+        self.looked = self.looked.max((self.next + ahead).min(self.tokens.len().saturating_sub(1)));
+    }
+
+    fn at(&self, keyword: Keyword) -> bool {
+        self.kind(0) == TokenKind::Keyword(keyword)
+    }
+
+    fn at_sign(&self, sign: &'static str) -> bool {
+        self.kind(0) == TokenKind::Sign(sign)
+    }
+
+    /// Whether the token `ahead` is a word without meaning in Cassandra's grammar, spelt `word` in any case.
+    fn at_word(&self, ahead: usize, word: &str) -> bool {
+        self.kind(ahead) == TokenKind::Word && self.slice(ahead).eq_ignore_ascii_case(word)
+    }
+
+    /// The text of the token `ahead`.
+    fn slice(&self, ahead: usize) -> &'t str {
+        self.tokens
+            .get(self.next + ahead)
+            .and_then(|token| self.text.get(token.start..token.end))
+            .unwrap_or_default()
+    }
+
+    // ---- consuming ----
+
+    /// Goes on to the next token.
+    fn advance(&mut self) {
+        if self.next + 1 < self.tokens.len() {
+            self.next += 1;
+        }
+        self.look(0);
+    }
+
+    fn eat(&mut self, keyword: Keyword) -> bool {
+        let found = self.at(keyword);
+        if found {
+            self.advance();
+        }
+        found
+    }
+
+    fn eat_sign(&mut self, sign: &'static str) -> bool {
+        let found = self.at_sign(sign);
+        if found {
+            self.advance();
+        }
+        found
+    }
+
+    fn eat_word(&mut self, word: &str) -> bool {
+        let found = self.at_word(0, word);
+        if found {
+            self.advance();
+        }
+        found
+    }
+
+    fn expect(&mut self, keyword: Keyword) -> Parse<()> {
+        if self.eat(keyword) { Ok(()) } else { Err(self.expected(keyword.grammar_name())) }
+    }
+
+    fn expect_sign(&mut self, sign: &'static str) -> Parse<()> {
+        if self.eat_sign(sign) { Ok(()) } else { Err(self.expected(quoted_sign(sign))) }
+    }
+
+    fn expect_word(&mut self, word: &'static str) -> Parse<()> {
+        if self.eat_word(word) { Ok(()) } else { Err(self.expected(word)) }
+    }
+
+    fn expect_end(&mut self) -> Parse<()> {
+        if self.kind(0) == TokenKind::End { Ok(()) } else { Err(self.expected("EOF")) }
+    }
+
+    /// The content of the string literal that must come next.
+    fn expect_string(&mut self) -> Parse<String> {
+        match self.kind(0) {
+            TokenKind::String | TokenKind::DollarString => Ok(self.take_string()),
+            _ => Err(self.expected("STRING_LITERAL")),
+        }
+    }
+
+    /// Takes the string literal that is next.
+    fn take_string(&mut self) -> String {
+        let slice = self.slice(0);
+        let content = match self.kind(0) {
+            TokenKind::DollarString => {
+                slice.strip_prefix("$$").and_then(|rest| rest.strip_suffix("$$")).unwrap_or(slice).to_owned()
+            }
+            _ => error::unquote(slice, '\''),
+        };
+        self.advance();
+        content
+    }
+
+    /// `IF NOT EXISTS`, when it is there.
+    fn if_not_exists(&mut self) -> Parse<bool> {
+        if !self.eat(Keyword::If) {
+            return Ok(false);
+        }
+        self.expect(Keyword::Not)?;
+        self.expect(Keyword::Exists)?;
+        Ok(true)
+    }
+
+    /// `IF EXISTS`, when it is there.
+    fn if_exists(&mut self) -> Parse<bool> {
+        if !self.eat(Keyword::If) {
+            return Ok(false);
+        }
+        self.expect(Keyword::Exists)?;
+        Ok(true)
+    }
+
+    /// `first (separator item)*`, where `item` parses each.
+    fn separated<T>(&mut self, mut item: impl FnMut(&mut Self) -> Parse<T>) -> Parse<Vec<T>> {
+        let mut items = vec![item(self)?];
+        while self.eat_sign(",") {
+            items.push(item(self)?);
+        }
+        Ok(items)
+    }
+
+    /// `item (AND item)*`.
+    fn joined<T>(&mut self, mut item: impl FnMut(&mut Self) -> Parse<T>) -> Parse<Vec<T>> {
+        let mut items = vec![item(self)?];
+        while self.eat(Keyword::And) {
+            items.push(item(self)?);
+        }
+        Ok(items)
+    }
+
+    /// The bind marker that is next: `?`, or `:` and a name.
+    fn bind_marker(&mut self) -> Parse<BindMarker> {
+        let name = if self.eat_sign(":") {
+            Some(self.name()?)
+        } else if self.kind(0) == TokenKind::QuestionMark {
+            self.advance();
+            None
+        } else {
+            return Err(self.fail());
+        };
+        if self.markers.len() >= BIND_MARKERS_MAX {
+            return Err(
+                self.message(format!("Too many bind variables: at most {BIND_MARKERS_MAX} are supported"))
+            );
+        }
+        let index = self.markers.len();
+        self.markers.push(name.clone());
+        Ok(BindMarker { index, name })
+    }
+
+    // ---- failing ----
+
+    /// Nothing the grammar has fits the next token, and it decided without looking further.
+    fn fail(&self) -> Failure {
+        Failure { kind: FailureKind::NoViableAlternative, token: self.next, decision: self.next }
+    }
+
+    /// Nothing the grammar has fits the token `ahead`, and it decided at the next one.
+    fn fail_ahead(&self, ahead: usize) -> Failure {
+        let token = (self.next + ahead).min(self.tokens.len().saturating_sub(1));
+        Failure { kind: FailureKind::NoViableAlternative, token, decision: self.next }
+    }
+
+    /// Nothing the grammar has fits the next token, and it decided at token number `decision`.
+    fn fail_since(&self, decision: usize) -> Failure {
+        Failure { kind: FailureKind::NoViableAlternative, token: self.next, decision }
+    }
+
+    /// One thing fits here, and the next token is not it.
+    fn expected(&self, what: &'static str) -> Failure {
+        Failure { kind: FailureKind::Expected(what), token: self.next, decision: self.next }
+    }
+
+    /// One of a few tokens fits here, and the next is none of them.
+    fn expected_set(&self) -> Failure {
+        Failure { kind: FailureKind::ExpectedSet, token: self.next, decision: self.next }
+    }
+
+    /// A message without a place.
+    fn message(&self, message: impl Into<String>) -> Failure {
+        Failure { kind: FailureKind::Message(message.into()), token: self.next, decision: self.next }
+    }
+
+    // ---- limits ----
+
+    /// Runs a rule one level deeper.
+    fn nested<T>(&mut self, rule: impl FnOnce(&mut Self) -> Parse<T>) -> Parse<T> {
+        if self.depth >= NESTING_DEPTH_MAX {
+            return Err(self
+                .message(format!("Nesting is too deep: at most {NESTING_DEPTH_MAX} levels are supported")));
+        }
+        if self.depth == 0 {
+            self.chained = 0;
+        }
+        self.depth += 1;
+        let result = rule(self);
+        self.depth -= 1;
+        result
+    }
+
+    /// Counts one more operator or access in the current expression.
+    fn chain(&mut self) -> Parse<()> {
+        self.chained += 1;
+        if self.chained > CHAIN_LENGTH_MAX {
+            let limit = format!("Expression is too long: at most {CHAIN_LENGTH_MAX} operators are supported");
+            return Err(self.message(limit));
+        }
+        Ok(())
+    }
+}
+
+/// A sign in quotes, as the grammar's token names have it.
+fn quoted_sign(sign: &'static str) -> &'static str {
+    match sign {
+        "(" => "'('",
+        ")" => "')'",
+        "[" => "'['",
+        "]" => "']'",
+        "{" => "'{'",
+        "}" => "'}'",
+        "<" => "'<'",
+        ">" => "'>'",
+        "," => "','",
+        "." => "'.'",
+        ":" => "':'",
+        "=" => "'='",
+        "*" => "'\\*'",
+        other => other,
+    }
+}

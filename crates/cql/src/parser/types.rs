@@ -1,0 +1,156 @@
+//! Type names.
+//!
+//! Words like `map` and `frozen` are types only before `<`; otherwise they name a user-defined type.
+//! Leaned on by `ddl`, and by `term` and `select` for casts and type hints.
+
+use super::{Parse, Parser};
+use crate::ast::{NativeType, TypeName};
+use crate::keyword::Keyword;
+use crate::lexer::TokenKind;
+
+impl Parser<'_> {
+    /// Any type.
+    pub(super) fn type_name(&mut self) -> Parse<TypeName> {
+        self.nested(Self::type_name_here)
+    }
+
+    fn type_name_here(&mut self) -> Parse<TypeName> {
+        if matches!(self.kind(0), TokenKind::String | TokenKind::DollarString) {
+            return Ok(TypeName::Custom(self.take_string()));
+        }
+        let qualified = self.kind(1) == TokenKind::Sign(".");
+        if let Some(native) = self.native_at(0).filter(|_| !qualified) {
+            self.look(1);
+            self.advance();
+            return Ok(TypeName::Native(native));
+        }
+        if self.at(Keyword::Set) {
+            self.advance();
+            let element = self.one_argument()?;
+            return Ok(TypeName::Set(Box::new(element)));
+        }
+        if self.kind(1) == TokenKind::Sign("<") {
+            match self.kind(0) {
+                TokenKind::Keyword(Keyword::List) => {
+                    self.advance();
+                    return Ok(TypeName::List(Box::new(self.one_argument()?)));
+                }
+                TokenKind::Keyword(Keyword::Frozen) => {
+                    self.advance();
+                    let inner = self.one_argument()?;
+                    return self.frozen(inner);
+                }
+                TokenKind::Keyword(Keyword::Map) => {
+                    self.advance();
+                    self.expect_sign("<")?;
+                    let key = self.type_name()?;
+                    self.expect_sign(",")?;
+                    let value = self.type_name()?;
+                    self.expect_sign(">")?;
+                    return Ok(TypeName::Map(Box::new(key), Box::new(value)));
+                }
+                TokenKind::Keyword(Keyword::Tuple) => {
+                    self.advance();
+                    self.expect_sign("<")?;
+                    let elements = self.separated(Self::type_name)?;
+                    self.expect_sign(">")?;
+                    return Ok(TypeName::Tuple(elements));
+                }
+                TokenKind::Keyword(Keyword::Vector) => return self.vector(),
+                _ => {}
+            }
+        }
+        if !self.is_name(0) {
+            return Err(self.fail());
+        }
+        self.user_type_name().map(TypeName::User)
+    }
+
+    /// `< type >`
+    fn one_argument(&mut self) -> Parse<TypeName> {
+        self.expect_sign("<")?;
+        let argument = self.type_name()?;
+        self.expect_sign(">")?;
+        Ok(argument)
+    }
+
+    fn frozen(&mut self, inner: TypeName) -> Parse<TypeName> {
+        if matches!(inner, TypeName::Native(_) | TypeName::Custom(_)) {
+            let refusal = "frozen<> is only allowed on collections, tuples, and user-defined types";
+            return Err(self.message(format!("{refusal} (got {inner})")));
+        }
+        Ok(TypeName::Frozen(Box::new(inner)))
+    }
+
+    fn vector(&mut self) -> Parse<TypeName> {
+        self.advance();
+        self.expect_sign("<")?;
+        let element = self.type_name()?;
+        self.expect_sign(",")?;
+        if self.kind(0) != TokenKind::Integer {
+            return Err(self.expected("INTEGER"));
+        }
+        let Ok(dimension) = self.slice(0).parse::<i32>() else {
+            return Err(self.message(format!("Invalid vector dimension {}", self.slice(0))));
+        };
+        self.advance();
+        self.expect_sign(">")?;
+        Ok(TypeName::Vector(Box::new(element), dimension))
+    }
+
+    /// A native type, as in CAST.
+    pub(super) fn native_type(&mut self) -> Parse<NativeType> {
+        let native = self.native_at(0).ok_or_else(|| self.fail())?;
+        self.advance();
+        Ok(native)
+    }
+
+    /// The native type the token `ahead` names.
+    fn native_at(&self, ahead: usize) -> Option<NativeType> {
+        let TokenKind::Keyword(keyword) = self.kind(ahead) else {
+            return None;
+        };
+        Some(match keyword {
+            Keyword::Ascii => NativeType::Ascii,
+            Keyword::Bigint => NativeType::Bigint,
+            Keyword::Blob => NativeType::Blob,
+            Keyword::Boolean => NativeType::Boolean,
+            Keyword::Counter => NativeType::Counter,
+            Keyword::Date => NativeType::Date,
+            Keyword::Decimal => NativeType::Decimal,
+            Keyword::Double => NativeType::Double,
+            Keyword::Duration => NativeType::Duration,
+            Keyword::Float => NativeType::Float,
+            Keyword::Inet => NativeType::Inet,
+            Keyword::Int => NativeType::Int,
+            Keyword::Smallint => NativeType::Smallint,
+            Keyword::Text => NativeType::Text,
+            Keyword::Time => NativeType::Time,
+            Keyword::Timestamp => NativeType::Timestamp,
+            Keyword::Timeuuid => NativeType::Timeuuid,
+            Keyword::Tinyint => NativeType::Tinyint,
+            Keyword::Uuid => NativeType::Uuid,
+            Keyword::Varchar => NativeType::Varchar,
+            Keyword::Varint => NativeType::Varint,
+            _ => return None,
+        })
+    }
+
+    /// `'(' type ')'` when that is what stands here, and something follows that `starts` says it can apply to;
+    /// otherwise nothing is consumed.
+    pub(super) fn type_hint(&mut self, starts: impl FnOnce(&Self) -> bool) -> Option<TypeName> {
+        let (next, looked) = (self.next, self.looked);
+        self.advance();
+        if let Ok(type_name) = self.type_name()
+            && self.at_sign(")")
+        {
+            self.advance();
+            if starts(self) {
+                return Some(type_name);
+            }
+        }
+        self.next = next;
+        self.looked = looked;
+        None
+    }
+}
