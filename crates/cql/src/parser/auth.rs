@@ -64,7 +64,12 @@ impl Parser<'_> {
             (false, false) => Err(self.fail_ahead(1)),
             (true, true) => {
                 self.look(2);
-                Ok(self.kind(2) == TokenKind::Keyword(preposition))
+                match self.kind(2) {
+                    TokenKind::Keyword(keyword) if keyword == preposition => Ok(true),
+                    TokenKind::Keyword(Keyword::On | Keyword::Permission | Keyword::Permissions)
+                    | TokenKind::Sign(",") => Ok(false),
+                    _ => Err(self.fail_ahead(2)),
+                }
             }
             (role, _) => Ok(role),
         }
@@ -175,7 +180,22 @@ impl Parser<'_> {
             }
             _ => {}
         }
+        let ambiguous = [Keyword::All, Keyword::Role, Keyword::Function, Keyword::Mbean, Keyword::Mbeans];
+        if ambiguous.iter().any(|keyword| self.at(*keyword)) && !self.resource_ends(1) {
+            return Err(self.fail_ahead(1));
+        }
         self.table_name().map(Resource::Table)
+    }
+
+    /// Whether the token `ahead` is one that follows a resource, or goes on a table's name.
+    fn resource_ends(&self, ahead: usize) -> bool {
+        match self.kind(ahead) {
+            TokenKind::End | TokenKind::Sign("." | ";") => true,
+            TokenKind::Keyword(keyword) => {
+                matches!(keyword, Keyword::To | Keyword::From | Keyword::Of | Keyword::Norecursive)
+            }
+            _ => false,
+        }
     }
 
     /// Whether the token `ahead` is a name of any kind, in quotes or not, but not one that goes on a statement.
@@ -195,6 +215,12 @@ impl Parser<'_> {
             return Ok(None);
         };
         match keyword {
+            Keyword::Functions
+                if self.kind(2) != TokenKind::Keyword(Keyword::In) && !self.resource_ends(2) =>
+            {
+                self.look(2);
+                return Err(self.fail_ahead(2));
+            }
             Keyword::Keyspaces | Keyword::Roles | Keyword::Mbeans | Keyword::Functions | Keyword::Tables => {
                 self.advance();
                 self.advance();

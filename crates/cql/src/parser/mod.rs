@@ -280,6 +280,24 @@ impl<'t> Parser<'t> {
         Ok(BindMarker { index, name })
     }
 
+    /// What `rule` reads, or nothing when it fails, as if it had not been tried.
+    ///
+    /// A message of our own (a limit, a refusal) is no reason to try something else and goes on up. What was looked
+    /// at stays looked at: Cassandra's messages quote as far as its trials went, too.
+    fn attempt<T>(&mut self, rule: impl FnOnce(&mut Self) -> Parse<T>) -> Parse<Option<T>> {
+        let (next, markers) = (self.next, self.markers.len());
+        match rule(self) {
+            Ok(value) => Ok(Some(value)),
+            Err(Failure { kind: FailureKind::Message(message), .. }) => Err(self.message(message)),
+            Err(failure) => {
+                self.looked = self.looked.max(failure.token);
+                self.next = next;
+                self.markers.truncate(markers);
+                Ok(None)
+            }
+        }
+    }
+
     // ---- failing ----
 
     /// Nothing the grammar has fits the next token, and it decided without looking further.
