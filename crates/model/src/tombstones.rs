@@ -130,15 +130,16 @@ mod tests {
         /// Against the plain model: the winning deletion at each row is the greatest of those that cover it.
         #[test]
         fn the_greatest_covering_deletion_wins(
-            tombstones in proptest::collection::vec((0u8..12, 0u8..12, prop_oneof![Just(-1i8), Just(1)], prop_oneof![Just(-1i8), Just(1)], 0i64..5), 0..12)
+            tombstones in proptest::collection::vec((0u8..12, 0u8..12, any::<bool>(), any::<bool>(), 0i64..5), 0..12)
         ) {
             let orders = [ClusteringOrder { ty: CqlType::Blob, reversed: false }];
             let mut list = RangeTombstones::new();
             let mut all = Vec::new();
-            for (start, end, start_weight, end_weight, timestamp) in tombstones {
+            for (start, end, start_after, end_after, timestamp) in tombstones {
+                let weight = |after: bool| if after { 1 } else { -1 };
                 let t = RangeTombstone {
-                    start: position(start, start_weight),
-                    end: position(end, end_weight),
+                    start: position(start, weight(start_after)),
+                    end: position(end, weight(end_after)),
                     deletion: DeletionTime { timestamp, local_time: 1 },
                 };
                 all.push(t.clone());

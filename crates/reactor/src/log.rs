@@ -95,10 +95,16 @@ pub fn allowed(file: &'static str, line: u32) -> Option<u64> {
 pub fn write(level: Level, module: &str, text: fmt::Arguments<'_>, fields: &[(&str, &dyn fmt::Display)]) {
     let area = module.rsplit_once("::").map_or(module, |(outer, last)| {
         // `storage::commitlog::segment` is the area `storage::commitlog`; a crate's root module is itself.
-        if outer.contains("::") { outer } else { let _ = last; module }
+        if outer.contains("::") {
+            outer
+        } else {
+            let _ = last;
+            module
+        }
     });
     let written = shard::try_with(|shard| {
-        let mut line = shard.log.line.try_borrow_mut().map(|mut line| std::mem::take(&mut *line)).unwrap_or_default();
+        let mut line =
+            shard.log.line.try_borrow_mut().map(|mut line| std::mem::take(&mut *line)).unwrap_or_default();
         line.clear();
         let place = Place { wall_us: shard.wall_clock_us(), shard: Some(shard.id) };
         format_line(&mut line, level, &place, area, text, fields);
@@ -150,7 +156,9 @@ fn format_line(
         let begin = line.len();
         let _ = write!(line, "{value}");
         let plain = line.len() > begin
-            && line[begin..].chars().all(|letter| !letter.is_whitespace() && !letter.is_control() && letter != '"');
+            && line[begin..]
+                .chars()
+                .all(|letter| !letter.is_whitespace() && !letter.is_control() && letter != '"');
         if !plain {
             let quoted = format!("{:?}", &line[begin..]);
             line.truncate(begin);
@@ -184,7 +192,11 @@ impl fmt::Display for Timestamp {
         let (year, month, day) = civil(days);
         let (seconds, micros) = (in_day / 1_000_000, in_day % 1_000_000);
         let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
-        write!(formatter, "{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{:02}.{micros:06}Z", seconds % 60)
+        write!(
+            formatter,
+            "{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{:02}.{micros:06}Z",
+            seconds % 60
+        )
     }
 }
 
@@ -298,7 +310,8 @@ mod tests {
 
     #[test]
     fn days_become_dates() {
-        let expected = [(0, (1970, 1, 1)), (-1, (1969, 12, 31)), (11_016, (2000, 2, 29)), (20_778, (2026, 11, 21))];
+        let expected =
+            [(0, (1970, 1, 1)), (-1, (1969, 12, 31)), (11_016, (2000, 2, 29)), (20_778, (2026, 11, 21))];
         for (days, date) in expected {
             assert_eq!(civil(days), date);
         }

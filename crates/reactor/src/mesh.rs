@@ -174,7 +174,10 @@ impl MeshEnd {
         let count = remotes.len();
         let capacity = 2 * calls_max(count);
         let mut seeds: Vec<MeshSeed> = (0..count)
-            .map(|_| MeshSeed { peers: (0..count).map(|_| (None, None)).collect(), remotes: remotes.to_vec() })
+            .map(|_| MeshSeed {
+                peers: (0..count).map(|_| (None, None)).collect(),
+                remotes: remotes.to_vec(),
+            })
             .collect();
         for from in 0..count {
             for to in (0..count).filter(|to| *to != from) {
@@ -260,7 +263,8 @@ impl MeshEnd {
         if !self.push(to, packet) {
             let state = {
                 let mut calls = self.calls.borrow_mut();
-                let state = std::mem::replace(&mut calls[slot as usize].state, CallState::Free { next: NONE });
+                let state =
+                    std::mem::replace(&mut calls[slot as usize].state, CallState::Free { next: NONE });
                 self.release(&mut calls, slot);
                 state
             };
@@ -390,7 +394,8 @@ where
     F: Send + 'static,
     R: Send + 'static,
 {
-    let packet = message.into_any().downcast::<CallPacket<F, R>>().expect("a reply is the packet of its call");
+    let packet =
+        message.into_any().downcast::<CallPacket<F, R>>().expect("a reply is the packet of its call");
     match packet.outcome {
         Outcome::Done(result) => Ok(result),
         Outcome::Panicked => Err(MeshError::Panicked { shard }),

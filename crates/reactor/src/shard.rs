@@ -226,7 +226,11 @@ impl Shard {
         body(&mut **self.driver.borrow_mut())
     }
 
-    pub(crate) fn listen(&self, address: std::net::SocketAddr, options: ListenOptions) -> io::Result<(Handle, std::net::SocketAddr)> {
+    pub(crate) fn listen(
+        &self,
+        address: std::net::SocketAddr,
+        options: ListenOptions,
+    ) -> io::Result<(Handle, std::net::SocketAddr)> {
         self.driver.borrow_mut().listen(address, options)
     }
 
@@ -249,13 +253,13 @@ impl Shard {
         self.timers.borrow().next()
     }
 
-    /// One turn of the loop. With `may_sleep` it waits in the driver when nothing is runnable.
-    pub(crate) fn turn(&self, may_sleep: bool) {
+    /// One turn of the loop. If nothing is runnable then, and `may_sleep` (asked last) agrees, it waits in the driver.
+    pub(crate) fn turn(&self, may_sleep: impl FnOnce() -> bool) {
         self.hear_others();
         self.fire_timers();
         self.run_tasks();
         self.flush_closes();
-        let wait = if may_sleep && self.sched.is_idle() { self.settle() } else { Wait::No };
+        let wait = if self.sched.is_idle() && may_sleep() { self.settle() } else { Wait::No };
         self.harvest(wait);
         if wait != Wait::No {
             self.remote.end_sleep();

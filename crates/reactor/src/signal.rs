@@ -20,7 +20,11 @@ pub(crate) struct SignalState {
 
 impl SignalState {
     pub(crate) fn new() -> Self {
-        Self { asked: Event::new(), seen: Cell::new(RECEIVED.load(Ordering::SeqCst)), terminated: Cell::new(false) }
+        Self {
+            asked: Event::new(),
+            seen: Cell::new(RECEIVED.load(Ordering::SeqCst)),
+            terminated: Cell::new(false),
+        }
     }
 
     /// Looks for a signal that the handler has noted.

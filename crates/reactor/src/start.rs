@@ -246,7 +246,7 @@ fn drive<T: 'static>(
     drop(waiter);
     let mut told = false;
     loop {
-        shard.turn(true);
+        shard.turn(|| told || outcome.borrow().is_none());
         if !told && outcome.borrow().is_some() {
             told = true;
             together.one_is_done();
@@ -269,8 +269,11 @@ fn remotes(count: usize) -> Result<Vec<Arc<Remote>>, StartError> {
 }
 
 fn build(config: &Config, id: usize, seed: MeshSeed, remote: Arc<Remote>) -> Result<Rc<Shard>, StartError> {
-    let driver = create_driver(config, id, &remote)
-        .map_err(|source| StartError::Driver { shard: id, driver: config.driver, source })?;
+    let driver = create_driver(config, id, &remote).map_err(|source| StartError::Driver {
+        shard: id,
+        driver: config.driver,
+        source,
+    })?;
     Ok(Shard::new(Parts {
         id,
         count: config.shards,

@@ -71,7 +71,14 @@ impl Wheel {
         let tick = (at.0.saturating_add((1 << TICK_BITS) - 1) >> TICK_BITS).max(self.current + 1);
         let index = if self.free == NONE {
             let index = u32::try_from(self.entries.len()).expect("fewer than 2^32 timers on one shard");
-            self.entries.push(Entry { tick, waker: None, generation: 0, home: NONE, previous: NONE, next: NONE });
+            self.entries.push(Entry {
+                tick,
+                waker: None,
+                generation: 0,
+                home: NONE,
+                previous: NONE,
+                next: NONE,
+            });
             index
         } else {
             let index = self.free;
@@ -125,7 +132,8 @@ impl Wheel {
             let position = (self.current >> shift) & (SLOTS as u64 - 1);
             // Slots after the present position come first, then those of the next round. The present slot of
             // an upper level is always empty: its entries have been spread to lower levels.
-            let ahead = u64::from(slots.occupied.rotate_right((position as u32 + 1) % 64).trailing_zeros()) + 1;
+            let ahead =
+                u64::from(slots.occupied.rotate_right((position as u32 + 1) % 64).trailing_zeros()) + 1;
             let tick = ((self.current >> shift) + ahead) << shift;
             best = Some(best.map_or(tick, |found| found.min(tick)));
         }
@@ -283,8 +291,11 @@ mod tests {
                     waker.wake();
                     fired += 1;
                 });
-                let due: Vec<_> =
-                    expected.iter().copied().take_while(|(at, _)| at + (1 << TICK_BITS) - 1 < now + (1 << TICK_BITS)).collect();
+                let due: Vec<_> = expected
+                    .iter()
+                    .copied()
+                    .take_while(|(at, _)| at + (1 << TICK_BITS) - 1 < now + (1 << TICK_BITS))
+                    .collect();
                 assert_eq!(fired, due.len(), "round {round} at {now}");
                 for entry in due {
                     expected.remove(&entry);

@@ -29,7 +29,8 @@ fn what_is_written_is_read_at_any_offset() {
     in_directory(|directory| async move {
         for direct in [false, true] {
             let content = pattern(5 * 4096);
-            let file = File::open(directory.join("data"), CREATE.direct(direct)).await.unwrap();
+            let file =
+                File::open(directory.join("data"), CREATE.truncate(true).direct(direct)).await.unwrap();
             let mut buf = AlignedBuf::zeroed(content.len());
             buf.copy_from_slice(&content);
             let (written, buf) = file.write_at(4096, buf).await;
@@ -38,7 +39,9 @@ fn what_is_written_is_read_at_any_offset() {
             file.fdatasync().await.unwrap();
             assert_eq!(file.size().await.unwrap(), 6 * 4096);
             assert_eq!(&file.read_at(4096, 8192).await.unwrap()[..], &content[..8192]);
-            for (offset, len) in [(4096u64, 1usize), (5000, 5000), (4095, 2), (6 * 4096 - 3, 100), (7 * 4096, 10)] {
+            for (offset, len) in
+                [(4096u64, 1usize), (5000, 5000), (4095, 2), (6 * 4096 - 3, 100), (7 * 4096, 10)]
+            {
                 let read = file.read_range(offset, len).await.unwrap();
                 let whole: Vec<u8> = std::iter::repeat_n(0, 4096).chain(content.iter().copied()).collect();
                 let begin = (offset as usize).min(whole.len());

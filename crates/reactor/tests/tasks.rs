@@ -84,15 +84,16 @@ fn a_timeout_drops_what_is_late() {
 fn a_call_runs_there_and_answers_here() {
     for driver in drivers() {
         let config = Config { shards: 2, driver, ..Config::default() };
-        let running = reactor::start(config, |info| async move {
-            for round in 0..1000usize {
-                let other = 1 - info.id;
-                let answer = mesh::call(other, Group::STATEMENT, move || async move {
-                    (reactor::shard_id(), round + 1)
-                });
-                assert_eq!(answer.await.unwrap(), (other, round + 1));
-            }
-        });
+        let running =
+            reactor::start(config, |info| async move {
+                for round in 0..1000usize {
+                    let other = 1 - info.id;
+                    let answer = mesh::call(other, Group::STATEMENT, move || async move {
+                        (reactor::shard_id(), round + 1)
+                    });
+                    assert_eq!(answer.await.unwrap(), (other, round + 1));
+                }
+            });
         running.unwrap().join().unwrap();
     }
 }

@@ -1,1 +1,26 @@
 //! Bytes between machines: the CQL native protocol v3 to v5; no sockets.
+//!
+//! A server reads with `segment` (version 5) and [`frame::Frame::cut`], understands with [`request::decode`] and
+//! answers with [`response::ResponseBuilder`], which appends to the send buffer. Requests borrow from the receive
+//! buffer, responses are written once: on the path of a prepared point read nothing is allocated.
+//! Invariant: no function panics or takes memory out of proportion to its input, whatever bytes a client sends.
+
+pub mod compression;
+pub mod consistency;
+pub mod error_code;
+pub mod extensions;
+pub mod frame;
+pub mod protocol_error;
+pub mod reader;
+pub mod request;
+pub mod startup;
+pub mod values;
+pub mod version;
+
+pub use consistency::Consistency;
+pub use error_code::ErrorCode;
+pub use frame::{Flags, Frame, FrameError, FrameHeader, Opcode};
+pub use protocol_error::ProtocolError;
+pub use request::{QueryParameters, Request, RequestEnvelope};
+pub use values::{ValueRef, Values};
+pub use version::ProtocolVersion;

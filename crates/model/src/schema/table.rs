@@ -257,11 +257,9 @@ impl Table {
 
     /// Order of two paths within a non-frozen column: list time UUIDs, set elements, map keys, field indexes.
     pub fn compare_paths(&self, column: ColumnId, a: &[u8], b: &[u8]) -> Ordering {
-        match self.column_by_id(column).map(|column| &column.ty) {
-            Some(CqlType::Set { element, .. }) => compare(element, a, b),
-            Some(CqlType::Map { key, .. }) => compare(key, a, b),
-            Some(CqlType::List { .. }) => compare(&CqlType::Timeuuid, a, b),
-            _ => a.cmp(b),
+        match self.column_by_id(column).and_then(|column| column.ty.cell_path_type()) {
+            Some(ty) => compare(ty, a, b),
+            None => a.cmp(b),
         }
     }
 }

@@ -124,7 +124,10 @@ pub enum Op {
 impl Op {
     /// Whether dropping the future stops the operation; what changes the disk always runs to its end.
     pub fn is_cancellable(&self) -> bool {
-        matches!(self, Op::Read { .. } | Op::Accept { .. } | Op::Connect { .. } | Op::Recv { .. } | Op::Send { .. })
+        matches!(
+            self,
+            Op::Read { .. } | Op::Accept { .. } | Op::Connect { .. } | Op::Recv { .. } | Op::Send { .. }
+        )
     }
 
     /// Payload bytes, for accounting.

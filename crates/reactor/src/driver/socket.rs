@@ -83,7 +83,9 @@ pub(crate) fn shutdown(handle: &Handle) {
 /// One recv(2) into `buffer`.
 pub(crate) fn recv(handle: &Handle, buffer: &mut [u8]) -> io::Result<usize> {
     // SAFETY: pointer and length are those of a live, exclusive slice.
-    let result = unsafe { libc::recv(handle.descriptor(), buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT) };
+    let result = unsafe {
+        libc::recv(handle.descriptor(), buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT)
+    };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as usize) }
 }
 

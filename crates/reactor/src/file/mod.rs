@@ -13,8 +13,8 @@ use std::path::Path;
 
 pub use buffer::{ALIGNMENT, AlignedBuf, RangeBuf};
 pub use names::{
-    DirEntry, LockedFile, available_space, create_dir_all, exists, hard_link, lock, metadata_size, read_all, read_dir,
-    remove_dir, remove_dir_all, remove_file, rename, sync_dir, write_all_atomic,
+    DirEntry, LockedFile, available_space, create_dir_all, exists, hard_link, lock, metadata_size, read_all,
+    read_dir, remove_dir, remove_dir_all, remove_file, rename, sync_dir, write_all_atomic,
 };
 
 use crate::driver::{Handle, Op, Output, PathOp};

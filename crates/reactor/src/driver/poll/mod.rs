@@ -133,7 +133,11 @@ impl PollDriver {
 
     fn take(&mut self, id: OpId) -> Option<Op> {
         let entry = self.ops.get_mut(id.slot())?;
-        if entry.as_ref().is_some_and(|(held, _)| *held == id) { entry.take().map(|(_, op)| op) } else { None }
+        if entry.as_ref().is_some_and(|(held, _)| *held == id) {
+            entry.take().map(|(_, op)| op)
+        } else {
+            None
+        }
     }
 
     fn finish(&mut self, id: OpId, result: io::Result<Output>) {
@@ -383,8 +387,9 @@ impl Driver for PollDriver {
             },
             _ => return,
         };
-        if let Some(watched) =
-            socket.and_then(|socket| self.watched.get_mut(socket.descriptor() as usize)).and_then(Option::as_mut)
+        if let Some(watched) = socket
+            .and_then(|socket| self.watched.get_mut(socket.descriptor() as usize))
+            .and_then(Option::as_mut)
         {
             watched.recv = watched.recv.filter(|waiting| *waiting != id);
             watched.send = watched.send.filter(|waiting| *waiting != id);

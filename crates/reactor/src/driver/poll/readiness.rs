@@ -53,7 +53,8 @@ impl Readiness {
             tv_sec: i64::try_from(ns / 1_000_000_000).unwrap_or(i64::MAX),
             tv_nsec: (ns % 1_000_000_000) as _,
         });
-        let waited = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.events), timeout.as_ref());
+        let waited =
+            epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.events), timeout.as_ref());
         match waited {
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => return,
