@@ -1,1 +1,13 @@
-//! Where cached bytes live: segments, handles, budgets.
+//! Where cached bytes live: segments out of one budget per shard, objects behind handles, ordered trees of handles.
+//!
+//! An object is named by a [`Handle`], never by an address, so that a region may move it while nobody looks and a
+//! reader that pauses holds nothing but a number. Everything is plain safe indexing: the bounds check is not
+//! visible beside the cache miss. `storage::memtable` leans on this crate.
+
+mod budget;
+mod region;
+mod tree;
+
+pub use budget::Budget;
+pub use region::{Handle, Region, SEGMENT_BYTES};
+pub use tree::{Cursor, Forest, Tree};

@@ -1,1 +1,38 @@
-//! Table files in Cassandra's big format.
+//! Table files in Cassandra's `big` format: written as version `me`, read likewise, byte for byte what others read.
+//!
+//! `descriptor` names the files, `data::writer` makes them, `table_file` opens them, `data::reader` hands out what is
+//! in them. Coding is synchronous and pure; only `file`, `data::{chunks,writer}`, `index::{reader,writer,promoted}`
+//! and `table_file` talk to the disk, through `reactor::file`. The format: docs/formats/sstable.md.
+//! Nothing here knows which files a table has: `storage` does.
+
+mod compression;
+mod data;
+mod descriptor;
+mod error;
+mod file;
+mod filter;
+#[doc(hidden)]
+pub mod fuzzing;
+mod index;
+mod input;
+mod layout;
+mod scan;
+mod statistics;
+mod summary;
+mod table_file;
+mod version;
+
+pub use compression::{CHUNK_BYTES_DEFAULT, CHUNK_BYTES_MAX, Compressor};
+pub use data::chunks::DiskReads;
+pub use data::reader::{PartitionReader, Scanner};
+pub use data::writer::{SstableInfo, Writer, WriterOptions};
+pub use descriptor::{Component, Descriptor, SortedNames, TEMPORARY_SUFFIX, sort_names};
+pub use error::{Malformed, Problem, SstableError};
+pub use filter::FILTER_BYTES_MAX;
+pub use index::COLUMN_INDEX_BYTES_DEFAULT;
+pub use scan::PartitionBound;
+pub use statistics::{
+    Cardinality, CommitLogPosition, EncodingMinima, SerializationHeader, Statistics, Stats,
+};
+pub use table_file::{Sstable, remove};
+pub use version::Version;

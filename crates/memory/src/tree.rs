@@ -1,0 +1,388 @@
+//! Ordered sets of numbers (handles) as B+trees whose order the caller supplies, many trees in one arena.
+//!
+//! An entry is a value and a 64-bit hint: hints order first, and only entries of equal hints ask the caller's
+//! comparison, so that most steps of a search touch the node alone. A hint must never contradict the comparison
+//! (`a < b` implies `hint(a) <= hint(b)`). Nodes come in chunks from a [`Forest`]; inserting allocates once in
+//! 64 node splits. Entries leave only with their whole forest, which is how memtables live.
+
+use std::cmp::Ordering;
+
+use crate::budget::Budget;
+
+/// Entries of a node.
+const FANOUT: usize = 32;
+/// Nodes made at a time.
+const CHUNK: usize = 64;
+/// Deepest tree: 16^8 entries are more than 2^32.
+const HEIGHT_MAX: usize = 9;
+const NONE: u32 = u32::MAX;
+
+#[derive(Debug, Clone)]
+struct Node {
+    count: u16,
+    next: u32,
+    previous: u32,
+    hints: [u64; FANOUT],
+    /// In a leaf the entries; in an inner node the least entry of each child (of the first one: unused).
+    values: [u32; FANOUT],
+}
+
+impl Node {
+    const EMPTY: Node =
+        Node { count: 0, next: NONE, previous: NONE, hints: [0; FANOUT], values: [0; FANOUT] };
+
+    fn insert(&mut self, at: usize, hint: u64, value: u32) {
+        let count = usize::from(self.count);
+        self.hints.copy_within(at..count, at + 1);
+        self.values.copy_within(at..count, at + 1);
+        self.hints[at] = hint;
+        self.values[at] = value;
+        self.count += 1;
+    }
+
+    fn split_off(&mut self, at: usize) -> Node {
+        let mut right = Node::EMPTY;
+        let count = usize::from(self.count);
+        right.hints[..count - at].copy_from_slice(&self.hints[at..count]);
+        right.values[..count - at].copy_from_slice(&self.values[at..count]);
+        right.count = (count - at) as u16;
+        self.count = at as u16;
+        right
+    }
+}
+
+/// Fixed-size chunks, so that growing copies nothing and stalls nobody.
+#[derive(Debug)]
+struct Arena<T> {
+    chunks: Vec<Vec<T>>,
+}
+
+impl<T> Arena<T> {
+    fn new() -> Self {
+        Self { chunks: Vec::new() }
+    }
+
+    fn push(&mut self, budget: &Budget, item: T) -> u32 {
+        if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK) {
+            self.chunks.push(Vec::with_capacity(CHUNK));
+            budget.charge(CHUNK * size_of::<T>());
+        }
+        let last = self.chunks.len() - 1;
+        self.chunks[last].push(item);
+        (last * CHUNK + self.chunks[last].len() - 1) as u32
+    }
+
+    #[inline]
+    fn get(&self, at: u32) -> &T {
+        &self.chunks[at as usize / CHUNK][at as usize % CHUNK]
+    }
+
+    fn get_mut(&mut self, at: u32) -> &mut T {
+        &mut self.chunks[at as usize / CHUNK][at as usize % CHUNK]
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.chunks.len() * CHUNK * size_of::<T>()
+    }
+}
+
+/// The nodes of many trees.
+#[derive(Debug)]
+pub struct Forest {
+    budget: Budget,
+    nodes: Arena<Node>,
+    children: Arena<[u32; FANOUT]>,
+    /// Which `children` an inner node has; leaves have none.
+    inner: Vec<u32>,
+}
+
+/// One tree of a forest. Only to be used with the forest that made it.
+#[derive(Debug, Clone, Copy)]
+pub struct Tree {
+    root: u32,
+    height: u8,
+    first: u32,
+    last: u32,
+    length: u32,
+}
+
+impl Tree {
+    /// A tree without entries and without nodes.
+    pub const EMPTY: Tree = Tree { root: NONE, height: 0, first: NONE, last: NONE, length: 0 };
+
+    /// How many entries it has.
+    pub fn len(&self) -> usize {
+        self.length as usize
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+}
+
+/// A place in a tree; good until the tree's next insertion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cursor {
+    leaf: u32,
+    at: u16,
+}
+
+impl Cursor {
+    /// Behind the last entry.
+    pub const END: Cursor = Cursor { leaf: NONE, at: 0 };
+}
+
+impl Forest {
+    /// A forest without nodes.
+    pub fn new(budget: Budget) -> Self {
+        Self { budget, nodes: Arena::new(), children: Arena::new(), inner: Vec::new() }
+    }
+
+    /// The first entry.
+    pub fn first(&self, tree: &Tree) -> Cursor {
+        if tree.is_empty() { Cursor::END } else { Cursor { leaf: tree.first, at: 0 } }
+    }
+
+    /// The value at a place, `None` at the end.
+    #[inline]
+    pub fn value(&self, cursor: Cursor) -> Option<u32> {
+        (cursor.leaf != NONE).then(|| self.nodes.get(cursor.leaf).values[usize::from(cursor.at)])
+    }
+
+    /// The place after.
+    #[inline]
+    pub fn next(&self, cursor: Cursor) -> Cursor {
+        if cursor.leaf == NONE {
+            return Cursor::END;
+        }
+        let leaf = self.nodes.get(cursor.leaf);
+        if cursor.at + 1 < leaf.count {
+            Cursor { leaf: cursor.leaf, at: cursor.at + 1 }
+        } else {
+            Cursor { leaf: leaf.next, at: 0 }
+        }
+    }
+
+    /// The place before; `None` at the first entry.
+    #[inline]
+    pub fn previous(&self, tree: &Tree, cursor: Cursor) -> Option<Cursor> {
+        if cursor.at > 0 {
+            return Some(Cursor { leaf: cursor.leaf, at: cursor.at - 1 });
+        }
+        let leaf = if cursor.leaf == NONE { tree.last } else { self.nodes.get(cursor.leaf).previous };
+        (leaf != NONE).then(|| Cursor { leaf, at: self.nodes.get(leaf).count - 1 })
+    }
+
+    /// The first entry not before the sought one, and whether it equals it.
+    ///
+    /// `compare` orders a stored value against the sought one and is asked where hints are equal.
+    #[inline]
+    pub fn lower_bound(
+        &self,
+        tree: &Tree,
+        hint: u64,
+        mut compare: impl FnMut(u32) -> Ordering,
+    ) -> (Cursor, bool) {
+        if tree.is_empty() {
+            return (Cursor::END, false);
+        }
+        let mut node = tree.root;
+        for _ in 0..tree.height {
+            let child = self.child_for(node, hint, &mut compare);
+            node = self.children.get(self.inner[node as usize])[child];
+        }
+        let (at, found) = search(self.nodes.get(node), 0, hint, &mut compare);
+        let leaf = self.nodes.get(node);
+        if at < usize::from(leaf.count) {
+            (Cursor { leaf: node, at: at as u16 }, found)
+        } else {
+            (Cursor { leaf: leaf.next, at: 0 }, false)
+        }
+    }
+
+    fn child_for(&self, node: u32, hint: u64, compare: &mut impl FnMut(u32) -> Ordering) -> usize {
+        let (at, found) = search(self.nodes.get(node), 1, hint, compare);
+        if found { at } else { at - 1 }
+    }
+
+    /// Adds a value that is not there yet.
+    pub fn insert(
+        &mut self,
+        tree: &mut Tree,
+        hint: u64,
+        value: u32,
+        mut compare: impl FnMut(u32) -> Ordering,
+    ) {
+        tree.length += 1;
+        if tree.root == NONE {
+            let leaf = self.add_node(Node::EMPTY, None);
+            self.nodes.get_mut(leaf).insert(0, hint, value);
+            *tree = Tree { root: leaf, height: 0, first: leaf, last: leaf, length: 1 };
+            return;
+        }
+        let mut path = [(0u32, 0usize); HEIGHT_MAX];
+        let mut node = tree.root;
+        for step in path.iter_mut().take(usize::from(tree.height)) {
+            let child = self.child_for(node, hint, &mut compare);
+            *step = (node, child);
+            node = self.children.get(self.inner[node as usize])[child];
+        }
+        let (at, found) = search(self.nodes.get(node), 0, hint, &mut compare);
+        assert!(!found, "value {value} is in the tree already");
+        if usize::from(self.nodes.get(node).count) < FANOUT {
+            self.nodes.get_mut(node).insert(at, hint, value);
+            return;
+        }
+        let right = self.split_leaf(tree, node, at, hint, value);
+        self.hang(tree, &path, right);
+    }
+
+    /// Splits a full leaf around a new entry; returns the new leaf.
+    fn split_leaf(&mut self, tree: &mut Tree, node: u32, at: usize, hint: u64, value: u32) -> u32 {
+        // Entries that come in order leave full leaves behind them.
+        let cut = if at == FANOUT && self.nodes.get(node).next == NONE { FANOUT } else { FANOUT / 2 };
+        let next = self.nodes.get(node).next;
+        let mut fresh = self.nodes.get_mut(node).split_off(cut);
+        (fresh.next, fresh.previous) = (next, node);
+        if at >= cut {
+            fresh.insert(at - cut, hint, value);
+        } else {
+            self.nodes.get_mut(node).insert(at, hint, value);
+        }
+        let right = self.add_node(fresh, None);
+        self.nodes.get_mut(node).next = right;
+        if next == NONE {
+            tree.last = right;
+        } else {
+            self.nodes.get_mut(next).previous = right;
+        }
+        right
+    }
+
+    /// Hangs a new node right of the place a path leads to, splitting upwards as needed.
+    fn hang(&mut self, tree: &mut Tree, path: &[(u32, usize); HEIGHT_MAX], mut fresh: u32) {
+        let (mut hint, mut value) = {
+            let node = self.nodes.get(fresh);
+            (node.hints[0], node.values[0])
+        };
+        for level in (0..usize::from(tree.height)).rev() {
+            let (node, child) = path[level];
+            let at = child + 1;
+            let count = usize::from(self.nodes.get(node).count);
+            if count < FANOUT {
+                self.insert_child(node, at, hint, value, fresh);
+                return;
+            }
+            let cut = if at == FANOUT { FANOUT - 1 } else { FANOUT / 2 };
+            let right_node = self.nodes.get_mut(node).split_off(cut);
+            let mut right_children = [NONE; FANOUT];
+            right_children[..FANOUT - cut]
+                .copy_from_slice(&self.children.get(self.inner[node as usize])[cut..]);
+            let (next_hint, next_value) = (right_node.hints[0], right_node.values[0]);
+            let right = self.add_node(right_node, Some(right_children));
+            if at > cut {
+                self.insert_child(right, at - cut, hint, value, fresh);
+            } else {
+                self.insert_child(node, at, hint, value, fresh);
+            }
+            (hint, value, fresh) = (next_hint, next_value, right);
+        }
+        assert!(usize::from(tree.height) < HEIGHT_MAX, "a tree of {} entries is too deep", tree.length);
+        let mut root = Node::EMPTY;
+        root.count = 1;
+        let mut children = [NONE; FANOUT];
+        children[0] = tree.root;
+        let root = self.add_node(root, Some(children));
+        self.insert_child(root, 1, hint, value, fresh);
+        tree.root = root;
+        tree.height += 1;
+    }
+
+    fn insert_child(&mut self, node: u32, at: usize, hint: u64, value: u32, child: u32) {
+        let count = usize::from(self.nodes.get(node).count);
+        self.nodes.get_mut(node).insert(at, hint, value);
+        let children = self.children.get_mut(self.inner[node as usize]);
+        children.copy_within(at..count, at + 1);
+        children[at] = child;
+    }
+
+    fn add_node(&mut self, node: Node, children: Option<[u32; FANOUT]>) -> u32 {
+        let inner = children.map_or(NONE, |children| self.children.push(&self.budget, children));
+        let at = self.nodes.push(&self.budget, node);
+        self.inner.push(inner);
+        at
+    }
+}
+
+impl Drop for Forest {
+    fn drop(&mut self) {
+        self.budget.refund(self.nodes.held_bytes() + self.children.held_bytes());
+    }
+}
+
+/// The first index from `from` on whose entry is not before the sought one, and whether it equals it.
+#[inline]
+fn search(node: &Node, from: usize, hint: u64, compare: &mut impl FnMut(u32) -> Ordering) -> (usize, bool) {
+    let (mut low, mut high) = (from, usize::from(node.count));
+    while low < high {
+        let middle = (low + high) / 2;
+        let order = node.hints[middle].cmp(&hint).then_with(|| compare(node.values[middle]));
+        match order {
+            Ordering::Less => low = middle + 1,
+            Ordering::Equal => return (middle, true),
+            Ordering::Greater => high = middle,
+        }
+    }
+    (low, false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn check(keys: impl IntoIterator<Item = u32>, shift: u32) {
+        let budget = Budget::new(1 << 30);
+        let mut forest = Forest::new(budget.clone());
+        let mut tree = Tree::EMPTY;
+        let mut model = BTreeSet::new();
+        for key in keys {
+            let hint = u64::from(key >> shift);
+            let (cursor, found) = forest.lower_bound(&tree, hint, |v| v.cmp(&key));
+            assert_eq!(found, model.contains(&key));
+            assert_eq!(forest.value(cursor), model.range(key..).next().copied());
+            if model.insert(key) {
+                forest.insert(&mut tree, hint, key, |v| v.cmp(&key));
+            }
+        }
+        assert_eq!(tree.len(), model.len());
+        let mut cursor = forest.first(&tree);
+        for key in &model {
+            assert_eq!(forest.value(cursor), Some(*key));
+            cursor = forest.next(cursor);
+        }
+        assert_eq!(cursor, Cursor::END);
+        for key in model.iter().rev() {
+            cursor = forest.previous(&tree, cursor).expect("an entry before");
+            assert_eq!(forest.value(cursor), Some(*key));
+        }
+        assert_eq!(forest.previous(&tree, cursor), None);
+        drop(forest);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn ascending_and_descending_entries() {
+        check(0..50_000, 3);
+        check((0..50_000).rev(), 7);
+    }
+
+    proptest! {
+        #[test]
+        fn behaves_as_an_ordered_set(keys in proptest::collection::vec(0u32..5000, 0..4000), shift in 0u32..13) {
+            check(keys, shift);
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! Chunks of the data file: how they are compressed, where they start, and their checksums.
+//!
+//! ```text
+//! CompressionInfo.db := compressor:text options:i32 (name:text value:text){options} chunk_length:i32
+//!                       [max_compressed_length:i32] data_length:i64 chunks:i32 offset:i64{chunks}
+//! chunk  := compressed bytes, crc32:u32 of them        (in Data.db)
+//! CRC.db := chunk_length:i32 crc32:u32*                (of the chunks of data that is not compressed)
+//! ```
+//! LZ4 chunks open with the uncompressed length, 32 bits little endian; Snappy chunks carry it themselves.
+//! Source: Cassandra 5.0 `CompressionMetadata`, `LZ4Compressor`, `ChecksumWriter`.
+//! Every chunk that is read is checked; lengths are checked at open so that no read allocates without bound.
+
+use std::fmt;
+
+use crate::error::{Malformed, Problem};
+use crate::input::{Input, append_text};
+use crate::version::Features;
+
+/// Chunk length of files this crate writes where the table says nothing: one device page.
+pub const CHUNK_BYTES_DEFAULT: u32 = 4096;
+/// Longest chunk that is read.
+pub const CHUNK_BYTES_MAX: u32 = 1 << 24;
+/// Bytes of the checksum behind a compressed chunk.
+pub(crate) const CHECKSUM_BYTES: u64 = 4;
+/// Chunk offsets between two that are kept in full.
+const GROUP: usize = 64;
+
+/// How data is compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compressor {
+    /// LZ4 block format.
+    Lz4,
+    /// Snappy raw format.
+    Snappy,
+}
+
+impl Compressor {
+    /// By class name, short or full; `None` for compressors this crate does not have.
+    pub fn parse(class: &str) -> Option<Self> {
+        match class.strip_prefix("org.apache.cassandra.io.compress.").unwrap_or(class) {
+            "LZ4Compressor" => Some(Self::Lz4),
+            "SnappyCompressor" => Some(Self::Snappy),
+            _ => None,
+        }
+    }
+
+    /// Appends the compressed form of a chunk.
+    pub(crate) fn compress(self, chunk: &[u8], out: &mut Vec<u8>) {
+        let start = out.len();
+        match self {
+            Self::Lz4 => {
+                out.extend_from_slice(&(chunk.len() as u32).to_le_bytes());
+                out.resize(start + 4 + lz4_flex::block::get_maximum_output_size(chunk.len()), 0);
+                let length = lz4_flex::block::compress_into(chunk, &mut out[start + 4..])
+                    .expect("the output has the size compression asks for");
+                out.truncate(start + 4 + length);
+            }
+            Self::Snappy => {
+                out.resize(start + snap::raw::max_compress_len(chunk.len()), 0);
+                let length = snap::raw::Encoder::new()
+                    .compress(chunk, &mut out[start..])
+                    .expect("the output has the size compression asks for");
+                out.truncate(start + length);
+            }
+        }
+    }
+
+    /// Appends the chunk that `compressed` holds, which has `length` bytes.
+    pub(crate) fn decompress(
+        self,
+        compressed: &[u8],
+        length: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Problem> {
+        const BROKEN: Problem = Problem::Invalid("a chunk that does not decompress");
+        let start = out.len();
+        match self {
+            Self::Lz4 => {
+                let (recorded, block) = compressed.split_first_chunk::<4>().ok_or(BROKEN)?;
+                if u32::from_le_bytes(*recorded) as usize != length {
+                    return Err(Problem::Invalid("a chunk of another length"));
+                }
+                out.resize(start + length, 0);
+                if lz4_flex::block::decompress_into(block, &mut out[start..]).ok() != Some(length) {
+                    return Err(BROKEN);
+                }
+            }
+            Self::Snappy => {
+                if snap::raw::decompress_len(compressed).ok() != Some(length) {
+                    return Err(Problem::Invalid("a chunk of another length"));
+                }
+                out.resize(start + length, 0);
+                if snap::raw::Decoder::new().decompress(compressed, &mut out[start..]).ok() != Some(length) {
+                    return Err(BROKEN);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The longest a compressed chunk can be.
+    fn compressed_max(chunk: u64) -> u64 {
+        chunk + chunk / 6 + 64
+    }
+}
+
+impl fmt::Display for Compressor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Lz4 => "LZ4Compressor",
+            Self::Snappy => "SnappyCompressor",
+        })
+    }
+}
+
+/// Where the chunks of a compressed data file start: every 64th in full, the others relative to it, which takes
+/// about four bytes a chunk.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ChunkOffsets {
+    bases: Vec<u64>,
+    relative: Vec<u32>,
+}
+
+impl ChunkOffsets {
+    pub(crate) fn push(&mut self, offset: u64) {
+        if self.relative.len().is_multiple_of(GROUP) {
+            self.bases.push(offset);
+        }
+        let base = self.bases[self.bases.len() - 1];
+        // 64 chunks of at most 2^24 bytes, a little longer when compressed, stay below 2^32.
+        self.relative.push(u32::try_from(offset - base).expect("chunks are at most 2^24 bytes long"));
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.relative.len()
+    }
+
+    pub(crate) fn get(&self, chunk: usize) -> Option<u64> {
+        Some(self.bases[chunk / GROUP] + u64::from(*self.relative.get(chunk)?))
+    }
+}
+
+/// What `CompressionInfo.db` says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CompressionInfo {
+    /// How chunks are compressed.
+    pub compressor: Compressor,
+    /// Bytes of uncompressed data in each chunk but the last.
+    pub chunk_length: u32,
+    /// Chunks this long or longer are stored as they are.
+    pub max_compressed_length: u32,
+    /// Bytes of uncompressed data.
+    pub data_length: u64,
+    pub(crate) offsets: ChunkOffsets,
+}
+
+/// A `CompressionInfo.db` that cannot be used.
+#[derive(Debug, PartialEq, Eq)]
+pub enum CompressionInfoError {
+    /// Not what the format says.
+    Malformed(Malformed),
+    /// A compressor this crate does not have.
+    Compressor(String),
+}
+
+impl From<Malformed> for CompressionInfoError {
+    fn from(malformed: Malformed) -> Self {
+        Self::Malformed(malformed)
+    }
+}
+
+impl CompressionInfo {
+    /// Appends `CompressionInfo.db`.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>, features: Features) {
+        append_text(out, &self.compressor.to_string());
+        out.extend_from_slice(&0u32.to_be_bytes());
+        out.extend_from_slice(&self.chunk_length.to_be_bytes());
+        if features.max_compressed_length {
+            out.extend_from_slice(&self.max_compressed_length.to_be_bytes());
+        }
+        out.extend_from_slice(&self.data_length.to_be_bytes());
+        out.extend_from_slice(&(self.offsets.len() as u32).to_be_bytes());
+        for chunk in 0..self.offsets.len() {
+            out.extend_from_slice(&self.offsets.get(chunk).unwrap_or(0).to_be_bytes());
+        }
+    }
+
+    /// Reads `CompressionInfo.db` of a data file of `file_length` bytes.
+    ///
+    /// # Errors
+    /// [`CompressionInfoError`], also when the chunks are not back to back up to the end of the data file.
+    pub fn decode(bytes: &[u8], features: Features, file_length: u64) -> Result<Self, CompressionInfoError> {
+        let mut input = Input::new(bytes);
+        let name = input.text()?;
+        let compressor =
+            Compressor::parse(name).ok_or_else(|| CompressionInfoError::Compressor(name.to_owned()))?;
+        let options = u64::from(input.u32()?);
+        for _ in 0..input.fits("number of compression options", options, 4)? {
+            input.text()?;
+            input.text()?;
+        }
+        let at = input.offset();
+        let chunk_length = input.u32()?;
+        if !chunk_length.is_power_of_two() || chunk_length > CHUNK_BYTES_MAX {
+            return Err(Malformed::over(
+                at,
+                "chunk length",
+                u64::from(chunk_length),
+                u64::from(CHUNK_BYTES_MAX),
+            )
+            .into());
+        }
+        let max_compressed_length =
+            if features.max_compressed_length { input.u32()? } else { i32::MAX as u32 };
+        let at = input.offset();
+        let data_length = input.u64()?;
+        let chunks = u64::from(input.u32()?);
+        let chunks = input.fits("number of chunks", chunks, 8)?;
+        if data_length.div_ceil(u64::from(chunk_length)) != chunks as u64 || data_length > i64::MAX as u64 {
+            return Err(Malformed::invalid(at, "data length and number of chunks differ").into());
+        }
+        let mut offsets = ChunkOffsets::default();
+        let longest = Compressor::compressed_max(u64::from(chunk_length)) + CHECKSUM_BYTES;
+        let mut last = None;
+        for chunk in 0..=chunks {
+            let at = input.offset();
+            let offset = if chunk < chunks { input.u64()? } else { file_length };
+            let length = match last {
+                None if offset == 0 => longest,
+                None => return Err(Malformed::invalid(at, "the first chunk does not start the file").into()),
+                Some(last) => offset.checked_sub(last).unwrap_or(0),
+            };
+            if length <= CHECKSUM_BYTES || length > longest {
+                return Err(Malformed::over(at, "length of a chunk", length, longest).into());
+            }
+            if chunk < chunks {
+                offsets.push(offset);
+            }
+            last = Some(offset);
+        }
+        if input.remaining() != 0 {
+            return Err(Malformed::invalid(input.offset(), "bytes behind the chunk offsets").into());
+        }
+        Ok(Self { compressor, chunk_length, max_compressed_length, data_length, offsets })
+    }
+}
+
+/// What `CRC.db` says about data that is not compressed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChunkChecksums {
+    /// Bytes each checksum but the last covers.
+    pub chunk_length: u32,
+    /// CRC32 of each chunk.
+    pub checksums: Vec<u32>,
+}
+
+impl ChunkChecksums {
+    /// Appends `CRC.db`.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.chunk_length.to_be_bytes());
+        self.checksums.iter().for_each(|checksum| out.extend_from_slice(&checksum.to_be_bytes()));
+    }
+
+    /// Reads `CRC.db` of a data file of `file_length` bytes.
+    ///
+    /// # Errors
+    /// [`Malformed`].
+    pub fn decode(bytes: &[u8], file_length: u64) -> Result<Self, Malformed> {
+        let mut input = Input::new(bytes);
+        let chunk_length = input.u32()?;
+        if chunk_length == 0 || chunk_length > CHUNK_BYTES_MAX {
+            return Err(Malformed::over(
+                0,
+                "chunk length",
+                u64::from(chunk_length),
+                u64::from(CHUNK_BYTES_MAX),
+            ));
+        }
+        let chunks = file_length.div_ceil(u64::from(chunk_length));
+        let chunks = input.fits("number of chunks", chunks, 4)?;
+        let checksums = (0..chunks).map(|_| input.u32()).collect::<Result<_, _>>()?;
+        if input.remaining() != 0 {
+            return Err(Malformed::invalid(input.offset(), "bytes behind the checksums"));
+        }
+        Ok(Self { chunk_length, checksums })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::version::Version;
+    use proptest::prelude::*;
+
+    fn features(max_compressed_length: bool) -> Features {
+        Features { max_compressed_length, ..Version::Me.features() }
+    }
+
+    proptest! {
+        #[test]
+        fn chunks_come_back(chunk in proptest::collection::vec(0u8..4, 0..5000), noise: Vec<u8>) {
+            for compressor in [Compressor::Lz4, Compressor::Snappy] {
+                let mut compressed = Vec::new();
+                compressor.compress(&chunk, &mut compressed);
+                prop_assert!(compressed.len() as u64 <= Compressor::compressed_max(chunk.len() as u64));
+                let mut back = vec![9];
+                compressor.decompress(&compressed, chunk.len(), &mut back).unwrap();
+                prop_assert_eq!(&back[1..], &chunk[..]);
+                prop_assert!(compressor.decompress(&compressed, chunk.len() + 1, &mut back).is_err());
+                let _ = compressor.decompress(&noise, 100, &mut back);
+            }
+        }
+
+        #[test]
+        fn info_comes_back(lengths in proptest::collection::vec(5u64..4700, 0..300), last in 1u64..=4096, na: bool) {
+            let mut offsets = ChunkOffsets::default();
+            let mut at = 0;
+            for length in &lengths {
+                offsets.push(at);
+                at += length;
+            }
+            let data_length = if lengths.is_empty() { 0 } else { (lengths.len() as u64 - 1) * 4096 + last };
+            let info = CompressionInfo { compressor: Compressor::Lz4, chunk_length: 4096, max_compressed_length: i32::MAX as u32, data_length, offsets };
+            let mut bytes = Vec::new();
+            info.encode(&mut bytes, features(na));
+            let back = CompressionInfo::decode(&bytes, features(na), at);
+            if lengths.is_empty() {
+                prop_assert!(back.is_err() || at == 0);
+            } else {
+                prop_assert_eq!(back.unwrap(), info);
+            }
+            for end in 0..bytes.len() {
+                prop_assert!(CompressionInfo::decode(&bytes[..end], features(na), at).is_err());
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
+            let _ = CompressionInfo::decode(&bytes, features(false), 100);
+            let _ = ChunkChecksums::decode(&bytes, 100);
+        }
+    }
+
+    #[test]
+    fn checksums_come_back() {
+        let checksums = ChunkChecksums { chunk_length: 4096, checksums: vec![1, 2, 3] };
+        let mut bytes = Vec::new();
+        checksums.encode(&mut bytes);
+        assert_eq!(ChunkChecksums::decode(&bytes, 8193).unwrap(), checksums);
+        assert!(ChunkChecksums::decode(&bytes, 8192).is_err());
+        assert!(ChunkChecksums::decode(&bytes, 12289).is_err());
+    }
+}

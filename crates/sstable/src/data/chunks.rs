@@ -1,0 +1,154 @@
+//! The data file as chunks: reads whole ones, checks each, and hands out uncompressed bytes.
+
+use std::cell::Cell;
+use std::path::PathBuf;
+
+use reactor::file::File;
+
+use crate::compression::{CHECKSUM_BYTES, ChunkChecksums, CompressionInfo};
+use crate::descriptor::Component;
+use crate::error::{Malformed, Problem, SstableError};
+
+/// Chunk length of data without checksums.
+const PLAIN_CHUNK_BYTES: u64 = 4096;
+
+/// How many reads the disk was asked for, and for how many bytes (alignment included).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DiskReads {
+    /// Requests.
+    pub requests: u64,
+    /// Bytes, counted in whole device pages.
+    pub bytes: u64,
+}
+
+/// Counts the reads of one table file.
+#[derive(Debug, Default)]
+pub(crate) struct ReadCounter(Cell<DiskReads>);
+
+impl ReadCounter {
+    pub(crate) fn add(&self, offset: u64, length: usize) {
+        const PAGE: u64 = 4096;
+        let mut reads = self.0.get();
+        reads.requests += 1;
+        reads.bytes += (offset + length as u64).next_multiple_of(PAGE) - offset / PAGE * PAGE;
+        self.0.set(reads);
+    }
+
+    pub(crate) fn get(&self) -> DiskReads {
+        self.0.get()
+    }
+}
+
+/// What makes a chunk and how it is checked.
+#[derive(Debug)]
+pub(crate) enum Chunks {
+    /// Compressed, each followed by its checksum.
+    Compressed(CompressionInfo),
+    /// As they are, checksums in `CRC.db`.
+    Checked(ChunkChecksums),
+    /// As they are, without checksums.
+    Plain,
+}
+
+/// An open `Data.db`.
+#[derive(Debug)]
+pub(crate) struct DataFile {
+    pub(crate) file: File,
+    pub(crate) path: PathBuf,
+    pub(crate) file_length: u64,
+    pub(crate) chunks: Chunks,
+}
+
+impl DataFile {
+    /// Bytes of uncompressed data.
+    pub(crate) fn length(&self) -> u64 {
+        match &self.chunks {
+            Chunks::Compressed(info) => info.data_length,
+            Chunks::Checked(_) | Chunks::Plain => self.file_length,
+        }
+    }
+
+    /// Bytes of uncompressed data in each chunk but the last.
+    pub(crate) fn chunk_length(&self) -> u64 {
+        match &self.chunks {
+            Chunks::Compressed(info) => u64::from(info.chunk_length),
+            Chunks::Checked(checksums) => u64::from(checksums.chunk_length),
+            Chunks::Plain => PLAIN_CHUNK_BYTES,
+        }
+    }
+
+    /// Reads the chunks `first..end` with one request and appends what they hold.
+    pub(crate) async fn read(
+        &self,
+        counter: &ReadCounter,
+        first: u64,
+        end: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<(), SstableError> {
+        let chunk_length = self.chunk_length();
+        let start = self.file_offset(first);
+        let length = (self.file_offset(end) - start) as usize;
+        counter.add(start, length);
+        let bytes = self.file.read_range(start, length).await.map_err(SstableError::io(&self.path))?;
+        if bytes.len() != length {
+            return Err(Malformed::truncated(start + bytes.len() as u64).of(Component::Data, &self.path));
+        }
+        for chunk in first..end {
+            let at = self.file_offset(chunk);
+            let stored = &bytes[(at - start) as usize..(self.file_offset(chunk + 1) - start) as usize];
+            let length = chunk_length.min(self.length() - chunk * chunk_length) as usize;
+            self.append_chunk(chunk, stored, length, out)
+                .map_err(|problem| Malformed { offset: at, problem }.of(Component::Data, &self.path))?;
+        }
+        Ok(())
+    }
+
+    fn append_chunk(
+        &self,
+        chunk: u64,
+        stored: &[u8],
+        length: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Problem> {
+        match &self.chunks {
+            Chunks::Compressed(info) => {
+                let (body, recorded) = stored.split_last_chunk::<4>().ok_or(Problem::Truncated)?;
+                check(body, u32::from_be_bytes(*recorded))?;
+                if body.len() >= info.max_compressed_length as usize {
+                    // Stored as it is, padded where the last chunk is shorter than the limit.
+                    out.extend_from_slice(body.get(..length).ok_or(Problem::Truncated)?);
+                    return Ok(());
+                }
+                info.compressor.decompress(body, length, out)
+            }
+            Chunks::Checked(checksums) => {
+                check(stored, *checksums.checksums.get(chunk as usize).ok_or(Problem::Truncated)?)?;
+                out.extend_from_slice(stored);
+                Ok(())
+            }
+            Chunks::Plain => {
+                out.extend_from_slice(stored);
+                Ok(())
+            }
+        }
+    }
+
+    /// Where a chunk starts in the file; the end of the file for those behind it.
+    fn file_offset(&self, chunk: u64) -> u64 {
+        match &self.chunks {
+            Chunks::Compressed(info) => usize::try_from(chunk)
+                .ok()
+                .filter(|chunk| *chunk < info.offsets.len())
+                .and_then(|chunk| info.offsets.get(chunk))
+                .unwrap_or(self.file_length),
+            Chunks::Checked(_) | Chunks::Plain => (chunk * self.chunk_length()).min(self.file_length),
+        }
+    }
+}
+
+fn check(bytes: &[u8], recorded: u32) -> Result<(), Problem> {
+    let found = crc32fast::hash(bytes);
+    if found == recorded { Ok(()) } else { Err(Problem::Checksum { recorded, found }) }
+}
+
+const _: () = assert!(CHECKSUM_BYTES == 4, "a chunk ends with a 32-bit checksum");

@@ -1,0 +1,551 @@
+//! Writes a table file: partitions in, all components out.
+//!
+//! Components are written beside their final names and renamed once all are durable, `TOC.txt` last: a crash leaves
+//! either the whole table file or what [`crate::sort_names`] calls left over. Memory: one row, one chunk, the blocks
+//! of one partition, the filter, the summary, and about four bytes for each chunk.
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use model::clustering::{OwnedPosition, Position};
+use model::deletion::DeletionTime;
+use model::partition_key::{PARTITION_KEY_BYTES_MAX, compare_decorated};
+use model::row::{RowBuilder, RowView};
+use model::token::Token;
+use model::{Liveness, Table, Unfiltered};
+use reactor::file::{remove_file, rename, sync_dir};
+
+use super::encode::{Scratch, append_marker, append_partition_start, append_row};
+use super::flags;
+use crate::compression::{
+    CHUNK_BYTES_DEFAULT, CHUNK_BYTES_MAX, ChunkChecksums, ChunkOffsets, CompressionInfo, Compressor,
+};
+use crate::descriptor::{Component, Descriptor};
+use crate::error::SstableError;
+use crate::file::OutputFile;
+use crate::filter::Filter;
+use crate::index::COLUMN_INDEX_BYTES_DEFAULT;
+use crate::index::writer::{Blocks, IndexWriter};
+use crate::layout::Layout;
+use crate::statistics::{
+    Collector, CommitLogPosition, EncodingMinima, SIGNED_TIME_MAX, SerializationHeader, Statistics, Stats,
+};
+
+/// Memory for a summary unless configured; enough for pages of 35 GB of index with keys of 16 bytes.
+const SUMMARY_BYTES_DEFAULT: usize = 256 << 20;
+
+/// How a table file is written.
+#[derive(Debug, Clone)]
+pub struct WriterOptions {
+    /// How chunks are compressed; `None` leaves them as they are.
+    pub compression: Option<Compressor>,
+    /// Bytes of data in a chunk, a power of two.
+    pub chunk_bytes: u32,
+    /// Rate of false answers of the filter; 1 for no filter.
+    pub fp_chance: f64,
+    /// How many partitions are expected; the filter is made for so many.
+    pub expected_partitions: u64,
+    /// What numbers are counted from: at most the smallest that will be written, for short encodings.
+    pub minima: EncodingMinima,
+    /// Bytes of a partition after which a new index block starts.
+    pub column_index_bytes: u32,
+    /// Most memory the summary may take.
+    pub summary_bytes_max: usize,
+    /// Level for leveled compaction.
+    pub level: i32,
+    /// When the data was repaired, milliseconds; 0 for never.
+    pub repaired_at_ms: i64,
+    /// Stretches of this host's commit log that are in the file.
+    pub commit_log_intervals: Vec<(CommitLogPosition, CommitLogPosition)>,
+    /// This host.
+    pub host: Option<[u8; 16]>,
+}
+
+impl Default for WriterOptions {
+    fn default() -> Self {
+        Self {
+            compression: Some(Compressor::Lz4),
+            chunk_bytes: CHUNK_BYTES_DEFAULT,
+            fp_chance: 0.01,
+            expected_partitions: 1,
+            minima: EncodingMinima::default(),
+            column_index_bytes: COLUMN_INDEX_BYTES_DEFAULT,
+            summary_bytes_max: SUMMARY_BYTES_DEFAULT,
+            level: 0,
+            repaired_at_ms: 0,
+            commit_log_intervals: Vec::new(),
+            host: None,
+        }
+    }
+}
+
+/// A table file that was written.
+#[derive(Debug, Clone)]
+pub struct SstableInfo {
+    /// Its name.
+    pub descriptor: Descriptor,
+    /// Token and stored key of its first partition.
+    pub first_key: (Token, Vec<u8>),
+    /// Token and stored key of its last partition.
+    pub last_key: (Token, Vec<u8>),
+    /// Number of partitions.
+    pub partitions: u64,
+    /// Bytes of data before compression.
+    pub data_bytes: u64,
+    /// Bytes of `Data.db`.
+    pub data_file_bytes: u64,
+    /// Ranges and histograms.
+    pub stats: Stats,
+}
+
+/// Writes one table file.
+#[derive(Debug)]
+pub struct Writer {
+    dir: PathBuf,
+    descriptor: Descriptor,
+    options: WriterOptions,
+    header: SerializationHeader,
+    layout: Layout,
+    data: DataWriter,
+    index: IndexWriter,
+    collector: Collector,
+    scratch: Scratch,
+    out: Vec<u8>,
+    blocks: Blocks,
+    empty_row: Vec<u8>,
+    partition: Option<Partition>,
+    first: Option<(Token, Vec<u8>)>,
+    last: Option<(Token, Vec<u8>)>,
+    first_position: OwnedPosition,
+    last_position: OwnedPosition,
+    partitions: u64,
+}
+
+/// The partition that is written.
+#[derive(Debug)]
+struct Partition {
+    start: u64,
+    header_length: u64,
+    deletion: DeletionTime,
+    /// Where the row or marker before started, from the start of the partition.
+    previous: u64,
+    open: DeletionTime,
+    any: bool,
+}
+
+impl Writer {
+    /// Starts the table file `generation` in `dir`, of rows of `table`.
+    ///
+    /// # Errors
+    /// [`SstableError::Io`], [`SstableError::Schema`] for a table with more columns than a row takes.
+    pub async fn create(
+        dir: &Path,
+        generation: u64,
+        table: &Rc<Table>,
+        options: WriterOptions,
+    ) -> Result<Self, SstableError> {
+        assert!(
+            options.chunk_bytes.is_power_of_two() && options.chunk_bytes <= CHUNK_BYTES_MAX,
+            "a chunk has a power of two of bytes, {CHUNK_BYTES_MAX} at most, not {}",
+            options.chunk_bytes
+        );
+        let descriptor = Descriptor::new(generation);
+        let header = SerializationHeader::of_table(table, options.minima);
+        let unsigned_times = descriptor.version.features().unsigned_deletion_times;
+        let layout =
+            Layout::resolve(&header, table, unsigned_times).map_err(|what| SstableError::Schema {
+                path: descriptor.path(dir, Component::Data),
+                table: format!("{}.{}", table.keyspace(), table.name()),
+                what,
+            })?;
+        let data = DataWriter::create(descriptor.temporary_path(dir, Component::Data), &options).await?;
+        let filter = Filter::new(options.expected_partitions, options.fp_chance);
+        let interval = table.options().min_index_interval;
+        let index_path = descriptor.temporary_path(dir, Component::Index);
+        let index = IndexWriter::create(index_path, filter, interval, options.summary_bytes_max).await?;
+        let mut empty_row = Vec::new();
+        RowBuilder::new(&mut empty_row, Liveness::NONE, DeletionTime::LIVE).finish();
+        Ok(Self {
+            dir: dir.to_owned(),
+            descriptor,
+            options,
+            header,
+            layout,
+            data,
+            index,
+            collector: Collector::new(SIGNED_TIME_MAX),
+            scratch: Scratch::default(),
+            out: Vec::new(),
+            blocks: Blocks::default(),
+            empty_row,
+            partition: None,
+            first: None,
+            last: None,
+            first_position: Position::START.to_owned(),
+            last_position: Position::END.to_owned(),
+            partitions: 0,
+        })
+    }
+
+    /// Bytes of data so far, before compression.
+    pub fn data_bytes(&self) -> u64 {
+        self.data.position + self.out.len() as u64
+    }
+
+    /// Starts a partition; they come in the order of token and key.
+    ///
+    /// # Errors
+    /// [`SstableError::Io`], [`SstableError::Value`].
+    pub async fn partition_start(
+        &mut self,
+        token: Token,
+        key: &[u8],
+        deletion: DeletionTime,
+        static_row: Option<RowView<'_>>,
+    ) -> Result<(), SstableError> {
+        assert!(self.partition.is_none(), "the partition before is ended");
+        assert!(key.len() <= PARTITION_KEY_BYTES_MAX, "a key has at most {PARTITION_KEY_BYTES_MAX} bytes");
+        if let Some((last_token, last_key)) = &self.last {
+            let order = compare_decorated((*last_token, last_key), (token, key));
+            assert!(order.is_lt(), "partitions ascend: {token} follows {last_token}");
+        }
+        let start = self.data.position;
+        append_partition_start(&self.layout, &mut self.out, key, deletion);
+        self.collector.deletion(deletion);
+        if !self.layout.statics.list.is_empty() {
+            if let Some(row) = static_row {
+                self.collector.row(row);
+            }
+            let row = static_row.unwrap_or(RowView::trusted(&self.empty_row));
+            append_row(&self.layout, &mut self.scratch, &mut self.out, None, row, 0)?;
+        }
+        self.blocks.clear();
+        self.first.get_or_insert_with(|| (token, key.to_vec()));
+        match &mut self.last {
+            Some((last_token, last_key)) => {
+                *last_token = token;
+                last_key.clear();
+                last_key.extend_from_slice(key);
+            }
+            None => self.last = Some((token, key.to_vec())),
+        }
+        self.partition = Some(Partition {
+            start,
+            header_length: self.out.len() as u64,
+            deletion,
+            previous: 0,
+            open: DeletionTime::LIVE,
+            any: false,
+        });
+        self.drain().await
+    }
+
+    /// Writes a row or a change of the range deletion in force, in clustering order.
+    ///
+    /// # Errors
+    /// [`SstableError::Io`], [`SstableError::Value`].
+    pub async fn unfiltered(&mut self, unfiltered: Unfiltered<'_>) -> Result<(), SstableError> {
+        let partition = self.partition.as_mut().expect("a partition was started");
+        let at = self.data.position + self.out.len() as u64 - partition.start;
+        let previous = at - partition.previous;
+        match unfiltered {
+            Unfiltered::Row { clustering, row } => {
+                append_row(&self.layout, &mut self.scratch, &mut self.out, Some(clustering), row, previous)?;
+                self.collector.row(row);
+            }
+            Unfiltered::Change { position, deletion } => {
+                let before = partition.open;
+                if before == deletion || (before.is_live() && deletion.is_live()) {
+                    return Ok(());
+                }
+                append_marker(
+                    &self.layout,
+                    &mut self.scratch,
+                    &mut self.out,
+                    position,
+                    before,
+                    deletion,
+                    previous,
+                )?;
+                self.collector.deletion(before);
+                self.collector.deletion(deletion);
+                partition.open = deletion;
+            }
+        }
+        partition.previous = at;
+        let position = unfiltered.position();
+        if !partition.any {
+            partition.any = true;
+            keep(&mut self.first_position, position);
+        }
+        keep(&mut self.last_position, position);
+        let end = self.data.position + self.out.len() as u64 - partition.start;
+        let (bytes_max, open) = (self.options.column_index_bytes, partition.open);
+        self.blocks.add(&self.scratch.name, at, end, open, bytes_max, &self.layout);
+        self.drain().await
+    }
+
+    /// Ends the partition.
+    ///
+    /// # Errors
+    /// [`SstableError::Io`].
+    pub async fn partition_end(&mut self) -> Result<(), SstableError> {
+        let partition = self.partition.take().expect("a partition was started");
+        assert!(partition.open.is_live(), "a partition ends without a range deletion in force");
+        let end = self.data.position + self.out.len() as u64 - partition.start;
+        if partition.any {
+            self.blocks.close(&self.scratch.name, end, DeletionTime::LIVE, &self.layout);
+            let (first, last) = (self.first_position.as_ref(), self.last_position.as_ref());
+            self.collector.positions(first, last, &self.layout.orders);
+        }
+        self.out.push(flags::END_OF_PARTITION);
+        let (token, key) = self.last.as_ref().expect("a partition was started");
+        self.collector.partition(key, end + 1);
+        self.index
+            .append(
+                *token,
+                key,
+                partition.start,
+                partition.header_length,
+                partition.deletion,
+                &self.blocks,
+                &self.layout,
+            )
+            .await?;
+        self.partitions += 1;
+        self.drain().await
+    }
+
+    /// Moves what was put together to the data file.
+    async fn drain(&mut self) -> Result<(), SstableError> {
+        self.data.append(&self.out).await?;
+        self.out.clear();
+        Ok(())
+    }
+
+    /// Makes the table file durable and visible.
+    ///
+    /// A table file without partitions cannot be: then nothing is left behind, and the answer is `None`.
+    ///
+    /// # Errors
+    /// [`SstableError::Io`]; what was written is then removed as far as the disk lets it.
+    pub async fn finish(self) -> Result<Option<SstableInfo>, SstableError> {
+        assert!(self.partition.is_none(), "the partition before is ended");
+        let (dir, descriptor) = (self.dir.clone(), self.descriptor);
+        if self.partitions == 0 {
+            self.abort().await;
+            return Ok(None);
+        }
+        match self.write_components().await {
+            Ok(info) => Ok(Some(info)),
+            Err(error) => {
+                remove_temporaries(&dir, descriptor).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn write_components(self) -> Result<SstableInfo, SstableError> {
+        let (dir, descriptor, options) = (self.dir, self.descriptor, self.options);
+        let features = descriptor.version.features();
+        let first_key = self.first.expect("there is a partition");
+        let last_key = self.last.expect("there is a partition");
+        let data = self.data.finish().await?;
+        let (summary, filter, _) = self.index.finish(&first_key.1, &last_key.1).await?;
+
+        let (mut stats, sketch) = self.collector.finish();
+        stats.level = options.level;
+        stats.repaired_at_ms = options.repaired_at_ms;
+        stats.commit_log_intervals = options.commit_log_intervals;
+        stats.originating_host = options.host;
+        if options.compression.is_some() {
+            stats.compression_ratio = data.file_bytes as f64 / data.bytes as f64;
+        }
+        let mut components = vec![Component::Data, Component::Index];
+        let mut bytes = Vec::new();
+        summary.encode(&mut bytes);
+        write_component(&dir, descriptor, Component::Summary, &mut bytes, &mut components).await?;
+        if let Some(filter) = &filter {
+            filter.encode(&mut bytes, features.filter_in_words);
+            write_component(&dir, descriptor, Component::Filter, &mut bytes, &mut components).await?;
+        }
+        let mut cardinality = Vec::new();
+        sketch.encode(&mut cardinality);
+        let statistics = Statistics { fp_chance: options.fp_chance, cardinality, stats, header: self.header };
+        statistics.encode(&mut bytes, features);
+        write_component(&dir, descriptor, Component::Statistics, &mut bytes, &mut components).await?;
+        match data.chunks {
+            WrittenChunks::Compressed(info) => {
+                info.encode(&mut bytes, features);
+                write_component(&dir, descriptor, Component::CompressionInfo, &mut bytes, &mut components)
+                    .await?;
+            }
+            WrittenChunks::Checked(checksums) => {
+                checksums.encode(&mut bytes);
+                write_component(&dir, descriptor, Component::Crc, &mut bytes, &mut components).await?;
+            }
+        }
+        bytes.extend_from_slice(data.digest.to_string().as_bytes());
+        write_component(&dir, descriptor, Component::Digest, &mut bytes, &mut components).await?;
+        components.push(Component::Toc);
+        components.iter().for_each(|component| bytes.extend_from_slice(format!("{component}\n").as_bytes()));
+        components.pop();
+        write_component(&dir, descriptor, Component::Toc, &mut bytes, &mut components).await?;
+        make_visible(&dir, descriptor, &components).await?;
+        Ok(SstableInfo {
+            descriptor,
+            first_key,
+            last_key,
+            partitions: self.partitions,
+            data_bytes: data.bytes,
+            data_file_bytes: data.file_bytes,
+            stats: statistics.stats,
+        })
+    }
+
+    /// Gives up: removes what was written, as far as the disk lets it. What is left is left over for the next start.
+    pub async fn abort(self) {
+        let (dir, descriptor) = (self.dir, self.descriptor);
+        drop((self.data, self.index));
+        remove_temporaries(&dir, descriptor).await;
+    }
+}
+
+fn keep(kept: &mut OwnedPosition, position: Position<'_>) {
+    kept.prefix.clear();
+    kept.prefix.extend_from_slice(position.prefix.0);
+    kept.weight = position.weight;
+}
+
+async fn remove_temporaries(dir: &Path, descriptor: Descriptor) {
+    for component in Component::ALL {
+        // Nothing can be done about what does not go now; the next start removes it.
+        let _ = remove_file(&descriptor.temporary_path(dir, component)).await;
+    }
+}
+
+async fn write_component(
+    dir: &Path,
+    descriptor: Descriptor,
+    component: Component,
+    bytes: &mut Vec<u8>,
+    components: &mut Vec<Component>,
+) -> Result<(), SstableError> {
+    let mut file = OutputFile::create(descriptor.temporary_path(dir, component)).await?;
+    file.append(bytes).await?;
+    file.finish().await?;
+    bytes.clear();
+    components.push(component);
+    Ok(())
+}
+
+/// Gives durable components their names; the last one is `TOC.txt`.
+async fn make_visible(
+    dir: &Path,
+    descriptor: Descriptor,
+    components: &[Component],
+) -> Result<(), SstableError> {
+    for component in components {
+        if *component == Component::Toc {
+            sync_dir(dir).await.map_err(SstableError::io(dir))?;
+        }
+        let path = descriptor.path(dir, *component);
+        rename(&descriptor.temporary_path(dir, *component), &path).await.map_err(SstableError::io(&path))?;
+    }
+    sync_dir(dir).await.map_err(SstableError::io(dir))
+}
+
+/// `Data.db` while it is written: gathers chunks, compresses and checksums them.
+#[derive(Debug)]
+struct DataWriter {
+    file: OutputFile,
+    compression: Option<Compressor>,
+    chunk_bytes: usize,
+    chunk: Vec<u8>,
+    compressed: Vec<u8>,
+    offsets: ChunkOffsets,
+    checksums: Vec<u32>,
+    digest: crc32fast::Hasher,
+    position: u64,
+}
+
+#[derive(Debug)]
+enum WrittenChunks {
+    Compressed(CompressionInfo),
+    Checked(ChunkChecksums),
+}
+
+#[derive(Debug)]
+struct WrittenData {
+    bytes: u64,
+    file_bytes: u64,
+    digest: u32,
+    chunks: WrittenChunks,
+}
+
+impl DataWriter {
+    async fn create(path: PathBuf, options: &WriterOptions) -> Result<Self, SstableError> {
+        Ok(Self {
+            file: OutputFile::create(path).await?,
+            compression: options.compression,
+            chunk_bytes: options.chunk_bytes as usize,
+            chunk: Vec::with_capacity(options.chunk_bytes as usize),
+            compressed: Vec::new(),
+            offsets: ChunkOffsets::default(),
+            checksums: Vec::new(),
+            digest: crc32fast::Hasher::new(),
+            position: 0,
+        })
+    }
+
+    async fn append(&mut self, mut bytes: &[u8]) -> Result<(), SstableError> {
+        self.position += bytes.len() as u64;
+        while !bytes.is_empty() {
+            let count = bytes.len().min(self.chunk_bytes - self.chunk.len());
+            self.chunk.extend_from_slice(&bytes[..count]);
+            bytes = &bytes[count..];
+            if self.chunk.len() == self.chunk_bytes {
+                self.write_chunk().await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn write_chunk(&mut self) -> Result<(), SstableError> {
+        let Some(compressor) = self.compression else {
+            self.checksums.push(crc32fast::hash(&self.chunk));
+            self.digest.update(&self.chunk);
+            self.file.append(&self.chunk).await?;
+            self.chunk.clear();
+            return Ok(());
+        };
+        self.compressed.clear();
+        compressor.compress(&self.chunk, &mut self.compressed);
+        let checksum = crc32fast::hash(&self.compressed);
+        self.compressed.extend_from_slice(&checksum.to_be_bytes());
+        self.digest.update(&self.compressed);
+        self.offsets.push(self.file.position());
+        self.file.append(&self.compressed).await?;
+        self.chunk.clear();
+        Ok(())
+    }
+
+    async fn finish(mut self) -> Result<WrittenData, SstableError> {
+        if !self.chunk.is_empty() {
+            self.write_chunk().await?;
+        }
+        let file_bytes = self.file.finish().await?;
+        let chunk_length = self.chunk_bytes as u32;
+        let chunks = match self.compression {
+            Some(compressor) => WrittenChunks::Compressed(CompressionInfo {
+                compressor,
+                chunk_length,
+                max_compressed_length: i32::MAX as u32,
+                data_length: self.position,
+                offsets: self.offsets,
+            }),
+            None => WrittenChunks::Checked(ChunkChecksums { chunk_length, checksums: self.checksums }),
+        };
+        Ok(WrittenData { bytes: self.position, file_bytes, digest: self.digest.finalize(), chunks })
+    }
+}

@@ -1,0 +1,227 @@
+//! Names of table files: `me-<generation>-big-<Component>`.
+//!
+//! A table file is a set of components that share a descriptor. It exists once its `TOC.txt` does: the writer
+//! renames that one last, and removal deletes it first, so that after a crash a set is whole or recognisably
+//! left over. Compaction and recovery in `storage` lean on [`sort_names`] to tell the two apart.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::error::SstableError;
+use crate::version::Version;
+
+/// Appended to the name of a component that is still being written.
+pub const TEMPORARY_SUFFIX: &str = ".tmp";
+
+/// One file of a table file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Component {
+    /// Partitions in token order.
+    Data,
+    /// Keys and where their partitions start.
+    Index,
+    /// Every so many keys of the index.
+    Summary,
+    /// The bloom filter of the keys.
+    Filter,
+    /// Metadata, among it how the data is encoded.
+    Statistics,
+    /// Where the compressed chunks of the data start.
+    CompressionInfo,
+    /// Checksum of the data file.
+    Digest,
+    /// Checksums of the chunks of data that is not compressed.
+    Crc,
+    /// Names of the components.
+    Toc,
+}
+
+impl Component {
+    /// All of them, in the order in which they are made visible: [`Component::Toc`] last.
+    pub const ALL: [Self; 9] = [
+        Self::Data,
+        Self::Index,
+        Self::Summary,
+        Self::Filter,
+        Self::Statistics,
+        Self::CompressionInfo,
+        Self::Digest,
+        Self::Crc,
+        Self::Toc,
+    ];
+
+    /// The end of its file name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Data => "Data.db",
+            Self::Index => "Index.db",
+            Self::Summary => "Summary.db",
+            Self::Filter => "Filter.db",
+            Self::Statistics => "Statistics.db",
+            Self::CompressionInfo => "CompressionInfo.db",
+            Self::Digest => "Digest.crc32",
+            Self::Crc => "CRC.db",
+            Self::Toc => "TOC.txt",
+        }
+    }
+
+    /// By the end of its file name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|component| component.name() == name)
+    }
+}
+
+impl fmt::Display for Component {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What the components of one table file share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Descriptor {
+    /// Number of the file, unique within its folder; later files have greater ones.
+    pub generation: u64,
+    /// Version of the format.
+    pub version: Version,
+}
+
+impl Descriptor {
+    /// A file that this crate is going to write.
+    pub fn new(generation: u64) -> Self {
+        Self { generation, version: Version::WRITTEN }
+    }
+
+    /// Name of a component's file.
+    pub fn file_name(self, component: Component) -> String {
+        format!("{}-{}-big-{component}", self.version.letters(), self.generation)
+    }
+
+    /// Path of a component's file in `dir`.
+    pub fn path(self, dir: &Path, component: Component) -> PathBuf {
+        dir.join(self.file_name(component))
+    }
+
+    /// Path of a component's file while it is being written.
+    pub fn temporary_path(self, dir: &Path, component: Component) -> PathBuf {
+        dir.join(self.file_name(component) + TEMPORARY_SUFFIX)
+    }
+
+    /// Takes the name of a component apart.
+    ///
+    /// # Errors
+    /// [`SstableError::Name`] for any other name, [`SstableError::Version`] for a version that is not read.
+    pub fn parse(name: &str) -> Result<(Self, Component), SstableError> {
+        let not_one = || SstableError::Name { name: name.to_owned() };
+        let mut parts = name.splitn(4, '-');
+        let (Some(version), Some(generation), Some("big"), Some(component)) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err(not_one());
+        };
+        let component = Component::parse(component).ok_or_else(not_one)?;
+        let is_version = version.len() == 2 && version.bytes().all(|b| b.is_ascii_lowercase());
+        if !is_version || !generation.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(not_one());
+        }
+        let generation = generation.parse().map_err(|_| not_one())?;
+        let version = Version::parse(version)
+            .ok_or_else(|| SstableError::Version { path: name.into(), version: version.to_owned() })?;
+        Ok((Self { generation, version }, component))
+    }
+}
+
+impl fmt::Display for Descriptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}-big", self.version.letters(), self.generation)
+    }
+}
+
+/// The names in a folder, sorted out.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct SortedNames {
+    /// Table files that are whole, by generation.
+    pub complete: Vec<Descriptor>,
+    /// Names that a crash left: unfinished components, and components without a `TOC.txt`. They may be removed.
+    pub leftovers: Vec<String>,
+    /// Names of components in a version that is not read. They are left alone.
+    pub unsupported: Vec<String>,
+}
+
+/// Tells whole table files from what a crash left; names of other things are ignored.
+pub fn sort_names<'a>(names: impl IntoIterator<Item = &'a str>) -> SortedNames {
+    let mut sorted = SortedNames::default();
+    let mut sets: BTreeMap<Descriptor, Vec<(Component, &str)>> = BTreeMap::new();
+    for name in names {
+        if let Some(base) = name.strip_suffix(TEMPORARY_SUFFIX) {
+            if Descriptor::parse(base).is_ok() {
+                sorted.leftovers.push(name.to_owned());
+            }
+            continue;
+        }
+        match Descriptor::parse(name) {
+            Ok((descriptor, component)) => sets.entry(descriptor).or_default().push((component, name)),
+            Err(SstableError::Version { .. }) => sorted.unsupported.push(name.to_owned()),
+            Err(_) => {}
+        }
+    }
+    for (descriptor, components) in sets {
+        if components.iter().any(|(component, _)| *component == Component::Toc) {
+            sorted.complete.push(descriptor);
+        } else {
+            sorted.leftovers.extend(components.iter().map(|(_, name)| (*name).to_owned()));
+        }
+    }
+    sorted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_back() {
+        for component in Component::ALL {
+            let descriptor = Descriptor::new(42);
+            let name = descriptor.file_name(component);
+            assert_eq!(Descriptor::parse(&name).unwrap(), (descriptor, component), "{name}");
+        }
+        assert_eq!(Descriptor::new(7).file_name(Component::Data), "me-7-big-Data.db");
+    }
+
+    #[test]
+    fn other_names_are_refused() {
+        for name in [
+            "",
+            "me-1-big",
+            "me-1-big-Data",
+            "me--big-Data.db",
+            "me-+1-big-Data.db",
+            "me-x-big-Data.db",
+            "m-1-big-Data.db",
+            "me-99999999999999999999-big-Data.db",
+            "da-1-bti-Data.db",
+        ] {
+            assert!(matches!(Descriptor::parse(name), Err(SstableError::Name { .. })), "{name}");
+        }
+        assert!(matches!(Descriptor::parse("oa-1-big-Data.db"), Err(SstableError::Version { .. })));
+    }
+
+    #[test]
+    fn a_set_without_its_list_is_left_over() {
+        let sorted = sort_names([
+            "me-1-big-Data.db",
+            "me-1-big-TOC.txt",
+            "me-2-big-Data.db",
+            "me-2-big-Index.db",
+            "me-3-big-Data.db.tmp",
+            "nb-4-big-Data.db",
+            "snapshots",
+            "notes.tmp",
+        ]);
+        assert_eq!(sorted.complete, [Descriptor::new(1)]);
+        assert_eq!(sorted.leftovers, ["me-3-big-Data.db.tmp", "me-2-big-Data.db", "me-2-big-Index.db"]);
+        assert_eq!(sorted.unsupported, ["nb-4-big-Data.db"]);
+    }
+}

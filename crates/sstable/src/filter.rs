@@ -1,0 +1,185 @@
+//! The bloom filter over a table file's partition keys (`Filter.db`).
+//!
+//! ```text
+//! filter := hashes:i32 words:i32 word{words}       (big endian)
+//! ```
+//! Bit `i` is bit `i % 8` of byte `i / 8`; up to version `me` every eight bytes stand as one big-endian word of
+//! which the first byte is the lowest. The positions of a key are `(h2 + i * h1) mod bits` of its murmur3 hash,
+//! absolute value taken (Cassandra 5.0 `BloomFilter`, `OffHeapBitSet`). A filter that answers no is never wrong.
+
+use model::token::murmur3_hash128;
+
+use crate::error::Malformed;
+use crate::input::Input;
+
+/// Most positions a key may have; more cannot be useful at 64 bits per key.
+const HASHES_MAX: u64 = 64;
+/// Bits per key beyond which Cassandra's table of rates does not go.
+const BITS_PER_KEY_MAX: usize = 20;
+/// Bits added to every filter, so that tiny ones work.
+const BITS_EXCESS: u64 = 20;
+/// Largest filter that is made, in bytes; beyond, the rate of false answers grows instead.
+pub const FILTER_BYTES_MAX: u64 = 1 << 30;
+
+/// A set of keys that may answer yes for others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Filter {
+    hashes: u32,
+    bytes: Vec<u8>,
+}
+
+impl Filter {
+    /// A filter for `keys` keys that answers yes to others with a probability of `fp_chance`;
+    /// `None` where that is 1 or more: such a table has no filter.
+    pub fn new(keys: u64, fp_chance: f64) -> Option<Self> {
+        if fp_chance >= 1.0 {
+            return None;
+        }
+        let (hashes, bits_per_key) = shape(fp_chance);
+        let bits = (keys.max(1).saturating_mul(bits_per_key as u64) + BITS_EXCESS).min(FILTER_BYTES_MAX * 8);
+        let words = bits.div_ceil(64) as usize;
+        Some(Self { hashes, bytes: vec![0; words * 8] })
+    }
+
+    /// Adds a key by its hash (`murmur3_hash128` with seed 0).
+    pub fn add_hash(&mut self, hash: [i64; 2]) {
+        let (mut base, bits) = (hash[1], self.bits());
+        for _ in 0..self.hashes {
+            let at = (base % bits).unsigned_abs();
+            self.bytes[(at >> 3) as usize] |= 1 << (at & 7);
+            base = base.wrapping_add(hash[0]);
+        }
+    }
+
+    /// Whether a key with this hash may have been added.
+    pub fn may_contain_hash(&self, hash: [i64; 2]) -> bool {
+        let (mut base, bits) = (hash[1], self.bits());
+        for _ in 0..self.hashes {
+            let at = (base % bits).unsigned_abs();
+            if self.bytes[(at >> 3) as usize] & (1 << (at & 7)) == 0 {
+                return false;
+            }
+            base = base.wrapping_add(hash[0]);
+        }
+        true
+    }
+
+    /// Whether the key may have been added.
+    pub fn may_contain(&self, key: &[u8]) -> bool {
+        self.may_contain_hash(murmur3_hash128(key, 0))
+    }
+
+    /// Bytes it occupies.
+    pub fn size(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn bits(&self) -> i64 {
+        self.bytes.len() as i64 * 8
+    }
+
+    /// Appends `Filter.db`.
+    pub fn encode(&self, out: &mut Vec<u8>, in_words: bool) {
+        out.reserve(8 + self.bytes.len());
+        out.extend_from_slice(&self.hashes.to_be_bytes());
+        out.extend_from_slice(&((self.bytes.len() / 8) as u32).to_be_bytes());
+        let start = out.len();
+        out.extend_from_slice(&self.bytes);
+        if in_words {
+            swap_words(&mut out[start..]);
+        }
+    }
+
+    /// Reads `Filter.db`.
+    ///
+    /// # Errors
+    /// [`Malformed`] when it is not exactly one filter.
+    pub fn decode(bytes: &[u8], in_words: bool) -> Result<Self, Malformed> {
+        let mut input = Input::new(bytes);
+        let hashes = input.u32()?;
+        if hashes == 0 || u64::from(hashes) > HASHES_MAX {
+            return Err(Malformed::over(0, "number of hashes", u64::from(hashes), HASHES_MAX));
+        }
+        let words = u64::from(input.u32()?);
+        let words = input.fits("number of filter words", words, 8)?;
+        if words == 0 {
+            return Err(Malformed::invalid(4, "a filter without bits"));
+        }
+        let mut bits = input.take(words * 8)?.to_vec();
+        if input.remaining() != 0 {
+            return Err(Malformed::invalid(input.offset(), "bytes behind the filter"));
+        }
+        if in_words {
+            swap_words(&mut bits);
+        }
+        Ok(Self { hashes, bytes: bits })
+    }
+}
+
+fn swap_words(bytes: &mut [u8]) {
+    bytes.as_chunks_mut::<8>().0.iter_mut().for_each(|word| word.reverse());
+}
+
+/// Hashes and bits per key for a rate of false answers: the fewest bits that reach it, then the fewest hashes.
+fn shape(fp_chance: f64) -> (u32, usize) {
+    // Below what 20 bits per key reach, the rate stays at that (about 6.7e-5).
+    let rate =
+        |hashes: u32, bits: usize| (1.0 - (-f64::from(hashes) / bits as f64).exp()).powi(hashes as i32);
+    let best = |bits: usize| {
+        (1..=(bits as u32)).min_by(|a, b| rate(*a, bits).total_cmp(&rate(*b, bits))).unwrap_or(1)
+    };
+    let bits =
+        (2..=BITS_PER_KEY_MAX).find(|bits| rate(best(*bits), *bits) <= fp_chance).unwrap_or(BITS_PER_KEY_MAX);
+    let mut hashes = best(bits);
+    while hashes > 1 && rate(hashes - 1, bits) <= fp_chance {
+        hashes -= 1;
+    }
+    (hashes, bits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn one_percent_takes_ten_bits_or_so_and_holds() {
+        assert_eq!(shape(0.01), (5, 10));
+        assert_eq!(shape(0.1), (3, 5));
+        let mut filter = Filter::new(10_000, 0.01).unwrap();
+        for key in 0u32..10_000 {
+            filter.add_hash(murmur3_hash128(&key.to_be_bytes(), 0));
+        }
+        assert!((0u32..10_000).all(|key| filter.may_contain(&key.to_be_bytes())));
+        let wrong = (10_000u32..110_000).filter(|key| filter.may_contain(&key.to_be_bytes())).count();
+        assert!(wrong < 1_500, "{wrong} of 100000 false answers");
+    }
+
+    #[test]
+    fn a_chance_of_one_makes_no_filter() {
+        assert_eq!(Filter::new(10, 1.0), None);
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_added_is_found_after_a_round_trip(keys: Vec<Vec<u8>>, in_words: bool, chance in 0.000_01f64..0.99) {
+            let mut filter = Filter::new(keys.len() as u64, chance).unwrap();
+            keys.iter().for_each(|key| filter.add_hash(murmur3_hash128(key, 0)));
+            let mut bytes = Vec::new();
+            filter.encode(&mut bytes, in_words);
+            let back = Filter::decode(&bytes, in_words).unwrap();
+            prop_assert_eq!(&back, &filter);
+            prop_assert!(keys.iter().all(|key| back.may_contain(key)));
+            for end in 0..bytes.len() {
+                prop_assert!(Filter::decode(&bytes[..end], in_words).is_err());
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes: Vec<u8>, key: Vec<u8>) {
+            if let Ok(filter) = Filter::decode(&bytes, true) {
+                let _ = filter.may_contain(&key);
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Entry points for fuzz targets: each takes any bytes and must come back.
+//!
+//! `make fuzz` runs them; a decoder that panics, loops or allocates without bound fails there.
+
+use model::Table;
+
+use crate::compression::{ChunkChecksums, CompressionInfo};
+use crate::data::decode::{self, Head};
+use crate::filter::Filter;
+use crate::index::promoted::decode_block;
+use crate::input::Input;
+use crate::layout::Layout;
+use crate::statistics::{Cardinality, EncodingMinima, SerializationHeader, Statistics};
+use crate::summary::Summary;
+use crate::version::{Features, Version};
+
+fn all_features() -> [Features; 2] {
+    let me = Version::Me.features();
+    [
+        me,
+        Features {
+            max_compressed_length: true,
+            pending_repair: true,
+            metadata_checksum: true,
+            filter_in_words: false,
+            ..me
+        },
+    ]
+}
+
+/// `Data.db`, uncompressed, from behind a partition's header, as rows of `table`.
+pub fn data(bytes: &[u8], table: &Table) {
+    let header = SerializationHeader::of_table(table, EncodingMinima::default());
+    let Ok(layout) = Layout::resolve(&header, table, false) else { return };
+    let (mut at, mut clustering, mut row) = (0, Vec::new(), Vec::new());
+    // Each round takes at least one byte.
+    while at < bytes.len() {
+        let Ok(head) = decode::head(&layout, &mut Input::new(&bytes[at..]), &mut clustering) else { return };
+        let item = match head {
+            Head::End => return,
+            Head::Row(item) | Head::Marker(_, item) => item,
+        };
+        let Some(body) = bytes[at..].get(item.body..item.length) else { return };
+        row.clear();
+        let decoded = match head {
+            Head::Marker(kind, _) => decode::marker(&layout, kind, &mut Input::new(body)).map(drop),
+            _ => decode::row(&layout, item, &mut Input::new(body), &mut row),
+        };
+        if decoded.is_err() {
+            return;
+        }
+        if !row.is_empty() {
+            assert!(model::RowView::parse(&row).is_ok(), "a decoded row is well formed");
+        }
+        at += item.length;
+    }
+}
+
+/// `Index.db`, and the blocks of a promoted index of `table`.
+pub fn index(bytes: &[u8], table: &Table) {
+    let _ = crate::index::reader::parse_all(bytes);
+    let header = SerializationHeader::of_table(table, EncodingMinima::default());
+    if let Ok(layout) = Layout::resolve(&header, table, false) {
+        let _ = decode_block(&layout, &mut Input::new(bytes));
+    }
+}
+
+/// `Summary.db`.
+pub fn summary(bytes: &[u8]) {
+    let _ = Summary::decode(bytes, 1 << 20);
+}
+
+/// `Filter.db`.
+pub fn filter(bytes: &[u8]) {
+    for features in all_features() {
+        if let Ok(filter) = Filter::decode(bytes, features.filter_in_words) {
+            let _ = filter.may_contain(bytes);
+        }
+    }
+}
+
+/// `Statistics.db`.
+pub fn statistics(bytes: &[u8]) {
+    let _ = Cardinality::decode(bytes);
+    for features in all_features() {
+        let _ = Statistics::decode(bytes, features);
+    }
+}
+
+/// `CompressionInfo.db`, `CRC.db` and chunks.
+pub fn compression(bytes: &[u8]) {
+    for features in all_features() {
+        let _ = CompressionInfo::decode(bytes, features, 1 << 20);
+    }
+    let _ = ChunkChecksums::decode(bytes, 1 << 20);
+    for compressor in [crate::Compressor::Lz4, crate::Compressor::Snappy] {
+        let _ = compressor.decompress(bytes, 4096, &mut Vec::new());
+    }
+}

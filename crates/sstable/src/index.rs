@@ -1,0 +1,21 @@
+//! `Index.db`: each partition's key, where its data starts, and for long partitions where its blocks are.
+//!
+//! ```text
+//! index    := entry*
+//! entry    := key:short_sized data_position:vint promoted_length:vint [promoted]
+//! promoted := header_length:vint local_deletion_time:i32 timestamp:i64 blocks:vint block* offset:i32*
+//! block    := first:prefix last:prefix offset:vint width:signed_vint has_open:bool [local_deletion_time timestamp]
+//! prefix   := kind:u8 [components:u16] values
+//! ```
+//! A block's offset is from the start of the partition, its width is stored less 64 KiB, and the offsets at the end
+//! are of the blocks, from the first of them. Source: Cassandra 5.0 `RowIndexEntry`, `IndexInfo`.
+
+pub(crate) mod promoted;
+pub(crate) mod reader;
+pub(crate) mod writer;
+
+/// Bytes of partition after which a new block starts, unless configured (`column_index_size`).
+pub const COLUMN_INDEX_BYTES_DEFAULT: u32 = 64 * 1024;
+
+/// What widths of blocks are counted from, whatever the block size.
+const WIDTH_BASE: i64 = 64 * 1024;

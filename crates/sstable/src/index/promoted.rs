@@ -1,0 +1,212 @@
+//! The blocks of a long partition, found without reading its data.
+//!
+//! A small promoted index is read whole; of a large one only the blocks that a binary search touches.
+
+use std::rc::Rc;
+
+use model::Clustering;
+use model::clustering::{ClusteringOrder, OwnedPosition, Position};
+use model::deletion::DeletionTime;
+
+use super::WIDTH_BASE;
+use super::reader::IndexFile;
+use crate::data::chunks::ReadCounter;
+use crate::data::decode;
+use crate::error::{Malformed, Problem, SstableError};
+use crate::input::Input;
+use crate::layout::Layout;
+
+/// A promoted index up to this size is read whole.
+const WHOLE_BYTES_MAX: u64 = 64 * 1024;
+/// Bytes of a block that are read at first in a larger one.
+const BLOCK_BYTES: u64 = 512;
+/// Fewest bytes of a block, its offset included.
+const BLOCK_BYTES_MIN: u64 = 9;
+
+/// A block of a partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Block {
+    /// Clustering of its first row or marker.
+    pub(crate) first: OwnedPosition,
+    /// Clustering of its last row or marker.
+    pub(crate) last: OwnedPosition,
+    /// Where it starts, from the start of the partition.
+    pub(crate) offset: u64,
+    /// How long it is.
+    pub(crate) width: u64,
+    /// The range deletion in force at its end.
+    pub(crate) open: DeletionTime,
+}
+
+/// The promoted index of one partition.
+#[derive(Debug)]
+pub(crate) struct Promoted {
+    /// Bytes of the partition before its first row.
+    pub(crate) header_length: u64,
+    /// Deletion of the partition.
+    pub(crate) deletion: DeletionTime,
+    /// Number of blocks, at least one.
+    pub(crate) count: u64,
+    index: Rc<IndexFile>,
+    blocks_at: u64,
+    offsets_at: u64,
+    /// All of it, from `blocks_at` on, where it is small.
+    whole: Option<Vec<u8>>,
+}
+
+impl Promoted {
+    /// Opens the promoted index at `(start, length)` of the index.
+    pub(crate) async fn open(
+        index: Rc<IndexFile>,
+        counter: &ReadCounter,
+        layout: &Layout,
+        (start, length): (u64, u64),
+    ) -> Result<Self, SstableError> {
+        let whole = length <= WHOLE_BYTES_MAX;
+        let bytes =
+            read(&index, counter, start, if whole { length } else { BLOCK_BYTES.min(length) }).await?;
+        let mut input = Input::at_offset(&bytes, start);
+        let mut promoted =
+            Self::decode_head(&index, layout, &mut input, length).map_err(|m| index.malformed(m))?;
+        let head = input.consumed();
+        promoted.whole = whole.then(|| bytes[head..].to_vec());
+        Ok(promoted)
+    }
+
+    fn decode_head(
+        index: &Rc<IndexFile>,
+        layout: &Layout,
+        input: &mut Input<'_>,
+        length: u64,
+    ) -> Result<Self, Malformed> {
+        let start = input.offset();
+        let header_length = input.vint()?;
+        let deletion = decode::whole_deletion(layout, input)?;
+        let at = input.offset();
+        let count = input.vint()?;
+        let blocks_at = input.offset();
+        let room = (start + length).saturating_sub(blocks_at);
+        if count == 0 || count > room / BLOCK_BYTES_MIN {
+            return Err(Malformed::over(at, "number of blocks", count, room / BLOCK_BYTES_MIN));
+        }
+        let offsets_at = start + length - 4 * count;
+        Ok(Self {
+            header_length,
+            deletion,
+            count,
+            index: Rc::clone(index),
+            blocks_at,
+            offsets_at,
+            whole: None,
+        })
+    }
+
+    /// Block number `number`.
+    pub(crate) async fn block(
+        &self,
+        counter: &ReadCounter,
+        layout: &Layout,
+        number: u64,
+    ) -> Result<Block, SstableError> {
+        let offset_at = self.offsets_at + 4 * number;
+        let offset = self.part(counter, offset_at, 4).await?;
+        let offset = Input::at_offset(&offset, offset_at).u32().map_err(|m| self.index.malformed(m))?;
+        let at = self.blocks_at + u64::from(offset);
+        if at >= self.offsets_at {
+            return Err(self.index.malformed(Malformed::invalid(offset_at, "a block behind the blocks")));
+        }
+        let room = self.offsets_at - at;
+        let mut length = BLOCK_BYTES.min(room);
+        loop {
+            let bytes = self.part(counter, at, length).await?;
+            match decode_block(layout, &mut Input::at_offset(&bytes, at)) {
+                // Clusterings may be long: at most 17 rounds.
+                Err(Malformed { problem: Problem::Truncated, .. }) if length < room => {
+                    length = (length * 4).min(room)
+                }
+                block => return block.map_err(|m| self.index.malformed(m)),
+            }
+        }
+    }
+
+    async fn part(&self, counter: &ReadCounter, at: u64, length: u64) -> Result<Vec<u8>, SstableError> {
+        match &self.whole {
+            Some(whole) => {
+                let start = (at - self.blocks_at) as usize;
+                let part = start.checked_add(length as usize).and_then(|end| whole.get(start..end));
+                part.map(<[u8]>::to_vec).ok_or_else(|| self.index.malformed(Malformed::truncated(at)))
+            }
+            None => read(&self.index, counter, at, length).await,
+        }
+    }
+
+    /// How many leading blocks end at or before `position`.
+    pub(crate) async fn ending_before(
+        &self,
+        counter: &ReadCounter,
+        layout: &Layout,
+        position: Position<'_>,
+        orders: &[ClusteringOrder],
+    ) -> Result<u64, SstableError> {
+        let (mut low, mut high) = (0, self.count);
+        while low < high {
+            let middle = (low + high) / 2;
+            if self.block(counter, layout, middle).await?.last.as_ref().compare(position, orders).is_le() {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
+    /// How many leading blocks start before `position`.
+    pub(crate) async fn starting_before(
+        &self,
+        counter: &ReadCounter,
+        layout: &Layout,
+        position: Position<'_>,
+        orders: &[ClusteringOrder],
+    ) -> Result<u64, SstableError> {
+        let (mut low, mut high) = (0, self.count);
+        while low < high {
+            let middle = (low + high) / 2;
+            if self.block(counter, layout, middle).await?.first.as_ref().compare(position, orders).is_lt() {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+}
+
+async fn read(
+    index: &IndexFile,
+    counter: &ReadCounter,
+    at: u64,
+    length: u64,
+) -> Result<Vec<u8>, SstableError> {
+    counter.add(at, length as usize);
+    let bytes = index.file.read_range(at, length as usize).await.map_err(SstableError::io(&index.path))?;
+    if bytes.len() as u64 != length {
+        return Err(index.malformed(Malformed::truncated(at + bytes.len() as u64)));
+    }
+    Ok(bytes.to_vec())
+}
+
+/// Decodes one block.
+pub(crate) fn decode_block(layout: &Layout, input: &mut Input<'_>) -> Result<Block, Malformed> {
+    let position = |input: &mut Input<'_>| -> Result<OwnedPosition, Malformed> {
+        let mut prefix = Vec::new();
+        let weight = decode::prefix(layout, input, &mut prefix)?;
+        Ok(Position { prefix: Clustering(&prefix), weight }.to_owned())
+    };
+    let (first, last) = (position(input)?, position(input)?);
+    let at = input.offset();
+    let offset = input.vint()?;
+    let width = input.signed_vint()?.checked_add(WIDTH_BASE).and_then(|width| u64::try_from(width).ok());
+    let width = width.ok_or(Malformed::invalid(at, "a block of negative width"))?;
+    let open = if input.boolean()? { decode::whole_deletion(layout, input)? } else { DeletionTime::LIVE };
+    Ok(Block { first, last, offset, width, open })
+}

@@ -1,0 +1,182 @@
+//! Finds partitions in `Index.db`.
+//!
+//! A lookup reads the stretch of the index that the summary names, one request of whole pages; in files this crate
+//! wrote that is one page. Foreign files may have wider stretches, which are read piece by piece.
+
+use std::path::PathBuf;
+
+use model::token::{Token, murmur3_token};
+use reactor::file::{AlignedBuf, File};
+
+use crate::data::chunks::ReadCounter;
+use crate::descriptor::Component;
+use crate::error::{Malformed, Problem, SstableError};
+use crate::input::Input;
+use crate::scan::PartitionBound;
+
+/// What reads are multiples of.
+const PAGE: u64 = 4096;
+/// Most bytes of the index that one request asks for.
+const READ_BYTES_MAX: u64 = 64 * 1024;
+
+/// An open `Index.db`.
+#[derive(Debug)]
+pub(crate) struct IndexFile {
+    pub(crate) file: File,
+    pub(crate) path: PathBuf,
+    pub(crate) length: u64,
+}
+
+impl IndexFile {
+    /// Reads whole pages from the one that holds `at` on, about `length` bytes.
+    pub(crate) async fn read(
+        &self,
+        counter: &ReadCounter,
+        at: u64,
+        length: u64,
+    ) -> Result<(u64, AlignedBuf), SstableError> {
+        let start = at / PAGE * PAGE;
+        let length = (at - start + length).clamp(1, READ_BYTES_MAX).next_multiple_of(PAGE) as usize;
+        counter.add(start, length);
+        let bytes = self.file.read_at(start, length).await.map_err(SstableError::io(&self.path))?;
+        Ok((start, bytes))
+    }
+
+    pub(crate) fn malformed(&self, malformed: Malformed) -> SstableError {
+        malformed.of(Component::Index, &self.path)
+    }
+}
+
+/// One partition's place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// Where its data starts.
+    pub(crate) position: u64,
+    /// Where the next partition's data starts, if that was at hand.
+    pub(crate) end: Option<u64>,
+    /// Where its promoted part is in the index and how long, 0 for none.
+    pub(crate) promoted: (u64, u64),
+}
+
+/// Walks entries.
+struct Walk<'i> {
+    index: &'i IndexFile,
+    counter: &'i ReadCounter,
+    start: u64,
+    bytes: Option<AlignedBuf>,
+}
+
+struct Seen<'b> {
+    key: &'b [u8],
+    position: u64,
+    promoted: (u64, u64),
+    next: u64,
+}
+
+impl Walk<'_> {
+    fn from(&self, at: u64) -> &[u8] {
+        let skip = at.checked_sub(self.start).and_then(|skip| usize::try_from(skip).ok());
+        skip.and_then(|skip| self.bytes.as_ref()?.get(skip..)).unwrap_or(&[])
+    }
+
+    /// The entry at `at`, reading about `length` bytes when it is not at hand.
+    async fn entry(&mut self, at: u64, length: u64) -> Result<Seen<'_>, SstableError> {
+        let mut wanted = length;
+        loop {
+            let problem = match parse(self.from(at), at, self.index.length) {
+                Ok(_) => break,
+                Err(error) => error,
+            };
+            let at_hand = self.from(at).len() as u64;
+            if problem.problem != Problem::Truncated
+                || at + at_hand >= self.index.length
+                || at_hand >= READ_BYTES_MAX
+            {
+                return Err(self.index.malformed(problem));
+            }
+            // A head is at most 64 KiB and some bytes, so this reads three times at most.
+            let (start, bytes) = self.index.read(self.counter, at, wanted.max(1)).await?;
+            if start + bytes.len() as u64 <= at + at_hand {
+                return Err(self.index.malformed(problem));
+            }
+            (self.start, self.bytes) = (start, Some(bytes));
+            wanted = READ_BYTES_MAX;
+        }
+        parse(self.from(at), at, self.index.length).map_err(|problem| self.index.malformed(problem))
+    }
+}
+
+/// The entry that `bytes` start with, which stand at `at` of an index of `index_length` bytes.
+fn parse(bytes: &[u8], at: u64, index_length: u64) -> Result<Seen<'_>, Malformed> {
+    let mut input = Input::at_offset(bytes, at);
+    let key = input.short_sized()?;
+    let position = input.vint()?;
+    let length = input.vint()?;
+    let start = input.offset();
+    let next = start.checked_add(length).filter(|next| *next <= index_length);
+    let next = next.ok_or(Malformed::over(
+        start,
+        "length of a promoted index",
+        length,
+        index_length.saturating_sub(start),
+    ))?;
+    Ok(Seen { key, position, promoted: (start, length), next })
+}
+
+/// Checks all entries of an index in memory; for the fuzz target.
+pub(crate) fn parse_all(bytes: &[u8]) -> Result<usize, Malformed> {
+    let (mut at, mut count) = (0u64, 0);
+    while at < bytes.len() as u64 {
+        at = parse(&bytes[at as usize..], at, bytes.len() as u64)?.next;
+        count += 1;
+    }
+    Ok(count)
+}
+
+impl IndexFile {
+    /// The entry of a key, sought in the stretch `interval`.
+    pub(crate) async fn find(
+        &self,
+        counter: &ReadCounter,
+        interval: (u64, Option<u64>),
+        key: &[u8],
+    ) -> Result<Option<Entry>, SstableError> {
+        let (mut at, end) = (interval.0, interval.1.unwrap_or(self.length).min(self.length));
+        let mut walk = Walk { index: self, counter, start: 0, bytes: None };
+        while at < end {
+            let seen = walk.entry(at, end - at).await?;
+            let (found, next, mut entry) = (
+                seen.key == key,
+                seen.next,
+                Entry { position: seen.position, end: None, promoted: seen.promoted },
+            );
+            if found {
+                // Where the partition ends saves a guess at how much to read, but is not worth a request.
+                entry.end = parse(walk.from(next), next, self.length).ok().map(|seen| seen.position);
+                return Ok(Some(entry));
+            }
+            at = next;
+        }
+        Ok(None)
+    }
+
+    /// Where the data of the first partition behind `bound` starts, sought from `start` on.
+    pub(crate) async fn position_behind(
+        &self,
+        counter: &ReadCounter,
+        start: u64,
+        bound: &PartitionBound,
+    ) -> Result<Option<u64>, SstableError> {
+        let mut at = start;
+        let mut walk = Walk { index: self, counter, start: 0, bytes: None };
+        while at < self.length {
+            let seen = walk.entry(at, PAGE).await?;
+            let token: Token = murmur3_token(seen.key);
+            if bound.is_before(token, seen.key) {
+                return Ok(Some(seen.position));
+            }
+            at = seen.next;
+        }
+        Ok(None)
+    }
+}

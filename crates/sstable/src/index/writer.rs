@@ -1,0 +1,196 @@
+//! Writes `Index.db`, samples it for the summary, and fills the filter.
+//!
+//! A stretch of the index between two samples lies within one device page, so that finding a key reads one page.
+//! An entry that crosses into the next page is a stretch of its own. Only when the summary's share of memory is
+//! spent do stretches become wider: every other sample is left out from then on, again and again.
+
+use std::path::PathBuf;
+
+use model::deletion::DeletionTime;
+use model::token::{Token, murmur3_hash128};
+use model::vint;
+
+use super::WIDTH_BASE;
+use crate::data::encode::append_whole_deletion;
+use crate::error::SstableError;
+use crate::file::OutputFile;
+use crate::filter::Filter;
+use crate::input::append_short_sized;
+use crate::layout::Layout;
+use crate::summary::{SUMMARY_BYTES_MAX, Summary};
+
+/// The stretch of index that is read at once.
+const PAGE: u64 = 4096;
+
+/// The blocks of the partition that is written.
+#[derive(Debug, Default)]
+pub(crate) struct Blocks {
+    bytes: Vec<u8>,
+    offsets: Vec<u32>,
+    first: Vec<u8>,
+    start: Option<u64>,
+}
+
+impl Blocks {
+    /// Forgets the partition before.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.offsets.clear();
+        self.start = None;
+    }
+
+    /// Something with this clustering (a `prefix`) was written at `start` of the partition, up to `end`; it starts
+    /// a block where none is open.
+    pub(crate) fn add(
+        &mut self,
+        name: &[u8],
+        start: u64,
+        end: u64,
+        open: DeletionTime,
+        bytes_max: u32,
+        layout: &Layout,
+    ) {
+        if self.start.is_none() {
+            self.start = Some(start);
+            self.first.clear();
+            self.first.extend_from_slice(name);
+        }
+        if self.start.is_some_and(|start| end - start >= u64::from(bytes_max)) {
+            self.close(name, end, open, layout);
+        }
+    }
+
+    /// Ends the block that is open, if one is; `last` is the clustering of what was written last.
+    pub(crate) fn close(&mut self, last: &[u8], end: u64, open: DeletionTime, layout: &Layout) {
+        let Some(start) = self.start.take() else { return };
+        self.offsets.push(self.bytes.len() as u32);
+        self.bytes.extend_from_slice(&self.first);
+        self.bytes.extend_from_slice(last);
+        vint::append_unsigned(&mut self.bytes, start);
+        vint::append_signed(&mut self.bytes, (end - start) as i64 - WIDTH_BASE);
+        self.bytes.push(u8::from(!open.is_live()));
+        if !open.is_live() {
+            append_whole_deletion(layout, &mut self.bytes, open);
+        }
+    }
+
+    /// Appends the promoted part of an entry and its length: nothing for a single block.
+    fn append(
+        &self,
+        header_length: u64,
+        deletion: DeletionTime,
+        layout: &Layout,
+        scratch: &mut Vec<u8>,
+        out: &mut Vec<u8>,
+    ) {
+        if self.offsets.len() < 2 {
+            vint::append_unsigned(out, 0);
+            return;
+        }
+        scratch.clear();
+        vint::append_unsigned(scratch, header_length);
+        append_whole_deletion(layout, scratch, deletion);
+        vint::append_unsigned(scratch, self.offsets.len() as u64);
+        let length = scratch.len() + self.bytes.len() + 4 * self.offsets.len();
+        vint::append_unsigned(out, length as u64);
+        out.extend_from_slice(scratch);
+        out.extend_from_slice(&self.bytes);
+        self.offsets.iter().for_each(|offset| out.extend_from_slice(&offset.to_be_bytes()));
+    }
+}
+
+/// `Index.db` while it is written.
+#[derive(Debug)]
+pub(crate) struct IndexWriter {
+    file: OutputFile,
+    entry: Vec<u8>,
+    scratch: Vec<u8>,
+    summary: Summary,
+    summary_bytes_max: usize,
+    /// Stretches that make one, once memory is short.
+    thinning: u64,
+    stretches: u64,
+    /// Page of the stretch that is open; `None` right behind an entry that had its own.
+    page: Option<u64>,
+    filter: Option<Filter>,
+    partitions: u64,
+}
+
+impl IndexWriter {
+    /// Starts an index at `path`.
+    pub(crate) async fn create(
+        path: PathBuf,
+        filter: Option<Filter>,
+        min_index_interval: u32,
+        summary_bytes_max: usize,
+    ) -> Result<Self, SstableError> {
+        Ok(Self {
+            file: OutputFile::create(path).await?,
+            entry: Vec::new(),
+            scratch: Vec::new(),
+            summary: Summary::new(min_index_interval),
+            summary_bytes_max: summary_bytes_max.min(SUMMARY_BYTES_MAX),
+            thinning: 1,
+            stretches: 0,
+            page: None,
+            filter,
+            partitions: 0,
+        })
+    }
+
+    /// Adds the partition whose data starts at `position`.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) async fn append(
+        &mut self,
+        token: Token,
+        key: &[u8],
+        position: u64,
+        header_length: u64,
+        deletion: DeletionTime,
+        blocks: &Blocks,
+        layout: &Layout,
+    ) -> Result<(), SstableError> {
+        self.entry.clear();
+        append_short_sized(&mut self.entry, key);
+        vint::append_unsigned(&mut self.entry, position);
+        blocks.append(header_length, deletion, layout, &mut self.scratch, &mut self.entry);
+        self.sample(token, key);
+        if let Some(filter) = &mut self.filter {
+            filter.add_hash(murmur3_hash128(key, 0));
+        }
+        self.partitions += 1;
+        let entry = std::mem::take(&mut self.entry);
+        let result = self.file.append(&entry).await;
+        self.entry = entry;
+        result
+    }
+
+    fn sample(&mut self, token: Token, key: &[u8]) {
+        let start = self.file.position();
+        let (first_page, last_page) = (start / PAGE, (start + self.entry.len() as u64 - 1) / PAGE);
+        let continues = self.page == Some(first_page) && first_page == last_page;
+        self.page = (first_page == last_page).then_some(first_page);
+        if continues {
+            return;
+        }
+        if self.summary.size() + key.len() > self.summary_bytes_max {
+            self.summary.thin();
+            self.thinning *= 2;
+        }
+        if self.stretches.is_multiple_of(self.thinning) {
+            self.summary.add(token, key, start);
+        }
+        self.stretches += 1;
+    }
+
+    /// Ends the index; hands out the summary and the filter, still in memory, and the length.
+    pub(crate) async fn finish(
+        mut self,
+        first_key: &[u8],
+        last_key: &[u8],
+    ) -> Result<(Summary, Option<Filter>, u64), SstableError> {
+        let length = self.file.finish().await?;
+        self.summary.finish(first_key, last_key, self.partitions);
+        Ok((self.summary, self.filter, length))
+    }
+}

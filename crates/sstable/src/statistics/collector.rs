@@ -1,0 +1,175 @@
+//! Gathers the statistics of a file while it is written.
+//!
+//! What counts as Cassandra's `MetadataCollector`, `Rows.collectStats`: every timestamp, time to live and local
+//! deletion time that is written, "never" included. The minima and maxima it reports are exact; compaction and
+//! reads leave files out on the strength of that.
+
+use std::cmp::Ordering;
+
+use model::clustering::{ClusteringOrder, OwnedPosition, Position};
+use model::deletion::{DeletionTime, Liveness, NO_LOCAL_TIME};
+use model::row::{CellKind, RowView};
+
+use super::{Cardinality, EstimatedHistogram, Stats, TombstoneHistogram};
+
+/// Buckets for sizes of partitions: up to 3.5 TB.
+const SIZE_BUCKETS: usize = 155;
+/// Buckets for cells per partition: up to 4 billion.
+const CELL_BUCKETS: usize = 118;
+
+/// Statistics so far.
+#[derive(Debug)]
+pub struct Collector {
+    stats: Stats,
+    cardinality: Cardinality,
+    any: bool,
+    any_time: bool,
+    any_ttl: bool,
+    time_cap: u32,
+    cells: u64,
+    smallest: Option<OwnedPosition>,
+    greatest: Option<OwnedPosition>,
+}
+
+impl Collector {
+    /// Nothing yet; `time_cap` is the greatest local deletion time the version can store.
+    pub fn new(time_cap: u32) -> Self {
+        let stats = Stats {
+            partition_sizes: EstimatedHistogram::new(SIZE_BUCKETS),
+            cells_per_partition: EstimatedHistogram::new(CELL_BUCKETS),
+            min_timestamp: i64::MIN,
+            max_timestamp: i64::MAX,
+            min_local_deletion_time: NO_LOCAL_TIME,
+            max_local_deletion_time: NO_LOCAL_TIME,
+            min_ttl: 0,
+            max_ttl: 0,
+            compression_ratio: -1.0,
+            tombstones: TombstoneHistogram::default(),
+            level: 0,
+            repaired_at_ms: 0,
+            min_clustering: Vec::new(),
+            max_clustering: Vec::new(),
+            legacy_counters: false,
+            columns_set: 0,
+            rows: 0,
+            commit_log_intervals: Vec::new(),
+            pending_repair: None,
+            transient: false,
+            originating_host: None,
+        };
+        Self {
+            stats,
+            cardinality: Cardinality::default(),
+            any: false,
+            any_time: false,
+            any_ttl: false,
+            time_cap,
+            cells: 0,
+            smallest: None,
+            greatest: None,
+        }
+    }
+
+    fn timestamp(&mut self, timestamp: i64) {
+        if self.any {
+            self.stats.min_timestamp = self.stats.min_timestamp.min(timestamp);
+            self.stats.max_timestamp = self.stats.max_timestamp.max(timestamp);
+        } else {
+            (self.stats.min_timestamp, self.stats.max_timestamp, self.any) = (timestamp, timestamp, true);
+        }
+    }
+
+    fn local_time(&mut self, time: u32) {
+        let time = if time == NO_LOCAL_TIME { time } else { time.min(self.time_cap) };
+        if self.any_time {
+            self.stats.min_local_deletion_time = self.stats.min_local_deletion_time.min(time);
+            self.stats.max_local_deletion_time = self.stats.max_local_deletion_time.max(time);
+        } else {
+            (self.stats.min_local_deletion_time, self.stats.max_local_deletion_time) = (time, time);
+            self.any_time = true;
+        }
+        if time != NO_LOCAL_TIME {
+            self.stats.tombstones.add(i64::from(time), i64::from(self.time_cap));
+        }
+    }
+
+    fn ttl(&mut self, ttl: u32) {
+        // Times to live are at most 20 years.
+        let ttl = i32::try_from(ttl).unwrap_or(i32::MAX);
+        self.stats.min_ttl = if self.any_ttl { self.stats.min_ttl.min(ttl) } else { ttl };
+        self.stats.max_ttl = self.stats.max_ttl.max(ttl);
+        self.any_ttl = true;
+    }
+
+    /// A deletion that is written: of a partition, a row, a range or a collection.
+    pub fn deletion(&mut self, deletion: DeletionTime) {
+        if !deletion.is_live() {
+            self.timestamp(deletion.timestamp);
+            self.local_time(deletion.local_time);
+        }
+    }
+
+    fn liveness(&mut self, liveness: Liveness) {
+        if !liveness.is_none() {
+            self.ttl(liveness.ttl);
+            self.timestamp(liveness.timestamp);
+            self.local_time(if liveness.ttl == 0 { NO_LOCAL_TIME } else { liveness.expires_at });
+        }
+    }
+
+    /// A row or a static row.
+    pub fn row(&mut self, row: RowView<'_>) {
+        self.liveness(row.liveness());
+        self.deletion(row.deletion());
+        let mut last = None;
+        for cell in row.cells() {
+            if let CellKind::CollectionDeletion { .. } = cell.kind {
+                self.deletion(cell.collection_deletion().unwrap_or(DeletionTime::LIVE));
+                continue;
+            }
+            self.ttl(cell.ttl());
+            self.timestamp(cell.timestamp);
+            self.local_time(cell.local_time());
+            self.cells += 1;
+            if last != Some(cell.column) {
+                self.stats.columns_set += 1;
+                last = Some(cell.column);
+            }
+        }
+        self.stats.rows += 1;
+    }
+
+    /// The first and the last position of a partition with rows or range tombstones.
+    pub fn positions(&mut self, first: Position<'_>, last: Position<'_>, orders: &[ClusteringOrder]) {
+        if self.smallest.as_ref().is_none_or(|s| first.compare(s.as_ref(), orders) == Ordering::Less) {
+            self.smallest = Some(first.to_owned());
+        }
+        if self.greatest.as_ref().is_none_or(|g| last.compare(g.as_ref(), orders) == Ordering::Greater) {
+            self.greatest = Some(last.to_owned());
+        }
+    }
+
+    /// A partition ended that took `bytes` of uncompressed data.
+    pub fn partition(&mut self, key: &[u8], bytes: u64) {
+        self.stats.partition_sizes.add(bytes);
+        self.stats.cells_per_partition.add(self.cells);
+        self.cells = 0;
+        self.cardinality.add(key);
+    }
+
+    /// What was gathered, and the sketch of the keys.
+    pub fn finish(mut self) -> (Stats, Cardinality) {
+        // A component that is null ends the prefix: the shorter one covers the longer one in both directions.
+        let components = |position: &OwnedPosition| -> Vec<Vec<u8>> {
+            position
+                .as_ref()
+                .prefix
+                .components()
+                .map_while(|component| component.map(<[u8]>::to_vec))
+                .collect()
+        };
+        self.stats.min_clustering = self.smallest.as_ref().map(components).unwrap_or_default();
+        self.stats.max_clustering = self.greatest.as_ref().map(components).unwrap_or_default();
+        (self.stats, self.cardinality)
+    }
+}

@@ -1,0 +1,258 @@
+//! `Summary.db`: every so many keys of the index, kept in memory while the file is open.
+//!
+//! ```text
+//! summary := min_index_interval:i32 entries:i32 bytes:i64 sampling_level:i32 entries_at_full_sampling:i32
+//!            offset{entries} entry{entries} first_key last_key
+//! offset  := i32 little endian, from the first offset
+//! entry   := key position:i64 little endian            (position in Index.db)
+//! first_key, last_key := length:i32 bytes
+//! ```
+//! Source: Cassandra 5.0 `IndexSummary`, `IndexSummaryComponent`. Nothing in the format says that entries are
+//! evenly spaced: the writer samples by pages of the index (`index::writer`).
+
+use model::partition_key::compare_decorated;
+use model::token::{Token, murmur3_token};
+
+use crate::error::Malformed;
+use crate::input::Input;
+
+/// Sampling level of a summary that was not thinned out (Cassandra's `BASE_SAMPLING_LEVEL`).
+const SAMPLING_LEVEL_FULL: u32 = 128;
+/// Most bytes a summary takes; the format's offsets are signed 32-bit numbers.
+pub(crate) const SUMMARY_BYTES_MAX: usize = i32::MAX as usize / 2;
+
+/// Sampled keys of an index, with their tokens so that searching hashes nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    keys: Vec<u8>,
+    ends: Vec<u32>,
+    tokens: Vec<Token>,
+    positions: Vec<u64>,
+    min_index_interval: u32,
+    at_full_sampling: u32,
+    first_key: Vec<u8>,
+    last_key: Vec<u8>,
+}
+
+impl Summary {
+    /// An empty summary to add to.
+    pub(crate) fn new(min_index_interval: u32) -> Self {
+        Self {
+            keys: Vec::new(),
+            ends: Vec::new(),
+            tokens: Vec::new(),
+            positions: Vec::new(),
+            min_index_interval,
+            at_full_sampling: 0,
+            first_key: Vec::new(),
+            last_key: Vec::new(),
+        }
+    }
+
+    /// Adds a key whose index entry starts at `position`.
+    pub(crate) fn add(&mut self, token: Token, key: &[u8], position: u64) {
+        self.keys.extend_from_slice(key);
+        self.ends.push(self.keys.len() as u32);
+        self.tokens.push(token);
+        self.positions.push(position);
+    }
+
+    /// Leaves out every other entry, beginning with the second.
+    pub(crate) fn thin(&mut self) {
+        let mut thinned = Self::new(self.min_index_interval);
+        (0..self.len())
+            .step_by(2)
+            .for_each(|at| thinned.add(self.tokens[at], self.key(at), self.positions[at]));
+        *self = thinned;
+    }
+
+    /// Ends it.
+    pub(crate) fn finish(&mut self, first_key: &[u8], last_key: &[u8], partitions: u64) {
+        self.first_key = first_key.to_vec();
+        self.last_key = last_key.to_vec();
+        let entries = partitions.div_ceil(u64::from(self.min_index_interval.max(1)));
+        self.at_full_sampling = u32::try_from(entries).unwrap_or(i32::MAX as u32).min(i32::MAX as u32);
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.positions.len()
+    }
+
+    /// Whether it has no entry.
+    pub fn is_empty(&self) -> bool {
+        self.positions.is_empty()
+    }
+
+    /// Bytes it keeps in memory.
+    pub fn size(&self) -> usize {
+        self.keys.len() + self.positions.len() * 20
+    }
+
+    /// Smallest key of the file.
+    pub fn first_key(&self) -> &[u8] {
+        &self.first_key
+    }
+
+    /// Greatest key of the file.
+    pub fn last_key(&self) -> &[u8] {
+        &self.last_key
+    }
+
+    fn key(&self, at: usize) -> &[u8] {
+        let start = if at == 0 { 0 } else { self.ends[at - 1] as usize };
+        &self.keys[start..self.ends[at] as usize]
+    }
+
+    /// The stretch of the index where a key's entry would stand: where it starts, and where the next one does
+    /// (`None` for the last).
+    pub(crate) fn interval(&self, token: Token, key: &[u8]) -> (u64, Option<u64>) {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = (low + high) / 2;
+            if compare_decorated((self.tokens[middle], self.key(middle)), (token, key)).is_le() {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        // What sorts before the first key starts there too.
+        let at = low.saturating_sub(1);
+        (self.positions.get(at).copied().unwrap_or(0), self.positions.get(at + 1).copied())
+    }
+
+    /// Like [`Summary::interval`] for the first entry of a token.
+    pub(crate) fn interval_of_token(&self, token: Token) -> (u64, Option<u64>) {
+        let at = self.tokens.partition_point(|other| *other < token).saturating_sub(1);
+        (self.positions.get(at).copied().unwrap_or(0), self.positions.get(at + 1).copied())
+    }
+
+    /// Appends `Summary.db`.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let offsets = 4 * self.len();
+        out.extend_from_slice(&self.min_index_interval.to_be_bytes());
+        out.extend_from_slice(&(self.len() as u32).to_be_bytes());
+        out.extend_from_slice(&((offsets + self.keys.len() + 8 * self.len()) as u64).to_be_bytes());
+        out.extend_from_slice(&SAMPLING_LEVEL_FULL.to_be_bytes());
+        out.extend_from_slice(&self.at_full_sampling.to_be_bytes());
+        for at in 0..self.len() {
+            let start = if at == 0 { 0 } else { self.ends[at - 1] as usize };
+            out.extend_from_slice(&((offsets + start + 8 * at) as u32).to_le_bytes());
+        }
+        for at in 0..self.len() {
+            out.extend_from_slice(self.key(at));
+            out.extend_from_slice(&self.positions[at].to_le_bytes());
+        }
+        for key in [&self.first_key, &self.last_key] {
+            out.extend_from_slice(&(key.len() as u32).to_be_bytes());
+            out.extend_from_slice(key);
+        }
+    }
+
+    /// Reads `Summary.db` of an index of `index_length` bytes.
+    ///
+    /// # Errors
+    /// [`Malformed`] when it is not exactly one summary, or its keys or positions do not ascend.
+    pub fn decode(bytes: &[u8], index_length: u64) -> Result<Self, Malformed> {
+        let mut input = Input::new(bytes);
+        let min_index_interval = input.u32()?;
+        let entries = u64::from(input.u32()?);
+        let length = input.u64()?;
+        let _sampling_level = input.u32()?;
+        let at_full_sampling = input.u32()?;
+        let entries = input.fits("number of summary entries", entries, 12)?;
+        if entries == 0 {
+            return Err(Malformed::invalid(4, "a summary without entries"));
+        }
+        let body_at = input.offset();
+        let limit = input.remaining() as u64;
+        if length > limit || length > SUMMARY_BYTES_MAX as u64 {
+            return Err(Malformed::over(
+                8,
+                "length of the summary",
+                length,
+                limit.min(SUMMARY_BYTES_MAX as u64),
+            ));
+        }
+        let length = length as usize;
+        let body = input.take(length)?;
+        let mut offsets = Input::at_offset(body, body_at);
+        let mut summary = Self::new(min_index_interval);
+        let mut start = offsets.u32_le()? as usize;
+        if start != 4 * entries {
+            return Err(Malformed::invalid(body_at, "the first summary entry does not follow the offsets"));
+        }
+        for at in 0..entries {
+            let here = body_at + start as u64;
+            let end = if at + 1 == entries { length } else { offsets.u32_le()? as usize };
+            let entry =
+                body.get(start..end).ok_or(Malformed::invalid(here, "summary offsets do not ascend"))?;
+            let (key, position) = entry
+                .split_last_chunk::<8>()
+                .ok_or(Malformed::invalid(here, "a summary entry without position"))?;
+            let (token, position) = (murmur3_token(key), u64::from_le_bytes(*position));
+            if let Some(&last) = summary.positions.last() {
+                let before = (summary.tokens[at - 1], summary.key(at - 1));
+                if position <= last || compare_decorated(before, (token, key)).is_ge() {
+                    return Err(Malformed::invalid(here, "summary entries do not ascend"));
+                }
+            }
+            if position >= index_length {
+                return Err(Malformed::over(here, "position in the index", position, index_length));
+            }
+            summary.add(token, key, position);
+            start = end;
+        }
+        let mut key = || {
+            let (offset, length) = (input.offset(), input.u32()?);
+            let limit = model::partition_key::PARTITION_KEY_BYTES_MAX;
+            if length as usize > limit {
+                return Err(Malformed::over(offset, "length of a key", u64::from(length), limit as u64));
+            }
+            input.take(length as usize).map(<[u8]>::to_vec)
+        };
+        (summary.first_key, summary.last_key) = (key()?, key()?);
+        summary.at_full_sampling = at_full_sampling;
+        if input.remaining() != 0 {
+            return Err(Malformed::invalid(input.offset(), "bytes behind the summary"));
+        }
+        Ok(summary)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::partition_key::DecoratedKey;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn comes_back_and_finds_the_stretch_of_each_key(keys in proptest::collection::btree_set(proptest::collection::vec(any::<u8>(), 1..20), 1..60)) {
+            let mut keys: Vec<DecoratedKey> = keys.into_iter().map(DecoratedKey::new).collect();
+            keys.sort();
+            let mut summary = Summary::new(128);
+            for (at, key) in keys.iter().enumerate().step_by(3) {
+                summary.add(key.token, &key.key, at as u64 * 10);
+            }
+            summary.finish(&keys[0].key, &keys[keys.len() - 1].key, keys.len() as u64);
+            let mut bytes = Vec::new();
+            summary.encode(&mut bytes);
+            let back = Summary::decode(&bytes, keys.len() as u64 * 10).unwrap();
+            prop_assert_eq!(&back, &summary);
+            for (at, key) in keys.iter().enumerate() {
+                let (start, end) = back.interval(key.token, &key.key);
+                prop_assert_eq!(start, (at / 3 * 30) as u64);
+                prop_assert!(end.is_none_or(|end| end == start + 30));
+            }
+            for end in 0..bytes.len() {
+                prop_assert!(Summary::decode(&bytes[..end], 1 << 20).is_err());
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
+            let _ = Summary::decode(&bytes, 100);
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! An open table file: what is kept in memory of it, and the ways to read it.
+//!
+//! Opening reads every component but Data and Index. A point read asks the filter, then the summary, then reads one
+//! stretch of the index and the chunks of the partition. Clones of the `Rc` inside are cheap; readers keep the file
+//! open after the table file was removed.
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use model::Table;
+use model::clustering::Slice;
+use model::token::{Token, murmur3_token};
+use reactor::file::{File, OpenOptions, metadata_size, read_all, remove_file, sync_dir};
+
+use crate::compression::{ChunkChecksums, CompressionInfo, CompressionInfoError};
+use crate::data::chunks::{Chunks, DataFile, DiskReads, ReadCounter};
+use crate::data::reader::{PartitionReader, Scanner};
+use crate::data::stream::Stream;
+use crate::data::window::READ_BYTES_MAX;
+use crate::descriptor::{Component, Descriptor};
+use crate::error::{Malformed, SstableError};
+use crate::filter::Filter;
+use crate::index::promoted::Promoted;
+use crate::index::reader::{Entry, IndexFile};
+use crate::layout::Layout;
+use crate::scan::PartitionBound;
+use crate::statistics::{Statistics, Stats};
+use crate::summary::Summary;
+
+/// Largest component that is read into memory as a whole.
+const COMPONENT_BYTES_MAX: u64 = 2 << 30;
+/// A partition up to this size is read with one request.
+const WHOLE_PARTITION_BYTES: u64 = 16 * 1024;
+
+/// What readers share.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) descriptor: Descriptor,
+    pub(crate) dir: PathBuf,
+    pub(crate) layout: Layout,
+    pub(crate) data: DataFile,
+    pub(crate) index: Rc<IndexFile>,
+    pub(crate) reads: ReadCounter,
+    filter: Option<Filter>,
+    summary: Summary,
+    statistics: Statistics,
+    first: Token,
+    last: Token,
+    bytes_on_disk: u64,
+}
+
+/// An open table file.
+#[derive(Debug, Clone)]
+pub struct Sstable {
+    inner: Rc<Inner>,
+}
+
+async fn read_component(
+    dir: &Path,
+    descriptor: Descriptor,
+    component: Component,
+) -> Result<(PathBuf, Vec<u8>), SstableError> {
+    let path = descriptor.path(dir, component);
+    let bytes = read_all(&path, COMPONENT_BYTES_MAX as usize).await.map_err(SstableError::io(&path))?;
+    Ok((path, bytes))
+}
+
+/// Reads a component that a file may lack.
+async fn read_optional(
+    dir: &Path,
+    descriptor: Descriptor,
+    component: Component,
+) -> Result<Option<(PathBuf, Vec<u8>)>, SstableError> {
+    match read_component(dir, descriptor, component).await {
+        Err(SstableError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        read => read.map(Some),
+    }
+}
+
+async fn open_data(path: &Path) -> Result<(File, u64), SstableError> {
+    let file =
+        File::open(path, OpenOptions::new().read(true).direct(true)).await.map_err(SstableError::io(path))?;
+    let length = file.size().await.map_err(SstableError::io(path))?;
+    Ok((file, length))
+}
+
+impl Sstable {
+    /// Opens the table file `descriptor` in `dir`, whose rows are read as those of `table`.
+    ///
+    /// # Errors
+    /// [`SstableError`]; the file is then not usable, and the error names what is wrong with which component.
+    pub async fn open(dir: &Path, descriptor: Descriptor, table: &Rc<Table>) -> Result<Self, SstableError> {
+        let features = descriptor.version.features();
+        let (path, bytes) = read_component(dir, descriptor, Component::Statistics).await?;
+        let statistics =
+            Statistics::decode(&bytes, features).map_err(|error| error.of(Component::Statistics, &path))?;
+        let layout =
+            Layout::resolve(&statistics.header, table, features.unsigned_deletion_times).map_err(|what| {
+                SstableError::Schema { path, table: format!("{}.{}", table.keyspace(), table.name()), what }
+            })?;
+
+        let index_path = descriptor.path(dir, Component::Index);
+        let (file, length) = open_data(&index_path).await?;
+        let index = Rc::new(IndexFile { file, path: index_path, length });
+        let (path, bytes) = read_component(dir, descriptor, Component::Summary).await?;
+        let summary =
+            Summary::decode(&bytes, index.length).map_err(|error| error.of(Component::Summary, &path))?;
+        let filter = match read_optional(dir, descriptor, Component::Filter).await? {
+            Some((path, bytes)) => Some(
+                Filter::decode(&bytes, features.filter_in_words)
+                    .map_err(|error| error.of(Component::Filter, &path))?,
+            ),
+            None => None,
+        };
+
+        let data_path = descriptor.path(dir, Component::Data);
+        let (file, file_length) = open_data(&data_path).await?;
+        let chunks = Self::chunks(dir, descriptor, file_length).await?;
+        let data = DataFile { file, path: data_path, file_length, chunks };
+
+        let (first, last) = (murmur3_token(summary.first_key()), murmur3_token(summary.last_key()));
+        let mut bytes_on_disk = 0;
+        for component in Component::ALL {
+            bytes_on_disk += metadata_size(&descriptor.path(dir, component)).await.unwrap_or(0);
+        }
+        Ok(Self {
+            inner: Rc::new(Inner {
+                descriptor,
+                dir: dir.to_owned(),
+                layout,
+                data,
+                index,
+                reads: ReadCounter::default(),
+                filter,
+                summary,
+                statistics,
+                first,
+                last,
+                bytes_on_disk,
+            }),
+        })
+    }
+
+    async fn chunks(dir: &Path, descriptor: Descriptor, file_length: u64) -> Result<Chunks, SstableError> {
+        let features = descriptor.version.features();
+        if let Some((path, bytes)) = read_optional(dir, descriptor, Component::CompressionInfo).await? {
+            return match CompressionInfo::decode(&bytes, features, file_length) {
+                Ok(info) => Ok(Chunks::Compressed(info)),
+                Err(CompressionInfoError::Malformed(error)) => {
+                    Err(error.of(Component::CompressionInfo, &path))
+                }
+                Err(CompressionInfoError::Compressor(name)) => Err(SstableError::Compressor { path, name }),
+            };
+        }
+        match read_optional(dir, descriptor, Component::Crc).await? {
+            Some((path, bytes)) => ChunkChecksums::decode(&bytes, file_length)
+                .map(Chunks::Checked)
+                .map_err(|error| error.of(Component::Crc, &path)),
+            None => Ok(Chunks::Plain),
+        }
+    }
+
+    /// Its name.
+    pub fn descriptor(&self) -> Descriptor {
+        self.inner.descriptor
+    }
+
+    /// The folder it is in.
+    pub fn dir(&self) -> &Path {
+        &self.inner.dir
+    }
+
+    /// Token and stored key of its first partition.
+    pub fn first_key(&self) -> (Token, &[u8]) {
+        (self.inner.first, self.inner.summary.first_key())
+    }
+
+    /// Token and stored key of its last partition.
+    pub fn last_key(&self) -> (Token, &[u8]) {
+        (self.inner.last, self.inner.summary.last_key())
+    }
+
+    /// Whether it may have a partition with this key; never wrong when it says no.
+    pub fn may_contain(&self, token: Token, key: &[u8]) -> bool {
+        self.inner.first <= token
+            && token <= self.inner.last
+            && self.inner.filter.as_ref().is_none_or(|filter| filter.may_contain(key))
+    }
+
+    /// Ranges and histograms.
+    pub fn stats(&self) -> &Stats {
+        &self.inner.statistics.stats
+    }
+
+    /// All of `Statistics.db`.
+    pub fn statistics(&self) -> &Statistics {
+        &self.inner.statistics
+    }
+
+    /// Bytes of all its components.
+    pub fn bytes_on_disk(&self) -> u64 {
+        self.inner.bytes_on_disk
+    }
+
+    /// Bytes of its data before compression.
+    pub fn data_bytes(&self) -> u64 {
+        self.inner.data.length()
+    }
+
+    /// Bytes it keeps in memory for its filter and summary.
+    pub fn bytes_in_memory(&self) -> usize {
+        self.inner.filter.as_ref().map_or(0, Filter::size) + self.inner.summary.size()
+    }
+
+    /// Reads its readers have asked the disk for so far.
+    pub fn disk_reads(&self) -> DiskReads {
+        self.inner.reads.get()
+    }
+
+    /// The partition with this key, cut to `slices` (disjoint, ascending); `None` where the file does not have it.
+    ///
+    /// With `reversed` the slices and what is in them come from the last to the first.
+    ///
+    /// # Errors
+    /// [`SstableError::Io`] and [`SstableError::Corrupt`].
+    pub async fn partition(
+        &self,
+        token: Token,
+        key: &[u8],
+        slices: &[Slice],
+        reversed: bool,
+    ) -> Result<Option<PartitionReader>, SstableError> {
+        if !self.may_contain(token, key) {
+            return Ok(None);
+        }
+        let inner = &self.inner;
+        let interval = inner.summary.interval(token, key);
+        let Some(entry) = inner.index.find(&inner.reads, interval, key).await? else { return Ok(None) };
+        let ahead = match entry.end.and_then(|end| end.checked_sub(entry.position)) {
+            Some(length) if length <= WHOLE_PARTITION_BYTES => length,
+            _ => inner.data.chunk_length(),
+        };
+        let mut stream = Stream::new(Rc::clone(inner), slices, reversed, ahead);
+        self.position(&mut stream, &entry, key).await?;
+        Ok(Some(PartitionReader::new(stream)))
+    }
+
+    async fn position(&self, stream: &mut Stream, entry: &Entry, key: &[u8]) -> Result<(), SstableError> {
+        let inner = &self.inner;
+        let promoted = if entry.promoted.1 == 0 {
+            None
+        } else {
+            let index = Rc::clone(&inner.index);
+            Some(Promoted::open(index, &inner.reads, &inner.layout, entry.promoted).await?)
+        };
+        match promoted {
+            Some(promoted) if inner.layout.statics.list.is_empty() => {
+                stream.open_promoted(key, entry.position, promoted);
+            }
+            promoted => {
+                stream.open_partition(entry.position).await?;
+                if stream.key() != key {
+                    let error =
+                        Malformed::invalid(entry.position, "the partition is not the one the index names");
+                    return Err(error.of(Component::Data, &inner.data.path));
+                }
+                if let Some(promoted) = promoted {
+                    stream.set_promoted(promoted);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The partitions between two bounds in token order, each cut to `slices`.
+    ///
+    /// # Errors
+    /// [`SstableError::Io`] and [`SstableError::Corrupt`].
+    pub async fn scan(
+        &self,
+        from: &PartitionBound,
+        to: &PartitionBound,
+        slices: &[Slice],
+    ) -> Result<Scanner, SstableError> {
+        let inner = &self.inner;
+        let start = if from.is_before(inner.first, inner.summary.first_key()) {
+            Some(0)
+        } else {
+            let (start, _) = inner.summary.interval_of_token(from.token());
+            inner.index.position_behind(&inner.reads, start, from).await?
+        };
+        let stream = Stream::new(Rc::clone(inner), slices, false, READ_BYTES_MAX);
+        Ok(Scanner::new(stream, to.clone(), start, inner.data.length()))
+    }
+}
+
+/// Removes a table file: its `TOC.txt` first, so that a crash leaves what [`crate::sort_names`] calls left over.
+///
+/// # Errors
+/// [`SstableError::Io`]; components that do not exist are no error.
+pub async fn remove(dir: &Path, descriptor: Descriptor) -> Result<(), SstableError> {
+    for component in Component::ALL.into_iter().rev() {
+        let path = descriptor.path(dir, component);
+        match remove_file(&path).await {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(SstableError::io(&path)(error));
+            }
+            _ => {}
+        }
+        if component == Component::Toc {
+            sync_dir(dir).await.map_err(SstableError::io(dir))?;
+        }
+    }
+    Ok(())
+}

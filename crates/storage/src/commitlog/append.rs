@@ -1,0 +1,198 @@
+//! Appends entries to the group that gathers, and waits until the group is written.
+//!
+//! Nothing here does I/O: an entry is copied once, into the buffer that will be written. A group belongs to one
+//! segment; when an entry does not fit the segment any more, an `end` closes it and a spare one takes over.
+
+use std::rc::Rc;
+
+use reactor::Deadline;
+
+use super::format::{EntryKind, HEADER_BYTES, Position, encode_entry, encode_position, entry_bytes};
+use super::group::{Group, GroupState};
+use super::{Active, Commitlog, Health, Hold, State};
+use crate::error::StorageError;
+
+/// Most bytes gathered in one group, but for a single larger entry.
+const GROUP_BYTES_MAX: usize = 1 << 20;
+/// Most groups that wait for the one being written.
+const GROUPS_MAX: usize = 2;
+
+enum Put {
+    Done(Hold, Rc<GroupState>),
+    Wait,
+}
+
+impl Commitlog {
+    /// Appends an entry; returns once it is as safe as the log's mode promises.
+    ///
+    /// The hold keeps its segment. Dropping the future leaves open whether the entry is in the log.
+    ///
+    /// # Errors
+    /// [`StorageError::MutationTooLarge`]; [`StorageError::CommitlogTimedOut`] when there was no room until the
+    /// deadline; [`StorageError::DiskFull`] and [`StorageError::Io`] when the write failed, the log goes on when the
+    /// disk does; [`StorageError::CommitlogDead`] for ever after a failed flush.
+    pub(crate) async fn append(
+        &self,
+        kind: EntryKind,
+        payload: &[u8],
+        deadline: Deadline,
+    ) -> Result<Hold, StorageError> {
+        let bytes_max = self.0.options.segment_bytes / 2;
+        if payload.len() > bytes_max {
+            return Err(StorageError::MutationTooLarge { bytes: payload.len(), bytes_max });
+        }
+        loop {
+            match self.try_put(kind, payload)? {
+                Put::Done(hold, group) => {
+                    group.finished().await?;
+                    return Ok(hold);
+                }
+                Put::Wait => reactor::timeout(deadline, self.0.room.wait())
+                    .await
+                    .map_err(|_| StorageError::CommitlogTimedOut)?,
+            }
+        }
+    }
+
+    /// Closes the active segment, so that the next start finds a clean end.
+    pub(super) async fn put_end(&self) -> Result<(), StorageError> {
+        let group = {
+            let mut state = self.0.state.borrow_mut();
+            if !matches!(state.health, Health::Good) {
+                return Ok(());
+            }
+            state.end_active(self)
+        };
+        self.0.work.notify_all();
+        match group {
+            Some(group) => group.finished().await,
+            None => Ok(()),
+        }
+    }
+
+    fn try_put(&self, kind: EntryKind, payload: &[u8]) -> Result<Put, StorageError> {
+        if self.0.closing.get() {
+            return Err(StorageError::Draining);
+        }
+        let mut state = self.0.state.borrow_mut();
+        let state = &mut *state;
+        match &state.health {
+            Health::Good => {}
+            Health::WriteFailed { error, .. } => return Err(error.clone()),
+            Health::Dead(path) => return Err(StorageError::CommitlogDead { path: path.clone() }),
+        }
+        let bytes = entry_bytes(payload.len());
+        // A new group may begin with a mark, and a segment has to have room for its end.
+        let reserve = entry_bytes(12) + entry_bytes(0);
+        let fits = |active: &Active| active.offset + bytes + reserve <= self.0.options.segment_bytes;
+        if !state.active.as_ref().is_some_and(fits) {
+            let live = (state.live.len() as u64 + 1) * self.0.options.segment_bytes as u64;
+            if state.live.len() > 1 && live > self.0.options.bytes_max {
+                self.0.pressure.notify_all();
+                return Ok(Put::Wait);
+            }
+            let Some(segment) = state.spares.pop_front() else {
+                self.0.keep.notify_all();
+                return match &state.keeper_failure {
+                    Some(error) => Err(error.clone()),
+                    None => Ok(Put::Wait),
+                };
+            };
+            state.end_active(self);
+            state.live.insert(segment.header.id, Rc::clone(&segment));
+            state.active = Some(Active { segment, offset: HEADER_BYTES });
+            self.0.keep.notify_all();
+            self.0.pressure.notify_all();
+        }
+        let Some(group) = state.open_group(bytes) else { return Ok(Put::Wait) };
+        state.put(kind, payload);
+        state.dirty = true;
+        let active = state.active.as_ref().expect("a group has an active segment");
+        let hold = Hold::new(&self.0, &active.segment);
+        self.0.work.notify_all();
+        Ok(Put::Done(hold, group))
+    }
+
+    /// Says in the log how far it is durable, where nothing else is about to.
+    pub(super) fn put_mark(&self) {
+        let mut state = self.0.state.borrow_mut();
+        let room = entry_bytes(12) * 2 + entry_bytes(0);
+        let fits = state.active.as_ref().is_some_and(|a| a.offset + room <= self.0.options.segment_bytes);
+        if fits && state.durable > state.marked && state.groups.is_empty() && matches!(state.health, Health::Good)
+        {
+            let _ = state.open_group(0);
+            drop(state);
+            self.0.work.notify_all();
+        }
+    }
+}
+
+impl State {
+    /// The group that takes an entry of `bytes` for the active segment; `None` when too much is waiting.
+    fn open_group(&mut self, bytes: usize) -> Option<Rc<GroupState>> {
+        let active = self.active.as_ref().expect("a group is opened for an active segment");
+        if let Some(group) = self.groups.back()
+            && Rc::ptr_eq(&group.segment, &active.segment)
+            && !group.closes
+            && group.used() + bytes <= GROUP_BYTES_MAX
+        {
+            return Some(Rc::clone(&group.state));
+        }
+        if self.groups.len() >= GROUPS_MAX {
+            return None;
+        }
+        Some(self.begin_group())
+    }
+
+    fn begin_group(&mut self) -> Rc<GroupState> {
+        let active = self.active.as_ref().expect("a group begins in an active segment");
+        let group = Group::new(Rc::clone(&active.segment), active.offset, self.take_group_state());
+        let waiting = Rc::clone(&group.state);
+        self.groups.push_back(group);
+        if self.durable > self.marked {
+            self.marked = self.durable;
+            self.put(EntryKind::Synced, &encode_position(self.durable));
+        }
+        waiting
+    }
+
+    /// Appends to the last group, which has been opened for it.
+    fn put(&mut self, kind: EntryKind, payload: &[u8]) {
+        let active = self.active.as_mut().expect("a group has an active segment");
+        let group = self.groups.back_mut().expect("a group is open");
+        let bytes = entry_bytes(payload.len());
+        let seed = active.segment.header.seed();
+        encode_entry(group.room(bytes), seed, active.offset as u32, kind, payload);
+        active.offset += bytes;
+    }
+
+    /// Ends the active segment, if any, in its last group.
+    fn end_active(&mut self, _log: &Commitlog) -> Option<Rc<GroupState>> {
+        let segment = Rc::clone(&self.active.as_ref()?.segment);
+        let open = self.groups.back().is_some_and(|g| Rc::ptr_eq(&g.segment, &segment) && !g.closes);
+        // The end of a segment may be one group more than the bound: there is one such at a time.
+        let state = if open {
+            Rc::clone(&self.groups.back().expect("a group is open").state)
+        } else {
+            self.begin_group()
+        };
+        self.put(EntryKind::End, &[]);
+        self.groups.back_mut().expect("a group is open").closes = true;
+        self.active = None;
+        Some(state)
+    }
+
+    fn take_group_state(&mut self) -> Rc<GroupState> {
+        if let Some(at) = self.group_states.iter().position(|state| Rc::strong_count(state) == 1) {
+            let state = self.group_states.swap_remove(at);
+            state.reset();
+            return state;
+        }
+        Rc::new(GroupState::default())
+    }
+
+    /// Where the log ends as handed to the kernel.
+    pub(super) fn group_end(group: &Group) -> Position {
+        Position { segment: group.segment.header.id, offset: (group.offset + group.used()) as u32 }
+    }
+}

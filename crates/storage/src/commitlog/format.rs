@@ -1,0 +1,311 @@
+//! Bytes of a commit-log segment; the grammar is in docs/formats/commitlog.md.
+//!
+//! Pure: bytes in, bytes out. Each life of a segment file has a seed of its own, and every entry carries it, so
+//! that an entry left over from an earlier life is no entry. Each entry also names its own offset.
+
+/// Bytes before the first entry.
+pub(crate) const HEADER_BYTES: usize = 4096;
+/// Bytes of an entry besides its payload and padding.
+pub(crate) const ENTRY_OVERHEAD_BYTES: usize = ENTRY_HEAD_BYTES + 4;
+const ENTRY_HEAD_BYTES: usize = 16;
+const ALIGNMENT: usize = 8;
+const MAGIC: &[u8; 8] = b"cetolog\n";
+const VERSION: u32 = 1;
+const HEADER_CHECKED_BYTES: usize = 48;
+
+/// The start of the machine that a segment was written under; unknown where the platform does not say.
+pub(crate) type BootId = [u8; 16];
+/// A boot id that is not known.
+pub(crate) const BOOT_UNKNOWN: BootId = [0; 16];
+
+/// What the first block of a segment says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    pub(crate) id: u64,
+    pub(crate) shard: u32,
+    /// Chance, new for each life of the file.
+    pub(crate) salt: u32,
+    pub(crate) boot: BootId,
+}
+
+/// Why a header is not one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HeaderProblem {
+    /// Not one of ours, or damaged.
+    Corrupt,
+    /// Of a version this build does not read.
+    Version(u32),
+}
+
+impl SegmentHeader {
+    /// The header block.
+    pub(crate) fn encode(&self, out: &mut [u8]) {
+        out[..HEADER_BYTES].fill(0);
+        out[..8].copy_from_slice(MAGIC);
+        out[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        out[12..16].copy_from_slice(&self.shard.to_le_bytes());
+        out[16..24].copy_from_slice(&self.id.to_le_bytes());
+        out[24..28].copy_from_slice(&self.salt.to_le_bytes());
+        out[32..48].copy_from_slice(&self.boot);
+        let crc = crc32fast::hash(&out[..HEADER_CHECKED_BYTES]);
+        out[HEADER_CHECKED_BYTES..HEADER_CHECKED_BYTES + 4].copy_from_slice(&crc.to_le_bytes());
+    }
+
+    /// Reads a header block.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, HeaderProblem> {
+        let checked = bytes.get(..HEADER_CHECKED_BYTES + 4).ok_or(HeaderProblem::Corrupt)?;
+        if checked[..8] != *MAGIC || u32_at(checked, HEADER_CHECKED_BYTES) != crc32fast::hash(&checked[..HEADER_CHECKED_BYTES]) {
+            return Err(HeaderProblem::Corrupt);
+        }
+        if u32_at(checked, 8) != VERSION {
+            return Err(HeaderProblem::Version(u32_at(checked, 8)));
+        }
+        Ok(Self {
+            shard: u32_at(checked, 12),
+            id: u64::from_le_bytes(checked[16..24].try_into().expect("eight bytes")),
+            salt: u32_at(checked, 24),
+            boot: checked[32..48].try_into().expect("sixteen bytes"),
+        })
+    }
+
+    /// What every entry of this life carries; never zero, so that zeros are no entry.
+    pub(crate) fn seed(&self) -> u32 {
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(&self.id.to_le_bytes());
+        hasher.update(&self.salt.to_le_bytes());
+        hasher.update(&self.shard.to_le_bytes());
+        hasher.finalize().max(1)
+    }
+}
+
+/// A place in the log of one shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Position {
+    pub(crate) segment: u64,
+    pub(crate) offset: u32,
+}
+
+/// What an entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum EntryKind {
+    /// `model::mutation` bytes.
+    Mutation = 1,
+    /// Everything of a table before this entry is gone: table id, then generations of its files that are gone too.
+    Truncate = 2,
+    /// Everything before the position in the payload was durable when this was written.
+    Synced = 3,
+    /// The segment ends here on purpose.
+    End = 4,
+}
+
+impl EntryKind {
+    fn from_byte(byte: u8) -> Option<Self> {
+        Some(match byte {
+            1 => Self::Mutation,
+            2 => Self::Truncate,
+            3 => Self::Synced,
+            4 => Self::End,
+            _ => return None,
+        })
+    }
+}
+
+/// Bytes an entry takes with its overhead and padding.
+pub(crate) fn entry_bytes(payload: usize) -> usize {
+    (payload + ENTRY_OVERHEAD_BYTES).next_multiple_of(ALIGNMENT)
+}
+
+/// Writes an entry at the start of `out`, which has [`entry_bytes`] of room; `offset` is its place in the segment.
+pub(crate) fn encode_entry(out: &mut [u8], seed: u32, offset: u32, kind: EntryKind, payload: &[u8]) {
+    let total = entry_bytes(payload.len());
+    out[..4].copy_from_slice(&seed.to_le_bytes());
+    out[4..8].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+    out[8..12].copy_from_slice(&[kind as u8, 0, 0, 0]);
+    let head = head_crc(&out[..12], offset);
+    out[12..16].copy_from_slice(&head.to_le_bytes());
+    let end = ENTRY_HEAD_BYTES + payload.len();
+    out[ENTRY_HEAD_BYTES..end].copy_from_slice(payload);
+    out[end..end + 4].copy_from_slice(&payload_crc(head, payload).to_le_bytes());
+    out[end + 4..total].fill(0);
+}
+
+fn head_crc(head: &[u8], offset: u32) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(head);
+    hasher.update(&offset.to_le_bytes());
+    hasher.finalize()
+}
+
+fn payload_crc(head: u32, payload: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new_with_initial(head);
+    hasher.update(payload);
+    hasher.finalize()
+}
+
+/// An entry in place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry<'a> {
+    pub(crate) kind: EntryKind,
+    pub(crate) payload: &'a [u8],
+    /// Where the next entry begins.
+    pub(crate) end: usize,
+}
+
+/// The entry at `offset` of a whole segment's bytes; `None` where there is no intact one.
+pub(crate) fn entry_at(segment: &[u8], seed: u32, offset: usize) -> Option<Entry<'_>> {
+    let head = segment.get(offset..offset.checked_add(ENTRY_HEAD_BYTES)?)?;
+    if u32_at(head, 0) != seed || u32_at(head, 12) != head_crc(&head[..12], offset as u32) {
+        return None;
+    }
+    let kind = EntryKind::from_byte(head[8])?;
+    let start = offset + ENTRY_HEAD_BYTES;
+    let stop = start.checked_add(u32_at(head, 4) as usize)?;
+    let payload = segment.get(start..stop)?;
+    let crc = segment.get(stop..stop + 4)?;
+    (u32_at(crc, 0) == payload_crc(u32_at(head, 12), payload)).then(|| Entry {
+        kind,
+        payload,
+        end: (stop + 4).next_multiple_of(ALIGNMENT),
+    })
+}
+
+/// The first intact entry at or behind `offset`, and its offset. One pass that looks at a word in each eight bytes.
+pub(crate) fn find_entry(segment: &[u8], seed: u32, offset: usize) -> Option<(usize, Entry<'_>)> {
+    let start = offset.next_multiple_of(ALIGNMENT);
+    let seed_bytes = seed.to_le_bytes();
+    segment
+        .get(start..)?
+        .chunks_exact(ALIGNMENT)
+        .enumerate()
+        .filter(|(_, chunk)| chunk[..4] == seed_bytes)
+        .find_map(|(at, _)| {
+            let at = start + at * ALIGNMENT;
+            entry_at(segment, seed, at).map(|entry| (at, entry))
+        })
+}
+
+/// The payload of a [`EntryKind::Synced`] entry.
+pub(crate) fn encode_position(position: Position) -> [u8; 12] {
+    let mut bytes = [0; 12];
+    bytes[..8].copy_from_slice(&position.segment.to_le_bytes());
+    bytes[8..].copy_from_slice(&position.offset.to_le_bytes());
+    bytes
+}
+
+/// Reads the payload of a [`EntryKind::Synced`] entry.
+pub(crate) fn decode_position(bytes: &[u8]) -> Option<Position> {
+    let bytes: &[u8; 12] = bytes.try_into().ok()?;
+    Some(Position {
+        segment: u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes")),
+        offset: u32_at(bytes, 8),
+    })
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const HEADER: SegmentHeader = SegmentHeader { id: 7, shard: 2, salt: 99, boot: [1; 16] };
+
+    fn segment(payloads: &[Vec<u8>]) -> (Vec<u8>, Vec<usize>) {
+        let mut bytes = vec![0; HEADER_BYTES];
+        HEADER.encode(&mut bytes);
+        let mut offsets = Vec::new();
+        for payload in payloads {
+            let at = bytes.len();
+            offsets.push(at);
+            bytes.resize(at + entry_bytes(payload.len()), 0);
+            encode_entry(&mut bytes[at..], HEADER.seed(), at as u32, EntryKind::Mutation, payload);
+        }
+        (bytes, offsets)
+    }
+
+    fn read(bytes: &[u8], seed: u32) -> Vec<Vec<u8>> {
+        let mut at = HEADER_BYTES;
+        std::iter::from_fn(|| {
+            let entry = entry_at(bytes, seed, at)?;
+            at = entry.end;
+            Some(entry.payload.to_vec())
+        })
+        .collect()
+    }
+
+    #[test]
+    fn a_header_comes_back_and_any_flipped_bit_is_noticed() {
+        let mut bytes = vec![0; HEADER_BYTES];
+        HEADER.encode(&mut bytes);
+        assert_eq!(SegmentHeader::decode(&bytes), Ok(HEADER));
+        for bit in 0..(HEADER_CHECKED_BYTES + 4) * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(SegmentHeader::decode(&bytes).is_err(), "bit {bit}");
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+        assert_eq!(SegmentHeader::decode(&bytes[..40]), Err(HeaderProblem::Corrupt));
+    }
+
+    #[test]
+    fn a_segment_cut_at_any_byte_gives_the_entries_before_the_cut() {
+        let payloads: Vec<Vec<u8>> = (0..6).map(|n| vec![n as u8; n * 7]).collect();
+        let (bytes, offsets) = segment(&payloads);
+        for cut in HEADER_BYTES..=bytes.len() {
+            let whole = offsets
+                .iter()
+                .zip(&payloads)
+                .filter(|(at, payload)| **at + ENTRY_OVERHEAD_BYTES + payload.len() <= cut)
+                .count();
+            assert_eq!(read(&bytes[..cut], HEADER.seed()), payloads[..whole]);
+        }
+    }
+
+    #[test]
+    fn entries_of_an_earlier_life_are_not_entries() {
+        let (bytes, _) = segment(&[vec![1; 30], vec![2; 30]]);
+        for other in [SegmentHeader { id: 8, ..HEADER }, SegmentHeader { salt: 100, ..HEADER }] {
+            assert!(read(&bytes, other.seed()).is_empty());
+            assert_eq!(find_entry(&bytes, other.seed(), HEADER_BYTES), None);
+        }
+    }
+
+    #[test]
+    fn an_entry_copied_elsewhere_is_not_an_entry() {
+        let (mut bytes, offsets) = segment(&[vec![1; 30], vec![2; 30]]);
+        bytes.copy_within(offsets[0]..offsets[1], offsets[1]);
+        assert_eq!(read(&bytes, HEADER.seed()).len(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn a_flipped_bit_costs_one_entry_and_the_next_is_found(
+            payloads in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 2..8),
+            bit in any::<prop::sample::Index>(),
+        ) {
+            let (mut bytes, offsets) = segment(&payloads);
+            let bit = HEADER_BYTES * 8 + bit.index((bytes.len() - HEADER_BYTES) * 8);
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let hit = offsets.iter().rposition(|at| *at <= bit / 8).expect("the bit is in an entry");
+            let padding = bit / 8 >= offsets[hit] + ENTRY_OVERHEAD_BYTES + payloads[hit].len();
+            let read = read(&bytes, HEADER.seed());
+            if padding {
+                prop_assert_eq!(read.len(), payloads.len());
+            } else {
+                prop_assert_eq!(read.len(), hit);
+                let next = find_entry(&bytes, HEADER.seed(), offsets[hit] + 8).map(|(at, _)| at);
+                prop_assert_eq!(next, offsets.get(hit + 1).copied());
+            }
+        }
+
+        #[test]
+        fn no_bytes_make_the_reader_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), at in 0usize..250) {
+            let _ = SegmentHeader::decode(&bytes);
+            let seed = bytes.get(..4).map_or(1, |b| u32_at(b, 0));
+            let _ = entry_at(&bytes, seed, at);
+            let _ = find_entry(&bytes, seed, at);
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Writes groups of entries, one at a time, and makes them durable.
+//!
+//! While one write runs the next group gathers, so that the number of writes follows the device and not the
+//! clients. Invariant: `written` and `durable` only grow, and a group is acknowledged after all before it.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use reactor::Event;
+use reactor::file::AlignedBuf;
+
+use super::format::{EntryKind, Position, encode_entry, entry_bytes};
+use super::{Commitlog, Health, Segment, State};
+use crate::config::CommitlogSync;
+use crate::error::StorageError;
+
+/// First size of a group's buffer; it doubles as entries come.
+const BUFFER_BYTES: usize = 16 << 10;
+/// Time between two attempts to go on after a failed write.
+pub(super) const RETRY_EVERY: Duration = Duration::from_millis(100);
+/// Group states kept for reuse.
+const GROUP_STATES_MAX: usize = 4;
+
+/// Entries that are written together.
+pub(super) struct Group {
+    pub(super) segment: Rc<Segment>,
+    pub(super) offset: usize,
+    pub(super) closes: bool,
+    pub(super) state: Rc<GroupState>,
+    buf: AlignedBuf,
+    used: usize,
+}
+
+/// What becomes of a group, for those who wait.
+#[derive(Default)]
+pub(super) struct GroupState {
+    outcome: RefCell<Option<Result<(), StorageError>>>,
+    done: Event,
+    finished: Cell<bool>,
+}
+
+impl GroupState {
+    pub(super) fn reset(&self) {
+        self.finished.set(false);
+        *self.outcome.borrow_mut() = None;
+    }
+
+    /// Completes when the group is as safe as the mode promises, or failed.
+    pub(super) async fn finished(&self) -> Result<(), StorageError> {
+        self.done.wait_until(|| self.finished.get()).await;
+        match &*self.outcome.borrow() {
+            Some(Err(error)) => Err(error.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    fn finish(&self, outcome: Result<(), StorageError>) {
+        *self.outcome.borrow_mut() = Some(outcome);
+        self.finished.set(true);
+        self.done.notify_all();
+    }
+}
+
+impl Group {
+    pub(super) fn new(segment: Rc<Segment>, offset: usize, state: Rc<GroupState>) -> Self {
+        Self { segment, offset, closes: false, state, buf: AlignedBuf::with_len(BUFFER_BYTES), used: 0 }
+    }
+
+    pub(super) fn used(&self) -> usize {
+        self.used
+    }
+
+    /// The next `bytes` of the buffer.
+    pub(super) fn room(&mut self, bytes: usize) -> &mut [u8] {
+        let end = self.used + bytes;
+        if end > self.buf.len() {
+            let mut larger = AlignedBuf::with_len(end.next_power_of_two());
+            larger[..self.used].copy_from_slice(&self.buf[..self.used]);
+            self.buf = larger;
+        }
+        let start = std::mem::replace(&mut self.used, end);
+        &mut self.buf[start..end]
+    }
+}
+
+impl Commitlog {
+    /// The writer's task.
+    pub(super) async fn write_groups(&self) {
+        loop {
+            let next = self.0.state.borrow_mut().groups.pop_front();
+            match next {
+                Some(group) => {
+                    self.0.room.notify_all();
+                    self.write_group(group).await;
+                }
+                None if self.0.closing.get() => return,
+                None => {
+                    let failed = matches!(self.0.state.borrow().health, Health::WriteFailed { .. });
+                    if failed {
+                        self.try_to_go_on().await;
+                    } else {
+                        self.0.work.wait().await;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn write_group(&self, group: Group) {
+        let end = State::group_end(&group);
+        let Group { segment, offset, closes, state, mut buf, used, .. } = group;
+        buf.set_len(used);
+        let (written, _) = segment.file.write_at(offset as u64, buf).await;
+        let outcome = match written {
+            Err(source) => {
+                let error = StorageError::io("write", &segment.path, source);
+                self.fail(&segment, offset, &error);
+                Err(error)
+            }
+            Ok(()) => {
+                self.0.state.borrow_mut().written = end;
+                match self.0.options.sync {
+                    CommitlogSync::Batch => self.make_durable(&segment, end).await,
+                    CommitlogSync::Periodic { .. } => {
+                        if closes {
+                            self.0.state.borrow_mut().unsynced.push_back(Rc::clone(&segment));
+                        }
+                        Ok(())
+                    }
+                }
+            }
+        };
+        if closes && outcome.is_ok() {
+            segment.closed.set(true);
+            self.0.free_if_unused(&segment);
+        }
+        state.finish(outcome);
+        let mut log = self.0.state.borrow_mut();
+        if log.group_states.len() < GROUP_STATES_MAX {
+            log.group_states.push(state);
+        }
+    }
+
+    /// Ends all that waits with the error, and the segment at the last acknowledged entry.
+    fn fail(&self, segment: &Rc<Segment>, offset: usize, error: &StorageError) {
+        let mut state = self.0.state.borrow_mut();
+        reactor::error!("the commit log cannot be written, writes fail until it can"; error = error);
+        state.active = None;
+        if matches!(state.health, Health::Good) {
+            state.health =
+                Health::WriteFailed { error: error.clone(), segment: Rc::clone(segment), offset };
+        }
+        let waiting = std::mem::take(&mut state.groups);
+        drop(state);
+        for group in waiting {
+            group.state.finish(Err(error.clone()));
+            // A later segment that was begun and not written holds nothing.
+            if !Rc::ptr_eq(&group.segment, segment) {
+                group.segment.closed.set(true);
+                self.0.free_if_unused(&group.segment);
+            }
+        }
+        self.0.room.notify_all();
+    }
+
+    /// After a failed write: closes the segment where it was good, so that the log can go on in another one.
+    async fn try_to_go_on(&self) {
+        let place = match &self.0.state.borrow().health {
+            Health::WriteFailed { segment, offset, .. } => Some((Rc::clone(segment), *offset)),
+            _ => None,
+        };
+        let Some((segment, offset)) = place else { return };
+        let bytes = entry_bytes(0);
+        let mut buf = AlignedBuf::with_len(bytes);
+        encode_entry(&mut buf, segment.header.seed(), offset as u32, EntryKind::End, &[]);
+        let end = Position { segment: segment.header.id, offset: (offset + bytes) as u32 };
+        if segment.file.write_at(offset as u64, buf).await.0.is_ok() {
+            // A failed flush has marked the log dead by itself.
+            if self.make_durable(&segment, end).await.is_ok() {
+                reactor::info!("the commit log can be written again"; segment = segment.path.display());
+                self.0.state.borrow_mut().health = Health::Good;
+                segment.closed.set(true);
+                self.0.free_if_unused(&segment);
+                self.0.room.notify_all();
+            }
+            return;
+        }
+        let _ = reactor::timeout(reactor::Deadline::after(RETRY_EVERY), self.0.stopped.wait()).await;
+    }
+
+    async fn make_durable(&self, segment: &Rc<Segment>, upto: Position) -> Result<(), StorageError> {
+        match segment.file.fdatasync().await {
+            Ok(()) => {
+                let mut state = self.0.state.borrow_mut();
+                state.durable = state.durable.max(upto);
+                Ok(())
+            }
+            Err(source) => {
+                reactor::error!("the device failed to make the commit log durable; writing stops until a restart";
+                    segment = segment.path.display(), error = source);
+                let path = segment.path.clone();
+                self.0.state.borrow_mut().health = Health::Dead(path.clone());
+                let waiting = std::mem::take(&mut self.0.state.borrow_mut().groups);
+                for group in waiting {
+                    group.state.finish(Err(StorageError::CommitlogDead { path: path.clone() }));
+                }
+                self.0.room.notify_all();
+                Err(StorageError::CommitlogDead { path })
+            }
+        }
+    }
+
+    /// Makes everything written so far durable.
+    ///
+    /// # Errors
+    /// [`StorageError::CommitlogDead`] when the device failed, now or before.
+    pub(crate) async fn sync(&self) -> Result<(), StorageError> {
+        let Ok(_turn) = self.0.syncing.acquire(1).await else {
+            return Err(StorageError::Draining);
+        };
+        let (closed, last, written) = {
+            let mut state = self.0.state.borrow_mut();
+            if let Health::Dead(path) = &state.health {
+                return Err(StorageError::CommitlogDead { path: path.clone() });
+            }
+            if state.written <= state.durable {
+                return Ok(());
+            }
+            state.dirty = !state.groups.is_empty();
+            let last = state.live.get(&state.written.segment).map(Rc::clone);
+            (std::mem::take(&mut state.unsynced), last, state.written)
+        };
+        for segment in closed {
+            let upto = Position { segment: segment.header.id, offset: u32::MAX };
+            self.make_durable(&segment, upto.min(written)).await?;
+        }
+        if let Some(segment) = last {
+            self.make_durable(&segment, written).await?;
+        }
+        let mut state = self.0.state.borrow_mut();
+        state.durable = state.durable.max(written);
+        Ok(())
+    }
+
+    /// The task that bounds how long a write stays in the page cache alone.
+    pub(super) async fn sync_periodically(&self, period: Duration) {
+        while !self.0.closing.get() {
+            let idle = {
+                let state = self.0.state.borrow();
+                !state.dirty || matches!(state.health, Health::Dead(_))
+            };
+            if idle {
+                // Nothing to sync: sleep until something is appended, not for a period.
+                self.0.work.wait().await;
+                continue;
+            }
+            let _ = reactor::timeout(reactor::Deadline::after(period), self.0.stopped.wait()).await;
+            // A failure is logged and kept where it happens.
+            if self.sync().await.is_ok() {
+                self.put_mark();
+            }
+        }
+    }
+}

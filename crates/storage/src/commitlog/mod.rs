@@ -1,0 +1,271 @@
+//! This shard's commit log: what a write is before it is in a table file.
+//!
+//! `append` gathers entries into groups, `group` writes one group at a time, `recycle` keeps segments ready and takes
+//! back free ones, `replay` reads what an earlier process left, `format` knows the bytes (docs/formats/commitlog.md).
+//! Invariants: an entry is acknowledged only after its group is written (`periodic`) or durable (`batch`), in the
+//! order of the log; a segment is reused only when every [`Hold`] on it was given back.
+
+mod append;
+pub(crate) mod format;
+mod group;
+mod recycle;
+pub(crate) mod replay;
+#[cfg(test)]
+mod tests;
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use reactor::file::File;
+use reactor::{Event, Gate, Group as TaskGroup, Semaphore};
+
+use crate::config::CommitlogSync;
+use crate::error::StorageError;
+use format::{BootId, Position, SegmentHeader};
+
+/// Settings of one shard's log.
+#[derive(Debug, Clone)]
+pub(crate) struct CommitlogOptions {
+    /// Directory of this shard's segments.
+    pub(crate) directory: PathBuf,
+    pub(crate) shard: u32,
+    pub(crate) sync: CommitlogSync,
+    pub(crate) segment_bytes: usize,
+    pub(crate) bytes_max: u64,
+    pub(crate) boot: BootId,
+}
+
+/// The log of this shard. Clones are the same log.
+#[derive(Clone)]
+pub(crate) struct Commitlog(Rc<Inner>);
+
+struct Inner {
+    options: CommitlogOptions,
+    state: RefCell<State>,
+    /// The writer has something to do.
+    work: Event,
+    /// An appender may try again.
+    room: Event,
+    /// The keeper has something to do.
+    keep: Event,
+    /// The oldest segments should be freed.
+    pressure: Event,
+    syncing: Semaphore,
+    gate: Gate,
+    closing: Cell<bool>,
+    stopped: Event,
+}
+
+struct State {
+    groups: VecDeque<group::Group>,
+    group_states: Vec<Rc<group::GroupState>>,
+    active: Option<Active>,
+    spares: VecDeque<Rc<Segment>>,
+    /// Segments that hold entries, by id; the active one too.
+    live: BTreeMap<u64, Rc<Segment>>,
+    /// Closed segments whose last write is not durable yet.
+    unsynced: VecDeque<Rc<Segment>>,
+    freed: Vec<Rc<Segment>>,
+    next_id: u64,
+    next_slot: u64,
+    /// Where the last finished write ended, and where the device's word ends.
+    written: Position,
+    durable: Position,
+    marked: Position,
+    /// Whether an entry was appended since the last flush of the device.
+    dirty: bool,
+    health: Health,
+    keeper_failure: Option<StorageError>,
+}
+
+struct Active {
+    segment: Rc<Segment>,
+    offset: usize,
+}
+
+enum Health {
+    Good,
+    /// A write failed: the segment has to be closed at `offset` before the log can go on.
+    WriteFailed { error: StorageError, segment: Rc<Segment>, offset: usize },
+    /// A flush of the device failed.
+    Dead(PathBuf),
+}
+
+/// A segment file in one of its lives.
+pub(crate) struct Segment {
+    header: SegmentHeader,
+    path: PathBuf,
+    file: File,
+    uses: Cell<u32>,
+    closed: Cell<bool>,
+}
+
+/// A claim on a segment: it stays until the hold is dropped, or for ever after [`Hold::keep`].
+pub(crate) struct Hold {
+    log: Rc<Inner>,
+    segment: Rc<Segment>,
+    armed: bool,
+}
+
+impl std::fmt::Debug for Hold {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Hold({})", self.segment.header.id)
+    }
+}
+
+impl Hold {
+    fn new(log: &Rc<Inner>, segment: &Rc<Segment>) -> Self {
+        segment.uses.set(segment.uses.get() + 1);
+        Self { log: Rc::clone(log), segment: Rc::clone(segment), armed: true }
+    }
+
+    /// Id of the segment.
+    pub(crate) fn segment(&self) -> u64 {
+        self.segment.header.id
+    }
+
+    /// Lets go of the value without giving up the claim: what it stood for is not durable elsewhere.
+    pub(crate) fn keep(mut self) {
+        self.armed = false;
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if self.armed {
+            self.segment.uses.set(self.segment.uses.get() - 1);
+            self.log.free_if_unused(&self.segment);
+        }
+    }
+}
+
+impl Inner {
+    fn free_if_unused(&self, segment: &Rc<Segment>) {
+        if segment.uses.get() == 0 && segment.closed.get() {
+            let mut state = self.state.borrow_mut();
+            if state.live.remove(&segment.header.id).is_some() {
+                state.freed.push(Rc::clone(segment));
+                drop(state);
+                self.keep.notify_all();
+            }
+        }
+    }
+}
+
+impl Commitlog {
+    /// Opens the log for writing; what an earlier process left is given by `old` and stays until its holds go.
+    ///
+    /// # Errors
+    /// Those of creating the first segment.
+    pub(crate) async fn open(
+        options: CommitlogOptions,
+        old: Vec<replay::OldSegment>,
+    ) -> Result<(Self, Vec<Hold>), StorageError> {
+        let directory = options.directory.clone();
+        reactor::file::create_dir_all(&directory).await.map_err(StorageError::of("create", &directory))?;
+        let next_id = old.iter().map(|s| s.header.id + 1).max().unwrap_or(1);
+        let next_slot = old.iter().map(|s| s.slot + 1).max().unwrap_or(0);
+        let start = Position { segment: 0, offset: 0 };
+        let state = State {
+            groups: VecDeque::new(),
+            group_states: Vec::new(),
+            active: None,
+            spares: VecDeque::new(),
+            live: BTreeMap::new(),
+            unsynced: VecDeque::new(),
+            freed: Vec::new(),
+            next_id,
+            next_slot,
+            written: start,
+            durable: start,
+            marked: start,
+            dirty: false,
+            health: Health::Good,
+            keeper_failure: None,
+        };
+        let log = Self(Rc::new(Inner {
+            options,
+            state: RefCell::new(state),
+            work: Event::new(),
+            room: Event::new(),
+            keep: Event::new(),
+            pressure: Event::new(),
+            syncing: Semaphore::new(1),
+            gate: Gate::new(),
+            closing: Cell::new(false),
+            stopped: Event::new(),
+        }));
+        let mut holds = Vec::new();
+        for segment in old {
+            let segment = Rc::new(Segment {
+                header: segment.header,
+                path: segment.path,
+                file: segment.file,
+                uses: Cell::new(0),
+                closed: Cell::new(true),
+            });
+            log.0.state.borrow_mut().live.insert(segment.header.id, Rc::clone(&segment));
+            holds.push(Hold::new(&log.0, &segment));
+        }
+        let first = log.0.make_segment().await?;
+        log.0.state.borrow_mut().spares.push_back(first);
+        log.start_tasks();
+        Ok((log, holds))
+    }
+
+    fn start_tasks(&self) {
+        let hold = || self.0.gate.enter().expect("the gate of a new log is open");
+        let (log, gate) = (self.clone(), hold());
+        reactor::spawn(TaskGroup::COMMITLOG, async move {
+            log.write_groups().await;
+            drop(gate);
+        });
+        let (log, gate) = (self.clone(), hold());
+        reactor::spawn(TaskGroup::COMMITLOG, async move {
+            log.keep_segments().await;
+            drop(gate);
+        });
+        if let CommitlogSync::Periodic { period } = self.0.options.sync {
+            let (log, gate) = (self.clone(), hold());
+            reactor::spawn(TaskGroup::COMMITLOG, async move {
+                log.sync_periodically(period).await;
+                drop(gate);
+            });
+        }
+    }
+
+    /// Completes when the log takes so much room that the oldest segments should be freed.
+    pub(crate) async fn wait_for_pressure(&self) {
+        self.0.pressure.wait_until(|| self.pressing_segment().is_some()).await;
+    }
+
+    /// The oldest segment, where the log takes more than half of its room.
+    pub(crate) fn pressing_segment(&self) -> Option<u64> {
+        let state = self.0.state.borrow();
+        let bytes = state.live.len() as u64 * self.0.options.segment_bytes as u64;
+        let active = state.active.as_ref().map(|a| a.segment.header.id);
+        (bytes > self.0.options.bytes_max / 2).then(|| state.live.keys().next().copied()).flatten().filter(|id| Some(*id) != active)
+    }
+
+    /// Segments that hold entries.
+    pub(crate) fn live_segments(&self) -> usize {
+        self.0.state.borrow().live.len()
+    }
+
+    /// Ends the log: all is written and durable, and the last segment is closed.
+    ///
+    /// # Errors
+    /// Those of the last write.
+    pub(crate) async fn close(&self) -> Result<(), StorageError> {
+        let closed = self.put_end().await;
+        let synced = self.sync().await;
+        self.0.closing.set(true);
+        for event in [&self.0.work, &self.0.keep, &self.0.room, &self.0.stopped] {
+            event.notify_all();
+        }
+        self.0.gate.close().await;
+        closed.and(synced)
+    }
+}

@@ -1,0 +1,148 @@
+//! Keeps a segment ready before it is needed, and takes back those that are free.
+//!
+//! A segment that was written once is faster to make durable than a fresh one, so free files are kept. Invariant: a
+//! file begins its next life with a durable header of a new id and salt, before its first entry; so whatever is left
+//! in it from the life before is no entry any more.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use reactor::file::{AlignedBuf, File, OpenOptions};
+
+use super::format::{HEADER_BYTES, SegmentHeader};
+use super::group::RETRY_EVERY;
+use super::{Commitlog, Inner, Segment};
+use crate::error::StorageError;
+
+/// Segments kept ready; freed ones beyond it are deleted.
+const SPARES_MAX: usize = 2;
+
+impl Commitlog {
+    /// The keeper's task.
+    pub(super) async fn keep_segments(&self) {
+        while !self.0.closing.get() {
+            let freed = self.0.state.borrow_mut().freed.pop();
+            if let Some(segment) = freed {
+                self.take_back(segment).await;
+                continue;
+            }
+            if !self.0.state.borrow().spares.is_empty() {
+                self.0.keep.wait().await;
+                continue;
+            }
+            let made = self.0.make_segment().await;
+            let failed = {
+                let mut state = self.0.state.borrow_mut();
+                match made {
+                    Ok(segment) => {
+                        state.spares.push_back(segment);
+                        state.keeper_failure = None;
+                        false
+                    }
+                    Err(error) => {
+                        if state.keeper_failure.is_none() {
+                            reactor::error!("there is no new commit-log segment, writes fail when this one is full";
+                                error = &error);
+                        }
+                        state.keeper_failure = Some(error);
+                        true
+                    }
+                }
+            };
+            self.0.room.notify_all();
+            if failed {
+                let _ = reactor::timeout(reactor::Deadline::after(RETRY_EVERY), self.0.stopped.wait()).await;
+            }
+        }
+    }
+
+    async fn take_back(&self, segment: Rc<Segment>) {
+        let wanted = self.0.state.borrow().spares.len() < SPARES_MAX;
+        let size = segment.file.size().await.unwrap_or(0);
+        if wanted && size == self.0.options.segment_bytes as u64 {
+            let header = self.0.next_header();
+            match self.0.begin_life(&segment.file, &segment.path, header).await {
+                Ok(()) => {
+                    let fresh = Segment {
+                        header,
+                        path: segment.path.clone(),
+                        file: segment.file.clone(),
+                        uses: Cell::new(0),
+                        closed: Cell::new(false),
+                    };
+                    self.0.state.borrow_mut().spares.push_back(Rc::new(fresh));
+                    self.0.room.notify_all();
+                    return;
+                }
+                Err(error) => {
+                    reactor::warn!("a commit-log segment cannot be used again and is deleted"; error = error);
+                }
+            }
+        }
+        if let Err(source) = reactor::file::remove_file(&segment.path).await {
+            reactor::warn!("a free commit-log segment cannot be deleted";
+                segment = segment.path.display(), error = source);
+        }
+        self.0.room.notify_all();
+    }
+}
+
+impl Inner {
+    /// A new file, preallocated, its header durable, its name too.
+    pub(super) async fn make_segment(&self) -> Result<Rc<Segment>, StorageError> {
+        let (header, slot) = {
+            let mut state = self.state.borrow_mut();
+            let slot = state.next_slot;
+            state.next_slot += 1;
+            drop(state);
+            (self.next_header(), slot)
+        };
+        let path = self.options.directory.join(format!("{slot}.log"));
+        let made = self.create(&path, header).await;
+        match made {
+            Ok(file) => Ok(Rc::new(Segment { header, path, file, uses: Cell::new(0), closed: Cell::new(false) })),
+            Err(error) => {
+                // What is left of it is no segment, and is removed at the next start if not now.
+                let _ = reactor::file::remove_file(&path).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn create(&self, path: &std::path::Path, header: SegmentHeader) -> Result<File, StorageError> {
+        let options = OpenOptions::new().read(true).write(true).create(true).truncate(true);
+        let file = File::open(path, options).await.map_err(StorageError::of("create", path))?;
+        file.fallocate(self.options.segment_bytes as u64)
+            .await
+            .map_err(StorageError::of("reserve space for", path))?;
+        self.begin_life(&file, path, header).await?;
+        reactor::file::sync_dir(&self.options.directory)
+            .await
+            .map_err(StorageError::of("sync", &self.options.directory))?;
+        Ok(file)
+    }
+
+    async fn begin_life(
+        &self,
+        file: &File,
+        path: &std::path::Path,
+        header: SegmentHeader,
+    ) -> Result<(), StorageError> {
+        let mut buf = AlignedBuf::with_len(HEADER_BYTES);
+        header.encode(&mut buf);
+        file.write_at(0, buf).await.0.map_err(StorageError::of("write", path))?;
+        file.fdatasync().await.map_err(StorageError::of("sync", path))
+    }
+
+    fn next_header(&self) -> SegmentHeader {
+        let mut state = self.state.borrow_mut();
+        let id = state.next_id;
+        state.next_id += 1;
+        SegmentHeader {
+            id,
+            shard: self.options.shard,
+            salt: reactor::random_u64() as u32,
+            boot: self.options.boot,
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! Reads what an earlier process left in a shard's log, and decides where it ends.
+//!
+//! Nothing is applied before the whole log was looked at: only then is it known whether a place without an intact
+//! entry is a torn tail or a corrupt middle (rules in docs/formats/commitlog.md). Memory: one segment at a time.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use model::TableId;
+use reactor::file::{AlignedBuf, File, OpenOptions};
+
+use super::format::{
+    BOOT_UNKNOWN, BootId, EntryKind, HEADER_BYTES, HeaderProblem, Position, SegmentHeader, decode_position,
+    encode_entry, entry_at, entry_bytes, find_entry,
+};
+use crate::error::StorageError;
+
+/// Largest segment file that is read: what a `u32` offset can name.
+const SEGMENT_BYTES_MAX: u64 = u32::MAX as u64;
+
+/// A segment of an earlier process.
+pub(crate) struct OldSegment {
+    pub(crate) header: SegmentHeader,
+    pub(crate) path: PathBuf,
+    pub(crate) slot: u64,
+    pub(crate) file: File,
+    bytes: usize,
+    /// Stretches of intact entries, from and to.
+    stretches: Vec<(usize, usize)>,
+    ended: bool,
+}
+
+/// What an old log says, before anything is applied.
+pub(crate) struct OldLog {
+    pub(crate) segments: Vec<OldSegment>,
+    /// The last truncation of each table: earlier entries do not count.
+    truncations: BTreeMap<TableId, Position>,
+    /// Table files that truncations had to remove.
+    pub(crate) truncated_files: BTreeMap<TableId, Vec<u64>>,
+}
+
+/// Where an intact entry is missing.
+struct Gap {
+    segment: usize,
+    offset: usize,
+    /// Whether intact entries stand behind it.
+    followed: bool,
+}
+
+impl OldLog {
+    /// Looks at all segments in `directory`, which may be missing.
+    ///
+    /// # Errors
+    /// [`StorageError::CommitlogCorrupt`] for a corrupt middle unless `ignore_errors`; reading errors.
+    pub(crate) async fn survey(
+        directory: &Path,
+        boot: BootId,
+        ignore_errors: bool,
+    ) -> Result<Self, StorageError> {
+        let mut log = Self {
+            segments: open_segments(directory, ignore_errors).await?,
+            truncations: BTreeMap::new(),
+            truncated_files: BTreeMap::new(),
+        };
+        let (gaps, durable) = log.look_through().await?;
+        if !ignore_errors {
+            log.judge(&gaps, durable, boot)?;
+        } else {
+            for gap in gaps.iter().filter(|gap| gap.followed) {
+                reactor::warn!("a damaged part of the commit log is left out";
+                    segment = log.segments[gap.segment].path.display(), offset = gap.offset);
+            }
+        }
+        log.collect_truncations().await?;
+        Ok(log)
+    }
+
+    /// Finds the intact stretches and the gaps between them.
+    async fn look_through(&mut self) -> Result<(Vec<Gap>, Position), StorageError> {
+        let mut gaps = Vec::new();
+        let mut durable = Position { segment: 0, offset: 0 };
+        for (index, segment) in self.segments.iter_mut().enumerate() {
+            let bytes = segment.read().await?;
+            let seed = segment.header.seed();
+            let mut at = HEADER_BYTES;
+            let mut start = at;
+            loop {
+                if let Some(entry) = entry_at(&bytes, seed, at) {
+                    at = entry.end;
+                    match entry.kind {
+                        EntryKind::Synced => {
+                            durable = decode_position(entry.payload).map_or(durable, |p| p.max(durable));
+                        }
+                        EntryKind::End => {
+                            segment.ended = true;
+                            break;
+                        }
+                        EntryKind::Mutation | EntryKind::Truncate => {}
+                    }
+                    continue;
+                }
+                let next = find_entry(&bytes, seed, at + 1);
+                gaps.push(Gap { segment: index, offset: at, followed: next.is_some() });
+                let Some((found, _)) = next else { break };
+                segment.stretches.push((start, at));
+                (start, at) = (found, found);
+            }
+            segment.stretches.push((start, at));
+            reactor::maybe_yield().await;
+        }
+        // Spare segments at the end hold nothing and prove nothing.
+        let last = self.segments.iter().rposition(OldSegment::has_entries);
+        gaps.retain(|gap| last.is_some_and(|last| gap.segment <= last));
+        for gap in &mut gaps {
+            gap.followed |= last.is_some_and(|last| gap.segment < last);
+        }
+        Ok((gaps, durable))
+    }
+
+    /// Cuts a torn tail; refuses a corrupt middle.
+    fn judge(&mut self, gaps: &[Gap], durable: Position, boot: BootId) -> Result<(), StorageError> {
+        let Some(gap) = gaps.first() else { return Ok(()) };
+        let segment = &self.segments[gap.segment];
+        let place = Position { segment: segment.header.id, offset: gap.offset as u32 };
+        let corrupt = |reason| StorageError::CommitlogCorrupt {
+            path: segment.path.clone(),
+            offset: gap.offset as u64,
+            reason,
+        };
+        if place < durable {
+            return Err(corrupt("the entry there was durable"));
+        }
+        let same_boot = segment.header.boot == boot && boot != BOOT_UNKNOWN;
+        if gap.followed && same_boot {
+            return Err(corrupt("intact entries follow, and the machine has not been restarted since"));
+        }
+        if gap.followed {
+            reactor::warn!("the commit log is cut: later writes are lost that had not been made durable";
+                segment = segment.path.display(), offset = gap.offset);
+        }
+        let cut = &mut self.segments[gap.segment];
+        cut.stretches.truncate(1);
+        cut.ended = false;
+        for later in &mut self.segments[gap.segment + 1..] {
+            later.stretches = vec![(HEADER_BYTES, HEADER_BYTES)];
+            later.ended = false;
+        }
+        Ok(())
+    }
+
+    async fn collect_truncations(&mut self) -> Result<(), StorageError> {
+        for segment in &self.segments {
+            if !segment.has_entries() {
+                continue;
+            }
+            let bytes = segment.read().await?;
+            for (offset, kind, payload) in segment.entries(&bytes) {
+                if kind != EntryKind::Truncate {
+                    continue;
+                }
+                let Some((table, generations)) = decode_truncation(payload) else { continue };
+                let place = Position { segment: segment.header.id, offset: offset as u32 };
+                self.truncations.insert(table, place);
+                self.truncated_files.entry(table).or_default().extend(generations);
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands the mutations of one segment to `each`, in order.
+    ///
+    /// # Errors
+    /// Reading errors, and those of `each`.
+    pub(crate) async fn mutations(
+        &self,
+        segment: usize,
+        mut each: impl AsyncFnMut(&[u8]) -> Result<(), StorageError>,
+    ) -> Result<(), StorageError> {
+        let segment = &self.segments[segment];
+        if !segment.has_entries() {
+            return Ok(());
+        }
+        let bytes = segment.read().await?;
+        for (offset, kind, payload) in segment.entries(&bytes) {
+            if kind != EntryKind::Mutation {
+                continue;
+            }
+            let place = Position { segment: segment.header.id, offset: offset as u32 };
+            let gone = payload
+                .get(1..17)
+                .and_then(|id| self.truncations.get(&TableId(id.try_into().expect("sixteen bytes"))))
+                .is_some_and(|truncated| place < *truncated);
+            if !gone {
+                each(payload).await?;
+            }
+            reactor::maybe_yield().await;
+        }
+        Ok(())
+    }
+
+    /// Makes the log's end as it was judged durable, before anything new is written.
+    ///
+    /// # Errors
+    /// Those of writing and syncing.
+    pub(crate) async fn seal(&mut self) -> Result<(), StorageError> {
+        let last = self.segments.iter().rposition(OldSegment::has_entries);
+        // Later ones first: a crash in between must not leave entries behind a gap.
+        for at in (0..self.segments.len()).rev() {
+            let segment = &self.segments[at];
+            if last.is_some_and(|last| at <= last) {
+                if !segment.ended {
+                    segment.write_end().await?;
+                }
+                let path = &segment.path;
+                segment.file.fdatasync().await.map_err(StorageError::of("sync", path))?;
+            } else {
+                segment.forget_entries().await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl OldSegment {
+    /// Whether it holds any entry that counts.
+    pub(crate) fn has_entries(&self) -> bool {
+        self.stretches.iter().any(|(from, to)| to > from)
+    }
+
+    async fn read(&self) -> Result<AlignedBuf, StorageError> {
+        self.file.read_at(0, self.bytes).await.map_err(StorageError::of("read", &self.path))
+    }
+
+    fn entries<'b>(&self, bytes: &'b [u8]) -> impl Iterator<Item = (usize, EntryKind, &'b [u8])> {
+        let seed = self.header.seed();
+        self.stretches.iter().flat_map(move |(from, to)| {
+            let (mut at, to) = (*from, *to);
+            std::iter::from_fn(move || {
+                if at >= to {
+                    return None;
+                }
+                let entry = entry_at(bytes, seed, at)?;
+                let offset = std::mem::replace(&mut at, entry.end);
+                Some((offset, entry.kind, entry.payload))
+            })
+        })
+    }
+
+    /// Ends the segment behind its last intact stretch.
+    async fn write_end(&self) -> Result<(), StorageError> {
+        let at = self.stretches.last().map_or(HEADER_BYTES, |(_, to)| *to);
+        let bytes = entry_bytes(0);
+        if at + bytes > self.bytes {
+            return Ok(());
+        }
+        let mut buf = AlignedBuf::with_len(bytes);
+        encode_entry(&mut buf, self.header.seed(), at as u32, EntryKind::End, &[]);
+        self.file.write_at(at as u64, buf).await.0.map_err(StorageError::of("write", &self.path))
+    }
+
+    /// Makes the segment's entries unreadable, durably, by an empty header: it is free.
+    async fn forget_entries(&self) -> Result<(), StorageError> {
+        let buf = AlignedBuf::zeroed(HEADER_BYTES);
+        self.file.write_at(0, buf).await.0.map_err(StorageError::of("write", &self.path))?;
+        self.file.fdatasync().await.map_err(StorageError::of("sync", &self.path))
+    }
+}
+
+async fn open_segments(directory: &Path, ignore_errors: bool) -> Result<Vec<OldSegment>, StorageError> {
+    let exists = reactor::file::exists(directory).await.map_err(StorageError::of("look for", directory))?;
+    if !exists {
+        return Ok(Vec::new());
+    }
+    let entries = reactor::file::read_dir(directory).await.map_err(StorageError::of("list", directory))?;
+    let mut segments = Vec::new();
+    for entry in entries {
+        let Some(slot) = entry.name.strip_suffix(".log").and_then(|slot| slot.parse::<u64>().ok()) else {
+            reactor::warn!("a file in the commit log's directory is not a segment and is left alone";
+                file = directory.join(&entry.name).display());
+            continue;
+        };
+        let path = directory.join(&entry.name);
+        let options = OpenOptions::new().read(true).write(true);
+        let file = File::open(&path, options).await.map_err(StorageError::of("open", &path))?;
+        let head = file.read_at(0, HEADER_BYTES).await.map_err(StorageError::of("read", &path))?;
+        if head.iter().all(|byte| *byte == 0) {
+            // Never begun, or given up: nothing was acknowledged in it.
+            reactor::file::remove_file(&path).await.map_err(StorageError::of("delete", &path))?;
+            continue;
+        }
+        let corrupt = |reason| StorageError::CommitlogCorrupt { path: path.clone(), offset: 0, reason };
+        match SegmentHeader::decode(&head) {
+            Ok(header) => segments.push(OldSegment {
+                header,
+                slot,
+                bytes: entry.size.min(SEGMENT_BYTES_MAX) as usize,
+                path,
+                file,
+                stretches: Vec::new(),
+                ended: false,
+            }),
+            Err(HeaderProblem::Version(_)) => return Err(corrupt("its header names a version this build does not read")),
+            Err(HeaderProblem::Corrupt) if ignore_errors => {
+                reactor::warn!("a commit-log segment with a damaged header is left alone"; segment = path.display());
+            }
+            Err(HeaderProblem::Corrupt) => return Err(corrupt("its header is damaged")),
+        }
+    }
+    segments.sort_by_key(|segment| segment.header.id);
+    Ok(segments)
+}
+
+/// The payload of a truncation: the table, and generations of its files that are gone with it.
+pub(crate) fn encode_truncation(table: TableId, generations: &[u64]) -> Vec<u8> {
+    let mut bytes = table.0.to_vec();
+    generations.iter().for_each(|generation| bytes.extend_from_slice(&generation.to_le_bytes()));
+    bytes
+}
+
+fn decode_truncation(bytes: &[u8]) -> Option<(TableId, impl Iterator<Item = u64> + use<'_>)> {
+    let (table, generations) = bytes.split_first_chunk::<16>()?;
+    let generations =
+        generations.chunks_exact(8).map(|g| u64::from_le_bytes(g.try_into().expect("eight bytes")));
+    Some((TableId(*table), generations))
+}

@@ -1,0 +1,167 @@
+//! What can go wrong in storage, as facts; `server` makes protocol codes of them.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use model::TableId;
+use model::mutation::MutationCorrupt;
+use model::schema::ChangeError;
+
+/// Why storage did not do what it was asked.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StorageError {
+    /// A file operation failed.
+    #[error("{path}: cannot {action}: {source}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On which file or directory.
+        path: PathBuf,
+        /// What the system said.
+        source: Rc<io::Error>,
+    },
+    /// The disk is full: writes fail until space returns, reads go on.
+    #[error("{path}: no space left on the device")]
+    DiskFull {
+        /// What was to be written.
+        path: PathBuf,
+    },
+    /// A flush of the commit log failed. What was written may be lost, so nothing more is written until the process
+    /// starts anew.
+    #[error("{path}: the device failed to make the commit log durable; writing has stopped until a restart")]
+    CommitlogDead {
+        /// The segment.
+        path: PathBuf,
+    },
+    /// The middle of the commit log is damaged.
+    #[error(
+        "{path}: the commit log is corrupt at offset {offset} ({reason}); restore the file, or start with \
+         commitlog_replay_ignore_errors: true to go on without the damaged entries"
+    )]
+    CommitlogCorrupt {
+        /// The segment.
+        path: PathBuf,
+        /// Where.
+        offset: u64,
+        /// Why this is not a torn tail.
+        reason: &'static str,
+    },
+    /// The log of schema changes is damaged before its end.
+    #[error("{path}: the schema log is corrupt at offset {offset} ({reason}); restore the file from a backup")]
+    SchemaLogCorrupt {
+        /// The file.
+        path: PathBuf,
+        /// Where.
+        offset: u64,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A table file is damaged; other files serve.
+    #[error("{path}: corrupt table file: {reason}")]
+    TableFileCorrupt {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A schema change that does not follow on the schema.
+    #[error(transparent)]
+    Schema(#[from] ChangeError),
+    /// Bytes that are no mutation.
+    #[error(transparent)]
+    Mutation(#[from] MutationCorrupt),
+    /// A mutation whose positions do not have the shape of the table's.
+    #[error("a mutation does not fit table {table}")]
+    MutationMisfit {
+        /// The table.
+        table: TableId,
+    },
+    /// A mutation that does not fit half a commit-log segment.
+    #[error("a mutation of {bytes} bytes is larger than {bytes_max}")]
+    MutationTooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The limit: half of `commitlog_segment_size`.
+        bytes_max: usize,
+    },
+    /// The shard has no such table (any more).
+    #[error("there is no table {table}")]
+    UnknownTable {
+        /// Its id.
+        table: TableId,
+    },
+    /// The tablet belongs to another shard.
+    #[error("shard {shard} was asked for a token of shard {owner}")]
+    WrongShard {
+        /// This shard.
+        shard: usize,
+        /// The owner.
+        owner: usize,
+    },
+    /// Memory for writes stayed full until the deadline.
+    #[error("no memory for the write within its time: {used} of {limit} bytes are dirty")]
+    Overloaded {
+        /// Dirty bytes.
+        used: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The commit log had no room until the deadline.
+    #[error("the commit log had no room for the write within its time")]
+    CommitlogTimedOut,
+    /// The shard stops.
+    #[error("storage is draining")]
+    Draining,
+    /// The directory belongs to another cluster.
+    #[error("{path}: the data belongs to cluster {found:?}, this node is configured for {configured:?}")]
+    ClusterName {
+        /// The identity file.
+        path: PathBuf,
+        /// What it says.
+        found: String,
+        /// What the configuration says.
+        configured: String,
+    },
+    /// The identity file is damaged.
+    #[error("{path}: not an identity file: {reason}")]
+    IdentityCorrupt {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// Another shard failed or is gone.
+    #[error("shard {shard}: {reason}")]
+    Shard {
+        /// Which.
+        shard: usize,
+        /// What it said.
+        reason: String,
+    },
+    /// The shards did not come up together in time.
+    #[error("shard {shard} was not ready within {waited:?}")]
+    StartTimedOut {
+        /// Who waited.
+        shard: usize,
+        /// How long.
+        waited: Duration,
+    },
+}
+
+impl StorageError {
+    /// An error of a file operation; a full disk gets its own kind.
+    pub(crate) fn io(action: &'static str, path: impl AsRef<Path>, source: io::Error) -> Self {
+        let path = path.as_ref().to_owned();
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::DiskFull { path },
+            _ => Self::Io { action, path, source: Rc::new(source) },
+        }
+    }
+
+    /// For `map_err`.
+    pub(crate) fn of(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::io(action, path, source)
+    }
+}

@@ -1,0 +1,199 @@
+//! Applies a mutation to a memtable, without a pause.
+//!
+//! Invariant: a version that is pinned is not touched. Nothing here can fail: the mutation was checked before
+//! it went into the commit log.
+
+use std::cmp::Ordering;
+
+use memory::{Handle, Tree};
+use model::clustering::{ClusteringOrder, Position};
+use model::mutation::MutationView;
+use model::reconcile::{deletion, merge_rows};
+use model::tombstones::{RangeTombstone, RangeTombstones};
+use model::{RowView, Table, Token};
+
+use super::{Inner, Memtable, PARTITIONS_PER_CHUNK, Partition, Rows, Version, hint, split_row};
+use crate::commitlog::Hold;
+
+impl Memtable {
+    /// Applies a mutation that fits the table, and takes over its claim on the commit log.
+    pub(crate) fn apply(&self, table: &Table, mutation: &MutationView<'_>, hold: Option<Hold>) {
+        assert!(!self.sealed.get(), "a sealed memtable is only read");
+        let mut inner = self.inner.borrow_mut();
+        let inner = &mut *inner;
+        inner.mutations += 1;
+        if let Some(hold) = hold {
+            inner.holds.entry(hold.segment()).and_modify(|_| ()).or_insert(hold);
+        }
+        let at = inner.find_or_add(mutation.token, mutation.key);
+        let version = inner.writable(at);
+        inner.write(table, at, version, mutation);
+    }
+}
+
+impl Inner {
+    /// The partition of that key, if it is there.
+    #[inline]
+    pub(super) fn find(&self, token: Token, key: &[u8]) -> Option<u32> {
+        let (cursor, found) = self.index.lower_bound(&self.tree, hint::of_token(token), |at| {
+            self.region.get(self.partition(at).key).cmp(key)
+        });
+        if found { self.index.value(cursor) } else { None }
+    }
+
+    fn find_or_add(&mut self, token: Token, key: &[u8]) -> u32 {
+        if let Some(at) = self.find(token, key) {
+            return at;
+        }
+        if self.partitions.last().is_none_or(|chunk| chunk.len() == PARTITIONS_PER_CHUNK) {
+            self.partitions.push(Vec::with_capacity(PARTITIONS_PER_CHUNK));
+        }
+        let first = self.new_version();
+        let handle = self.region.alloc(&[key]);
+        let last = self.partitions.len() - 1;
+        self.partitions[last].push(Partition { token, key: handle, first, newer: Vec::new() });
+        let at = (last * PARTITIONS_PER_CHUNK + self.partitions[last].len() - 1) as u32;
+        let (partitions, region) = (&self.partitions, &self.region);
+        self.index.insert(&mut self.tree, hint::of_token(token), at, |other| {
+            let other =
+                &partitions[other as usize / PARTITIONS_PER_CHUNK][other as usize % PARTITIONS_PER_CHUNK];
+            region.get(other.key).cmp(key)
+        });
+        at
+    }
+
+    /// The version that takes writes now: the first that nobody pins.
+    fn writable(&mut self, at: u32) -> u32 {
+        if let Some(version) = self.partition(at).versions().find(|v| v.pins == 0) {
+            return version.id;
+        }
+        let version = self.new_version();
+        let id = version.id;
+        self.partition_mut(at).newer.push(version);
+        id
+    }
+
+    fn write(&mut self, table: &Table, at: u32, version: u32, mutation: &MutationView<'_>) {
+        if !mutation.deletion.is_live() {
+            self.note_timestamp(mutation.deletion.timestamp);
+            let version = self.partition_mut(at).version_mut(version);
+            version.deletion = deletion(version.deletion, mutation.deletion);
+        }
+        if let Some(row) = mutation.static_row() {
+            self.write_static(table, at, version, row);
+        }
+        for (start, end, deletion) in mutation.tombstones() {
+            self.note_timestamp(deletion.timestamp);
+            let added = RangeTombstone { start: start.to_owned(), end: end.to_owned(), deletion };
+            self.write_tombstone(table, at, version, added);
+        }
+        for (clustering, row) in mutation.rows() {
+            self.write_row(table, at, version, clustering, row);
+        }
+    }
+
+    pub(super) fn write_tombstone(&mut self, table: &Table, at: u32, version: u32, added: RangeTombstone) {
+        self.partition_mut(at)
+            .version_mut(version)
+            .tombstones
+            .get_or_insert_with(|| Box::new(RangeTombstones::new()))
+            .add(added, table.clustering_orders());
+    }
+
+    pub(super) fn write_static(&mut self, table: &Table, at: u32, version: u32, row: RowView<'_>) {
+        self.note_row(row);
+        let old = self.partition(at).version(version).static_row;
+        if old.is_none() {
+            let handle = self.region.alloc(&[&0u32.to_le_bytes(), row.as_bytes()]);
+            self.partition_mut(at).version_mut(version).static_row = handle;
+        } else {
+            self.merge_into(table, old, &[], row);
+        }
+    }
+
+    pub(super) fn write_row(
+        &mut self,
+        table: &Table,
+        at: u32,
+        version: u32,
+        clustering: &[u8],
+        row: RowView<'_>,
+    ) {
+        self.note_row(row);
+        let orders = table.clustering_orders();
+        let rows = self.partition(at).version(version).rows;
+        let new_rows = match rows {
+            Rows::None => Rows::One(self.alloc_row(clustering, row)),
+            Rows::One(only) => match self.compare_row(orders, only.0, clustering) {
+                Ordering::Equal => {
+                    self.merge_into(table, only, clustering, row);
+                    return;
+                }
+                _ => {
+                    let mut tree = Tree::EMPTY;
+                    let hint = hint::of_position(
+                        Position::row(split_row(self.region.get(only)).0),
+                        orders,
+                    );
+                    self.rows.insert(&mut tree, hint, only.0, |_| Ordering::Equal);
+                    Rows::Many(self.insert_row(tree, orders, clustering, row))
+                }
+            },
+            Rows::Many(tree) => {
+                let hint = hint::of_position(Position::row(clustering), orders);
+                let (cursor, found) =
+                    self.rows.lower_bound(&tree, hint, |other| self.compare_row(orders, other, clustering));
+                if found {
+                    let old = Handle(self.rows.value(cursor).expect("a row that was found"));
+                    self.merge_into(table, old, clustering, row);
+                    return;
+                }
+                Rows::Many(self.insert_row(tree, orders, clustering, row))
+            }
+        };
+        let version: &mut Version = self.partition_mut(at).version_mut(version);
+        version.rows = new_rows;
+    }
+
+    fn insert_row(
+        &mut self,
+        mut tree: Tree,
+        orders: &[ClusteringOrder],
+        clustering: &[u8],
+        row: RowView<'_>,
+    ) -> Tree {
+        let handle = self.alloc_row(clustering, row);
+        let hint = hint::of_position(Position::row(clustering), orders);
+        let region = &self.region;
+        self.rows.insert(&mut tree, hint, handle.0, |other| {
+            Position::row(split_row(region.get(Handle(other))).0).compare(Position::row(clustering), orders)
+        });
+        tree
+    }
+
+    fn alloc_row(&mut self, clustering: &[u8], row: RowView<'_>) -> Handle {
+        self.region.alloc(&[&(clustering.len() as u32).to_le_bytes(), clustering, row.as_bytes()])
+    }
+
+    #[inline]
+    fn compare_row(&self, orders: &[ClusteringOrder], stored: u32, clustering: &[u8]) -> Ordering {
+        Position::row(split_row(self.region.get(Handle(stored))).0).compare(Position::row(clustering), orders)
+    }
+
+    /// Merges a row into a stored one; the stored clustering is that of `clustering`.
+    fn merge_into(&mut self, table: &Table, handle: Handle, clustering: &[u8], row: RowView<'_>) {
+        self.scratch.clear();
+        let (_, old) = split_row(self.region.get(handle));
+        merge_rows(table, RowView::trusted(old), row, &mut self.scratch);
+        let parts: [&[u8]; 3] = [&(clustering.len() as u32).to_le_bytes(), clustering, &self.scratch];
+        self.region.replace(handle, &parts);
+    }
+
+    fn note_row(&mut self, row: RowView<'_>) {
+        self.note_timestamp(row.liveness().timestamp);
+        self.note_timestamp(row.deletion().timestamp);
+        for cell in row.cells() {
+            self.note_timestamp(cell.timestamp);
+        }
+    }
+}

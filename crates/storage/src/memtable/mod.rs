@@ -1,0 +1,196 @@
+//! The newest writes of one tablet, in memory, ordered by token and clustering.
+//!
+//! Keys and rows are flat bytes in a [`Region`]; a partition of one row needs no tree. All of a memtable is
+//! dropped at once when its table file is durable.
+//!
+//! **A mutation is seen whole or not at all by a read of its partition.** A mutation is applied without a
+//! pause, and a read that does not pause sees all of it. A read that must pause pins every version the
+//! partition has at that moment; a pinned version is never written again. A write goes to the first version that is not
+//! pinned, and to a new one where all are. Merging is commutative, so it does not matter which one it was, and versions
+//! are folded together when nobody pins them (`pin`).
+//! `tablet` keeps memtables, `read` walks them, `flush` writes them out.
+
+mod hint;
+mod insert;
+mod pin;
+mod read;
+#[cfg(test)]
+mod tests;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+use memory::{Budget, Forest, Handle, Region, Tree};
+use model::deletion::NO_TIMESTAMP;
+use model::tombstones::RangeTombstones;
+use model::{DeletionTime, Token};
+
+use crate::commitlog::Hold;
+
+pub(crate) use pin::{Pin, Pins};
+pub(crate) use read::{Item, PartitionRef, VersionCursor};
+
+/// Partition records made at a time.
+const PARTITIONS_PER_CHUNK: usize = 256;
+
+/// One generation of a tablet's newest writes.
+#[derive(Debug)]
+pub(crate) struct Memtable {
+    inner: RefCell<Inner>,
+    sealed: Cell<bool>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    region: Region,
+    index: Forest,
+    tree: Tree,
+    rows: Forest,
+    partitions: Vec<Vec<Partition>>,
+    next_version: u32,
+    scratch: Vec<u8>,
+    timestamp_min: i64,
+    mutations: u64,
+    /// Commit-log segments that must stay until this is durable, and how many entries of each.
+    holds: BTreeMap<u64, Hold>,
+}
+
+#[derive(Debug)]
+struct Partition {
+    token: Token,
+    key: Handle,
+    first: Version,
+    /// Versions made while the earlier ones were pinned; almost always none.
+    newer: Vec<Version>,
+}
+
+#[derive(Debug)]
+struct Version {
+    id: u32,
+    pins: u32,
+    deletion: DeletionTime,
+    static_row: Handle,
+    rows: Rows,
+    tombstones: Option<Box<RangeTombstones>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Rows {
+    None,
+    One(Handle),
+    Many(Tree),
+}
+
+impl Version {
+    fn new(id: u32) -> Self {
+        Self {
+            id,
+            pins: 0,
+            deletion: DeletionTime::LIVE,
+            static_row: Handle::NONE,
+            rows: Rows::None,
+            tombstones: None,
+        }
+    }
+}
+
+impl Partition {
+    fn versions(&self) -> impl DoubleEndedIterator<Item = &Version> {
+        std::iter::once(&self.first).chain(&self.newer)
+    }
+
+    fn version(&self, id: u32) -> &Version {
+        self.versions().find(|v| v.id == id).expect("a version that is read is kept")
+    }
+
+    fn version_mut(&mut self, id: u32) -> &mut Version {
+        std::iter::once(&mut self.first)
+            .chain(&mut self.newer)
+            .find(|v| v.id == id)
+            .expect("a version that is pinned is kept")
+    }
+}
+
+impl Memtable {
+    /// An empty memtable that charges `budget`.
+    pub(crate) fn new(budget: &Budget) -> Self {
+        let inner = Inner {
+            region: Region::new(budget.clone()),
+            index: Forest::new(budget.clone()),
+            tree: Tree::EMPTY,
+            rows: Forest::new(budget.clone()),
+            partitions: Vec::new(),
+            next_version: 0,
+            scratch: Vec::new(),
+            timestamp_min: i64::MAX,
+            mutations: 0,
+            holds: BTreeMap::new(),
+        };
+        Self { inner: RefCell::new(inner), sealed: Cell::new(false) }
+    }
+
+    /// Whether nothing was written.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.inner.borrow().mutations == 0
+    }
+
+    /// Partitions written.
+    pub(crate) fn partition_count(&self) -> usize {
+        self.inner.borrow().tree.len()
+    }
+
+    /// Bytes that a flush would give back, about.
+    pub(crate) fn bytes(&self) -> usize {
+        let inner = self.inner.borrow();
+        inner.region.live_bytes() + inner.tree.len() * size_of::<Partition>()
+    }
+
+    /// The least timestamp of anything in it, `i64::MAX` when empty.
+    pub(crate) fn timestamp_min(&self) -> i64 {
+        self.inner.borrow().timestamp_min
+    }
+
+    /// Ends writing: from now on it is only read.
+    pub(crate) fn seal(&self) {
+        self.sealed.set(true);
+    }
+
+    /// The oldest commit-log segment it needs.
+    pub(crate) fn oldest_segment(&self) -> Option<u64> {
+        self.inner.borrow().holds.keys().next().copied()
+    }
+
+    /// Gives up its claim on commit-log segments: its contents are durable elsewhere, or not wanted any more.
+    pub(crate) fn release_log(&self) {
+        let holds = std::mem::take(&mut self.inner.borrow_mut().holds);
+        drop(holds);
+    }
+}
+
+impl Inner {
+    fn partition(&self, at: u32) -> &Partition {
+        &self.partitions[at as usize / PARTITIONS_PER_CHUNK][at as usize % PARTITIONS_PER_CHUNK]
+    }
+
+    fn partition_mut(&mut self, at: u32) -> &mut Partition {
+        &mut self.partitions[at as usize / PARTITIONS_PER_CHUNK][at as usize % PARTITIONS_PER_CHUNK]
+    }
+
+    fn new_version(&mut self) -> Version {
+        self.next_version = self.next_version.wrapping_add(1);
+        Version::new(self.next_version)
+    }
+
+    fn note_timestamp(&mut self, timestamp: i64) {
+        if timestamp != NO_TIMESTAMP && timestamp < self.timestamp_min {
+            self.timestamp_min = timestamp;
+        }
+    }
+}
+
+/// A stored row: its clustering and its bytes.
+#[inline]
+fn split_row(object: &[u8]) -> (&[u8], &[u8]) {
+    let (length, rest) = object.split_first_chunk::<4>().expect("a row object begins with a length");
+    rest.split_at(u32::from_le_bytes(*length) as usize)
+}

@@ -1,0 +1,102 @@
+//! Keeps the versions of a partition a paused reader stands on, and folds them together afterwards.
+//!
+//! Folding copies at most [`FOLD_ROWS_MAX`] rows at a time from a version nobody pins into the first one nobody
+//! pins. Until the whole of it is copied both are read, and merging twice changes nothing; so a reader that
+//! comes in between sees the same.
+
+use std::rc::Rc;
+
+use memory::{Cursor, Handle};
+use model::reconcile::deletion;
+use model::{RowView, Table};
+
+use super::{Inner, Memtable, Rows, split_row};
+
+/// Most rows copied when a pin goes.
+const FOLD_ROWS_MAX: usize = 256;
+
+/// One pinned version; unpins when dropped.
+#[derive(Debug)]
+pub(crate) struct Pin {
+    memtable: Rc<Memtable>,
+    table: Rc<Table>,
+    partition: u32,
+    version: u32,
+}
+
+/// The pins of one paused read.
+pub(crate) type Pins = smallvec::SmallVec<[Pin; 2]>;
+
+impl Pin {
+    /// Pins a version that is there.
+    pub(crate) fn new(memtable: &Rc<Memtable>, table: &Rc<Table>, partition: u32, version: u32) -> Self {
+        memtable.inner.borrow_mut().partition_mut(partition).version_mut(version).pins += 1;
+        Self { memtable: Rc::clone(memtable), table: Rc::clone(table), partition, version }
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        let mut inner = self.memtable.inner.borrow_mut();
+        inner.partition_mut(self.partition).version_mut(self.version).pins -= 1;
+        inner.fold(&self.table, self.partition);
+    }
+}
+
+impl Inner {
+    /// Folds the last version into an earlier one where nobody pins either.
+    pub(super) fn fold(&mut self, table: &Table, at: u32) {
+        let mut rows_left = FOLD_ROWS_MAX;
+        while rows_left > 0 {
+            let partition = self.partition(at);
+            let Some(last) = partition.newer.last() else { return };
+            let (from, into) = (last.id, partition.versions().find(|v| v.pins == 0).map(|v| v.id));
+            let Some(into) = into.filter(|into| last.pins == 0 && *into != from) else { return };
+            let (rows, static_row, gone) = (last.rows, last.static_row, last.deletion);
+            let count = match rows {
+                Rows::None => 0,
+                Rows::One(_) => 1,
+                Rows::Many(tree) => tree.len(),
+            };
+            if count > FOLD_ROWS_MAX {
+                // Too much for one go: it stays a version of its own until the flush writes both.
+                return;
+            }
+            rows_left = rows_left.saturating_sub(count.max(1));
+            let tombstones =
+                self.partition_mut(at).newer.last_mut().expect("the version is there").tombstones.take();
+            let version = self.partition_mut(at).version_mut(into);
+            version.deletion = deletion(version.deletion, gone);
+            for range in tombstones.iter().flat_map(|t| t.iter()) {
+                self.write_tombstone(table, at, into, range.clone());
+            }
+            if !static_row.is_none() {
+                self.move_row(table, at, into, static_row, true);
+            }
+            match rows {
+                Rows::None => {}
+                Rows::One(handle) => self.move_row(table, at, into, handle, false),
+                Rows::Many(tree) => {
+                    let mut cursor = self.rows.first(&tree);
+                    while cursor != Cursor::END {
+                        let handle = Handle(self.rows.value(cursor).expect("a row at the cursor"));
+                        cursor = self.rows.next(cursor);
+                        self.move_row(table, at, into, handle, false);
+                    }
+                }
+            }
+            self.partition_mut(at).newer.pop();
+        }
+    }
+
+    fn move_row(&mut self, table: &Table, at: u32, into: u32, handle: Handle, is_static: bool) {
+        let object = self.region.get(handle).to_vec();
+        self.region.free(handle);
+        let (clustering, row) = split_row(&object);
+        if is_static {
+            self.write_static(table, at, into, RowView::trusted(row));
+        } else {
+            self.write_row(table, at, into, clustering, RowView::trusted(row));
+        }
+    }
+}

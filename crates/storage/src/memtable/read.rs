@@ -1,0 +1,315 @@
+//! Walks one version of a partition as a stream of rows and deletion changes, slice by slice.
+//!
+//! A cursor holds numbers only. It stays good across a pause as long as its version is pinned (`pin`), because a
+//! pinned version does not change and trees of other partitions do not move its nodes.
+
+use std::cell::Ref;
+use std::cmp::Ordering;
+
+use memory::{Cursor, Handle};
+use model::clustering::{ClusteringOrder, Position, Slice};
+use model::tombstones::RangeTombstone;
+use model::{DeletionTime, RowView, Token, Unfiltered};
+use smallvec::SmallVec;
+
+use super::{Inner, Memtable, Rows, Version, hint, split_row};
+use crate::read::PartitionBound;
+
+/// One element of a version's stream.
+pub(crate) type Item<'a> = Unfiltered<'a>;
+
+/// Borrowed contents of a memtable; not to be held across a pause.
+pub(crate) struct Contents<'m>(Ref<'m, Inner>);
+
+/// A partition of one memtable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PartitionRef(pub(super) u32);
+
+/// Where a walk over partitions stands.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Walk {
+    cursor: Cursor,
+    /// Entries of the tree when the cursor was taken: it only grows, so equal means unchanged.
+    length: usize,
+}
+
+impl Memtable {
+    pub(crate) fn contents(&self) -> Contents<'_> {
+        Contents(self.inner.borrow())
+    }
+}
+
+impl Contents<'_> {
+    /// The partition of that key.
+    #[inline]
+    pub(crate) fn find(&self, token: Token, key: &[u8]) -> Option<PartitionRef> {
+        self.0.find(token, key).map(PartitionRef)
+    }
+
+    /// The first partition that lies within a range beginning at `from`.
+    pub(crate) fn seek(&self, from: &PartitionBound) -> Walk {
+        let inner = &*self.0;
+        let (cursor, _) = inner.index.lower_bound(&inner.tree, hint::of_token(from.token), |at| {
+            let partition = inner.partition(at);
+            if from.begins_before(partition.token, inner.region.get(partition.key)) {
+                Ordering::Greater
+            } else {
+                Ordering::Less
+            }
+        });
+        Walk { cursor, length: inner.tree.len() }
+    }
+
+    /// The partition a walk stands at, found again from `from` where the tree has grown.
+    pub(crate) fn at(&self, walk: &mut Walk, from: &PartitionBound) -> Option<PartitionRef> {
+        if walk.length != self.0.tree.len() {
+            *walk = self.seek(from);
+        }
+        self.0.index.value(walk.cursor).map(PartitionRef)
+    }
+
+    /// Steps to the next partition, where the tree has not grown since (else [`Contents::at`] does it).
+    pub(crate) fn step(&self, walk: &mut Walk) {
+        if walk.length == self.0.tree.len() {
+            walk.cursor = self.0.index.next(walk.cursor);
+        }
+    }
+
+    /// Token and key of a partition.
+    #[inline]
+    pub(crate) fn key(&self, partition: PartitionRef) -> (Token, &[u8]) {
+        let partition = self.0.partition(partition.0);
+        (partition.token, self.0.region.get(partition.key))
+    }
+
+    /// The versions a partition has now.
+    pub(crate) fn versions(&self, partition: PartitionRef) -> SmallVec<[u32; 2]> {
+        self.0.partition(partition.0).versions().map(|v| v.id).collect()
+    }
+
+    /// Deletion and static row of a version.
+    #[inline]
+    pub(crate) fn head(&self, partition: PartitionRef, version: u32) -> (DeletionTime, Option<RowView<'_>>) {
+        let version = self.0.partition(partition.0).version(version);
+        let row = (!version.static_row.is_none())
+            .then(|| RowView::trusted(split_row(self.0.region.get(version.static_row)).1));
+        (version.deletion, row)
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum RowsAt {
+    None,
+    One(Handle),
+    Tree { at: Cursor, end: Cursor },
+}
+
+/// The stream of one version.
+#[derive(Debug)]
+pub(crate) struct VersionCursor {
+    partition: u32,
+    version: u32,
+    /// Number of the slice in reading order.
+    slice: usize,
+    entered: bool,
+    rows: RowsAt,
+    /// Range tombstones that are still to come, as indexes; read from the back where reversed.
+    ranges: (usize, usize),
+    inside: bool,
+}
+
+/// What the cursor's steps need to know of the read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape<'a> {
+    pub(crate) orders: &'a [ClusteringOrder],
+    pub(crate) slices: &'a [Slice],
+    pub(crate) reversed: bool,
+}
+
+impl VersionCursor {
+    /// A cursor before the first slice.
+    pub(crate) fn new(partition: PartitionRef, version: u32) -> Self {
+        Self {
+            partition: partition.0,
+            version,
+            slice: 0,
+            entered: false,
+            rows: RowsAt::None,
+            ranges: (0, 0),
+            inside: false,
+        }
+    }
+
+    /// Which partition and version it walks.
+    pub(crate) fn place(&self) -> (u32, u32) {
+        (self.partition, self.version)
+    }
+
+    /// The next element in reading order.
+    pub(crate) fn next<'a>(&mut self, contents: &'a Contents<'_>, shape: Shape<'a>) -> Option<Item<'a>> {
+        let inner = &*contents.0;
+        loop {
+            let at = if shape.reversed {
+                shape.slices.len().checked_sub(self.slice + 1)?
+            } else {
+                self.slice
+            };
+            let slice = shape.slices.get(at)?;
+            let version = inner.partition(self.partition).version(self.version);
+            if !self.entered {
+                self.enter(inner, version, slice, shape);
+            }
+            let row = self.peek_row(inner, shape.reversed);
+            let change = match &version.tombstones {
+                Some(ranges) => self.peek_change(ranges.iter().as_slice(), slice, shape),
+                None => None,
+            };
+            match (row, change) {
+                (None, None) => {
+                    self.slice += 1;
+                    self.entered = false;
+                }
+                (Some(row), None) => return Some(self.take_row(inner, version, row, shape.reversed)),
+                (None, Some(change)) => return Some(self.take_change(change, shape.reversed)),
+                (Some(row), Some(change)) => {
+                    let (clustering, _) = split_row(inner.region.get(row));
+                    let order = Position::row(clustering).compare(change.position, shape.orders);
+                    let row_first = if shape.reversed { order.is_gt() } else { order.is_lt() };
+                    return Some(if row_first {
+                        self.take_row(inner, version, row, shape.reversed)
+                    } else {
+                        self.take_change(change, shape.reversed)
+                    });
+                }
+            }
+        }
+    }
+
+    fn enter(&mut self, inner: &Inner, version: &Version, slice: &Slice, shape: Shape<'_>) {
+        self.entered = true;
+        self.inside = false;
+        let clustering = |at: u32| split_row(inner.region.get(Handle(at))).0;
+        self.rows = match version.rows {
+            Rows::None => RowsAt::None,
+            Rows::One(handle) if slice.contains(clustering(handle.0), shape.orders) => RowsAt::One(handle),
+            Rows::One(_) => RowsAt::None,
+            Rows::Many(tree) => {
+                let bound = |position: Position<'_>| {
+                    let hint = hint::of_position(position, shape.orders);
+                    let compare = |at| Position::row(clustering(at)).compare(position, shape.orders);
+                    inner.rows.lower_bound(&tree, hint, compare).0
+                };
+                let (start, end) = (bound(slice.start.as_ref()), bound(slice.end.as_ref()));
+                if shape.reversed {
+                    RowsAt::Tree { at: end, end: start }
+                } else {
+                    RowsAt::Tree { at: start, end }
+                }
+            }
+        };
+        self.ranges = match &version.tombstones {
+            None => (0, 0),
+            Some(tombstones) => {
+                let all = tombstones.iter().as_slice();
+                let (start, end) = (slice.start.as_ref(), slice.end.as_ref());
+                let from = all.partition_point(|r| r.end.as_ref().compare(start, shape.orders).is_le());
+                let to = all.partition_point(|r| r.start.as_ref().compare(end, shape.orders).is_lt());
+                (from.min(to), to)
+            }
+        };
+    }
+
+    fn peek_row(&mut self, inner: &Inner, reversed: bool) -> Option<Handle> {
+        match self.rows {
+            RowsAt::None => None,
+            RowsAt::One(handle) => Some(handle),
+            RowsAt::Tree { at, end } if at == end => None,
+            RowsAt::Tree { at, .. } if reversed => {
+                let Rows::Many(tree) = inner.partition(self.partition).version(self.version).rows else {
+                    return None;
+                };
+                let before = inner.rows.previous(&tree, at)?;
+                inner.rows.value(before).map(Handle)
+            }
+            RowsAt::Tree { at, .. } => inner.rows.value(at).map(Handle),
+        }
+    }
+
+    fn take_row<'a>(
+        &mut self,
+        inner: &'a Inner,
+        version: &Version,
+        row: Handle,
+        reversed: bool,
+    ) -> Unfiltered<'a> {
+        self.rows = match (self.rows, version.rows) {
+            (RowsAt::Tree { at, end }, Rows::Many(tree)) => {
+                let at = if reversed {
+                    inner.rows.previous(&tree, at).unwrap_or(end)
+                } else {
+                    inner.rows.next(at)
+                };
+                RowsAt::Tree { at, end }
+            }
+            _ => RowsAt::None,
+        };
+        let (clustering, row) = split_row(inner.region.get(row));
+        Unfiltered::Row { clustering, row: RowView::trusted(row) }
+    }
+
+    fn peek_change<'a>(
+        &self,
+        ranges: &'a [RangeTombstone],
+        slice: &'a Slice,
+        shape: Shape<'_>,
+    ) -> Option<Change<'a>> {
+        let (from, to) = self.ranges;
+        if from >= to {
+            return None;
+        }
+        let at = if shape.reversed { to - 1 } else { from };
+        let range = &ranges[at];
+        let first = later(range.start.as_ref(), slice.start.as_ref(), shape.orders);
+        let last = earlier(range.end.as_ref(), slice.end.as_ref(), shape.orders);
+        let (opens, closes) = if shape.reversed { (last, first) } else { (first, last) };
+        if !self.inside {
+            return Some(Change { position: opens, deletion: range.deletion, leaves: false, enters: true });
+        }
+        let next = if shape.reversed { at.checked_sub(1) } else { Some(at + 1) };
+        let touching = next.filter(|next| {
+            (from..to).contains(next)
+                && if shape.reversed { range.start == ranges[*next].end } else { range.end == ranges[*next].start }
+        });
+        let deletion = touching.map_or(DeletionTime::LIVE, |next| ranges[next].deletion);
+        Some(Change { position: closes, deletion, leaves: true, enters: touching.is_some() })
+    }
+
+    fn take_change<'a>(&mut self, change: Change<'a>, reversed: bool) -> Unfiltered<'a> {
+        if change.leaves {
+            if reversed {
+                self.ranges.1 -= 1;
+            } else {
+                self.ranges.0 += 1;
+            }
+        }
+        self.inside = change.enters;
+        Unfiltered::Change { position: change.position, deletion: change.deletion }
+    }
+}
+
+/// The next change of the deletion in force, and what it does to the cursor.
+#[derive(Debug, Clone, Copy)]
+struct Change<'a> {
+    position: Position<'a>,
+    deletion: DeletionTime,
+    leaves: bool,
+    enters: bool,
+}
+
+fn later<'a>(a: Position<'a>, b: Position<'a>, orders: &[ClusteringOrder]) -> Position<'a> {
+    if a.compare(b, orders).is_lt() { b } else { a }
+}
+
+fn earlier<'a>(a: Position<'a>, b: Position<'a>, orders: &[ClusteringOrder]) -> Position<'a> {
+    if a.compare(b, orders).is_gt() { b } else { a }
+}
