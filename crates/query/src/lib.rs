@@ -4,7 +4,11 @@
 //! the caller's buffer. Data goes through `replication`, schema through the node's one schema log.
 
 pub mod client;
+mod ddl;
 pub mod error;
+mod schema_events;
+pub mod system;
 
 pub use client::{ClientState, Response};
 pub use error::QueryError;
+pub use schema_events::{Change, SchemaEvent, Target};

@@ -32,11 +32,8 @@ pub(super) fn table(statement: &DropTable, context: &PlanContext<'_>) -> Result<
     check_keyspace_name(keyspace)?;
     let event = table_event(Change::Dropped, keyspace, name);
     if let Some(table) = context.schema.table(keyspace, name) {
-        let change = SchemaChange::DropTable {
-            keyspace: keyspace.to_owned(),
-            name: name.to_owned(),
-            id: table.id(),
-        };
+        let change =
+            SchemaChange::DropTable { keyspace: keyspace.to_owned(), name: name.to_owned(), id: table.id() };
         return Ok(Planned::change(change, event));
     }
     if statement.if_exists {

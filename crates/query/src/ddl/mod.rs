@@ -2,9 +2,9 @@
 //!
 //! Planning (`plan` and the files it names) is pure; carrying out is `agreement`'s.
 
-pub(crate) mod mistake;
 mod drop;
 mod keyspace;
+pub(crate) mod mistake;
 mod names;
 pub(crate) mod options;
 pub(crate) mod plan;

@@ -122,7 +122,9 @@ pub(super) fn keyspace_of<'a>(
     match &name.keyspace {
         Some(keyspace) => Ok(keyspace.as_str()),
         None => context.keyspace.ok_or_else(|| {
-            invalid("No keyspace has been specified. USE a keyspace, or explicitly specify keyspace.tablename")
+            invalid(
+                "No keyspace has been specified. USE a keyspace, or explicitly specify keyspace.tablename",
+            )
         }),
     }
 }

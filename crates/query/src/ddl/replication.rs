@@ -32,7 +32,9 @@ pub(super) fn read(
         Some("SimpleStrategy") => simple(keyspace, &mut options, previous, context, warnings)?,
         Some("NetworkTopologyStrategy") => topology(keyspace, &mut options, previous, context, warnings)?,
         Some("LocalStrategy") => {
-            return Err(invalid("Unable to use given strategy class: LocalStrategy is reserved for internal use."));
+            return Err(invalid(
+                "Unable to use given strategy class: LocalStrategy is reserved for internal use.",
+            ));
         }
         Some("OldNetworkTopologyStrategy") => {
             return Err(config(

@@ -66,9 +66,7 @@ pub(super) fn alter(statement: &AlterTable, context: &PlanContext<'_>) -> Result
         AlterTableChange::Drop { if_exists, columns, timestamp } => {
             let at = match timestamp {
                 None => context.now_us,
-                Some(text) => {
-                    text.parse().map_err(|_| syntax(format!("For input string: \"{text}\"")))?
-                }
+                Some(text) => text.parse().map_err(|_| syntax(format!("For input string: \"{text}\"")))?,
             };
             for column in columns {
                 drop_column(&mut after, column, *if_exists, at, table)?;

@@ -58,12 +58,14 @@ pub(super) fn create(statement: &CreateTable, context: &PlanContext<'_>) -> Resu
 }
 
 /// The definition a CREATE TABLE of the node's own stands for; for tables no statement may make.
-pub(crate) fn own_table(statement: &CreateTable, context: &PlanContext<'_>) -> Result<TableDefinition, QueryError> {
+pub(crate) fn own_table(
+    statement: &CreateTable,
+    context: &PlanContext<'_>,
+) -> Result<TableDefinition, QueryError> {
     let keyspace = keyspace_of(&statement.name, context)?;
     let shape = Shape::new(statement, keyspace)?;
     let draft = Draft::create(&shape.properties)?;
-    let mut table =
-        build(shape, draft, keyspace, statement.name.name.as_str(), &UserTypes::new(), context)?;
+    let mut table = build(shape, draft, keyspace, statement.name.name.as_str(), &UserTypes::new(), context)?;
     table.tablets_log2 = TabletMap::for_shards(context.shards).log2();
     Ok(table)
 }
@@ -103,7 +105,9 @@ impl<'a> Shape<'a> {
                         mask: column.mask.as_ref(),
                     };
                     if columns.insert(name, raw).is_some() {
-                        return Err(invalid(format!("Duplicate column '{name}' declaration for table '{full_name}'")));
+                        return Err(invalid(format!(
+                            "Duplicate column '{name}' declaration for table '{full_name}'"
+                        )));
                     }
                     order.push(name);
                     column.is_primary_key.then(|| (vec![column.name.clone()], Vec::new()))
@@ -221,9 +225,10 @@ fn columns(shape: &Shape<'_>, resolved: &BTreeMap<&str, ResolvedType>) -> Vec<Co
         } else {
             (ColumnKind::Regular, 0)
         };
-        let descending = shape.directions.iter().any(|(column, direction)| {
-            column == name && *direction == Direction::Descending
-        });
+        let descending = shape
+            .directions
+            .iter()
+            .any(|(column, direction)| column == name && *direction == Direction::Descending);
         columns.push(Column {
             id: ColumnId(u16::try_from(id).expect("checked against COLUMNS_MAX")),
             name: (*name).to_owned(),
@@ -246,10 +251,14 @@ fn check_key(
     for column in shape.partition.iter().chain(&shape.clustering) {
         let name = column.as_str();
         let Some(ResolvedType { ty, .. }) = resolved.get(name) else {
-            return Err(invalid(format!("Unknown column '{name}' referenced in PRIMARY KEY for table '{table}'")));
+            return Err(invalid(format!(
+                "Unknown column '{name}' referenced in PRIMARY KEY for table '{table}'"
+            )));
         };
         if !seen.insert(name) {
-            return Err(invalid(format!("Duplicate column '{name}' in PRIMARY KEY clause for table '{table}'")));
+            return Err(invalid(format!(
+                "Duplicate column '{name}' in PRIMARY KEY clause for table '{table}'"
+            )));
         }
         if ty.is_multi_cell() {
             return Err(invalid(match ty {
@@ -307,9 +316,8 @@ fn check_counters(
     if !resolved.values().any(|resolved| resolved.ty.is_counter()) {
         return Ok(());
     }
-    let is_key = |name: &str| {
-        shape.partition.iter().chain(&shape.clustering).any(|column| column.as_str() == name)
-    };
+    let is_key =
+        |name: &str| shape.partition.iter().chain(&shape.clustering).any(|column| column.as_str() == name);
     if resolved.iter().any(|(name, resolved)| !is_key(name) && !resolved.ty.is_counter()) {
         return Err(invalid("Cannot mix counter and non counter columns in the same table"));
     }
@@ -336,9 +344,9 @@ pub(super) fn check_extras(is_masked: bool, is_row_expiry: bool) -> Result<(), Q
 /// A user type whose fields are cells of their own cannot hold collections that are, too.
 pub(super) fn check_nesting(ty: &CqlType, whose: &str) -> Result<(), QueryError> {
     match ty {
-        CqlType::Udt(udt) if !udt.frozen && udt.fields.iter().any(|(_, field)| field.is_multi_cell()) => {
-            Err(invalid(format!("Non-frozen UDTs with nested non-frozen collections are not supported{whose}")))
-        }
+        CqlType::Udt(udt) if !udt.frozen && udt.fields.iter().any(|(_, field)| field.is_multi_cell()) => Err(
+            invalid(format!("Non-frozen UDTs with nested non-frozen collections are not supported{whose}")),
+        ),
         _ => Ok(()),
     }
 }
@@ -371,11 +379,9 @@ fn random_id([high, low]: [u64; 2]) -> TableId {
 
 fn check_id(table: &TableDefinition, schema: &Schema) -> Result<(), QueryError> {
     match schema.table_by_id(table.id) {
-        Some(other) => Err(config(format!(
-            "The table id {} belongs to {}",
-            table.id,
-            super::plan::table_text(other)
-        ))),
+        Some(other) => {
+            Err(config(format!("The table id {} belongs to {}", table.id, super::plan::table_text(other))))
+        }
         None => Ok(()),
     }
 }

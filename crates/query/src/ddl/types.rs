@@ -215,7 +215,9 @@ impl RawType {
         }
         match element {
             _ if frozen => Ok(()),
-            Self::List { frozen: false, .. } | Self::Set { frozen: false, .. } | Self::Map { frozen: false, .. } => {
+            Self::List { frozen: false, .. }
+            | Self::Set { frozen: false, .. }
+            | Self::Map { frozen: false, .. } => {
                 Err(invalid(format!("Non-frozen collections are not allowed inside collections: {self}")))
             }
             Self::User { frozen: false, .. } => {
@@ -283,7 +285,9 @@ impl fmt::Display for RawType {
 
 fn spend(budget: &Cell<usize>, nodes: usize) -> Result<(), QueryError> {
     let left = budget.get().checked_sub(nodes).ok_or_else(|| {
-        invalid(format!("The type is made of more than {TYPE_NODES_MAX} types, which is the most there may be"))
+        invalid(format!(
+            "The type is made of more than {TYPE_NODES_MAX} types, which is the most there may be"
+        ))
     })?;
     budget.set(left);
     Ok(())
@@ -307,7 +311,9 @@ fn resolve_class(class: &str) -> Result<ResolvedType, QueryError> {
     let (ty, reversed) = model::marshal::parse_class(class)
         .map_err(|error| syntax(format!("Error setting type {class}: {error}")))?;
     if contains_custom(&ty) {
-        return Err(syntax(format!("Error setting type {class}: Unable to find abstract-type class '{class}'")));
+        return Err(syntax(format!(
+            "Error setting type {class}: Unable to find abstract-type class '{class}'"
+        )));
     }
     Ok(ResolvedType { ty, reversed })
 }

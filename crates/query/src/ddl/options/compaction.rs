@@ -114,7 +114,8 @@ pub(super) fn check(options: &Options) -> Result<(), QueryError> {
             check_tiers(options)?;
         }
     }
-    let unknown: Vec<&str> = options.keys().map(String::as_str).filter(|name| !known.contains(name)).collect();
+    let unknown: Vec<&str> =
+        options.keys().map(String::as_str).filter(|name| !known.contains(name)).collect();
     if !unknown.is_empty() {
         return Err(config(format!(
             "Properties specified [{}] are not understood by {strategy}",
@@ -235,7 +236,9 @@ fn check_unified(options: &Options) -> Result<(), QueryError> {
     if let Some(text) = options.get("base_shard_count") {
         let value: i32 = text.parse().map_err(|_| not_an_integer(text, "base_shard_count"))?;
         if value <= 0 {
-            return Err(config(format!("Invalid configuration, base_shard_count should be positive: {value}")));
+            return Err(config(format!(
+                "Invalid configuration, base_shard_count should be positive: {value}"
+            )));
         }
     }
     for name in ["target_sstable_size", "min_sstable_size"] {
@@ -285,7 +288,9 @@ fn check_thresholds(options: &Options) -> Result<(), QueryError> {
         Some(text) => {
             let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
             text.parse::<i32>().ok().filter(|_| is_number).ok_or_else(|| {
-                config(format!("Invalid value {text} for '{name}' compaction sub-option - must be an integer"))
+                config(format!(
+                    "Invalid value {text} for '{name}' compaction sub-option - must be an integer"
+                ))
             })
         }
     };

@@ -49,7 +49,9 @@ pub(super) fn read(map: &BTreeMap<String, String>) -> Result<BTreeMap<String, St
         return Err(config(format!("{CHUNK_LENGTH} must be a power of 2")));
     }
     if chunk_length > CHUNK_KIB_MAX {
-        return Err(config(format!("{CHUNK_LENGTH} must not be larger than {CHUNK_KIB_MAX} (got {chunk_length})")));
+        return Err(config(format!(
+            "{CHUNK_LENGTH} must not be larger than {CHUNK_KIB_MAX} (got {chunk_length})"
+        )));
     }
     if ratio < 0.0 {
         return Err(config(format!("Invalid negative {MIN_RATIO}")));
