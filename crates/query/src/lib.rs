@@ -5,6 +5,7 @@
 
 pub mod client;
 mod ddl;
+mod describe;
 pub mod error;
 mod schema_events;
 pub mod system;

@@ -18,4 +18,4 @@ mod user_type;
 pub(crate) use names::{REPLICATED_SYSTEM, is_system};
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
