@@ -329,9 +329,12 @@ impl MeshEnd {
     }
 }
 
+/// The ring to a peer and the ring from it; none for the shard itself.
+type RingEnds = (Option<Producer<Message>>, Option<Consumer<Message>>);
+
 /// The ends of one shard while they travel to its thread.
 pub(crate) struct MeshSeed {
-    peers: Vec<(Option<Producer<Message>>, Option<Consumer<Message>>)>,
+    peers: Vec<RingEnds>,
     remotes: Vec<Arc<Remote>>,
 }
 

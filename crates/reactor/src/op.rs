@@ -10,7 +10,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use crate::driver::{Completion, Op, OpId, Output};
+use crate::driver::{Completion, Finished, Op, OpId, Output};
 use crate::shard;
 
 /// Operations a shard may have in flight; beyond it `submit` fails with `ResourceBusy`.
@@ -72,7 +72,7 @@ impl OpTable {
 
     fn release(&mut self, id: OpId) {
         let entry = &mut self.slots[id.slot()];
-        entry.generation = entry.generation.wrapping_add(1);
+        entry.generation = (entry.generation + 1) & OpId::GENERATION_MASK;
         entry.state = State::Free { next: self.free };
         self.free = id.slot() as u32;
     }
@@ -109,6 +109,13 @@ enum FutureState {
     Over,
 }
 
+/// What became of a submission.
+#[allow(clippy::large_enum_variant)] // lives on the stack for a moment; boxing would allocate per operation
+enum Started {
+    InFlight(OpId),
+    Over(Finished),
+}
+
 impl OpFuture {
     pub(crate) fn new(op: Op) -> Self {
         Self { state: FutureState::New(Some(op)) }
@@ -125,25 +132,25 @@ impl Future for OpFuture {
                 let cancellable = op.is_cancellable();
                 let started = shard::with(|shard| {
                     let Some(id) = shard.ops.borrow_mut().reserve(context.waker().clone()) else {
-                        return Err((op, Err(io::Error::from(io::ErrorKind::ResourceBusy))));
+                        return Started::Over((op, Err(io::Error::from(io::ErrorKind::ResourceBusy))));
                     };
                     let group = shard.sched.current.get();
                     match shard.submit(id, op, group) {
-                        None => Ok(id),
+                        None => Started::InFlight(id),
                         Some(over) => {
                             let mut ops = shard.ops.borrow_mut();
                             ops.in_flight -= 1;
                             ops.release(id);
-                            Err(over)
+                            Started::Over(over)
                         }
                     }
                 });
                 match started {
-                    Ok(id) => {
+                    Started::InFlight(id) => {
                         self.state = FutureState::InFlight { id, cancellable };
                         Poll::Pending
                     }
-                    Err(over) => {
+                    Started::Over(over) => {
                         self.state = FutureState::Over;
                         Poll::Ready(over)
                     }

@@ -151,10 +151,6 @@ impl Shard {
         &self.remote
     }
 
-    pub(crate) fn driver_name(&self) -> &'static str {
-        self.driver_name
-    }
-
     pub(crate) fn now(&self) -> Instant {
         self.driver.borrow().now()
     }
@@ -451,8 +447,8 @@ impl Shard {
         }
     }
 
-    /// Drops all tasks, then waits for the operations the kernel still works on.
-    pub(crate) fn tear_down(&self) {
+    /// Drops all tasks and what they have left to be closed.
+    pub(crate) fn drop_tasks(&self) {
         for _ in 0..TEARDOWN_ROUNDS_MAX {
             let Some(index) = self.tasks.any() else { break };
             if let Some(task) = self.tasks.remove(index) {
@@ -464,6 +460,11 @@ impl Shard {
         let locals = self.locals.take();
         drop(locals);
         self.flush_closes();
+    }
+
+    /// Drops all tasks, then waits for the operations the kernel still works on.
+    pub(crate) fn tear_down(&self) {
+        self.drop_tasks();
         let deadline = self.now() + std::time::Duration::from_secs(5);
         while self.ops.borrow().in_flight() > 0 && self.now() < deadline {
             self.remote.prepare_sleep();
@@ -478,6 +479,11 @@ impl Shard {
 /// The number of this shard, from 0.
 pub fn shard_id() -> usize {
     with(|shard| shard.id)
+}
+
+/// Name of the driver this shard runs on: `uring`, `poll` or `sim`.
+pub fn driver_name() -> &'static str {
+    with(|shard| shard.driver_name)
 }
 
 /// How many shards this process (or simulated node) has.

@@ -16,6 +16,7 @@ pub(crate) struct SignalState {
     asked: Event,
     seen: Cell<u64>,
     terminated: Cell<bool>,
+    installed: Cell<bool>,
 }
 
 impl SignalState {
@@ -24,6 +25,7 @@ impl SignalState {
             asked: Event::new(),
             seen: Cell::new(RECEIVED.load(Ordering::SeqCst)),
             terminated: Cell::new(false),
+            installed: Cell::new(false),
         }
     }
 
@@ -51,8 +53,10 @@ extern "C" fn handle(_signal: libc::c_int) {
     let wake = WAKE.load(Ordering::SeqCst);
     if wake >= 0 {
         let one = 1u64.to_ne_bytes();
-        // SAFETY: errno's address is valid for the life of the thread.
-        let errno = unsafe { &mut *libc::__errno_location() };
+        // SAFETY: has no preconditions.
+        let errno = unsafe { libc::__errno_location() };
+        // SAFETY: errno's address is valid for the life of the thread, and only this thread uses it.
+        let errno = unsafe { &mut *errno };
         let saved = *errno;
         // SAFETY: write(2) is async-signal-safe and the buffer lives on this stack.
         unsafe { libc::write(wake, one.as_ptr().cast(), one.len()) };
@@ -68,18 +72,28 @@ extern "C" fn handle(_signal: libc::c_int) {
 /// # Errors
 /// When the handlers cannot be installed.
 pub async fn terminated() -> std::io::Result<()> {
-    let eventfd = shard::with(|shard| shard.remote().eventfd());
-    if let Some(eventfd) = eventfd {
-        WAKE.store(eventfd, Ordering::SeqCst);
+    let (eventfd, state) = shard::with(|shard| (shard.remote().eventfd(), shard.signals.clone()));
+    if let Some(eventfd) = eventfd
+        && !state.installed.replace(true)
+    {
+        // The handler may run at any moment, also after this shard: its descriptor is a copy that is never closed, so
+        // that its number never comes to mean something else. That is one descriptor per shard that asks.
+        let copy = duplicate(eventfd)?;
+        WAKE.store(copy, Ordering::SeqCst);
         for signal in [libc::SIGINT, libc::SIGTERM] {
             install(signal)?;
         }
     }
-    let state = shard::with(|shard| shard.signals.clone());
     state.look();
     state.asked.wait_until(|| state.terminated.get()).await;
     state.terminated.set(false);
     Ok(())
+}
+
+fn duplicate(descriptor: i32) -> std::io::Result<i32> {
+    // SAFETY: a plain system call on a descriptor that the shard keeps open.
+    let copy = unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, 0) };
+    if copy < 0 { Err(std::io::Error::last_os_error()) } else { Ok(copy) }
 }
 
 fn install(signal: libc::c_int) -> std::io::Result<()> {

@@ -7,12 +7,14 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::io;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::JoinHandle;
 
+use rustix::thread::CpuSet;
+
 use crate::driver::poll::PollDriver;
+use crate::driver::uring::UringDriver;
 use crate::driver::{Driver, socket};
 use crate::mesh::{MeshEnd, MeshSeed};
 use crate::sched::Group;
@@ -161,6 +163,7 @@ where
     if config.shards == 0 {
         return Err(StartError::NoShards);
     }
+    allowed();
     let remotes = remotes(config.shards)?;
     let together = Arc::new(Together { running: AtomicUsize::new(config.shards), remotes: remotes.clone() });
     let cpus = if config.pin { cpus_for(config.shards) } else { None };
@@ -287,14 +290,50 @@ fn build(config: &Config, id: usize, seed: MeshSeed, remote: Arc<Remote>) -> Res
 
 fn create_driver(config: &Config, id: usize, remote: &Arc<Remote>) -> io::Result<Box<dyn Driver>> {
     let name = format!("{}-{id}", config.name);
+    if config.driver != DriverChoice::Poll {
+        match UringDriver::new(name.clone(), remote.clone()) {
+            Ok(driver) => return Ok(Box::new(driver)),
+            Err(error) if config.driver == DriverChoice::Uring => return Err(error),
+            Err(error) if id == 0 => {
+                crate::info!("no io_uring here, using readiness and file threads"; reason = error);
+            }
+            Err(_) => {}
+        }
+    }
     Ok(Box::new(PollDriver::new(name, remote.clone())?))
+}
+
+static ALLOWED: OnceLock<Option<CpuSet>> = OnceLock::new();
+
+/// The CPUs the process was allowed before any thread was pinned.
+fn allowed() -> Option<CpuSet> {
+    *ALLOWED.get_or_init(|| rustix::thread::sched_getaffinity(None).ok())
+}
+
+/// The same in the form the kernel's calls take.
+pub(crate) fn allowed_cpus() -> Option<libc::cpu_set_t> {
+    let allowed = allowed()?;
+    // SAFETY: all zeros is the empty set.
+    let mut cpus: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    for cpu in (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)) {
+        // SAFETY: the number is below the set's size.
+        unsafe { libc::CPU_SET(cpu, &mut cpus) };
+    }
+    Some(cpus)
+}
+
+/// For helper threads, which inherit the pinning of the shard that starts them.
+pub(crate) fn unpin() {
+    if let Some(cpus) = allowed() {
+        // A helper on its shard's core is slower, not wrong.
+        let _ = rustix::thread::sched_setaffinity(None, &cpus);
+    }
 }
 
 /// One CPU per shard out of those the process may use; `None`, with a log line, when there are too few.
 fn cpus_for(shards: usize) -> Option<Vec<usize>> {
-    let allowed = rustix::thread::sched_getaffinity(None).ok()?;
-    let cpus: Vec<usize> =
-        (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).take(shards).collect();
+    let allowed = allowed()?;
+    let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).take(shards).collect();
     if cpus.len() < shards {
         crate::info!("more shards than CPUs, threads are not pinned"; shards = shards, cpus = cpus.len());
         return None;
@@ -303,7 +342,7 @@ fn cpus_for(shards: usize) -> Option<Vec<usize>> {
 }
 
 fn pin_to(cpu: usize) {
-    let mut set = rustix::thread::CpuSet::new();
+    let mut set = CpuSet::new();
     set.set(cpu);
     if let Err(error) = rustix::thread::sched_setaffinity(None, &set) {
         crate::warn!("cannot pin the thread: {}", error; cpu = cpu);

@@ -48,11 +48,12 @@ impl Remote {
         self.notified.store(true, Ordering::SeqCst);
         // Pairs with the fence in `prepare_sleep`: either the sleeper sees `notified`, or this sees `sleeping`.
         fence(Ordering::SeqCst);
-        if self.sleeping.load(Ordering::Relaxed) && self.sleeping.swap(false, Ordering::SeqCst) {
-            if let Some(eventfd) = &self.eventfd {
-                // The only failure is a full counter, which means that a signal is already there.
-                let _ = rustix::io::write(eventfd, &1u64.to_ne_bytes());
-            }
+        if self.sleeping.load(Ordering::Relaxed)
+            && self.sleeping.swap(false, Ordering::SeqCst)
+            && let Some(eventfd) = &self.eventfd
+        {
+            // The only failure is a full counter, which means that a signal is already there.
+            let _ = rustix::io::write(eventfd, &1u64.to_ne_bytes());
         }
     }
 

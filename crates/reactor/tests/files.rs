@@ -8,7 +8,7 @@ use reactor::file::{self, AlignedBuf, File, OpenOptions};
 use reactor::{Config, DriverChoice, Group, run_one, spawn};
 
 fn drivers() -> Vec<DriverChoice> {
-    vec![DriverChoice::Poll]
+    vec![DriverChoice::Uring, DriverChoice::Poll]
 }
 
 fn in_directory<Fut: Future<Output = ()> + 'static>(body: impl Fn(PathBuf) -> Fut) {

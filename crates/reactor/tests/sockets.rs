@@ -10,7 +10,7 @@ use reactor::net::{ListenOptions, Listener, Stream};
 use reactor::{Config, Deadline, DriverChoice, Group, run_one, spawn};
 
 fn drivers() -> Vec<DriverChoice> {
-    vec![DriverChoice::Poll]
+    vec![DriverChoice::Uring, DriverChoice::Poll]
 }
 
 fn on_each_driver<Fut: Future<Output = ()> + 'static>(body: impl Fn() -> Fut) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use reactor::{Config, Deadline, DriverChoice, Group, mesh, run_one, spawn};
 
 fn drivers() -> Vec<DriverChoice> {
-    vec![DriverChoice::Poll]
+    vec![DriverChoice::Uring, DriverChoice::Poll]
 }
 
 fn on_each_driver<T: 'static, Fut: Future<Output = T> + 'static>(body: impl Fn() -> Fut) -> Vec<T> {

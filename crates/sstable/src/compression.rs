@@ -142,21 +142,21 @@ impl ChunkOffsets {
 
 /// What `CompressionInfo.db` says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CompressionInfo {
+pub(crate) struct CompressionInfo {
     /// How chunks are compressed.
-    pub compressor: Compressor,
+    pub(crate) compressor: Compressor,
     /// Bytes of uncompressed data in each chunk but the last.
-    pub chunk_length: u32,
+    pub(crate) chunk_length: u32,
     /// Chunks this long or longer are stored as they are.
-    pub max_compressed_length: u32,
+    pub(crate) max_compressed_length: u32,
     /// Bytes of uncompressed data.
-    pub data_length: u64,
+    pub(crate) data_length: u64,
     pub(crate) offsets: ChunkOffsets,
 }
 
 /// A `CompressionInfo.db` that cannot be used.
 #[derive(Debug, PartialEq, Eq)]
-pub enum CompressionInfoError {
+pub(crate) enum CompressionInfoError {
     /// Not what the format says.
     Malformed(Malformed),
     /// A compressor this crate does not have.
@@ -189,7 +189,11 @@ impl CompressionInfo {
     ///
     /// # Errors
     /// [`CompressionInfoError`], also when the chunks are not back to back up to the end of the data file.
-    pub fn decode(bytes: &[u8], features: Features, file_length: u64) -> Result<Self, CompressionInfoError> {
+    pub(crate) fn decode(
+        bytes: &[u8],
+        features: Features,
+        file_length: u64,
+    ) -> Result<Self, CompressionInfoError> {
         let mut input = Input::new(bytes);
         let name = input.text()?;
         let compressor =
@@ -228,7 +232,7 @@ impl CompressionInfo {
             let length = match last {
                 None if offset == 0 => longest,
                 None => return Err(Malformed::invalid(at, "the first chunk does not start the file").into()),
-                Some(last) => offset.checked_sub(last).unwrap_or(0),
+                Some(last) => offset.saturating_sub(last),
             };
             if length <= CHECKSUM_BYTES || length > longest {
                 return Err(Malformed::over(at, "length of a chunk", length, longest).into());
@@ -247,11 +251,11 @@ impl CompressionInfo {
 
 /// What `CRC.db` says about data that is not compressed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ChunkChecksums {
+pub(crate) struct ChunkChecksums {
     /// Bytes each checksum but the last covers.
-    pub chunk_length: u32,
+    pub(crate) chunk_length: u32,
     /// CRC32 of each chunk.
-    pub checksums: Vec<u32>,
+    pub(crate) checksums: Vec<u32>,
 }
 
 impl ChunkChecksums {
@@ -265,7 +269,7 @@ impl ChunkChecksums {
     ///
     /// # Errors
     /// [`Malformed`].
-    pub fn decode(bytes: &[u8], file_length: u64) -> Result<Self, Malformed> {
+    pub(crate) fn decode(bytes: &[u8], file_length: u64) -> Result<Self, Malformed> {
         let mut input = Input::new(bytes);
         let chunk_length = input.u32()?;
         if chunk_length == 0 || chunk_length > CHUNK_BYTES_MAX {

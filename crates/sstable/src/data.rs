@@ -26,9 +26,6 @@ pub(crate) mod stream;
 pub(crate) mod window;
 pub(crate) mod writer;
 
-#[cfg(test)]
-mod tests;
-
 /// Flags of an unfiltered.
 pub(crate) mod flags {
     pub(crate) const END_OF_PARTITION: u8 = 0x01;

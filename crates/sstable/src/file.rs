@@ -3,7 +3,7 @@
 //! Reserved extents are what lets the file system write without looking for space each time (twice the rate of a
 //! growing file on ext4). The tail is padded to the alignment and cut off again before the file is made durable.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use reactor::file::{AlignedBuf, File, OpenOptions};
 
@@ -39,11 +39,6 @@ impl OutputFile {
     /// Bytes appended so far.
     pub(crate) fn position(&self) -> u64 {
         self.written + self.filled as u64
-    }
-
-    /// Where it is.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Appends bytes; writes whenever a buffer is full.

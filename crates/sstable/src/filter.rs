@@ -23,7 +23,7 @@ pub const FILTER_BYTES_MAX: u64 = 1 << 30;
 
 /// A set of keys that may answer yes for others.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Filter {
+pub(crate) struct Filter {
     hashes: u32,
     bytes: Vec<u8>,
 }
@@ -31,7 +31,7 @@ pub struct Filter {
 impl Filter {
     /// A filter for `keys` keys that answers yes to others with a probability of `fp_chance`;
     /// `None` where that is 1 or more: such a table has no filter.
-    pub fn new(keys: u64, fp_chance: f64) -> Option<Self> {
+    pub(crate) fn new(keys: u64, fp_chance: f64) -> Option<Self> {
         if fp_chance >= 1.0 {
             return None;
         }
@@ -42,7 +42,7 @@ impl Filter {
     }
 
     /// Adds a key by its hash (`murmur3_hash128` with seed 0).
-    pub fn add_hash(&mut self, hash: [i64; 2]) {
+    pub(crate) fn add_hash(&mut self, hash: [i64; 2]) {
         let (mut base, bits) = (hash[1], self.bits());
         for _ in 0..self.hashes {
             let at = (base % bits).unsigned_abs();
@@ -52,7 +52,7 @@ impl Filter {
     }
 
     /// Whether a key with this hash may have been added.
-    pub fn may_contain_hash(&self, hash: [i64; 2]) -> bool {
+    pub(crate) fn may_contain_hash(&self, hash: [i64; 2]) -> bool {
         let (mut base, bits) = (hash[1], self.bits());
         for _ in 0..self.hashes {
             let at = (base % bits).unsigned_abs();
@@ -65,12 +65,12 @@ impl Filter {
     }
 
     /// Whether the key may have been added.
-    pub fn may_contain(&self, key: &[u8]) -> bool {
+    pub(crate) fn may_contain(&self, key: &[u8]) -> bool {
         self.may_contain_hash(murmur3_hash128(key, 0))
     }
 
     /// Bytes it occupies.
-    pub fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.bytes.len()
     }
 
@@ -79,7 +79,7 @@ impl Filter {
     }
 
     /// Appends `Filter.db`.
-    pub fn encode(&self, out: &mut Vec<u8>, in_words: bool) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>, in_words: bool) {
         out.reserve(8 + self.bytes.len());
         out.extend_from_slice(&self.hashes.to_be_bytes());
         out.extend_from_slice(&((self.bytes.len() / 8) as u32).to_be_bytes());
@@ -94,7 +94,7 @@ impl Filter {
     ///
     /// # Errors
     /// [`Malformed`] when it is not exactly one filter.
-    pub fn decode(bytes: &[u8], in_words: bool) -> Result<Self, Malformed> {
+    pub(crate) fn decode(bytes: &[u8], in_words: bool) -> Result<Self, Malformed> {
         let mut input = Input::new(bytes);
         let hashes = input.u32()?;
         if hashes == 0 || u64::from(hashes) > HASHES_MAX {

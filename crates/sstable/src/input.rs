@@ -72,10 +72,6 @@ impl<'a> Input<'a> {
         self.array().map(u32::from_le_bytes)
     }
 
-    pub(crate) fn u64_le(&mut self) -> Result<u64, Malformed> {
-        self.array().map(u64::from_le_bytes)
-    }
-
     pub(crate) fn i32(&mut self) -> Result<i32, Malformed> {
         self.array().map(i32::from_be_bytes)
     }

@@ -32,7 +32,8 @@ pub use filter::FILTER_BYTES_MAX;
 pub use index::COLUMN_INDEX_BYTES_DEFAULT;
 pub use scan::PartitionBound;
 pub use statistics::{
-    Cardinality, CommitLogPosition, EncodingMinima, SerializationHeader, Statistics, Stats,
+    Cardinality, CommitLogPosition, EncodingMinima, EstimatedHistogram, HeaderColumn, PARTITIONER,
+    SerializationHeader, Statistics, Stats, TombstoneHistogram,
 };
 pub use table_file::{Sstable, remove};
 pub use version::Version;

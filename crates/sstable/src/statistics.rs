@@ -15,7 +15,7 @@ mod histogram;
 mod stats;
 
 pub use cardinality::Cardinality;
-pub use collector::Collector;
+pub(crate) use collector::Collector;
 pub use header::{EncodingMinima, HeaderColumn, SerializationHeader};
 pub use histogram::{EstimatedHistogram, TombstoneHistogram};
 pub(crate) use stats::SIGNED_TIME_MAX;
@@ -96,12 +96,17 @@ impl Statistics {
         let components = u64::from(input.u32()?);
         let components = input.fits("number of metadata components", components, 8)?;
         if features.metadata_checksum {
-            check(&bytes[..4], input.offset(), input.u32()?)?;
+            check(&[&bytes[..4]], input.offset(), input.u32()?)?;
         }
+        let contents_at = input.consumed();
         let mut contents = Vec::with_capacity(components);
         for _ in 0..components {
             let at = input.offset();
             contents.push((at, input.u32()?, input.u32()? as usize));
+        }
+        if features.metadata_checksum {
+            let end = input.consumed();
+            check(&[&bytes[..4], &bytes[contents_at..end]], input.offset(), input.u32()?)?;
         }
         let mut parts: [Option<Input<'_>>; 4] = [const { None }; 4];
         for (index, &(at, kind, start)) in contents.iter().enumerate() {
@@ -112,7 +117,7 @@ impl Statistics {
                 let Some((body, sum)) = part.split_last_chunk::<4>() else {
                     return Err(Malformed::truncated(start as u64));
                 };
-                check(body, start as u64, u32::from_be_bytes(*sum))?;
+                check(&[body], start as u64, u32::from_be_bytes(*sum))?;
                 part = body;
             }
             let slot = parts
@@ -136,8 +141,10 @@ impl Statistics {
     }
 }
 
-fn check(bytes: &[u8], offset: u64, recorded: u32) -> Result<(), Malformed> {
-    let found = crc32fast::hash(bytes);
+fn check(parts: &[&[u8]], offset: u64, recorded: u32) -> Result<(), Malformed> {
+    let mut crc = crc32fast::Hasher::new();
+    parts.iter().for_each(|part| crc.update(part));
+    let found = crc.finalize();
     if found == recorded {
         Ok(())
     } else {

@@ -23,7 +23,7 @@ pub(crate) const SUMMARY_BYTES_MAX: usize = i32::MAX as usize / 2;
 
 /// Sampled keys of an index, with their tokens so that searching hashes nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Summary {
+pub(crate) struct Summary {
     keys: Vec<u8>,
     ends: Vec<u32>,
     tokens: Vec<Token>,
@@ -75,27 +75,22 @@ impl Summary {
     }
 
     /// Number of entries.
-    pub fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.positions.len()
     }
 
-    /// Whether it has no entry.
-    pub fn is_empty(&self) -> bool {
-        self.positions.is_empty()
-    }
-
     /// Bytes it keeps in memory.
-    pub fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.keys.len() + self.positions.len() * 20
     }
 
     /// Smallest key of the file.
-    pub fn first_key(&self) -> &[u8] {
+    pub(crate) fn first_key(&self) -> &[u8] {
         &self.first_key
     }
 
     /// Greatest key of the file.
-    pub fn last_key(&self) -> &[u8] {
+    pub(crate) fn last_key(&self) -> &[u8] {
         &self.last_key
     }
 
@@ -153,7 +148,7 @@ impl Summary {
     ///
     /// # Errors
     /// [`Malformed`] when it is not exactly one summary, or its keys or positions do not ascend.
-    pub fn decode(bytes: &[u8], index_length: u64) -> Result<Self, Malformed> {
+    pub(crate) fn decode(bytes: &[u8], index_length: u64) -> Result<Self, Malformed> {
         let mut input = Input::new(bytes);
         let min_index_interval = input.u32()?;
         let entries = u64::from(input.u32()?);

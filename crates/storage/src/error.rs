@@ -49,7 +49,9 @@ pub enum StorageError {
         reason: &'static str,
     },
     /// The log of schema changes is damaged before its end.
-    #[error("{path}: the schema log is corrupt at offset {offset} ({reason}); restore the file from a backup")]
+    #[error(
+        "{path}: the schema log is corrupt at offset {offset} ({reason}); restore the file from a backup"
+    )]
     SchemaLogCorrupt {
         /// The file.
         path: PathBuf,
@@ -111,6 +113,12 @@ pub enum StorageError {
     /// The commit log had no room until the deadline.
     #[error("the commit log had no room for the write within its time")]
     CommitlogTimedOut,
+    /// The tablet was closed for writing, by a truncation or a flush that took its time, until the deadline.
+    #[error("table {table} took no writes within the write's time")]
+    TabletBusy {
+        /// The table.
+        table: TableId,
+    },
     /// The shard stops.
     #[error("storage is draining")]
     Draining,

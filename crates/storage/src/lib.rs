@@ -1,1 +1,27 @@
-//! One shard's durable truth: commit log, memtable, tablets, flush, compaction, read merge.
+//! One shard's durable truth: commit log, memtables, table files, and the reads that merge them.
+//!
+//! Write: `shard` (apply) → `commitlog::append` → `memtable::insert`; later `flush` → table file → `commitlog::recycle`.
+//! Read: `read` → `memtable::read` and table files → `read::merge` → `read::visible`. `open` starts it, `ddl`
+//! changes its tables, `compaction` keeps files few. This crate knows no other node; other shards only through
+//! `reactor::mesh`. `replication` and `query` lean on [`Storage`].
+
+mod commitlog;
+mod compaction;
+mod config;
+mod ddl;
+mod error;
+mod flush;
+mod identity;
+mod memtable;
+mod open;
+mod read;
+mod schema_log;
+mod shard;
+mod tablet;
+
+pub use config::{CommitlogSync, StorageConfig};
+pub use error::StorageError;
+pub use identity::Identity;
+pub use read::{Flow, PartitionBound, PartitionRange, ReadCommand, RowConsumer, Slices};
+pub use schema_log::SchemaLog;
+pub use shard::{Storage, StorageStats, TableStats};

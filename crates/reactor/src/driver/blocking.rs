@@ -140,7 +140,10 @@ impl FileThreads {
         while self.threads.len() < self.wanted {
             let shared = self.shared.clone();
             let name = format!("{}-file{}", self.name, self.threads.len());
-            match std::thread::Builder::new().name(name).spawn(move || work(&shared)) {
+            match std::thread::Builder::new().name(name).spawn(move || {
+                crate::start::unpin();
+                work(&shared);
+            }) {
                 Ok(thread) => self.threads.push(thread),
                 Err(_) if !self.threads.is_empty() => return Ok(()),
                 Err(error) => return Err(error),

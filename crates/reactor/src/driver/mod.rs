@@ -10,7 +10,9 @@ pub(crate) mod blocking;
 pub(crate) mod chunk;
 pub(crate) mod handle;
 pub(crate) mod poll;
+pub mod sim;
 pub(crate) mod socket;
+pub(crate) mod uring;
 
 use std::io;
 use std::net::SocketAddr;
@@ -28,6 +30,9 @@ use crate::time::Instant;
 pub struct OpId(u64);
 
 impl OpId {
+    /// Generations wrap here, so that two bits of an id stay free for the io_uring driver.
+    pub(crate) const GENERATION_MASK: u32 = (1 << 30) - 1;
+
     pub(crate) fn new(slot: u32, generation: u32) -> Self {
         Self(u64::from(generation) << 32 | u64::from(slot))
     }
@@ -39,6 +44,15 @@ impl OpId {
 
     pub(crate) fn generation(self) -> u32 {
         (self.0 >> 32) as u32
+    }
+
+    /// The whole as one number, below 2^62.
+    pub(crate) fn bits(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) fn from_bits(bits: u64) -> Self {
+        Self(bits)
     }
 }
 
@@ -222,6 +236,9 @@ pub enum Wait {
     Forever,
 }
 
+/// An operation given back with its result.
+pub type Finished = (Op, io::Result<Output>);
+
 /// What `poll` brings back.
 #[derive(Debug, Default)]
 pub struct Harvest {
@@ -264,7 +281,7 @@ pub trait Driver {
     ///
     /// # Errors
     /// Never by panicking: what cannot be started is given back with its error.
-    fn submit(&mut self, id: OpId, op: Op, group: Group) -> Option<(Op, io::Result<Output>)>;
+    fn submit(&mut self, id: OpId, op: Op, group: Group) -> Option<Finished>;
 
     /// Asks for an early end; the completion still comes, with `ECANCELED` or with what was quicker.
     fn cancel(&mut self, id: OpId);

@@ -1,18 +1,24 @@
 //! Plain socket calls shared by the drivers of the operating system.
 //!
-//! Sockets are non-blocking, close on exec, and send small frames at once (TCP_NODELAY).
+//! Sockets close on exec and send small frames at once (TCP_NODELAY). For the poll driver they are non-blocking; for
+//! io_uring they are not, because it answers EAGAIN for a non-blocking one instead of waiting itself.
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{IntoRawFd, OwnedFd};
 
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
 use super::{Handle, HandleKind, ListenOptions};
 
 /// A bound, listening socket and the address it got.
-pub(crate) fn listen(address: SocketAddr, options: ListenOptions) -> io::Result<(Handle, SocketAddr)> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+pub(crate) fn listen(
+    address: SocketAddr,
+    options: ListenOptions,
+    nonblocking: bool,
+) -> io::Result<(Handle, SocketAddr)> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(nonblocking)?;
     socket.set_reuse_address(true)?;
     if options.reuse_port {
         socket.set_reuse_port(true)?;
@@ -28,13 +34,14 @@ pub(crate) fn listen(address: SocketAddr, options: ListenOptions) -> io::Result<
 }
 
 /// An unconnected socket for `peer`'s family.
-pub(crate) fn unconnected(peer: SocketAddr) -> io::Result<Handle> {
-    let socket = Socket::new(Domain::for_address(peer), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+pub(crate) fn unconnected(peer: SocketAddr, nonblocking: bool) -> io::Result<Handle> {
+    let socket = Socket::new(Domain::for_address(peer), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(nonblocking)?;
     socket.set_tcp_nodelay(true)?;
     Ok(Handle::new(socket.into_raw_fd(), HandleKind::Socket))
 }
 
-/// Wraps an accepted descriptor: non-blocking, no delay.
+/// Wraps an accepted descriptor; it has inherited the listener's TCP_NODELAY.
 pub(crate) fn accepted(descriptor: i32) -> io::Result<(Handle, SocketAddr, SocketAddr)> {
     let handle = Handle::new(descriptor, HandleKind::Socket);
     let (local, peer) = addresses(&handle)?;
@@ -75,6 +82,11 @@ pub(crate) fn accept(handle: &Handle) -> io::Result<(Handle, SocketAddr, SocketA
     Ok((Handle::new(socket.into_raw_fd(), HandleKind::Socket), local, peer))
 }
 
+/// Makes a socket of another driver one of this driver.
+pub(crate) fn set_nonblocking(handle: &Handle, nonblocking: bool) -> io::Result<()> {
+    SockRef::from(&borrow(handle)).set_nonblocking(nonblocking)
+}
+
 pub(crate) fn shutdown(handle: &Handle) {
     // Fails only when the peer is gone already, which is what was wanted.
     let _ = SockRef::from(&borrow(handle)).shutdown(std::net::Shutdown::Both);
@@ -110,12 +122,4 @@ fn borrow(handle: &Handle) -> std::os::fd::BorrowedFd<'_> {
 pub(crate) fn eventfd() -> io::Result<OwnedFd> {
     use rustix::event::EventfdFlags;
     Ok(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
-}
-
-/// Takes ownership of a raw descriptor that a system call has just returned.
-pub(crate) fn owned(descriptor: i32) -> OwnedFd {
-    // SAFETY: the caller has just got it from the kernel and nobody else knows it.
-    let owned = unsafe { OwnedFd::from_raw_fd(descriptor) };
-    debug_assert!(owned.as_raw_fd() >= 0);
-    owned
 }

@@ -170,7 +170,7 @@ impl File {
                 Output::Number(count) => at += (count as usize).min(len - at),
                 other => return Err(unexpected(&other)),
             }
-            if self.direct && at % ALIGNMENT != 0 {
+            if self.direct && !at.is_multiple_of(ALIGNMENT) {
                 break; // a direct read stops short of alignment only at the end of the file
             }
         }
@@ -268,7 +268,7 @@ impl File {
     }
 
     fn check_aligned(&self, offset: u64, len: usize) -> io::Result<()> {
-        if self.direct && (offset % ALIGNMENT as u64 != 0 || len % ALIGNMENT != 0) {
+        if self.direct && !(offset.is_multiple_of(ALIGNMENT as u64) && len.is_multiple_of(ALIGNMENT)) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 format!("direct I/O of {len} bytes at {offset}: both must be multiples of {ALIGNMENT}"),

@@ -55,6 +55,9 @@ impl<T> Sender<T> {
     /// # Errors
     /// [`SendError`] when the receiver is gone.
     pub async fn send(&self, value: T) -> Result<(), SendError<T>> {
+        if !self.0.receiver_alive.get() {
+            return Err(SendError(value));
+        }
         match self.0.slots.acquire(1).await {
             Ok(slot) if self.0.receiver_alive.get() => {
                 slot.forget();

@@ -29,7 +29,8 @@ impl Event {
     pub fn notify_all(&self) {
         self.epoch.set(self.epoch.get() + 1);
         // Bounded by those in line now: a woken waiter that joins again is not woken twice.
-        for _ in 0..self.waiters.borrow().len() {
+        let waiting = self.waiters.borrow().len();
+        for _ in 0..waiting {
             let waker = self.waiters.borrow_mut().pop();
             match waker {
                 Some(waker) => waker.wake(),

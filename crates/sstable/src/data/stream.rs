@@ -149,7 +149,9 @@ impl Stream {
             let (head, item) = match self.head(self.header_end).await? {
                 (Head::Row(item), _) if item.is_static => (self.header_end, item),
                 _ => {
-                    return Err(self.corrupt(Malformed::invalid(self.header_end, "the static row is missing")));
+                    return Err(
+                        self.corrupt(Malformed::invalid(self.header_end, "the static row is missing"))
+                    );
                 }
             };
             let mut row = std::mem::take(&mut self.static_row);

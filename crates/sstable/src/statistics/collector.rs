@@ -19,7 +19,7 @@ const CELL_BUCKETS: usize = 118;
 
 /// Statistics so far.
 #[derive(Debug)]
-pub struct Collector {
+pub(crate) struct Collector {
     stats: Stats,
     cardinality: Cardinality,
     any: bool,
@@ -33,7 +33,7 @@ pub struct Collector {
 
 impl Collector {
     /// Nothing yet; `time_cap` is the greatest local deletion time the version can store.
-    pub fn new(time_cap: u32) -> Self {
+    pub(crate) fn new(time_cap: u32) -> Self {
         let stats = Stats {
             partition_sizes: EstimatedHistogram::new(SIZE_BUCKETS),
             cells_per_partition: EstimatedHistogram::new(CELL_BUCKETS),
@@ -102,7 +102,7 @@ impl Collector {
     }
 
     /// A deletion that is written: of a partition, a row, a range or a collection.
-    pub fn deletion(&mut self, deletion: DeletionTime) {
+    pub(crate) fn deletion(&mut self, deletion: DeletionTime) {
         if !deletion.is_live() {
             self.timestamp(deletion.timestamp);
             self.local_time(deletion.local_time);
@@ -118,7 +118,7 @@ impl Collector {
     }
 
     /// A row or a static row.
-    pub fn row(&mut self, row: RowView<'_>) {
+    pub(crate) fn row(&mut self, row: RowView<'_>) {
         self.liveness(row.liveness());
         self.deletion(row.deletion());
         let mut last = None;
@@ -140,7 +140,7 @@ impl Collector {
     }
 
     /// The first and the last position of a partition with rows or range tombstones.
-    pub fn positions(&mut self, first: Position<'_>, last: Position<'_>, orders: &[ClusteringOrder]) {
+    pub(crate) fn positions(&mut self, first: Position<'_>, last: Position<'_>, orders: &[ClusteringOrder]) {
         if self.smallest.as_ref().is_none_or(|s| first.compare(s.as_ref(), orders) == Ordering::Less) {
             self.smallest = Some(first.to_owned());
         }
@@ -150,7 +150,7 @@ impl Collector {
     }
 
     /// A partition ended that took `bytes` of uncompressed data.
-    pub fn partition(&mut self, key: &[u8], bytes: u64) {
+    pub(crate) fn partition(&mut self, key: &[u8], bytes: u64) {
         self.stats.partition_sizes.add(bytes);
         self.stats.cells_per_partition.add(self.cells);
         self.cells = 0;
@@ -158,7 +158,8 @@ impl Collector {
     }
 
     /// What was gathered, and the sketch of the keys.
-    pub fn finish(mut self) -> (Stats, Cardinality) {
+    pub(crate) fn finish(mut self) -> (Stats, Cardinality) {
+        self.stats.tombstones.settle();
         // A component that is null ends the prefix: the shorter one covers the longer one in both directions.
         let components = |position: &OwnedPosition| -> Vec<Vec<u8>> {
             position

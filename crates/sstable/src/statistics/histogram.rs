@@ -107,6 +107,11 @@ impl TombstoneHistogram {
         self.bins.range(..=time).fold(0, |sum, (_, count)| sum.saturating_add(*count))
     }
 
+    /// Merges to as many points as are stored.
+    pub(crate) fn settle(&mut self) {
+        self.merge_to(BINS_MAX);
+    }
+
     /// Merges nearest points until `bins` are left.
     fn merge_to(&mut self, bins: usize) {
         while self.bins.len() > bins {

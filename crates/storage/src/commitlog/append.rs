@@ -17,40 +17,77 @@ const GROUP_BYTES_MAX: usize = 1 << 20;
 /// Most groups that wait for the one being written.
 const GROUPS_MAX: usize = 2;
 
-enum Put {
-    Done(Hold, Rc<GroupState>),
-    Wait,
+/// An entry that is on its way to the disk.
+pub(crate) struct Pending {
+    hold: Hold,
+    group: Rc<GroupState>,
+}
+
+impl Pending {
+    /// Waits until the entry is as safe as the log's mode promises.
+    ///
+    /// The hold keeps its segment. Dropping the future leaves open whether the entry is in the log.
+    ///
+    /// # Errors
+    /// Those of the write; the entry then does not count.
+    pub(crate) async fn finished(self) -> Result<Hold, StorageError> {
+        self.group.finished().await?;
+        Ok(self.hold)
+    }
 }
 
 impl Commitlog {
     /// Appends an entry; returns once it is as safe as the log's mode promises.
     ///
-    /// The hold keeps its segment. Dropping the future leaves open whether the entry is in the log.
-    ///
     /// # Errors
-    /// [`StorageError::MutationTooLarge`]; [`StorageError::CommitlogTimedOut`] when there was no room until the
-    /// deadline; [`StorageError::DiskFull`] and [`StorageError::Io`] when the write failed, the log goes on when the
-    /// disk does; [`StorageError::CommitlogDead`] for ever after a failed flush.
+    /// Those of [`Commitlog::try_append`] and [`Pending::finished`]; [`StorageError::CommitlogTimedOut`] when there
+    /// was no room until the deadline.
     pub(crate) async fn append(
         &self,
         kind: EntryKind,
         payload: &[u8],
         deadline: Deadline,
     ) -> Result<Hold, StorageError> {
+        loop {
+            if let Some(pending) = self.try_append(kind, payload)? {
+                return pending.finished().await;
+            }
+            self.wait_for_room(deadline).await?;
+        }
+    }
+
+    /// Puts an entry into the group that gathers; `None` where there is no room now.
+    ///
+    /// # Errors
+    /// [`StorageError::MutationTooLarge`]; [`StorageError::Draining`]; what keeps the log from being written:
+    /// [`StorageError::DiskFull`] and [`StorageError::Io`] until it can be again, [`StorageError::CommitlogDead`] for
+    /// ever after a failed flush.
+    pub(crate) fn try_append(
+        &self,
+        kind: EntryKind,
+        payload: &[u8],
+    ) -> Result<Option<Pending>, StorageError> {
         let bytes_max = self.0.options.segment_bytes / 2;
         if payload.len() > bytes_max {
             return Err(StorageError::MutationTooLarge { bytes: payload.len(), bytes_max });
         }
-        loop {
-            match self.try_put(kind, payload)? {
-                Put::Done(hold, group) => {
-                    group.finished().await?;
-                    return Ok(hold);
-                }
-                Put::Wait => reactor::timeout(deadline, self.0.room.wait())
-                    .await
-                    .map_err(|_| StorageError::CommitlogTimedOut)?,
-            }
+        self.try_put(kind, payload)
+    }
+
+    /// Waits until it is worth trying again.
+    ///
+    /// # Errors
+    /// [`StorageError::CommitlogTimedOut`] at the deadline.
+    pub(crate) async fn wait_for_room(&self, deadline: Deadline) -> Result<(), StorageError> {
+        reactor::timeout(deadline, self.0.room.wait()).await.map_err(|_| StorageError::CommitlogTimedOut)
+    }
+
+    /// A position behind every entry so far and before every later one.
+    pub(crate) fn end(&self) -> Position {
+        let state = self.0.state.borrow();
+        match &state.active {
+            Some(active) => Position { segment: active.segment.header.id, offset: active.offset as u32 },
+            None => Position { segment: state.last_active, offset: u32::MAX },
         }
     }
 
@@ -61,7 +98,7 @@ impl Commitlog {
             if !matches!(state.health, Health::Good) {
                 return Ok(());
             }
-            state.end_active(self)
+            state.end_active()
         };
         self.0.work.notify_all();
         match group {
@@ -70,7 +107,7 @@ impl Commitlog {
         }
     }
 
-    fn try_put(&self, kind: EntryKind, payload: &[u8]) -> Result<Put, StorageError> {
+    fn try_put(&self, kind: EntryKind, payload: &[u8]) -> Result<Option<Pending>, StorageError> {
         if self.0.closing.get() {
             return Err(StorageError::Draining);
         }
@@ -89,28 +126,29 @@ impl Commitlog {
             let live = (state.live.len() as u64 + 1) * self.0.options.segment_bytes as u64;
             if state.live.len() > 1 && live > self.0.options.bytes_max {
                 self.0.pressure.notify_all();
-                return Ok(Put::Wait);
+                return Ok(None);
             }
             let Some(segment) = state.spares.pop_front() else {
                 self.0.keep.notify_all();
                 return match &state.keeper_failure {
                     Some(error) => Err(error.clone()),
-                    None => Ok(Put::Wait),
+                    None => Ok(None),
                 };
             };
-            state.end_active(self);
+            state.end_active();
+            state.last_active = segment.header.id;
             state.live.insert(segment.header.id, Rc::clone(&segment));
             state.active = Some(Active { segment, offset: HEADER_BYTES });
             self.0.keep.notify_all();
             self.0.pressure.notify_all();
         }
-        let Some(group) = state.open_group(bytes) else { return Ok(Put::Wait) };
+        let Some(group) = state.open_group(bytes) else { return Ok(None) };
         state.put(kind, payload);
         state.dirty = true;
         let active = state.active.as_ref().expect("a group has an active segment");
         let hold = Hold::new(&self.0, &active.segment);
         self.0.work.notify_all();
-        Ok(Put::Done(hold, group))
+        Ok(Some(Pending { hold, group }))
     }
 
     /// Says in the log how far it is durable, where nothing else is about to.
@@ -118,7 +156,10 @@ impl Commitlog {
         let mut state = self.0.state.borrow_mut();
         let room = entry_bytes(12) * 2 + entry_bytes(0);
         let fits = state.active.as_ref().is_some_and(|a| a.offset + room <= self.0.options.segment_bytes);
-        if fits && state.durable > state.marked && state.groups.is_empty() && matches!(state.health, Health::Good)
+        if fits
+            && state.durable > state.marked
+            && state.groups.is_empty()
+            && matches!(state.health, Health::Good)
         {
             let _ = state.open_group(0);
             drop(state);
@@ -167,7 +208,7 @@ impl State {
     }
 
     /// Ends the active segment, if any, in its last group.
-    fn end_active(&mut self, _log: &Commitlog) -> Option<Rc<GroupState>> {
+    fn end_active(&mut self) -> Option<Rc<GroupState>> {
         let segment = Rc::clone(&self.active.as_ref()?.segment);
         let open = self.groups.back().is_some_and(|g| Rc::ptr_eq(&g.segment, &segment) && !g.closes);
         // The end of a segment may be one group more than the bound: there is one such at a time.

@@ -54,7 +54,9 @@ impl SegmentHeader {
     /// Reads a header block.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, HeaderProblem> {
         let checked = bytes.get(..HEADER_CHECKED_BYTES + 4).ok_or(HeaderProblem::Corrupt)?;
-        if checked[..8] != *MAGIC || u32_at(checked, HEADER_CHECKED_BYTES) != crc32fast::hash(&checked[..HEADER_CHECKED_BYTES]) {
+        if checked[..8] != *MAGIC
+            || u32_at(checked, HEADER_CHECKED_BYTES) != crc32fast::hash(&checked[..HEADER_CHECKED_BYTES])
+        {
             return Err(HeaderProblem::Corrupt);
         }
         if u32_at(checked, 8) != VERSION {
@@ -97,6 +99,8 @@ pub(crate) enum EntryKind {
     Synced = 3,
     /// The segment ends here on purpose.
     End = 4,
+    /// Entries of a tablet before a position are in durable table files: table id, tablet, position.
+    Flushed = 5,
 }
 
 impl EntryKind {
@@ -106,6 +110,7 @@ impl EntryKind {
             2 => Self::Truncate,
             3 => Self::Synced,
             4 => Self::End,
+            5 => Self::Flushed,
             _ => return None,
         })
     }

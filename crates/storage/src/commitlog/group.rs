@@ -133,7 +133,7 @@ impl Commitlog {
         };
         if closes && outcome.is_ok() {
             segment.closed.set(true);
-            self.0.free_if_unused(&segment);
+            self.0.free_unused();
         }
         state.finish(outcome);
         let mut log = self.0.state.borrow_mut();
@@ -148,8 +148,7 @@ impl Commitlog {
         reactor::error!("the commit log cannot be written, writes fail until it can"; error = error);
         state.active = None;
         if matches!(state.health, Health::Good) {
-            state.health =
-                Health::WriteFailed { error: error.clone(), segment: Rc::clone(segment), offset };
+            state.health = Health::WriteFailed { error: error.clone(), segment: Rc::clone(segment), offset };
         }
         let waiting = std::mem::take(&mut state.groups);
         drop(state);
@@ -158,7 +157,7 @@ impl Commitlog {
             // A later segment that was begun and not written holds nothing.
             if !Rc::ptr_eq(&group.segment, segment) {
                 group.segment.closed.set(true);
-                self.0.free_if_unused(&group.segment);
+                self.0.free_unused();
             }
         }
         self.0.room.notify_all();
@@ -181,7 +180,7 @@ impl Commitlog {
                 reactor::info!("the commit log can be written again"; segment = segment.path.display());
                 self.0.state.borrow_mut().health = Health::Good;
                 segment.closed.set(true);
-                self.0.free_if_unused(&segment);
+                self.0.free_unused();
                 self.0.room.notify_all();
             }
             return;

@@ -3,7 +3,7 @@
 //! `append` gathers entries into groups, `group` writes one group at a time, `recycle` keeps segments ready and takes
 //! back free ones, `replay` reads what an earlier process left, `format` knows the bytes (docs/formats/commitlog.md).
 //! Invariants: an entry is acknowledged only after its group is written (`periodic`) or durable (`batch`), in the
-//! order of the log; a segment is reused only when every [`Hold`] on it was given back.
+//! order of the log; a segment is reused only when every [`Hold`] on it and on all before it was given back.
 
 mod append;
 pub(crate) mod format;
@@ -68,6 +68,7 @@ struct State {
     /// Closed segments whose last write is not durable yet.
     unsynced: VecDeque<Rc<Segment>>,
     freed: Vec<Rc<Segment>>,
+    last_active: u64,
     next_id: u64,
     next_slot: u64,
     /// Where the last finished write ended, and where the device's word ends.
@@ -88,7 +89,11 @@ struct Active {
 enum Health {
     Good,
     /// A write failed: the segment has to be closed at `offset` before the log can go on.
-    WriteFailed { error: StorageError, segment: Rc<Segment>, offset: usize },
+    WriteFailed {
+        error: StorageError,
+        segment: Rc<Segment>,
+        offset: usize,
+    },
     /// A flush of the device failed.
     Dead(PathBuf),
 }
@@ -121,6 +126,11 @@ impl Hold {
         Self { log: Rc::clone(log), segment: Rc::clone(segment), armed: true }
     }
 
+    /// Another claim on the same segment.
+    pub(crate) fn again(&self) -> Self {
+        Self::new(&self.log, &self.segment)
+    }
+
     /// Id of the segment.
     pub(crate) fn segment(&self) -> u64 {
         self.segment.header.id
@@ -136,20 +146,30 @@ impl Drop for Hold {
     fn drop(&mut self) {
         if self.armed {
             self.segment.uses.set(self.segment.uses.get() - 1);
-            self.log.free_if_unused(&self.segment);
+            self.log.free_unused();
         }
     }
 }
 
 impl Inner {
-    fn free_if_unused(&self, segment: &Rc<Segment>) {
-        if segment.uses.get() == 0 && segment.closed.get() {
-            let mut state = self.state.borrow_mut();
-            if state.live.remove(&segment.header.id).is_some() {
-                state.freed.push(Rc::clone(segment));
-                drop(state);
-                self.keep.notify_all();
+    /// Frees segments nobody needs any more, oldest first.
+    ///
+    /// In order, because a later segment may say of entries in an earlier one that they do not count any more
+    /// (truncations, flushes): it has to stay as long as they do.
+    fn free_unused(&self) {
+        let mut state = self.state.borrow_mut();
+        let mut any = false;
+        while let Some(oldest) = state.live.first_entry() {
+            if oldest.get().uses.get() > 0 || !oldest.get().closed.get() {
+                break;
             }
+            let segment = oldest.remove();
+            state.freed.push(segment);
+            any = true;
+        }
+        drop(state);
+        if any {
+            self.keep.notify_all();
         }
     }
 }
@@ -176,6 +196,7 @@ impl Commitlog {
             live: BTreeMap::new(),
             unsynced: VecDeque::new(),
             freed: Vec::new(),
+            last_active: next_id - 1,
             next_id,
             next_slot,
             written: start,
@@ -237,8 +258,13 @@ impl Commitlog {
     }
 
     /// Completes when the log takes so much room that the oldest segments should be freed.
-    pub(crate) async fn wait_for_pressure(&self) {
-        self.0.pressure.wait_until(|| self.pressing_segment().is_some()).await;
+    pub(crate) async fn wait_for_pressure(&self, stop: &Cell<bool>) {
+        self.0.pressure.wait_until(|| stop.get() || self.pressing_segment().is_some()).await;
+    }
+
+    /// Wakes who waits for pressure, to look whether it should stop.
+    pub(crate) fn wake(&self) {
+        self.0.pressure.notify_all();
     }
 
     /// The oldest segment, where the log takes more than half of its room.
@@ -246,7 +272,10 @@ impl Commitlog {
         let state = self.0.state.borrow();
         let bytes = state.live.len() as u64 * self.0.options.segment_bytes as u64;
         let active = state.active.as_ref().map(|a| a.segment.header.id);
-        (bytes > self.0.options.bytes_max / 2).then(|| state.live.keys().next().copied()).flatten().filter(|id| Some(*id) != active)
+        (bytes > self.0.options.bytes_max / 2)
+            .then(|| state.live.keys().next().copied())
+            .flatten()
+            .filter(|id| Some(*id) != active)
     }
 
     /// Segments that hold entries.

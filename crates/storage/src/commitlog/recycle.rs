@@ -100,7 +100,9 @@ impl Inner {
         let path = self.options.directory.join(format!("{slot}.log"));
         let made = self.create(&path, header).await;
         match made {
-            Ok(file) => Ok(Rc::new(Segment { header, path, file, uses: Cell::new(0), closed: Cell::new(false) })),
+            Ok(file) => {
+                Ok(Rc::new(Segment { header, path, file, uses: Cell::new(0), closed: Cell::new(false) }))
+            }
             Err(error) => {
                 // What is left of it is no segment, and is removed at the next start if not now.
                 let _ = reactor::file::remove_file(&path).await;

@@ -7,11 +7,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use model::TableId;
+use model::tablet::TabletId;
 use reactor::file::{AlignedBuf, File, OpenOptions};
 
 use super::format::{
     BOOT_UNKNOWN, BootId, EntryKind, HEADER_BYTES, HeaderProblem, Position, SegmentHeader, decode_position,
-    encode_entry, entry_at, entry_bytes, find_entry,
+    encode_entry, encode_position, entry_at, entry_bytes, find_entry,
 };
 use crate::error::StorageError;
 
@@ -19,6 +20,7 @@ use crate::error::StorageError;
 const SEGMENT_BYTES_MAX: u64 = u32::MAX as u64;
 
 /// A segment of an earlier process.
+#[derive(Clone)]
 pub(crate) struct OldSegment {
     pub(crate) header: SegmentHeader,
     pub(crate) path: PathBuf,
@@ -35,6 +37,8 @@ pub(crate) struct OldLog {
     pub(crate) segments: Vec<OldSegment>,
     /// The last truncation of each table: earlier entries do not count.
     truncations: BTreeMap<TableId, Position>,
+    /// How far each tablet was flushed.
+    flushed: BTreeMap<(TableId, TabletId), Position>,
     /// Table files that truncations had to remove.
     pub(crate) truncated_files: BTreeMap<TableId, Vec<u64>>,
 }
@@ -60,6 +64,7 @@ impl OldLog {
         let mut log = Self {
             segments: open_segments(directory, ignore_errors).await?,
             truncations: BTreeMap::new(),
+            flushed: BTreeMap::new(),
             truncated_files: BTreeMap::new(),
         };
         let (gaps, durable) = log.look_through().await?;
@@ -95,7 +100,7 @@ impl OldLog {
                             segment.ended = true;
                             break;
                         }
-                        EntryKind::Mutation | EntryKind::Truncate => {}
+                        EntryKind::Mutation | EntryKind::Truncate | EntryKind::Flushed => {}
                     }
                     continue;
                 }
@@ -155,26 +160,33 @@ impl OldLog {
             }
             let bytes = segment.read().await?;
             for (offset, kind, payload) in segment.entries(&bytes) {
-                if kind != EntryKind::Truncate {
-                    continue;
-                }
-                let Some((table, generations)) = decode_truncation(payload) else { continue };
                 let place = Position { segment: segment.header.id, offset: offset as u32 };
-                self.truncations.insert(table, place);
-                self.truncated_files.entry(table).or_default().extend(generations);
+                match kind {
+                    EntryKind::Truncate => {
+                        let Some((table, generations)) = decode_truncation(payload) else { continue };
+                        self.truncations.insert(table, place);
+                        self.truncated_files.entry(table).or_default().extend(generations);
+                    }
+                    EntryKind::Flushed => {
+                        let Some((tablet, upto)) = decode_flushed(payload) else { continue };
+                        let known = self.flushed.entry(tablet).or_insert(upto);
+                        *known = upto.max(*known);
+                    }
+                    EntryKind::Mutation | EntryKind::Synced | EntryKind::End => {}
+                }
             }
         }
         Ok(())
     }
 
-    /// Hands the mutations of one segment to `each`, in order.
+    /// Hands the mutations of one segment that were not truncated to `each`, in order, with their places.
     ///
     /// # Errors
     /// Reading errors, and those of `each`.
     pub(crate) async fn mutations(
         &self,
         segment: usize,
-        mut each: impl AsyncFnMut(&[u8]) -> Result<(), StorageError>,
+        mut each: impl AsyncFnMut(Position, &[u8]) -> Result<(), StorageError>,
     ) -> Result<(), StorageError> {
         let segment = &self.segments[segment];
         if !segment.has_entries() {
@@ -191,11 +203,16 @@ impl OldLog {
                 .and_then(|id| self.truncations.get(&TableId(id.try_into().expect("sixteen bytes"))))
                 .is_some_and(|truncated| place < *truncated);
             if !gone {
-                each(payload).await?;
+                each(place, payload).await?;
             }
             reactor::maybe_yield().await;
         }
         Ok(())
+    }
+
+    /// Whether the entry at a place is in a table file already.
+    pub(crate) fn is_flushed(&self, table: TableId, tablet: TabletId, place: Position) -> bool {
+        self.flushed.get(&(table, tablet)).is_some_and(|upto| place < *upto)
     }
 
     /// Makes the log's end as it was judged durable, before anything new is written.
@@ -299,7 +316,9 @@ async fn open_segments(directory: &Path, ignore_errors: bool) -> Result<Vec<OldS
                 stretches: Vec::new(),
                 ended: false,
             }),
-            Err(HeaderProblem::Version(_)) => return Err(corrupt("its header names a version this build does not read")),
+            Err(HeaderProblem::Version(_)) => {
+                return Err(corrupt("its header names a version this build does not read"));
+            }
             Err(HeaderProblem::Corrupt) if ignore_errors => {
                 reactor::warn!("a commit-log segment with a damaged header is left alone"; segment = path.display());
             }
@@ -322,4 +341,18 @@ fn decode_truncation(bytes: &[u8]) -> Option<(TableId, impl Iterator<Item = u64>
     let generations =
         generations.chunks_exact(8).map(|g| u64::from_le_bytes(g.try_into().expect("eight bytes")));
     Some((TableId(*table), generations))
+}
+
+/// The payload of a flush: everything of the tablet before the position is in table files.
+pub(crate) fn encode_flushed(table: TableId, tablet: TabletId, upto: Position) -> Vec<u8> {
+    let mut bytes = table.0.to_vec();
+    bytes.extend_from_slice(&tablet.0.to_le_bytes());
+    bytes.extend_from_slice(&encode_position(upto));
+    bytes
+}
+
+fn decode_flushed(bytes: &[u8]) -> Option<((TableId, TabletId), Position)> {
+    let (table, rest) = bytes.split_first_chunk::<16>()?;
+    let (tablet, rest) = rest.split_first_chunk::<4>()?;
+    Some(((TableId(*table), TabletId(u32::from_le_bytes(*tablet))), decode_position(rest)?))
 }

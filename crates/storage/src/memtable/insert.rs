@@ -18,7 +18,7 @@ use crate::commitlog::Hold;
 impl Memtable {
     /// Applies a mutation that fits the table, and takes over its claim on the commit log.
     pub(crate) fn apply(&self, table: &Table, mutation: &MutationView<'_>, hold: Option<Hold>) {
-        assert!(!self.sealed.get(), "a sealed memtable is only read");
+        assert!(self.sealed_at().is_none(), "a sealed memtable is only read");
         let mut inner = self.inner.borrow_mut();
         let inner = &mut *inner;
         inner.mutations += 1;
@@ -75,7 +75,7 @@ impl Inner {
 
     fn write(&mut self, table: &Table, at: u32, version: u32, mutation: &MutationView<'_>) {
         if !mutation.deletion.is_live() {
-            self.note_timestamp(mutation.deletion.timestamp);
+            self.note(mutation.deletion.timestamp, mutation.deletion.local_time);
             let version = self.partition_mut(at).version_mut(version);
             version.deletion = deletion(version.deletion, mutation.deletion);
         }
@@ -83,7 +83,7 @@ impl Inner {
             self.write_static(table, at, version, row);
         }
         for (start, end, deletion) in mutation.tombstones() {
-            self.note_timestamp(deletion.timestamp);
+            self.note(deletion.timestamp, deletion.local_time);
             let added = RangeTombstone { start: start.to_owned(), end: end.to_owned(), deletion };
             self.write_tombstone(table, at, version, added);
         }
@@ -131,10 +131,7 @@ impl Inner {
                 }
                 _ => {
                     let mut tree = Tree::EMPTY;
-                    let hint = hint::of_position(
-                        Position::row(split_row(self.region.get(only)).0),
-                        orders,
-                    );
+                    let hint = hint::of_position(Position::row(split_row(self.region.get(only)).0), orders);
                     self.rows.insert(&mut tree, hint, only.0, |_| Ordering::Equal);
                     Rows::Many(self.insert_row(tree, orders, clustering, row))
                 }
@@ -190,10 +187,12 @@ impl Inner {
     }
 
     fn note_row(&mut self, row: RowView<'_>) {
-        self.note_timestamp(row.liveness().timestamp);
-        self.note_timestamp(row.deletion().timestamp);
+        let (marker, deletion) = (row.liveness(), row.deletion());
+        self.note(marker.timestamp, marker.expires_at.saturating_sub(marker.ttl));
+        self.note(deletion.timestamp, deletion.local_time);
         for cell in row.cells() {
-            self.note_timestamp(cell.timestamp);
+            // An expiring cell becomes a tombstone of the time it was written.
+            self.note(cell.timestamp, cell.local_time().saturating_sub(cell.ttl()));
         }
     }
 }

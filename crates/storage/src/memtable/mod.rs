@@ -21,14 +21,16 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use memory::{Budget, Forest, Handle, Region, Tree};
-use model::deletion::NO_TIMESTAMP;
+use model::deletion::{LocalSeconds, NO_LOCAL_TIME, NO_TIMESTAMP};
 use model::tombstones::RangeTombstones;
 use model::{DeletionTime, Token};
+use sstable::EncodingMinima;
 
 use crate::commitlog::Hold;
+use crate::commitlog::format::Position;
 
-pub(crate) use pin::{Pin, Pins};
-pub(crate) use read::{Item, PartitionRef, VersionCursor};
+pub(crate) use pin::Pin;
+pub(crate) use read::{Contents, PartitionRef, Shape, VersionCursor, Walk};
 
 /// Partition records made at a time.
 const PARTITIONS_PER_CHUNK: usize = 256;
@@ -37,7 +39,8 @@ const PARTITIONS_PER_CHUNK: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Memtable {
     inner: RefCell<Inner>,
-    sealed: Cell<bool>,
+    /// Where in the commit log it was sealed.
+    sealed: Cell<Option<Position>>,
 }
 
 #[derive(Debug)]
@@ -50,6 +53,7 @@ struct Inner {
     next_version: u32,
     scratch: Vec<u8>,
     timestamp_min: i64,
+    local_time_min: u32,
     mutations: u64,
     /// Commit-log segments that must stay until this is durable, and how many entries of each.
     holds: BTreeMap<u64, Hold>,
@@ -123,10 +127,11 @@ impl Memtable {
             next_version: 0,
             scratch: Vec::new(),
             timestamp_min: i64::MAX,
+            local_time_min: NO_LOCAL_TIME,
             mutations: 0,
             holds: BTreeMap::new(),
         };
-        Self { inner: RefCell::new(inner), sealed: Cell::new(false) }
+        Self { inner: RefCell::new(inner), sealed: Cell::new(None) }
     }
 
     /// Whether nothing was written.
@@ -150,9 +155,27 @@ impl Memtable {
         self.inner.borrow().timestamp_min
     }
 
-    /// Ends writing: from now on it is only read.
-    pub(crate) fn seal(&self) {
-        self.sealed.set(true);
+    /// The least numbers in it, for short encodings in a table file.
+    pub(crate) fn minima(&self) -> EncodingMinima {
+        let inner = self.inner.borrow();
+        let default = EncodingMinima::default();
+        let known = |seconds: u32| i32::try_from(seconds).unwrap_or(default.local_deletion_time);
+        EncodingMinima {
+            timestamp: if inner.timestamp_min == i64::MAX { default.timestamp } else { inner.timestamp_min },
+            local_deletion_time: known(inner.local_time_min).min(default.local_deletion_time),
+            ttl: 0,
+        }
+    }
+
+    /// Ends writing: from now on it is only read. Of this tablet it has every entry of the log before `upto` that
+    /// earlier memtables do not have.
+    pub(crate) fn seal(&self, upto: Position) {
+        self.sealed.set(Some(upto));
+    }
+
+    /// Where in the log it was sealed.
+    pub(crate) fn sealed_at(&self) -> Option<Position> {
+        self.sealed.get()
     }
 
     /// The oldest commit-log segment it needs.
@@ -164,6 +187,15 @@ impl Memtable {
     pub(crate) fn release_log(&self) {
         let holds = std::mem::take(&mut self.inner.borrow_mut().holds);
         drop(holds);
+    }
+}
+
+impl Drop for Memtable {
+    /// Whoever did not release the log did not make the contents durable: its segments stay for the next start.
+    fn drop(&mut self) {
+        for (_, hold) in std::mem::take(&mut self.inner.get_mut().holds) {
+            hold.keep();
+        }
     }
 }
 
@@ -181,9 +213,10 @@ impl Inner {
         Version::new(self.next_version)
     }
 
-    fn note_timestamp(&mut self, timestamp: i64) {
-        if timestamp != NO_TIMESTAMP && timestamp < self.timestamp_min {
-            self.timestamp_min = timestamp;
+    fn note(&mut self, timestamp: i64, local_time: LocalSeconds) {
+        if timestamp != NO_TIMESTAMP {
+            self.timestamp_min = self.timestamp_min.min(timestamp);
+            self.local_time_min = self.local_time_min.min(local_time);
         }
     }
 }

@@ -10,7 +10,7 @@ use memory::{Cursor, Handle};
 use model::reconcile::deletion;
 use model::{RowView, Table};
 
-use super::{Inner, Memtable, Rows, split_row};
+use super::{Inner, Memtable, PartitionRef, Rows, split_row};
 
 /// Most rows copied when a pin goes.
 const FOLD_ROWS_MAX: usize = 256;
@@ -24,12 +24,14 @@ pub(crate) struct Pin {
     version: u32,
 }
 
-/// The pins of one paused read.
-pub(crate) type Pins = smallvec::SmallVec<[Pin; 2]>;
-
 impl Pin {
     /// Pins a version that is there.
-    pub(crate) fn new(memtable: &Rc<Memtable>, table: &Rc<Table>, partition: u32, version: u32) -> Self {
+    pub(crate) fn new(
+        memtable: &Rc<Memtable>,
+        table: &Rc<Table>,
+        PartitionRef(partition): PartitionRef,
+        version: u32,
+    ) -> Self {
         memtable.inner.borrow_mut().partition_mut(partition).version_mut(version).pins += 1;
         Self { memtable: Rc::clone(memtable), table: Rc::clone(table), partition, version }
     }

@@ -15,9 +15,6 @@ use smallvec::SmallVec;
 use super::{Inner, Memtable, Rows, Version, hint, split_row};
 use crate::read::PartitionBound;
 
-/// One element of a version's stream.
-pub(crate) type Item<'a> = Unfiltered<'a>;
-
 /// Borrowed contents of a memtable; not to be held across a pause.
 pub(crate) struct Contents<'m>(Ref<'m, Inner>);
 
@@ -73,6 +70,13 @@ impl Contents<'_> {
         if walk.length == self.0.tree.len() {
             walk.cursor = self.0.index.next(walk.cursor);
         }
+    }
+
+    /// The version of a partition that has only one, as almost all have.
+    #[inline]
+    pub(crate) fn only_version(&self, partition: PartitionRef) -> Option<u32> {
+        let partition = self.0.partition(partition.0);
+        partition.newer.is_empty().then_some(partition.first.id)
     }
 
     /// Token and key of a partition.
@@ -141,19 +145,20 @@ impl VersionCursor {
     }
 
     /// Which partition and version it walks.
-    pub(crate) fn place(&self) -> (u32, u32) {
-        (self.partition, self.version)
+    pub(crate) fn place(&self) -> (PartitionRef, u32) {
+        (PartitionRef(self.partition), self.version)
     }
 
     /// The next element in reading order.
-    pub(crate) fn next<'a>(&mut self, contents: &'a Contents<'_>, shape: Shape<'a>) -> Option<Item<'a>> {
+    pub(crate) fn next<'a>(
+        &mut self,
+        contents: &'a Contents<'_>,
+        shape: Shape<'a>,
+    ) -> Option<Unfiltered<'a>> {
         let inner = &*contents.0;
         loop {
-            let at = if shape.reversed {
-                shape.slices.len().checked_sub(self.slice + 1)?
-            } else {
-                self.slice
-            };
+            let at =
+                if shape.reversed { shape.slices.len().checked_sub(self.slice + 1)? } else { self.slice };
             let slice = shape.slices.get(at)?;
             let version = inner.partition(self.partition).version(self.version);
             if !self.entered {
@@ -278,7 +283,11 @@ impl VersionCursor {
         let next = if shape.reversed { at.checked_sub(1) } else { Some(at + 1) };
         let touching = next.filter(|next| {
             (from..to).contains(next)
-                && if shape.reversed { range.start == ranges[*next].end } else { range.end == ranges[*next].start }
+                && if shape.reversed {
+                    range.start == ranges[*next].end
+                } else {
+                    range.end == ranges[*next].start
+                }
         });
         let deletion = touching.map_or(DeletionTime::LIVE, |next| ranges[next].deletion);
         Some(Change { position: closes, deletion, leaves: true, enters: touching.is_some() })

@@ -107,3 +107,15 @@ pub trait RowConsumer {
     /// It ends.
     fn partition_end(&mut self) -> Flow;
 }
+
+impl PartitionBound {
+    /// The same bound as table files know it.
+    pub(crate) fn as_place(&self, begins: bool) -> sstable::PartitionBound {
+        match (&self.key, self.inclusive == begins) {
+            (None, true) => sstable::PartitionBound::before_token(self.token),
+            (None, false) => sstable::PartitionBound::behind_token(self.token),
+            (Some(key), true) => sstable::PartitionBound::before_key(self.token, key),
+            (Some(key), false) => sstable::PartitionBound::behind_key(self.token, key),
+        }
+    }
+}

@@ -15,7 +15,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::blocking::FileThreads;
 use super::chunk::{ChunkPool, FreeList, RECV_BUFFER_BYTES, RecvChunk};
-use super::{Completion, Driver, Handle, HandleKind, Harvest, ListenOptions, Op, OpId, Output, Wait, socket};
+use super::{
+    Completion, Driver, Finished, Handle, HandleKind, Harvest, ListenOptions, Op, OpId, Output, Wait, socket,
+};
 use crate::sched::Group;
 use crate::time::Instant;
 use crate::waker::Remote;
@@ -186,44 +188,27 @@ impl PollDriver {
         Some(Ok(Output::Number(sent as u64)))
     }
 
-    fn start(&mut self, id: OpId, mut op: Op) -> Result<(), (Op, io::Result<Output>)> {
-        match &mut op {
-            Op::Recv { socket } => {
-                let socket = socket.clone();
-                match self.receive(&socket) {
-                    Some(result) => return Err((op, result)),
-                    None => match self.watched(&socket) {
-                        Ok(watched) if watched.recv.is_none() => watched.recv = Some(id),
-                        Ok(_) => return Err((op, Err(io::ErrorKind::ResourceBusy.into()))),
-                        Err(error) => return Err((op, Err(error))),
-                    },
+    /// Starts an operation; `Some` when it is over at once, else it is to be kept.
+    fn start(&mut self, id: OpId, op: &mut Op) -> Option<io::Result<Output>> {
+        let waiting = match op {
+            Op::Recv { socket } => match self.receive(socket) {
+                Some(result) => return Some(result),
+                None => self.watched(socket).and_then(|watched| stand_in(&mut watched.recv, id)),
+            },
+            Op::Send { .. } => match Self::send(op) {
+                Some(result) => return Some(result),
+                None => {
+                    let Op::Send { socket, .. } = op else { return None };
+                    self.watched(socket).and_then(|watched| stand_in(&mut watched.send, id))
                 }
-            }
-            Op::Send { socket, .. } => {
-                let socket = socket.clone();
-                if let Some(result) = Self::send(&mut op) {
-                    return Err((op, result));
-                }
-                match self.watched(&socket) {
-                    Ok(watched) if watched.send.is_none() => watched.send = Some(id),
-                    Ok(_) => return Err((op, Err(io::ErrorKind::ResourceBusy.into()))),
-                    Err(error) => return Err((op, Err(error))),
-                }
-            }
-            Op::Accept { socket } => {
-                let socket = socket.clone();
-                match self.accept(&socket) {
-                    Some(result) => return Err((op, result)),
-                    None => match self.watched(&socket) {
-                        Ok(watched) => watched.accepts.push_back(id),
-                        Err(error) => return Err((op, Err(error))),
-                    },
-                }
-            }
+            },
+            Op::Accept { socket } => match self.accept(socket) {
+                Some(result) => return Some(result),
+                None => self.watched(socket).map(|watched| watched.accepts.push_back(id)),
+            },
             Op::Connect { peer } => match self.connect(id, *peer) {
-                Ok(None) => {}
-                Ok(Some(output)) => return Err((op, Ok(output))),
-                Err(error) => return Err((op, Err(error))),
+                Ok(Some(output)) => return Some(Ok(output)),
+                other => other.map(drop),
             },
             Op::Read { .. }
             | Op::Write { .. }
@@ -231,14 +216,9 @@ impl PollDriver {
             | Op::Allocate { .. }
             | Op::Truncate { .. }
             | Op::Size { .. }
-            | Op::Path(_) => {
-                if let Err(error) = self.files.submit(id, &mut op) {
-                    return Err((op, Err(error)));
-                }
-            }
-        }
-        self.keep(id, op);
-        Ok(())
+            | Op::Path(_) => self.files.submit(id, op),
+        };
+        waiting.err().map(Err)
     }
 
     fn accept(&mut self, listener: &Handle) -> Option<io::Result<Output>> {
@@ -252,7 +232,7 @@ impl PollDriver {
     }
 
     fn connect(&mut self, id: OpId, peer: SocketAddr) -> io::Result<Option<Output>> {
-        let handle = socket::unconnected(peer)?;
+        let handle = socket::unconnected(peer, true)?;
         if socket::connect(&handle, peer)? {
             self.watch(&handle)?;
             let (local, peer) = socket::addresses(&handle)?;
@@ -342,6 +322,15 @@ impl PollDriver {
     }
 }
 
+/// Takes the one place of a kind at a socket.
+fn stand_in(place: &mut Option<OpId>, id: OpId) -> io::Result<()> {
+    if place.is_some() {
+        return Err(io::ErrorKind::ResourceBusy.into());
+    }
+    *place = Some(id);
+    Ok(())
+}
+
 fn received(result: io::Result<usize>, chunk: RecvChunk) -> Option<io::Result<Output>> {
     match result {
         Ok(0) => Some(Ok(Output::End)),
@@ -368,8 +357,14 @@ impl Driver for PollDriver {
         self.entropy.next()
     }
 
-    fn submit(&mut self, id: OpId, op: Op, _group: Group) -> Option<(Op, io::Result<Output>)> {
-        self.start(id, op).err()
+    fn submit(&mut self, id: OpId, mut op: Op, _group: Group) -> Option<Finished> {
+        match self.start(id, &mut op) {
+            Some(result) => Some((op, result)),
+            None => {
+                self.keep(id, op);
+                None
+            }
+        }
     }
 
     fn cancel(&mut self, id: OpId) {
@@ -424,7 +419,7 @@ impl Driver for PollDriver {
     }
 
     fn listen(&mut self, address: SocketAddr, options: ListenOptions) -> io::Result<(Handle, SocketAddr)> {
-        let (handle, local) = socket::listen(address, options)?;
+        let (handle, local) = socket::listen(address, options, true)?;
         self.watch(&handle)?;
         Ok((handle, local))
     }
@@ -438,6 +433,7 @@ impl Driver for PollDriver {
     }
 
     fn adopt(&mut self, socket: &Handle) -> io::Result<()> {
+        socket::set_nonblocking(socket, true)?;
         self.watch(socket)
     }
 

@@ -1,0 +1,559 @@
+//! Simulation: many nodes and shards in one thread, virtual time, faults, all from one seed.
+//!
+//! The same seed and the same calls give the same run, byte for byte: [`World::trace_hash`] covers every operation's
+//! submission and completion with its virtual time, every byte that moves, every log line and every choice of who
+//! runs. Time passes only when nobody can run, and by a little with every poll of a task, so that a loop that waits
+//! for the clock ends.
+//! Invariant: nothing in here reads a clock, a random source or an address of memory.
+
+mod core;
+mod disk;
+mod names;
+mod net;
+mod shard_driver;
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+pub use disk::DiskFaults;
+pub use net::NetFaults;
+
+use crate::driver::Op;
+use crate::driver::chunk::{ChunkPool, FreeList};
+use crate::mesh::MeshEnd;
+use crate::sched::Group;
+use crate::shard::{Parts, Shard};
+use crate::start::ShardInfo;
+use crate::time::Instant;
+use crate::waker::Remote;
+use core::{Core, Event, Port};
+use disk::{Chance, Disk};
+use net::Net;
+use shard_driver::SimDriver;
+
+/// Steps `run_until` takes unless told otherwise.
+const STEPS_MAX: u64 = 50_000_000;
+/// Virtual time one poll of a task takes.
+const POLL_COST_NS: u64 = 500;
+/// Bytes of file buffers a simulated shard keeps.
+const POOL_BYTES_MAX: usize = 4 << 20;
+
+/// Names a node of a [`World`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(usize);
+
+impl NodeId {
+    /// The node's address on the simulated network; its own shards also reach it as 127.0.0.1.
+    pub fn ip(self) -> IpAddr {
+        net::address_of(self.0)
+    }
+
+    /// From 0, in the order of adding.
+    pub fn number(self) -> usize {
+        self.0
+    }
+}
+
+/// What `run_until` waited for did not come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Stuck {
+    /// Nothing can run, no timer is set, nothing is on its way.
+    #[error("deadlock at {at:?}: nobody can run and nothing is on its way")]
+    Deadlock {
+        /// The virtual time.
+        at: Duration,
+    },
+    /// The number of steps was spent.
+    #[error("{steps} steps were not enough, virtual time {at:?}")]
+    Steps {
+        /// How many.
+        steps: u64,
+        /// The virtual time.
+        at: Duration,
+    },
+}
+
+type Main = Rc<dyn Fn(ShardInfo) -> Pin<Box<dyn Future<Output = ()>>>>;
+type Outcome = Rc<RefCell<Option<Result<(), String>>>>;
+
+struct SimShard {
+    shard: Rc<Shard>,
+    port: Rc<Port>,
+    pool: Rc<ChunkPool<FreeList>>,
+    outcome: Outcome,
+}
+
+struct Node {
+    shards: Vec<SimShard>,
+    count: usize,
+    main: Main,
+    /// How its last run ended, once it has.
+    ended: Option<Result<(), String>>,
+}
+
+/// How a world behaves beyond its seed.
+#[derive(Debug, Clone)]
+pub struct WorldOptions {
+    /// The network.
+    pub net: NetFaults,
+    /// Whether the scheduler's order is left to chance now and then.
+    pub shuffle: bool,
+    /// Whether bytes that move are part of the trace.
+    pub trace_content: bool,
+}
+
+impl Default for WorldOptions {
+    fn default() -> Self {
+        Self { net: NetFaults::default(), shuffle: true, trace_content: true }
+    }
+}
+
+impl WorldOptions {
+    /// No latency, no chance, no trace of content: for benches that count instructions.
+    pub fn null() -> Self {
+        let net = NetFaults { latency_ns: (0, 0), reset: 0.0, split: false };
+        Self { net, shuffle: false, trace_content: false }
+    }
+}
+
+/// Nodes, their disks, the network between them, and virtual time.
+pub struct World {
+    core: Rc<Core>,
+    nodes: Vec<Node>,
+    options: WorldOptions,
+}
+
+impl Chance for &Core {
+    fn below(&mut self, limit: u64) -> u64 {
+        Core::below(self, limit)
+    }
+
+    fn chance(&mut self, probability: f64) -> bool {
+        Core::chance(self, probability)
+    }
+}
+
+impl World {
+    /// A world without nodes.
+    pub fn new(seed: u64) -> World {
+        Self::with_options(seed, WorldOptions::default())
+    }
+
+    /// A world without nodes that behaves as told.
+    pub fn with_options(seed: u64, options: WorldOptions) -> World {
+        let core = Core::new(seed, options.trace_content, Net::new(options.net.clone()));
+        World { core, nodes: Vec::new(), options }
+    }
+
+    /// Adds a node with an empty, faultless disk and starts `main` on each of its shards.
+    pub fn add_node<F, Fut>(&mut self, shards: usize, main: F) -> NodeId
+    where
+        F: Fn(ShardInfo) -> Fut + 'static,
+        Fut: Future<Output = ()> + 'static,
+    {
+        self.add_node_with(shards, DiskFaults::default(), main)
+    }
+
+    /// As `add_node`, with a disk that behaves as told.
+    ///
+    /// # Panics
+    /// When `shards` is zero.
+    pub fn add_node_with<F, Fut>(&mut self, shards: usize, faults: DiskFaults, main: F) -> NodeId
+    where
+        F: Fn(ShardInfo) -> Fut + 'static,
+        Fut: Future<Output = ()> + 'static,
+    {
+        assert!(shards > 0, "a node without shards");
+        let id = NodeId(self.nodes.len());
+        self.core.disks.borrow_mut().push(Disk::new(faults));
+        self.core.skew_us.borrow_mut().push(0);
+        let main: Main = Rc::new(move |info| Box::pin(main(info)));
+        self.nodes.push(Node { shards: Vec::new(), count: shards, main, ended: None });
+        self.start(id);
+        id
+    }
+
+    fn start(&mut self, id: NodeId) {
+        self.core.note("start", [id.0 as u64, 0, 0]);
+        let node = &mut self.nodes[id.0];
+        node.ended = None;
+        let remotes: Vec<_> = (0..node.count).map(|_| Remote::new(None)).collect();
+        for (number, seed) in MeshEnd::full(&remotes).into_iter().enumerate() {
+            let port = Rc::new(Port {
+                node: id.0,
+                shard: number,
+                flights: RefCell::new(Vec::new()),
+                ready: RefCell::new(VecDeque::new()),
+                dead: Cell::new(false),
+            });
+            let pool = ChunkPool::new(FreeList::full());
+            let driver = SimDriver {
+                core: self.core.clone(),
+                port: port.clone(),
+                pool: pool.clone(),
+                poll_cost_ns: POLL_COST_NS,
+                shuffle: self.options.shuffle,
+            };
+            let shard = Shard::new(Parts {
+                id: number,
+                count: node.count,
+                driver: Box::new(driver),
+                remote: remotes[number].clone(),
+                mesh: seed.plant(),
+                pool_bytes_max: POOL_BYTES_MAX,
+                spin_us: 0,
+            });
+            let outcome: Outcome = Rc::default();
+            let main = (node.main)(ShardInfo { id: number, count: node.count });
+            {
+                let _entered = shard.enter();
+                let task = shard.spawn(Group::ADMIN, main);
+                let place = outcome.clone();
+                drop(shard.spawn(Group::ADMIN, async move {
+                    let result = task.await.map_err(|panicked| panicked.message);
+                    place.replace(Some(result));
+                }));
+            }
+            node.shards.push(SimShard { shard, port, pool, outcome });
+        }
+    }
+
+    /// Cuts the node's power: its tasks vanish, its disk keeps what a crash leaves, its connections break.
+    pub fn crash(&mut self, id: NodeId) {
+        self.core.note("crash", [id.0 as u64, 0, 0]);
+        let shards = std::mem::take(&mut self.nodes[id.0].shards);
+        for sim in &shards {
+            sim.port.dead.set(true);
+        }
+        {
+            let flights: Vec<_> = shards.iter().map(|sim| sim.port.flights.borrow_mut()).collect();
+            let mut writes: Vec<&Op> = Vec::new();
+            for flight in flights.iter().flat_map(|flights| flights.iter()).flatten() {
+                if matches!(flight.1, Op::Write { .. }) {
+                    writes.push(&flight.1);
+                }
+            }
+            self.core.disks.borrow_mut()[id.0].crash(&writes, &mut &*self.core);
+        }
+        net::crash(&self.core, id.0);
+        for sim in &shards {
+            let _entered = sim.shard.enter();
+            sim.shard.tear_down();
+        }
+        drop(shards);
+        let node = &mut self.nodes[id.0];
+        node.ended.get_or_insert_with(|| Err("crashed".to_owned()));
+    }
+
+    /// Starts a node that has crashed or ended again, with its disk as it is.
+    ///
+    /// # Panics
+    /// When the node is running.
+    pub fn restart(&mut self, id: NodeId) {
+        assert!(self.nodes[id.0].shards.is_empty(), "node {} is running", id.0);
+        self.start(id);
+    }
+
+    /// Asks a node to end, as SIGTERM does.
+    pub fn terminate(&mut self, id: NodeId) {
+        self.core.note("terminate", [id.0 as u64, 0, 0]);
+        for sim in &self.nodes[id.0].shards {
+            let _entered = sim.shard.enter();
+            sim.shard.signals.deliver();
+        }
+    }
+
+    /// Whether every shard's main has ended, or the node has crashed.
+    pub fn is_ended(&self, id: NodeId) -> bool {
+        self.nodes[id.0].ended.is_some()
+    }
+
+    /// How the node's run ended: the message of the first shard's panic, or `crashed`. `None` while it runs.
+    pub fn outcome(&self, id: NodeId) -> Option<Result<(), String>> {
+        self.nodes[id.0].ended.clone()
+    }
+
+    /// Changes how a node's disk behaves from now on.
+    pub fn set_disk_faults(&mut self, id: NodeId, faults: DiskFaults) {
+        self.core.disks.borrow_mut()[id.0].faults = faults;
+    }
+
+    /// Changes how the network behaves from now on.
+    pub fn set_net_faults(&mut self, faults: NetFaults) {
+        self.core.net.borrow_mut().faults = faults;
+    }
+
+    /// Lets nothing pass between two nodes any more.
+    pub fn part(&mut self, left: NodeId, right: NodeId) {
+        self.core.net.borrow_mut().parted.insert((left.0.min(right.0), left.0.max(right.0)));
+    }
+
+    /// Lets everything pass again; what was held back arrives.
+    pub fn heal(&mut self, left: NodeId, right: NodeId) {
+        self.core.net.borrow_mut().parted.remove(&(left.0.min(right.0), left.0.max(right.0)));
+    }
+
+    /// Breaks all connections between two nodes.
+    pub fn reset_connections(&mut self, left: NodeId, right: NodeId) {
+        net::reset_between(&self.core, left.0, right.0);
+    }
+
+    /// Moves a node's wall clock by `by_us` microseconds against virtual time.
+    pub fn skew_clock(&mut self, id: NodeId, by_us: i64) {
+        self.core.skew_us.borrow_mut()[id.0] += by_us;
+    }
+
+    /// A file's bytes as the node sees them.
+    pub fn read_file(&self, id: NodeId, path: impl AsRef<Path>) -> Option<Vec<u8>> {
+        self.core.disks.borrow()[id.0].content(path.as_ref())
+    }
+
+    /// Replaces a file's bytes, durably, behind the node's back. False when there is no such file.
+    pub fn damage_file(&mut self, id: NodeId, path: impl AsRef<Path>, content: Vec<u8>) -> bool {
+        self.core.disks.borrow_mut()[id.0].set_content(path.as_ref(), content)
+    }
+
+    /// All files of a node's disk, sorted.
+    pub fn files(&self, id: NodeId) -> Vec<PathBuf> {
+        self.core.disks.borrow()[id.0].paths()
+    }
+
+    /// The last log lines of all nodes.
+    pub fn log(&self) -> Vec<String> {
+        self.core.log.borrow().iter().cloned().collect()
+    }
+
+    /// Virtual time passed.
+    pub fn now(&self) -> Duration {
+        Duration::from_nanos(self.core.now_ns.get())
+    }
+
+    /// A number from the world's seed, for whoever drives it.
+    pub fn random_u64(&mut self) -> u64 {
+        self.core.random()
+    }
+
+    /// A hash over everything that has happened.
+    pub fn trace_hash(&self) -> u64 {
+        self.core.trace_hash()
+    }
+
+    /// Runs until `condition` holds; it is asked after every step.
+    ///
+    /// # Errors
+    /// [`Stuck`] when nothing can happen any more or too many steps were taken.
+    pub fn run_until(&mut self, condition: impl FnMut(&World) -> bool) -> Result<(), Stuck> {
+        self.run_steps(STEPS_MAX, condition)
+    }
+
+    /// As `run_until`, with at most `steps_max` steps.
+    ///
+    /// # Errors
+    /// As `run_until`.
+    pub fn run_steps(
+        &mut self,
+        steps_max: u64,
+        mut condition: impl FnMut(&World) -> bool,
+    ) -> Result<(), Stuck> {
+        for _ in 0..steps_max {
+            if condition(self) {
+                return Ok(());
+            }
+            if !self.step(u64::MAX) {
+                return if condition(self) { Ok(()) } else { Err(Stuck::Deadlock { at: self.now() }) };
+            }
+        }
+        Err(Stuck::Steps { steps: steps_max, at: self.now() })
+    }
+
+    /// Runs for `time` of virtual time; nodes that have nothing to do sleep through it.
+    ///
+    /// # Errors
+    /// [`Stuck::Steps`] when that takes too many steps.
+    pub fn run_for(&mut self, time: Duration) -> Result<(), Stuck> {
+        let end = (Instant(self.core.now_ns.get()) + time).0;
+        for _ in 0..STEPS_MAX {
+            if self.core.now_ns.get() >= end {
+                return Ok(());
+            }
+            if !self.step(end) {
+                self.core.now_ns.set(end);
+            }
+        }
+        Err(Stuck::Steps { steps: STEPS_MAX, at: self.now() })
+    }
+
+    /// Runs until every node has ended.
+    ///
+    /// # Errors
+    /// As `run_until`.
+    pub fn run(&mut self) -> Result<(), Stuck> {
+        self.run_until(|world| world.nodes.iter().all(|node| node.ended.is_some()))
+    }
+
+    /// One step: what is due happens, or one shard turns its loop, or time moves on, at most to `limit_ns`. False
+    /// when there is nothing to do before that.
+    fn step(&mut self, limit_ns: u64) -> bool {
+        if let Some(event) = self.core.due() {
+            self.happen(event);
+            return true;
+        }
+        let now = self.core.now_ns.get();
+        let mut runnable = 0;
+        let mut next_timer = u64::MAX;
+        for sim in self.nodes.iter().flat_map(|node| &node.shards) {
+            let timer = sim.shard.next_timer().map_or(u64::MAX, |at| at.0);
+            next_timer = next_timer.min(timer);
+            runnable += u64::from(can_run(sim, timer, now));
+        }
+        if runnable > 0 {
+            let chosen = if self.options.shuffle { self.core.below(runnable) } else { 0 };
+            self.turn(chosen as usize, now);
+            return true;
+        }
+        let next = next_timer.min(self.core.next_event_ns().unwrap_or(u64::MAX));
+        if next == u64::MAX || next > limit_ns {
+            return false;
+        }
+        self.core.now_ns.set(next.max(now));
+        true
+    }
+
+    /// Turns the loop of the `chosen`th shard that can run.
+    fn turn(&mut self, chosen: usize, now: u64) {
+        let found = self
+            .nodes
+            .iter()
+            .enumerate()
+            .flat_map(|(number, node)| node.shards.iter().map(move |sim| (number, sim)))
+            .filter(|(_, sim)| can_run(sim, sim.shard.next_timer().map_or(u64::MAX, |at| at.0), now))
+            .nth(chosen);
+        let Some((number, sim)) = found else { return };
+        let before = sim.shard.polls();
+        {
+            let _entered = sim.shard.enter();
+            sim.shard.turn(|| false);
+        }
+        let polls = sim.shard.polls() - before;
+        self.core.now_ns.set(now + polls * POLL_COST_NS);
+        self.core.note("turn", [number as u64, sim.port.shard as u64, polls]);
+        self.look_for_end(number);
+    }
+
+    fn look_for_end(&mut self, number: usize) {
+        let node = &mut self.nodes[number];
+        if !node.shards.iter().all(|sim| sim.outcome.borrow().is_some()) {
+            return;
+        }
+        let shards = std::mem::take(&mut node.shards);
+        let first_failure = shards.iter().find_map(|sim| match &*sim.outcome.borrow() {
+            Some(Err(message)) => Some(message.clone()),
+            _ => None,
+        });
+        node.ended = Some(first_failure.map_or(Ok(()), Err));
+        self.core.note("end", [number as u64, 0, 0]);
+        // What the tasks leave open is closed in order; what the disk still has to do, it does.
+        for sim in &shards {
+            let _entered = sim.shard.enter();
+            sim.shard.drop_tasks();
+        }
+        for sim in &shards {
+            self.settle(sim);
+            sim.port.dead.set(true);
+            let _entered = sim.shard.enter();
+            sim.shard.tear_down();
+        }
+    }
+
+    /// Serves the disk requests of an ending shard at once.
+    fn settle(&mut self, sim: &SimShard) {
+        let pending: Vec<_> = sim.port.flights.borrow().iter().flatten().map(|(id, ..)| *id).collect();
+        for id in pending {
+            self.happen(Event::Disk { port: sim.port.clone(), id, mark: u64::MAX });
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Disk { port, id, mark } => {
+                if port.dead.get() {
+                    return;
+                }
+                if let Some((mut op, group)) = port.take(id) {
+                    let result =
+                        self.core.disks.borrow_mut()[port.node].serve(&mut op, mark, &mut &*self.core);
+                    port.keep(id, op, group);
+                    self.core.complete(&port, id, result);
+                }
+            }
+            Event::Connect { port, id } if !port.dead.get() => net::arrive_connect(&self.core, &port, id),
+            Event::ConnectTimeout { port, id } if !port.dead.get() => {
+                self.core.complete(&port, id, Err(std::io::Error::from_raw_os_error(libc::ETIMEDOUT)));
+            }
+            Event::Connect { .. } | Event::ConnectTimeout { .. } => {}
+            Event::Arrive { .. } | Event::Finish { .. } | Event::Reset { .. } => {
+                let nodes = &self.nodes;
+                net::arrive(&self.core, event, &|port: &Port| {
+                    nodes.get(port.node)?.shards.get(port.shard).map(|sim| sim.pool.clone())
+                });
+            }
+        }
+    }
+}
+
+fn can_run(sim: &SimShard, timer: u64, now: u64) -> bool {
+    timer <= now || sim.shard.is_runnable() || !sim.port.ready.borrow().is_empty()
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        for number in 0..self.nodes.len() {
+            for sim in &self.nodes[number].shards {
+                sim.port.dead.set(true);
+            }
+            for sim in std::mem::take(&mut self.nodes[number].shards) {
+                let _entered = sim.shard.enter();
+                sim.shard.tear_down();
+            }
+        }
+    }
+}
+
+/// Runs `main` on the one shard of a node of its own, in a world of `seed`, to its end; its output.
+///
+/// # Panics
+/// When `main` panics or cannot end.
+pub fn run_one<T, Fut>(seed: u64, main: impl FnOnce() -> Fut + 'static) -> T
+where
+    T: 'static,
+    Fut: Future<Output = T> + 'static,
+{
+    let mut world = World::new(seed);
+    let main = RefCell::new(Some(main));
+    let output: Rc<RefCell<Option<T>>> = Rc::default();
+    let place = output.clone();
+    let node = world.add_node(1, move |_| {
+        let future = main.borrow_mut().take().map(|main| main());
+        let place = place.clone();
+        async move {
+            if let Some(future) = future {
+                let value = future.await;
+                place.replace(Some(value));
+            }
+        }
+    });
+    if let Err(stuck) = world.run() {
+        panic!("seed {seed}: {stuck}");
+    }
+    if let Some(Err(message)) = world.outcome(node) {
+        panic!("seed {seed}: {message}");
+    }
+    let output = output.take();
+    output.unwrap_or_else(|| panic!("seed {seed}: no output"))
+}

@@ -1,0 +1,577 @@
+//! The simulated network: listeners, connections, latency, partitions and resets.
+//!
+//! Fault model: bytes of a connection arrive in order, whole, after a random latency, in pieces of random size; a
+//! connection can be reset; while two nodes are parted nothing passes between them, and a connection request times
+//! out. Each direction holds a bounded number of bytes, then the sender waits, as with TCP.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+
+use super::core::{Core, Event, Port};
+use crate::driver::chunk::{ChunkPool, FreeList, RECV_BUFFER_BYTES, RecvChunk};
+use crate::driver::{Handle, HandleKind, ListenOptions, Op, OpId, Output};
+
+/// Bytes one direction of a connection holds, on the wire and unread.
+const WINDOW_BYTES: usize = 256 << 10;
+/// How long a connection request without an answer waits.
+const CONNECT_TIMEOUT_NS: u64 = 30_000_000_000;
+/// While nodes are parted an arrival is looked at again after this time.
+const PARTED_RETRY_NS: u64 = 10_000_000;
+const FIRST_EPHEMERAL_PORT: u16 = 32_768;
+
+/// What goes wrong with the simulated network, and how slow it is.
+#[derive(Debug, Clone)]
+pub struct NetFaults {
+    /// Shortest and longest time a piece of bytes travels, in nanoseconds.
+    pub latency_ns: (u64, u64),
+    /// Probability, per send, that the connection breaks.
+    pub reset: f64,
+    /// Whether a receive brings pieces of random size rather than all that is there.
+    pub split: bool,
+}
+
+impl Default for NetFaults {
+    /// No resets, 20 to 200 µs, split receives.
+    fn default() -> Self {
+        Self { latency_ns: (20_000, 200_000), reset: 0.0, split: true }
+    }
+}
+
+pub(super) type Waiter = (Rc<Port>, OpId);
+
+struct Listener {
+    node: usize,
+    address: SocketAddr,
+    reuse_port: bool,
+    backlog_max: usize,
+    /// Connections that nobody has accepted yet.
+    backlog: VecDeque<i32>,
+    waiters: VecDeque<Waiter>,
+}
+
+struct Stream {
+    node: usize,
+    local: SocketAddr,
+    remote: SocketAddr,
+    /// The other end; `None` once it is closed.
+    peer: Option<i32>,
+    /// Bytes sent to this end: the first `arrived` of them may be read.
+    inbox: VecDeque<u8>,
+    arrived: usize,
+    /// Earliest time of the next arrival here: bytes do not overtake each other.
+    last_arrival_ns: u64,
+    /// Until then everything on its way here is held back, in its order, because the nodes were parted.
+    held_until_ns: u64,
+    finished: bool,
+    reset: bool,
+    receiver: Option<Waiter>,
+    /// A send of this end that waits for room at the other.
+    sender: Option<Waiter>,
+}
+
+enum Socket {
+    Listener(Listener),
+    Stream(Stream),
+}
+
+pub(super) struct Net {
+    pub(super) faults: NetFaults,
+    sockets: BTreeMap<i32, Socket>,
+    next_socket: i32,
+    next_port: u16,
+    next_listener: usize,
+    pub(super) parted: BTreeSet<(usize, usize)>,
+}
+
+/// The address of a node.
+pub(super) fn address_of(node: usize) -> IpAddr {
+    let number = node + 1;
+    IpAddr::V4(Ipv4Addr::new(10, 0, (number >> 8) as u8, number as u8))
+}
+
+fn node_of(address: IpAddr, from: usize) -> Option<usize> {
+    match address {
+        IpAddr::V4(v4) if v4.is_loopback() || v4.is_unspecified() => Some(from),
+        IpAddr::V4(v4) => {
+            let [a, b, high, low] = v4.octets();
+            let number = usize::from(high) << 8 | usize::from(low);
+            (a == 10 && b == 0 && number > 0).then(|| number - 1)
+        }
+        IpAddr::V6(v6) => v6.is_loopback().then_some(from),
+    }
+}
+
+fn error(code: i32) -> io::Error {
+    io::Error::from_raw_os_error(code)
+}
+
+impl Net {
+    pub(super) fn new(faults: NetFaults) -> Self {
+        Self {
+            faults,
+            sockets: BTreeMap::new(),
+            next_socket: 1,
+            next_port: FIRST_EPHEMERAL_PORT,
+            next_listener: 0,
+            parted: BTreeSet::new(),
+        }
+    }
+
+    fn are_parted(&self, left: usize, right: usize) -> bool {
+        self.parted.contains(&(left.min(right), left.max(right)))
+    }
+
+    fn insert(&mut self, socket: Socket) -> i32 {
+        let number = self.next_socket;
+        self.next_socket = number.checked_add(1).expect("fewer than 2^31 sockets in one simulation");
+        self.sockets.insert(number, socket);
+        number
+    }
+
+    fn stream(&mut self, socket: i32) -> Option<&mut Stream> {
+        match self.sockets.get_mut(&socket) {
+            Some(Socket::Stream(stream)) => Some(stream),
+            _ => None,
+        }
+    }
+
+    fn ephemeral(&mut self) -> u16 {
+        let port = self.next_port;
+        self.next_port = if port == u16::MAX { FIRST_EPHEMERAL_PORT } else { port + 1 };
+        port
+    }
+
+    pub(super) fn listen(
+        &mut self,
+        node: usize,
+        mut address: SocketAddr,
+        options: ListenOptions,
+    ) -> io::Result<(Handle, SocketAddr)> {
+        if node_of(address.ip(), node) != Some(node) {
+            return Err(error(libc::EADDRNOTAVAIL));
+        }
+        if address.port() == 0 {
+            address.set_port(self.ephemeral());
+        }
+        let taken = self.sockets.values().any(|socket| match socket {
+            Socket::Listener(other) => {
+                let same_ip = other.address.ip() == address.ip()
+                    || other.address.ip().is_unspecified()
+                    || address.ip().is_unspecified();
+                other.node == node
+                    && other.address.port() == address.port()
+                    && same_ip
+                    && !(other.reuse_port && options.reuse_port)
+            }
+            Socket::Stream(_) => false,
+        });
+        if taken {
+            return Err(error(libc::EADDRINUSE));
+        }
+        let socket = self.insert(Socket::Listener(Listener {
+            node,
+            address,
+            reuse_port: options.reuse_port,
+            backlog_max: options.backlog as usize,
+            backlog: VecDeque::new(),
+            waiters: VecDeque::new(),
+        }));
+        Ok((Handle::new(socket, HandleKind::SimSocket), address))
+    }
+
+    /// The listeners that take connections to `peer`.
+    fn listeners(&self, node: usize, peer: SocketAddr) -> Vec<i32> {
+        self.sockets
+            .iter()
+            .filter_map(|(number, socket)| match socket {
+                Socket::Listener(listener)
+                    if listener.node == node
+                        && listener.address.port() == peer.port()
+                        && (listener.address.ip().is_unspecified() || listener.address.ip() == peer.ip()) =>
+                {
+                    Some(*number)
+                }
+                _ => None,
+            })
+            .collect()
+    }
+}
+
+/// A connection request sets out.
+pub(super) fn connect(core: &Core, port: &Rc<Port>, id: OpId, peer: SocketAddr) {
+    let (low, high) = core.net.borrow().faults.latency_ns;
+    let parted =
+        node_of(peer.ip(), port.node).is_none_or(|node| core.net.borrow().are_parted(port.node, node));
+    if parted {
+        core.schedule(CONNECT_TIMEOUT_NS, Event::ConnectTimeout { port: port.clone(), id });
+    } else {
+        let delay = core.between(low, high);
+        core.schedule(delay, Event::Connect { port: port.clone(), id });
+    }
+}
+
+/// A connection request arrives: the connection is made or refused.
+pub(super) fn arrive_connect(core: &Core, port: &Rc<Port>, id: OpId) {
+    let peer = match port.flights.borrow().get(id.slot()) {
+        Some(Some((held, Op::Connect { peer }, _))) if *held == id => *peer,
+        _ => return,
+    };
+    let Some(node) = node_of(peer.ip(), port.node) else { return };
+    let accepted = {
+        let mut net = core.net.borrow_mut();
+        let listeners = net.listeners(node, peer);
+        if listeners.is_empty() {
+            None
+        } else {
+            let chosen = listeners[net.next_listener % listeners.len()];
+            net.next_listener += 1;
+            let own_ip = if peer.ip().is_loopback() { peer.ip() } else { address_of(port.node) };
+            let local = SocketAddr::new(own_ip, net.ephemeral());
+            let full = matches!(&net.sockets[&chosen], Socket::Listener(listener)
+                if listener.backlog.len() >= listener.backlog_max.max(1));
+            if full {
+                None
+            } else {
+                let near = net.insert(Socket::Stream(Stream::new(port.node, local, peer)));
+                let far = net.insert(Socket::Stream(Stream::new(node, peer, local)));
+                if let Some(stream) = net.stream(near) {
+                    stream.peer = Some(far);
+                }
+                if let Some(stream) = net.stream(far) {
+                    stream.peer = Some(near);
+                }
+                let waiter = match net.sockets.get_mut(&chosen) {
+                    Some(Socket::Listener(listener)) => match listener.waiters.pop_front() {
+                        Some(waiter) => Some(waiter),
+                        None => {
+                            listener.backlog.push_back(far);
+                            None
+                        }
+                    },
+                    _ => None,
+                };
+                Some((near, far, local, waiter))
+            }
+        }
+    };
+    match accepted {
+        None => core.complete(port, id, Err(error(libc::ECONNREFUSED))),
+        Some((near, far, local, waiter)) => {
+            let handle = Handle::new(near, HandleKind::SimSocket);
+            core.complete(port, id, Ok(Output::Connection { handle, local, peer }));
+            if let Some((acceptor, accept)) = waiter {
+                let handle = Handle::new(far, HandleKind::SimSocket);
+                core.complete(&acceptor, accept, Ok(Output::Connection { handle, local: peer, peer: local }));
+            }
+        }
+    }
+}
+
+impl Stream {
+    fn new(node: usize, local: SocketAddr, remote: SocketAddr) -> Self {
+        Self {
+            node,
+            local,
+            remote,
+            peer: None,
+            inbox: VecDeque::new(),
+            arrived: 0,
+            last_arrival_ns: 0,
+            held_until_ns: 0,
+            finished: false,
+            reset: false,
+            receiver: None,
+            sender: None,
+        }
+    }
+}
+
+/// A connection that waits to be accepted, or a place in line.
+pub(super) fn accept(core: &Core, port: &Rc<Port>, id: OpId, listener: i32) -> Option<io::Result<Output>> {
+    let mut net = core.net.borrow_mut();
+    let Some(Socket::Listener(found)) = net.sockets.get_mut(&listener) else {
+        return Some(Err(error(libc::EBADF)));
+    };
+    match found.backlog.pop_front() {
+        Some(socket) => {
+            let stream = net.stream(socket)?;
+            let (local, peer) = (stream.local, stream.remote);
+            let handle = Handle::new(socket, HandleKind::SimSocket);
+            Some(Ok(Output::Connection { handle, local, peer }))
+        }
+        None => {
+            found.waiters.push_back((port.clone(), id));
+            None
+        }
+    }
+}
+
+/// Bytes that have arrived, the end, or nothing yet.
+pub(super) fn try_receive(
+    core: &Core,
+    pool: &Rc<ChunkPool<FreeList>>,
+    socket: i32,
+) -> Option<io::Result<Output>> {
+    let split = core.net.borrow().faults.split;
+    let (chunk, waiting) = {
+        let mut net = core.net.borrow_mut();
+        let Some(stream) = net.stream(socket) else { return Some(Err(error(libc::EBADF))) };
+        if stream.reset {
+            return Some(Err(error(libc::ECONNRESET)));
+        }
+        if stream.arrived == 0 {
+            return stream.finished.then_some(Ok(Output::End));
+        }
+        let most = stream.arrived.min(RECV_BUFFER_BYTES);
+        let count = if split && core.below(4) == 0 { core.between(1, most as u64) as usize } else { most };
+        stream.arrived -= count;
+        let chunk = take_chunk(pool, &mut stream.inbox, count);
+        let peer = stream.peer;
+        let waiting = peer.and_then(|peer| net.stream(peer)).and_then(|peer| peer.sender.take());
+        (chunk, waiting)
+    };
+    if let Some((port, id)) = waiting {
+        resume_send(core, &port, id);
+    }
+    Some(Ok(Output::Chunk(chunk)))
+}
+
+fn take_chunk(pool: &Rc<ChunkPool<FreeList>>, inbox: &mut VecDeque<u8>, count: usize) -> RecvChunk {
+    match pool.lender.take() {
+        Some(number) => {
+            let start = pool.buffer(number);
+            // SAFETY: the free list has just given this buffer to us alone; it is initialised memory.
+            let buffer = unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), RECV_BUFFER_BYTES) };
+            let (front, back) = inbox.as_slices();
+            let first = count.min(front.len());
+            buffer[..first].copy_from_slice(&front[..first]);
+            buffer[first..count].copy_from_slice(&back[..count - first]);
+            inbox.drain(..count);
+            RecvChunk::pooled(pool.clone(), number, count)
+        }
+        None => RecvChunk::heap(inbox.drain(..count).collect()),
+    }
+}
+
+/// Waits for bytes.
+pub(super) fn wait_receive(core: &Core, port: &Rc<Port>, id: OpId, socket: i32) -> io::Result<()> {
+    let mut net = core.net.borrow_mut();
+    let stream = net.stream(socket).ok_or_else(|| error(libc::EBADF))?;
+    if stream.receiver.is_some() {
+        return Err(io::ErrorKind::ResourceBusy.into());
+    }
+    stream.receiver = Some((port.clone(), id));
+    Ok(())
+}
+
+/// Puts as much on the wire as there is room for; `Some` when all of it is, or the connection is broken.
+pub(super) fn send(core: &Core, port: &Rc<Port>, id: OpId, op: &mut Op) -> Option<io::Result<Output>> {
+    let Op::Send { socket, buf, at } = op else { return Some(Err(error(libc::EINVAL))) };
+    let number = socket.descriptor();
+    let (reset, latency) = {
+        let net = core.net.borrow();
+        (net.faults.reset, net.faults.latency_ns)
+    };
+    if core.chance(reset) {
+        break_connection(core, number);
+        return Some(Err(error(libc::ECONNRESET)));
+    }
+    let mut net = core.net.borrow_mut();
+    let Some(stream) = net.stream(number) else { return Some(Err(error(libc::EBADF))) };
+    if stream.reset {
+        return Some(Err(error(libc::ECONNRESET)));
+    }
+    let Some(peer) = stream.peer else { return Some(Err(error(libc::EPIPE))) };
+    let Some(far) = net.stream(peer) else { return Some(Err(error(libc::EPIPE))) };
+    let room = WINDOW_BYTES.saturating_sub(far.inbox.len());
+    let count = room.min(buf.len() - *at);
+    if count > 0 {
+        far.inbox.extend(&buf[*at..*at + count]);
+        core.note_content(&buf[*at..*at + count]);
+        *at += count;
+        let arrival = (core.now_ns.get() + core.between(latency.0, latency.1)).max(far.last_arrival_ns);
+        far.last_arrival_ns = arrival;
+        core.schedule(arrival - core.now_ns.get(), Event::Arrive { socket: peer, count });
+    }
+    if *at == buf.len() {
+        return Some(Ok(Output::Number(*at as u64)));
+    }
+    let stream = net.stream(number)?;
+    if stream.sender.is_some() {
+        return Some(Err(io::ErrorKind::ResourceBusy.into()));
+    }
+    stream.sender = Some((port.clone(), id));
+    None
+}
+
+fn resume_send(core: &Core, port: &Rc<Port>, id: OpId) {
+    let Some((mut op, group)) = port.take(id) else { return };
+    let result = send(core, port, id, &mut op);
+    port.keep(id, op, group);
+    if let Some(result) = result {
+        core.complete(port, id, result);
+    }
+}
+
+/// Wakes who waits for bytes of `socket`.
+fn serve_receiver(core: &Core, socket: i32, pools: &dyn Fn(&Port) -> Option<Rc<ChunkPool<FreeList>>>) {
+    let waiter = core.net.borrow_mut().stream(socket).and_then(|stream| stream.receiver.take());
+    let Some((port, id)) = waiter else { return };
+    let Some(pool) = pools(&port) else { return };
+    match try_receive(core, &pool, socket) {
+        Some(result) => core.complete(&port, id, result),
+        None => {
+            if let Some(stream) = core.net.borrow_mut().stream(socket) {
+                stream.receiver = Some((port, id));
+            }
+        }
+    }
+}
+
+/// Something arrives at a socket.
+pub(super) fn arrive(core: &Core, event: Event, pools: &dyn Fn(&Port) -> Option<Rc<ChunkPool<FreeList>>>) {
+    let (Event::Arrive { socket, .. } | Event::Finish { socket } | Event::Reset { socket }) = event else {
+        return;
+    };
+    {
+        let mut net = core.net.borrow_mut();
+        let Some(stream) = net.stream(socket) else { return };
+        let now = core.now_ns.get();
+        let held = stream.held_until_ns;
+        let (node, far) = (stream.node, node_of(stream.remote.ip(), stream.node));
+        if now < held {
+            core.schedule(held - now, event);
+            return;
+        }
+        if far.is_some_and(|far| net.are_parted(node, far)) {
+            if let Some(stream) = net.stream(socket) {
+                stream.held_until_ns = now + PARTED_RETRY_NS;
+            }
+            core.schedule(PARTED_RETRY_NS, event);
+            return;
+        }
+        let Some(stream) = net.stream(socket) else { return };
+        match event {
+            Event::Arrive { count, .. } => stream.arrived = (stream.arrived + count).min(stream.inbox.len()),
+            Event::Finish { .. } => stream.finished = true,
+            _ => {
+                stream.reset = true;
+                stream.peer = None;
+            }
+        }
+    }
+    serve_receiver(core, socket, pools);
+    if matches!(event, Event::Reset { .. }) {
+        let sender = core.net.borrow_mut().stream(socket).and_then(|stream| stream.sender.take());
+        if let Some((port, id)) = sender {
+            core.complete(&port, id, Err(error(libc::ECONNRESET)));
+        }
+    }
+}
+
+/// Both ends learn that the connection is broken.
+pub(super) fn break_connection(core: &Core, socket: i32) {
+    let peer = core.net.borrow_mut().stream(socket).and_then(|stream| stream.peer);
+    core.schedule(0, Event::Reset { socket });
+    if let Some(peer) = peer {
+        core.schedule(0, Event::Reset { socket: peer });
+    }
+}
+
+/// This end will send no more; with `gone` it is closed and unread bytes make it a reset.
+pub(super) fn finish(core: &Core, socket: i32, gone: bool) {
+    let mut net = core.net.borrow_mut();
+    let latency = net.faults.latency_ns;
+    let (peer, unread, backlog) = match net.sockets.get_mut(&socket) {
+        Some(Socket::Stream(stream)) => (stream.peer, !stream.inbox.is_empty(), VecDeque::new()),
+        Some(Socket::Listener(listener)) => (None, false, std::mem::take(&mut listener.backlog)),
+        None => return,
+    };
+    if let Some(peer) = peer
+        && let Some(far) = net.stream(peer)
+    {
+        let arrival = (core.now_ns.get() + core.between(latency.0, latency.1)).max(far.last_arrival_ns);
+        far.last_arrival_ns = arrival;
+        let delay = arrival - core.now_ns.get();
+        let event =
+            if gone && unread { Event::Reset { socket: peer } } else { Event::Finish { socket: peer } };
+        core.schedule(delay, event);
+        if gone {
+            far.peer = None;
+        }
+    }
+    if gone {
+        net.sockets.remove(&socket);
+    } else if let Some(stream) = net.stream(socket) {
+        // Shut down in both directions: this end reads nothing any more either.
+        stream.peer = None;
+        stream.finished = true;
+        stream.arrived = 0;
+        stream.inbox.clear();
+        core.schedule(0, Event::Finish { socket });
+    }
+    drop(net);
+    for pending in backlog {
+        finish(core, pending, true);
+    }
+}
+
+/// Takes an operation out of every line it may stand in.
+pub(super) fn forget(core: &Core, port: &Rc<Port>, id: OpId, socket: i32) {
+    let is_it = |waiter: &Waiter| Rc::ptr_eq(&waiter.0, port) && waiter.1 == id;
+    match core.net.borrow_mut().sockets.get_mut(&socket) {
+        Some(Socket::Listener(listener)) => listener.waiters.retain(|waiter| !is_it(waiter)),
+        Some(Socket::Stream(stream)) => {
+            stream.receiver.take_if(|waiter| is_it(waiter));
+            stream.sender.take_if(|waiter| is_it(waiter));
+        }
+        None => {}
+    }
+}
+
+/// All sockets of a node vanish; their peers are reset.
+pub(super) fn crash(core: &Core, node: usize) {
+    let mut net = core.net.borrow_mut();
+    let mut gone = Vec::new();
+    let mut peers = Vec::new();
+    for (number, socket) in &net.sockets {
+        match socket {
+            Socket::Listener(listener) if listener.node == node => gone.push(*number),
+            Socket::Stream(stream) if stream.node == node => {
+                gone.push(*number);
+                peers.extend(stream.peer);
+            }
+            _ => {}
+        }
+    }
+    let (low, high) = net.faults.latency_ns;
+    for number in gone {
+        net.sockets.remove(&number);
+    }
+    drop(net);
+    for socket in peers {
+        core.schedule(core.between(low, high), Event::Reset { socket });
+    }
+}
+
+/// Breaks every connection between two nodes.
+pub(super) fn reset_between(core: &Core, left: usize, right: usize) {
+    let broken: Vec<i32> = core
+        .net
+        .borrow()
+        .sockets
+        .iter()
+        .filter_map(|(number, socket)| match socket {
+            Socket::Stream(stream) => {
+                let far = node_of(stream.remote.ip(), stream.node)?;
+                ((stream.node, far) == (left, right)).then_some(*number)
+            }
+            Socket::Listener(_) => None,
+        })
+        .collect();
+    for socket in broken {
+        break_connection(core, socket);
+    }
+}

@@ -1,0 +1,207 @@
+//! Receiving: one multishot request per connection that is read from, filling the shard's shared buffers.
+//!
+//! The kernel fills buffers before anyone asks; a connection that collects too many without being read has its
+//! request cancelled until it has been emptied, so a slow consumer holds a bounded number of buffers. When the pool
+//! is empty a connection falls back to one heap buffer of its own, so nobody waits for somebody else's consumer.
+//! Invariant: a request names its connection by descriptor and generation, so one that outlives its descriptor is
+//! recognised, and its buffers go back.
+
+use std::collections::VecDeque;
+use std::io;
+
+use io_uring::{cqueue, opcode, types};
+
+use super::{IGNORED, RECEIVE, UringDriver, buffers};
+use crate::driver::chunk::{RECV_BUFFER_BYTES, RecvChunk};
+use crate::driver::{Handle, OpId, Output};
+use crate::sched::Group;
+
+/// Chunks a connection may hold unread before its request is cancelled.
+const UNREAD_MAX: usize = 8;
+
+pub(super) enum Armed {
+    No,
+    Multishot,
+    /// A single receive into a buffer of its own.
+    Single(Vec<u8>),
+}
+
+/// One connection's receiving side.
+pub(super) struct Receiving {
+    pub(super) waiter: Option<(OpId, Group)>,
+    unread: VecDeque<RecvChunk>,
+    /// What comes after the unread chunks: the end, or an error.
+    end: Option<io::Result<()>>,
+    pub(super) armed: Armed,
+    cancelled: bool,
+    /// The pool was empty at the last try.
+    starved: bool,
+}
+
+/// By descriptor; the generation tells a descriptor's successive connections apart.
+#[derive(Default)]
+pub(super) struct Place {
+    pub(super) generation: u32,
+    pub(super) receiving: Option<Receiving>,
+}
+
+/// Bits of a generation inside the user data of a request.
+const GENERATION_MASK: u32 = (1 << 30) - 1;
+
+pub(super) fn user_data(descriptor: usize, generation: u32) -> u64 {
+    RECEIVE | u64::from(generation & GENERATION_MASK) << 32 | descriptor as u64
+}
+
+impl UringDriver {
+    fn receiving(&mut self, descriptor: usize) -> &mut Receiving {
+        if self.places.len() <= descriptor {
+            self.places.resize_with(descriptor + 1, Place::default);
+        }
+        self.places[descriptor].receiving.get_or_insert_with(|| Receiving {
+            waiter: None,
+            unread: VecDeque::new(),
+            end: None,
+            armed: Armed::No,
+            cancelled: false,
+            starved: false,
+        })
+    }
+
+    /// What is here already.
+    pub(super) fn take_received(&mut self, socket: &Handle) -> Option<io::Result<Output>> {
+        let place = self.places.get_mut(socket.descriptor() as usize)?;
+        let receiving = place.receiving.as_mut()?;
+        if let Some(chunk) = receiving.unread.pop_front() {
+            return Some(Ok(Output::Chunk(chunk)));
+        }
+        match receiving.end.take()? {
+            Ok(()) => {
+                receiving.end = Some(Ok(()));
+                Some(Ok(Output::End))
+            }
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// Waits for the next bytes.
+    pub(super) fn start_receive(&mut self, id: OpId, socket: &Handle, group: Group) -> io::Result<()> {
+        let descriptor = socket.descriptor() as usize;
+        let receiving = self.receiving(descriptor);
+        if receiving.waiter.is_some() {
+            return Err(io::ErrorKind::ResourceBusy.into());
+        }
+        receiving.waiter = Some((id, group));
+        self.arm(descriptor, group);
+        Ok(())
+    }
+
+    fn arm(&mut self, descriptor: usize, group: Group) {
+        let generation = self.places[descriptor].generation;
+        let receiving = self.receiving(descriptor);
+        if !matches!(receiving.armed, Armed::No) {
+            return;
+        }
+        receiving.cancelled = false;
+        let fd = types::Fd(descriptor as i32);
+        let entry = if std::mem::take(&mut receiving.starved) {
+            let mut buffer = vec![0u8; RECV_BUFFER_BYTES];
+            let entry = opcode::Recv::new(fd, buffer.as_mut_ptr(), buffer.len() as u32).build();
+            receiving.armed = Armed::Single(buffer);
+            entry
+        } else {
+            receiving.armed = Armed::Multishot;
+            opcode::RecvMulti::new(fd, buffers::GROUP).build()
+        };
+        self.push(entry.user_data(user_data(descriptor, generation)), group);
+    }
+
+    /// Stops the request of a connection that is going away; a buffer of its own stays until the kernel lets go.
+    pub(super) fn end_receiving(&mut self, descriptor: usize) {
+        let Some(place) = self.places.get_mut(descriptor) else { return };
+        let data = user_data(descriptor, place.generation);
+        place.generation = (place.generation + 1) & GENERATION_MASK;
+        let Some(receiving) = place.receiving.take() else { return };
+        match receiving.armed {
+            Armed::No => return,
+            Armed::Multishot => {}
+            Armed::Single(buffer) => self.orphan_buffers.push((data, buffer)),
+        }
+        self.push(opcode::AsyncCancel::new(data).build().user_data(IGNORED), Group::ADMIN);
+    }
+
+    /// Files a completion of a receive request.
+    pub(super) fn received(&mut self, data: u64, result: i32, flags: u32) {
+        let descriptor = (data & 0xffff_ffff) as usize;
+        let more = cqueue::more(flags);
+        let chunk = cqueue::buffer_select(flags)
+            .map(|number| RecvChunk::pooled(self.pool.clone(), number, usize::try_from(result).unwrap_or(0)));
+        let current = self.places.get(descriptor).is_some_and(|place| {
+            place.receiving.is_some() && user_data(descriptor, place.generation) == data
+        });
+        if !current {
+            if !more {
+                self.orphan_buffers.retain(|(orphan, _)| *orphan != data);
+            }
+            return; // the chunk, if any, goes back to the pool
+        }
+        let receiving = self.receiving(descriptor);
+        let single = match (&receiving.armed, more) {
+            (_, true) => None,
+            (_, false) => match std::mem::replace(&mut receiving.armed, Armed::No) {
+                Armed::Single(buffer) => Some(buffer),
+                _ => None,
+            },
+        };
+        match result {
+            0 => receiving.end = Some(Ok(())),
+            1.. => match (chunk, single) {
+                (Some(chunk), _) => receiving.unread.push_back(chunk),
+                (None, Some(mut buffer)) => {
+                    buffer.truncate(result as usize);
+                    receiving.unread.push_back(RecvChunk::heap(buffer));
+                }
+                (None, None) => {
+                    receiving.end = Some(Err(io::Error::other("the kernel received bytes into no buffer")));
+                }
+            },
+            _ => match -result {
+                libc::ENOBUFS => receiving.starved = true,
+                // Our own cancellation, or a signal: armed again when somebody waits.
+                libc::ECANCELED | libc::EINTR | libc::EAGAIN => {}
+                code => receiving.end = Some(Err(io::Error::from_raw_os_error(code))),
+            },
+        }
+        self.serve_receiver(descriptor);
+    }
+
+    fn serve_receiver(&mut self, descriptor: usize) {
+        let generation = self.places[descriptor].generation;
+        let receiving = self.receiving(descriptor);
+        if let Some((id, group)) = receiving.waiter {
+            let result = if let Some(chunk) = receiving.unread.pop_front() {
+                Ok(Output::Chunk(chunk))
+            } else {
+                match receiving.end.take() {
+                    Some(Ok(())) => {
+                        receiving.end = Some(Ok(()));
+                        Ok(Output::End)
+                    }
+                    Some(Err(error)) => Err(error),
+                    None => {
+                        self.arm(descriptor, group);
+                        return;
+                    }
+                }
+            };
+            receiving.waiter = None;
+            self.finish(id, result);
+            return;
+        }
+        let full = receiving.unread.len() >= UNREAD_MAX;
+        if full && matches!(receiving.armed, Armed::Multishot) && !receiving.cancelled {
+            receiving.cancelled = true;
+            let cancel = opcode::AsyncCancel::new(user_data(descriptor, generation)).build();
+            self.push(cancel.user_data(IGNORED), Group::ADMIN);
+        }
+    }
+}

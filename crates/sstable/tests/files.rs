@@ -1,0 +1,317 @@
+//! What holds of table files beside their rows: few reads, damage is seen, half-written ones never count, columns
+//! that were dropped stay away.
+#![allow(clippy::disallowed_methods, reason = "a test of files on the real disk")]
+
+mod support;
+
+use std::path::Path;
+use std::rc::Rc;
+
+use model::Table;
+use model::clustering::Slice;
+use model::deletion::{DeletionTime, Liveness, NO_LOCAL_TIME};
+use model::partition_key::DecoratedKey;
+use model::row::{CellKind, CellView, RowBuilder, RowView};
+use model::schema::{ColumnId, DroppedColumn};
+use model::types::CqlType;
+use proptest::prelude::*;
+use reactor::{Config, run_one};
+use sstable::{
+    Component, Compressor, Descriptor, PartitionBound, Sstable, SstableError, Writer, WriterOptions,
+    sort_names,
+};
+use support::{Partition, Random, Shape, drain};
+
+fn simple(random: &mut Random) -> Rc<Table> {
+    let shape = Shape {
+        key: vec![CqlType::Bigint],
+        clustering: vec![(CqlType::Int, false)],
+        statics: vec![CqlType::Text],
+        regulars: vec![CqlType::Text, CqlType::Blob],
+    };
+    support::table(random, &shape)
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// Opens a file and reads all of it, in both directions; the first error ends it.
+async fn read_all(dir: &Path, table: &Rc<Table>, keys: &[DecoratedKey]) -> Result<usize, SstableError> {
+    let file = Sstable::open(dir, Descriptor::new(1), table).await?;
+    let mut count = 0;
+    let mut scanner = file.scan(&PartitionBound::START, &PartitionBound::END, &[Slice::all()]).await?;
+    while scanner.next_partition().await? {
+        while scanner.next().await?.is_some() {
+            count += 1;
+        }
+    }
+    for key in keys {
+        if let Some(mut reader) = file.partition(key.token, &key.key, &[Slice::all()], true).await? {
+            while reader.next().await?.is_some() {}
+        }
+    }
+    Ok(count)
+}
+
+/// Writes a small file, changes one component, and reads it.
+async fn damage(
+    seed: u64,
+    component: Component,
+    change: impl Fn(&mut Vec<u8>),
+) -> Result<usize, SstableError> {
+    let mut random = Random::new(seed);
+    let shape = support::shape(&mut random);
+    let table = support::table(&mut random, &shape);
+    let partitions = support::partitions(&mut random, &table, 8, 30);
+    let dir = tempfile::tempdir().unwrap();
+    let options = WriterOptions {
+        compression: *random.pick(&[None, Some(Compressor::Lz4), Some(Compressor::Snappy)]),
+        column_index_bytes: 400,
+        ..WriterOptions::default()
+    };
+    support::write(dir.path(), 1, &table, &partitions, options).await;
+    let path = Descriptor::new(1).path(dir.path(), component);
+    if let Ok(mut bytes) = std::fs::read(&path) {
+        change(&mut bytes);
+        std::fs::write(&path, bytes).unwrap();
+    }
+    let keys: Vec<DecoratedKey> = partitions.into_iter().map(|partition| partition.key).collect();
+    read_all(dir.path(), &table, &keys).await
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn a_flipped_bit_anywhere_is_survived_and_in_data_it_is_seen(seed in 0u64..8, at: usize, bit in 0u8..8, component in 0usize..6) {
+        let component = Component::ALL[component];
+        let flip = move |bytes: &mut Vec<u8>| {
+            let at = at % bytes.len();
+            bytes[at] ^= 1 << bit;
+        };
+        let result = run_one(Config::default(), damage(seed, component, flip));
+        if component == Component::Data {
+            let Err(SstableError::Corrupt { path, component, .. }) = result else { panic!("damage was not seen") };
+            prop_assert_eq!(component, Component::Data);
+            prop_assert!(path.ends_with("me-1-big-Data.db"));
+        }
+    }
+
+    #[test]
+    fn a_component_cut_short_is_seen(seed in 0u64..8, at: usize, component in 0usize..6) {
+        let component = Component::ALL[component];
+        let result = run_one(Config::default(), damage(seed, component, move |bytes| bytes.truncate(at % bytes.len().max(1))));
+        // Without compression there is no CompressionInfo to cut.
+        let optional = component == Component::CompressionInfo;
+        prop_assert!(result.is_err() || optional, "{component} {result:?}");
+    }
+}
+
+/// One partition, one row, one text value.
+fn one_row(table: &Table, key: i64, text: &str) -> Partition {
+    let id = table.column("r0").unwrap().id;
+    let mut row = Vec::new();
+    let mut builder = RowBuilder::new(
+        &mut row,
+        Liveness { timestamp: 1, ttl: 0, expires_at: NO_LOCAL_TIME },
+        DeletionTime::LIVE,
+    );
+    builder.cell(CellView { column: id, timestamp: 1, path: None, kind: CellKind::Live(text.as_bytes()) });
+    builder.finish();
+    let mut clustering = Vec::new();
+    model::clustering::append_component(&mut clustering, Some(&7i32.to_be_bytes()));
+    Partition {
+        key: DecoratedKey::new(key.to_be_bytes().to_vec()),
+        deletion: DeletionTime::LIVE,
+        static_row: None,
+        rows: vec![(clustering, row)],
+        ranges: Vec::new(),
+    }
+}
+
+#[test]
+fn a_cold_point_read_takes_two_reads_and_eight_kib_or_little_more() {
+    run_one(Config::default(), async {
+        let mut random = Random::new(1);
+        let table = simple(&mut random);
+        let mut partitions: Vec<Partition> = (0..20_000i64)
+            .map(|key| one_row(&table, key, &format!("value number {key} of many, and some more text")))
+            .collect();
+        partitions.sort_by(|a, b| a.key.cmp(&b.key));
+        let dir = tempfile::tempdir().unwrap();
+        let options = WriterOptions { expected_partitions: 20_000, ..WriterOptions::default() };
+        support::write(dir.path(), 1, &table, &partitions, options).await;
+        let file = Sstable::open(dir.path(), Descriptor::new(1), &table).await.unwrap();
+        let (mut bytes, mut most) = (0, 0);
+        let sample = 1000;
+        for partition in partitions.iter().step_by(partitions.len() / sample) {
+            let before = file.disk_reads();
+            let key = &partition.key;
+            let mut reader =
+                file.partition(key.token, &key.key, &[Slice::all()], false).await.unwrap().unwrap();
+            assert_eq!(drain(&mut reader).await, partition.stream(table.clustering_orders()));
+            let after = file.disk_reads();
+            assert!(after.requests - before.requests <= 2, "{} reads", after.requests - before.requests);
+            bytes += after.bytes - before.bytes;
+            most = most.max(after.bytes - before.bytes);
+        }
+        let average = bytes / sample as u64;
+        // One page of the index and the page of the chunk; a chunk or an entry that lies across pages takes another.
+        assert!(most <= 16 * 1024, "{most} bytes");
+        assert!(average <= 10 * 1024, "{average} bytes on average");
+        // A key that is not there and that the filter knows not to be there takes none.
+        let before = file.disk_reads();
+        let absent = (20_000i64..20_400).map(|key| DecoratedKey::new(key.to_be_bytes().to_vec()));
+        for key in absent.filter(|key| !file.may_contain(key.token, &key.key)) {
+            assert!(file.partition(key.token, &key.key, &[Slice::all()], false).await.unwrap().is_none());
+        }
+        assert_eq!(file.disk_reads(), before);
+    });
+}
+
+#[test]
+fn a_slice_of_a_wide_partition_reads_its_blocks_only() {
+    run_one(Config::default(), async {
+        let mut random = Random::new(3);
+        let shape = Shape {
+            key: vec![CqlType::Int],
+            clustering: vec![(CqlType::Int, false)],
+            statics: vec![],
+            regulars: vec![CqlType::Blob],
+        };
+        let table = support::table(&mut random, &shape);
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = Writer::create(dir.path(), 1, &table, WriterOptions::default()).await.unwrap();
+        let key = DecoratedKey::new(vec![0, 0, 0, 1]);
+        writer.partition_start(key.token, &key.key, DeletionTime::LIVE, None).await.unwrap();
+        let column = table.column("r0").unwrap().id;
+        let clustering = |at: i32| {
+            let mut clustering = Vec::new();
+            model::clustering::append_component(&mut clustering, Some(&at.to_be_bytes()));
+            clustering
+        };
+        for at in 0..20_000 {
+            let (bytes, mut row) = (random.bytes(100), Vec::new());
+            let mut builder = RowBuilder::new(&mut row, Liveness::NONE, DeletionTime::LIVE);
+            builder.cell(CellView { column, timestamp: 1, path: None, kind: CellKind::Live(&bytes) });
+            builder.finish();
+            let row = RowView::trusted(&row);
+            writer.unfiltered(model::Unfiltered::Row { clustering: &clustering(at), row }).await.unwrap();
+        }
+        writer.partition_end().await.unwrap();
+        writer.finish().await.unwrap().unwrap();
+        let file = Sstable::open(dir.path(), Descriptor::new(1), &table).await.unwrap();
+        for reversed in [false, true] {
+            for at in [0, 9_999, 19_999] {
+                let before = file.disk_reads();
+                let slice = Slice::prefix(&clustering(at));
+                let mut reader =
+                    file.partition(key.token, &key.key, &[slice], reversed).await.unwrap().unwrap();
+                assert_eq!(drain(&mut reader).await.len(), 1);
+                let bytes = file.disk_reads().bytes - before.bytes;
+                assert!(
+                    bytes <= 256 * 1024,
+                    "{bytes} of {} bytes, row {at}, reversed {reversed}",
+                    file.data_bytes()
+                );
+            }
+        }
+    });
+}
+
+#[test]
+fn nothing_half_written_counts_and_nothing_stays_after_giving_up() {
+    run_one(Config::default(), async {
+        let mut random = Random::new(1);
+        let table = simple(&mut random);
+        let dir = tempfile::tempdir().unwrap();
+        let partition = one_row(&table, 1, "x");
+        let mut writer = Writer::create(dir.path(), 3, &table, WriterOptions::default()).await.unwrap();
+        writer
+            .partition_start(partition.key.token, &partition.key.key, DeletionTime::LIVE, None)
+            .await
+            .unwrap();
+        writer.partition_end().await.unwrap();
+        let left = names(dir.path());
+        assert!(!left.is_empty());
+        let sorted = sort_names(left.iter().map(String::as_str));
+        assert!(sorted.complete.is_empty());
+        assert_eq!(sorted.leftovers, left);
+        writer.abort().await;
+        assert!(names(dir.path()).is_empty());
+
+        let empty = Writer::create(dir.path(), 4, &table, WriterOptions::default()).await.unwrap();
+        assert!(empty.finish().await.unwrap().is_none());
+        assert!(names(dir.path()).is_empty());
+
+        support::write(dir.path(), 5, &table, &[partition], WriterOptions::default()).await;
+        let found = names(dir.path());
+        assert_eq!(found.len(), 8, "{found:?}");
+        let sorted = sort_names(found.iter().map(String::as_str));
+        assert_eq!((sorted.complete, sorted.leftovers), (vec![Descriptor::new(5)], vec![]));
+        let list = std::fs::read_to_string(dir.path().join("me-5-big-TOC.txt")).unwrap();
+        let mut listed: Vec<String> = list.lines().map(|name| format!("me-5-big-{name}")).collect();
+        listed.sort();
+        assert_eq!(listed, found);
+        sstable::remove(dir.path(), Descriptor::new(5)).await.unwrap();
+        assert!(names(dir.path()).is_empty());
+    });
+}
+
+#[test]
+fn a_dropped_column_stays_away_and_a_new_one_of_its_name_starts_empty() {
+    run_one(Config::default(), async {
+        let mut random = Random::new(1);
+        let table = simple(&mut random);
+        let dir = tempfile::tempdir().unwrap();
+        let partition = one_row(&table, 1, "old");
+        support::write(dir.path(), 1, &table, std::slice::from_ref(&partition), WriterOptions::default())
+            .await;
+
+        let mut definition = table.definition().clone();
+        let at = definition.columns.iter().position(|column| column.name == "r0").unwrap();
+        let column = definition.columns.remove(at);
+        let dropped = DroppedColumn { column: column.clone(), dropped_at_us: 1 };
+        definition.dropped.insert("r0".into(), dropped);
+        let without = Rc::new(Table::new(definition.clone()));
+        let mut again = column;
+        again.id = ColumnId(definition.next_column_id);
+        definition.next_column_id += 1;
+        definition.columns.push(again);
+        let with_new = Rc::new(Table::new(definition));
+        for table in [without, with_new] {
+            let file = Sstable::open(dir.path(), Descriptor::new(1), &table).await.unwrap();
+            let key = &partition.key;
+            let mut reader =
+                file.partition(key.token, &key.key, &[Slice::all()], false).await.unwrap().unwrap();
+            let Some(model::Unfiltered::Row { row, .. }) = reader.next().await.unwrap() else {
+                panic!("no row")
+            };
+            assert_eq!(row.cells().count(), 0);
+            assert_eq!(row.liveness().timestamp, 1);
+        }
+    });
+}
+
+#[test]
+fn a_table_of_another_shape_is_refused() {
+    run_one(Config::default(), async {
+        let mut random = Random::new(1);
+        let table = simple(&mut random);
+        let dir = tempfile::tempdir().unwrap();
+        support::write(dir.path(), 1, &table, &[one_row(&table, 1, "x")], WriterOptions::default()).await;
+        for clustering in [vec![], vec![(CqlType::Int, true)], vec![(CqlType::Bigint, false)]] {
+            let key = vec![CqlType::Bigint];
+            let other =
+                support::table(&mut random, &Shape { key, clustering, statics: vec![], regulars: vec![] });
+            let refused = Sstable::open(dir.path(), Descriptor::new(1), &other).await;
+            assert!(matches!(refused, Err(SstableError::Schema { .. })), "{refused:?}");
+        }
+    });
+}

@@ -1,0 +1,328 @@
+//! Moves memtables to table files: when memory or the commit log asks for it, or when told.
+//!
+//! A flush seals the memtable, writes it, and only when the file is durable puts it in the memtable's place and gives
+//! up the claim on the commit log. What was flushed is never ahead of the log on disk: the log is made
+//! durable first, so that after a power failure what is left of the log is a prefix of what was written.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use model::reconcile::Purge;
+use model::{Table, TableId, Token};
+use reactor::{Deadline, Group};
+use sstable::{Compressor, EncodingMinima, Sstable, Writer, WriterOptions};
+
+use crate::commitlog::format::EntryKind;
+use crate::commitlog::replay::encode_flushed;
+use crate::error::StorageError;
+use crate::memtable::{Memtable, Shape};
+use crate::read::PartitionBound;
+use crate::read::merge::Merge;
+use crate::read::source::Source;
+use crate::shard::Storage;
+use crate::tablet::{TableFile, Tablet, to_storage_error};
+
+/// Time between two attempts of a flush that the disk refused.
+const RETRY_EVERY: Duration = Duration::from_secs(1);
+/// Time for writers to let go of a segment that should be freed.
+const PRESSURE_EVERY: Duration = Duration::from_millis(50);
+
+impl Storage {
+    /// Flushes a table's memtables on this shard; returns when their contents are in durable table files.
+    ///
+    /// # Errors
+    /// [`StorageError::UnknownTable`]; those of writing, the contents then stay in memory and in the commit log.
+    pub async fn flush(&self, table: TableId) -> Result<(), StorageError> {
+        let store = self.table_store(table)?;
+        for tablet in store.tablets() {
+            self.flush_tablet(tablet).await?;
+        }
+        Ok(())
+    }
+
+    /// Flushes every memtable of this shard.
+    ///
+    /// # Errors
+    /// As [`Storage::flush`], the first one; the others are tried all the same.
+    pub async fn flush_all(&self) -> Result<(), StorageError> {
+        let mut result = Ok(());
+        for tablet in self.tablets() {
+            let flushed = self.flush_tablet(&tablet).await;
+            result = result.and(flushed);
+        }
+        result
+    }
+
+    /// Stops writing, flushes everything and closes the commit log. Reads go on.
+    ///
+    /// # Errors
+    /// The first of flushing and closing; what could not be flushed is in the commit log.
+    pub async fn drain(&self) -> Result<(), StorageError> {
+        self.0.draining.set(true);
+        for event in [&self.0.stopped, &self.0.flush_wanted, &self.0.compaction_wanted, &self.0.memory_freed]
+        {
+            event.notify_all();
+        }
+        self.0.damage.notify_all();
+        self.0.log.wake();
+        let flushed = self.flush_all().await;
+        self.0.tasks.close().await;
+        flushed.and(self.0.log.close().await)
+    }
+
+    /// Flushes one tablet.
+    pub(crate) async fn flush_tablet(&self, tablet: &Rc<Tablet>) -> Result<(), StorageError> {
+        let Ok(_turn) = tablet.flushing.acquire(1).await else { return Err(StorageError::Draining) };
+        tablet.seal_at(|| self.0.log.end()).await;
+        // Bounded: memtables are sealed only under the turn that is held here.
+        while let Some(memtable) = tablet.sealed() {
+            if tablet.is_dropped() {
+                return Ok(());
+            }
+            self.0.log.sync().await?;
+            let file = self.write_memtable(tablet, &memtable).await?;
+            // A truncation may have taken the memtable while it was written.
+            if tablet.sealed().is_some_and(|now| Rc::ptr_eq(&now, &memtable)) && !tablet.is_dropped() {
+                tablet.replace_memtable(&memtable, file);
+                self.mark_flushed(tablet, &memtable).await;
+                memtable.release_log();
+            } else if let Some(file) = file {
+                self.remove_file(tablet, &file).await;
+            }
+            drop(memtable);
+            self.0.memory_freed.notify_all();
+            self.0.compaction_wanted.notify_all();
+        }
+        Ok(())
+    }
+
+    /// Says in the commit log how far the tablet is flushed, before the entries' segments may go.
+    async fn mark_flushed(&self, tablet: &Tablet, memtable: &Memtable) {
+        let Some(upto) = memtable.sealed_at() else { return };
+        let payload = encode_flushed(tablet.table().id(), tablet.id, upto);
+        let marked = self.0.log.append(EntryKind::Flushed, &payload, Deadline::after(MARK_WITHIN)).await;
+        if let Err(error) = &marked {
+            reactor::warn_limited!("a flush could not be noted in the commit log: tombstones stay until one is";
+                error = error);
+        }
+        tablet.set_marked(marked.is_ok());
+    }
+
+    async fn write_memtable(
+        &self,
+        tablet: &Rc<Tablet>,
+        memtable: &Rc<Memtable>,
+    ) -> Result<Option<Rc<TableFile>>, StorageError> {
+        let table = tablet.table();
+        let output =
+            self.output(tablet, &table, memtable.minima(), memtable.partition_count() as u64).await?;
+        self.within(output, async |output| {
+            let mut from = PartitionBound { token: Token::MINIMUM, key: None, inclusive: true };
+            let mut walk = memtable.contents().seek(&from);
+            let mut key = Vec::new();
+            loop {
+                let mut sources = Vec::new();
+                {
+                    let contents = memtable.contents();
+                    let Some(partition) = contents.at(&mut walk, &from) else { return Ok(()) };
+                    let (token, bytes) = contents.key(partition);
+                    key.clear();
+                    key.extend_from_slice(bytes);
+                    from.token = token;
+                    sources.extend(
+                        contents
+                            .versions(partition)
+                            .into_iter()
+                            .map(|v| Source::memory(memtable, partition, v)),
+                    );
+                    contents.step(&mut walk);
+                }
+                output
+                    .partition(from.token, &key, Merge::new(Rc::clone(&table), sources, Purge::nothing()))
+                    .await?;
+                reactor::maybe_yield().await;
+            }
+        })
+        .await
+    }
+
+    /// Begins a table file of a tablet.
+    pub(crate) async fn output(
+        &self,
+        tablet: &Tablet,
+        table: &Rc<Table>,
+        minima: EncodingMinima,
+        expected_partitions: u64,
+    ) -> Result<Output, StorageError> {
+        let directory = &tablet.directory;
+        let exists =
+            reactor::file::exists(directory).await.map_err(StorageError::of("look for", directory))?;
+        if !exists {
+            self.create_directory(directory).await?;
+        }
+        let generation = tablet.next_generation();
+        let options = writer_options(table, minima, expected_partitions);
+        let writer = Writer::create(directory, generation, table, options).await.map_err(to_storage_error)?;
+        Ok(Output {
+            writer,
+            directory: directory.clone(),
+            table: Rc::clone(table),
+            slices: [model::clustering::Slice::all()],
+        })
+    }
+
+    /// Creates a table's folder, its name durable.
+    async fn create_directory(&self, directory: &std::path::Path) -> Result<(), StorageError> {
+        reactor::file::create_dir_all(directory).await.map_err(StorageError::of("create", directory))?;
+        // The folder, its keyspace's and the data folder above: three names that a crash must not lose.
+        for parent in directory.ancestors().skip(1).take(3) {
+            if parent.starts_with(&self.0.config.data_dir) {
+                reactor::file::sync_dir(parent).await.map_err(StorageError::of("sync", parent))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills a table file and opens it; on failure nothing of it is left. `None` where nothing was written.
+    pub(crate) async fn within(
+        &self,
+        mut output: Output,
+        fill: impl AsyncFnOnce(&mut Output) -> Result<(), StorageError>,
+    ) -> Result<Option<Rc<TableFile>>, StorageError> {
+        if let Err(error) = fill(&mut output).await {
+            output.writer.abort().await;
+            return Err(error);
+        }
+        let Output { writer, directory, table, .. } = output;
+        let Some(info) = writer.finish().await.map_err(to_storage_error)? else { return Ok(None) };
+        let sstable = Sstable::open(&directory, info.descriptor, &table).await.map_err(to_storage_error)?;
+        Ok(Some(Rc::new(TableFile::new(sstable, &self.0.damage))))
+    }
+
+    /// Removes a table file that is in no set any more. A failure is logged: the next start removes it, or reads it again.
+    pub(crate) async fn remove_file(&self, tablet: &Tablet, file: &TableFile) {
+        if let Err(error) = sstable::remove(&tablet.directory, file.sstable.descriptor()).await {
+            reactor::error!("a table file that is not needed any more cannot be removed"; error = error);
+        }
+    }
+
+    pub(crate) fn start_flushing(&self) {
+        let hold = || self.0.tasks.enter().expect("the gate of a new storage is open");
+        let (storage, gate) = (self.clone(), hold());
+        reactor::spawn(Group::MEMTABLE, async move {
+            storage.flush_for_memory().await;
+            drop(gate);
+        });
+        let (storage, gate) = (self.clone(), hold());
+        reactor::spawn(Group::MEMTABLE, async move {
+            storage.flush_for_log().await;
+            drop(gate);
+        });
+    }
+
+    /// Flushes the largest memtable whenever memory runs short.
+    async fn flush_for_memory(&self) {
+        while !self.0.draining.get() {
+            let short = self.0.budget.used() > self.0.flush_threshold();
+            let largest = self
+                .tablets()
+                .into_iter()
+                .filter(|t| t.memtable_bytes() > 0)
+                .max_by_key(|t| t.active_bytes());
+            match largest.filter(|_| short) {
+                None => self.0.flush_wanted.wait().await,
+                Some(tablet) => self.flush_or_pause(&tablet).await,
+            }
+        }
+    }
+
+    /// Flushes whatever keeps the oldest segment whenever the commit log runs out of room.
+    async fn flush_for_log(&self) {
+        while !self.0.draining.get() {
+            let Some(segment) = self.0.log.pressing_segment() else {
+                self.0.log.wait_for_pressure(&self.0.draining).await;
+                continue;
+            };
+            let mut any = false;
+            for tablet in self.tablets() {
+                if tablet.oldest_segment().is_some_and(|oldest| oldest <= segment) {
+                    any = true;
+                    self.flush_or_pause(&tablet).await;
+                }
+            }
+            if !any {
+                self.pause(PRESSURE_EVERY).await;
+            }
+        }
+    }
+
+    async fn flush_or_pause(&self, tablet: &Rc<Tablet>) {
+        if let Err(error) = self.flush_tablet(tablet).await {
+            reactor::warn_limited!("a memtable cannot be flushed and stays in memory"; error = error);
+            self.pause(RETRY_EVERY).await;
+        }
+    }
+
+    async fn pause(&self, time: Duration) {
+        let _ = reactor::timeout(Deadline::after(time), self.0.stopped.wait()).await;
+    }
+}
+
+/// How long a flush waits for room in the commit log to be noted there.
+const MARK_WITHIN: Duration = Duration::from_secs(1);
+
+/// A table file that is being written.
+pub(crate) struct Output {
+    writer: Writer,
+    directory: std::path::PathBuf,
+    table: Rc<Table>,
+    slices: [model::clustering::Slice; 1],
+}
+
+impl Output {
+    /// Writes what is left of a partition, if anything.
+    pub(crate) async fn partition(
+        &mut self,
+        token: Token,
+        key: &[u8],
+        mut merge: Merge,
+    ) -> Result<Merge, StorageError> {
+        let shape = Shape { orders: self.table.clustering_orders(), slices: &self.slices, reversed: false };
+        let mut begun = !merge.partition_deletion().is_live() || merge.static_row().is_some();
+        if begun {
+            let (deletion, row) = (merge.partition_deletion(), merge.static_row());
+            self.writer.partition_start(token, key, deletion, row).await.map_err(to_storage_error)?;
+        }
+        while let Some(next) = merge.next(shape).await? {
+            if !begun {
+                begun = true;
+                let deletion = model::DeletionTime::LIVE;
+                self.writer.partition_start(token, key, deletion, None).await.map_err(to_storage_error)?;
+            }
+            self.writer.unfiltered(next).await.map_err(to_storage_error)?;
+            reactor::maybe_yield().await;
+        }
+        if begun {
+            self.writer.partition_end().await.map_err(to_storage_error)?;
+        }
+        Ok(merge)
+    }
+}
+
+/// How a table's options say its files are written.
+fn writer_options(table: &Table, minima: EncodingMinima, expected_partitions: u64) -> WriterOptions {
+    let options = &table.options().compression;
+    let enabled = !options.is_empty() && options.get("enabled").is_none_or(|enabled| enabled != "false");
+    let class = options.get("class").or_else(|| options.get("sstable_compression"));
+    let compression = class.filter(|_| enabled).map(|class| {
+        // Compressors that table files cannot have yet are written as the default one.
+        Compressor::parse(class).unwrap_or(Compressor::Lz4)
+    });
+    WriterOptions {
+        compression,
+        fp_chance: table.options().bloom_filter_fp_chance,
+        expected_partitions: expected_partitions.max(1),
+        minima,
+        ..WriterOptions::default()
+    }
+}

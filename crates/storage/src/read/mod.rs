@@ -1,0 +1,68 @@
+//! Reads: from memtables alone without copying a row, else by a merge with table files.
+//!
+//! `command` says what is asked, `partition` reads one partition, `scan` many; `source` and `merge` put versions and
+//! files together; `visible` decides what of a row is seen.
+
+mod command;
+pub(crate) mod merge;
+mod partition;
+mod scan;
+pub(crate) mod source;
+pub(crate) mod visible;
+
+pub use command::{Flow, PartitionBound, PartitionRange, ReadCommand, RowConsumer, Slices};
+
+use model::tablet::TabletId;
+
+use crate::error::StorageError;
+use crate::shard::Storage;
+use partition::Reader;
+
+impl Storage {
+    /// Reads partitions of this shard's tablets in token order, and hands live rows to `consumer`.
+    ///
+    /// Gives way between rows. A read of one partition sees each mutation to it whole or not at all; a scan sees
+    /// that of each partition, and writes that end while it runs in part of the partitions.
+    ///
+    /// # Errors
+    /// [`StorageError::UnknownTable`]; [`StorageError::WrongShard`] for a key of another shard;
+    /// [`StorageError::TableFileCorrupt`] naming the file, and reading errors. Rows handed over before stay handed over.
+    pub async fn read(
+        &self,
+        command: &ReadCommand,
+        consumer: &mut dyn RowConsumer,
+    ) -> Result<(), StorageError> {
+        let store = self.table_store(command.table.id())?;
+        let scratch = self.take_scratch();
+        let mut reader = Reader { command, scratch };
+        let result = match &command.range {
+            PartitionRange::Key(key) => {
+                let tablet = self.tablet(&store, key.token)?;
+                reader.partition(&tablet, key.token, &key.key, consumer).await.map(|_| ())
+            }
+            PartitionRange::Between { from, to } => {
+                let map = store.map();
+                let (first, last) = (map.tablet_of(from.token), map.tablet_of(to.token));
+                let mut result = Ok(());
+                let mut next = Some(first);
+                // Tablets in token order; their number is bounded by the table's.
+                while let Some(tablet) =
+                    next.and_then(|next| store.next_tablet(next)).filter(|t| t.id <= last)
+                {
+                    match reader.scan(&tablet, map.range(tablet.id), from, to, consumer).await {
+                        Ok(Flow::Stop) => break,
+                        Ok(_) => {}
+                        Err(error) => {
+                            result = Err(error);
+                            break;
+                        }
+                    }
+                    next = tablet.id.0.checked_add(1).map(TabletId);
+                }
+                result
+            }
+        };
+        self.return_scratch(reader.scratch);
+        result
+    }
+}

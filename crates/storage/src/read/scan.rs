@@ -1,0 +1,217 @@
+//! Reads the partitions of one tablet in token order, over memtables and table files at once.
+//!
+//! The set of memtables and files is taken when the tablet is entered. Partitions that come into a memtable behind
+//! the scan's place are found, because the place is a key and not a pointer.
+
+use std::rc::Rc;
+
+use model::{Token, clustering::Slice};
+use sstable::Scanner;
+
+use super::partition::Reader;
+use super::source::{Input, Source};
+use super::{Flow, PartitionBound, RowConsumer};
+use crate::error::StorageError;
+use crate::memtable::{Memtable, PartitionRef, Walk};
+use crate::tablet::{TableFile, Tablet};
+
+/// A memtable with the scan's place in it.
+struct MemoryScan {
+    memtable: Rc<Memtable>,
+    walk: Walk,
+    at: Option<PartitionRef>,
+}
+
+/// A table file with the scan's place in it; the scanner is away while a merge uses it.
+struct FileScan {
+    file: Rc<TableFile>,
+    scanner: Option<Box<Scanner>>,
+}
+
+impl Reader<'_> {
+    /// Reads what lies in `tablet` between two bounds.
+    pub(super) async fn scan(
+        &mut self,
+        tablet: &Tablet,
+        range: (Token, Token),
+        from: &PartitionBound,
+        to: &PartitionBound,
+        consumer: &mut dyn RowConsumer,
+    ) -> Result<Flow, StorageError> {
+        let mut place = if from.token < range.0 {
+            PartitionBound { token: range.0, key: None, inclusive: true }
+        } else {
+            from.clone()
+        };
+        let to = if to.token > range.1 {
+            PartitionBound { token: range.1, key: None, inclusive: true }
+        } else {
+            to.clone()
+        };
+        let mut memories: Vec<MemoryScan> = tablet
+            .memtables()
+            .iter()
+            .map(|memtable| MemoryScan {
+                walk: memtable.contents().seek(&place),
+                memtable: Rc::clone(memtable),
+                at: None,
+            })
+            .collect();
+        let mut files = Vec::new();
+        for file in tablet.files().iter() {
+            if place.token <= file.sstable.last_key().0 && file.sstable.first_key().0 <= to.token {
+                // A reversed scan opens each partition anew, from its end.
+                let slices: &[Slice] = if self.command.reversed { &[] } else { &self.command.slices };
+                files.extend(FileScan::open(file, &place, &to, slices).await?);
+            }
+        }
+        let mut key = Vec::new();
+        loop {
+            let Some(token) = next_key(&mut memories, &files, &place, &mut key) else {
+                return Ok(Flow::Continue);
+            };
+            if !to.ends_behind(token, &key) {
+                return Ok(Flow::Continue);
+            }
+            let flow = self.scanned_partition(&memories, &mut files, token, &key, consumer).await?;
+            if flow == Flow::Stop {
+                return Ok(flow);
+            }
+            place.token = token;
+            place.inclusive = false;
+            let before = place.key.get_or_insert_default();
+            before.clear();
+            before.extend_from_slice(&key);
+            for memory in memories.iter_mut().filter(|memory| memory.at.is_some()) {
+                let contents = memory.memtable.contents();
+                if memory.at.is_some_and(|at| contents.key(at) == (token, key.as_slice())) {
+                    contents.step(&mut memory.walk);
+                }
+            }
+            FileScan::step(&mut files, token, &key).await?;
+            reactor::maybe_yield().await;
+        }
+    }
+
+    async fn scanned_partition(
+        &mut self,
+        memories: &[MemoryScan],
+        files: &mut [FileScan],
+        token: Token,
+        key: &[u8],
+        consumer: &mut dyn RowConsumer,
+    ) -> Result<Flow, StorageError> {
+        let in_files = files.iter().any(|file| file.is_at(token, key));
+        if !in_files {
+            let mut holders = memories
+                .iter()
+                .filter(|m| m.at.is_some_and(|at| m.memtable.contents().key(at) == (token, key)));
+            if let (Some(MemoryScan { memtable, at: Some(partition), .. }), None) =
+                (holders.next(), holders.next())
+            {
+                let only = memtable.contents().only_version(*partition);
+                if let Some(version) = only {
+                    return Ok(self.from_memory(memtable, *partition, version, consumer).await);
+                }
+            }
+        }
+        let mut sources = Vec::new();
+        for memory in memories {
+            self.add_memory(&mut sources, &memory.memtable, token, key, in_files);
+        }
+        let mut lent = Vec::new();
+        for (index, scan) in files.iter_mut().enumerate() {
+            if !scan.is_at(token, key) {
+                continue;
+            }
+            let file = Rc::clone(&scan.file);
+            if self.command.reversed {
+                let slices = &self.command.slices;
+                let opened =
+                    file.sstable.partition(token, key, slices, true).await.map_err(|e| file.failed(e))?;
+                let reader = opened.map(Box::new);
+                sources.extend(reader.map(|reader| Source::new(Input::Partition { file, reader })));
+            } else if let Some(scanner) = scan.scanner.take() {
+                lent.push(index);
+                sources.push(Source::new(Input::Scan { file, scanner }));
+            }
+        }
+        let (flow, sources) = self.from_sources(sources, token, key, consumer).await?;
+        let back = sources.into_iter().filter_map(|source| match source.input {
+            Input::Scan { scanner, .. } => Some(scanner),
+            _ => None,
+        });
+        for (index, scanner) in lent.into_iter().zip(back) {
+            files[index].scanner = Some(scanner);
+        }
+        Ok(flow)
+    }
+}
+
+impl FileScan {
+    async fn open(
+        file: &Rc<TableFile>,
+        from: &PartitionBound,
+        to: &PartitionBound,
+        slices: &[Slice],
+    ) -> Result<Option<Self>, StorageError> {
+        let failed = |error| file.failed(error);
+        let mut scanner =
+            file.sstable.scan(&from.as_place(true), &to.as_place(false), slices).await.map_err(failed)?;
+        let more = scanner.next_partition().await.map_err(failed)?;
+        Ok(more.then(|| Self { file: Rc::clone(file), scanner: Some(Box::new(scanner)) }))
+    }
+
+    fn is_at(&self, token: Token, key: &[u8]) -> bool {
+        self.scanner.as_ref().is_some_and(|s| s.token() == token && s.key() == key)
+    }
+
+    /// Moves all that stand at a partition to the next one; those at their end go.
+    async fn step(files: &mut Vec<FileScan>, token: Token, key: &[u8]) -> Result<(), StorageError> {
+        let mut index = 0;
+        while index < files.len() {
+            let scan = &mut files[index];
+            let mut more = true;
+            if scan.is_at(token, key)
+                && let Some(scanner) = &mut scan.scanner
+            {
+                more = scanner.next_partition().await.map_err(|error| scan.file.failed(error))?;
+            }
+            if more {
+                index += 1;
+            } else {
+                files.swap_remove(index);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The least key that any input stands at, copied to `key`.
+fn next_key(
+    memories: &mut [MemoryScan],
+    files: &[FileScan],
+    place: &PartitionBound,
+    key: &mut Vec<u8>,
+) -> Option<Token> {
+    let mut least: Option<Token> = None;
+    let mut offer = |token: Token, candidate: &[u8]| {
+        if least.is_none_or(|least| (token, candidate) < (least, key.as_slice())) {
+            least = Some(token);
+            key.clear();
+            key.extend_from_slice(candidate);
+        }
+    };
+    for memory in memories {
+        let contents = memory.memtable.contents();
+        memory.at = contents.at(&mut memory.walk, place);
+        if let Some(at) = memory.at {
+            let (token, candidate) = contents.key(at);
+            offer(token, candidate);
+        }
+    }
+    for scanner in files.iter().filter_map(|file| file.scanner.as_ref()) {
+        offer(scanner.token(), scanner.key());
+    }
+    least
+}

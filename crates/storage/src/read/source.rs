@@ -1,0 +1,171 @@
+//! One input of a merge: a version in a memtable, or a partition of a table file.
+//!
+//! A source keeps its next element in buffers of its own, so that heads of several sources can be compared
+//! while others wait for the disk. Buffers are reused from element to element.
+
+use std::rc::Rc;
+
+use model::clustering::{ClusteringOrder, Position};
+use model::{Clustering, DeletionTime, RowView, Unfiltered};
+use sstable::{PartitionReader, Scanner};
+
+use crate::error::StorageError;
+use crate::memtable::{Memtable, PartitionRef, Pin, Shape, VersionCursor};
+use crate::tablet::TableFile;
+
+/// What a source reads from.
+pub(crate) enum Input {
+    /// A version in memory.
+    Memory { memtable: Rc<Memtable>, cursor: VersionCursor, pin: Option<Pin> },
+    /// One partition of a file.
+    Partition { file: Rc<TableFile>, reader: Box<PartitionReader> },
+    /// The current partition of a scan over a file.
+    Scan { file: Rc<TableFile>, scanner: Box<Scanner> },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    End,
+    Row,
+    Change(i8, DeletionTime),
+}
+
+/// An input with its next element.
+pub(crate) struct Source {
+    pub(crate) input: Input,
+    /// The range deletion this source has in force.
+    pub(crate) active: DeletionTime,
+    kind: Kind,
+    clustering: Vec<u8>,
+    row: Vec<u8>,
+}
+
+impl Source {
+    pub(crate) fn new(input: Input) -> Self {
+        Self { input, active: DeletionTime::LIVE, kind: Kind::End, clustering: Vec::new(), row: Vec::new() }
+    }
+
+    /// A source over a version in memory.
+    pub(crate) fn memory(memtable: &Rc<Memtable>, partition: PartitionRef, version: u32) -> Self {
+        let cursor = VersionCursor::new(partition, version);
+        Self::new(Input::Memory { memtable: Rc::clone(memtable), cursor, pin: None })
+    }
+
+    /// The deletion of the partition, and its static row appended to `static_row`.
+    pub(crate) fn head(&self, static_row: &mut Vec<u8>) -> DeletionTime {
+        let mut keep =
+            |row: Option<RowView<'_>>| static_row.extend(row.into_iter().flat_map(|r| r.as_bytes()));
+        match &self.input {
+            Input::Memory { memtable, cursor, .. } => {
+                let contents = memtable.contents();
+                let (partition, version) = cursor.place();
+                let (deletion, row) = contents.head(partition, version);
+                keep(row);
+                deletion
+            }
+            Input::Partition { reader, .. } => {
+                keep(reader.static_row());
+                reader.deletion()
+            }
+            Input::Scan { scanner, .. } => {
+                keep(scanner.static_row());
+                scanner.deletion()
+            }
+        }
+    }
+
+    /// Where the next element stands; `None` at the end.
+    #[inline]
+    pub(crate) fn position(&self) -> Option<Position<'_>> {
+        match self.kind {
+            Kind::End => None,
+            Kind::Row => Some(Position::row(&self.clustering)),
+            Kind::Change(weight, _) => Some(Position { prefix: Clustering(&self.clustering), weight }),
+        }
+    }
+
+    /// The next element, where it is a row.
+    pub(crate) fn row(&self) -> Option<RowView<'_>> {
+        (self.kind == Kind::Row).then(|| RowView::trusted(&self.row))
+    }
+
+    /// The clustering of the next element.
+    pub(crate) fn clustering(&self) -> &[u8] {
+        &self.clustering
+    }
+
+    /// The next element, where it is a change of deletion.
+    pub(crate) fn change(&self) -> Option<DeletionTime> {
+        match self.kind {
+            Kind::Change(_, deletion) => Some(deletion),
+            _ => None,
+        }
+    }
+
+    /// Reads the element after.
+    ///
+    /// # Errors
+    /// [`StorageError::TableFileCorrupt`] and reading errors.
+    pub(crate) async fn advance(&mut self, shape: Shape<'_>) -> Result<(), StorageError> {
+        match &mut self.input {
+            Input::Memory { memtable, cursor, .. } => {
+                let contents = memtable.contents();
+                let next = cursor.next(&contents, shape);
+                self.kind = keep(next, &mut self.clustering, &mut self.row);
+            }
+            Input::Partition { file, reader } => {
+                let next = reader.next().await.map_err(|error| file.failed(error))?;
+                self.kind = keep(next, &mut self.clustering, &mut self.row);
+            }
+            Input::Scan { file, scanner } => {
+                let next = scanner.next().await.map_err(|error| file.failed(error))?;
+                self.kind = keep(next, &mut self.clustering, &mut self.row);
+            }
+        }
+        Ok(())
+    }
+
+    /// Before a pause: makes sure that what is still to be read does not change.
+    pub(crate) fn pin(&mut self, table: &Rc<model::Table>) {
+        if let Input::Memory { memtable, cursor, pin } = &mut self.input
+            && pin.is_none()
+        {
+            let (partition, version) = cursor.place();
+            *pin = Some(Pin::new(memtable, table, partition, version));
+        }
+    }
+
+    /// Whether reading may wait for the disk.
+    pub(crate) fn is_file(&self) -> bool {
+        !matches!(self.input, Input::Memory { .. })
+    }
+}
+
+fn keep(next: Option<Unfiltered<'_>>, clustering: &mut Vec<u8>, row: &mut Vec<u8>) -> Kind {
+    clustering.clear();
+    match next {
+        None => Kind::End,
+        Some(Unfiltered::Row { clustering: c, row: r }) => {
+            clustering.extend_from_slice(c);
+            row.clear();
+            row.extend_from_slice(r.as_bytes());
+            Kind::Row
+        }
+        Some(Unfiltered::Change { position, deletion }) => {
+            clustering.extend_from_slice(position.prefix.0);
+            Kind::Change(position.weight, deletion)
+        }
+    }
+}
+
+/// Order of two positions as they come in reading order.
+#[inline]
+pub(crate) fn reading_order(
+    a: Position<'_>,
+    b: Position<'_>,
+    orders: &[ClusteringOrder],
+    reversed: bool,
+) -> std::cmp::Ordering {
+    let order = a.compare(b, orders);
+    if reversed { order.reverse() } else { order }
+}

@@ -1,0 +1,68 @@
+//! What a reader sees of a row, without copying it where all of it is seen.
+
+use model::deletion::LocalSeconds;
+use model::reconcile::{Purge, compact_row, is_live};
+use model::row::{CellKind, CellView};
+use model::{DeletionTime, RowBuilder, RowView, Table};
+
+/// Buffers for rows that are not seen as they are stored.
+#[derive(Debug, Default)]
+pub(crate) struct VisibleScratch {
+    compacted: Vec<u8>,
+    kept: Vec<u8>,
+}
+
+/// The row as seen at `now` under `active`, or nothing where no live cell or marker is left.
+#[inline]
+pub(crate) fn visible<'a>(
+    table: &Table,
+    row: RowView<'a>,
+    active: DeletionTime,
+    now: LocalSeconds,
+    scratch: &'a mut VisibleScratch,
+) -> Option<RowView<'a>> {
+    let mut seen = row;
+    scratch.kept.clear();
+    if drop_dropped(table, seen, &mut scratch.kept) {
+        seen = RowView::trusted(&scratch.kept);
+    }
+    if active.is_live() && is_plain(seen) {
+        return (!seen.is_empty()).then_some(seen);
+    }
+    scratch.compacted.clear();
+    if !compact_row(seen, active, &Purge::everything(now), &mut scratch.compacted) {
+        return None;
+    }
+    let seen = RowView::trusted(&scratch.compacted);
+    is_live(seen, now).then_some(seen)
+}
+
+/// Whether nothing in the row is deleted or expires, so that it is seen as it stands.
+fn is_plain(row: RowView<'_>) -> bool {
+    row.deletion().is_live()
+        && row.liveness().ttl == 0
+        && row.cells().all(|cell| matches!(cell.kind, CellKind::Live(_)))
+}
+
+/// Appends the row without cells of dropped columns; says whether there were any, else nothing is appended.
+///
+/// A column that was dropped and made anew under its name has a new id, but table files name columns: their cells
+/// up to the time of the drop are of the old one.
+pub(crate) fn drop_dropped(table: &Table, row: RowView<'_>, out: &mut Vec<u8>) -> bool {
+    if table.definition().dropped.is_empty() {
+        return false;
+    }
+    let keeps = |cell: &CellView<'_>| {
+        table.column_by_id(cell.column).is_some_and(|column| {
+            let dropped = table.definition().dropped.get(&column.name);
+            dropped.is_none_or(|dropped| cell.timestamp > dropped.dropped_at_us)
+        })
+    };
+    if row.cells().all(|cell| keeps(&cell)) {
+        return false;
+    }
+    let mut builder = RowBuilder::new(out, row.liveness(), row.deletion());
+    row.cells().filter(keeps).for_each(|cell| builder.cell(cell));
+    builder.finish();
+    true
+}

@@ -1,0 +1,267 @@
+//! One shard's storage: what it holds, and the write path from bytes to memtable.
+//!
+//! `open` makes it, `ddl` changes its tables, `flush` and `compaction` move data to table files, `read` reads it.
+//! Invariant: a write is in a memtable only after the commit log has it, and whoever sees the write in the log's
+//! accounting (`Hold`) sees it in a memtable too, so that no segment goes before its writes are elsewhere.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use hashbrown::HashMap;
+use memory::Budget;
+use model::mutation::MutationView;
+use model::schema::{Schema, TableId};
+use model::{Table, Token};
+use reactor::{Deadline, Event, Gate, Semaphore};
+
+use crate::commitlog::format::EntryKind;
+use crate::commitlog::{Commitlog, Hold};
+use crate::config::StorageConfig;
+use crate::error::StorageError;
+use crate::read::visible::VisibleScratch;
+use crate::schema_log::SchemaLog;
+use crate::tablet::{TableStore, Tablet};
+
+/// Read buffers kept for the next read.
+const SCRATCHES_MAX: usize = 64;
+
+/// Tables by id, in a hash order that is the same in each run.
+type Tables = HashMap<TableId, Rc<TableStore>, foldhash::fast::FixedState>;
+
+/// One shard's storage. Clones are the same storage.
+#[derive(Clone)]
+pub struct Storage(pub(crate) Rc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) config: StorageConfig,
+    pub(crate) shard: usize,
+    pub(crate) shards: usize,
+    pub(crate) schema: RefCell<Rc<Schema>>,
+    pub(crate) tables: RefCell<Tables>,
+    pub(crate) log: Commitlog,
+    pub(crate) budget: Budget,
+    /// On shard 0.
+    pub(crate) schema_log: Option<SchemaLog>,
+    /// One schema change at a time.
+    pub(crate) changing: Semaphore,
+    /// Memtable memory came back.
+    pub(crate) memory_freed: Event,
+    pub(crate) flush_wanted: Event,
+    pub(crate) compaction_wanted: Event,
+    pub(crate) damage: Rc<Event>,
+    pub(crate) stopped: Event,
+    pub(crate) draining: Cell<bool>,
+    pub(crate) tasks: Gate,
+    scratches: RefCell<Vec<Box<VisibleScratch>>>,
+}
+
+/// What one table takes on this shard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableStats {
+    /// Which table.
+    pub table: TableId,
+    /// Bytes in memtables.
+    pub memtable_bytes: usize,
+    /// Partitions in memtables.
+    pub memtable_partitions: usize,
+    /// Table files.
+    pub files: usize,
+    /// Bytes of them.
+    pub file_bytes: u64,
+}
+
+/// What storage takes on this shard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StorageStats {
+    /// By table id.
+    pub tables: Vec<TableStats>,
+    /// Bytes charged to memtables.
+    pub memtable_bytes: usize,
+    /// Their limit.
+    pub memtable_bytes_max: usize,
+    /// Commit-log segments that hold entries.
+    pub commitlog_segments: usize,
+}
+
+impl Inner {
+    pub(crate) fn new(
+        config: StorageConfig,
+        (shard, shards): (usize, usize),
+        schema: Rc<Schema>,
+        log: Commitlog,
+        budget: Budget,
+        schema_log: Option<SchemaLog>,
+        damage: Rc<Event>,
+    ) -> Self {
+        Self {
+            config,
+            shard,
+            shards,
+            schema: RefCell::new(schema),
+            tables: RefCell::new(Tables::default()),
+            log,
+            budget,
+            schema_log,
+            changing: Semaphore::new(1),
+            memory_freed: Event::new(),
+            flush_wanted: Event::new(),
+            compaction_wanted: Event::new(),
+            damage,
+            stopped: Event::new(),
+            draining: Cell::new(false),
+            tasks: Gate::new(),
+            scratches: RefCell::new(Vec::new()),
+        }
+    }
+
+    /// Memory at which memtables begin to be flushed.
+    pub(crate) fn flush_threshold(&self) -> usize {
+        self.budget.limit() / 2
+    }
+}
+
+impl Storage {
+    /// The schema as this shard knows it now.
+    pub fn schema(&self) -> Rc<Schema> {
+        Rc::clone(&self.0.schema.borrow())
+    }
+
+    /// Applies a mutation (`model::mutation` bytes) to this shard.
+    ///
+    /// Returns once the commit log has it as safely as its mode promises and reads see it. Keyspaces without
+    /// `durable_writes` skip the log. Waits for memory and for room in the log until `deadline`. A future that is
+    /// dropped leaves open whether the write happened.
+    ///
+    /// # Errors
+    /// [`StorageError::Mutation`], [`StorageError::MutationMisfit`], [`StorageError::MutationTooLarge`];
+    /// [`StorageError::UnknownTable`], [`StorageError::WrongShard`]; [`StorageError::Overloaded`] and
+    /// [`StorageError::CommitlogTimedOut`] at the deadline; [`StorageError::DiskFull`], [`StorageError::Io`],
+    /// [`StorageError::CommitlogDead`] when the log could not be written: the write did not happen.
+    pub async fn apply(&self, mutation: &[u8], deadline: Deadline) -> Result<(), StorageError> {
+        let view = MutationView::parse(mutation)?;
+        if self.0.draining.get() {
+            return Err(StorageError::Draining);
+        }
+        let (tablet, table) = self.owner_of(&view)?;
+        if self.0.budget.is_exhausted() {
+            self.wait_for_memory(deadline).await?;
+        }
+        let busy = |_| StorageError::TabletBusy { table: view.table };
+        let durable = self.is_durable(&table);
+        let (pending, _writing) = loop {
+            reactor::timeout(deadline, tablet.opened()).await.map_err(busy)?;
+            // From here to the guard nothing may wait: what is in the log is known to be on its way.
+            if !durable {
+                break (None, tablet.begin_write());
+            }
+            if let Some(pending) = self.0.log.try_append(EntryKind::Mutation, mutation)? {
+                break (Some(pending), tablet.begin_write());
+            }
+            self.0.log.wait_for_room(deadline).await?;
+        };
+        let hold = match pending {
+            Some(pending) => Some(pending.finished().await?),
+            None => None,
+        };
+        // The table may have been dropped while the log was written: then the write went with it.
+        if tablet.is_dropped() {
+            return Err(StorageError::UnknownTable { table: view.table });
+        }
+        self.insert(&tablet, &view, hold);
+        Ok(())
+    }
+
+    /// Puts a checked mutation where reads see it.
+    pub(crate) fn insert(&self, tablet: &Tablet, view: &MutationView<'_>, hold: Option<Hold>) {
+        tablet.apply(view, hold);
+        if self.0.budget.used() > self.0.flush_threshold() {
+            self.0.flush_wanted.notify_all();
+        }
+    }
+
+    /// The tablet a mutation goes to, after checking that it fits its table and belongs here.
+    pub(crate) fn owner_of(&self, view: &MutationView<'_>) -> Result<(Rc<Tablet>, Rc<Table>), StorageError> {
+        let store = self.table_store(view.table)?;
+        let tablet = self.tablet(&store, view.token)?;
+        let table = store.table();
+        if !view.fits(&table) {
+            return Err(StorageError::MutationMisfit { table: view.table });
+        }
+        Ok((tablet, table))
+    }
+
+    fn is_durable(&self, table: &Table) -> bool {
+        self.0.schema.borrow().keyspace(table.keyspace()).is_none_or(|k| k.options.durable_writes)
+    }
+
+    pub(crate) async fn wait_for_memory(&self, deadline: Deadline) -> Result<(), StorageError> {
+        let budget = &self.0.budget;
+        self.0.flush_wanted.notify_all();
+        let freed = self.0.memory_freed.wait_until(|| !budget.is_exhausted() || self.0.draining.get());
+        reactor::timeout(deadline, freed)
+            .await
+            .map_err(|_| StorageError::Overloaded { used: budget.used(), limit: budget.limit() })
+    }
+
+    pub(crate) fn table_store(&self, table: TableId) -> Result<Rc<TableStore>, StorageError> {
+        self.0.tables.borrow().get(&table).cloned().ok_or(StorageError::UnknownTable { table })
+    }
+
+    /// The tablet of a token, where this shard has it.
+    pub(crate) fn tablet(&self, store: &TableStore, token: Token) -> Result<Rc<Tablet>, StorageError> {
+        let map = store.map();
+        let id = map.tablet_of(token);
+        store.tablet(id).cloned().ok_or_else(|| StorageError::WrongShard {
+            shard: self.0.shard,
+            owner: map.shard_of(id, self.0.shards),
+        })
+    }
+
+    /// All tablets of this shard, tables by id.
+    pub(crate) fn tablets(&self) -> Vec<Rc<Tablet>> {
+        let tables = self.0.tables.borrow();
+        let mut stores: Vec<_> = tables.iter().collect();
+        stores.sort_by_key(|(id, _)| **id);
+        stores.into_iter().flat_map(|(_, store)| store.tablets().cloned()).collect()
+    }
+
+    /// What each table takes on this shard.
+    pub fn stats(&self) -> StorageStats {
+        let tables = self.0.tables.borrow();
+        let mut stats: Vec<TableStats> = tables
+            .iter()
+            .map(|(id, store)| TableStats {
+                table: *id,
+                memtable_bytes: store.tablets().map(|t| t.memtable_bytes()).sum(),
+                memtable_partitions: store
+                    .tablets()
+                    .flat_map(|t| t.memtables())
+                    .map(|m| m.partition_count())
+                    .sum(),
+                files: store.tablets().map(|t| t.files().len()).sum(),
+                file_bytes: store
+                    .tablets()
+                    .flat_map(|t| t.files().iter().map(|f| f.sstable.bytes_on_disk()).collect::<Vec<_>>())
+                    .sum(),
+            })
+            .collect();
+        stats.sort_by_key(|s| s.table);
+        StorageStats {
+            tables: stats,
+            memtable_bytes: self.0.budget.used(),
+            memtable_bytes_max: self.0.budget.limit(),
+            commitlog_segments: self.0.log.live_segments(),
+        }
+    }
+
+    pub(crate) fn take_scratch(&self) -> Box<VisibleScratch> {
+        self.0.scratches.borrow_mut().pop().unwrap_or_default()
+    }
+
+    pub(crate) fn return_scratch(&self, scratch: Box<VisibleScratch>) {
+        let mut scratches = self.0.scratches.borrow_mut();
+        if scratches.len() < SCRATCHES_MAX {
+            scratches.push(scratch);
+        }
+    }
+}

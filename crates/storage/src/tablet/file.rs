@@ -1,0 +1,86 @@
+//! An open table file of a tablet, and what becomes of a damaged one.
+
+use std::cell::Cell;
+use std::path::Path;
+use std::rc::Rc;
+
+use reactor::Event;
+use sstable::{Component, Descriptor, Sstable, SstableError};
+
+use crate::error::StorageError;
+
+/// Folder below the table's that takes damaged files.
+const QUARANTINE: &str = "quarantine";
+
+/// A table file in use.
+pub(crate) struct TableFile {
+    pub(crate) sstable: Sstable,
+    broken: Cell<bool>,
+    /// Told when a read finds the file damaged.
+    damage: Rc<Event>,
+}
+
+impl TableFile {
+    pub(crate) fn new(sstable: Sstable, damage: &Rc<Event>) -> Self {
+        Self { sstable, broken: Cell::new(false), damage: Rc::clone(damage) }
+    }
+
+    pub(crate) fn generation(&self) -> u64 {
+        self.sstable.descriptor().generation
+    }
+
+    /// Whether a read found it damaged.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.get()
+    }
+
+    /// Takes a reader's error; a damaged file will be set aside, so that later reads are served by the others.
+    pub(crate) fn failed(&self, error: SstableError) -> StorageError {
+        if matches!(error, SstableError::Corrupt { .. }) && !self.broken.replace(true) {
+            reactor::error!("a table file is corrupt and will be set aside"; error = &error);
+            self.damage.notify_all();
+        }
+        to_storage_error(error)
+    }
+}
+
+/// An error of a table file as storage reports it.
+pub(crate) fn to_storage_error(error: SstableError) -> StorageError {
+    match error {
+        SstableError::Io { path, source } => StorageError::io("use", path, source),
+        SstableError::Corrupt { ref path, .. }
+        | SstableError::Version { ref path, .. }
+        | SstableError::Compressor { ref path, .. }
+        | SstableError::Schema { ref path, .. } => {
+            StorageError::TableFileCorrupt { path: path.clone(), reason: error.to_string() }
+        }
+        SstableError::Name { ref name } => {
+            StorageError::TableFileCorrupt { path: name.into(), reason: error.to_string() }
+        }
+        SstableError::Value { .. } => {
+            StorageError::TableFileCorrupt { path: "".into(), reason: error.to_string() }
+        }
+    }
+}
+
+/// Moves all components of a table file out of the way, its `TOC.txt` first.
+///
+/// # Errors
+/// Those of renaming.
+pub(crate) async fn quarantine(directory: &Path, descriptor: Descriptor) -> Result<(), StorageError> {
+    let aside = directory.join(QUARANTINE);
+    reactor::file::create_dir_all(&aside).await.map_err(StorageError::of("create", &aside))?;
+    for component in Component::ALL.into_iter().rev() {
+        let from = descriptor.path(directory, component);
+        match reactor::file::rename(&from, descriptor.path(&aside, component)).await {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(StorageError::io("rename", &from, error));
+            }
+            _ => {}
+        }
+    }
+    for directory in [&aside, directory] {
+        reactor::file::sync_dir(directory).await.map_err(StorageError::of("sync", directory))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,270 @@
+//! A tablet's data on this shard: its memtables, its table files, and how they replace each other.
+//!
+//! A tablet is the unit of flush and compaction. Invariant: the sets of memtables and files change together and without
+//! a pause, so that whoever takes both sees each write exactly as often as the merge allows: at least once.
+//! A table file belongs to the tablet that its generation names (generation modulo number of tablets), so that any
+//! number of shards finds its files by name.
+
+mod file;
+mod store;
+
+use std::cell::{Cell, RefCell};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use memory::Budget;
+use model::mutation::MutationView;
+use model::tablet::TabletId;
+use model::{Table, Token};
+use reactor::{Event, Permit, Semaphore};
+use smallvec::SmallVec;
+
+use crate::commitlog::Hold;
+use crate::commitlog::format::Position;
+use crate::memtable::Memtable;
+
+pub(crate) use file::{TableFile, quarantine, to_storage_error};
+pub(crate) use store::{TableStore, directory_of};
+
+/// One tablet of one table.
+pub(crate) struct Tablet {
+    pub(crate) id: TabletId,
+    pub(crate) directory: PathBuf,
+    /// One flush at a time.
+    pub(crate) flushing: Semaphore,
+    /// One compaction at a time, and none while files go for another reason.
+    pub(crate) compacting: Semaphore,
+    table: RefCell<Rc<Table>>,
+    budget: Budget,
+    /// Oldest first; the last one takes writes, the others are sealed and being flushed.
+    memtables: RefCell<SmallVec<[Rc<Memtable>; 2]>>,
+    files: RefCell<Rc<Vec<Rc<TableFile>>>>,
+    last_generation: Cell<u64>,
+    /// Writes between the commit log and the memtable.
+    writing: Cell<u32>,
+    /// Who wants to be alone: writes wait, a compaction ends early.
+    closers: Cell<u32>,
+    marked: Cell<bool>,
+    changed: Event,
+    /// Its table was dropped: nothing more is written.
+    dropped: Cell<bool>,
+}
+
+impl Tablet {
+    pub(crate) fn new(
+        id: TabletId,
+        table: Rc<Table>,
+        directory: &Path,
+        budget: &Budget,
+        files: Vec<Rc<TableFile>>,
+        last_generation: u64,
+    ) -> Self {
+        Self {
+            id,
+            directory: directory.to_owned(),
+            flushing: Semaphore::new(1),
+            compacting: Semaphore::new(1),
+            table: RefCell::new(table),
+            budget: budget.clone(),
+            memtables: RefCell::new(SmallVec::from_iter([Rc::new(Memtable::new(budget))])),
+            files: RefCell::new(Rc::new(files)),
+            last_generation: Cell::new(last_generation),
+            writing: Cell::new(0),
+            closers: Cell::new(0),
+            marked: Cell::new(true),
+            changed: Event::new(),
+            dropped: Cell::new(false),
+        }
+    }
+
+    /// Completes when writes may begin.
+    pub(crate) async fn opened(&self) {
+        self.changed.wait_until(|| !self.is_closed()).await;
+    }
+
+    /// A write is in the commit log and not yet in the memtable while the guard lives.
+    pub(crate) fn begin_write(self: &Rc<Self>) -> WriteGuard {
+        self.writing.set(self.writing.get() + 1);
+        WriteGuard(Rc::clone(self))
+    }
+
+    /// Seals the newest memtable at a moment when every write in the log before `end` is in a memtable.
+    ///
+    /// Writes wait for it, no longer than a write of the commit log takes.
+    pub(crate) async fn seal_at(self: &Rc<Self>, end: impl FnOnce() -> Position) {
+        self.closers.set(self.closers.get() + 1);
+        let quiet = Alone { tablet: Rc::clone(self), _turns: SmallVec::new() };
+        self.changed.wait_until(|| self.writing.get() == 0).await;
+        self.seal(end());
+        drop(quiet);
+    }
+
+    /// Waits until no write, flush or compaction is at work here, and keeps them out while the value lives.
+    ///
+    /// A compaction at work is told to give up. `None` when the shard is overrun.
+    pub(crate) async fn alone(self: &Rc<Self>) -> Option<Alone> {
+        self.closers.set(self.closers.get() + 1);
+        // From here on dropping the future opens the tablet again.
+        let mut alone = Alone { tablet: Rc::clone(self), _turns: SmallVec::new() };
+        alone._turns.push(self.flushing.acquire(1).await.ok()?);
+        alone._turns.push(self.compacting.acquire(1).await.ok()?);
+        self.changed.wait_until(|| self.writing.get() == 0).await;
+        Some(alone)
+    }
+
+    /// Whether somebody wants to be alone with it.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closers.get() > 0
+    }
+
+    /// The table as it is now.
+    pub(crate) fn table(&self) -> Rc<Table> {
+        Rc::clone(&self.table.borrow())
+    }
+
+    pub(crate) fn set_table(&self, table: &Rc<Table>) {
+        *self.table.borrow_mut() = Rc::clone(table);
+    }
+
+    /// First and last token.
+    pub(crate) fn tokens(&self) -> (Token, Token) {
+        self.table.borrow().tablets().range(self.id)
+    }
+
+    /// Applies a checked mutation to the newest memtable.
+    pub(crate) fn apply(&self, mutation: &MutationView<'_>, hold: Option<Hold>) {
+        let memtables = self.memtables.borrow();
+        let active = memtables.last().expect("a tablet has a memtable that takes writes");
+        active.apply(&self.table.borrow(), mutation, hold);
+    }
+
+    /// All memtables, oldest first.
+    pub(crate) fn memtables(&self) -> SmallVec<[Rc<Memtable>; 2]> {
+        self.memtables.borrow().clone()
+    }
+
+    /// The memtable, where there is one only.
+    pub(crate) fn only_memtable(&self) -> Option<Rc<Memtable>> {
+        match self.memtables.borrow().as_slice() {
+            [only] => Some(Rc::clone(only)),
+            _ => None,
+        }
+    }
+
+    /// All table files.
+    pub(crate) fn files(&self) -> Rc<Vec<Rc<TableFile>>> {
+        Rc::clone(&self.files.borrow())
+    }
+
+    /// Bytes of all memtables.
+    pub(crate) fn memtable_bytes(&self) -> usize {
+        self.memtables.borrow().iter().map(|m| m.bytes()).sum()
+    }
+
+    /// Bytes of the memtable that takes writes.
+    pub(crate) fn active_bytes(&self) -> usize {
+        self.memtables.borrow().last().map_or(0, |m| if m.is_empty() { 0 } else { m.bytes() })
+    }
+
+    /// The oldest commit-log segment its memtables need.
+    pub(crate) fn oldest_segment(&self) -> Option<u64> {
+        self.memtables.borrow().iter().filter_map(|m| m.oldest_segment()).min()
+    }
+
+    fn seal(&self, upto: Position) {
+        let mut memtables = self.memtables.borrow_mut();
+        let active = memtables.last().expect("a tablet has a memtable that takes writes");
+        if !active.is_empty() {
+            active.seal(upto);
+            memtables.push(Rc::new(Memtable::new(&self.budget)));
+        }
+    }
+
+    /// The oldest sealed memtable.
+    pub(crate) fn sealed(&self) -> Option<Rc<Memtable>> {
+        let memtables = self.memtables.borrow();
+        (memtables.len() > 1).then(|| Rc::clone(&memtables[0]))
+    }
+
+    /// Puts a file (or nothing, where nothing was left) in the place of a sealed memtable.
+    pub(crate) fn replace_memtable(&self, old: &Rc<Memtable>, file: Option<Rc<TableFile>>) {
+        self.memtables.borrow_mut().retain(|memtable| !Rc::ptr_eq(memtable, old));
+        let mut files = self.files.borrow_mut();
+        Rc::make_mut(&mut files).extend(file);
+    }
+
+    /// Puts files in the place of others.
+    pub(crate) fn replace_files(&self, old: &[Rc<TableFile>], new: Option<Rc<TableFile>>) {
+        let mut files = self.files.borrow_mut();
+        let files = Rc::make_mut(&mut files);
+        files.retain(|file| !old.iter().any(|gone| Rc::ptr_eq(gone, file)));
+        files.extend(new);
+    }
+
+    /// Forgets all writes and files; gives the files back for removal, and the memtables, which still hold the log.
+    pub(crate) fn clear(&self) -> (Vec<Rc<Memtable>>, Vec<Rc<TableFile>>) {
+        let fresh = SmallVec::from_iter([Rc::new(Memtable::new(&self.budget))]);
+        let memtables = std::mem::replace(&mut *self.memtables.borrow_mut(), fresh);
+        let files = std::mem::take(&mut *self.files.borrow_mut());
+        (memtables.into_vec(), files.to_vec())
+    }
+
+    /// The generation given out last.
+    pub(crate) fn last_generation(&self) -> u64 {
+        self.last_generation.get()
+    }
+
+    /// Whether the commit log says how far the tablet is flushed; else nothing may be forgotten.
+    pub(crate) fn is_marked(&self) -> bool {
+        self.marked.get()
+    }
+
+    pub(crate) fn set_marked(&self, marked: bool) {
+        self.marked.set(marked);
+    }
+
+    /// Ends it with its table.
+    pub(crate) fn mark_dropped(&self) {
+        self.dropped.set(true);
+    }
+
+    /// Whether its table is gone.
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.dropped.get()
+    }
+
+    /// The generation of the next table file: names the tablet, and grows.
+    pub(crate) fn next_generation(&self) -> u64 {
+        let count = u64::from(self.table.borrow().tablets().count());
+        let id = u64::from(self.id.0);
+        let base = self.last_generation.get() / count * count + id;
+        let next = if base > self.last_generation.get() { base } else { base + count };
+        self.last_generation.set(next);
+        next
+    }
+}
+
+/// A write on its way.
+pub(crate) struct WriteGuard(Rc<Tablet>);
+
+impl Drop for WriteGuard {
+    fn drop(&mut self) {
+        self.0.writing.set(self.0.writing.get() - 1);
+        if self.0.is_closed() {
+            self.0.changed.notify_all();
+        }
+    }
+}
+
+/// A tablet with nobody else at work on it.
+pub(crate) struct Alone {
+    tablet: Rc<Tablet>,
+    _turns: SmallVec<[Permit; 2]>,
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        self.tablet.closers.set(self.tablet.closers.get() - 1);
+        self.tablet.changed.notify_all();
+    }
+}

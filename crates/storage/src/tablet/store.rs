@@ -1,0 +1,136 @@
+//! A table's tablets on this shard, and finding their files at the start.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use memory::Budget;
+use model::Table;
+use model::tablet::{TabletId, TabletMap};
+use reactor::Event;
+use sstable::{Descriptor, Sstable};
+
+use super::{TableFile, Tablet, quarantine, to_storage_error};
+use crate::error::StorageError;
+
+/// The tablets of one table that this shard has.
+pub(crate) struct TableStore {
+    table: RefCell<Rc<Table>>,
+    tablets: BTreeMap<TabletId, Rc<Tablet>>,
+    pub(crate) directory: PathBuf,
+}
+
+/// Where a table's files lie, as Cassandra names it.
+pub(crate) fn directory_of(data: &Path, table: &Table) -> PathBuf {
+    let id: String = table.id().0.iter().map(|byte| format!("{byte:02x}")).collect();
+    data.join(table.keyspace()).join(format!("{}-{id}", table.name()))
+}
+
+impl TableStore {
+    /// Opens the tablets that belong to this shard, with the table files there are.
+    ///
+    /// A file that is damaged is set aside, with a line in the log; all others serve.
+    ///
+    /// # Errors
+    /// Those of reading the directory.
+    pub(crate) async fn open(
+        table: &Rc<Table>,
+        data: &Path,
+        (shard, shards): (usize, usize),
+        budget: &Budget,
+        damage: &Rc<Event>,
+    ) -> Result<Self, StorageError> {
+        let directory = directory_of(data, table);
+        let map = table.tablets();
+        let mut found: BTreeMap<TabletId, (Vec<Rc<TableFile>>, u64)> = map
+            .tablets()
+            .filter(|tablet| map.shard_of(*tablet, shards) == shard)
+            .map(|tablet| (tablet, (Vec::new(), 0)))
+            .collect();
+        for descriptor in list(&directory).await? {
+            let tablet = TabletId((descriptor.generation % u64::from(map.count())) as u32);
+            let Some((files, last_generation)) = found.get_mut(&tablet) else { continue };
+            *last_generation = descriptor.generation.max(*last_generation);
+            let sstable = match Sstable::open(&directory, descriptor, table).await {
+                Ok(sstable) => sstable,
+                Err(error) => {
+                    reactor::error!("a table file cannot be opened and is set aside"; error = &error);
+                    set_aside(&directory, descriptor, to_storage_error(error)).await?;
+                    continue;
+                }
+            };
+            let (first, last) = map.range(tablet);
+            if sstable.first_key().0 < first || last < sstable.last_key().0 {
+                reactor::error!("a table file holds tokens outside the tablet its generation names and is not used";
+                    file = descriptor, directory = directory.display());
+                continue;
+            }
+            files.push(Rc::new(TableFile::new(sstable, damage)));
+        }
+        let tablets = found
+            .into_iter()
+            .map(|(id, (files, last))| {
+                (id, Rc::new(Tablet::new(id, Rc::clone(table), &directory, budget, files, last)))
+            })
+            .collect();
+        Ok(Self { table: RefCell::new(Rc::clone(table)), tablets, directory })
+    }
+
+    /// How the table is cut.
+    pub(crate) fn map(&self) -> TabletMap {
+        self.table.borrow().tablets()
+    }
+
+    /// The table as it is now.
+    pub(crate) fn table(&self) -> Rc<Table> {
+        Rc::clone(&self.table.borrow())
+    }
+
+    /// The table was altered.
+    pub(crate) fn set_table(&self, table: &Rc<Table>) {
+        *self.table.borrow_mut() = Rc::clone(table);
+        self.tablets.values().for_each(|tablet| tablet.set_table(table));
+    }
+
+    /// A tablet of this shard.
+    pub(crate) fn tablet(&self, id: TabletId) -> Option<&Rc<Tablet>> {
+        self.tablets.get(&id)
+    }
+
+    /// The first tablet of this shard at or behind `id`.
+    pub(crate) fn next_tablet(&self, id: TabletId) -> Option<Rc<Tablet>> {
+        self.tablets.range(id..).next().map(|(_, tablet)| Rc::clone(tablet))
+    }
+
+    /// All of them, by token.
+    pub(crate) fn tablets(&self) -> impl Iterator<Item = &Rc<Tablet>> {
+        self.tablets.values()
+    }
+}
+
+/// Whole table files in a table's folder, which may not be there yet.
+async fn list(directory: &Path) -> Result<Vec<Descriptor>, StorageError> {
+    let names = match reactor::file::read_dir(directory).await {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(StorageError::io("list", directory, error)),
+    };
+    Ok(sstable::sort_names(names.iter().map(|entry| entry.name.as_str())).complete)
+}
+
+/// Moves a file that cannot be opened out of the way; a disk that fails now stops the start.
+async fn set_aside(
+    directory: &Path,
+    descriptor: Descriptor,
+    error: StorageError,
+) -> Result<(), StorageError> {
+    match error {
+        StorageError::TableFileCorrupt { .. } => quarantine(directory, descriptor).await,
+        // A component that is missing is damage too.
+        StorageError::Io { ref source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+            quarantine(directory, descriptor).await
+        }
+        other => Err(other),
+    }
+}

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# run.sh LIB CLASSES CLASS ARGS...
+# Runs CLASS of this folder, or of Apache Cassandra, with the jars in LIB. Compiled classes are kept in CLASSES.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+lib=$1 classes=$2 class=$3
+shift 3
+mkdir -p "$classes"
+if [[ ! $classes/DumpTables.class -nt $here/DumpTables.java ]]; then
+  javac -nowarn -d "$classes" -cp "$lib/*" "$here"/*.java
+fi
+exec java @"$here/jvm.options" -Dlogback.configurationFile="$here/logback.xml" \
+  -Dcassandra.config="file://$here/cassandra.yaml" -Dcassandra.storagedir="$classes" -cp "$classes:$lib/*" "$class" "$@"
