@@ -12,6 +12,9 @@ pub enum QueryError {
     /// The text is not CQL.
     #[error("{0}")]
     Syntax(#[from] cql::SyntaxError),
+    /// Something in the request that no client of the protocol may send, such as a broken paging state.
+    #[error("{0}")]
+    Protocol(String),
     /// The statement is CQL but cannot be meant.
     #[error("{0}")]
     Invalid(String),

@@ -3,13 +3,24 @@
 //! It opens no sockets and no files: statements reach it as text or ids with borrowed values, and it appends answers to
 //! the caller's buffer. Data goes through `replication`, schema through the node's one schema log.
 
+pub mod ambient;
 pub mod client;
-mod ddl;
-mod describe;
+pub mod ddl;
+pub mod describe;
+pub mod engine;
 pub mod error;
+pub mod execute;
+pub mod functions;
+pub mod paging;
+pub mod prepare;
+pub mod prepared_cache;
+pub mod restrictions;
+pub mod results;
 mod schema_events;
 pub mod system;
+pub mod terms;
 
 pub use client::{ClientState, Response};
+pub use engine::{Engine, EngineConfig, VirtualTables};
 pub use error::QueryError;
 pub use schema_events::{Change, SchemaEvent, Target};

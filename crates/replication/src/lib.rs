@@ -1,1 +1,18 @@
-//! Copies that agree: write and read plans.
+//! Copies that agree: consistency levels, write and read plans, and the way to the shard that has a tablet.
+//!
+//! On one node with one replica this is the code a cluster runs, with plans of one local replica. The shard that owns a
+//! tablet executes in place, without a task switch and without allocating; another shard of the node is reached through
+//! the mesh with owned bytes. It speaks no CQL.
+
+pub mod consistency;
+pub mod error;
+pub mod placement;
+pub mod read;
+pub mod replicator;
+pub mod write;
+
+pub use consistency::Consistency;
+pub use error::ReplicationError;
+pub use placement::Placement;
+pub use read::ReadLimits;
+pub use replicator::Replicator;

@@ -17,6 +17,10 @@ pub enum Compression {
     Snappy,
 }
 
+/// No byte of an lz4 or snappy block stands for more bytes than this; a length beyond it is a lie that would
+/// cost memory before it is found out.
+const EXPANSION_MAX: u64 = 255;
+
 impl Compression {
     /// The name in SUPPORTED and STARTUP.
     pub const fn name(self) -> &'static str {
@@ -45,6 +49,9 @@ impl Compression {
         };
         if length > max_bytes as u64 {
             return Err(ProtocolError::TooLarge { length, limit: max_bytes });
+        }
+        if length > block.len() as u64 * EXPANSION_MAX {
+            return Err(self.corrupt());
         }
         let start = out.len();
         out.resize(start + length as usize, 0);

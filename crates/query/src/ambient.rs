@@ -1,0 +1,89 @@
+//! The shard's clock and chance as statements see them: timestamps that only grow, UUIDs that never repeat.
+//!
+//! One per shard. Write timestamps and time UUIDs are strictly increasing on a shard even where the clock stands
+//! still or steps back, so that a client that writes twice through one connection never loses the second write.
+
+use std::cell::Cell;
+
+use model::deletion::LocalSeconds;
+use model::timeuuid;
+use uuid::Uuid;
+
+/// Ticks of 100 ns at 2010-01-01: list elements put in front mirror their time around it, so that a later one
+/// sorts before an earlier one and all of them before what is appended (as Cassandra's `Lists.Prepender`).
+const PREPEND_REFERENCE_MILLIS: i64 = 1_262_304_000_000;
+
+/// Clock and chance.
+#[derive(Debug)]
+pub struct Ambient {
+    node: [u8; 6],
+    clock_sequence: u16,
+    last_timestamp_us: Cell<i64>,
+    last_ticks: Cell<u64>,
+    last_prepend_ticks: Cell<u64>,
+}
+
+impl Ambient {
+    /// A clock whose UUIDs carry a random node, so that shards and restarts never make the same one.
+    pub fn new() -> Self {
+        let chance = reactor::random_u64().to_be_bytes();
+        let mut node = [0; 6];
+        node.copy_from_slice(&chance[..6]);
+        // The multicast bit says that the node is not a network card's (RFC 9562 §6.10).
+        node[0] |= 1;
+        Self {
+            node,
+            clock_sequence: u16::from_be_bytes([chance[6], chance[7]]),
+            last_timestamp_us: Cell::new(i64::MIN),
+            last_ticks: Cell::new(0),
+            last_prepend_ticks: Cell::new(u64::MAX),
+        }
+    }
+
+    /// A write timestamp in microseconds, greater than every one given before.
+    pub fn timestamp_us(&self) -> i64 {
+        let timestamp = reactor::wall_clock_us().max(self.last_timestamp_us.get().saturating_add(1));
+        self.last_timestamp_us.set(timestamp);
+        timestamp
+    }
+
+    /// Milliseconds since the epoch.
+    pub fn now_ms(&self) -> i64 {
+        reactor::wall_clock_us().div_euclid(1000)
+    }
+
+    /// Seconds since the epoch.
+    pub fn now_seconds(&self) -> LocalSeconds {
+        LocalSeconds::try_from(reactor::wall_clock_us() / 1_000_000).unwrap_or(0)
+    }
+
+    /// A time UUID, later than every one given before.
+    pub fn timeuuid(&self) -> Uuid {
+        let now = timeuuid::ticks_of_unix_micros(reactor::wall_clock_us());
+        let ticks = now.max(self.last_ticks.get() + 1);
+        self.last_ticks.set(ticks);
+        timeuuid::from_ticks(ticks, self.clock_sequence, self.node)
+    }
+
+    /// A time UUID that sorts before every one this function gave before.
+    pub fn prepend_timeuuid(&self) -> Uuid {
+        let reference = timeuuid::ticks_of_unix_millis(PREPEND_REFERENCE_MILLIS);
+        let now = timeuuid::ticks_of_unix_micros(reactor::wall_clock_us());
+        let mirrored = (2 * reference).saturating_sub(now);
+        let ticks = mirrored.min(self.last_prepend_ticks.get() - 1);
+        self.last_prepend_ticks.set(ticks);
+        timeuuid::from_ticks(ticks, self.clock_sequence, self.node)
+    }
+
+    /// A random UUID of version 4.
+    pub fn random_uuid(&self) -> Uuid {
+        let bits = u128::from(reactor::random_u64()) << 64 | u128::from(reactor::random_u64());
+        uuid::Builder::from_random_bytes(bits.to_be_bytes()).into_uuid()
+    }
+}
+
+impl Default for Ambient {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,598 @@
+//! One shard's query engine: what a connection calls, and what statements find things through.
+//!
+//! Requests come in with borrowed values and leave a RESULT body in the caller's buffer. The engine registers itself
+//! on its shard, so that calls from other shards find it. Buffers of finished requests are kept for the next ones.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::net::SocketAddr;
+use std::ops::{Deref, DerefMut};
+use std::rc::Rc;
+use std::time::Duration;
+
+use cql::ast::QualifiedName;
+use model::{Schema, Table, TableId, Token};
+use reactor::{Deadline, Group, mesh};
+use replication::{Consistency, ReadLimits, Replicator};
+use smallvec::SmallVec;
+use storage::{PartitionRange, ReadCommand, RowConsumer, Slices, Storage};
+use wire::request::{BatchKind, BatchStatementKind, BatchStatements, QueryParameters};
+use wire::values::{ValueRef, Values};
+use wire::version::ProtocolVersion;
+
+use crate::ambient::Ambient;
+use crate::execute::batch::Gathered;
+use crate::execute::rows::RowBuffers;
+use crate::execute::update_buffer::PartitionUpdate;
+use crate::execute::{self, Request, consistency, modify};
+use crate::prepare::{self, Names, Prepared};
+use crate::prepared_cache::{CachedStatement, PreparedCache, statement_id};
+use crate::results::{self, MetadataId, MetadataMode, PreparedBody};
+use crate::terms::Binding;
+use crate::{ClientState, QueryError, Response};
+
+/// Settings of the query engine; the same on every shard of a node.
+#[derive(Debug, Clone)]
+pub struct EngineConfig {
+    /// `cluster_name`
+    pub cluster_name: String,
+    /// Data center of the node.
+    pub data_center: String,
+    /// Rack of the node.
+    pub rack: String,
+    /// Address for other nodes.
+    pub listen_address: SocketAddr,
+    /// Address for clients.
+    pub native_address: SocketAddr,
+    /// Port where connections choose their shard; `None` where there is none.
+    pub shard_aware_port: Option<u16>,
+    /// Shards of the node.
+    pub shards: usize,
+    /// Identity of the node, a UUID.
+    pub host_id: [u8; 16],
+    /// `read_request_timeout`
+    pub read_timeout: Duration,
+    /// `range_request_timeout`
+    pub range_timeout: Duration,
+    /// `write_request_timeout`
+    pub write_timeout: Duration,
+    /// `truncate_request_timeout`
+    pub truncate_timeout: Duration,
+    /// `prepared_statements_cache_size`, of each shard.
+    pub prepared_bytes_max: usize,
+    /// Longest text of a statement in bytes.
+    pub statement_bytes_max: usize,
+}
+
+impl EngineConfig {
+    /// Cassandra's defaults for one node on the loopback address.
+    pub fn new(host_id: [u8; 16], shards: usize) -> Self {
+        Self {
+            cluster_name: "Test Cluster".to_owned(),
+            data_center: "datacenter1".to_owned(),
+            rack: "rack1".to_owned(),
+            listen_address: SocketAddr::from(([127, 0, 0, 1], 7000)),
+            native_address: SocketAddr::from(([127, 0, 0, 1], 9042)),
+            shard_aware_port: None,
+            shards,
+            host_id,
+            read_timeout: Duration::from_secs(5),
+            range_timeout: Duration::from_secs(10),
+            write_timeout: Duration::from_secs(2),
+            truncate_timeout: Duration::from_secs(60),
+            prepared_bytes_max: 10 << 20,
+            statement_bytes_max: 16 << 20,
+        }
+    }
+}
+
+/// Tables made of the node's own state: looked up and read like stored ones.
+pub trait VirtualTables {
+    /// Whether a keyspace of that name is made here.
+    fn has_keyspace(&self, keyspace: &str) -> bool;
+    /// The table of that name.
+    fn table(&self, keyspace: &str, name: &str) -> Option<Rc<Table>>;
+    /// Feeds the consumer what the command finds, by the rules of [`Storage::read`].
+    ///
+    /// # Errors
+    /// Any [`QueryError`].
+    fn read(&self, engine: &Engine, command: &ReadCommand, consumer: &mut dyn RowConsumer) -> Result<(), QueryError>;
+}
+
+/// The query engine of one shard.
+#[derive(Clone)]
+pub struct Engine(Rc<EngineInner>);
+
+struct EngineInner {
+    config: EngineConfig,
+    storage: Storage,
+    replicator: Replicator,
+    prepared: PreparedCache,
+    virtual_tables: Rc<dyn VirtualTables>,
+    ambient: Ambient,
+    scratches: RefCell<Vec<Box<Scratch>>>,
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("config", &self.0.config).finish_non_exhaustive()
+    }
+}
+
+/// Values of a request, by marker.
+type BoundValues<'a> = SmallVec<[ValueRef<'a>; 32]>;
+
+impl Engine {
+    /// The engine of this shard; calls from other shards find it from now on.
+    pub fn new(
+        config: EngineConfig,
+        storage: Storage,
+        replicator: Replicator,
+        virtual_tables: Rc<dyn VirtualTables>,
+    ) -> Self {
+        let engine = Self(Rc::new(EngineInner {
+            prepared: PreparedCache::new(config.prepared_bytes_max),
+            config,
+            storage,
+            replicator,
+            virtual_tables,
+            ambient: Ambient::new(),
+            scratches: RefCell::new(Vec::new()),
+        }));
+        reactor::set_local(Rc::new(engine.clone()));
+        engine
+    }
+
+    /// The engine of the shard this runs on.
+    pub fn here() -> Option<Rc<Self>> {
+        reactor::local::<Self>()
+    }
+
+    /// Settings.
+    pub fn config(&self) -> &EngineConfig {
+        &self.0.config
+    }
+
+    /// The shard's storage.
+    pub fn storage(&self) -> &Storage {
+        &self.0.storage
+    }
+
+    /// The shard's way to replicas.
+    pub fn replicator(&self) -> &Replicator {
+        &self.0.replicator
+    }
+
+    /// The shard's prepared statements.
+    pub fn prepared(&self) -> &PreparedCache {
+        &self.0.prepared
+    }
+
+    /// The shard's clock and chance.
+    pub fn ambient(&self) -> &Ambient {
+        &self.0.ambient
+    }
+
+    /// Tables made of the node's own state.
+    pub fn virtual_tables(&self) -> &Rc<dyn VirtualTables> {
+        &self.0.virtual_tables
+    }
+
+    /// The table with that id, where it is a stored one.
+    pub fn stored_table(&self, id: TableId) -> Option<Rc<Table>> {
+        self.0.storage.schema().table_by_id(id).cloned()
+    }
+
+    /// Whether there is such a keyspace.
+    pub fn has_keyspace(&self, keyspace: &str) -> bool {
+        self.0.storage.schema().keyspace(keyspace).is_some() || self.0.virtual_tables.has_keyspace(keyspace)
+    }
+
+    /// The table a statement of `client` means: a stored one, else one of the node's own.
+    ///
+    /// # Errors
+    /// [`QueryError::Invalid`] in Cassandra's words where there is none, or no keyspace to look in.
+    pub fn resolve_table(&self, client: &ClientState, name: &QualifiedName) -> Result<Rc<Table>, QueryError> {
+        self.find_table(client.keyspace.as_deref(), name)
+    }
+
+    fn find_table(&self, keyspace: Option<&str>, name: &QualifiedName) -> Result<Rc<Table>, QueryError> {
+        let keyspace = name.keyspace.as_ref().map(|keyspace| keyspace.as_str()).or(keyspace).ok_or_else(|| {
+            QueryError::invalid("No keyspace has been specified. USE a keyspace, or explicitly specify keyspace.tablename")
+        })?;
+        let schema = self.0.storage.schema();
+        if let Some(table) = schema.table(keyspace, name.name.as_str()) {
+            return Ok(Rc::clone(table));
+        }
+        if let Some(table) = self.0.virtual_tables.table(keyspace, name.name.as_str()) {
+            return Ok(table);
+        }
+        Err(QueryError::Invalid(if self.has_keyspace(keyspace) {
+            format!("table {} does not exist", name.name.name)
+        } else {
+            format!("keyspace {keyspace} does not exist")
+        }))
+    }
+
+    /// Executes a statement given as text and appends its RESULT body.
+    ///
+    /// # Errors
+    /// Any [`QueryError`]; the response's body is then as it was.
+    pub async fn query(
+        &self,
+        client: &ClientState,
+        text: &str,
+        parameters: &QueryParameters<'_>,
+        out: &mut Response,
+    ) -> Result<(), QueryError> {
+        let keyspace = parameters.keyspace.or(client.keyspace.as_deref());
+        let prepared = self.prepare_text(keyspace, text)?;
+        let values = bind_values(&parameters.values, &prepared)
+            .map_err(|_| QueryError::invalid("Invalid amount of bind variables"))?;
+        self.run(client, &prepared, parameters, &values, MetadataMode::Full, out).await
+    }
+
+    /// Prepares a statement on every shard and appends the PREPARED body.
+    ///
+    /// # Errors
+    /// [`QueryError`] of the statement.
+    pub async fn prepare(
+        &self,
+        client: &ClientState,
+        text: &str,
+        keyspace: Option<&str>,
+        out: &mut Response,
+    ) -> Result<(), QueryError> {
+        let keyspace = keyspace.or(client.keyspace.as_deref());
+        let id = statement_id(keyspace, text);
+        let statement = match self.0.prepared.get(&id) {
+            Some(statement) => statement,
+            None => {
+                let prepared = self.prepare_text(keyspace, text)?;
+                let statement = self.0.prepared.insert(id, keyspace, text, prepared);
+                self.prepare_elsewhere(keyspace, text).await;
+                statement
+            }
+        };
+        let body = PreparedBody {
+            id: &statement.id,
+            markers: &statement.prepared.markers,
+            partition_key_indexes: &statement.prepared.partition_key_indexes,
+            result: statement.prepared.result(),
+            with_metadata_id: client.version >= ProtocolVersion::V5 || client.metadata_id,
+        };
+        body.append(&mut out.body, client.version);
+        Ok(())
+    }
+
+    /// Executes a prepared statement and appends its RESULT body.
+    ///
+    /// # Errors
+    /// [`QueryError::Unprepared`] for an id this shard does not know; otherwise as [`Self::query`].
+    #[inline]
+    pub async fn execute(
+        &self,
+        client: &ClientState,
+        id: &[u8],
+        result_metadata_id: Option<&[u8]>,
+        parameters: &QueryParameters<'_>,
+        out: &mut Response,
+    ) -> Result<(), QueryError> {
+        let statement = self.0.prepared.get(id).ok_or_else(|| QueryError::Unprepared { id: id.to_vec() })?;
+        let prepared = &statement.prepared;
+        let values = bind_values(&parameters.values, prepared)?;
+        let mode = metadata_mode(prepared.result().id(), result_metadata_id, parameters.skip_metadata);
+        self.run(client, prepared, parameters, &values, mode, out).await
+    }
+
+    /// Executes a batch of statements and appends VOID.
+    ///
+    /// # Errors
+    /// As [`Self::execute`]; [`QueryError::Invalid`] for statements that write nothing.
+    pub async fn batch(
+        &self,
+        client: &ClientState,
+        kind: BatchKind,
+        statements: BatchStatements<'_>,
+        parameters: &QueryParameters<'_>,
+        out: &mut Response,
+    ) -> Result<(), QueryError> {
+        prepare::batch::check_kind(kind)?;
+        let level = consistency::for_write(parameters.consistency)?;
+        let keyspace = parameters.keyspace.or(client.keyspace.as_deref());
+        let no_values = Binding { values: &[], ambient: &self.0.ambient };
+        let now = parameters.now_in_seconds.unwrap_or_else(|| self.0.ambient.now_seconds());
+        let request = Request { client, parameters, binding: &no_values, now };
+        let moment = modify::moment(self, &request);
+        let mut gathered = Gathered::default();
+        for statement in statements.iter() {
+            let (cached, fresh);
+            let prepared = match statement.statement {
+                BatchStatementKind::Prepared(id) => {
+                    cached =
+                        self.0.prepared.get(id).ok_or_else(|| QueryError::Unprepared { id: id.to_vec() })?;
+                    &cached.prepared
+                }
+                BatchStatementKind::Text(text) => {
+                    fresh = self.prepare_text(keyspace, text)?;
+                    &fresh
+                }
+            };
+            let plan = prepared.modification().ok_or_else(|| {
+                QueryError::invalid(
+                    "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed.",
+                )
+            })?;
+            let values = bind_values(&statement.values, prepared).map_err(|_| {
+                QueryError::Invalid(format!(
+                    "There were {} markers(?) in CQL but {} bound variables",
+                    prepared.markers.len(),
+                    statement.values.len()
+                ))
+            })?;
+            gathered.add(plan, &Binding { values: &values, ambient: &self.0.ambient }, moment)?;
+            reactor::maybe_yield().await;
+        }
+        gathered.write(self, kind, level).await?;
+        results::append_void(&mut out.body);
+        Ok(())
+    }
+
+    #[inline]
+    async fn run(
+        &self,
+        client: &ClientState,
+        prepared: &Prepared,
+        parameters: &QueryParameters<'_>,
+        values: &[ValueRef<'_>],
+        mode: MetadataMode,
+        out: &mut Response,
+    ) -> Result<(), QueryError> {
+        let binding = Binding { values, ambient: &self.0.ambient };
+        let now = parameters.now_in_seconds.unwrap_or_else(|| self.0.ambient.now_seconds());
+        let request = Request { client, parameters, binding: &binding, now };
+        let start = out.body.len();
+        let done = execute::statement(self, &request, prepared, mode, out).await;
+        if done.is_err() {
+            out.body.truncate(start);
+        }
+        done
+    }
+
+    /// Parses and prepares a text.
+    fn prepare_text(&self, keyspace: Option<&str>, text: &str) -> Result<Prepared, QueryError> {
+        if text.len() > self.0.config.statement_bytes_max {
+            return Err(QueryError::Invalid(format!(
+                "A statement of {} bytes is longer than the maximum of {}",
+                text.len(),
+                self.0.config.statement_bytes_max
+            )));
+        }
+        let parsed = cql::parse_statement(text)?;
+        let schema = self.0.storage.schema();
+        let lookup = Lookup { engine: self, keyspace, schema: &schema };
+        prepare::prepare(parsed, &lookup, &self.0.ambient)
+    }
+
+    /// Other shards prepare the text too. One that cannot, now, answers UNPREPARED later, and the client tries again.
+    async fn prepare_elsewhere(&self, keyspace: Option<&str>, text: &str) {
+        for shard in (0..reactor::shard_count()).filter(|shard| *shard != reactor::shard_id()) {
+            let (keyspace, text) = (keyspace.map(str::to_owned), text.to_owned());
+            let call = mesh::call(shard, Group::STATEMENT, move || async move {
+                if let Some(engine) = Self::here() {
+                    engine.prepare_here(keyspace.as_deref(), &text);
+                }
+            });
+            if let Err(error) = call.await {
+                reactor::warn!("a statement could not be prepared on shard {}: {}", shard, error);
+            }
+        }
+    }
+
+    fn prepare_here(&self, keyspace: Option<&str>, text: &str) {
+        let id = statement_id(keyspace, text);
+        if self.0.prepared.get(&id).is_none()
+            && let Ok(prepared) = self.prepare_text(keyspace, text)
+        {
+            self.0.prepared.insert(id, keyspace, text, prepared);
+        }
+    }
+
+    /// Forgets the prepared statements of a table, or of all tables of a keyspace: the schema changed.
+    pub fn forget_statements(&self, keyspace: &str, table: Option<&str>) {
+        let concerns = |statement: &CachedStatement| {
+            statement
+                .prepared
+                .tables()
+                .iter()
+                .any(|of| of.keyspace() == keyspace && table.is_none_or(|table| table == of.name()))
+        };
+        self.0.prepared.retain(|statement| !concerns(statement));
+    }
+
+    /// Writes one mutation.
+    #[inline]
+    pub(crate) async fn write(
+        &self,
+        table: &Table,
+        mutation: &[u8],
+        level: Consistency,
+        write_type: &'static str,
+    ) -> Result<(), QueryError> {
+        let deadline = Deadline::after(self.0.config.write_timeout);
+        let written = self.0.replicator.write(table, mutation, level, deadline).await;
+        written.map_err(|error| consistency::write_error(error, level, write_type))
+    }
+
+    /// Feeds the consumer what a command finds in a stored table or in one of the node's own.
+    #[inline]
+    pub(crate) async fn read(
+        &self,
+        command: &ReadCommand,
+        limits: ReadLimits,
+        level: Consistency,
+        consumer: &mut dyn RowConsumer,
+    ) -> Result<(), QueryError> {
+        let table = &command.table;
+        if self.0.virtual_tables.table(table.keyspace(), table.name()).is_some() {
+            return self.0.virtual_tables.read(self, command, consumer);
+        }
+        let timeout = match command.range {
+            PartitionRange::Key(_) => self.0.config.read_timeout,
+            PartitionRange::Between { .. } => self.0.config.range_timeout,
+        };
+        let read = self.0.replicator.read(command, limits, level, Deadline::after(timeout), consumer).await;
+        read.map_err(|error| consistency::read_error(error, level))
+    }
+
+    /// Buffers for one request on `table`.
+    #[inline]
+    pub(crate) fn scratch(&self, table: &Rc<Table>) -> ScratchGuard<'_> {
+        let scratch = match self.0.scratches.borrow_mut().pop() {
+            Some(mut scratch) => {
+                scratch.read.table = Rc::clone(table);
+                scratch
+            }
+            None => Box::new(Scratch::new(table)),
+        };
+        ScratchGuard { engine: self, scratch: Some(scratch) }
+    }
+}
+
+/// How the metadata of a prepared statement's rows is sent (native_protocol_v5.spec §4.2.5.2).
+fn metadata_mode(current: &MetadataId, known: Option<&[u8]>, skip: bool) -> MetadataMode {
+    match known {
+        Some(known) if known != current => MetadataMode::Changed,
+        _ if skip => MetadataMode::Skip,
+        _ => MetadataMode::Full,
+    }
+}
+
+/// The request's values in the order of the markers.
+#[inline]
+fn bind_values<'a>(values: &Values<'a>, prepared: &Prepared) -> Result<BoundValues<'a>, QueryError> {
+    let markers = &prepared.markers;
+    let mut bound = BoundValues::new();
+    if values.is_named() {
+        for marker in markers {
+            match values.by_name(&marker.name) {
+                Some(value) => bound.push(value),
+                None => break,
+            }
+        }
+    } else {
+        values.collect_into(&mut bound);
+    }
+    if bound.len() != markers.len() {
+        return Err(QueryError::Invalid(format!(
+            "there were {} markers(?) in CQL but {} bound variables",
+            markers.len(),
+            bound.len()
+        )));
+    }
+    Ok(bound)
+}
+
+/// Names for one statement.
+struct Lookup<'e> {
+    engine: &'e Engine,
+    keyspace: Option<&'e str>,
+    schema: &'e Schema,
+}
+
+impl Names for Lookup<'_> {
+    fn schema(&self) -> &Schema {
+        self.schema
+    }
+
+    fn table(&self, name: &QualifiedName) -> Result<Rc<Table>, QueryError> {
+        self.engine.find_table(self.keyspace, name)
+    }
+
+    fn is_stored(&self, table: &Table) -> bool {
+        self.schema.table_by_id(table.id()).is_some()
+    }
+}
+
+/// Scratches a shard keeps: as many requests as it is likely to have under way at once.
+const SCRATCHES_MAX: usize = 256;
+/// A buffer that grew beyond this is given back.
+const SCRATCH_BYTES_MAX: usize = 64 * 1024;
+
+/// Buffers of one request.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    /// The read, its slices also for writes.
+    pub(crate) read: ReadCommand,
+    /// For rows on their way out.
+    pub(crate) rows: RowBuffers,
+    /// For writes.
+    pub(crate) write: WriteBuffers,
+}
+
+/// Buffers of a write.
+#[derive(Debug, Default)]
+pub struct WriteBuffers {
+    /// Stored key.
+    pub key: Vec<u8>,
+    /// Partitions written; those beyond the ones in use are old.
+    pub updates: Vec<PartitionUpdate>,
+    /// The mutation.
+    pub mutation: Vec<u8>,
+}
+
+impl Scratch {
+    fn new(table: &Rc<Table>) -> Self {
+        let read = ReadCommand {
+            table: Rc::clone(table),
+            range: PartitionRange::Key(model::partition_key::DecoratedKey {
+                token: Token::MINIMUM,
+                key: Vec::new(),
+            }),
+            slices: Slices::new(),
+            reversed: false,
+            now: 0,
+        };
+        Self { read, rows: RowBuffers::default(), write: WriteBuffers::default() }
+    }
+
+    /// Whether keeping it costs little.
+    fn is_small(&self) -> bool {
+        let WriteBuffers { mutation, updates, .. } = &self.write;
+        mutation.capacity() <= SCRATCH_BYTES_MAX
+            && updates.len() <= 4
+            && updates.iter().all(|update| update.len() <= SCRATCH_BYTES_MAX)
+            && self.read.slices.len() <= 16
+            && self.rows.is_small()
+    }
+}
+
+/// A scratch in use; goes back to its shard when dropped.
+pub(crate) struct ScratchGuard<'e> {
+    engine: &'e Engine,
+    scratch: Option<Box<Scratch>>,
+}
+
+impl Deref for ScratchGuard<'_> {
+    type Target = Scratch;
+
+    fn deref(&self) -> &Scratch {
+        self.scratch.as_ref().expect("taken only by drop")
+    }
+}
+
+impl DerefMut for ScratchGuard<'_> {
+    fn deref_mut(&mut self) -> &mut Scratch {
+        self.scratch.as_mut().expect("taken only by drop")
+    }
+}
+
+impl Drop for ScratchGuard<'_> {
+    fn drop(&mut self) {
+        let Some(scratch) = self.scratch.take() else { return };
+        let mut scratches = self.engine.0.scratches.borrow_mut();
+        if scratches.len() < SCRATCHES_MAX && scratch.is_small() {
+            scratches.push(scratch);
+        }
+    }
+}

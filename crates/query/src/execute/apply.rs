@@ -1,0 +1,163 @@
+//! Writes a prepared modification, with its values, into partition updates.
+
+use model::Liveness;
+use model::deletion::{LOCAL_TIME_MAX, LocalSeconds};
+use storage::Slices;
+
+use super::row_writer::{self, Stamp, TTL_SECONDS_MAX};
+use super::update_buffer::PartitionUpdate;
+use crate::QueryError;
+use crate::prepare::modify::ModifyPlan;
+use crate::prepare::names;
+use crate::restrictions::{StatementKind, keys, slices};
+use crate::terms::{Binding, Bound, Term};
+
+/// When a request writes where its statements do not say.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment {
+    /// Client timestamp in microseconds.
+    pub timestamp: i64,
+    /// Seconds now.
+    pub now: LocalSeconds,
+}
+
+/// Where the writes of a statement go: one update for each partition.
+pub trait Updates {
+    /// The update of a partition of the plan's table.
+    fn of(&mut self, plan: &ModifyPlan, key: &[u8]) -> &mut PartitionUpdate;
+}
+
+/// Adds what `plan` writes with these values.
+///
+/// # Errors
+/// [`QueryError::Invalid`] for values that cannot be written.
+#[inline]
+pub fn apply(
+    plan: &ModifyPlan,
+    binding: &Binding<'_>,
+    moment: Moment,
+    key: &mut Vec<u8>,
+    rows: &mut Slices,
+    updates: &mut dyn Updates,
+) -> Result<(), QueryError> {
+    let stamp = stamp(plan, binding, moment)?;
+    slices::fill(&plan.restrictions, &plan.table, binding, rows)?;
+    key.clear();
+    if keys::append_single(&plan.restrictions, &plan.table, binding, key)? {
+        return write(plan, binding, &stamp, rows, updates.of(plan, key));
+    }
+    for key in keys::all(&plan.restrictions, &plan.table, binding)? {
+        write(plan, binding, &stamp, rows, updates.of(plan, &key.key))?;
+    }
+    Ok(())
+}
+
+fn stamp(plan: &ModifyPlan, binding: &Binding<'_>, moment: Moment) -> Result<Stamp, QueryError> {
+    let timestamp = match &plan.timestamp {
+        None => moment.timestamp,
+        Some(term) => timestamp(term, binding)?.unwrap_or(moment.timestamp),
+    };
+    let ttl = time_to_live(plan, binding)?;
+    if ttl > 0 && u64::from(moment.now) + u64::from(ttl) > u64::from(LOCAL_TIME_MAX) {
+        return Err(QueryError::Invalid(format!(
+            "Request on table {} with {}ttl of {ttl} seconds exceeds maximum supported expiration date of \
+             2106-02-07T06:28:13+00:00. In order to avoid this use a lower TTL or change the expiration date \
+             overflow policy.",
+            names::qualified(&plan.table),
+            if plan.time_to_live.is_none() { "default " } else { "" }
+        )));
+    }
+    Ok(Stamp { timestamp, now: moment.now, ttl })
+}
+
+/// The value of USING TIMESTAMP; `None` where it was left out.
+///
+/// # Errors
+/// [`QueryError::Invalid`] where it is null or no bigint.
+pub fn timestamp(term: &Term, binding: &Binding<'_>) -> Result<Option<i64>, QueryError> {
+    let value = match term.bind(binding)? {
+        Bound::Unset => return Ok(None),
+        Bound::Null => return Err(QueryError::invalid("Invalid null value of timestamp")),
+        Bound::Value(value) => value,
+    };
+    let bytes: [u8; 8] =
+        value.as_ref().try_into().map_err(|_| QueryError::invalid("Invalid timestamp value: empty"))?;
+    match i64::from_be_bytes(bytes) {
+        // The timestamp of what was never written.
+        i64::MIN => Err(QueryError::Invalid(format!(
+            "Timestamp value of {} is out of bounds: it stands for no timestamp",
+            i64::MIN
+        ))),
+        timestamp => Ok(Some(timestamp)),
+    }
+}
+
+fn time_to_live(plan: &ModifyPlan, binding: &Binding<'_>) -> Result<u32, QueryError> {
+    let default = if plan.kind == StatementKind::Delete { 0 } else { plan.table.options().default_time_to_live };
+    let Some(term) = &plan.time_to_live else { return Ok(default) };
+    let value = match term.bind(binding)? {
+        Bound::Unset => return Ok(default),
+        Bound::Null => return Ok(0),
+        Bound::Value(value) => value,
+    };
+    let Ok(bytes) = <[u8; 4]>::try_from(value.as_ref()) else { return Ok(0) };
+    match i32::from_be_bytes(bytes) {
+        ttl @ ..0 => Err(QueryError::Invalid(format!("A TTL must be greater or equal to 0, but was {ttl}"))),
+        ttl if ttl > TTL_SECONDS_MAX => Err(QueryError::Invalid(format!(
+            "ttl is too large. requested ({ttl}) maximum ({TTL_SECONDS_MAX})"
+        ))),
+        ttl => Ok(ttl.unsigned_abs()),
+    }
+}
+
+#[inline]
+fn write(
+    plan: &ModifyPlan,
+    binding: &Binding<'_>,
+    stamp: &Stamp,
+    rows: &Slices,
+    update: &mut PartitionUpdate,
+) -> Result<(), QueryError> {
+    if !plan.statics.is_empty() {
+        update.static_row(|table, out| {
+            row_writer::append_row(table, &plan.statics, stamp, Liveness::NONE, binding, out)
+        })?;
+    }
+    if plan.kind == StatementKind::Delete && plan.regulars.is_empty() {
+        if plan.statics.is_empty() {
+            delete(plan, stamp, rows, update);
+        }
+        return Ok(());
+    }
+    if !plan.writes_rows() {
+        return Ok(());
+    }
+    let liveness = if plan.kind == StatementKind::Insert { stamp.liveness() } else { Liveness::NONE };
+    for row in rows {
+        // Every clustering column is named, so each slice is one row and begins with its clustering.
+        update.row(&row.start.prefix, |table, out| {
+            row_writer::append_row(table, &plan.regulars, stamp, liveness, binding, out)
+        })?;
+    }
+    Ok(())
+}
+
+fn delete(plan: &ModifyPlan, stamp: &Stamp, rows: &Slices, update: &mut PartitionUpdate) {
+    if !plan.restrictions.restricts_clustering {
+        update.delete_partition(stamp.deletion());
+        return;
+    }
+    let names_rows = plan.restrictions.names_rows(&plan.table);
+    for row in rows {
+        if names_rows {
+            let added: Result<(), QueryError> = update.row(&row.start.prefix, |_, out| {
+                model::RowBuilder::new(out, Liveness::NONE, stamp.deletion()).finish();
+                Ok(true)
+            });
+            debug_assert!(added.is_ok(), "a deletion has no values");
+        } else {
+            update.delete_range(row.clone(), stamp.deletion());
+        }
+    }
+}
+

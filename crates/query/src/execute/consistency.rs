@@ -1,0 +1,129 @@
+//! Consistency levels of requests: which make sense for what, and what is said when copies do not answer.
+
+use replication::{Consistency, ReplicationError};
+use storage::StorageError;
+use wire::consistency::Consistency as Wire;
+
+use crate::QueryError;
+
+fn level(wire: Wire) -> Consistency {
+    match wire {
+        Wire::Any => Consistency::Any,
+        Wire::One => Consistency::One,
+        Wire::Two => Consistency::Two,
+        Wire::Three => Consistency::Three,
+        Wire::Quorum => Consistency::Quorum,
+        Wire::All => Consistency::All,
+        Wire::LocalQuorum => Consistency::LocalQuorum,
+        Wire::EachQuorum => Consistency::EachQuorum,
+        Wire::Serial => Consistency::Serial,
+        Wire::LocalSerial => Consistency::LocalSerial,
+        Wire::LocalOne => Consistency::LocalOne,
+        Wire::NodeLocal => Consistency::NodeLocal,
+    }
+}
+
+fn wire(level: Consistency) -> Wire {
+    match level {
+        Consistency::Any => Wire::Any,
+        Consistency::One => Wire::One,
+        Consistency::Two => Wire::Two,
+        Consistency::Three => Wire::Three,
+        Consistency::Quorum => Wire::Quorum,
+        Consistency::All => Wire::All,
+        Consistency::LocalQuorum => Wire::LocalQuorum,
+        Consistency::EachQuorum => Wire::EachQuorum,
+        Consistency::Serial => Wire::Serial,
+        Consistency::LocalSerial => Wire::LocalSerial,
+        Consistency::LocalOne => Wire::LocalOne,
+        Consistency::NodeLocal => Wire::NodeLocal,
+    }
+}
+
+/// The level of a read.
+///
+/// # Errors
+/// [`QueryError::Invalid`] for levels that reads do not have.
+#[inline]
+pub fn for_read(consistency: Wire) -> Result<Consistency, QueryError> {
+    match consistency {
+        Wire::Any => Err(QueryError::invalid("ANY ConsistencyLevel is only supported for writes")),
+        Wire::NodeLocal => Err(node_local()),
+        other => Ok(level(other)),
+    }
+}
+
+/// The level of a write.
+///
+/// # Errors
+/// [`QueryError::Invalid`] for levels that unconditional writes do not have.
+#[inline]
+pub fn for_write(consistency: Wire) -> Result<Consistency, QueryError> {
+    match consistency {
+        Wire::Serial | Wire::LocalSerial => {
+            Err(QueryError::invalid("You must use conditional updates for serializable writes"))
+        }
+        Wire::NodeLocal => Err(node_local()),
+        other => Ok(level(other)),
+    }
+}
+
+fn node_local() -> QueryError {
+    QueryError::invalid(
+        "NODE_LOCAL consistency level is highly dangerous and should be used only for debugging purposes",
+    )
+}
+
+/// What a client is told about a write that failed.
+pub fn write_error(error: ReplicationError, level: Consistency, write_type: &'static str) -> QueryError {
+    let consistency = wire(level);
+    match error {
+        ReplicationError::TimedOut { received, required } => {
+            QueryError::WriteTimeout { consistency, received, required, write_type }
+        }
+        ReplicationError::Storage(
+            StorageError::Io { .. } | StorageError::DiskFull { .. } | StorageError::CommitlogDead { .. },
+        )
+        | ReplicationError::Shard { .. }
+        | ReplicationError::Mesh(_) => {
+            reactor::error!("a write failed: {}", error);
+            QueryError::WriteFailure { consistency, received: 0, required: 1, failed: 1, write_type }
+        }
+        other => common(other, consistency),
+    }
+}
+
+/// What a client is told about a read that failed.
+pub fn read_error(error: ReplicationError, level: Consistency) -> QueryError {
+    let consistency = wire(level);
+    match error {
+        ReplicationError::TimedOut { received, required } => {
+            QueryError::ReadTimeout { consistency, received, required, data_present: false }
+        }
+        ReplicationError::Storage(StorageError::Io { .. } | StorageError::TableFileCorrupt { .. })
+        | ReplicationError::Shard { .. }
+        | ReplicationError::Mesh(_) => {
+            reactor::error!("a read failed: {}", error);
+            QueryError::ReadFailure { consistency, received: 0, required: 1, failed: 1, data_present: false }
+        }
+        other => common(other, consistency),
+    }
+}
+
+fn common(error: ReplicationError, consistency: Wire) -> QueryError {
+    match error {
+        ReplicationError::Unavailable { required, alive } => {
+            QueryError::Unavailable { consistency, required, alive }
+        }
+        ReplicationError::Overloaded { reason, .. } => QueryError::Overloaded(reason),
+        ReplicationError::TableGone(table) => QueryError::TableGone(table),
+        ReplicationError::Storage(StorageError::MutationTooLarge { bytes, bytes_max }) => {
+            QueryError::Invalid(format!("Mutation of {bytes} bytes is too large for the maximum size of {bytes_max}"))
+        }
+        ReplicationError::Storage(StorageError::Draining) => {
+            QueryError::NotReady("the node is stopping".to_owned())
+        }
+        ReplicationError::Storage(error) => QueryError::Storage(error),
+        other => QueryError::Internal(other.to_string()),
+    }
+}

@@ -1,0 +1,73 @@
+//! Carries out prepared statements.
+
+pub mod apply;
+pub mod batch;
+mod cells;
+pub mod consistency;
+mod evaluate;
+pub mod modify;
+pub mod routing;
+pub mod row_writer;
+pub mod rows;
+pub mod select;
+mod sort;
+mod truncate;
+pub mod update_buffer;
+
+use model::deletion::LocalSeconds;
+use wire::request::QueryParameters;
+
+use crate::engine::Engine;
+use crate::prepare::{Plan, Prepared};
+use crate::results::{self, MetadataMode};
+use crate::terms::Binding;
+use crate::{ClientState, QueryError, Response};
+
+/// One execution of a statement.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// Who asks.
+    pub client: &'a ClientState,
+    /// How it is to be done.
+    pub parameters: &'a QueryParameters<'a>,
+    /// Values.
+    pub binding: &'a Binding<'a>,
+    /// Seconds that count as now.
+    pub now: LocalSeconds,
+}
+
+/// Carries out one statement and appends its RESULT body.
+///
+/// # Errors
+/// Any [`QueryError`].
+#[inline]
+pub async fn statement(
+    engine: &Engine,
+    request: &Request<'_>,
+    prepared: &Prepared,
+    mode: MetadataMode,
+    out: &mut Response,
+) -> Result<(), QueryError> {
+    match &prepared.plan {
+        Plan::Select(plan) => select::execute(engine, request, plan, mode, out).await,
+        Plan::Modify(plan) => modify::execute(engine, request, plan, out).await,
+        // What follows is rare: its futures are kept out of the hot one.
+        Plan::Batch(plan) => Box::pin(batch::execute(engine, request, plan, out)).await,
+        Plan::Truncate(table) => Box::pin(truncate::execute(engine, table, out)).await,
+        Plan::Use(keyspace) => use_keyspace(engine, keyspace, out),
+        Plan::Schema(statement) => {
+            let _ = statement;
+            Err(QueryError::invalid("Schema statements are not available on this node"))
+        }
+        Plan::Describe(_) => Err(QueryError::invalid("DESCRIBE is not available on this node")),
+    }
+}
+
+fn use_keyspace(engine: &Engine, keyspace: &str, out: &mut Response) -> Result<(), QueryError> {
+    if !engine.has_keyspace(keyspace) {
+        return Err(QueryError::Invalid(format!("Keyspace '{keyspace}' does not exist")));
+    }
+    results::append_set_keyspace(&mut out.body, keyspace);
+    out.set_keyspace = Some(keyspace.into());
+    Ok(())
+}

@@ -1,0 +1,315 @@
+//! Turns the operations of a modification into the cells of one row.
+//!
+//! Cells come out by column id and, within a collection, by path: what [`RowBuilder`] asks for.
+
+use std::borrow::Cow;
+
+use model::collection::{Components, Elements, Entries};
+use model::deletion::{LOCAL_TIME_MAX, LocalSeconds};
+use model::row::{CELLS_PER_ROW_MAX, CellKind};
+use model::{CellView, Column, CqlType, DeletionTime, Liveness, RowBuilder, Table, reconcile};
+
+use crate::QueryError;
+use crate::prepare::modify::{Action, Operation};
+use crate::terms::{Binding, Bound, Term};
+
+/// Largest time to live: 20 years (Cassandra's `Attributes.MAX_TTL`).
+pub const TTL_SECONDS_MAX: i32 = 20 * 365 * 24 * 3600;
+
+/// When and for how long an execution writes.
+#[derive(Debug, Clone, Copy)]
+pub struct Stamp {
+    /// Client timestamp in microseconds.
+    pub timestamp: i64,
+    /// Seconds now, where tombstones count their grace from.
+    pub now: LocalSeconds,
+    /// Time to live in seconds, 0 for ever.
+    pub ttl: u32,
+}
+
+impl Stamp {
+    /// The deletion of everything written before.
+    pub fn deletion(&self) -> DeletionTime {
+        DeletionTime { timestamp: self.timestamp, local_time: self.now }
+    }
+
+    /// The marker of an inserted row.
+    pub fn liveness(&self) -> Liveness {
+        if self.ttl == 0 {
+            return Liveness { timestamp: self.timestamp, ..Liveness::NONE };
+        }
+        Liveness { timestamp: self.timestamp, ttl: self.ttl, expires_at: self.expires_at() }
+    }
+
+    fn expires_at(&self) -> LocalSeconds {
+        self.now.saturating_add(self.ttl).min(LOCAL_TIME_MAX)
+    }
+
+    fn value<'v>(&self, value: &'v [u8]) -> CellKind<'v> {
+        if self.ttl == 0 {
+            CellKind::Live(value)
+        } else {
+            CellKind::Expiring { value, ttl: self.ttl, expires_at: self.expires_at() }
+        }
+    }
+
+    fn tombstone(&self) -> CellKind<'static> {
+        CellKind::Tombstone { local_time: self.now }
+    }
+}
+
+/// A cell of a collection before it has found its place.
+struct Element<'a> {
+    path: Cow<'a, [u8]>,
+    /// `None` is a tombstone.
+    value: Option<Cow<'a, [u8]>>,
+}
+
+/// Appends a row with what `operations` write; returns false, with nothing appended, where that is nothing.
+///
+/// # Errors
+/// [`QueryError::Invalid`] for values that cannot be written; what was appended is taken back.
+pub fn append_row(
+    table: &Table,
+    operations: &[Operation],
+    stamp: &Stamp,
+    liveness: Liveness,
+    binding: &Binding<'_>,
+    out: &mut Vec<u8>,
+) -> Result<bool, QueryError> {
+    let start = out.len();
+    let mut builder = RowBuilder::new(out, liveness, DeletionTime::LIVE);
+    let mut cells = 0;
+    let written = fill(table, operations, stamp, binding, &mut builder, &mut cells);
+    builder.finish();
+    if written.is_err() || (cells == 0 && liveness.is_none()) {
+        out.truncate(start);
+        return written.map(|()| false);
+    }
+    Ok(true)
+}
+
+fn fill(
+    table: &Table,
+    operations: &[Operation],
+    stamp: &Stamp,
+    binding: &Binding<'_>,
+    builder: &mut RowBuilder<'_>,
+    cells: &mut usize,
+) -> Result<(), QueryError> {
+    let mut rest = operations;
+    while let Some(first) = rest.first() {
+        let same = rest.iter().take_while(|operation| operation.column.id == first.column.id).count();
+        let (group, behind) = rest.split_at(same);
+        rest = behind;
+        let column = &first.column;
+        if !column.ty.is_multi_cell() {
+            // Of several operations on one cell the last one counts; only DELETE may name a column twice.
+            for operation in &group[group.len() - 1..] {
+                single_cell(column, &operation.action, stamp, binding, builder, cells)?;
+            }
+            continue;
+        }
+        let mut deletion = None;
+        let mut elements = Vec::new();
+        for operation in group {
+            multi_cell(column, &operation.action, stamp, binding, &mut deletion, &mut elements)?;
+        }
+        if let Some(timestamp) = deletion {
+            let kind = CellKind::CollectionDeletion { local_time: stamp.now };
+            builder.cell(CellView { column: column.id, timestamp, path: None, kind });
+            *cells += 1;
+        }
+        *cells += elements.len();
+        if *cells > CELLS_PER_ROW_MAX {
+            return Err(QueryError::Invalid(format!(
+                "A row takes at most {CELLS_PER_ROW_MAX} cells, column {} makes it {cells}",
+                column.name
+            )));
+        }
+        append_elements(table, column, stamp, elements, builder);
+    }
+    Ok(())
+}
+
+fn append_elements(
+    table: &Table,
+    column: &Column,
+    stamp: &Stamp,
+    mut elements: Vec<Element<'_>>,
+    builder: &mut RowBuilder<'_>,
+) {
+    elements.sort_by(|a, b| table.compare_paths(column.id, &a.path, &b.path));
+    let mut at = 0;
+    while at < elements.len() {
+        let mut winner = as_cell(column, stamp, &elements[at]);
+        let mut next = at + 1;
+        while next < elements.len()
+            && table.compare_paths(column.id, &elements[at].path, &elements[next].path).is_eq()
+        {
+            winner = reconcile::cell(winner, as_cell(column, stamp, &elements[next]));
+            next += 1;
+        }
+        builder.cell(winner);
+        at = next;
+    }
+}
+
+fn as_cell<'e>(column: &Column, stamp: &Stamp, element: &'e Element<'_>) -> CellView<'e> {
+    let kind = match &element.value {
+        Some(value) => stamp.value(value),
+        None => stamp.tombstone(),
+    };
+    CellView { column: column.id, timestamp: stamp.timestamp, path: Some(&element.path), kind }
+}
+
+#[inline]
+fn single_cell(
+    column: &Column,
+    action: &Action,
+    stamp: &Stamp,
+    binding: &Binding<'_>,
+    builder: &mut RowBuilder<'_>,
+    cells: &mut usize,
+) -> Result<(), QueryError> {
+    let bound;
+    let kind = match action {
+        Action::Set(term) => {
+            bound = term.bind(binding)?;
+            match &bound {
+                Bound::Unset => return Ok(()),
+                Bound::Null => stamp.tombstone(),
+                Bound::Value(value) => stamp.value(value),
+            }
+        }
+        Action::Delete => stamp.tombstone(),
+        _ => return Err(QueryError::Internal(format!("column {} has one cell", column.name))),
+    };
+    builder.cell(CellView { column: column.id, timestamp: stamp.timestamp, path: None, kind });
+    *cells += 1;
+    Ok(())
+}
+
+fn multi_cell<'a>(
+    column: &Column,
+    action: &'a Action,
+    stamp: &Stamp,
+    binding: &Binding<'a>,
+    deletion: &mut Option<i64>,
+    elements: &mut Vec<Element<'a>>,
+) -> Result<(), QueryError> {
+    match action {
+        Action::Replace(term) => match term.bind(binding)? {
+            Bound::Unset => {}
+            Bound::Null => *deletion = Some(stamp.timestamp - 1),
+            Bound::Value(value) => {
+                // One less, so that the elements written beside it stay.
+                *deletion = Some(stamp.timestamp - 1);
+                spread(column, value, binding, false, elements)?;
+            }
+        },
+        Action::Add(term) | Action::Prepend(term) => {
+            if let Bound::Value(value) = term.bind(binding)? {
+                spread(column, value, binding, matches!(action, Action::Prepend(_)), elements)?;
+            }
+        }
+        Action::Remove(term) => {
+            if let Bound::Value(value) = term.bind(binding)? {
+                for element in Elements::parse(&value).map_err(broken)? {
+                    let path = Cow::Owned(element.map_err(broken)?.to_vec());
+                    elements.push(Element { path, value: None });
+                }
+            }
+        }
+        Action::SetEntry(key, value) => {
+            let path = map_key(key, binding)?;
+            match value.bind(binding)? {
+                Bound::Unset => {}
+                Bound::Null => elements.push(Element { path, value: None }),
+                Bound::Value(value) => elements.push(Element { path, value: Some(value) }),
+            }
+        }
+        Action::SetField(at, value) => {
+            let path = field_path(*at);
+            match value.bind(binding)? {
+                Bound::Unset => {}
+                Bound::Null => elements.push(Element { path, value: None }),
+                Bound::Value(value) => elements.push(Element { path, value: Some(value) }),
+            }
+        }
+        Action::Delete => *deletion = Some(stamp.timestamp),
+        Action::DeleteElement(key) => {
+            let path = match &column.ty {
+                CqlType::Set { .. } => {
+                    let element = key.bind(binding)?.set(|| "Invalid unset set element".to_owned())?;
+                    element.ok_or_else(|| QueryError::invalid("Invalid null set element"))?
+                }
+                _ => map_key(key, binding)?,
+            };
+            elements.push(Element { path, value: None });
+        }
+        Action::DeleteField(at) => elements.push(Element { path: field_path(*at), value: None }),
+        Action::Set(_) => return Err(QueryError::Internal(format!("column {} has many cells", column.name))),
+    }
+    Ok(())
+}
+
+fn map_key<'a>(key: &'a Term, binding: &Binding<'a>) -> Result<Cow<'a, [u8]>, QueryError> {
+    key.bind(binding)?
+        .set(|| "Invalid unset map key".to_owned())?
+        .ok_or_else(|| QueryError::invalid("Invalid null map key"))
+}
+
+/// Path of a field of a user type: its place as two bytes.
+pub fn field_path(at: usize) -> Cow<'static, [u8]> {
+    Cow::Owned((at as u16).to_be_bytes().to_vec())
+}
+
+fn broken(error: model::collection::CollectionError) -> QueryError {
+    QueryError::Invalid(error.to_string())
+}
+
+/// The elements of a serialised collection or user type, each as a cell.
+fn spread(
+    column: &Column,
+    value: Cow<'_, [u8]>,
+    binding: &Binding<'_>,
+    prepend: bool,
+    elements: &mut Vec<Element<'_>>,
+) -> Result<(), QueryError> {
+    let owned = |bytes: &[u8]| Cow::Owned(bytes.to_vec());
+    match &column.ty {
+        CqlType::List { .. } => {
+            let mut values: Vec<&[u8]> = Elements::parse(&value).map_err(broken)?.collect::<Result<_, _>>().map_err(broken)?;
+            if prepend {
+                // Each gets a path before the last one given, so they are taken from the back.
+                values.reverse();
+            }
+            for value in values {
+                let path = if prepend { binding.ambient.prepend_timeuuid() } else { binding.ambient.timeuuid() };
+                elements.push(Element { path: owned(path.as_bytes()), value: Some(owned(value)) });
+            }
+        }
+        CqlType::Set { .. } => {
+            for element in Elements::parse(&value).map_err(broken)? {
+                let path = owned(element.map_err(broken)?);
+                elements.push(Element { path, value: Some(Cow::Borrowed(&[])) });
+            }
+        }
+        CqlType::Map { .. } => {
+            for entry in Entries::parse(&value).map_err(broken)? {
+                let (key, value) = entry.map_err(broken)?;
+                elements.push(Element { path: owned(key), value: Some(owned(value)) });
+            }
+        }
+        CqlType::Udt(udt) => {
+            for (at, field) in Components::new(&value).enumerate().take(udt.fields.len()) {
+                if let Some(field) = field.map_err(broken)? {
+                    elements.push(Element { path: field_path(at), value: Some(owned(field)) });
+                }
+            }
+        }
+        _ => return Err(QueryError::Internal(format!("column {} has one cell", column.name))),
+    }
+    Ok(())
+}

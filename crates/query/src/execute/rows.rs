@@ -1,0 +1,397 @@
+//! Takes rows as storage finds them and appends those that count to the answer.
+//!
+//! The one place that knows limits, pages, filters and what a partition without rows shows. A row is written straight
+//! from its cells into the answer's buffer. Invariant: `last` is always the last row appended, so that a page
+//! that is told to end after it goes on right behind it.
+
+use std::borrow::Cow;
+
+use model::clustering::Clustering;
+use model::deletion::LocalSeconds;
+use model::{ColumnKind, RowView, Token};
+use smallvec::SmallVec;
+use storage::{Flow, RowConsumer};
+
+use super::cells;
+use super::evaluate::{RowInput, evaluate};
+use crate::QueryError;
+use crate::functions::Accumulator;
+use crate::prepare::select::{SelectPlan, SelectionKind, Source};
+use crate::prepare::selector::Aggregate;
+use crate::restrictions::filter::BoundFilter;
+use crate::restrictions::keys;
+use crate::results::append_value;
+use crate::terms::Binding;
+
+/// Bytes of rows after which a page ends, whatever its size in rows.
+pub const PAGE_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of rows that one answer without pages may have.
+pub const UNPAGED_BYTES_MAX: usize = 128 << 20;
+
+/// Buffers that a shard keeps between reads.
+#[derive(Debug, Default)]
+pub struct RowBuffers {
+    key: Vec<u8>,
+    static_row: Vec<u8>,
+    last_key: Vec<u8>,
+    last_clustering: Vec<u8>,
+}
+
+impl RowBuffers {
+    /// Whether keeping them costs little.
+    pub fn is_small(&self) -> bool {
+        self.static_row.capacity() <= 64 * 1024
+    }
+}
+
+/// Rows on their way into an answer.
+pub struct Rows<'q> {
+    plan: &'q SelectPlan,
+    binding: &'q Binding<'q>,
+    filters: Vec<BoundFilter<'q>>,
+    out: &'q mut Vec<u8>,
+    buffers: &'q mut RowBuffers,
+    now: LocalSeconds,
+    /// Rows in the answer.
+    pub count: usize,
+    /// Rows LIMIT still allows.
+    pub remaining: u64,
+    page_rows: usize,
+    first_byte: usize,
+    per_partition: u64,
+    /// Rows PER PARTITION LIMIT still allows in this partition.
+    partition_remaining: u64,
+    has_static: bool,
+    seen_row: bool,
+    /// Whether the partition's beginning was on an earlier page.
+    resumed: bool,
+    /// Whether the last row's partition may have more rows.
+    inside: bool,
+    /// Whether a row was left for the next page.
+    pub more: bool,
+    /// What went wrong inside a callback.
+    pub error: Option<QueryError>,
+    aggregation: Option<Aggregation>,
+    /// Starts of rows and of their values, where the result is sorted afterwards.
+    sorted: Option<Vec<usize>>,
+}
+
+/// All rows becoming one.
+#[derive(Debug)]
+struct Aggregation {
+    accumulators: Vec<Accumulator>,
+    /// For each value that is no aggregate what the first row gave.
+    first: Option<Vec<Option<Vec<u8>>>>,
+}
+
+/// How much a page may take.
+#[derive(Debug, Clone, Copy)]
+pub struct PageLimits {
+    /// Rows LIMIT allows; [`u64::MAX`] for no limit.
+    pub remaining: u64,
+    /// PER PARTITION LIMIT; [`u64::MAX`] for no limit.
+    pub per_partition: u64,
+    /// Rows of a page; [`usize::MAX`] where the client did not ask for pages.
+    pub page_rows: usize,
+}
+
+impl<'q> Rows<'q> {
+    /// Ready for the first row.
+    pub fn new(
+        plan: &'q SelectPlan,
+        binding: &'q Binding<'q>,
+        filters: Vec<BoundFilter<'q>>,
+        limits: PageLimits,
+        now: LocalSeconds,
+        buffers: &'q mut RowBuffers,
+        out: &'q mut Vec<u8>,
+    ) -> Self {
+        let aggregation = match &plan.selection.kind {
+            SelectionKind::Aggregates { aggregates, .. } => Some(Aggregation {
+                accumulators: aggregates.iter().map(|a| Accumulator::new(a.kind, &a.ty)).collect(),
+                first: None,
+            }),
+            _ => None,
+        };
+        Self {
+            first_byte: out.len(),
+            plan,
+            binding,
+            filters,
+            out,
+            buffers,
+            now,
+            count: 0,
+            remaining: limits.remaining,
+            page_rows: limits.page_rows,
+            per_partition: limits.per_partition,
+            partition_remaining: limits.per_partition,
+            has_static: false,
+            seen_row: false,
+            resumed: false,
+            inside: false,
+            more: false,
+            error: None,
+            aggregation,
+            sorted: (!plan.sort.is_empty()).then(Vec::new),
+        }
+    }
+
+    /// The next partition was begun on an earlier page.
+    pub fn resume(&mut self, partition_remaining: Option<u64>) {
+        self.resumed = true;
+        self.partition_remaining = partition_remaining.unwrap_or(self.per_partition);
+    }
+
+    /// What was resumed is read: the next partition begins anew.
+    pub fn leave_partition(&mut self) {
+        self.resumed = false;
+    }
+
+    /// Whether nothing more is wanted.
+    pub fn is_done(&self) -> bool {
+        self.more || self.remaining == 0 || self.error.is_some()
+    }
+
+    /// The last row's partition, its clustering where the partition may have more rows, and what PER PARTITION
+    /// LIMIT still allows of it.
+    pub fn last(&self) -> (&[u8], Option<&[u8]>, Option<u64>) {
+        let clustering = self.inside.then_some(self.buffers.last_clustering.as_slice());
+        let left = (self.inside && self.per_partition != u64::MAX).then_some(self.partition_remaining);
+        (&self.buffers.last_key, clustering, left)
+    }
+
+    /// Whether the answer's page is full.
+    fn page_is_full(&self) -> bool {
+        self.page_rows != usize::MAX
+            && self.aggregation.is_none()
+            && (self.count >= self.page_rows || self.bytes() >= PAGE_BYTES_MAX)
+    }
+
+    fn bytes(&self) -> usize {
+        self.out.len() - self.first_byte
+    }
+
+    #[inline]
+    fn emit(&mut self, clustering: Option<&[u8]>, row: Option<RowView<'_>>) -> Flow {
+        if self.page_is_full() {
+            self.more = true;
+            return Flow::Stop;
+        }
+        let appended = if self.bytes() > UNPAGED_BYTES_MAX {
+            Err(QueryError::Invalid(format!(
+                "The result is larger than {UNPAGED_BYTES_MAX} bytes; ask for it in pages"
+            )))
+        } else {
+            self.append(clustering, row)
+        };
+        if let Err(error) = appended {
+            self.error = Some(error);
+            return Flow::Stop;
+        }
+        self.count += 1;
+        if self.aggregation.is_none() {
+            self.remaining -= 1;
+        }
+        self.partition_remaining -= 1;
+        if self.page_is_full() {
+            self.remember(clustering);
+        }
+        if self.remaining == 0 {
+            return Flow::Stop;
+        }
+        if self.partition_remaining == 0 || self.plan.distinct {
+            self.inside = false;
+            return Flow::SkipPartition;
+        }
+        Flow::Continue
+    }
+
+    /// Notes where a page that is full ends.
+    fn remember(&mut self, clustering: Option<&[u8]>) {
+        let RowBuffers { key, last_key, last_clustering, .. } = &mut *self.buffers;
+        last_key.clear();
+        last_key.extend_from_slice(key);
+        last_clustering.clear();
+        last_clustering.extend_from_slice(clustering.unwrap_or(&[]));
+        self.inside = clustering.is_some();
+    }
+
+    #[inline]
+    fn append(&mut self, clustering: Option<&[u8]>, row: Option<RowView<'_>>) -> Result<(), QueryError> {
+        let plan = self.plan;
+        let key = keys::split(&plan.table, &self.buffers.key);
+        let clustering: SmallVec<[Option<&[u8]>; 4]> = Clustering(clustering.unwrap_or(&[])).components().collect();
+        let static_row = self.has_static.then(|| RowView::trusted(&self.buffers.static_row));
+        let input = RowInput { key: &key, clustering: &clustering, static_row, row, now: self.now };
+        match &plan.selection.kind {
+            SelectionKind::Columns(sources) => {
+                if let Some(starts) = &mut self.sorted {
+                    starts.push(self.out.len());
+                }
+                append_columns(sources, &input, self.out);
+                Ok(())
+            }
+            SelectionKind::Expressions(selectors) => {
+                if let Some(starts) = &mut self.sorted {
+                    starts.push(self.out.len());
+                }
+                for selector in selectors {
+                    append_value(self.out, evaluate(selector, &input, &[], self.binding)?.as_deref());
+                }
+                Ok(())
+            }
+            SelectionKind::Aggregates { selectors, aggregates } => {
+                let Some(aggregation) = &mut self.aggregation else { return Ok(()) };
+                accumulate(aggregates, &mut aggregation.accumulators, &input, self.binding)?;
+                if aggregation.first.is_none() {
+                    let first = selectors
+                        .iter()
+                        .map(|selector| {
+                            if selector.has_aggregate() {
+                                return Ok(None);
+                            }
+                            Ok(evaluate(selector, &input, &[], self.binding)?.map(Cow::into_owned))
+                        })
+                        .collect::<Result<Vec<_>, QueryError>>()?;
+                    aggregation.first = Some(first);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Appends the one row of an aggregate, or puts sorted rows in their order; call once, behind the last row.
+    ///
+    /// # Errors
+    /// Those of functions over aggregates.
+    pub fn finish(&mut self, limit: u64) -> Result<(), QueryError> {
+        if let Some(aggregation) = &self.aggregation {
+            let SelectionKind::Aggregates { selectors, .. } = &self.plan.selection.kind else { return Ok(()) };
+            let values: Vec<Option<Vec<u8>>> = aggregation.accumulators.iter().map(Accumulator::result).collect();
+            let input = RowInput { key: &[], clustering: &[], static_row: None, row: None, now: self.now };
+            for (at, selector) in selectors.iter().enumerate() {
+                if selector.has_aggregate() {
+                    append_value(self.out, evaluate(selector, &input, &values, self.binding)?.as_deref());
+                } else {
+                    let first = aggregation.first.as_ref().and_then(|first| first.get(at)?.as_deref());
+                    append_value(self.out, first);
+                }
+            }
+            self.count = 1;
+        }
+        if let Some(starts) = self.sorted.take() {
+            self.count = super::sort::sort_rows(self.plan, self.out, &starts, limit);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn passes(&self, kinds: &[ColumnKind], input: &RowInput<'_>) -> bool {
+        self.filters
+            .iter()
+            .filter(|filter| kinds.contains(&filter.filter.kind))
+            .all(|filter| filter.passes(input.column(&filter.filter.column).as_deref()))
+    }
+}
+
+fn accumulate(
+    aggregates: &[Aggregate],
+    accumulators: &mut [Accumulator],
+    input: &RowInput<'_>,
+    binding: &Binding<'_>,
+) -> Result<(), QueryError> {
+    for (aggregate, accumulator) in aggregates.iter().zip(accumulators) {
+        match &aggregate.argument {
+            None => accumulator.add(None)?,
+            Some(argument) => accumulator.add(evaluate(argument, input, &[], binding)?.as_deref())?,
+        }
+    }
+    Ok(())
+}
+
+#[inline]
+fn append_columns(sources: &[Source], input: &RowInput<'_>, out: &mut Vec<u8>) {
+    for source in sources {
+        let column = &source.column;
+        match column.kind {
+            ColumnKind::PartitionKey => append_value(out, input.key.get(usize::from(column.position)).copied()),
+            ColumnKind::Clustering => {
+                append_value(out, input.clustering.get(usize::from(column.position)).copied().flatten());
+            }
+            ColumnKind::Static | ColumnKind::Regular => {
+                let row = input.row_of(column);
+                if source.multi_cell {
+                    let start = out.len();
+                    out.extend_from_slice(&[0; 4]);
+                    if row.is_some_and(|row| cells::append_multi(row, column, out)) {
+                        let length = (out.len() - start - 4) as i32;
+                        out[start..start + 4].copy_from_slice(&length.to_be_bytes());
+                    } else {
+                        out.truncate(start);
+                        append_value(out, None);
+                    }
+                } else {
+                    append_value(out, row.and_then(|row| cells::single(row, column)));
+                }
+            }
+        }
+    }
+}
+
+impl RowConsumer for Rows<'_> {
+    #[inline]
+    fn partition(&mut self, key: &[u8], _token: Token, static_row: Option<RowView<'_>>) -> Flow {
+        if self.is_done() {
+            return Flow::Stop;
+        }
+        self.buffers.key.clear();
+        self.buffers.key.extend_from_slice(key);
+        self.buffers.static_row.clear();
+        self.has_static = static_row.is_some();
+        if let Some(row) = static_row {
+            self.buffers.static_row.extend_from_slice(row.as_bytes());
+        }
+        self.seen_row = false;
+        if !self.resumed {
+            self.partition_remaining = self.per_partition;
+        }
+        if !self.filters.is_empty() {
+            let values = keys::split(&self.plan.table, key);
+            let input = RowInput { key: &values, clustering: &[], static_row, row: None, now: self.now };
+            if !self.passes(&[ColumnKind::PartitionKey, ColumnKind::Static], &input) {
+                // Its end must not show the static row.
+                self.seen_row = true;
+                return Flow::SkipPartition;
+            }
+        }
+        if self.plan.distinct {
+            self.seen_row = true;
+            return self.emit(None, None);
+        }
+        Flow::Continue
+    }
+
+    #[inline]
+    fn row(&mut self, clustering: &[u8], row: RowView<'_>) -> Flow {
+        self.seen_row = true;
+        if !self.filters.is_empty() {
+            let values: SmallVec<[Option<&[u8]>; 4]> = Clustering(clustering).components().collect();
+            let input = RowInput { key: &[], clustering: &values, static_row: None, row: Some(row), now: self.now };
+            if !self.passes(&[ColumnKind::Clustering, ColumnKind::Regular], &input) {
+                return Flow::Continue;
+            }
+        }
+        self.emit(Some(clustering), Some(row))
+    }
+
+    #[inline]
+    fn partition_end(&mut self) -> Flow {
+        let resumed = std::mem::take(&mut self.resumed);
+        self.inside = false;
+        let shows_static =
+            !self.seen_row && self.has_static && !resumed && self.plan.restrictions.shows_static_only();
+        if shows_static { self.emit(None, None) } else { Flow::Continue }
+    }
+}

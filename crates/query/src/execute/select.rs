@@ -1,0 +1,264 @@
+//! Executes a SELECT: keys or a range, slices, rows into the answer, and where the next page begins.
+
+use model::partition_key::DecoratedKey;
+use model::token::murmur3_token;
+use replication::{Consistency, ReadLimits};
+use storage::{PartitionRange, ReadCommand};
+use wire::request::QueryParameters;
+
+use super::rows::{PageLimits, Rows};
+use super::{Request, consistency, routing};
+use crate::engine::Engine;
+use crate::paging::{self, PagingState};
+use crate::prepare::select::{SelectPlan, SelectionKind};
+use crate::restrictions::{keys, slices};
+use crate::results::{MetadataMode, RowsBody};
+use crate::terms::{Binding, Bound, Term};
+use crate::{QueryError, Response};
+
+/// Executes a SELECT and appends its rows.
+///
+/// # Errors
+/// [`QueryError`] of values, consistency or storage; what was appended to the answer is then the caller's to drop.
+#[inline]
+pub async fn execute(
+    engine: &Engine,
+    request: &Request<'_>,
+    plan: &SelectPlan,
+    mode: MetadataMode,
+    out: &mut Response,
+) -> Result<(), QueryError> {
+    let parameters = request.parameters;
+    let binding = request.binding;
+    let level = consistency::for_read(parameters.consistency)?;
+    let limits = page_limits(plan, binding, parameters)?;
+    if !plan.sort.is_empty() && parameters.page_size.is_some() {
+        return Err(QueryError::invalid(
+            "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either remove \
+             the ORDER BY or the IN and sort client side, or disable paging for this query",
+        ));
+    }
+    let state = parameters.paging_state.map(PagingState::parse).transpose()?;
+    let limits = match &state {
+        Some(state) => PageLimits { remaining: state.remaining.min(limits.remaining), ..limits },
+        None => limits,
+    };
+    let filters = plan.restrictions.filters.iter().map(|filter| filter.bind(binding)).collect::<Result<Vec<_>, _>>()?;
+    let user_limit = limits.remaining;
+    let aggregates = matches!(plan.selection.kind, SelectionKind::Aggregates { .. });
+    // LIMIT counts rows of the result; an aggregate, and a result sorted as a whole, needs every row before that.
+    let limits = if aggregates || !plan.sort.is_empty() { PageLimits { remaining: u64::MAX, ..limits } } else { limits };
+
+    let mut scratch = engine.scratch(&plan.table);
+    let body = RowsBody::begin(&mut out.body, request.client.version, &plan.metadata, mode);
+    let (read, rows_out) = (&mut scratch.read, &mut out.body);
+    let mut rows =
+        Rows::new(plan, binding, filters, limits, request.now, &mut scratch.rows, rows_out);
+    let reader = Reader { engine, plan, level, has_filters: !plan.restrictions.filters.is_empty(), limits };
+    read.reversed = plan.reversed;
+    read.now = request.now;
+    let single = if plan.restrictions.key_range || state.is_some() {
+        None
+    } else {
+        slices::fill(&plan.restrictions, &plan.table, binding, &mut read.slices)?;
+        reader.single_key(binding, read)?
+    };
+    match single {
+        Some(()) => {
+            if let PartitionRange::Key(key) = &read.range {
+                routing::hint(engine, request.client, &plan.table, key.token, &mut out.tablet_payload);
+            }
+            reader.read(read, &mut rows).await?;
+        }
+        None => reader.many(binding, state, read, &mut rows).await?,
+    }
+    if let Some(error) = rows.error.take() {
+        return Err(error);
+    }
+    rows.finish(user_limit)?;
+    let (count, more) = (rows.count, rows.more);
+    // An empty vector is not on the heap.
+    let mut next = Vec::new();
+    if more {
+        let (key, clustering, partition_remaining) = rows.last();
+        let remaining = rows.remaining;
+        PagingState { remaining, partition_remaining, key, clustering }.append(&mut next);
+    }
+    drop(rows);
+    body.finish(&mut out.body, count, more.then_some(next.as_slice()));
+    Ok(())
+}
+
+struct Reader<'e> {
+    engine: &'e Engine,
+    plan: &'e SelectPlan,
+    level: Consistency,
+    has_filters: bool,
+    limits: PageLimits,
+}
+
+impl Reader<'_> {
+    /// Puts the one key into the command; `None` where there are several.
+    #[inline]
+    fn single_key(&self, binding: &Binding<'_>, command: &mut ReadCommand) -> Result<Option<()>, QueryError> {
+        if self.plan.restrictions.token.is_some() {
+            return Ok(None);
+        }
+        let mut key = match std::mem::replace(&mut command.range, PartitionRange::all()) {
+            PartitionRange::Key(key) => key,
+            PartitionRange::Between { .. } => DecoratedKey { token: model::Token::MINIMUM, key: Vec::new() },
+        };
+        key.key.clear();
+        let single = keys::append_single(&self.plan.restrictions, &self.plan.table, binding, &mut key.key);
+        key.token = murmur3_token(&key.key);
+        command.range = PartitionRange::Key(key);
+        Ok(single?.then_some(()))
+    }
+
+    /// What other shards need not send.
+    fn read_limits(&self, rows: &Rows<'_>) -> ReadLimits {
+        let per_partition = usize::try_from(self.limits.per_partition).ok().filter(|most| *most < usize::MAX);
+        ReadLimits {
+            rows: (!self.has_filters)
+                .then(|| usize::try_from(rows.remaining).unwrap_or(usize::MAX).min(self.limits.page_rows))
+                .and_then(|most| most.checked_add(1)),
+            rows_per_partition: if self.plan.distinct {
+                Some(0)
+            } else {
+                per_partition.filter(|_| !self.has_filters)
+            },
+        }
+    }
+
+    #[inline]
+    async fn read(&self, command: &ReadCommand, rows: &mut Rows<'_>) -> Result<(), QueryError> {
+        if command.slices.is_empty() && self.plan.restrictions.restricts_clustering {
+            // IN () on a clustering column: no row can match, and static rows alone are not asked for.
+            return Ok(());
+        }
+        let limits = self.read_limits(rows);
+        self.engine.read(command, limits, self.level, rows).await
+    }
+
+    /// Several keys, a range, or the rest of either.
+    async fn many(
+        &self,
+        binding: &Binding<'_>,
+        state: Option<PagingState<'_>>,
+        command: &mut ReadCommand,
+        rows: &mut Rows<'_>,
+    ) -> Result<(), QueryError> {
+        let (plan, table) = (self.plan, &self.plan.table);
+        slices::fill(&plan.restrictions, table, binding, &mut command.slices)?;
+        let resume = state.map(|state| Resume::new(plan, &state)).transpose()?;
+        if plan.restrictions.key_range {
+            let Some(range) = keys::range(&plan.restrictions, binding)? else { return Ok(()) };
+            let mut rest = Some(range);
+            if let Some(resume) = resume {
+                let all = command.slices.clone();
+                rest = rest.and_then(|range| replication::read::position::behind(&range, &resume.key));
+                self.rest_of_partition(&resume, command, rows).await?;
+                command.slices = all;
+            }
+            if let (Some(range), false) = (rest, rows.is_done()) {
+                command.range = range;
+                self.read(command, rows).await?;
+            }
+            return Ok(());
+        }
+        let mut keys = keys::all(&plan.restrictions, table, binding)?.into_iter();
+        if let Some(resume) = resume {
+            // The key the last page ended in must be one of them.
+            keys.find(|key| *key == resume.key).ok_or_else(paging::invalid)?;
+            let all = command.slices.clone();
+            self.rest_of_partition(&resume, command, rows).await?;
+            command.slices = all;
+        }
+        for key in keys {
+            if rows.is_done() {
+                break;
+            }
+            command.range = PartitionRange::Key(key);
+            self.read(command, rows).await?;
+        }
+        Ok(())
+    }
+
+    async fn rest_of_partition(
+        &self,
+        resume: &Resume,
+        command: &mut ReadCommand,
+        rows: &mut Rows<'_>,
+    ) -> Result<(), QueryError> {
+        let Some(clustering) = &resume.clustering else { return Ok(()) };
+        let orders = self.plan.table.clustering_orders();
+        replication::read::position::resume_after(&mut command.slices, clustering, self.plan.reversed, orders);
+        if command.slices.is_empty() {
+            return Ok(());
+        }
+        command.range = PartitionRange::Key(resume.key.clone());
+        rows.resume(resume.partition_remaining);
+        self.read(command, rows).await?;
+        rows.leave_partition();
+        Ok(())
+    }
+}
+
+/// Where the last page ended, checked against the table.
+struct Resume {
+    key: DecoratedKey,
+    clustering: Option<Vec<u8>>,
+    partition_remaining: Option<u64>,
+}
+
+impl Resume {
+    fn new(plan: &SelectPlan, state: &PagingState<'_>) -> Result<Self, QueryError> {
+        let table = &plan.table;
+        let columns = table.clustering().len();
+        let key_parts = keys::split(table, state.key);
+        let fits = |clustering: &[u8]| {
+            model::Clustering(clustering).is_valid(columns)
+                && model::Clustering(clustering).components().count() == columns
+        };
+        if key_parts.len() != table.partition_key().len()
+            || state.key.len() > model::partition_key::PARTITION_KEY_BYTES_MAX
+            || !state.clustering.is_none_or(fits)
+            || state.partition_remaining == Some(0)
+            || state.remaining == 0
+        {
+            return Err(paging::invalid());
+        }
+        Ok(Self {
+            key: DecoratedKey::new(state.key.to_vec()),
+            clustering: state.clustering.map(<[u8]>::to_vec),
+            partition_remaining: state.partition_remaining,
+        })
+    }
+}
+
+fn page_limits(
+    plan: &SelectPlan,
+    binding: &Binding<'_>,
+    parameters: &QueryParameters<'_>,
+) -> Result<PageLimits, QueryError> {
+    let limit = |term: &Option<Term>| match term {
+        None => Ok(u64::MAX),
+        Some(term) => match term.bind(binding)? {
+            Bound::Unset => Ok(u64::MAX),
+            Bound::Null => Err(QueryError::invalid("Invalid null value of limit")),
+            Bound::Value(value) => match <[u8; 4]>::try_from(value.as_ref()).map(i32::from_be_bytes) {
+                Ok(limit @ 1..) => Ok(u64::from(limit.unsigned_abs())),
+                Ok(_) => Err(QueryError::invalid("LIMIT must be strictly positive")),
+                Err(_) => Err(QueryError::invalid("Invalid limit value")),
+            },
+        },
+    };
+    Ok(PageLimits {
+        remaining: limit(&plan.limit)?,
+        per_partition: limit(&plan.per_partition_limit)?,
+        page_rows: parameters
+            .page_size
+            .filter(|_| plan.sort.is_empty())
+            .map_or(usize::MAX, |rows| rows as usize),
+    })
+}

@@ -1,0 +1,153 @@
+//! Gathers what one request writes to one partition and makes one mutation of it.
+//!
+//! Statements of a batch that meet in a partition become one mutation, so that it is applied whole. Buffers are kept
+//! between requests: a single-row write allocates nothing here once they have grown.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use model::clustering::Slice;
+use model::mutation::MutationBuilder;
+use model::partition_key::DecoratedKey;
+use model::{DeletionTime, RowView, Table, Token, reconcile};
+
+/// Writes to one partition.
+#[derive(Debug)]
+pub struct PartitionUpdate {
+    /// The table.
+    pub table: Rc<Table>,
+    /// Token of the key.
+    pub token: Token,
+    /// Stored key.
+    pub key: Vec<u8>,
+    deletion: DeletionTime,
+    /// One row, or none.
+    static_row: Vec<u8>,
+    merged: Vec<u8>,
+    tombstones: Vec<(Slice, DeletionTime)>,
+    rows: Vec<(Range<usize>, Range<usize>)>,
+    arena: Vec<u8>,
+}
+
+impl PartitionUpdate {
+    /// No writes yet.
+    pub fn new(table: Rc<Table>) -> Self {
+        Self {
+            table,
+            token: Token::MINIMUM,
+            key: Vec::new(),
+            deletion: DeletionTime::LIVE,
+            static_row: Vec::new(),
+            merged: Vec::new(),
+            tombstones: Vec::new(),
+            rows: Vec::new(),
+            arena: Vec::new(),
+        }
+    }
+
+    /// Makes it ready for another partition, keeping its buffers.
+    pub fn reset(&mut self, table: &Rc<Table>) {
+        if !Rc::ptr_eq(&self.table, table) {
+            self.table = Rc::clone(table);
+        }
+        self.token = Token::MINIMUM;
+        self.deletion = DeletionTime::LIVE;
+        self.key.clear();
+        self.static_row.clear();
+        self.tombstones.clear();
+        self.rows.clear();
+        self.arena.clear();
+    }
+
+    /// Names the partition.
+    pub fn set_key(&mut self, key: &DecoratedKey) {
+        self.token = key.token;
+        self.key.clear();
+        self.key.extend_from_slice(&key.key);
+    }
+
+    /// Whether nothing is written.
+    pub fn is_empty(&self) -> bool {
+        self.deletion.is_live() && self.static_row.is_empty() && self.tombstones.is_empty() && self.rows.is_empty()
+    }
+
+    /// Bytes gathered so far.
+    pub fn len(&self) -> usize {
+        self.key.len() + self.static_row.len() + self.arena.len()
+    }
+
+    /// Deletes the partition.
+    pub fn delete_partition(&mut self, deletion: DeletionTime) {
+        self.deletion = reconcile::deletion(self.deletion, deletion);
+    }
+
+    /// Deletes a range of rows.
+    pub fn delete_range(&mut self, slice: Slice, deletion: DeletionTime) {
+        self.tombstones.push((slice, deletion));
+    }
+
+    /// Adds a row that `write` appends; `write` says whether there is one.
+    ///
+    /// # Errors
+    /// Those of `write`; nothing is added then.
+    #[inline]
+    pub fn row<E>(
+        &mut self,
+        clustering: &[u8],
+        write: impl FnOnce(&Table, &mut Vec<u8>) -> Result<bool, E>,
+    ) -> Result<(), E> {
+        let start = self.arena.len();
+        self.arena.extend_from_slice(clustering);
+        let middle = self.arena.len();
+        match write(&self.table, &mut self.arena) {
+            Ok(true) => {
+                self.rows.push((start..middle, middle..self.arena.len()));
+                Ok(())
+            }
+            other => {
+                self.arena.truncate(start);
+                other.map(drop)
+            }
+        }
+    }
+
+    /// Adds to the static row, merging with what is there.
+    ///
+    /// # Errors
+    /// Those of `write`; nothing is added then.
+    pub fn static_row<E>(
+        &mut self,
+        write: impl FnOnce(&Table, &mut Vec<u8>) -> Result<bool, E>,
+    ) -> Result<(), E> {
+        let start = self.arena.len();
+        let written = write(&self.table, &mut self.arena);
+        if let Ok(true) = written {
+            let added = RowView::trusted(&self.arena[start..]);
+            self.merged.clear();
+            if self.static_row.is_empty() {
+                self.merged.extend_from_slice(added.as_bytes());
+            } else {
+                reconcile::merge_rows(&self.table, RowView::trusted(&self.static_row), added, &mut self.merged);
+            }
+            std::mem::swap(&mut self.static_row, &mut self.merged);
+        }
+        self.arena.truncate(start);
+        written.map(drop)
+    }
+
+    /// Appends the mutation.
+    #[inline]
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let static_row = |out: &mut Vec<u8>| out.extend_from_slice(&self.static_row);
+        let mut builder =
+            MutationBuilder::new(out, self.table.id(), self.token, &self.key, self.deletion, static_row);
+        for (slice, deletion) in &self.tombstones {
+            builder.range_tombstone(slice.start.as_ref(), slice.end.as_ref(), *deletion);
+        }
+        let mut rows = builder.rows();
+        for (clustering, row) in &self.rows {
+            rows.row(&self.arena[clustering.clone()], |out| out.extend_from_slice(&self.arena[row.clone()]));
+        }
+        rows.finish();
+    }
+}

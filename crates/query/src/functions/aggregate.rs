@@ -1,0 +1,263 @@
+//! Aggregates: count, min, max, sum, avg over the rows of a result.
+//!
+//! Sums wrap in the type of their column and averages of integers round towards zero, as in Cassandra 5's
+//! `AggregateFcts`. Over no rows: counts, sums and averages are 0, min and max null.
+
+use bigdecimal::{BigDecimal, RoundingMode};
+use model::compare::compare;
+use model::{CqlType, number};
+use num_bigint::BigInt;
+
+use crate::QueryError;
+
+/// Which aggregate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AggregateKind {
+    /// `count(*)`, `count(1)`: rows.
+    CountRows,
+    /// `count(c)`: values that are not null.
+    Count,
+    /// The least value.
+    Min,
+    /// The greatest value.
+    Max,
+    /// The sum.
+    Sum,
+    /// The mean.
+    Average,
+}
+
+impl AggregateKind {
+    /// The aggregate of that name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "count" => Self::Count,
+            "min" => Self::Min,
+            "max" => Self::Max,
+            "sum" => Self::Sum,
+            "avg" => Self::Average,
+            _ => return None,
+        })
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::CountRows | Self::Count => "count",
+            Self::Min => "min",
+            Self::Max => "max",
+            Self::Sum => "sum",
+            Self::Average => "avg",
+        }
+    }
+
+    /// Type of the result over values of `ty`; `None` where there is no such aggregate.
+    pub fn result(self, ty: &CqlType) -> Option<CqlType> {
+        match self {
+            Self::CountRows | Self::Count => Some(CqlType::Bigint),
+            Self::Min | Self::Max => Some(ty.clone()),
+            Self::Sum | Self::Average => matches!(
+                ty,
+                CqlType::Tinyint
+                    | CqlType::Smallint
+                    | CqlType::Int
+                    | CqlType::Bigint
+                    | CqlType::Counter
+                    | CqlType::Float
+                    | CqlType::Double
+                    | CqlType::Decimal
+                    | CqlType::Varint
+            )
+            .then(|| if ty.is_counter() { CqlType::Bigint } else { ty.clone() }),
+        }
+    }
+}
+
+/// An aggregate under way.
+#[derive(Debug, Clone)]
+pub struct Accumulator {
+    kind: AggregateKind,
+    ty: CqlType,
+    count: i64,
+    state: State,
+}
+
+#[derive(Debug, Clone)]
+enum State {
+    Nothing,
+    Extreme(Option<Vec<u8>>),
+    /// Sums of at most 2^63 values of 64 bits fit.
+    Integer(i128),
+    Floating { sum: f64, compensation: f64, plain: f64 },
+    Decimal(BigDecimal),
+    Varint(BigInt),
+}
+
+impl Accumulator {
+    /// Over no values yet, of type `ty`.
+    pub fn new(kind: AggregateKind, ty: &CqlType) -> Self {
+        let state = match (kind, ty) {
+            (AggregateKind::CountRows | AggregateKind::Count, _) => State::Nothing,
+            (AggregateKind::Min | AggregateKind::Max, _) => State::Extreme(None),
+            (_, CqlType::Float | CqlType::Double) => {
+                State::Floating { sum: 0.0, compensation: 0.0, plain: 0.0 }
+            }
+            (_, CqlType::Decimal) => State::Decimal(BigDecimal::from(0)),
+            (_, CqlType::Varint) => State::Varint(BigInt::from(0)),
+            _ => State::Integer(0),
+        };
+        Self { kind, ty: ty.clone(), count: 0, state }
+    }
+
+    /// Takes one row's value.
+    ///
+    /// # Errors
+    /// [`QueryError::Invalid`] where stored bytes are no number.
+    pub fn add(&mut self, value: Option<&[u8]>) -> Result<(), QueryError> {
+        if self.kind == AggregateKind::CountRows {
+            self.count += 1;
+            return Ok(());
+        }
+        let Some(value) = value else { return Ok(()) };
+        if value.is_empty() && self.kind != AggregateKind::Count && self.ty.is_empty_value_meaningless() {
+            return Ok(());
+        }
+        let bad = || QueryError::Invalid(format!("A value of {} bytes is no {}", value.len(), self.ty));
+        match &mut self.state {
+            State::Nothing => {}
+            State::Extreme(best) => {
+                let better = best.as_ref().is_none_or(|best| {
+                    let order = compare(&self.ty, value, best);
+                    if self.kind == AggregateKind::Min { order.is_lt() } else { order.is_gt() }
+                });
+                if better {
+                    *best = Some(value.to_vec());
+                }
+            }
+            State::Integer(sum) => {
+                *sum += match self.ty {
+                    CqlType::Tinyint => i128::from(i8::from_be_bytes(value.try_into().map_err(|_| bad())?)),
+                    CqlType::Smallint => i128::from(i16::from_be_bytes(value.try_into().map_err(|_| bad())?)),
+                    CqlType::Int => i128::from(i32::from_be_bytes(value.try_into().map_err(|_| bad())?)),
+                    _ => i128::from(i64::from_be_bytes(value.try_into().map_err(|_| bad())?)),
+                };
+            }
+            State::Floating { sum, compensation, plain } => {
+                let number = match self.ty {
+                    CqlType::Float => f64::from(f32::from_be_bytes(value.try_into().map_err(|_| bad())?)),
+                    _ => f64::from_be_bytes(value.try_into().map_err(|_| bad())?),
+                };
+                // Kahan's summation; the plain sum decides where infinities made the compensated one no number.
+                *plain += number;
+                let corrected = number - *compensation;
+                let rounded = *sum + corrected;
+                *compensation = (rounded - *sum) - corrected;
+                *sum = rounded;
+            }
+            State::Decimal(sum) => {
+                let Some(number) = number::decode_decimal(value).map_err(|_| bad())? else { return Ok(()) };
+                if number.as_bigint_and_scale().1.abs() > DECIMAL_SCALE_MAX {
+                    return Err(QueryError::Invalid(format!(
+                        "{} of decimals with more than {DECIMAL_SCALE_MAX} digits is not supported",
+                        self.kind.name()
+                    )));
+                }
+                if self.kind == AggregateKind::Average {
+                    let scale = number.as_bigint_and_scale().1.max(sum.as_bigint_and_scale().1);
+                    let step = (number - &*sum) / BigDecimal::from(self.count + 1);
+                    *sum += step.with_scale_round(scale, RoundingMode::HalfEven);
+                } else {
+                    *sum += number;
+                }
+            }
+            State::Varint(sum) => match number::decode_varint(value) {
+                Some(number) => *sum += number,
+                None => return Ok(()),
+            },
+        }
+        self.count += 1;
+        Ok(())
+    }
+
+    /// The result so far.
+    pub fn result(&self) -> Option<Vec<u8>> {
+        let average = self.kind == AggregateKind::Average;
+        Some(match &self.state {
+            State::Nothing => self.count.to_be_bytes().to_vec(),
+            State::Extreme(best) => return best.clone(),
+            State::Integer(sum) => {
+                let value = if average { sum / i128::from(self.count.max(1)) } else { *sum };
+                match self.ty {
+                    CqlType::Tinyint => (value as i8).to_be_bytes().to_vec(),
+                    CqlType::Smallint => (value as i16).to_be_bytes().to_vec(),
+                    CqlType::Int => (value as i32).to_be_bytes().to_vec(),
+                    _ => (value as i64).to_be_bytes().to_vec(),
+                }
+            }
+            State::Floating { sum, plain, .. } => {
+                let sum = if sum.is_nan() && plain.is_infinite() { *plain } else { *sum };
+                let value = if average { sum / self.count.max(1) as f64 } else { sum };
+                match self.ty {
+                    CqlType::Float => (value as f32).to_be_bytes().to_vec(),
+                    _ => value.to_be_bytes().to_vec(),
+                }
+            }
+            State::Decimal(sum) => {
+                let mut out = Vec::new();
+                // The scale is that of a stored value, which fits.
+                number::append_decimal(&mut out, sum).ok()?;
+                out
+            }
+            State::Varint(sum) => {
+                let mut out = Vec::new();
+                let value = if average { sum / BigInt::from(self.count.max(1)) } else { sum.clone() };
+                number::append_varint(&mut out, &value);
+                out
+            }
+        })
+    }
+}
+
+/// Largest scale, either way, of decimals that are summed: adding expands the digits between two scales.
+const DECIMAL_SCALE_MAX: i64 = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn over(kind: AggregateKind, ty: CqlType, values: &[Option<&[u8]>]) -> Option<Vec<u8>> {
+        let mut accumulator = Accumulator::new(kind, &ty);
+        values.iter().for_each(|value| accumulator.add(*value).unwrap());
+        accumulator.result()
+    }
+
+    #[test]
+    fn aggregates_over_ints() {
+        let values: Vec<[u8; 4]> = [3_i32, -5, 9].iter().map(|v| v.to_be_bytes()).collect();
+        let mut rows: Vec<Option<&[u8]>> = values.iter().map(|v| Some(v.as_slice())).collect();
+        rows.push(None);
+        let check = |kind, expected: Vec<u8>| assert_eq!(over(kind, CqlType::Int, &rows), Some(expected));
+        check(AggregateKind::CountRows, 4_i64.to_be_bytes().to_vec());
+        check(AggregateKind::Count, 3_i64.to_be_bytes().to_vec());
+        check(AggregateKind::Min, (-5_i32).to_be_bytes().to_vec());
+        check(AggregateKind::Max, 9_i32.to_be_bytes().to_vec());
+        check(AggregateKind::Sum, 7_i32.to_be_bytes().to_vec());
+        check(AggregateKind::Average, 2_i32.to_be_bytes().to_vec());
+    }
+
+    #[test]
+    fn over_nothing() {
+        assert_eq!(over(AggregateKind::Count, CqlType::Int, &[]), Some(vec![0; 8]));
+        assert_eq!(over(AggregateKind::Min, CqlType::Int, &[]), None);
+        assert_eq!(over(AggregateKind::Average, CqlType::Int, &[]), Some(vec![0; 4]));
+        assert_eq!(over(AggregateKind::Sum, CqlType::Double, &[]), Some(vec![0; 8]));
+    }
+
+    #[test]
+    fn sums_wrap_and_averages_do_not() {
+        let big = i32::MAX.to_be_bytes();
+        let rows = [Some(big.as_slice()), Some(big.as_slice())];
+        assert_eq!(over(AggregateKind::Sum, CqlType::Int, &rows), Some((-2_i32).to_be_bytes().to_vec()));
+        assert_eq!(over(AggregateKind::Average, CqlType::Int, &rows), Some(big.to_vec()));
+    }
+}

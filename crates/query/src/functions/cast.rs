@@ -1,0 +1,282 @@
+//! `CAST(x AS type)`: which conversions there are and what they give (Cassandra 5's `CastFcts`).
+//!
+//! Numbers narrow as Java's `Number` methods do: integers wrap, floating-point values saturate first.
+
+use bigdecimal::{BigDecimal, ToPrimitive};
+use model::{CqlType, number};
+use num_bigint::BigInt;
+use uuid::Uuid;
+
+use super::number_text;
+use crate::QueryError;
+use crate::terms::{duration, time};
+
+/// Most digits a cast to text or to varint writes: a scale from the client could ask for billions.
+const DIGITS_MAX: i64 = 100_000;
+
+/// Whether `from` can be cast to `to`; a cast to the same type is a copy.
+pub(super) fn exists(from: &CqlType, to: &CqlType) -> bool {
+    use CqlType as T;
+    if from == to {
+        return true;
+    }
+    let to_text = matches!(to, T::Ascii | T::Text);
+    match from {
+        _ if is_number(from) => to_text || (is_number(to) && !to.is_counter()),
+        T::Ascii => to_text,
+        T::Inet | T::Boolean | T::Time | T::Uuid => to_text,
+        T::Timeuuid => to_text || matches!(to, T::Date | T::Timestamp),
+        T::Timestamp => to_text || matches!(to, T::Date),
+        T::Date => to_text || matches!(to, T::Timestamp),
+        _ => false,
+    }
+}
+
+fn is_number(ty: &CqlType) -> bool {
+    use CqlType as T;
+    matches!(
+        ty,
+        T::Tinyint
+            | T::Smallint
+            | T::Int
+            | T::Bigint
+            | T::Counter
+            | T::Float
+            | T::Double
+            | T::Decimal
+            | T::Varint
+    )
+}
+
+/// A number on its way from one type to another.
+enum Number {
+    Integer(i64),
+    Single(f32),
+    Double(f64),
+    Decimal(BigDecimal),
+    Varint(BigInt),
+}
+
+/// The value as the other type; an empty value of a type for which that means nothing gives null.
+pub(super) fn convert(from: &CqlType, to: &CqlType, value: &[u8]) -> Result<Option<Vec<u8>>, QueryError> {
+    if from == to || (*from == CqlType::Ascii && *to == CqlType::Text) {
+        return Ok(Some(value.to_vec()));
+    }
+    if value.is_empty() {
+        return Ok(None);
+    }
+    match to {
+        CqlType::Ascii | CqlType::Text => text(from, value).map(|text| Some(text.into_bytes())),
+        CqlType::Date | CqlType::Timestamp => Ok(super::time::convert(from, to, value)),
+        _ => match read(from, value)? {
+            Some(number) => write(number, to).map(Some),
+            None => Ok(None),
+        },
+    }
+}
+
+fn read(ty: &CqlType, value: &[u8]) -> Result<Option<Number>, QueryError> {
+    let bad = || QueryError::Invalid(format!("A value of {} bytes is no {ty}", value.len()));
+    Ok(Some(match ty {
+        CqlType::Tinyint => Number::Integer(i64::from(i8::from_be_bytes(value.try_into().map_err(|_| bad())?))),
+        CqlType::Smallint => {
+            Number::Integer(i64::from(i16::from_be_bytes(value.try_into().map_err(|_| bad())?)))
+        }
+        CqlType::Int => Number::Integer(i64::from(i32::from_be_bytes(value.try_into().map_err(|_| bad())?))),
+        CqlType::Float => Number::Single(f32::from_be_bytes(value.try_into().map_err(|_| bad())?)),
+        CqlType::Double => Number::Double(f64::from_be_bytes(value.try_into().map_err(|_| bad())?)),
+        CqlType::Decimal => match number::decode_decimal(value).map_err(|_| bad())? {
+            Some(decimal) => Number::Decimal(decimal),
+            None => return Ok(None),
+        },
+        CqlType::Varint => match number::decode_varint(value) {
+            Some(varint) => Number::Varint(varint),
+            None => return Ok(None),
+        },
+        _ => Number::Integer(i64::from_be_bytes(value.try_into().map_err(|_| bad())?)),
+    }))
+}
+
+fn write(number: Number, to: &CqlType) -> Result<Vec<u8>, QueryError> {
+    Ok(match to {
+        CqlType::Tinyint => (narrow(&number)? as i8).to_be_bytes().to_vec(),
+        CqlType::Smallint => (narrow(&number)? as i16).to_be_bytes().to_vec(),
+        CqlType::Int => (narrow(&number)? as i32).to_be_bytes().to_vec(),
+        CqlType::Bigint => wide(&number)?.to_be_bytes().to_vec(),
+        CqlType::Float => {
+            let single = match &number {
+                Number::Single(value) => *value,
+                other => double(other) as f32,
+            };
+            single.to_be_bytes().to_vec()
+        }
+        CqlType::Double => double(&number).to_be_bytes().to_vec(),
+        CqlType::Varint => {
+            let mut out = Vec::new();
+            number::append_varint_i64(&mut out, wide(&number)?);
+            out
+        }
+        _ => {
+            let decimal = match number {
+                Number::Integer(value) => BigDecimal::from(value),
+                Number::Varint(value) => BigDecimal::from(value),
+                Number::Decimal(value) => value,
+                Number::Single(value) => from_text(&number_text::float(value))?,
+                Number::Double(value) => from_text(&number_text::double(value))?,
+            };
+            let mut out = Vec::new();
+            number::append_decimal(&mut out, &decimal).map_err(|e| QueryError::Invalid(e.to_string()))?;
+            out
+        }
+    })
+}
+
+fn from_text(text: &str) -> Result<BigDecimal, QueryError> {
+    text.parse().map_err(|_| QueryError::Invalid(format!("{text} cannot be cast to decimal")))
+}
+
+/// `intValue` before the last narrowing: floating-point values saturate at 32 bits, the others keep 64.
+fn narrow(number: &Number) -> Result<i64, QueryError> {
+    Ok(match number {
+        Number::Single(value) => i64::from(*value as i32),
+        Number::Double(value) => i64::from(*value as i32),
+        other => wide(other)?,
+    })
+}
+
+/// `longValue`: floating-point values saturate, longer integers keep their low 64 bits.
+fn wide(number: &Number) -> Result<i64, QueryError> {
+    Ok(match number {
+        Number::Integer(value) => *value,
+        Number::Single(value) => *value as i64,
+        Number::Double(value) => *value as i64,
+        Number::Varint(value) => low_bits(value),
+        Number::Decimal(value) => {
+            check_digits(value)?;
+            low_bits(&value.with_scale(0).as_bigint_and_scale().0)
+        }
+    })
+}
+
+fn low_bits(value: &BigInt) -> i64 {
+    let bytes = value.to_signed_bytes_be();
+    let fill = if bytes.first().is_some_and(|byte| *byte >= 0x80) { 0xff } else { 0 };
+    let mut low = [fill; 8];
+    let kept = bytes.len().min(8);
+    low[8 - kept..].copy_from_slice(&bytes[bytes.len() - kept..]);
+    i64::from_be_bytes(low)
+}
+
+fn double(number: &Number) -> f64 {
+    match number {
+        Number::Integer(value) => *value as f64,
+        Number::Single(value) => f64::from(*value),
+        Number::Double(value) => *value,
+        Number::Varint(value) => value.to_f64().unwrap_or(f64::NAN),
+        Number::Decimal(value) => {
+            // Beyond the range of doubles the digits do not matter, and expanding them could take gigabytes.
+            let magnitude = value.digits() as i64 - value.as_bigint_and_scale().1;
+            let sign = if value.sign() == bigdecimal::num_bigint::Sign::Minus { -1.0 } else { 1.0 };
+            match magnitude {
+                400.. => sign * f64::INFINITY,
+                ..=-400 => sign * 0.0,
+                _ => value.to_f64().unwrap_or(f64::NAN),
+            }
+        }
+    }
+}
+
+fn check_digits(value: &BigDecimal) -> Result<(), QueryError> {
+    if value.as_bigint_and_scale().1.abs() > DIGITS_MAX {
+        return Err(QueryError::invalid("The decimal has too many digits to be written out"));
+    }
+    Ok(())
+}
+
+fn text(from: &CqlType, value: &[u8]) -> Result<String, QueryError> {
+    let bad = || QueryError::Invalid(format!("A value of {} bytes is no {from}", value.len()));
+    Ok(match from {
+        CqlType::Boolean => (value != [0]).to_string(),
+        CqlType::Inet => match value.len() {
+            4 => std::net::Ipv4Addr::from(<[u8; 4]>::try_from(value).map_err(|_| bad())?).to_string(),
+            _ => java_ipv6(value.try_into().map_err(|_| bad())?),
+        },
+        CqlType::Uuid | CqlType::Timeuuid => Uuid::from_slice(value).map_err(|_| bad())?.to_string(),
+        CqlType::Timestamp => {
+            time::timestamp_text(i64::from_be_bytes(value.try_into().map_err(|_| bad())?))
+        }
+        CqlType::Date => time::date_text(u32::from_be_bytes(value.try_into().map_err(|_| bad())?)),
+        CqlType::Time => time::time_text(i64::from_be_bytes(value.try_into().map_err(|_| bad())?)),
+        CqlType::Duration => duration::text(&number::Duration::decode(value).map_err(|_| bad())?),
+        _ => match read(from, value)?.ok_or_else(bad)? {
+            Number::Integer(value) => value.to_string(),
+            Number::Single(value) => number_text::float(value),
+            Number::Double(value) => number_text::double(value),
+            Number::Varint(value) => value.to_string(),
+            Number::Decimal(value) => {
+                check_digits(&value)?;
+                value.to_plain_string()
+            }
+        },
+    })
+}
+
+/// Eight groups without leading zeros and nothing left out, as `InetAddress.getHostAddress` prints them.
+fn java_ipv6(octets: [u8; 16]) -> String {
+    let groups: Vec<String> =
+        std::net::Ipv6Addr::from(octets).segments().iter().map(|group| format!("{group:x}")).collect();
+    groups.join(":")
+}
+
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cast(from: CqlType, to: CqlType, value: &[u8]) -> Vec<u8> {
+        assert!(exists(&from, &to), "{from} to {to}");
+        convert(&from, &to, value).unwrap().unwrap()
+    }
+
+    #[test]
+    fn numbers_narrow_as_in_java() {
+        assert_eq!(cast(CqlType::Int, CqlType::Tinyint, &300_i32.to_be_bytes()), [44]);
+        assert_eq!(cast(CqlType::Double, CqlType::Int, &1e12_f64.to_be_bytes()), i32::MAX.to_be_bytes());
+        assert_eq!(cast(CqlType::Double, CqlType::Bigint, &(-1.9_f64).to_be_bytes()), (-1_i64).to_be_bytes());
+        assert_eq!(cast(CqlType::Varint, CqlType::Bigint, &[1, 0, 0, 0, 0, 0, 0, 0, 2]), 2_i64.to_be_bytes());
+        assert_eq!(cast(CqlType::Int, CqlType::Double, &7_i32.to_be_bytes()), 7_f64.to_be_bytes());
+        assert_eq!(cast(CqlType::Float, CqlType::Decimal, &0.1_f32.to_be_bytes()), [0, 0, 0, 1, 1]);
+    }
+
+    #[test]
+    fn values_become_text() {
+        let text = |from, value: &[u8]| String::from_utf8(cast(from, CqlType::Text, value)).unwrap();
+        assert_eq!(text(CqlType::Int, &(-5_i32).to_be_bytes()), "-5");
+        assert_eq!(text(CqlType::Double, &1e7_f64.to_be_bytes()), "1.0E7");
+        assert_eq!(text(CqlType::Decimal, &[0, 0, 0, 2, 0, 150]), "1.50");
+        assert_eq!(text(CqlType::Boolean, &[1]), "true");
+        assert_eq!(text(CqlType::Inet, &[127, 0, 0, 1]), "127.0.0.1");
+        assert_eq!(text(CqlType::Inet, &std::net::Ipv6Addr::LOCALHOST.octets()), "0:0:0:0:0:0:0:1");
+        assert_eq!(text(CqlType::Timestamp, &0_i64.to_be_bytes()), "1970-01-01T00:00:00.000Z");
+    }
+
+    #[test]
+    fn a_scale_cannot_ask_for_gigabytes() {
+        let huge = [0x80, 0, 0, 1, 1];
+        assert!(convert(&CqlType::Decimal, &CqlType::Text, &huge).is_err());
+        assert!(convert(&CqlType::Decimal, &CqlType::Bigint, &huge).is_err());
+        assert_eq!(cast(CqlType::Decimal, CqlType::Double, &huge), f64::INFINITY.to_be_bytes());
+    }
+
+    #[test]
+    fn what_is_no_conversion_is_known() {
+        for (from, to) in [
+            (CqlType::Text, CqlType::Int),
+            (CqlType::Blob, CqlType::Text),
+            (CqlType::Int, CqlType::Boolean),
+            (CqlType::Int, CqlType::Counter),
+        ] {
+            assert!(!exists(&from, &to), "{from} to {to}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Floating-point numbers as Java prints them, for casts to text.
+//!
+//! Decimal notation from 1e-3 up to 1e7, else one digit, a point and an exponent (`Double.toString`).
+
+/// The text of a double.
+pub fn double(value: f64) -> String {
+    java(value.is_nan(), value.is_infinite(), value.is_sign_negative(), value == 0.0, || {
+        ryu::Buffer::new().format_finite(value.abs()).to_owned()
+    })
+}
+
+/// The text of a float.
+pub fn float(value: f32) -> String {
+    java(value.is_nan(), value.is_infinite(), value.is_sign_negative(), value == 0.0, || {
+        ryu::Buffer::new().format_finite(value.abs()).to_owned()
+    })
+}
+
+fn java(nan: bool, infinite: bool, negative: bool, zero: bool, shortest: impl FnOnce() -> String) -> String {
+    if nan {
+        return "NaN".to_owned();
+    }
+    let magnitude = if infinite {
+        "Infinity".to_owned()
+    } else if zero {
+        "0.0".to_owned()
+    } else {
+        magnitude(&shortest())
+    };
+    if negative { format!("-{magnitude}") } else { magnitude }
+}
+
+/// Lays out the shortest digits of a positive number as Java would.
+fn magnitude(shortest: &str) -> String {
+    let (mantissa, exponent) = shortest.split_once('e').unwrap_or((shortest, "0"));
+    let exponent: i32 = exponent.parse().expect("an exponent that ryu wrote");
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{whole}{fraction}");
+    let leading = digits.len() - digits.trim_start_matches('0').len();
+    // The value is 0.d1d2d3... * 10^point.
+    let point = whole.len() as i32 + exponent - leading as i32;
+    let digits = digits.trim_matches('0');
+    if (-2..=7).contains(&point) {
+        if point <= 0 {
+            return format!("0.{}{digits}", "0".repeat(point.unsigned_abs() as usize));
+        }
+        let point = point as usize;
+        if digits.len() <= point {
+            return format!("{digits}{}.0", "0".repeat(point - digits.len()));
+        }
+        return format!("{}.{}", &digits[..point], &digits[point..]);
+    }
+    let rest = if digits.len() > 1 { &digits[1..] } else { "0" };
+    format!("{}.{rest}E{}", &digits[..1], point - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doubles_as_java_prints_them() {
+        for (value, expected) in [
+            (0.0, "0.0"),
+            (-0.0, "-0.0"),
+            (1.0, "1.0"),
+            (100.0, "100.0"),
+            (123_456.789, "123456.789"),
+            (0.001, "0.001"),
+            (0.000_123, "1.23E-4"),
+            (9_999_999.0, "9999999.0"),
+            (1e7, "1.0E7"),
+            (1.5e300, "1.5E300"),
+            (-2.5e-10, "-2.5E-10"),
+            (f64::NAN, "NaN"),
+            (f64::NEG_INFINITY, "-Infinity"),
+        ] {
+            assert_eq!(double(value), expected);
+        }
+        assert_eq!(float(0.1), "0.1");
+        assert_eq!(float(3.4e38), "3.4E38");
+    }
+}

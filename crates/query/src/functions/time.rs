@@ -1,0 +1,60 @@
+//! Functions of time: what now is, and conversions between the types that hold time.
+
+use model::{CqlType, timeuuid};
+use uuid::Uuid;
+
+use crate::terms::time::{NANOSECONDS_PER_DAY, date_of_millis, millis_of_date};
+
+/// Today, UTC, as a stored date.
+pub(super) fn now_date(now_ms: i64) -> Vec<u8> {
+    date_of_millis(now_ms).to_be_bytes().to_vec()
+}
+
+/// The time of day, UTC, in nanoseconds.
+pub(super) fn now_time(now_ms: i64) -> Vec<u8> {
+    let nanoseconds = i128::from(now_ms) * 1_000_000;
+    (nanoseconds.rem_euclid(i128::from(NANOSECONDS_PER_DAY)) as i64).to_be_bytes().to_vec()
+}
+
+/// The least or greatest time UUID of a stored timestamp.
+pub(super) fn bound_timeuuid(timestamp: &[u8], greatest: bool) -> Option<Vec<u8>> {
+    let millis = i64::from_be_bytes(timestamp.try_into().ok()?);
+    let bound = if greatest {
+        timeuuid::max_at_unix_millis(millis)
+    } else {
+        timeuuid::min_at_unix_millis(millis)
+    };
+    Some(bound.as_bytes().to_vec())
+}
+
+/// A value of one type of time as another; `bigint` is milliseconds. Empty values give null.
+pub(super) fn convert(from: &CqlType, to: &CqlType, value: &[u8]) -> Option<Vec<u8>> {
+    let millis = match from {
+        CqlType::Timeuuid => timeuuid::unix_millis(&Uuid::from_slice(value).ok()?)?,
+        CqlType::Date => millis_of_date(u32::from_be_bytes(value.try_into().ok()?)),
+        _ => i64::from_be_bytes(value.try_into().ok()?),
+    };
+    Some(match to {
+        CqlType::Date => date_of_millis(millis).to_be_bytes().to_vec(),
+        _ => millis.to_be_bytes().to_vec(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_convert() {
+        let at: i64 = 1_705_464_718_070;
+        let uuid = timeuuid::from_unix_micros(at * 1000 + 5, 1, [1; 6]);
+        let millis = at.to_be_bytes().to_vec();
+        assert_eq!(convert(&CqlType::Timeuuid, &CqlType::Timestamp, uuid.as_bytes()), Some(millis.clone()));
+        assert_eq!(convert(&CqlType::Timestamp, &CqlType::Bigint, &millis), Some(millis.clone()));
+        let date = convert(&CqlType::Timestamp, &CqlType::Date, &millis).unwrap();
+        let midnight = convert(&CqlType::Date, &CqlType::Timestamp, &date).unwrap();
+        assert_eq!(midnight, (at - at % 86_400_000).to_be_bytes());
+        assert_eq!(convert(&CqlType::Timestamp, &CqlType::Date, b""), None);
+        assert_eq!(now_time(-1), (NANOSECONDS_PER_DAY - 1_000_000).to_be_bytes());
+    }
+}

@@ -1,0 +1,237 @@
+//! From text to an executable statement: names found, types checked, metadata made.
+//!
+//! A [`Prepared`] never changes. It holds the tables at the revision it was prepared for; the engine forgets it when
+//! one of them changes.
+
+pub mod batch;
+pub mod modify;
+pub mod names;
+pub mod select;
+pub mod selector;
+pub mod types;
+
+use std::rc::Rc;
+
+use cql::ast::{Describe, Modification, ParsedStatement, QualifiedName, Statement};
+use model::{Schema, Table};
+
+use self::batch::BatchPlan;
+use self::modify::ModifyPlan;
+use self::select::SelectPlan;
+use crate::QueryError;
+use crate::ambient::Ambient;
+use crate::results::ResultMetadata;
+use crate::terms::prepare::Context;
+use crate::terms::{BindSpecification, Markers};
+
+/// Most markers a statement may have: their number is 16 bits on the wire.
+pub const MARKERS_MAX: usize = u16::MAX as usize;
+
+/// A statement ready to be executed.
+#[derive(Debug)]
+pub struct Prepared {
+    /// What is done.
+    pub plan: Plan,
+    /// Its markers.
+    pub markers: Vec<BindSpecification>,
+    /// For each column of the partition key the marker bound to it; empty unless all are.
+    pub partition_key_indexes: Vec<u16>,
+    /// Result of statements that have none.
+    no_result: ResultMetadata,
+}
+
+/// What a statement does.
+#[derive(Debug)]
+pub enum Plan {
+    /// SELECT
+    Select(Box<SelectPlan>),
+    /// INSERT, UPDATE, DELETE
+    Modify(Box<ModifyPlan>),
+    /// BEGIN BATCH
+    Batch(Box<BatchPlan>),
+    /// TRUNCATE
+    Truncate(Rc<Table>),
+    /// USE
+    Use(String),
+    /// CREATE, ALTER, DROP
+    Schema(Box<Statement>),
+    /// DESCRIBE
+    Describe(Box<Describe>),
+}
+
+impl Prepared {
+    /// Columns of the result; none for statements without rows.
+    pub fn result(&self) -> &ResultMetadata {
+        match &self.plan {
+            Plan::Select(plan) => &plan.metadata,
+            _ => &self.no_result,
+        }
+    }
+
+    /// Tables it was prepared for.
+    pub fn tables(&self) -> Vec<&Table> {
+        match &self.plan {
+            Plan::Select(plan) => vec![&plan.table],
+            Plan::Modify(plan) => vec![&plan.table],
+            Plan::Batch(plan) => plan.statements.iter().map(|statement| &*statement.table).collect(),
+            Plan::Truncate(table) => vec![table],
+            Plan::Use(_) | Plan::Schema(_) | Plan::Describe(_) => Vec::new(),
+        }
+    }
+
+    /// Whether it is a modification, as batches are made of.
+    pub fn modification(&self) -> Option<&ModifyPlan> {
+        if let Plan::Modify(plan) = &self.plan { Some(plan) } else { None }
+    }
+}
+
+/// Where names are looked up.
+pub trait Names {
+    /// The schema, for user types.
+    fn schema(&self) -> &Schema;
+    /// The table meant by a name.
+    ///
+    /// # Errors
+    /// [`QueryError::Invalid`] where there is none, or no keyspace to look in.
+    fn table(&self, name: &QualifiedName) -> Result<Rc<Table>, QueryError>;
+    /// Whether a table can be written.
+    fn is_stored(&self, table: &Table) -> bool;
+}
+
+/// Prepares a parsed statement.
+///
+/// # Errors
+/// [`QueryError::Invalid`] in Cassandra's words.
+pub fn prepare(parsed: ParsedStatement, names: &dyn Names, ambient: &Ambient) -> Result<Prepared, QueryError> {
+    if parsed.markers.len() > MARKERS_MAX {
+        return Err(QueryError::Invalid(format!(
+            "Too many markers(?). {} markers exceed the allowed maximum of {MARKERS_MAX}",
+            parsed.markers.len()
+        )));
+    }
+    let mut markers = Markers::new(&parsed.markers);
+    let schema = names.schema();
+    let plan = match parsed.statement {
+        Statement::Select(statement) => {
+            let table = names.table(statement.source.table())?;
+            markers.enter(table.keyspace(), table.name());
+            let mut cx = Context { schema, table: &table, ambient, markers: &mut markers };
+            let plan = select::prepare(&mut cx, &table, &statement)?;
+            let indexes = markers.partition_key_indexes(&table);
+            return finish(Plan::Select(Box::new(plan)), markers, indexes);
+        }
+        Statement::Insert(insert) => return modification(Modification::Insert(insert), names, ambient, markers),
+        Statement::InsertJson(insert) => return modification(Modification::InsertJson(insert), names, ambient, markers),
+        Statement::Update(update) => return modification(Modification::Update(update), names, ambient, markers),
+        Statement::Delete(delete) => return modification(Modification::Delete(delete), names, ambient, markers),
+        Statement::Batch(statement) => return prepare_batch(&statement, names, ambient, markers),
+        Statement::Truncate(truncate) => {
+            if !truncate.attributes.is_empty() {
+                return Err(QueryError::invalid("USING in TRUNCATE is not supported yet"));
+            }
+            Plan::Truncate(names.table(&truncate.table)?)
+        }
+        Statement::Use(statement) => Plan::Use(statement.keyspace.name),
+        Statement::Describe(describe) => Plan::Describe(Box::new(describe)),
+        statement => match unsupported(&statement) {
+            Some(what) => return Err(QueryError::Invalid(format!("{what} are not supported yet"))),
+            None => Plan::Schema(Box::new(statement)),
+        },
+    };
+    finish(plan, markers, Vec::new())
+}
+
+fn modification(
+    modification: Modification,
+    names: &dyn Names,
+    ambient: &Ambient,
+    mut markers: Markers,
+) -> Result<Prepared, QueryError> {
+    let (plan, table) = modify_plan(&modification, names, ambient, &mut markers)?;
+    let indexes = markers.partition_key_indexes(&table);
+    finish(Plan::Modify(Box::new(plan)), markers, indexes)
+}
+
+fn modify_plan(
+    modification: &Modification,
+    names: &dyn Names,
+    ambient: &Ambient,
+    markers: &mut Markers,
+) -> Result<(ModifyPlan, Rc<Table>), QueryError> {
+    let table = names.table(modify::table_name(modification))?;
+    if !names.is_stored(&table) {
+        return Err(QueryError::Invalid(format!("{} keyspace is not user-modifiable.", table.keyspace())));
+    }
+    markers.enter(table.keyspace(), table.name());
+    let mut cx = Context { schema: names.schema(), table: &table, ambient, markers };
+    Ok((modify::prepare(&mut cx, &table, modification)?, table))
+}
+
+fn prepare_batch(
+    batch: &cql::ast::Batch,
+    names: &dyn Names,
+    ambient: &Ambient,
+    mut markers: Markers,
+) -> Result<Prepared, QueryError> {
+    let mut statements = Vec::with_capacity(batch.statements.len());
+    let mut tables: Vec<Rc<Table>> = Vec::new();
+    for statement in &batch.statements {
+        let (plan, table) = modify_plan(statement, names, ambient, &mut markers)?;
+        statements.push(plan);
+        tables.push(table);
+    }
+    let Some(first) = tables.first().cloned() else {
+        let plan = BatchPlan::new(batch::kind(batch.kind), (None, None), Vec::new())?;
+        return finish(Plan::Batch(Box::new(plan)), markers, Vec::new());
+    };
+    let attributes = {
+        markers.enter(first.keyspace(), first.name());
+        let mut cx = Context { schema: names.schema(), table: &first, ambient, markers: &mut markers };
+        modify::attributes(&mut cx, &batch.attributes)?
+    };
+    let one_table = tables.iter().all(|table| table.id() == first.id());
+    let indexes = if one_table { markers.partition_key_indexes(&first) } else { Vec::new() };
+    let plan = BatchPlan::new(batch::kind(batch.kind), attributes, statements)?;
+    finish(Plan::Batch(Box::new(plan)), markers, indexes)
+}
+
+fn finish(plan: Plan, markers: Markers, partition_key_indexes: Vec<u16>) -> Result<Prepared, QueryError> {
+    Ok(Prepared { plan, markers: markers.finish()?, partition_key_indexes, no_result: ResultMetadata::none() })
+}
+
+/// What a statement is about that is not there yet; `None` for schema statements.
+fn unsupported(statement: &Statement) -> Option<&'static str> {
+    Some(match statement {
+        Statement::PruneMaterializedView(_) => "Materialized views",
+        Statement::CreateRole(_)
+        | Statement::AlterRole(_)
+        | Statement::DropRole(_)
+        | Statement::CreateUser(_)
+        | Statement::AlterUser(_)
+        | Statement::DropUser(_)
+        | Statement::ListUsers
+        | Statement::GrantRole(_)
+        | Statement::RevokeRole(_)
+        | Statement::ListRoles(_)
+        | Statement::GrantPermissions(_)
+        | Statement::RevokePermissions(_)
+        | Statement::ListPermissions(_)
+        | Statement::AddIdentity(_)
+        | Statement::DropIdentity(_) => "Roles and permissions",
+        Statement::CreateServiceLevel(_)
+        | Statement::AlterServiceLevel(_)
+        | Statement::DropServiceLevel(_)
+        | Statement::AttachServiceLevel(_)
+        | Statement::DetachServiceLevel(_)
+        | Statement::ListServiceLevel(_) => "Service levels",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+impl Prepared {
+    /// A statement without markers or result.
+    pub(crate) fn for_tests(plan: Plan) -> Self {
+        Self { plan, markers: Vec::new(), partition_key_indexes: Vec::new(), no_result: ResultMetadata::none() }
+    }
+}

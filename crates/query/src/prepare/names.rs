@@ -1,0 +1,25 @@
+//! Names of columns in messages and lookups.
+
+use cql::ast::Ident;
+use model::type_parser::quote_identifier;
+use model::{Column, Table};
+
+use crate::QueryError;
+
+/// The column of that name.
+///
+/// # Errors
+/// [`QueryError::Invalid`] where the table has none.
+pub fn column<'t>(table: &'t Table, name: &Ident) -> Result<&'t Column, QueryError> {
+    table.column(&name.name).ok_or_else(|| undefined(table, &name.name))
+}
+
+/// What a client is told about a column that is not there.
+pub fn undefined(table: &Table, name: &str) -> QueryError {
+    QueryError::Invalid(format!("Undefined column name {} in table {}", quote_identifier(name), qualified(table)))
+}
+
+/// `keyspace.table`, quoted where needed.
+pub fn qualified(table: &Table) -> String {
+    format!("{}.{}", quote_identifier(table.keyspace()), quote_identifier(table.name()))
+}

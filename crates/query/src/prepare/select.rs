@@ -1,0 +1,356 @@
+//! SELECT, prepared: what is read, in which order, how much of it, and what the result shows.
+//!
+//! Rules and messages as Cassandra 5's `SelectStatement.RawStatement`.
+
+use std::rc::Rc;
+
+use cql::ast::{self, Direction, Ident, OrderingExpression, SelectSource, Selectable, Selection as RawSelection};
+use model::{Column, ColumnKind, CqlType, Table};
+
+use super::names;
+use super::selector::{Aggregate, Preparation, Selector};
+use crate::QueryError;
+use crate::restrictions::{self, Restrictions, StatementKind};
+use crate::results::ResultMetadata;
+use crate::terms::prepare::Context;
+use crate::terms::{Receiver, Term};
+
+/// A prepared SELECT.
+#[derive(Debug)]
+pub struct SelectPlan {
+    /// Table read.
+    pub table: Rc<Table>,
+    /// Which partitions and rows.
+    pub restrictions: Restrictions,
+    /// What of each.
+    pub selection: Selection,
+    /// One row for each partition.
+    pub distinct: bool,
+    /// Rows from the last to the first.
+    pub reversed: bool,
+    /// Order of the whole result, where IN names several partitions: places of selected values, and whether
+    /// they come descending.
+    pub sort: Vec<(usize, CqlType, bool)>,
+    /// LIMIT.
+    pub limit: Option<Term>,
+    /// PER PARTITION LIMIT.
+    pub per_partition_limit: Option<Term>,
+    /// The result's columns as the wire shows them.
+    pub metadata: ResultMetadata,
+}
+
+/// What is made of each row.
+#[derive(Debug)]
+pub struct Selection {
+    /// How values are made.
+    pub kind: SelectionKind,
+    /// Values of each row that the client sees; those behind are for sorting.
+    pub shown: usize,
+}
+
+/// How the values of a row are made.
+#[derive(Debug)]
+pub enum SelectionKind {
+    /// Each is a column.
+    Columns(Vec<Source>),
+    /// Each is an expression.
+    Expressions(Vec<Selector>),
+    /// All rows make one.
+    Aggregates {
+        /// What is shown, aggregates by their place.
+        selectors: Vec<Selector>,
+        /// The aggregates.
+        aggregates: Vec<Aggregate>,
+    },
+}
+
+/// A column as the place its values are taken from.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// The column.
+    pub column: Column,
+    /// Whether elements are put together from several cells.
+    pub multi_cell: bool,
+}
+
+impl Source {
+    fn of(column: &Column) -> Self {
+        Self { multi_cell: column.ty.is_multi_cell(), column: column.clone() }
+    }
+}
+
+/// Prepares a SELECT of `table`.
+///
+/// # Errors
+/// [`QueryError::Invalid`] in Cassandra's words.
+pub fn prepare(cx: &mut Context<'_>, table: &Rc<Table>, select: &ast::Select) -> Result<SelectPlan, QueryError> {
+    refuse_unsupported(select)?;
+    let only_static = selects_only_static(table, &select.selection);
+    let relations = select.where_clause.as_ref().map_or(&[][..], |clause| &clause.relations);
+    let ordering = ordering_columns(table, select)?;
+    let restrictions =
+        restrictions::prepare(cx, StatementKind::Select, relations, only_static, select.allow_filtering)?;
+    let (mut selection, mut columns) = selection(cx, table, &select.selection)?;
+    if select.distinct {
+        check_distinct(table, &selection, &restrictions, select.per_partition_limit.is_some())?;
+    }
+    if matches!(selection.kind, SelectionKind::Aggregates { .. }) && select.per_partition_limit.is_some() {
+        return Err(QueryError::invalid("PER PARTITION LIMIT is not allowed with aggregate queries."));
+    }
+    if !ordering.is_empty() && restrictions.key_range {
+        return Err(QueryError::invalid(
+            "ORDER BY is only supported when the partition key is restricted by an EQ or an IN.",
+        ));
+    }
+    let reversed = is_reversed(table, &ordering, &restrictions)?;
+    let sort = if restrictions.partition_key_has_in() {
+        sort_places(&mut selection, &ordering)?
+    } else {
+        Vec::new()
+    };
+    columns.truncate(selection.shown);
+    let limit = limit(cx, select.limit.as_ref(), "[limit]")?;
+    let per_partition_limit = limit_per_partition(cx, select.per_partition_limit.as_ref())?;
+    Ok(SelectPlan {
+        table: Rc::clone(table),
+        restrictions,
+        selection,
+        distinct: select.distinct,
+        reversed,
+        sort,
+        limit,
+        per_partition_limit,
+        metadata: ResultMetadata::new(table.keyspace(), table.name(), &columns),
+    })
+}
+
+fn limit(cx: &mut Context<'_>, term: Option<&ast::Term>, name: &str) -> Result<Option<Term>, QueryError> {
+    term.map(|term| cx.prepare(term, &Receiver::new(name, CqlType::Int))).transpose()
+}
+
+fn limit_per_partition(cx: &mut Context<'_>, term: Option<&ast::Term>) -> Result<Option<Term>, QueryError> {
+    limit(cx, term, "[per_partition_limit]")
+}
+
+fn refuse_unsupported(select: &ast::Select) -> Result<(), QueryError> {
+    let unsupported = |what: &str| Err(QueryError::Invalid(format!("{what} is not supported yet")));
+    if select.json {
+        return unsupported("SELECT JSON");
+    }
+    if !select.group_by.is_empty() {
+        return unsupported("GROUP BY");
+    }
+    if matches!(select.source, SelectSource::MutationFragments(_)) {
+        return unsupported("SELECT from MUTATION_FRAGMENTS");
+    }
+    if !select.attributes.is_empty() {
+        return unsupported("USING in SELECT");
+    }
+    Ok(())
+}
+
+/// Calls `each` for every column name in an expression.
+fn for_each_name(expression: &Selectable, each: &mut dyn FnMut(&Ident)) {
+    match expression {
+        Selectable::Column(name) => each(name),
+        Selectable::Constant(_) | Selectable::BindMarker(_) | Selectable::CountRows => {}
+        Selectable::Cell { operand, .. }
+        | Selectable::Cast { operand, .. }
+        | Selectable::Negate(operand)
+        | Selectable::TypeHint { operand, .. } => for_each_name(operand, each),
+        Selectable::Field { receiver, .. }
+        | Selectable::Element { receiver, .. }
+        | Selectable::Slice { receiver, .. } => for_each_name(receiver, each),
+        Selectable::Arithmetic { left, right, .. } => {
+            for_each_name(left, each);
+            for_each_name(right, each);
+        }
+        Selectable::Function { arguments: parts, .. }
+        | Selectable::List(parts)
+        | Selectable::Set(parts)
+        | Selectable::Tuple(parts) => parts.iter().for_each(|part| for_each_name(part, each)),
+        Selectable::MapOrUserType(entries) => entries.iter().for_each(|(key, value)| {
+            for_each_name(key, each);
+            for_each_name(value, each);
+        }),
+    }
+}
+
+fn selects_only_static(table: &Table, selection: &RawSelection) -> bool {
+    let RawSelection::Selectors(selectors) = selection else { return false };
+    let (mut statics, mut others) = (false, false);
+    for selector in selectors {
+        for_each_name(&selector.expression, &mut |name| match table.column(&name.name).map(|column| column.kind) {
+            Some(ColumnKind::Static) => statics = true,
+            Some(ColumnKind::PartitionKey) => {}
+            _ => others = true,
+        });
+    }
+    statics && !others
+}
+
+/// Name and type of each value of a row.
+type ResultColumns = Vec<(String, CqlType)>;
+
+fn selection(
+    cx: &mut Context<'_>,
+    table: &Table,
+    raw: &RawSelection,
+) -> Result<(Selection, ResultColumns), QueryError> {
+    let RawSelection::Selectors(raw) = raw else {
+        let sources: Vec<Source> = table.columns().map(Source::of).collect();
+        let columns = table.columns().map(|column| (column.name.clone(), column.ty.clone())).collect();
+        let shown = sources.len();
+        return Ok((Selection { kind: SelectionKind::Columns(sources), shown }, columns));
+    };
+    let mut preparation = Preparation::new(cx);
+    let (mut selectors, mut columns) = (Vec::with_capacity(raw.len()), Vec::with_capacity(raw.len()));
+    for selector in raw {
+        let prepared = preparation.prepare(&selector.expression, None)?;
+        let name = selector.alias.as_ref().map_or(prepared.name, |alias| alias.name.clone());
+        columns.push((name, prepared.ty));
+        selectors.push(prepared.selector);
+    }
+    let shown = selectors.len();
+    let aggregates = preparation.aggregates;
+    let kind = if !aggregates.is_empty() {
+        SelectionKind::Aggregates { selectors, aggregates }
+    } else if selectors.iter().all(|selector| matches!(selector, Selector::Column(_))) {
+        let source = |selector: &Selector| match selector {
+            Selector::Column(column) => Some(Source::of(column)),
+            _ => None,
+        };
+        SelectionKind::Columns(selectors.iter().filter_map(source).collect())
+    } else {
+        SelectionKind::Expressions(selectors)
+    };
+    Ok((Selection { kind, shown }, columns))
+}
+
+fn check_distinct(
+    table: &Table,
+    selection: &Selection,
+    restrictions: &Restrictions,
+    per_partition_limit: bool,
+) -> Result<(), QueryError> {
+    if per_partition_limit {
+        return Err(QueryError::invalid("PER PARTITION LIMIT is not allowed with SELECT DISTINCT queries"));
+    }
+    if restrictions.restricts_clustering || restrictions.restricts_regular {
+        return Err(QueryError::invalid(
+            "SELECT DISTINCT with WHERE clause only supports restriction by partition key and/or static columns.",
+        ));
+    }
+    let mut wrong = None;
+    let mut selected = Vec::new();
+    let mut each = |column: &Column| match column.kind {
+        ColumnKind::PartitionKey => selected.push(column.id),
+        ColumnKind::Static => {}
+        _ => {
+            wrong.get_or_insert_with(|| column.name.clone());
+        }
+    };
+    match &selection.kind {
+        SelectionKind::Columns(sources) => sources.iter().for_each(|source| each(&source.column)),
+        SelectionKind::Expressions(selectors) => {
+            selectors.iter().for_each(|selector| selector.for_each_column(&[], &mut each));
+        }
+        SelectionKind::Aggregates { selectors, aggregates } => {
+            selectors.iter().for_each(|selector| selector.for_each_column(aggregates, &mut each));
+        }
+    }
+    if let Some(name) = wrong {
+        return Err(QueryError::Invalid(format!(
+            "SELECT DISTINCT queries must only request partition key columns and/or static columns (not {name})"
+        )));
+    }
+    if !restrictions.key_range {
+        return Ok(());
+    }
+    match table.partition_key().iter().find(|column| !selected.contains(&column.id)) {
+        Some(missing) => Err(QueryError::Invalid(format!(
+            "SELECT DISTINCT queries must request all the partition key columns (missing {})",
+            missing.name
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn ordering_columns(table: &Table, select: &ast::Select) -> Result<Vec<(Column, bool)>, QueryError> {
+    let mut ordering: Vec<(Column, bool)> = Vec::new();
+    for order in &select.order_by {
+        let OrderingExpression::Column(name) = &order.by else {
+            return Err(QueryError::invalid("ORDER BY with ANN or a scoring function is not supported yet"));
+        };
+        let column = names::column(table, name)?.clone();
+        let descending = order.direction == Direction::Descending;
+        match ordering.iter_mut().find(|(seen, _)| seen.id == column.id) {
+            Some(seen) => seen.1 = descending,
+            None => ordering.push((column, descending)),
+        }
+    }
+    Ok(ordering)
+}
+
+fn is_reversed(
+    table: &Table,
+    ordering: &[(Column, bool)],
+    restrictions: &Restrictions,
+) -> Result<bool, QueryError> {
+    let mut expected = 0;
+    let mut reversed: Option<bool> = None;
+    for (column, descending) in ordering {
+        if column.kind != ColumnKind::Clustering {
+            return Err(QueryError::Invalid(format!(
+                "Order by is currently only supported on the clustered columns of the PRIMARY KEY, got {}",
+                column.name
+            )));
+        }
+        let place = usize::from(column.position);
+        while expected != place {
+            let equal = restrictions.clustering_equal.get(expected).copied().unwrap_or(false);
+            if !equal {
+                return Err(QueryError::invalid(
+                    "Order by currently only supports the ordering of columns following their declared order in the PRIMARY KEY",
+                ));
+            }
+            expected += 1;
+        }
+        expected += 1;
+        let turned = *descending != table.clustering()[place].reversed;
+        if reversed.is_some_and(|reversed| reversed != turned) {
+            return Err(QueryError::invalid("Unsupported order by relation"));
+        }
+        reversed = Some(turned);
+    }
+    Ok(reversed.unwrap_or(false))
+}
+
+/// Places of the values a result is sorted by; columns that are not selected are read behind the others.
+fn sort_places(
+    selection: &mut Selection,
+    ordering: &[(Column, bool)],
+) -> Result<Vec<(usize, CqlType, bool)>, QueryError> {
+    let mut places = Vec::with_capacity(ordering.len());
+    for (column, descending) in ordering {
+        let place = match &mut selection.kind {
+            SelectionKind::Columns(sources) => {
+                let at = sources.iter().position(|source| source.column.id == column.id);
+                at.unwrap_or_else(|| {
+                    sources.push(Source::of(column));
+                    sources.len() - 1
+                })
+            }
+            SelectionKind::Expressions(selectors) => {
+                let at = selectors.iter().position(|s| matches!(s, Selector::Column(c) if c.id == column.id));
+                at.unwrap_or_else(|| {
+                    selectors.push(Selector::Column(column.clone()));
+                    selectors.len() - 1
+                })
+            }
+            SelectionKind::Aggregates { .. } => continue,
+        };
+        places.push((place, column.ty.clone(), *descending));
+    }
+    Ok(places)
+}

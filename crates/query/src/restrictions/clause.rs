@@ -1,0 +1,288 @@
+//! One restriction of one column, or of several clustering columns at once, and how two of them combine.
+//!
+//! Rules and messages as Cassandra 5's `SingleColumnRestriction` and `MultiColumnRestriction`.
+
+use std::borrow::Cow;
+
+use model::CqlType;
+use model::collection::{Components, Elements};
+use model::validate::validate;
+use wire::values::ValueRef;
+
+use crate::QueryError;
+use crate::terms::{Binding, Term};
+
+/// Most alternatives one restriction, or all of a key together, may have: `IN` lists multiply.
+pub const ALTERNATIVES_MAX: usize = 65_536;
+
+/// One value for each column of a clause.
+pub type Row<'a> = Vec<Cow<'a, [u8]>>;
+
+/// What is known of one column, or of a run of clustering columns.
+#[derive(Debug, Clone)]
+pub struct Clause {
+    /// Place of the first column among those of its kind.
+    pub first: usize,
+    /// Names of the columns, in order.
+    pub names: Vec<String>,
+    /// Whether it was written as a tuple.
+    pub multi: bool,
+    /// What must hold.
+    pub test: Test,
+}
+
+/// What must hold.
+#[derive(Debug, Clone)]
+pub enum Test {
+    /// Equal to this.
+    Equal(RowTerm),
+    /// Equal to one of these.
+    In(InTerms),
+    /// Between these.
+    Slice {
+        /// Lower bound, and whether it belongs.
+        lower: Option<(RowTerm, bool)>,
+        /// Upper bound, and whether it belongs.
+        upper: Option<(RowTerm, bool)>,
+    },
+    /// The collection holds these.
+    Contains(Vec<Contains>),
+}
+
+/// One thing a collection must hold.
+#[derive(Debug, Clone)]
+pub enum Contains {
+    /// An element, or a value of a map.
+    Value(Term),
+    /// A key of a map.
+    Key(Term),
+    /// A key with this value.
+    Entry(Term, Term),
+}
+
+/// Values of the columns of a clause.
+#[derive(Debug, Clone)]
+pub enum RowTerm {
+    /// One term for each.
+    Parts(Vec<Term>),
+    /// One marker for all, of this tuple type.
+    Marker {
+        /// Place among the markers.
+        index: usize,
+        /// Types of the columns.
+        types: Vec<CqlType>,
+    },
+}
+
+/// What follows IN.
+#[derive(Debug, Clone)]
+pub enum InTerms {
+    /// A list as written.
+    List(Vec<RowTerm>),
+    /// One marker for the list.
+    Marker {
+        /// Place among the markers.
+        index: usize,
+        /// Types of the columns; each element is a value, or a tuple where the clause is one.
+        types: Vec<CqlType>,
+    },
+}
+
+impl Clause {
+    /// How many columns it is about.
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Place behind its last column.
+    pub fn end(&self) -> usize {
+        self.first + self.names.len()
+    }
+
+    /// Whether each column has one value, or one of several.
+    pub fn is_equality(&self) -> bool {
+        matches!(self.test, Test::Equal(_) | Test::In(_))
+    }
+
+    /// Whether it bounds a range.
+    pub fn is_slice(&self) -> bool {
+        matches!(self.test, Test::Slice { .. })
+    }
+
+    /// Whether it looks into a collection.
+    pub fn is_contains(&self) -> bool {
+        matches!(self.test, Test::Contains(_))
+    }
+
+    fn columns(&self) -> String {
+        self.names.join(", ")
+    }
+
+    /// Both restrictions as one.
+    ///
+    /// # Errors
+    /// [`QueryError::Invalid`] where the two cannot stand together.
+    pub fn merge(&mut self, other: Self) -> Result<(), QueryError> {
+        let columns = self.columns();
+        match (&mut self.test, other.test) {
+            (Test::Equal(_), _) => Err(QueryError::Invalid(format!(
+                "{columns} cannot be restricted by more than one relation if it includes an Equal"
+            ))),
+            (Test::In(_), _) => Err(QueryError::Invalid(format!(
+                "{columns} cannot be restricted by more than one relation if it includes a IN"
+            ))),
+            (Test::Slice { lower, upper }, Test::Slice { lower: other_lower, upper: other_upper }) => {
+                if self.multi && self.first != other.first {
+                    return Err(QueryError::Invalid(format!(
+                        "Column \"{}\" cannot be restricted by two inequalities not starting with the same column",
+                        self.names[0]
+                    )));
+                }
+                // Where tuples of different length meet, bounds keep their own lengths; the longer names the columns.
+                for (have, add, which) in [(lower, other_lower, "start"), (upper, other_upper, "end")] {
+                    if have.is_some() && add.is_some() {
+                        return Err(QueryError::Invalid(format!(
+                            "More than one restriction was found for the {which} bound on {columns}"
+                        )));
+                    }
+                    if add.is_some() {
+                        *have = add;
+                    }
+                }
+                if other.names.len() > self.names.len() {
+                    self.names = other.names;
+                }
+                self.multi |= other.multi;
+                Ok(())
+            }
+            (Test::Slice { .. }, _) => Err(QueryError::Invalid(format!(
+                "Column \"{}\" cannot be restricted by both an equality and an inequality relation",
+                self.names[0]
+            ))),
+            (Test::Contains(all), Test::Contains(more)) => {
+                all.extend(more);
+                Ok(())
+            }
+            (Test::Contains(_), _) => Err(QueryError::Invalid(format!(
+                "Collection column {columns} can only be restricted by CONTAINS, CONTAINS KEY, or map-entry equality"
+            ))),
+        }
+    }
+}
+
+impl RowTerm {
+    /// How many columns it gives values for.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Parts(parts) => parts.len(),
+            Self::Marker { types, .. } => types.len(),
+        }
+    }
+
+    /// The single term, where there is one.
+    pub fn single(&self) -> Option<&Term> {
+        if let Self::Parts(parts) = self { parts.first().filter(|_| parts.len() == 1) } else { None }
+    }
+
+    /// The values.
+    ///
+    /// # Errors
+    /// [`QueryError::Invalid`] naming the column whose value is null or left out.
+    pub fn bind<'a>(&'a self, names: &[String], binding: &Binding<'a>) -> Result<Row<'a>, QueryError> {
+        match self {
+            Self::Parts(parts) => {
+                parts.iter().zip(names).map(|(part, name)| bind_value(part, name, binding)).collect()
+            }
+            Self::Marker { index, types } => match binding.values[*index] {
+                ValueRef::Null => Err(null_value(&names[0])),
+                ValueRef::Unset => {
+                    Err(QueryError::Invalid(format!("Invalid unset value for tuple ({})", names.join(","))))
+                }
+                ValueRef::Bytes(bytes) => split_tuple(bytes, types, names),
+            },
+        }
+    }
+}
+
+/// The value of a key column.
+///
+/// # Errors
+/// [`QueryError::Invalid`] where it is null or left out.
+#[inline]
+pub fn bind_value<'a>(term: &'a Term, name: &str, binding: &Binding<'a>) -> Result<Cow<'a, [u8]>, QueryError> {
+    term.bind(binding)?
+        .set(|| format!("Invalid unset value for column {name}"))?
+        .ok_or_else(|| null_value(name))
+}
+
+fn null_value(name: &str) -> QueryError {
+    QueryError::Invalid(format!("Invalid null value in condition for column {name}"))
+}
+
+fn split_tuple<'a>(bytes: &'a [u8], types: &[CqlType], names: &[String]) -> Result<Row<'a>, QueryError> {
+    let invalid = |text: String| QueryError::Invalid(text);
+    validate(&CqlType::Tuple(types.to_vec()), bytes).map_err(|e| invalid(e.to_string()))?;
+    let mut components = Components::new(bytes);
+    let mut row = Vec::with_capacity(types.len());
+    for name in names.iter().take(types.len()) {
+        let component = components.next().transpose().map_err(|e| invalid(e.to_string()))?.flatten();
+        row.push(Cow::Borrowed(component.ok_or_else(|| null_value(name))?));
+    }
+    Ok(row)
+}
+
+impl InTerms {
+    /// The alternatives, in the order given.
+    ///
+    /// # Errors
+    /// [`QueryError::Invalid`] naming what is null, left out or too much.
+    pub fn bind<'a>(&'a self, names: &[String], binding: &Binding<'a>) -> Result<Vec<Row<'a>>, QueryError> {
+        match self {
+            Self::List(rows) => rows.iter().map(|row| row.bind(names, binding)).collect(),
+            Self::Marker { index, types } => {
+                let bytes = match binding.values[*index] {
+                    ValueRef::Null => {
+                        return Err(QueryError::Invalid(match names {
+                            [name] => format!("Invalid null value for column {name}"),
+                            _ => "Invalid null value for IN restriction".to_owned(),
+                        }));
+                    }
+                    ValueRef::Unset => {
+                        return Err(QueryError::Invalid(format!("Invalid unset value for column {}", names[0])));
+                    }
+                    ValueRef::Bytes(bytes) => bytes,
+                };
+                self.split(bytes, types, names)
+            }
+        }
+    }
+
+    fn split<'a>(&self, bytes: &'a [u8], types: &[CqlType], names: &[String]) -> Result<Vec<Row<'a>>, QueryError> {
+        let element = match types {
+            [single] => single.clone(),
+            _ => CqlType::Tuple(types.to_vec()),
+        };
+        let list = CqlType::List { element: Box::new(element), frozen: true };
+        validate(&list, bytes).map_err(|e| QueryError::Invalid(e.to_string()))?;
+        let elements = Elements::parse(bytes).map_err(|e| QueryError::Invalid(e.to_string()))?;
+        if elements.remaining() > ALTERNATIVES_MAX {
+            return Err(too_many());
+        }
+        elements
+            .map(|element| {
+                let element = element.map_err(|e| QueryError::Invalid(e.to_string()))?;
+                match types {
+                    [_] => Ok(vec![Cow::Borrowed(element)]),
+                    _ => split_tuple(element, types, names),
+                }
+            })
+            .collect()
+    }
+}
+
+/// What a statement with too many alternatives is told.
+pub fn too_many() -> QueryError {
+    QueryError::Invalid(format!(
+        "The IN restrictions of the statement have more than {ALTERNATIVES_MAX} combinations"
+    ))
+}

@@ -1,0 +1,160 @@
+//! Tests of rows that no key or slice can answer: ALLOW FILTERING.
+//!
+//! A filter is prepared once, bound once per execution, and asked for every row. A null never passes.
+
+use std::borrow::Cow;
+
+use model::collection::{Elements, Entries};
+use model::compare::compare;
+use model::{Column, ColumnKind, CqlType};
+
+use super::clause::{Clause, Contains, InTerms, RowTerm, Test};
+use crate::QueryError;
+use crate::terms::{Binding, Term};
+
+/// A test of one column.
+#[derive(Debug, Clone)]
+pub struct Filter {
+    /// Role of the column.
+    pub kind: ColumnKind,
+    /// The column.
+    pub column: Column,
+    check: Check,
+}
+
+#[derive(Debug, Clone)]
+enum Check {
+    Equal(Term),
+    In(InTerms),
+    Less(Term, bool),
+    Greater(Term, bool),
+    ContainsValue(Term),
+    ContainsKey(Term),
+    ContainsEntry(Term, Term),
+}
+
+/// A filter with its values.
+#[derive(Debug)]
+pub struct BoundFilter<'a> {
+    /// What is tested.
+    pub filter: &'a Filter,
+    values: Vec<Cow<'a, [u8]>>,
+}
+
+/// Appends the filters that clauses amount to.
+pub(super) fn from_clauses(
+    columns: &[Column],
+    kind: ColumnKind,
+    clauses: &[Clause],
+    out: &mut Vec<Filter>,
+) -> Result<(), QueryError> {
+    for clause in clauses {
+        let run = &columns[clause.first..clause.end()];
+        let mut push = |column: &Column, check| out.push(Filter { kind, column: column.clone(), check });
+        match &clause.test {
+            Test::Equal(RowTerm::Parts(parts)) => {
+                for (column, part) in run.iter().zip(parts) {
+                    push(column, Check::Equal(part.clone()));
+                }
+            }
+            Test::Equal(RowTerm::Marker { .. }) => {
+                return Err(QueryError::invalid("Multicolumn filters by one marker are not supported"));
+            }
+            Test::In(_) if clause.multi => {
+                return Err(QueryError::invalid("Multicolumn IN filters are not supported"));
+            }
+            Test::In(terms) => push(&run[0], Check::In(terms.clone())),
+            Test::Slice { .. } if clause.multi => {
+                return Err(QueryError::invalid("Multi-column slice restrictions cannot be used for filtering."));
+            }
+            Test::Slice { lower, upper } => {
+                if let Some((term, inclusive)) = lower.as_ref().and_then(|(row, i)| row.single().map(|t| (t, i))) {
+                    push(&run[0], Check::Greater(term.clone(), *inclusive));
+                }
+                if let Some((term, inclusive)) = upper.as_ref().and_then(|(row, i)| row.single().map(|t| (t, i))) {
+                    push(&run[0], Check::Less(term.clone(), *inclusive));
+                }
+            }
+            Test::Contains(all) => {
+                for contains in all {
+                    push(
+                        &run[0],
+                        match contains {
+                            Contains::Value(term) => Check::ContainsValue(term.clone()),
+                            Contains::Key(term) => Check::ContainsKey(term.clone()),
+                            Contains::Entry(key, value) => Check::ContainsEntry(key.clone(), value.clone()),
+                        },
+                    );
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Filter {
+    /// The filter with the values of one execution.
+    ///
+    /// # Errors
+    /// [`QueryError::Invalid`] for null and left-out values.
+    pub fn bind<'a>(&'a self, binding: &Binding<'a>) -> Result<BoundFilter<'a>, QueryError> {
+        let name = &self.column.name;
+        let value = |term: &'a Term| -> Result<Cow<'a, [u8]>, QueryError> {
+            term.bind(binding)?
+                .set(|| format!("Unsupported unset value for column {name}"))?
+                .ok_or_else(|| QueryError::Invalid(format!("Unsupported null value for column {name}")))
+        };
+        let values = match &self.check {
+            Check::Equal(term)
+            | Check::Less(term, _)
+            | Check::Greater(term, _)
+            | Check::ContainsValue(term)
+            | Check::ContainsKey(term) => vec![value(term)?],
+            Check::ContainsEntry(key, entry) => vec![value(key)?, value(entry)?],
+            Check::In(terms) => {
+                terms.bind(std::slice::from_ref(name), binding)?.into_iter().flatten().collect()
+            }
+        };
+        Ok(BoundFilter { filter: self, values })
+    }
+}
+
+impl BoundFilter<'_> {
+    /// Whether a value of the column passes; collections come assembled.
+    pub fn passes(&self, value: Option<&[u8]>) -> bool {
+        let Some(value) = value else { return false };
+        let ty = &self.filter.column.ty;
+        let order = |with: usize| compare(ty, value, &self.values[with]);
+        match &self.filter.check {
+            Check::Equal(_) => order(0).is_eq(),
+            Check::In(_) => (0..self.values.len()).any(|at| order(at).is_eq()),
+            Check::Less(_, inclusive) => order(0).is_lt() || (*inclusive && order(0).is_eq()),
+            Check::Greater(_, inclusive) => order(0).is_gt() || (*inclusive && order(0).is_eq()),
+            Check::ContainsValue(_) => self.contains_value(ty, value),
+            Check::ContainsKey(_) => self.entries(ty, value).any(|(key, _)| key),
+            Check::ContainsEntry(..) => self.entries(ty, value).any(|(key, value)| key && value),
+        }
+    }
+
+    fn contains_value(&self, ty: &CqlType, value: &[u8]) -> bool {
+        match ty {
+            CqlType::List { element, .. } | CqlType::Set { element, .. } => Elements::parse(value)
+                .is_ok_and(|elements| elements.flatten().any(|e| compare(element, e, &self.values[0]).is_eq())),
+            CqlType::Map { value: ty, .. } => Entries::parse(value)
+                .is_ok_and(|entries| entries.flatten().any(|(_, v)| compare(ty, v, &self.values[0]).is_eq())),
+            _ => false,
+        }
+    }
+
+    /// For each entry of a map whether its key is the first value and its value the last.
+    fn entries(&self, ty: &CqlType, map: &[u8]) -> impl Iterator<Item = (bool, bool)> {
+        let CqlType::Map { key, value, .. } = ty else { return Vec::new().into_iter() };
+        let last = self.values.len() - 1;
+        let Ok(entries) = Entries::parse(map) else { return Vec::new().into_iter() };
+        let matches: Vec<(bool, bool)> = entries
+            .flatten()
+            .map(|(k, v)| (compare(key, k, &self.values[0]).is_eq(), compare(value, v, &self.values[last]).is_eq()))
+            .collect();
+        matches.into_iter()
+    }
+}

@@ -1,0 +1,159 @@
+//! Partition keys that an execution names, and the token range it scans.
+
+use std::cmp::Ordering;
+
+use model::compare::compare;
+use model::partition_key::{self, DecoratedKey};
+use model::{Table, Token};
+use smallvec::SmallVec;
+use storage::{PartitionBound, PartitionRange};
+
+use super::Restrictions;
+use super::clause::{ALTERNATIVES_MAX, Row, RowTerm, Test, bind_value, too_many};
+use crate::QueryError;
+use crate::terms::Binding;
+
+/// Appends the one key that equalities on every column name; false where IN makes them several.
+///
+/// # Errors
+/// [`QueryError::Invalid`] for null, left-out, empty or too long values.
+#[inline]
+pub fn append_single(
+    restrictions: &Restrictions,
+    table: &Table,
+    binding: &Binding<'_>,
+    key: &mut Vec<u8>,
+) -> Result<bool, QueryError> {
+    let columns = table.partition_key().len();
+    for clause in &restrictions.partition_key {
+        let Test::Equal(RowTerm::Parts(parts)) = &clause.test else { return Ok(false) };
+        let value = bind_value(&parts[0], &clause.names[0], binding)?;
+        partition_key::append_component(key, columns, &value).map_err(|e| QueryError::Invalid(e.to_string()))?;
+    }
+    check_not_empty(key)?;
+    Ok(true)
+}
+
+fn check_not_empty(key: &[u8]) -> Result<(), QueryError> {
+    if key.is_empty() { Err(QueryError::invalid("Key may not be empty")) } else { Ok(()) }
+}
+
+/// All keys that the restrictions name, ordered by the values of their columns, each once.
+///
+/// # Errors
+/// As [`append_single`], and where there are more than [`ALTERNATIVES_MAX`].
+pub fn all(restrictions: &Restrictions, table: &Table, binding: &Binding<'_>) -> Result<Vec<DecoratedKey>, QueryError> {
+    let columns = table.partition_key();
+    let mut rows: Vec<Row<'_>> = vec![Vec::new()];
+    for (clause, column) in restrictions.partition_key.iter().zip(columns) {
+        let mut values = match &clause.test {
+            Test::Equal(row) => vec![row.bind(&clause.names, binding)?],
+            Test::In(terms) => terms.bind(&clause.names, binding)?,
+            Test::Slice { .. } | Test::Contains(_) => {
+                return Err(QueryError::Internal(format!("{} names no key", clause.names[0])));
+            }
+        };
+        values.sort_by(|a, b| compare(&column.ty, &a[0], &b[0]));
+        values.dedup_by(|a, b| compare(&column.ty, &a[0], &b[0]).is_eq());
+        if rows.len() * values.len() > ALTERNATIVES_MAX {
+            return Err(too_many());
+        }
+        rows = rows
+            .iter()
+            .flat_map(|row| {
+                values.iter().map(move |value| {
+                    let mut row = row.clone();
+                    row.extend(value.iter().cloned());
+                    row
+                })
+            })
+            .collect();
+    }
+    let mut keys = Vec::with_capacity(rows.len());
+    for row in rows {
+        let mut key = Vec::new();
+        for value in &row {
+            partition_key::append_component(&mut key, columns.len(), value)
+                .map_err(|e| QueryError::Invalid(e.to_string()))?;
+        }
+        check_not_empty(&key)?;
+        keys.push(DecoratedKey::new(key));
+    }
+    if restrictions.token.is_some() {
+        let bounds = token_bounds(restrictions, binding)?;
+        keys.retain(|key| bounds.is_some_and(|(low, high)| low <= key.token.0 && key.token.0 <= high));
+    }
+    Ok(keys)
+}
+
+/// The partitions between the token bounds; `None` where no token can be.
+///
+/// # Errors
+/// [`QueryError::Invalid`] for a null token.
+pub fn range(restrictions: &Restrictions, binding: &Binding<'_>) -> Result<Option<PartitionRange>, QueryError> {
+    if restrictions.token.is_none() {
+        return Ok(Some(PartitionRange::all()));
+    }
+    let bound = |token| PartitionBound { token: Token(token), key: None, inclusive: true };
+    Ok(token_bounds(restrictions, binding)?
+        .map(|(low, high)| PartitionRange::Between { from: bound(low), to: bound(high) }))
+}
+
+/// First and last token, both inclusive.
+///
+/// The minimum token as an upper bound stands for the end of the ring, as drivers that split the ring send it.
+fn token_bounds(restrictions: &Restrictions, binding: &Binding<'_>) -> Result<Option<(i64, i64)>, QueryError> {
+    let Some(clause) = &restrictions.token else { return Ok(Some((i64::MIN, i64::MAX))) };
+    let token = |row: &RowTerm| -> Result<i64, QueryError> {
+        let term = row.single().ok_or_else(|| QueryError::Internal("a token bound of several terms".to_owned()))?;
+        let value = term
+            .bind(binding)?
+            .set(|| "Invalid unset value for column partition key token".to_owned())?
+            .ok_or_else(|| QueryError::invalid("Invalid null token value"))?;
+        let bytes: [u8; 8] =
+            value.as_ref().try_into().map_err(|_| QueryError::invalid("Invalid null token value"))?;
+        Ok(i64::from_be_bytes(bytes))
+    };
+    Ok(match &clause.test {
+        Test::Equal(row) => {
+            let token = token(row)?;
+            Some((token, token))
+        }
+        Test::Slice { lower, upper } => {
+            let low = match lower {
+                None => Some(i64::MIN),
+                Some((row, true)) => Some(token(row)?),
+                Some((row, false)) => token(row)?.checked_add(1),
+            };
+            let high = match upper {
+                None => Some(i64::MAX),
+                Some((row, inclusive)) => match (token(row)?, inclusive) {
+                    (i64::MIN, _) => Some(i64::MAX),
+                    (token, true) => Some(token),
+                    (token, false) => token.checked_sub(1),
+                },
+            };
+            low.zip(high).filter(|(low, high)| low <= high)
+        }
+        Test::In(_) | Test::Contains(_) => {
+            return Err(QueryError::Internal("a token is equal or between".to_owned()));
+        }
+    })
+}
+
+/// Values of the columns of a stored key.
+pub fn split<'k>(table: &Table, key: &'k [u8]) -> SmallVec<[&'k [u8]; 4]> {
+    partition_key::components(key, table.partition_key().len()).collect()
+}
+
+/// Order of two keys by the values of their columns.
+pub fn compare_keys(table: &Table, a: &[u8], b: &[u8]) -> Ordering {
+    let (a, b) = (split(table, a), split(table, b));
+    table
+        .partition_key()
+        .iter()
+        .zip(a.iter().zip(b.iter()))
+        .map(|(column, (a, b))| compare(&column.ty, a, b))
+        .find(|order| order.is_ne())
+        .unwrap_or(Ordering::Equal)
+}

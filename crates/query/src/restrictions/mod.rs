@@ -1,0 +1,367 @@
+//! WHERE clauses: which partitions, which rows of them, and what is left to filter.
+//!
+//! Preparing sorts the relations by what they are about and refuses what cannot be answered; executing turns
+//! them into keys ([`keys`]), slices ([`slices`]) and tests of rows ([`filter`]). Rules and messages as Cassandra
+//! 5's `StatementRestrictions`.
+
+pub mod clause;
+pub mod filter;
+pub mod keys;
+mod relation;
+pub mod slices;
+
+use cql::ast::Relation;
+use model::{ColumnKind, Table};
+
+use self::clause::{Clause, Test};
+use self::filter::Filter;
+use self::relation::Target;
+use crate::QueryError;
+use crate::terms::prepare::Context;
+
+/// What a client is told whose query would have to filter.
+pub const ALLOW_FILTERING_NEEDED: &str = "Cannot execute this query as it might involve data filtering and thus may \
+have unpredictable performance. If you want to execute this query despite the performance unpredictability, use \
+ALLOW FILTERING";
+
+/// Which statement the clause belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StatementKind {
+    /// SELECT
+    Select,
+    /// INSERT: its key columns are equalities.
+    Insert,
+    /// UPDATE
+    Update,
+    /// DELETE
+    Delete,
+}
+
+impl StatementKind {
+    /// The word in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Select => "SELECT",
+            Self::Insert => "INSERT",
+            Self::Update => "UPDATE",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
+/// A prepared WHERE clause.
+#[derive(Debug, Clone, Default)]
+pub struct Restrictions {
+    /// By partition key column; each an equality or IN unless [`Self::key_range`].
+    pub partition_key: Vec<Clause>,
+    /// Bounds of the token.
+    pub token: Option<Clause>,
+    /// What bounds rows within a partition, in column order: equalities, then at most one slice.
+    pub clustering: Vec<Clause>,
+    /// What only looking at rows can tell.
+    pub filters: Vec<Filter>,
+    /// Whether partitions are scanned rather than named.
+    pub key_range: bool,
+    /// Whether any clustering column is restricted.
+    pub restricts_clustering: bool,
+    /// Whether any regular column is restricted.
+    pub restricts_regular: bool,
+    /// Clustering columns restricted by an equality (not by IN), for ORDER BY.
+    pub clustering_equal: Vec<bool>,
+}
+
+impl Restrictions {
+    /// Whether IN names several partitions.
+    pub fn partition_key_has_in(&self) -> bool {
+        !self.key_range && self.partition_key.iter().any(|clause| matches!(clause.test, Test::In(_)))
+    }
+
+    /// Whether the clustering restrictions name whole rows.
+    pub fn names_rows(&self, table: &Table) -> bool {
+        self.clustering.iter().all(Clause::is_equality)
+            && self.clustering.last().map_or(0, Clause::end) == table.clustering().len()
+    }
+
+    /// Whether a partition without rows is shown by its static row.
+    pub fn shows_static_only(&self) -> bool {
+        !self.restricts_clustering && !self.restricts_regular
+    }
+}
+
+/// Prepares a WHERE clause. `only_static` says that the statement reads or writes nothing but static columns.
+///
+/// # Errors
+/// [`QueryError::Invalid`] in Cassandra's words.
+pub fn prepare(
+    cx: &mut Context<'_>,
+    kind: StatementKind,
+    relations: &[Relation],
+    only_static: bool,
+    allow_filtering: bool,
+) -> Result<Restrictions, QueryError> {
+    let mut sets = Sets::default();
+    for relation in relations {
+        if let Relation::Contains { key, .. } = relation
+            && matches!(kind, StatementKind::Update | StatementKind::Delete)
+        {
+            let operator = if *key { "CONTAINS KEY" } else { "CONTAINS" };
+            return Err(QueryError::Invalid(format!("Cannot use {} with {operator}", kind.name())));
+        }
+        for prepared in relation::prepare(cx, relation)? {
+            sets.add(prepared.target, prepared.clause, allow_filtering)?;
+        }
+    }
+    let table = cx.table;
+    let mut out = Restrictions { clustering_equal: vec![false; table.clustering().len()], ..Restrictions::default() };
+    partitions(table, kind, &mut sets, allow_filtering, &mut out)?;
+    rows(table, kind, sets.clustering, only_static, allow_filtering, &mut out)?;
+    others(table, kind, sets.statics, sets.regulars, allow_filtering, &mut out)?;
+    Ok(out)
+}
+
+/// Clauses by what they are about, each set in column order.
+#[derive(Debug, Default)]
+struct Sets {
+    partition_key: Vec<Clause>,
+    token: Option<Clause>,
+    clustering: Vec<Clause>,
+    statics: Vec<Clause>,
+    regulars: Vec<Clause>,
+}
+
+impl Sets {
+    fn add(&mut self, target: Target, clause: Clause, allow_filtering: bool) -> Result<(), QueryError> {
+        match target {
+            Target::Token => match &mut self.token {
+                Some(token) => token.merge(clause).map_err(|error| token_message(error, &token.names)),
+                None => {
+                    self.token = Some(clause);
+                    Ok(())
+                }
+            },
+            Target::Columns(ColumnKind::PartitionKey) => insert(&mut self.partition_key, clause),
+            Target::Columns(ColumnKind::Static) => insert(&mut self.statics, clause),
+            Target::Columns(ColumnKind::Regular) => insert(&mut self.regulars, clause),
+            Target::Columns(ColumnKind::Clustering) => {
+                let (first, slice) = (clause.first, clause.is_slice());
+                let was_empty = self.clustering.is_empty();
+                insert(&mut self.clustering, clause)?;
+                if was_empty || allow_filtering {
+                    return Ok(());
+                }
+                let last = self.clustering.last().expect("one was added");
+                // The last clause may be the one just added: then the one before it decides.
+                let before = self.clustering.iter().rev().find(|clause| clause.first < first);
+                if let Some(before) = before.filter(|before| before.is_slice() && before.end() <= first) {
+                    return Err(QueryError::Invalid(format!(
+                        "Clustering column \"{}\" cannot be restricted (preceding column \"{}\" is restricted by a non-EQ relation)",
+                        self.name_at(first),
+                        before.names[0]
+                    )));
+                }
+                if first < last.first && slice {
+                    let next = self.clustering.iter().find(|clause| clause.first > first).expect("the last one");
+                    return Err(QueryError::Invalid(format!(
+                        "PRIMARY KEY column \"{}\" cannot be restricted (preceding column \"{}\" is restricted by a non-EQ relation)",
+                        next.names[0],
+                        self.name_at(first)
+                    )));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn name_at(&self, first: usize) -> String {
+        let clause = self.clustering.iter().find(|clause| clause.first == first);
+        clause.map(|clause| clause.names[0].clone()).unwrap_or_default()
+    }
+}
+
+fn token_message(error: QueryError, names: &[String]) -> QueryError {
+    let text = error.to_string();
+    if text.ends_with("by both an equality and an inequality relation") {
+        return QueryError::Invalid(format!(
+            "Columns \"{}\" cannot be restricted by both an equality and an inequality relation",
+            names.join(", ")
+        ));
+    }
+    error
+}
+
+/// Adds a clause to a set, into those it overlaps.
+fn insert(set: &mut Vec<Clause>, clause: Clause) -> Result<(), QueryError> {
+    let overlapping = set.iter_mut().find(|have| have.first < clause.end() && clause.first < have.end());
+    if let Some(have) = overlapping {
+        return have.merge(clause);
+    }
+    let at = set.partition_point(|have| have.first < clause.first);
+    set.insert(at, clause);
+    Ok(())
+}
+
+fn partitions(
+    table: &Table,
+    kind: StatementKind,
+    sets: &mut Sets,
+    allow_filtering: bool,
+    out: &mut Restrictions,
+) -> Result<(), QueryError> {
+    let clauses = std::mem::take(&mut sets.partition_key);
+    let has_slice = clauses.iter().any(Clause::is_slice);
+    let missing: Vec<&str> = table
+        .partition_key()
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| !clauses.iter().any(|clause| clause.first == *at))
+        .map(|(_, column)| column.name.as_str())
+        .collect();
+    if kind != StatementKind::Select {
+        if sets.token.is_some() {
+            return Err(QueryError::Invalid(format!(
+                "The token function cannot be used in WHERE clauses for {} statements",
+                kind.name()
+            )));
+        }
+        if !missing.is_empty() {
+            return Err(QueryError::Invalid(format!("Some partition key parts are missing: {}", missing.join(", "))));
+        }
+        if has_slice {
+            return Err(QueryError::Invalid(format!(
+                "Only EQ and IN relation are supported on the partition key (unless you use the token() function) for {} statements",
+                kind.name()
+            )));
+        }
+    }
+    let has_contains = clauses.iter().any(Clause::is_contains);
+    let need_filtering = !clauses.is_empty() && (!missing.is_empty() || has_slice || has_contains);
+    if need_filtering {
+        if !allow_filtering && !filters_freely(table) {
+            return Err(QueryError::invalid(ALLOW_FILTERING_NEEDED));
+        }
+        filter::from_clauses(table.partition_key(), ColumnKind::PartitionKey, &clauses, &mut out.filters)?;
+    }
+    out.key_range = need_filtering || clauses.is_empty();
+    out.partition_key = clauses;
+    out.token = sets.token.take();
+    Ok(())
+}
+
+fn rows(
+    table: &Table,
+    kind: StatementKind,
+    clauses: Vec<Clause>,
+    only_static: bool,
+    allow_filtering: bool,
+    out: &mut Restrictions,
+) -> Result<(), QueryError> {
+    out.restricts_clustering = !clauses.is_empty();
+    if only_static && !clauses.is_empty() {
+        match kind {
+            StatementKind::Update | StatementKind::Delete => {
+                return Err(QueryError::Invalid(format!(
+                    "Invalid restrictions on clustering columns since the {} statement modifies only static columns",
+                    kind.name()
+                )));
+            }
+            StatementKind::Select => {
+                return Err(QueryError::invalid(
+                    "Cannot restrict clustering columns when selecting only static columns",
+                ));
+            }
+            StatementKind::Insert => {}
+        }
+    }
+    let restricted = |at: usize| clauses.iter().any(|clause| (clause.first..clause.end()).contains(&at));
+    if matches!(kind, StatementKind::Insert | StatementKind::Update) {
+        if clauses.iter().any(Clause::is_slice) {
+            return Err(QueryError::Invalid(format!(
+                "Slice restrictions are not supported on the clustering columns in {} statements",
+                kind.name()
+            )));
+        }
+        let missing: Vec<&str> = table
+            .clustering()
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| !restricted(*at))
+            .map(|(_, column)| column.name.as_str())
+            .collect();
+        if !only_static && !missing.is_empty() {
+            return Err(QueryError::Invalid(format!("Some clustering keys are missing: {}", missing.join(", "))));
+        }
+    } else {
+        check_gaps(table, &clauses, allow_filtering)?;
+    }
+    let mut position = 0;
+    for clause in clauses {
+        if matches!(clause.test, Test::Equal(_)) {
+            out.clustering_equal[clause.first..clause.end()].fill(true);
+        }
+        if clause.is_contains() || clause.first != position {
+            filter::from_clauses(table.clustering(), ColumnKind::Clustering, &[clause], &mut out.filters)?;
+            continue;
+        }
+        if clause.is_equality() {
+            position = clause.end();
+        }
+        out.clustering.push(clause);
+    }
+    Ok(())
+}
+
+fn check_gaps(table: &Table, clauses: &[Clause], allow_filtering: bool) -> Result<(), QueryError> {
+    if allow_filtering {
+        return Ok(());
+    }
+    if clauses.iter().any(Clause::is_contains) {
+        return Err(QueryError::invalid(
+            "Clustering columns can only be restricted with CONTAINS with a secondary index or filtering",
+        ));
+    }
+    let mut expected = 0;
+    for clause in clauses {
+        if clause.first != expected {
+            return Err(QueryError::Invalid(format!(
+                "PRIMARY KEY column \"{}\" cannot be restricted as preceding column \"{}\" is not restricted",
+                clause.names[0],
+                table.clustering()[expected].name
+            )));
+        }
+        expected = clause.end();
+    }
+    Ok(())
+}
+
+fn others(
+    table: &Table,
+    kind: StatementKind,
+    statics: Vec<Clause>,
+    regulars: Vec<Clause>,
+    allow_filtering: bool,
+    out: &mut Restrictions,
+) -> Result<(), QueryError> {
+    if statics.is_empty() && regulars.is_empty() {
+        return Ok(());
+    }
+    if kind != StatementKind::Select {
+        let names: Vec<&str> =
+            statics.iter().chain(&regulars).map(|clause| clause.names[0].as_str()).collect();
+        // The blank before the end is Cassandra's.
+        return Err(QueryError::Invalid(format!(
+            "Non PRIMARY KEY columns found in where clause: {} ",
+            names.join(", ")
+        )));
+    }
+    if !allow_filtering && !filters_freely(table) {
+        return Err(QueryError::invalid(ALLOW_FILTERING_NEEDED));
+    }
+    out.restricts_regular = !regulars.is_empty();
+    filter::from_clauses(table.statics(), ColumnKind::Static, &statics, &mut out.filters)?;
+    filter::from_clauses(table.regulars(), ColumnKind::Regular, &regulars, &mut out.filters)
+}
+
+/// Whether a table is small and made in memory, so that filtering it needs no permission.
+fn filters_freely(table: &Table) -> bool {
+    matches!(table.keyspace(), "system_views" | "system_virtual_schema")
+}

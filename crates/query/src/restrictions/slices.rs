@@ -1,0 +1,257 @@
+//! Clustering restrictions as slices of a partition.
+//!
+//! Each combination of equalities is a prefix; the last clause may bound what follows it. Columns that are kept
+//! descending turn the bounds of a slice around, and tuples over columns of both directions become several slices.
+//! The result is sorted, without overlaps and without empty slices.
+
+use model::Table;
+use model::clustering::{
+    CLUSTERING_VALUE_BYTES_MAX, ClusteringOrder, OwnedPosition, Position, Slice, append_component,
+};
+use storage::Slices;
+
+use super::Restrictions;
+use super::clause::{ALTERNATIVES_MAX, Row, RowTerm, Test, bind_value, too_many};
+use crate::QueryError;
+use crate::terms::Binding;
+
+/// Puts the slices in `out`, in ascending order; buffers in `out` are used again where they fit.
+///
+/// # Errors
+/// [`QueryError::Invalid`] for null, left-out or too long values and for too many combinations.
+pub fn fill(
+    restrictions: &Restrictions,
+    table: &Table,
+    binding: &Binding<'_>,
+    out: &mut Slices,
+) -> Result<(), QueryError> {
+    if restrictions.clustering.iter().all(|clause| matches!(&clause.test, Test::Equal(RowTerm::Parts(_)))) {
+        return one_prefix(restrictions, binding, out);
+    }
+    let orders = table.clustering_orders();
+    let mut prefixes: Vec<Vec<u8>> = vec![Vec::new()];
+    let mut slices: Vec<Slice> = Vec::new();
+    let mut bounded = false;
+    for clause in &restrictions.clustering {
+        match &clause.test {
+            Test::Equal(row) => {
+                let row = row.bind(&clause.names, binding)?;
+                for prefix in &mut prefixes {
+                    append_row(prefix, &row)?;
+                }
+            }
+            Test::In(terms) => {
+                let rows = terms.bind(&clause.names, binding)?;
+                if prefixes.len() * rows.len() > ALTERNATIVES_MAX {
+                    return Err(too_many());
+                }
+                let mut longer = Vec::with_capacity(prefixes.len() * rows.len());
+                for prefix in &prefixes {
+                    for row in &rows {
+                        let mut prefix = prefix.clone();
+                        append_row(&mut prefix, row)?;
+                        longer.push(prefix);
+                    }
+                }
+                prefixes = longer;
+            }
+            Test::Slice { lower, upper } => {
+                let bind = |bound: &Option<(RowTerm, bool)>| match bound {
+                    Some((row, inclusive)) => {
+                        row.bind(&clause.names[..row.len()], binding).map(|row| Some((row, *inclusive)))
+                    }
+                    None => Ok(None),
+                };
+                let (lower, upper) = (bind(lower)?, bind(upper)?);
+                for prefix in &prefixes {
+                    let above = half(prefix, clause.first, &lower, true, orders)?;
+                    let below = half(prefix, clause.first, &upper, false, orders)?;
+                    slices.extend(intersect(&above, &below, orders));
+                }
+                bounded = true;
+            }
+            Test::Contains(_) => return Err(QueryError::Internal("CONTAINS bounds no slice".to_owned())),
+        }
+    }
+    if !bounded {
+        slices = prefixes.iter().map(|prefix| Slice::prefix(prefix)).collect();
+    }
+    out.clear();
+    out.extend(normalise(slices, orders));
+    Ok(())
+}
+
+/// The common case: equalities alone, into buffers that are there already.
+#[inline]
+fn one_prefix(restrictions: &Restrictions, binding: &Binding<'_>, out: &mut Slices) -> Result<(), QueryError> {
+    out.truncate(1);
+    if out.is_empty() {
+        out.push(Slice::all());
+    }
+    let slice = &mut out[0];
+    (slice.start.weight, slice.end.weight) = (-1, 1);
+    slice.start.prefix.clear();
+    for clause in &restrictions.clustering {
+        let Test::Equal(RowTerm::Parts(parts)) = &clause.test else { continue };
+        for (part, name) in parts.iter().zip(&clause.names) {
+            append_value(&mut slice.start.prefix, &bind_value(part, name, binding)?)?;
+        }
+    }
+    slice.end.prefix.clear();
+    slice.end.prefix.extend_from_slice(&slice.start.prefix);
+    Ok(())
+}
+
+/// Appends one value to a prefix.
+///
+/// # Errors
+/// [`QueryError::Invalid`] where it is longer than a clustering value may be.
+pub fn append_value(prefix: &mut Vec<u8>, value: &[u8]) -> Result<(), QueryError> {
+    if value.len() > CLUSTERING_VALUE_BYTES_MAX {
+        return Err(QueryError::Invalid(format!(
+            "Key length of {} is longer than maximum of {CLUSTERING_VALUE_BYTES_MAX}",
+            value.len()
+        )));
+    }
+    append_component(prefix, Some(value));
+    Ok(())
+}
+
+fn append_row(prefix: &mut Vec<u8>, row: &Row<'_>) -> Result<(), QueryError> {
+    row.iter().try_for_each(|value| append_value(prefix, value))
+}
+
+/// What lies above a lower bound, or below an upper one, within a prefix: disjoint slices in any order.
+///
+/// `(a, b) > (x, y)` is `a > x` or `a = x and b > y`: one slice for each column, whatever the directions.
+fn half(
+    prefix: &[u8],
+    first: usize,
+    bound: &Option<(Row<'_>, bool)>,
+    lower: bool,
+    orders: &[ClusteringOrder],
+) -> Result<Vec<Slice>, QueryError> {
+    let Some((row, inclusive)) = bound else { return Ok(vec![Slice::prefix(prefix)]) };
+    let mut slices = Vec::with_capacity(row.len());
+    let mut equal = prefix.to_vec();
+    for (at, value) in row.iter().enumerate() {
+        let mut with_value = equal.clone();
+        append_value(&mut with_value, value)?;
+        let inclusive = *inclusive && at + 1 == row.len();
+        // Rows that are greater stand behind in an ascending column, before in a descending one.
+        let greater_is_behind = !orders[first + at].reversed;
+        let position = |weight| OwnedPosition { prefix: with_value.clone(), weight };
+        slices.push(if lower == greater_is_behind {
+            Slice {
+                start: position(if inclusive { -1 } else { 1 }),
+                end: Position::after(&equal).to_owned(),
+            }
+        } else {
+            Slice {
+                start: Position::before(&equal).to_owned(),
+                end: position(if inclusive { 1 } else { -1 }),
+            }
+        });
+        equal = with_value;
+    }
+    Ok(slices)
+}
+
+fn intersect(a: &[Slice], b: &[Slice], orders: &[ClusteringOrder]) -> Vec<Slice> {
+    let mut both = Vec::new();
+    for x in a {
+        for y in b {
+            let start = if x.start.as_ref().compare(y.start.as_ref(), orders).is_gt() { &x.start } else { &y.start };
+            let end = if x.end.as_ref().compare(y.end.as_ref(), orders).is_lt() { &x.end } else { &y.end };
+            both.push(Slice { start: start.clone(), end: end.clone() });
+        }
+    }
+    both
+}
+
+/// Sorted, disjoint, none empty.
+fn normalise(mut slices: Vec<Slice>, orders: &[ClusteringOrder]) -> Vec<Slice> {
+    slices.retain(|slice| !slice.is_empty(orders));
+    slices.sort_by(|a, b| a.start.as_ref().compare(b.start.as_ref(), orders));
+    let mut merged: Vec<Slice> = Vec::with_capacity(slices.len());
+    for slice in slices {
+        match merged.last_mut() {
+            Some(last) if slice.start.as_ref().compare(last.end.as_ref(), orders).is_le() => {
+                if slice.end.as_ref().compare(last.end.as_ref(), orders).is_gt() {
+                    last.end = slice.end;
+                }
+            }
+            _ => merged.push(slice),
+        }
+    }
+    merged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::CqlType;
+
+    fn orders(reversed: [bool; 2]) -> Vec<ClusteringOrder> {
+        reversed.map(|reversed| ClusteringOrder { ty: CqlType::Tinyint, reversed }).to_vec()
+    }
+
+    fn row(a: i8, b: i8) -> Vec<u8> {
+        let mut out = Vec::new();
+        append_component(&mut out, Some(&a.to_be_bytes()));
+        append_component(&mut out, Some(&b.to_be_bytes()));
+        out
+    }
+
+    fn values(values: &[i8]) -> Row<'static> {
+        values.iter().map(|v| std::borrow::Cow::Owned(v.to_be_bytes().to_vec())).collect()
+    }
+
+    /// All rows of a 5 x 5 partition that lie in the slices, as numbers.
+    fn rows_in(slices: &[Slice], orders: &[ClusteringOrder]) -> Vec<(i8, i8)> {
+        let all = (0..5).flat_map(|a| (0..5).map(move |b| (a, b)));
+        all.filter(|(a, b)| slices.iter().any(|slice| slice.contains(&row(*a, *b), orders))).collect()
+    }
+
+    #[test]
+    fn tuples_bound_rows_in_every_mix_of_directions() {
+        for reversed in [[false, false], [true, true], [false, true], [true, false]] {
+            let orders = orders(reversed);
+            for inclusive in [true, false] {
+                let lower = Some((values(&[1, 3]), inclusive));
+                let upper = Some((values(&[3]), inclusive));
+                let above = half(&[], 0, &lower, true, &orders).unwrap();
+                let below = half(&[], 0, &upper, false, &orders).unwrap();
+                let slices = normalise(intersect(&above, &below, &orders), &orders);
+                let expected: Vec<(i8, i8)> = (0..5)
+                    .flat_map(|a| (0..5).map(move |b| (a, b)))
+                    .filter(|(a, b)| {
+                        if inclusive { (*a, *b) >= (1, 3) && *a <= 3 } else { (*a, *b) > (1, 3) && *a < 3 }
+                    })
+                    .collect();
+                assert_eq!(rows_in(&slices, &orders), expected, "{reversed:?} {inclusive}");
+                for pair in slices.windows(2) {
+                    assert!(pair[0].end.as_ref().compare(pair[1].start.as_ref(), &orders).is_lt());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn overlaps_melt_and_empty_slices_go() {
+        let orders = orders([false, false]);
+        let prefix = |a: i8| {
+            let mut out = Vec::new();
+            append_component(&mut out, Some(&a.to_be_bytes()));
+            out
+        };
+        let slices = vec![
+            Slice::prefix(&prefix(2)),
+            Slice { start: Position::after(&prefix(3)).to_owned(), end: Position::before(&prefix(3)).to_owned() },
+            Slice::prefix(&row(2, 1)),
+            Slice::prefix(&prefix(1)),
+            Slice::prefix(&prefix(1)),
+        ];
+        assert_eq!(normalise(slices, &orders), [Slice::prefix(&prefix(1)), Slice::prefix(&prefix(2))]);
+    }
+}

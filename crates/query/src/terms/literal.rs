@@ -1,0 +1,293 @@
+//! Constants: which types each kind of literal may stand for, and the bytes it then is.
+//!
+//! Rules and words as Cassandra 5's `Constants.Literal` and the `fromString` of its types.
+
+use bigdecimal::BigDecimal;
+use cql::ast::{Constant, ConstantKind};
+use model::CqlType;
+use model::number;
+use num_bigint::BigInt;
+
+use super::{duration, time};
+
+/// How well a value fits a type, for choosing between overloads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Assignment {
+    /// Not at all.
+    No,
+    /// After conversion, or nobody knows before it is bound.
+    Weak,
+    /// Exactly this type.
+    Exact,
+}
+
+impl Assignment {
+    /// Whether it fits at all.
+    pub fn is_assignable(self) -> bool {
+        self != Self::No
+    }
+}
+
+/// Largest decimal exponent taken from text: beyond it a few bytes would stand for megabytes of digits.
+const DECIMAL_EXPONENT_MAX: i64 = 1 << 31;
+
+/// The type a constant has where nothing asks for another.
+pub fn preferred_type(constant: &Constant) -> Option<CqlType> {
+    let text = constant.text.as_str();
+    Some(match constant.kind {
+        ConstantKind::String if text.is_ascii() => CqlType::Ascii,
+        ConstantKind::String => CqlType::Text,
+        ConstantKind::Integer if text.parse::<i32>().is_ok() => CqlType::Int,
+        ConstantKind::Integer if text.parse::<i64>().is_ok() => CqlType::Bigint,
+        ConstantKind::Integer => CqlType::Varint,
+        ConstantKind::Uuid => match uuid::Uuid::parse_str(text) {
+            Ok(uuid) if uuid.get_version_num() == 1 => CqlType::Timeuuid,
+            _ => CqlType::Uuid,
+        },
+        ConstantKind::Float => match (text.parse::<f64>(), text.parse::<BigDecimal>()) {
+            (Ok(double), Ok(decimal)) if shortest_decimal(double).as_ref() != Some(&decimal) => CqlType::Decimal,
+            _ => CqlType::Double,
+        },
+        ConstantKind::Boolean => CqlType::Boolean,
+        ConstantKind::Hex => CqlType::Blob,
+        ConstantKind::Duration => CqlType::Duration,
+        ConstantKind::Null => return None,
+    })
+}
+
+fn shortest_decimal(double: f64) -> Option<BigDecimal> {
+    ryu::Buffer::new().format(double).parse().ok()
+}
+
+/// Whether a constant may stand for a value of `ty`.
+pub fn assignment(constant: &Constant, ty: &CqlType) -> Assignment {
+    use CqlType as T;
+    if constant.kind == ConstantKind::Null {
+        return if ty.is_counter() { Assignment::No } else { Assignment::Weak };
+    }
+    if preferred_type(constant).as_ref() == Some(ty) {
+        return Assignment::Exact;
+    }
+    let fits = match constant.kind {
+        ConstantKind::String => {
+            matches!(ty, T::Ascii | T::Text | T::Inet | T::Date | T::Time | T::Timestamp)
+        }
+        ConstantKind::Integer => matches!(
+            ty,
+            T::Bigint
+                | T::Counter
+                | T::Date
+                | T::Decimal
+                | T::Double
+                | T::Duration
+                | T::Float
+                | T::Int
+                | T::Smallint
+                | T::Time
+                | T::Timestamp
+                | T::Tinyint
+                | T::Varint
+        ),
+        ConstantKind::Uuid => matches!(ty, T::Uuid | T::Timeuuid),
+        ConstantKind::Float => matches!(ty, T::Decimal | T::Double | T::Float),
+        ConstantKind::Boolean => matches!(ty, T::Boolean),
+        ConstantKind::Hex => matches!(ty, T::Blob | T::Custom(_)),
+        ConstantKind::Duration => matches!(ty, T::Duration),
+        ConstantKind::Null => false,
+    };
+    if fits { Assignment::Weak } else { Assignment::No }
+}
+
+/// What Cassandra calls the kind in its messages.
+pub fn kind_name(kind: ConstantKind) -> &'static str {
+    match kind {
+        ConstantKind::String => "STRING",
+        ConstantKind::Integer => "INTEGER",
+        ConstantKind::Float => "FLOAT",
+        ConstantKind::Boolean => "BOOLEAN",
+        ConstantKind::Uuid => "UUID",
+        ConstantKind::Hex => "HEX",
+        ConstantKind::Duration => "DURATION",
+        ConstantKind::Null => "NULL",
+    }
+}
+
+/// Appends the value a constant has as a `ty`; `now_ms` is what the timestamp `'now'` means.
+///
+/// # Errors
+/// The client's text in Cassandra's words.
+pub fn append_value(constant: &Constant, ty: &CqlType, now_ms: i64, out: &mut Vec<u8>) -> Result<(), String> {
+    let text = constant.text.as_str();
+    if constant.kind == ConstantKind::Hex {
+        return append_hex(text.get(2..).unwrap_or(""), out);
+    }
+    match ty {
+        CqlType::Ascii if text.is_ascii() => out.extend_from_slice(text.as_bytes()),
+        CqlType::Ascii => {
+            return Err(format!("Invalid ASCII character in string literal: '{text}'"));
+        }
+        CqlType::Text => out.extend_from_slice(text.as_bytes()),
+        CqlType::Tinyint => out.extend_from_slice(&integer::<i8>(text, "byte")?.to_be_bytes()),
+        CqlType::Smallint => out.extend_from_slice(&integer::<i16>(text, "short")?.to_be_bytes()),
+        CqlType::Int => out.extend_from_slice(&integer::<i32>(text, "int")?.to_be_bytes()),
+        CqlType::Bigint | CqlType::Counter => {
+            out.extend_from_slice(&integer::<i64>(text, "long")?.to_be_bytes());
+        }
+        CqlType::Varint => {
+            let value: BigInt = text.parse().map_err(|_| format!("unable to make int from '{text}'"))?;
+            number::append_varint(out, &value);
+        }
+        CqlType::Decimal => {
+            let wrong = || format!("unable to make BigDecimal from '{text}'");
+            let value: BigDecimal = text.parse().map_err(|_| wrong())?;
+            if value.as_bigint_and_scale().1.abs() > DECIMAL_EXPONENT_MAX {
+                return Err(wrong());
+            }
+            number::append_decimal(out, &value).map_err(|_| wrong())?;
+        }
+        CqlType::Float => {
+            let value: f32 = text.parse().map_err(|_| format!("Unable to make float from '{text}'"))?;
+            let bits = if value.is_nan() { f32::NAN } else { value };
+            out.extend_from_slice(&bits.to_be_bytes());
+        }
+        CqlType::Double => {
+            let value: f64 = text.parse().map_err(|_| format!("Unable to make double from '{text}'"))?;
+            let bits = if value.is_nan() { f64::NAN } else { value };
+            out.extend_from_slice(&bits.to_be_bytes());
+        }
+        CqlType::Boolean => match () {
+            () if text.eq_ignore_ascii_case("true") => out.push(1),
+            () if text.eq_ignore_ascii_case("false") => out.push(0),
+            () => return Err(format!("Unable to make boolean from '{text}'")),
+        },
+        CqlType::Timestamp if text.is_empty() => {}
+        CqlType::Timestamp => out.extend_from_slice(&time::parse_timestamp(text, now_ms)?.to_be_bytes()),
+        CqlType::Date => out.extend_from_slice(&time::parse_date(text)?.to_be_bytes()),
+        CqlType::Time => out.extend_from_slice(&time::parse_time(text)?.to_be_bytes()),
+        CqlType::Uuid => out.extend_from_slice(uuid(text)?.as_bytes()),
+        CqlType::Timeuuid => {
+            let value = uuid(text)?;
+            if value.get_version_num() != 1 {
+                return Err("TimeUUID supports only version 1 UUIDs".to_owned());
+            }
+            out.extend_from_slice(value.as_bytes());
+        }
+        CqlType::Inet if text.is_empty() => {}
+        CqlType::Inet => append_inet(text, out)?,
+        CqlType::Duration => duration::parse(text)?.append(out),
+        _ => return Err(format!("Cannot make a value of type {ty} from '{text}'")),
+    }
+    Ok(())
+}
+
+fn integer<T: std::str::FromStr>(text: &str, what: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("Unable to make {what} from '{text}'"))
+}
+
+fn uuid(text: &str) -> Result<uuid::Uuid, String> {
+    uuid::Uuid::try_parse(text)
+        .ok()
+        .filter(|_| text.len() == 36)
+        .ok_or_else(|| format!("Unable to make UUID from '{text}'"))
+}
+
+fn append_hex(digits: &str, out: &mut Vec<u8>) -> Result<(), String> {
+    let wrong = || format!("cannot parse '{digits}' as hex bytes");
+    let nibble = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8).ok_or_else(wrong);
+    let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
+    if !rest.is_empty() {
+        return Err(wrong());
+    }
+    out.reserve(pairs.len());
+    for [high, low] in pairs {
+        out.push(nibble(*high)? << 4 | nibble(*low)?);
+    }
+    Ok(())
+}
+
+fn append_inet(text: &str, out: &mut Vec<u8>) -> Result<(), String> {
+    use std::net::IpAddr;
+    match text.parse() {
+        Ok(IpAddr::V4(address)) => out.extend_from_slice(&address.octets()),
+        // Java turns mapped addresses into the IPv4 ones they stand for.
+        Ok(IpAddr::V6(address)) => match address.to_ipv4_mapped() {
+            Some(mapped) => out.extend_from_slice(&mapped.octets()),
+            None => out.extend_from_slice(&address.octets()),
+        },
+        Err(_) => return Err(format!("Unable to make inet address from '{text}'")),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(kind: ConstantKind, text: &str, ty: CqlType) -> Result<Vec<u8>, String> {
+        let constant = Constant::new(kind, text);
+        assert!(assignment(&constant, &ty).is_assignable(), "{text} for {ty}");
+        let mut out = Vec::new();
+        append_value(&constant, &ty, 0, &mut out).map(|()| out)
+    }
+
+    #[test]
+    fn constants_become_bytes() {
+        use ConstantKind as K;
+        for (kind, text, ty, expected) in [
+            (K::Integer, "-2", CqlType::Int, &[0xff, 0xff, 0xff, 0xfe][..]),
+            (K::Integer, "127", CqlType::Tinyint, &[127]),
+            (K::Integer, "256", CqlType::Varint, &[1, 0]),
+            (K::Float, "1.50", CqlType::Decimal, &[0, 0, 0, 2, 0, 150]),
+            (K::Integer, "1", CqlType::Double, &[0x3f, 0xf0, 0, 0, 0, 0, 0, 0]),
+            (K::Float, "-NaN", CqlType::Float, &[0x7f, 0xc0, 0, 0]),
+            (K::Boolean, "TRUE", CqlType::Boolean, &[1]),
+            (K::Hex, "0xCafe", CqlType::Blob, &[0xca, 0xfe]),
+            (K::Hex, "0x", CqlType::Blob, &[]),
+            (K::String, "::ffff:127.0.0.1", CqlType::Inet, &[127, 0, 0, 1]),
+            (K::String, "", CqlType::Inet, &[]),
+            (K::Duration, "1d", CqlType::Duration, &[0, 2, 0]),
+        ] {
+            assert_eq!(value(kind, text, ty.clone()).as_deref(), Ok(expected), "{text} as {ty}");
+        }
+    }
+
+    #[test]
+    fn constants_that_do_not_fit_say_so() {
+        use ConstantKind as K;
+        for (kind, text, ty, expected) in [
+            (K::Integer, "128", CqlType::Tinyint, "Unable to make byte from '128'"),
+            (K::Integer, "32768", CqlType::Smallint, "Unable to make short from '32768'"),
+            (K::Integer, "2147483648", CqlType::Int, "Unable to make int from '2147483648'"),
+            (K::Integer, "9223372036854775808", CqlType::Bigint, "Unable to make long from '9223372036854775808'"),
+            (K::Hex, "0x123", CqlType::Blob, "cannot parse '123' as hex bytes"),
+            (K::String, "localhost", CqlType::Inet, "Unable to make inet address from 'localhost'"),
+            (K::Float, "NaN", CqlType::Decimal, "unable to make BigDecimal from 'NaN'"),
+            (
+                K::Uuid,
+                "00000000-0000-4000-8000-000000000000",
+                CqlType::Timeuuid,
+                "TimeUUID supports only version 1 UUIDs",
+            ),
+        ] {
+            assert_eq!(value(kind, text, ty.clone()), Err(expected.to_owned()), "{text} as {ty}");
+        }
+    }
+
+    #[test]
+    fn kinds_fit_their_types_only() {
+        let check = |kind, text: &str, ty, expected| {
+            assert_eq!(assignment(&Constant::new(kind, text), &ty), expected, "{text} for {ty}");
+        };
+        check(ConstantKind::String, "abc", CqlType::Int, Assignment::No);
+        check(ConstantKind::String, "abc", CqlType::Ascii, Assignment::Exact);
+        check(ConstantKind::String, "abc", CqlType::Text, Assignment::Weak);
+        check(ConstantKind::Integer, "1", CqlType::Int, Assignment::Exact);
+        check(ConstantKind::Integer, "1", CqlType::Bigint, Assignment::Weak);
+        check(ConstantKind::Integer, "1", CqlType::Text, Assignment::No);
+        check(ConstantKind::Float, "1.5", CqlType::Double, Assignment::Exact);
+        check(ConstantKind::Float, "1.5", CqlType::Int, Assignment::No);
+        check(ConstantKind::Float, "0.1000000000000000000000001", CqlType::Decimal, Assignment::Exact);
+        check(ConstantKind::Null, "null", CqlType::Int, Assignment::Weak);
+        check(ConstantKind::Null, "null", CqlType::Counter, Assignment::No);
+    }
+}

@@ -1,0 +1,272 @@
+//! Values of statements: prepared once against the type they meet, bound for each execution.
+//!
+//! A term that holds no marker and no impure function is folded to its bytes when it is prepared, so executing it
+//! copies nothing; a marker gives the client's own bytes, validated. Restrictions, assignments and selections
+//! all take their values through here.
+
+pub mod duration;
+pub mod literal;
+pub mod markers;
+pub mod prepare;
+pub mod receiver;
+pub mod text;
+pub mod time;
+
+use std::borrow::Cow;
+
+use model::CqlType;
+use model::collection::{CollectionBuilder, append_element, append_vector_element};
+use model::compare::compare;
+use model::validate::validate;
+use wire::values::ValueRef;
+
+use crate::QueryError;
+use crate::ambient::Ambient;
+use crate::functions::Function;
+
+pub use markers::{BindSpecification, Markers};
+pub use receiver::Receiver;
+
+/// What a term is worth in one execution.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Bound<'a> {
+    /// Null.
+    Null,
+    /// The client left it out.
+    Unset,
+    /// Serialised value.
+    Value(Cow<'a, [u8]>),
+}
+
+impl<'a> Bound<'a> {
+    /// The value; null and unset are `None`.
+    pub fn as_bytes(&self) -> Option<&[u8]> {
+        if let Self::Value(value) = self { Some(value) } else { None }
+    }
+
+    /// The value, null as `None`; `unset` says what is wrong with a value that was left out.
+    ///
+    /// # Errors
+    /// [`QueryError::Invalid`] with the text of `unset`.
+    pub fn set(self, unset: impl FnOnce() -> String) -> Result<Option<Cow<'a, [u8]>>, QueryError> {
+        match self {
+            Self::Null => Ok(None),
+            Self::Unset => Err(QueryError::Invalid(unset())),
+            Self::Value(value) => Ok(Some(value)),
+        }
+    }
+}
+
+/// What one execution brings along.
+#[derive(Debug, Clone, Copy)]
+pub struct Binding<'a> {
+    /// Values by marker index; the engine has checked that there are as many as markers.
+    pub values: &'a [ValueRef<'a>],
+    /// Clock and chance of the shard.
+    pub ambient: &'a Ambient,
+}
+
+/// A prepared value.
+#[derive(Debug, Clone)]
+pub enum Term {
+    /// Known when prepared; `None` is null.
+    Constant(Option<Box<[u8]>>),
+    /// Comes with the request.
+    Marker {
+        /// Place among the markers.
+        index: usize,
+        /// Type the value must have.
+        ty: CqlType,
+    },
+    /// A tuple, user type or vector with parts that are not constant.
+    Composite(Box<Composite>),
+    /// A list, set or map with parts that are not constant.
+    Collection(Box<Collection>),
+    /// A function of other terms.
+    Call(Box<Call>),
+}
+
+/// A tuple, user type or vector under construction.
+#[derive(Debug, Clone)]
+pub struct Composite {
+    /// Type of the whole.
+    pub ty: CqlType,
+    /// One for each component; a field that was not named is a null constant.
+    pub components: Vec<Term>,
+}
+
+/// A list, set or map under construction.
+#[derive(Debug, Clone)]
+pub struct Collection {
+    /// Type of the whole.
+    pub ty: CqlType,
+    /// Elements; of a map keys and values in turn.
+    pub parts: Vec<Term>,
+}
+
+/// A function and its arguments.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// What is called.
+    pub function: Function,
+    /// With what.
+    pub arguments: Vec<Term>,
+}
+
+impl Term {
+    /// The null constant.
+    pub const NULL: Self = Self::Constant(None);
+
+    /// A constant value.
+    pub fn value(bytes: impl Into<Box<[u8]>>) -> Self {
+        Self::Constant(Some(bytes.into()))
+    }
+
+    /// Whether the value is known without a request.
+    pub fn is_constant(&self) -> bool {
+        matches!(self, Self::Constant(_))
+    }
+
+    /// Whether a marker is anywhere in it.
+    pub fn has_marker(&self) -> bool {
+        match self {
+            Self::Constant(_) => false,
+            Self::Marker { .. } => true,
+            Self::Composite(composite) => composite.components.iter().any(Self::has_marker),
+            Self::Collection(collection) => collection.parts.iter().any(Self::has_marker),
+            Self::Call(call) => call.arguments.iter().any(Self::has_marker),
+        }
+    }
+
+    /// What the term is worth with these values.
+    ///
+    /// # Errors
+    /// [`QueryError::Invalid`] for a value its type does not have, or one that may not be left out.
+    #[inline]
+    pub fn bind<'a>(&'a self, binding: &Binding<'a>) -> Result<Bound<'a>, QueryError> {
+        match self {
+            Self::Constant(None) => Ok(Bound::Null),
+            Self::Constant(Some(value)) => Ok(Bound::Value(Cow::Borrowed(value))),
+            Self::Marker { index, ty } => match binding.values[*index] {
+                ValueRef::Null => Ok(Bound::Null),
+                ValueRef::Unset => Ok(Bound::Unset),
+                ValueRef::Bytes(bytes) => {
+                    validate(ty, bytes).map_err(|e| QueryError::Invalid(e.to_string()))?;
+                    Ok(Bound::Value(Cow::Borrowed(bytes)))
+                }
+            },
+            Self::Composite(composite) => {
+                composite.bind(binding).map(|value| Bound::Value(Cow::Owned(value)))
+            }
+            Self::Collection(collection) => collection.bind(binding).map(|value| Bound::Value(Cow::Owned(value))),
+            Self::Call(call) => Ok(match call.bind(binding)? {
+                Some(value) => Bound::Value(Cow::Owned(value)),
+                None => Bound::Null,
+            }),
+        }
+    }
+}
+
+impl Composite {
+    fn bind(&self, binding: &Binding<'_>) -> Result<Vec<u8>, QueryError> {
+        let mut out = Vec::new();
+        for (index, component) in self.components.iter().enumerate() {
+            let value = component.bind(binding)?.set(|| self.unset_message(index))?;
+            match &self.ty {
+                CqlType::Vector { element, .. } => {
+                    let value = value
+                        .ok_or_else(|| QueryError::invalid("null is not supported inside vectors"))?;
+                    append_vector_component(&mut out, element, &value)?;
+                }
+                _ => append_element(&mut out, value.as_deref()),
+            }
+        }
+        Ok(out)
+    }
+
+    fn unset_message(&self, index: usize) -> String {
+        match &self.ty {
+            CqlType::Udt(udt) => {
+                let field = udt.fields.get(index).map_or("", |(name, _)| name);
+                format!("Invalid unset value for field '{field}' of user defined type {}", udt.name)
+            }
+            CqlType::Vector { .. } => "Invalid unset value for a vector element".to_owned(),
+            _ => format!("Invalid unset value for tuple field number {index}"),
+        }
+    }
+}
+
+/// Appends a vector element after checking that its length is one the vector can hold.
+///
+/// # Errors
+/// [`QueryError::Invalid`] where an empty value would shift the elements that follow.
+pub fn append_vector_component(out: &mut Vec<u8>, element: &CqlType, value: &[u8]) -> Result<(), QueryError> {
+    if element.fixed_value_length().is_some_and(|length| length != value.len()) {
+        return Err(QueryError::invalid("Invalid empty value inside a vector"));
+    }
+    append_vector_element(out, element, value);
+    Ok(())
+}
+
+impl Collection {
+    fn bind(&self, binding: &Binding<'_>) -> Result<Vec<u8>, QueryError> {
+        let mut values = Vec::with_capacity(self.parts.len());
+        for part in &self.parts {
+            let value = part
+                .bind(binding)?
+                .set(|| "unset value is not supported inside collections".to_owned())?
+                .ok_or_else(|| QueryError::invalid("null is not supported inside collections"))?;
+            values.push(value);
+        }
+        Ok(assemble_collection(&self.ty, values))
+    }
+}
+
+/// The serialised collection of these parts: sets and maps sorted, of equal elements one, of equal keys the last.
+pub fn assemble_collection<B: AsRef<[u8]>>(ty: &CqlType, parts: Vec<B>) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut builder = CollectionBuilder::begin(&mut out);
+    match ty {
+        CqlType::Map { key, .. } => {
+            let mut entries: Vec<&[B]> = parts.chunks(2).collect();
+            entries.sort_by(|a, b| compare(key, a[0].as_ref(), b[0].as_ref()));
+            for (at, entry) in entries.iter().enumerate() {
+                let superseded = entries
+                    .get(at + 1)
+                    .is_some_and(|next| compare(key, entry[0].as_ref(), next[0].as_ref()).is_eq());
+                if !superseded {
+                    builder.push(entry[0].as_ref());
+                    builder.push(entry[1].as_ref());
+                }
+            }
+            builder.finish_map();
+        }
+        CqlType::Set { element, .. } => {
+            let mut elements: Vec<&[u8]> = parts.iter().map(AsRef::as_ref).collect();
+            elements.sort_by(|a, b| compare(element, a, b));
+            elements.dedup_by(|a, b| compare(element, a, b).is_eq());
+            elements.iter().for_each(|element| builder.push(element));
+            builder.finish();
+        }
+        _ => {
+            parts.iter().for_each(|part| builder.push(part.as_ref()));
+            builder.finish();
+        }
+    }
+    out
+}
+
+impl Call {
+    fn bind(&self, binding: &Binding<'_>) -> Result<Option<Vec<u8>>, QueryError> {
+        let mut arguments = smallvec::SmallVec::<[Option<Cow<'_, [u8]>>; 4]>::new();
+        for argument in &self.arguments {
+            let unset = || {
+                format!("Invalid unset value for argument in call to function {}", self.function.short_name())
+            };
+            arguments.push(argument.bind(binding)?.set(unset)?);
+        }
+        let arguments: smallvec::SmallVec<[Option<&[u8]>; 4]> =
+            arguments.iter().map(|argument| argument.as_deref()).collect();
+        self.function.call(&arguments, binding.ambient)
+    }
+}

@@ -1,0 +1,458 @@
+//! From a term as written to a prepared one: type checks, overloads, folding of what is constant.
+//!
+//! Rules and messages as Cassandra 5's `Term.Raw` family. Every marker met on the way learns what it is for.
+
+use cql::ast::{self, ConstantKind, FunctionCall};
+use model::{CqlType, Schema, Table};
+
+use super::literal::{self, Assignment};
+use super::{
+    Binding, Call, Collection, Composite, Markers, Receiver, Term, append_vector_component, assemble_collection,
+    text,
+};
+use crate::QueryError;
+use crate::ambient::Ambient;
+use crate::functions::{self, AggregateKind, Function, type_assignment};
+use crate::prepare::types;
+
+/// What preparing a term needs to know.
+#[derive(Debug)]
+pub struct Context<'a> {
+    /// The schema, for user types of hints.
+    pub schema: &'a Schema,
+    /// The statement's table.
+    pub table: &'a Table,
+    /// For the timestamp `'now'` and folding.
+    pub ambient: &'a Ambient,
+    /// Markers met so far.
+    pub markers: &'a mut Markers,
+}
+
+impl Context<'_> {
+    /// Prepares `term` for `receiver`.
+    ///
+    /// # Errors
+    /// [`QueryError::Invalid`] with Cassandra's words where the term cannot be such a value.
+    pub fn prepare(&mut self, term: &ast::Term, receiver: &Receiver) -> Result<Term, QueryError> {
+        match term {
+            ast::Term::Constant(constant) => self.constant(constant, receiver),
+            ast::Term::BindMarker(marker) => {
+                self.markers.specify(marker.index, receiver);
+                Ok(Term::Marker { index: marker.index, ty: receiver.ty.clone() })
+            }
+            ast::Term::List(elements) => self.list(elements, receiver),
+            ast::Term::Set(elements) => self.set(elements, receiver),
+            ast::Term::Map(entries) => self.map(entries, receiver),
+            ast::Term::Tuple(components) => self.tuple(components, receiver),
+            ast::Term::UserType(fields) => self.user_type(fields, receiver),
+            ast::Term::Function(call) => self.function(call, receiver),
+            ast::Term::TypeHint { type_name, operand } => {
+                let ty = types::resolve(type_name, self.table.keyspace(), self.schema)?;
+                if !self.assignment(operand, &ty).is_assignable() {
+                    return Err(QueryError::Invalid(format!(
+                        "Cannot cast value {} to type {}",
+                        text::of_term(operand),
+                        types::text(type_name)
+                    )));
+                }
+                if !type_assignment(&ty, &receiver.ty).is_assignable() {
+                    return Err(cannot_assign(term, receiver));
+                }
+                self.prepare(operand, receiver)
+            }
+            ast::Term::Cast { operand, target } => {
+                let to = types::resolve(&ast::TypeName::Native(*target), self.table.keyspace(), self.schema)?;
+                let Some(from) = self.known_type(operand) else {
+                    return Err(QueryError::Invalid(format!(
+                        "Cannot infer type for term {} (try using a cast to force a type)",
+                        text::of_term(operand)
+                    )));
+                };
+                let function = Function::cast(&from, &to)
+                    .ok_or_else(|| QueryError::Invalid(format!("{} cannot be cast to {to}", text::of_term(operand))))?;
+                if !type_assignment(&to, &receiver.ty).is_assignable() {
+                    return Err(cannot_assign(term, receiver));
+                }
+                let argument = self.prepare(operand, &Receiver::new("cast", from))?;
+                self.fold(function, vec![argument])
+            }
+            ast::Term::Arithmetic { operator, .. } => Err(QueryError::Invalid(format!(
+                "Arithmetic in values is not supported yet ({} in {})",
+                operator.symbol(),
+                text::of_term(term)
+            ))),
+            ast::Term::Negate(_) => Err(QueryError::Invalid(format!(
+                "Arithmetic in values is not supported yet (- in {})",
+                text::of_term(term)
+            ))),
+        }
+    }
+
+    fn constant(&mut self, constant: &ast::Constant, receiver: &Receiver) -> Result<Term, QueryError> {
+        if !literal::assignment(constant, &receiver.ty).is_assignable() {
+            return Err(QueryError::Invalid(match constant.kind {
+                ConstantKind::Null => "Invalid null value for counter increment/decrement".to_owned(),
+                kind => format!(
+                    "Invalid {} constant ({}) for \"{}\" of type {}",
+                    literal::kind_name(kind),
+                    constant.text,
+                    receiver.name,
+                    receiver.ty
+                ),
+            }));
+        }
+        if constant.kind == ConstantKind::Null {
+            return Ok(Term::NULL);
+        }
+        let mut value = Vec::new();
+        literal::append_value(constant, &receiver.ty, self.ambient.now_ms(), &mut value)
+            .map_err(QueryError::Invalid)?;
+        Ok(Term::value(value))
+    }
+
+    /// Elements of a list, set or map; markers are not taken inside collection literals.
+    fn element(
+        &mut self,
+        kind: &str,
+        collection: &Receiver,
+        role: &str,
+        element: &ast::Term,
+        receiver: &Receiver,
+    ) -> Result<Term, QueryError> {
+        if !self.assignment(element, &receiver.ty).is_assignable() {
+            return Err(QueryError::Invalid(format!(
+                "Invalid {kind} literal for {}: {role} {} is not of type {}",
+                collection.name,
+                text::of_term(element),
+                receiver.ty
+            )));
+        }
+        let prepared = self.prepare(element, receiver)?;
+        if prepared.has_marker() {
+            return Err(QueryError::Invalid(format!(
+                "Invalid {kind} literal for {}: bind variables are not supported inside collection literals",
+                collection.name
+            )));
+        }
+        if matches!(prepared, Term::Constant(None)) {
+            return Err(QueryError::invalid("null is not supported inside collections"));
+        }
+        Ok(prepared)
+    }
+
+    fn list(&mut self, elements: &[ast::Term], receiver: &Receiver) -> Result<Term, QueryError> {
+        match &receiver.ty {
+            CqlType::List { element, .. } => {
+                let inner = Receiver::value_of(&receiver.name, (**element).clone());
+                let parts = elements
+                    .iter()
+                    .map(|e| self.element("list", receiver, "value", e, &inner))
+                    .collect::<Result<Vec<_>, _>>()?;
+                Ok(collection(receiver.ty.clone(), parts))
+            }
+            CqlType::Vector { element, dimension } => self.vector(elements, receiver, element, *dimension),
+            other => Err(QueryError::Invalid(format!(
+                "Unexpected receiver type '{other}'; only list and vector are expected"
+            ))),
+        }
+    }
+
+    fn vector(
+        &mut self,
+        elements: &[ast::Term],
+        receiver: &Receiver,
+        element: &CqlType,
+        dimension: u32,
+    ) -> Result<Term, QueryError> {
+        if elements.len() != dimension as usize {
+            return Err(QueryError::Invalid(format!(
+                "Invalid vector literal for {} of type {}; expected {dimension} elements, but given {}",
+                receiver.name,
+                receiver.ty,
+                elements.len()
+            )));
+        }
+        let inner = Receiver::value_of(&receiver.name, element.clone());
+        let mut components = Vec::with_capacity(elements.len());
+        for part in elements {
+            if !self.assignment(part, element).is_assignable() {
+                return Err(QueryError::Invalid(format!(
+                    "Invalid vector literal for {}: value {} is not of type {element}",
+                    receiver.name,
+                    text::of_term(part)
+                )));
+            }
+            components.push(self.prepare(part, &inner)?);
+        }
+        composite(receiver.ty.clone(), components)
+    }
+
+    fn set(&mut self, elements: &[ast::Term], receiver: &Receiver) -> Result<Term, QueryError> {
+        match &receiver.ty {
+            CqlType::Set { element, .. } => {
+                let inner = Receiver::value_of(&receiver.name, (**element).clone());
+                let parts = elements
+                    .iter()
+                    .map(|e| self.element("set", receiver, "value", e, &inner))
+                    .collect::<Result<Vec<_>, _>>()?;
+                Ok(collection(receiver.ty.clone(), parts))
+            }
+            CqlType::Map { .. } if elements.is_empty() => Ok(collection(receiver.ty.clone(), Vec::new())),
+            _ => Err(QueryError::Invalid(format!(
+                "Invalid set literal for {} of type {}",
+                receiver.name, receiver.ty
+            ))),
+        }
+    }
+
+    fn map(&mut self, entries: &[(ast::Term, ast::Term)], receiver: &Receiver) -> Result<Term, QueryError> {
+        let CqlType::Map { key, value, .. } = &receiver.ty else {
+            return Err(QueryError::Invalid(format!(
+                "Invalid map literal for {} of type {}",
+                receiver.name, receiver.ty
+            )));
+        };
+        let key_receiver = Receiver::key_of(&receiver.name, (**key).clone());
+        let value_receiver = Receiver::value_of(&receiver.name, (**value).clone());
+        let mut parts = Vec::with_capacity(entries.len() * 2);
+        for (k, v) in entries {
+            parts.push(self.element("map", receiver, "key", k, &key_receiver)?);
+            parts.push(self.element("map", receiver, "value", v, &value_receiver)?);
+        }
+        Ok(collection(receiver.ty.clone(), parts))
+    }
+
+    fn tuple(&mut self, components: &[ast::Term], receiver: &Receiver) -> Result<Term, QueryError> {
+        let CqlType::Tuple(types) = &receiver.ty else {
+            return Err(QueryError::Invalid(format!(
+                "Invalid tuple type literal for {} of type {}",
+                receiver.name, receiver.ty
+            )));
+        };
+        if components.len() > types.len() {
+            return Err(QueryError::Invalid(format!(
+                "Invalid tuple literal for {}: too many elements. Type {} expects {} but got {}",
+                receiver.name,
+                receiver.ty,
+                types.len(),
+                components.len()
+            )));
+        }
+        let mut prepared = Vec::with_capacity(components.len());
+        for (at, (component, ty)) in components.iter().zip(types).enumerate() {
+            if !self.assignment(component, ty).is_assignable() {
+                return Err(QueryError::Invalid(format!(
+                    "Invalid tuple literal for {}: component {at} is not of type {ty}",
+                    receiver.name
+                )));
+            }
+            let inner = Receiver::new(format!("{}[{at}]", receiver.name), ty.clone());
+            prepared.push(self.prepare(component, &inner)?);
+        }
+        composite(receiver.ty.clone(), prepared)
+    }
+
+    fn user_type(&mut self, fields: &[(ast::Ident, ast::Term)], receiver: &Receiver) -> Result<Term, QueryError> {
+        let CqlType::Udt(udt) = &receiver.ty else {
+            return Err(QueryError::Invalid(format!(
+                "Invalid user type literal for {} of type {}",
+                receiver.name, receiver.ty
+            )));
+        };
+        if let Some((unknown, _)) =
+            fields.iter().find(|(name, _)| !udt.fields.iter().any(|(field, _)| *field == name.name))
+        {
+            return Err(QueryError::Invalid(format!(
+                "Unknown field '{}' in value of user defined type {}",
+                unknown.name, udt.name
+            )));
+        }
+        let mut prepared = Vec::with_capacity(udt.fields.len());
+        for (field, ty) in &udt.fields {
+            let Some((_, value)) = fields.iter().rfind(|(name, _)| name.name == *field) else {
+                prepared.push(Term::NULL);
+                continue;
+            };
+            if !self.assignment(value, ty).is_assignable() {
+                return Err(QueryError::Invalid(format!(
+                    "Invalid user type literal for {}: field {field} is not of type {ty}",
+                    receiver.name
+                )));
+            }
+            let inner = Receiver::new(format!("{}.{field}", receiver.name), ty.clone());
+            prepared.push(self.prepare(value, &inner)?);
+        }
+        composite(receiver.ty.clone(), prepared)
+    }
+
+    fn function(&mut self, call: &FunctionCall, receiver: &Receiver) -> Result<Term, QueryError> {
+        let Some(function) = self.overload(call, Some(&receiver.ty))? else {
+            return Err(QueryError::Invalid(if AggregateKind::of_name(&call.name.name.name).is_some() {
+                "Aggregation function are not supported in the where clause".to_owned()
+            } else {
+                format!("Unknown function {} called", function_name(call))
+            }));
+        };
+        if !type_assignment(function.result(), &receiver.ty).is_assignable() {
+            return Err(QueryError::Invalid(format!(
+                "Type error: cannot assign result of function system.{} (type {}) to {} (type {})",
+                function.short_name(),
+                function.result(),
+                receiver.name,
+                receiver.ty
+            )));
+        }
+        let mut arguments = Vec::with_capacity(call.arguments.len());
+        for (at, (argument, ty)) in call.arguments.iter().zip(function.arguments().to_vec()).enumerate() {
+            let receiver = Receiver::new(format!("arg{at}(system.{})", function.short_name()), ty);
+            arguments.push(self.prepare(argument, &receiver)?);
+        }
+        self.fold(function, arguments)
+    }
+
+    /// A call, or its value where that is known already.
+    fn fold(&self, function: Function, arguments: Vec<Term>) -> Result<Term, QueryError> {
+        let foldable = function.is_pure() && arguments.iter().all(Term::is_constant);
+        let term = Term::Call(Box::new(Call { function, arguments }));
+        if !foldable {
+            return Ok(term);
+        }
+        let bound = term.bind(&Binding { values: &[], ambient: self.ambient })?;
+        Ok(Term::Constant(bound.as_bytes().map(Into::into)))
+    }
+
+    fn overload(&self, call: &FunctionCall, receiver: Option<&CqlType>) -> Result<Option<Function>, QueryError> {
+        if call.name.keyspace.as_ref().is_some_and(|keyspace| keyspace.name != "system") {
+            return Ok(None);
+        }
+        functions::resolve(
+            &call.name.name.name.to_lowercase(),
+            Some(self.table),
+            call.arguments.len(),
+            receiver,
+            &|at, ty| self.assignment(&call.arguments[at], ty),
+            &|at| text::of_term(&call.arguments[at]),
+        )
+    }
+
+    /// The type a term has whatever asks for it; `None` for markers and null.
+    pub fn known_type(&self, term: &ast::Term) -> Option<CqlType> {
+        match term {
+            ast::Term::Constant(constant) => literal::preferred_type(constant),
+            ast::Term::Function(call) => Some(self.overload(call, None).ok()??.result().clone()),
+            ast::Term::TypeHint { type_name, .. } => {
+                types::resolve(type_name, self.table.keyspace(), self.schema).ok()
+            }
+            ast::Term::Cast { target, .. } => {
+                types::resolve(&ast::TypeName::Native(*target), self.table.keyspace(), self.schema).ok()
+            }
+            _ => None,
+        }
+    }
+
+    /// How well a term fits a type.
+    pub fn assignment(&self, term: &ast::Term, ty: &CqlType) -> Assignment {
+        let all = |terms: &mut dyn Iterator<Item = (&ast::Term, &CqlType)>| {
+            terms.map(|(term, ty)| self.assignment(term, ty)).min().unwrap_or(Assignment::Weak)
+        };
+        match term {
+            ast::Term::Constant(constant) => literal::assignment(constant, ty),
+            ast::Term::BindMarker(_) => Assignment::Weak,
+            ast::Term::List(elements) => match ty {
+                CqlType::List { element, .. } => all(&mut elements.iter().map(|e| (e, &**element))),
+                CqlType::Vector { element, dimension } if *dimension as usize == elements.len() => {
+                    all(&mut elements.iter().map(|e| (e, &**element)))
+                }
+                _ => Assignment::No,
+            },
+            ast::Term::Set(elements) => match ty {
+                CqlType::Set { element, .. } => all(&mut elements.iter().map(|e| (e, &**element))),
+                CqlType::Map { .. } if elements.is_empty() => Assignment::Weak,
+                _ => Assignment::No,
+            },
+            ast::Term::Map(entries) => match ty {
+                CqlType::Map { key, value, .. } => {
+                    all(&mut entries.iter().flat_map(|(k, v)| [(k, &**key), (v, &**value)]))
+                }
+                _ => Assignment::No,
+            },
+            ast::Term::Tuple(components) => match ty {
+                CqlType::Tuple(types) if components.len() <= types.len() => {
+                    all(&mut components.iter().zip(types)).min(Assignment::Weak)
+                }
+                _ => Assignment::No,
+            },
+            ast::Term::UserType(fields) => match ty {
+                CqlType::Udt(udt) => fields
+                    .iter()
+                    .map(|(name, value)| match udt.fields.iter().find(|(field, _)| *field == name.name) {
+                        Some((_, ty)) => self.assignment(value, ty),
+                        None => Assignment::No,
+                    })
+                    .min()
+                    .unwrap_or(Assignment::Weak)
+                    .min(Assignment::Weak),
+                _ => Assignment::No,
+            },
+            // A function that does not exist is refused where it is prepared, with a better message.
+            ast::Term::Function(call) => match self.overload(call, Some(ty)) {
+                Ok(Some(function)) => type_assignment(function.result(), ty),
+                _ => Assignment::Weak,
+            },
+            ast::Term::TypeHint { .. } | ast::Term::Cast { .. } => match self.known_type(term) {
+                Some(known) => type_assignment(&known, ty),
+                None => Assignment::No,
+            },
+            ast::Term::Arithmetic { .. } | ast::Term::Negate(_) => Assignment::Weak,
+        }
+    }
+}
+
+fn function_name(call: &FunctionCall) -> String {
+    let keyspace = call.name.keyspace.as_ref().map(|keyspace| format!("{}.", keyspace.name)).unwrap_or_default();
+    format!("{keyspace}{}", call.name.name.name)
+}
+
+fn cannot_assign(term: &ast::Term, receiver: &Receiver) -> QueryError {
+    QueryError::Invalid(format!(
+        "Cannot assign value {} to {} of type {}",
+        text::of_term(term),
+        receiver.name,
+        receiver.ty
+    ))
+}
+
+/// A collection, folded to its bytes where every part is constant.
+fn collection(ty: CqlType, parts: Vec<Term>) -> Term {
+    let constants: Option<Vec<&[u8]>> = parts
+        .iter()
+        .map(|part| match part {
+            Term::Constant(Some(value)) => Some(&**value),
+            _ => None,
+        })
+        .collect();
+    match constants {
+        Some(values) => Term::value(assemble_collection(&ty, values)),
+        None => Term::Collection(Box::new(Collection { ty, parts })),
+    }
+}
+
+/// A tuple, user type or vector, folded to its bytes where every component is constant.
+fn composite(ty: CqlType, components: Vec<Term>) -> Result<Term, QueryError> {
+    if !components.iter().all(Term::is_constant) {
+        return Ok(Term::Composite(Box::new(Composite { ty, components })));
+    }
+    let mut out = Vec::new();
+    for component in &components {
+        let Term::Constant(value) = component else { continue };
+        match &ty {
+            CqlType::Vector { element, .. } => {
+                let value =
+                    value.as_deref().ok_or_else(|| QueryError::invalid("null is not supported inside vectors"))?;
+                append_vector_component(&mut out, element, value)?;
+            }
+            _ => model::collection::append_element(&mut out, value.as_deref()),
+        }
+    }
+    Ok(Term::value(out))
+}

@@ -1,0 +1,90 @@
+//! Why copies could not be written or read, as facts; `query` makes its own errors of them.
+
+use model::TableId;
+use reactor::mesh::MeshError;
+use storage::StorageError;
+
+/// Why a write or a read did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplicationError {
+    /// Fewer replicas are alive than the consistency level needs; nothing was done.
+    #[error("{required} replicas are needed, {alive} are alive")]
+    Unavailable {
+        /// Replicas the level needs.
+        required: u32,
+        /// Replicas alive.
+        alive: u32,
+    },
+    /// Too few replicas answered in time; a write may still have happened.
+    #[error("{received} of {required} replicas answered in time")]
+    TimedOut {
+        /// Answers that came.
+        received: u32,
+        /// Answers needed.
+        required: u32,
+    },
+    /// The local replica failed.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The replica's shard failed.
+    #[error("shard {shard}: {reason}")]
+    Shard {
+        /// Which.
+        shard: usize,
+        /// What it said.
+        reason: String,
+    },
+    /// The replica's shard took no more writes before the deadline.
+    #[error("shard {shard} is overloaded: {reason}")]
+    Overloaded {
+        /// Which.
+        shard: usize,
+        /// What it said.
+        reason: String,
+    },
+    /// The table is no longer there.
+    #[error("there is no table {0}")]
+    TableGone(TableId),
+    /// The other shard could not be called.
+    #[error(transparent)]
+    Mesh(#[from] MeshError),
+    /// An answer of another shard is broken.
+    #[error("an answer of shard {shard} is broken")]
+    BrokenAnswer {
+        /// Whose.
+        shard: usize,
+    },
+}
+
+/// A failure on its way between shards.
+#[derive(Debug, Clone)]
+pub(crate) enum RemoteFailure {
+    /// As [`ReplicationError::TableGone`].
+    TableGone(TableId),
+    /// As [`ReplicationError::Overloaded`].
+    Overloaded(String),
+    /// The replica's own deadline passed.
+    TimedOut,
+    /// As [`ReplicationError::Shard`].
+    Failed(String),
+}
+
+impl RemoteFailure {
+    pub(crate) fn of(error: &StorageError) -> Self {
+        match error {
+            StorageError::UnknownTable { table } => Self::TableGone(*table),
+            StorageError::Overloaded { .. } => Self::Overloaded(error.to_string()),
+            StorageError::CommitlogTimedOut => Self::TimedOut,
+            _ => Self::Failed(error.to_string()),
+        }
+    }
+
+    pub(crate) fn at(self, shard: usize, required: u32) -> ReplicationError {
+        match self {
+            Self::TableGone(table) => ReplicationError::TableGone(table),
+            Self::Overloaded(reason) => ReplicationError::Overloaded { shard, reason },
+            Self::TimedOut => ReplicationError::TimedOut { received: 0, required },
+            Self::Failed(reason) => ReplicationError::Shard { shard, reason },
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Which replicas a keyspace's partitions have, and how many of them are alive.
+//!
+//! There is one node: of each data center's replicas it is one where the data center is its own. Which of the node's
+//! shards a partition belongs to follows from the table's tablets.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use model::{Schema, Table, Token};
+
+/// Replication of one keyspace as seen from this node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placement {
+    /// Factor of each data center and how many of its replicas live.
+    data_centers: Vec<(u32, u32)>,
+    /// Factor of this node's own.
+    local: u32,
+    /// Whether the strategy knows no data centers.
+    simple: bool,
+}
+
+impl Placement {
+    /// Reads the `replication` option of a keyspace for a node of `data_center`.
+    ///
+    /// `SimpleStrategy` and `LocalStrategy` are one data center for everybody; the factor of a
+    /// transient-replication text (`3/1`) is its first number. Options are validated where they are set.
+    pub fn new(options: &BTreeMap<String, String>, data_center: &str) -> Self {
+        let class = options.get("class").map_or("", |class| class.rsplit('.').next().unwrap_or(class));
+        let factor = |text: &String| text.split('/').next().and_then(|n| n.trim().parse().ok()).unwrap_or(0);
+        if class == "NetworkTopologyStrategy" {
+            let mut data_centers = Vec::new();
+            let mut local = 0;
+            for (name, text) in options.iter().filter(|(name, _)| *name != "class") {
+                let factor: u32 = factor(text);
+                let own = name == data_center || name == "replication_factor";
+                if own {
+                    local = factor;
+                }
+                data_centers.push((factor, u32::from(own && factor > 0)));
+            }
+            return Self { data_centers, local, simple: false };
+        }
+        let factor = match class {
+            "SimpleStrategy" => options.get("replication_factor").map_or(1, factor),
+            _ => 1,
+        };
+        Self { data_centers: vec![(factor, u32::from(factor > 0))], local: factor, simple: true }
+    }
+
+    /// Replicas over all data centers.
+    pub fn total(&self) -> u32 {
+        self.data_centers.iter().map(|(factor, _)| factor).sum()
+    }
+
+    /// Replicas in this node's data center.
+    pub fn local(&self) -> u32 {
+        self.local
+    }
+
+    /// Replicas alive.
+    pub fn alive(&self) -> u32 {
+        self.data_centers.iter().map(|(_, alive)| alive).sum()
+    }
+
+    /// Factor and living replicas of each data center.
+    pub fn each_data_center(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.data_centers.iter().copied()
+    }
+
+    /// Whether the strategy knows no data centers.
+    pub fn is_simple(&self) -> bool {
+        self.simple
+    }
+}
+
+/// The shard of this node that has a partition.
+#[inline]
+pub fn shard_of(table: &Table, token: Token) -> usize {
+    let tablets = table.tablets();
+    tablets.shard_of(tablets.tablet_of(token), reactor::shard_count())
+}
+
+/// Placements by keyspace, for the schema they were read from.
+#[derive(Debug, Default)]
+pub(crate) struct Placements {
+    schema: Option<Rc<Schema>>,
+    known: Vec<(String, Placement)>,
+}
+
+impl Placements {
+    /// The placement of a keyspace in `schema`; of one that is not there a single local replica, as for virtual ones.
+    pub(crate) fn of(&mut self, schema: &Rc<Schema>, keyspace: &str, data_center: &str) -> &Placement {
+        if !self.schema.as_ref().is_some_and(|known| Rc::ptr_eq(known, schema)) {
+            self.schema = Some(Rc::clone(schema));
+            self.known.clear();
+        }
+        let at = match self.known.iter().position(|(name, _)| name == keyspace) {
+            Some(at) => at,
+            None => {
+                let placement = match schema.keyspace(keyspace) {
+                    Some(keyspace) => Placement::new(&keyspace.options.replication, data_center),
+                    None => Placement { data_centers: vec![(1, 1)], local: 1, simple: true },
+                };
+                self.known.push((keyspace.to_owned(), placement));
+                self.known.len() - 1
+            }
+        };
+        &self.known[at].1
+    }
+}

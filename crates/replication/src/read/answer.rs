@@ -1,0 +1,261 @@
+//! What one shard answers another: partitions and rows as bytes, in pages.
+//!
+//! ```text
+//! page      := frame*
+//! frame     := 1 token:i64 key:sized has_static:u8 [static_row:sized]      a partition begins
+//!            | 2 clustering:sized row:sized                                a row of it
+//!            | 3                                                           it ends
+//! sized     := length:u32 bytes                                            (little endian)
+//! ```
+//! A page ends after [`PAGE_BYTES`] or when its limits are reached, and the reader asks for what lies behind the last
+//! frame. Invariant: a page that is not the last holds at least one row or partition, so that asking ends.
+
+use model::partition_key::DecoratedKey;
+use model::{RowView, TableId, Token};
+use storage::{Flow, PartitionRange, ReadCommand, RowConsumer, Slices};
+
+use super::ReadLimits;
+use super::position::{behind, resume_after};
+use crate::error::RemoteFailure;
+use crate::replicator::Replicator;
+
+/// Bytes after which a page ends; one row more may stand in it.
+pub(super) const PAGE_BYTES: usize = 256 * 1024;
+
+const PARTITION: u8 = 1;
+const ROW: u8 = 2;
+const END: u8 = 3;
+
+/// A read on its way to another shard.
+#[derive(Debug, Clone)]
+pub(super) struct Request {
+    table: TableId,
+    range: PartitionRange,
+    slices: Slices,
+    reversed: bool,
+    now: u32,
+    limits: ReadLimits,
+    /// The rest of `range` once its one partition is read, where a page ended inside it.
+    then: Option<PartitionRange>,
+}
+
+impl Request {
+    pub(super) fn new(command: &ReadCommand, limits: ReadLimits) -> Self {
+        Self {
+            table: command.table.id(),
+            range: command.range.clone(),
+            slices: command.slices.clone(),
+            reversed: command.reversed,
+            now: command.now,
+            limits,
+            then: None,
+        }
+    }
+
+    /// What to ask next; `None` where everything was read.
+    pub(super) fn after(mut self, page: &Answer, fed: Fed, command: &ReadCommand) -> Option<Self> {
+        let then = self.then.take();
+        let key = match (&page.last, page.full) {
+            (Some(last), true) => last,
+            _ => {
+                // This range is done; the one behind it remains.
+                self.range = then?;
+                self.slices = command.slices.clone();
+                return Some(self);
+            }
+        };
+        let rest = match then {
+            Some(range) => Some(range),
+            None => behind(&self.range, &key.key),
+        };
+        match (&key.clustering, fed) {
+            (Some(clustering), Fed::InsidePartition) => {
+                resume_after(&mut self.slices, clustering, self.reversed, command.table.clustering_orders());
+                self.range = PartitionRange::Key(key.key.clone());
+                self.then = rest;
+            }
+            _ => {
+                self.range = rest?;
+                self.slices = command.slices.clone();
+            }
+        }
+        Some(self)
+    }
+}
+
+/// One page.
+#[derive(Debug)]
+pub(super) struct Answer {
+    bytes: Vec<u8>,
+    /// Whether more may follow.
+    full: bool,
+    last: Option<Last>,
+}
+
+#[derive(Debug)]
+struct Last {
+    key: DecoratedKey,
+    /// The last row, where the page ended inside the partition.
+    clustering: Option<Vec<u8>>,
+}
+
+/// Where feeding a page ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fed {
+    /// The consumer has enough.
+    Stopped,
+    /// Inside a partition that the consumer wants more of.
+    InsidePartition,
+    /// Between partitions, or inside one that the consumer wants no more of.
+    Between,
+}
+
+/// Reads one page on this shard.
+pub(super) async fn answer(replicator: &Replicator, request: Request) -> Result<Answer, RemoteFailure> {
+    let storage = replicator.storage();
+    let table = storage.schema().table_by_id(request.table).cloned();
+    let table = table.ok_or(RemoteFailure::TableGone(request.table))?;
+    let command = ReadCommand {
+        table,
+        range: request.range,
+        slices: request.slices,
+        reversed: request.reversed,
+        now: request.now,
+    };
+    let mut page = Page { limits: request.limits, ..Page::default() };
+    storage.read(&command, &mut page).await.map_err(|error| RemoteFailure::of(&error))?;
+    let last = page.key.map(|key| Last { key, clustering: page.inside.then_some(page.clustering) });
+    Ok(Answer { bytes: page.bytes, full: page.full, last })
+}
+
+#[derive(Debug, Default)]
+struct Page {
+    bytes: Vec<u8>,
+    limits: ReadLimits,
+    rows: usize,
+    partition_rows: usize,
+    key: Option<DecoratedKey>,
+    clustering: Vec<u8>,
+    /// Whether the last row's partition has not ended.
+    inside: bool,
+    full: bool,
+}
+
+impl Page {
+    fn sized(&mut self, bytes: &[u8]) {
+        let length = u32::try_from(bytes.len()).expect("keys and rows are shorter than a frame");
+        self.bytes.extend_from_slice(&length.to_le_bytes());
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    fn flow(&mut self) -> Flow {
+        if self.bytes.len() >= PAGE_BYTES || self.limits.rows.is_some_and(|most| self.rows >= most) {
+            self.full = true;
+            return Flow::Stop;
+        }
+        Flow::Continue
+    }
+}
+
+impl RowConsumer for Page {
+    fn partition(&mut self, key: &[u8], token: Token, static_row: Option<RowView<'_>>) -> Flow {
+        self.bytes.push(PARTITION);
+        self.bytes.extend_from_slice(&token.0.to_le_bytes());
+        self.sized(key);
+        self.bytes.push(u8::from(static_row.is_some()));
+        if let Some(row) = static_row {
+            self.sized(row.as_bytes());
+        }
+        self.key = Some(DecoratedKey { token, key: key.to_vec() });
+        self.partition_rows = 0;
+        self.inside = false;
+        if self.limits.rows_per_partition == Some(0) { Flow::SkipPartition } else { Flow::Continue }
+    }
+
+    fn row(&mut self, clustering: &[u8], row: RowView<'_>) -> Flow {
+        self.bytes.push(ROW);
+        self.sized(clustering);
+        self.sized(row.as_bytes());
+        self.clustering.clear();
+        self.clustering.extend_from_slice(clustering);
+        self.inside = true;
+        self.rows += 1;
+        self.partition_rows += 1;
+        if self.limits.rows_per_partition.is_some_and(|most| self.partition_rows >= most) {
+            return Flow::SkipPartition;
+        }
+        self.flow()
+    }
+
+    fn partition_end(&mut self) -> Flow {
+        self.bytes.push(END);
+        self.inside = false;
+        self.flow()
+    }
+}
+
+impl Answer {
+    /// Gives the page's content to a consumer. `announced` says that the first partition is one the consumer knows.
+    ///
+    /// `None` where the page is broken.
+    pub(super) fn feed(&self, consumer: &mut dyn RowConsumer, mut announced: bool) -> Option<Fed> {
+        let mut rest = self.bytes.as_slice();
+        let (mut inside, mut skipping) = (announced, false);
+        while let Some((&kind, after)) = rest.split_first() {
+            rest = after;
+            let flow = match kind {
+                PARTITION => {
+                    let token = Token(i64::from_le_bytes(take(&mut rest, 8)?.try_into().ok()?));
+                    let key = sized(&mut rest)?;
+                    let static_row = match take(&mut rest, 1)? {
+                        [0] => None,
+                        _ => Some(RowView::trusted(sized(&mut rest)?)),
+                    };
+                    skipping = false;
+                    inside = true;
+                    if std::mem::take(&mut announced) {
+                        Flow::Continue
+                    } else {
+                        consumer.partition(key, token, static_row)
+                    }
+                }
+                ROW => {
+                    let clustering = sized(&mut rest)?;
+                    let row = RowView::trusted(sized(&mut rest)?);
+                    if skipping { Flow::Continue } else { consumer.row(clustering, row) }
+                }
+                END => {
+                    inside = false;
+                    skipping = false;
+                    consumer.partition_end()
+                }
+                _ => return None,
+            };
+            match flow {
+                Flow::Continue => {}
+                Flow::SkipPartition => skipping = true,
+                Flow::Stop => return Some(Fed::Stopped),
+            }
+        }
+        if inside && (skipping || announced) {
+            // The page ended inside a partition of which no more is read, or found nothing more of the one that
+            // the consumer knows: its end is said here.
+            inside = false;
+            if consumer.partition_end() == Flow::Stop {
+                return Some(Fed::Stopped);
+            }
+        }
+        Some(if inside { Fed::InsidePartition } else { Fed::Between })
+    }
+}
+
+fn take<'b>(rest: &mut &'b [u8], length: usize) -> Option<&'b [u8]> {
+    let (taken, after) = rest.split_at_checked(length)?;
+    *rest = after;
+    Some(taken)
+}
+
+fn sized<'b>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {
+    let length = u32::from_le_bytes(take(rest, 4)?.try_into().ok()?);
+    take(rest, length as usize)
+}

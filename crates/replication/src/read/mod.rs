@@ -1,0 +1,46 @@
+//! A read: planned over the shards that have its partitions, answered in token order.
+
+mod answer;
+mod plan;
+pub mod position;
+mod quorum;
+
+use reactor::Deadline;
+use storage::{ReadCommand, RowConsumer};
+
+use crate::consistency::Consistency;
+use crate::error::ReplicationError;
+use crate::replicator::Replicator;
+
+/// How much of a read the receiver can use at most: what other shards need not send.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ReadLimits {
+    /// Rows in all; `None` where rows are filtered after they were read.
+    pub rows: Option<usize>,
+    /// Rows of each partition; 0 asks for partitions alone.
+    pub rows_per_partition: Option<usize>,
+}
+
+impl Replicator {
+    /// Feeds `consumer` what `command` finds, at `consistency`.
+    ///
+    /// Partitions come in token order over all shards. The consumer's word ends the read at once.
+    ///
+    /// # Errors
+    /// [`ReplicationError::Unavailable`] before anything is read; later errors come after the consumer may have
+    /// taken rows.
+    #[inline]
+    pub async fn read(
+        &self,
+        command: &ReadCommand,
+        limits: ReadLimits,
+        consistency: Consistency,
+        deadline: Deadline,
+        consumer: &mut dyn RowConsumer,
+    ) -> Result<(), ReplicationError> {
+        let required = self.required(command.table.keyspace(), consistency)?;
+        let plan = plan::ReadPlan::new(command, required);
+        let answer = reactor::timeout(deadline, quorum::collect(self, &plan, command, limits, consumer)).await;
+        answer.unwrap_or(Err(ReplicationError::TimedOut { received: 0, required }))
+    }
+}

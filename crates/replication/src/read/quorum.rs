@@ -1,0 +1,97 @@
+//! Asks the shards of a plan one after the other and feeds the consumer what they answer.
+
+use reactor::{Group, mesh};
+use storage::{Flow, ReadCommand, RowConsumer, StorageError};
+
+use model::{RowView, Token};
+
+use super::ReadLimits;
+use super::answer::{Answer, Fed, Request, answer};
+use super::plan::ReadPlan;
+use crate::error::{RemoteFailure, ReplicationError};
+use crate::replicator::{Replicator, here};
+
+#[inline]
+pub(super) async fn collect(
+    replicator: &Replicator,
+    plan: &ReadPlan,
+    command: &ReadCommand,
+    limits: ReadLimits,
+    consumer: &mut dyn RowConsumer,
+) -> Result<(), ReplicationError> {
+    let mut watched = Watched { consumer, stopped: false };
+    for shard in plan.shards.clone() {
+        if shard == reactor::shard_id() {
+            match replicator.storage().read(command, &mut watched).await {
+                Ok(()) => {}
+                Err(StorageError::UnknownTable { table }) => return Err(ReplicationError::TableGone(table)),
+                Err(error) => return Err(error.into()),
+            }
+        } else {
+            remote(shard, command, limits, plan.required, &mut watched).await?;
+        }
+        if watched.stopped {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Pages of another shard, each bounded, until it has no more or the consumer has enough.
+async fn remote(
+    shard: usize,
+    command: &ReadCommand,
+    limits: ReadLimits,
+    required: u32,
+    watched: &mut Watched<'_>,
+) -> Result<(), ReplicationError> {
+    let mut next = Some(Request::new(command, limits));
+    let mut announced = false;
+    while let Some(request) = next {
+        let sent = request.clone();
+        let page: Answer = mesh::call(shard, Group::STATEMENT, move || async move {
+            let replicator = here().ok_or_else(|| RemoteFailure::Failed("the shard is starting".to_owned()))?;
+            answer(&replicator, sent).await
+        })
+        .await?
+        .map_err(|failure: RemoteFailure| failure.at(shard, required))?;
+        let fed = page.feed(&mut *watched, announced).ok_or(ReplicationError::BrokenAnswer { shard })?;
+        if fed == Fed::Stopped {
+            return Ok(());
+        }
+        announced = fed == Fed::InsidePartition;
+        next = request.after(&page, fed, command);
+    }
+    Ok(())
+}
+
+/// Notes whether the consumer had enough: storage does not say.
+struct Watched<'c> {
+    consumer: &'c mut dyn RowConsumer,
+    stopped: bool,
+}
+
+impl Watched<'_> {
+    fn note(&mut self, flow: Flow) -> Flow {
+        self.stopped |= flow == Flow::Stop;
+        flow
+    }
+}
+
+impl RowConsumer for Watched<'_> {
+    fn partition(&mut self, key: &[u8], token: Token, static_row: Option<RowView<'_>>) -> Flow {
+        let flow = self.consumer.partition(key, token, static_row);
+        self.note(flow)
+    }
+
+    #[inline]
+    fn row(&mut self, clustering: &[u8], row: RowView<'_>) -> Flow {
+        let flow = self.consumer.row(clustering, row);
+        self.note(flow)
+    }
+
+    fn partition_end(&mut self) -> Flow {
+        let flow = self.consumer.partition_end();
+        self.note(flow)
+    }
+}

@@ -1,0 +1,58 @@
+//! The shard's way to replicas: one per shard, found by other shards through the shard-local registry.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::rc::Rc;
+
+use storage::Storage;
+
+use crate::consistency::Consistency;
+use crate::error::ReplicationError;
+use crate::placement::Placements;
+
+/// Writes to and reads from replicas.
+#[derive(Clone)]
+pub struct Replicator(Rc<Inner>);
+
+struct Inner {
+    storage: Storage,
+    data_center: String,
+    placements: RefCell<Placements>,
+}
+
+impl fmt::Debug for Replicator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Replicator").field("data_center", &self.0.data_center).finish_non_exhaustive()
+    }
+}
+
+impl Replicator {
+    /// The replicator of this shard, on a node of `data_center`; other shards' calls find it from now on.
+    pub fn new(storage: Storage, data_center: impl Into<String>) -> Self {
+        let inner =
+            Inner { storage, data_center: data_center.into(), placements: RefCell::new(Placements::default()) };
+        let replicator = Self(Rc::new(inner));
+        reactor::set_local(Rc::new(replicator.clone()));
+        replicator
+    }
+
+    /// The shard's own storage.
+    pub fn storage(&self) -> &Storage {
+        &self.0.storage
+    }
+
+    /// How many answers a level waits for in a keyspace.
+    ///
+    /// # Errors
+    /// [`ReplicationError::Unavailable`] where fewer replicas are alive.
+    pub fn required(&self, keyspace: &str, consistency: Consistency) -> Result<u32, ReplicationError> {
+        let schema = self.0.storage.schema();
+        let mut placements = self.0.placements.borrow_mut();
+        consistency.check_available(placements.of(&schema, keyspace, &self.0.data_center))
+    }
+}
+
+/// The replicator of the shard this runs on.
+pub(crate) fn here() -> Option<Rc<Replicator>> {
+    reactor::local::<Replicator>()
+}

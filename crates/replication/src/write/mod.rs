@@ -1,0 +1,34 @@
+//! A write: planned, sent to its replicas, acknowledged when enough of them have it.
+
+mod apply;
+mod plan;
+mod quorum;
+
+use model::Table;
+use model::mutation::MutationView;
+use reactor::Deadline;
+
+use crate::consistency::Consistency;
+use crate::error::ReplicationError;
+use crate::replicator::Replicator;
+
+impl Replicator {
+    /// Writes one mutation of `table` to enough replicas for `consistency`.
+    ///
+    /// # Errors
+    /// [`ReplicationError::Unavailable`] before anything is done; [`ReplicationError::TimedOut`] when the write may or
+    /// may not have happened; otherwise what the replica said.
+    #[inline]
+    pub async fn write(
+        &self,
+        table: &Table,
+        mutation: &[u8],
+        consistency: Consistency,
+        deadline: Deadline,
+    ) -> Result<(), ReplicationError> {
+        let required = self.required(table.keyspace(), consistency)?;
+        let token = MutationView::trusted(mutation).map_err(storage::StorageError::from)?.token;
+        let plan = plan::WritePlan::new(table, token, required);
+        quorum::collect(self, &plan, mutation, deadline).await
+    }
+}

@@ -1,0 +1,21 @@
+//! Where a write goes and how many must take it.
+
+use model::{Table, Token};
+
+use crate::placement::shard_of;
+
+/// The replicas of one write.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WritePlan {
+    /// Shard of this node that has the partition.
+    pub(super) shard: usize,
+    /// Answers to wait for.
+    pub(super) required: u32,
+}
+
+impl WritePlan {
+    #[inline]
+    pub(super) fn new(table: &Table, token: Token, required: u32) -> Self {
+        Self { shard: shard_of(table, token), required }
+    }
+}

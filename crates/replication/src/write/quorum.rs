@@ -1,0 +1,23 @@
+//! Sends a write to its replicas and waits for enough answers, or for the deadline.
+
+use reactor::Deadline;
+
+use super::apply;
+use super::plan::WritePlan;
+use crate::error::ReplicationError;
+use crate::replicator::Replicator;
+
+#[inline]
+pub(super) async fn collect(
+    replicator: &Replicator,
+    plan: &WritePlan,
+    mutation: &[u8],
+    deadline: Deadline,
+) -> Result<(), ReplicationError> {
+    let answer = if plan.shard == reactor::shard_id() {
+        reactor::timeout(deadline, apply::here(replicator, mutation, deadline, plan.required)).await
+    } else {
+        reactor::timeout(deadline, apply::there(plan.shard, mutation.to_vec(), deadline, plan.required)).await
+    };
+    answer.unwrap_or(Err(ReplicationError::TimedOut { received: 0, required: plan.required }))
+}

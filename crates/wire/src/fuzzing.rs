@@ -1,0 +1,138 @@
+//! One entry per decoder for fuzz targets and property tests: any bytes in, nothing out, no panic.
+//!
+//! The first byte chooses version and options, so that a fuzzer reaches all of them from one corpus.
+
+use crate::client;
+use crate::compression::Compression;
+use crate::extensions::Extensions;
+use crate::frame::{Direction, Flags, Frame, FrameHeader, Opcode};
+use crate::reader::Reader;
+use crate::request::{self, Request};
+use crate::segment::{Decoded, SegmentDecoder, SegmentFormat};
+use crate::startup::ConnectionOptions;
+use crate::types::read_option;
+use crate::version::ProtocolVersion;
+
+/// Limit on frames in here; small, so that limits are met.
+pub const MAX_FRAME_BYTES: usize = 1 << 16;
+
+fn choice(data: &[u8]) -> (u8, ProtocolVersion, Extensions, &[u8]) {
+    let (&first, rest) = data.split_first().unwrap_or((&0, &[]));
+    let version = ProtocolVersion::ALL[usize::from(first) % 3];
+    let extensions = Extensions { use_metadata_id: first & 0x40 != 0, ..Extensions::default() };
+    (first, version, extensions, rest)
+}
+
+/// Frames as they come from a socket in versions 3 and 4, and every request in them to its last value.
+pub fn frames(data: &[u8]) {
+    let (_, _, extensions, mut rest) = choice(data);
+    loop {
+        match Frame::cut(rest, MAX_FRAME_BYTES) {
+            Ok(Some(frame)) => {
+                walk_request(&frame.header, frame.body, &extensions);
+                rest = &rest[frame.header.frame_bytes()..];
+            }
+            Ok(None) => return,
+            Err(error) => {
+                assert!(!error.to_string().is_empty());
+                let skip = error.discard_bytes.and_then(|bytes| usize::try_from(bytes).ok());
+                match skip.and_then(|bytes| rest.get(bytes..)) {
+                    Some(after) => rest = after,
+                    None => return,
+                }
+            }
+        }
+    }
+}
+
+/// One request body of a chosen kind.
+pub fn request_body(data: &[u8]) {
+    let (first, version, extensions, rest) = choice(data);
+    let (&opcode, body) = rest.split_first().unwrap_or((&0, &[]));
+    let Some(opcode) = Opcode::from_code(opcode % 0x11) else { return };
+    let flags = Flags(first & (Flags::CUSTOM_PAYLOAD | Flags::TRACING));
+    let header = FrameHeader { version, flags, stream: 0, opcode, body_length: body.len() as u32 };
+    walk_request(&header, body, &extensions);
+}
+
+fn walk_request(header: &FrameHeader, body: &[u8], extensions: &Extensions) {
+    let envelope = match request::decode(header, body, extensions) {
+        Ok(envelope) => envelope,
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            return;
+        }
+    };
+    assert_eq!(envelope.custom_payload.iter().count(), envelope.custom_payload.len());
+    let parameters = match envelope.request {
+        Request::Startup(startup) => {
+            assert_eq!(startup.options.iter().count(), startup.options.len());
+            let _: Result<ConnectionOptions, _> = startup.negotiate(header.version);
+            return;
+        }
+        Request::Query { parameters, .. } | Request::Execute { parameters, .. } => parameters,
+        Request::Batch { statements, parameters, .. } => {
+            assert_eq!(statements.iter().count(), statements.len());
+            for statement in statements.iter() {
+                assert_eq!(statement.values.iter().count(), statement.values.len());
+            }
+            parameters
+        }
+        Request::Options | Request::Prepare { .. } | Request::Register(_) | Request::AuthResponse(_) => {
+            return;
+        }
+    };
+    assert_eq!(parameters.values.iter().count(), parameters.values.len());
+}
+
+/// Segments as they come from a socket in version 5, with the requests in them.
+pub fn segments(data: &[u8]) {
+    let (first, _, extensions, mut rest) = choice(data);
+    let format = if first & 0x80 != 0 { SegmentFormat::Lz4 } else { SegmentFormat::Plain };
+    let mut decoder = SegmentDecoder::new(format, Direction::Request, MAX_FRAME_BYTES);
+    loop {
+        let consumed = match decoder.decode(rest) {
+            Ok(Decoded::NeedMore) | Err(_) => return,
+            Ok(Decoded::Partial { consumed } | Decoded::Refused { consumed, .. }) => consumed,
+            Ok(Decoded::Envelopes { consumed, mut envelopes }) => {
+                while let Ok(Some(frame)) = Frame::cut(envelopes, MAX_FRAME_BYTES) {
+                    walk_request(&frame.header, frame.body, &extensions);
+                    envelopes = &envelopes[frame.header.frame_bytes()..];
+                }
+                consumed
+            }
+        };
+        assert!(decoder.buffered_bytes() <= MAX_FRAME_BYTES);
+        rest = &rest[consumed..];
+    }
+}
+
+/// A compressed body.
+pub fn compressed_body(data: &[u8]) {
+    let (first, _, _, body) = choice(data);
+    let compression = if first & 0x80 != 0 { Compression::Lz4 } else { Compression::Snappy };
+    let mut out = Vec::new();
+    match compression.decompress(body, MAX_FRAME_BYTES, &mut out) {
+        Ok(()) => assert!(out.len() <= MAX_FRAME_BYTES),
+        Err(_) => assert!(out.is_empty()),
+    }
+}
+
+/// A response, as our own client reads it.
+pub fn response_body(data: &[u8]) {
+    let (_, version, extensions, rest) = choice(data);
+    let Some((&[opcode, flags], body)) = rest.split_first_chunk::<2>() else { return };
+    let Some(opcode) = Opcode::from_code(opcode % 0x11) else { return };
+    let header =
+        FrameHeader { version, flags: Flags(flags), stream: 0, opcode, body_length: body.len() as u32 };
+    if let Ok(response) = client::decode(&header, body, &extensions)
+        && let client::ResponseBody::Rows(rows) = response.body
+    {
+        assert_eq!(rows.values().count(), rows.row_count * rows.column_count);
+    }
+}
+
+/// A type in metadata.
+pub fn type_option(data: &[u8]) {
+    let _: Result<model::CqlType, _> = read_option(&mut Reader::new(data));
+}
