@@ -138,6 +138,7 @@ fn a_panicking_main_is_reported_by_join() {
     let config = Config { shards: 2, driver: DriverChoice::Poll, ..Config::default() };
     let running = reactor::start(config, |info| async move {
         assert_ne!(info.id, 1, "this shard fails");
+        reactor::signal::terminated().await.unwrap(); // and this one is told
     });
     let panicked = running.unwrap().join().unwrap_err();
     assert_eq!(panicked.shard, 1);

@@ -6,6 +6,7 @@
 //! Invariant: for every `submit` that returned `None` there is one completion, also after `cancel`.
 //! `op` leans on it to free slots; `file` and `net` give the operations their names.
 
+pub(crate) mod ambient;
 pub(crate) mod blocking;
 pub(crate) mod chunk;
 pub(crate) mod handle;

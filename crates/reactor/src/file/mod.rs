@@ -86,6 +86,8 @@ impl OpenOptions {
 pub(crate) struct DiskCounters {
     operations: [Cell<u64>; GROUPS],
     bytes: [Cell<u64>; GROUPS],
+    /// The log has said that a file system here refuses direct I/O.
+    told_buffered: Cell<bool>,
 }
 
 impl DiskCounters {
@@ -93,6 +95,7 @@ impl DiskCounters {
         Self {
             operations: std::array::from_fn(|_| Cell::new(0)),
             bytes: std::array::from_fn(|_| Cell::new(0)),
+            told_buffered: Cell::new(false),
         }
     }
 
@@ -131,14 +134,16 @@ pub struct File {
 }
 
 impl File {
-    /// Opens a file. Where the file system refuses direct I/O the file is buffered, and a log line says so.
+    /// Opens a file. Where the file system refuses direct I/O the file is buffered; the shard's first one is logged.
     ///
     /// # Errors
     /// As open(2).
     pub async fn open(path: impl AsRef<Path>, options: OpenOptions) -> io::Result<File> {
         match run_path(PathOp::Open(path.as_ref().to_owned(), options)).await? {
             Output::File { handle, direct } => {
-                if options.direct && !direct {
+                let first =
+                    options.direct && !direct && shard::with(|shard| !shard.disk.told_buffered.replace(true));
+                if first {
                     crate::info!("direct I/O is refused here, using the page cache"; path = path.as_ref().display());
                 }
                 Ok(File { handle, direct })

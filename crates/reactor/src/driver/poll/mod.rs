@@ -11,8 +11,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::ambient::{Entropy, monotonic_ns, wall_us};
 use super::blocking::FileThreads;
 use super::chunk::{ChunkPool, FreeList, RECV_BUFFER_BYTES, RecvChunk};
 use super::{
@@ -50,46 +50,6 @@ pub(crate) struct PollDriver {
     pool: Rc<ChunkPool<FreeList>>,
     ready: Vec<Ready>,
     entropy: Entropy,
-}
-
-/// Random numbers of a production driver: seeded by the kernel, then computed.
-pub(crate) struct Entropy(u64);
-
-impl Entropy {
-    pub(crate) fn from_kernel() -> Self {
-        let mut seed = [0u8; 8];
-        // SAFETY: pointer and length are those of a live array. Up to 256 bytes are never interrupted.
-        let got = unsafe { libc::getrandom(seed.as_mut_ptr().cast(), seed.len(), 0) };
-        let seed = if got == seed.len() as isize { u64::from_ne_bytes(seed) } else { monotonic_ns() };
-        Self(seed)
-    }
-
-    pub(crate) fn from_seed(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// SplitMix64 (Steele, Lea, Flood 2014).
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-}
-
-/// The monotonic clock in nanoseconds.
-pub(crate) fn monotonic_ns() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
-}
-
-/// The wall clock in microseconds.
-pub(crate) fn wall_us() -> i64 {
-    match SystemTime::now().duration_since(UNIX_EPOCH) {
-        Ok(after) => i64::try_from(after.as_micros()).unwrap_or(i64::MAX),
-        Err(before) => -i64::try_from(before.duration().as_micros()).unwrap_or(i64::MAX),
-    }
 }
 
 impl PollDriver {
@@ -222,12 +182,16 @@ impl PollDriver {
     }
 
     fn accept(&mut self, listener: &Handle) -> Option<io::Result<Output>> {
-        match socket::accept(listener) {
-            Ok((handle, local, peer)) => {
-                Some(self.watch(&handle).map(|()| Output::Connection { handle, local, peer }))
+        loop {
+            // Each round takes a connection out of the kernel's backlog or ends.
+            match socket::accept(listener) {
+                Ok((handle, local, peer)) => {
+                    return Some(self.watch(&handle).map(|()| Output::Connection { handle, local, peer }));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+                Err(error) if socket::client_has_gone(&error) => {}
+                Err(error) => return Some(Err(error)),
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
-            Err(error) => Some(Err(error)),
         }
     }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use super::core::{Core, Event, Port};
-use super::net;
+use super::{flow, net};
 use crate::driver::chunk::{ChunkPool, FreeList};
 use crate::driver::{Driver, Handle, HandleKind, Harvest, ListenOptions, Op, OpId, Output, Wait};
 use crate::sched::Group;
@@ -45,11 +45,11 @@ impl SimDriver {
                 net::connect(core, &self.port, id, *peer);
                 None
             }
-            Op::Recv { socket } => match net::try_receive(core, &self.pool, socket.descriptor()) {
+            Op::Recv { socket } => match flow::try_receive(core, &self.pool, socket.descriptor()) {
                 Some(result) => Some(result),
-                None => net::wait_receive(core, &self.port, id, socket.descriptor()).err().map(Err),
+                None => flow::wait_receive(core, &self.port, id, socket.descriptor()).err().map(Err),
             },
-            Op::Send { .. } => net::send(core, &self.port, id, op),
+            Op::Send { .. } => flow::send(core, &self.port, id, op),
             _ => {
                 if let Op::Write { buf, at, .. } = op {
                     core.note_content(&buf[*at..]);
@@ -145,7 +145,7 @@ impl Driver for SimDriver {
         if self.port.dead.get() {
             return Some(Err(io::Error::from_raw_os_error(libc::EIO)));
         }
-        let result = net::try_receive(&self.core, &self.pool, socket.descriptor())?;
+        let result = flow::try_receive(&self.core, &self.pool, socket.descriptor())?;
         let count = if let Ok(Output::Chunk(chunk)) = &result { chunk.len() as u64 } else { 0 };
         self.core.note("received", [self.port.node as u64, socket.descriptor() as u64, count]);
         Some(result)

@@ -21,9 +21,9 @@ use std::sync::Arc;
 use io_uring::{cqueue, opcode, squeue, types};
 use socket2::SockAddr;
 
+use super::ambient::{Entropy, monotonic_ns, wall_us};
 use super::blocking::FileThreads;
 use super::chunk::ChunkPool;
-use super::poll::{Entropy, monotonic_ns, wall_us};
 use super::{Completion, Driver, Handle, HandleKind, Harvest, ListenOptions, Op, OpId, Output, Wait, socket};
 use crate::sched::{GROUPS, Group};
 use crate::time::Instant;
@@ -228,7 +228,16 @@ impl UringDriver {
                 _ => Ok(Output::Done),
             }
         };
-        self.finish(id, outcome);
+        let again = match (&outcome, &mut flight.op) {
+            (Err(error), op @ Op::Accept { .. }) if socket::client_has_gone(error) => {
+                Self::entry(op).ok().flatten().map(|entry| (entry, flight.group))
+            }
+            _ => None,
+        };
+        match again {
+            Some((entry, group)) => self.push(entry.user_data(id.bits()), group),
+            None => self.finish(id, outcome),
+        }
     }
 
     fn reap(&mut self) {
