@@ -13,6 +13,7 @@ mod modify;
 mod names;
 mod relation;
 mod select;
+mod service_level;
 mod statement;
 mod table;
 mod term;

@@ -211,13 +211,20 @@ impl Parser<'_> {
 
     /// A type hint and its operand, or a tuple.
     fn parenthesised_term(&mut self) -> Parse<Term> {
-        let names_type = self.is_name(1);
-        let starts = |parser: &Self| parser.starts_simple_term() || names_type && parser.is_name(0);
-        if let Some(type_name) = self.type_hint(starts) {
+        // A string may be a type or a value: `{('a'): f(1)}` is a map, while `('a') :b` is a typed marker.
+        let string = matches!(self.kind(1), TokenKind::String | TokenKind::DollarString);
+        let starts = |parser: &Self| match string {
+            true if parser.at_sign(":") => {
+                parser.is_name(1) && !matches!(parser.kind(2), TokenKind::Sign("(" | "."))
+            }
+            true => parser.starts_simple_term(),
+            false => parser.starts_simple_term() || parser.is_name(0),
+        };
+        if let Some(type_name) = self.type_hint(starts)? {
             let operand = Box::new(self.simple_term()?);
             return Ok(Term::TypeHint { type_name, operand });
         }
-        if names_type && self.kind(2) == TokenKind::Sign(")") {
+        if self.is_name(1) && self.kind(2) == TokenKind::Sign(")") {
             return Err(self.fail_ahead(3));
         }
         let decision = self.next;

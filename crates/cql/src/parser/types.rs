@@ -174,19 +174,17 @@ impl Parser<'_> {
 
     /// `'(' type ')'` when that is what stands here, and something follows that `starts` says it can apply to;
     /// otherwise nothing is consumed.
-    pub(super) fn type_hint(&mut self, starts: impl FnOnce(&Self) -> bool) -> Option<TypeName> {
-        let (next, looked) = (self.next, self.looked);
-        self.advance();
-        if let Ok(type_name) = self.type_name()
-            && self.at_sign(")")
-        {
-            self.advance();
-            if starts(self) {
-                return Some(type_name);
-            }
+    pub(super) fn type_hint(&mut self, starts: impl FnOnce(&Self) -> bool) -> Parse<Option<TypeName>> {
+        let looked = self.looked;
+        let hint = self.attempt(|parser| {
+            parser.advance();
+            let type_name = parser.type_name()?;
+            parser.expect_sign(")")?;
+            if starts(parser) { Ok(type_name) } else { Err(parser.fail()) }
+        })?;
+        if hint.is_none() {
+            self.looked = looked;
         }
-        self.next = next;
-        self.looked = looked;
-        None
+        Ok(hint)
     }
 }

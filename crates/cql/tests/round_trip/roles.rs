@@ -150,6 +150,6 @@ fn service_level() -> BoxedStrategy<Statement> {
     .boxed()
 }
 
-pub fn role_change() -> BoxedStrategy<Statement> {
+pub(crate) fn role_change() -> BoxedStrategy<Statement> {
     prop_oneof![role(), user(), permission(), service_level()].boxed()
 }

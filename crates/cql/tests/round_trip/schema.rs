@@ -7,7 +7,7 @@ use crate::selects::selection;
 use crate::terms::*;
 
 /// A property's map: keys unique by text.
-pub fn property_map() -> BoxedStrategy<Vec<(Constant, PropertyItem)>> {
+pub(crate) fn property_map() -> BoxedStrategy<Vec<(Constant, PropertyItem)>> {
     let item = prop_oneof![
         constant().prop_map(PropertyItem::Constant),
         prop::collection::vec(constant(), 0..3).prop_map(PropertyItem::List),
@@ -26,7 +26,7 @@ pub fn property_map() -> BoxedStrategy<Vec<(Constant, PropertyItem)>> {
 }
 
 /// Properties with unique names.
-pub fn properties(size: std::ops::Range<usize>) -> BoxedStrategy<Vec<Property>> {
+pub(crate) fn properties(size: std::ops::Range<usize>) -> BoxedStrategy<Vec<Property>> {
     let value = prop_oneof![
         constant().prop_map(PropertyValue::Constant),
         prop::sample::select(&["all", "KEYS", "int", "ttl"][..])
@@ -314,6 +314,6 @@ fn describe() -> BoxedStrategy<Statement> {
         .boxed()
 }
 
-pub fn schema_change() -> BoxedStrategy<Statement> {
+pub(crate) fn schema_change() -> BoxedStrategy<Statement> {
     prop_oneof![table(), view(), keyspace(), user_type(), index(), function(), describe()].boxed()
 }

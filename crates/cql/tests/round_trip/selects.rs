@@ -72,7 +72,7 @@ fn selectable() -> BoxedStrategy<Selectable> {
             operand: Box::new(accessed(Selectable::Column(column), accesses)),
         }),
     ];
-    let simple = leaf.prop_recursive(3, 16, 3, |simple| {
+    let simple = leaf.prop_recursive(2, 8, 2, |simple| {
         let item = sum(simple.clone().boxed());
         prop_oneof![
             (item.clone(), native())
@@ -85,14 +85,20 @@ fn selectable() -> BoxedStrategy<Selectable> {
             }),
             prop::collection::vec(item.clone(), 0..3).prop_map(Selectable::List),
             prop::collection::vec(item.clone(), 1..3).prop_map(Selectable::Set),
-            prop::collection::vec((item.clone(), item.clone()), 0..3).prop_map(Selectable::MapOrUserType),
+            prop::collection::vec((map_key(), item.clone()), 0..3).prop_map(Selectable::MapOrUserType),
             prop::collection::vec(item, 1..3).prop_map(Selectable::Tuple),
         ]
     });
     sum(simple.boxed())
 }
 
-pub fn selection() -> BoxedStrategy<Selection> {
+/// A map's key: nothing in parentheses, for `{(a): b}` holds the marker `:b` taken for an `a`.
+fn map_key() -> BoxedStrategy<Selectable> {
+    prop_oneof![name().prop_map(Selectable::Column), constant_or_null().prop_map(Selectable::Constant)]
+        .boxed()
+}
+
+pub(crate) fn selection() -> BoxedStrategy<Selection> {
     let selector = (selectable(), prop::option::of(name()))
         .prop_map(|(expression, alias)| Selector { expression, alias });
     prop_oneof![
@@ -115,7 +121,7 @@ fn ordering() -> BoxedStrategy<Ordering> {
     (by, direction()).prop_map(|(by, direction)| Ordering { by, direction }).boxed()
 }
 
-pub fn select() -> BoxedStrategy<Select> {
+pub(crate) fn select() -> BoxedStrategy<Select> {
     let source = prop_oneof![
         4 => qualified().prop_map(SelectSource::Table),
         1 => qualified().prop_map(SelectSource::MutationFragments),

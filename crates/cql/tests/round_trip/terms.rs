@@ -4,7 +4,7 @@ use cql::ast::*;
 use proptest::prelude::*;
 
 /// A name: plain, a keyword, or one that needs quotes.
-pub fn name() -> BoxedStrategy<Ident> {
+pub(crate) fn name() -> BoxedStrategy<Ident> {
     prop_oneof![
         6 => "[a-z][a-z0-9_]{0,5}".prop_filter("kept by the grammar", |text| {
             !["byte", "complex", "enum", "macaddr"].contains(&text.as_str())
@@ -18,27 +18,27 @@ pub fn name() -> BoxedStrategy<Ident> {
 }
 
 /// A column's name, `""` included.
-pub fn column() -> BoxedStrategy<Ident> {
+pub(crate) fn column() -> BoxedStrategy<Ident> {
     prop_oneof![20 => name(), 1 => Just(Ident::new(""))].boxed()
 }
 
-pub fn qualified() -> BoxedStrategy<QualifiedName> {
+pub(crate) fn qualified() -> BoxedStrategy<QualifiedName> {
     (prop::option::of(name()), name()).prop_map(|(keyspace, name)| QualifiedName { keyspace, name }).boxed()
 }
 
-pub fn names(size: std::ops::Range<usize>) -> BoxedStrategy<Vec<Ident>> {
+pub(crate) fn names(size: std::ops::Range<usize>) -> BoxedStrategy<Vec<Ident>> {
     prop::collection::vec(name(), size).boxed()
 }
 
-pub fn text() -> BoxedStrategy<String> {
+pub(crate) fn text() -> BoxedStrategy<String> {
     "[a-zA-Z0-9 '\"$\né;-]{0,6}".boxed()
 }
 
-pub fn native() -> BoxedStrategy<NativeType> {
+pub(crate) fn native() -> BoxedStrategy<NativeType> {
     prop::sample::select(&NativeType::ALL[..]).boxed()
 }
 
-pub fn type_name() -> BoxedStrategy<TypeName> {
+pub(crate) fn type_name() -> BoxedStrategy<TypeName> {
     let leaf = prop_oneof![
         5 => native().prop_map(TypeName::Native),
         1 => qualified().prop_map(TypeName::User),
@@ -61,7 +61,7 @@ pub fn type_name() -> BoxedStrategy<TypeName> {
     .boxed()
 }
 
-pub fn constant() -> BoxedStrategy<Constant> {
+pub(crate) fn constant() -> BoxedStrategy<Constant> {
     let of = |kind: ConstantKind| move |text: String| Constant::new(kind, text);
     prop_oneof![
         text().prop_map(of(ConstantKind::String)),
@@ -80,16 +80,16 @@ pub fn constant() -> BoxedStrategy<Constant> {
     .boxed()
 }
 
-pub fn constant_or_null() -> BoxedStrategy<Constant> {
+pub(crate) fn constant_or_null() -> BoxedStrategy<Constant> {
     prop_oneof![10 => constant(), 1 => Just(Constant::null())].boxed()
 }
 
-pub fn marker() -> BoxedStrategy<BindMarker> {
+pub(crate) fn marker() -> BoxedStrategy<BindMarker> {
     prop::option::of(name()).prop_map(|name| BindMarker { index: 0, name }).boxed()
 }
 
 /// An integer literal or a marker.
-pub fn count() -> BoxedStrategy<Term> {
+pub(crate) fn count() -> BoxedStrategy<Term> {
     prop_oneof![
         any::<i32>().prop_map(|n| Term::Constant(Constant::new(ConstantKind::Integer, n.to_string()))),
         marker().prop_map(Term::BindMarker),
@@ -97,7 +97,7 @@ pub fn count() -> BoxedStrategy<Term> {
     .boxed()
 }
 
-pub fn operator(multiplicative: bool) -> BoxedStrategy<ArithmeticOperator> {
+pub(crate) fn operator(multiplicative: bool) -> BoxedStrategy<ArithmeticOperator> {
     use ArithmeticOperator::*;
     if multiplicative {
         prop_oneof![Just(Multiply), Just(Divide), Just(Modulo)].boxed()
@@ -127,12 +127,12 @@ fn sum(simple: BoxedStrategy<Term>) -> BoxedStrategy<Term> {
     chain(chain(group, true), false)
 }
 
-pub fn simple_term() -> BoxedStrategy<Term> {
+pub(crate) fn simple_term() -> BoxedStrategy<Term> {
     let leaf = prop_oneof![
         4 => constant_or_null().prop_map(Term::Constant),
         1 => marker().prop_map(Term::BindMarker),
     ];
-    leaf.prop_recursive(3, 16, 3, |simple| {
+    leaf.prop_recursive(2, 8, 2, |simple| {
         let item = sum(simple.clone().boxed());
         let boxed = simple.prop_map(Box::new);
         prop_oneof![
@@ -151,16 +151,16 @@ pub fn simple_term() -> BoxedStrategy<Term> {
     .boxed()
 }
 
-pub fn term() -> BoxedStrategy<Term> {
+pub(crate) fn term() -> BoxedStrategy<Term> {
     sum(simple_term())
 }
 
-pub fn comparison() -> BoxedStrategy<ComparisonOperator> {
+pub(crate) fn comparison() -> BoxedStrategy<ComparisonOperator> {
     use ComparisonOperator::*;
     prop::sample::select(&[Equal, Less, LessOrEqual, Greater, GreaterOrEqual, NotEqual][..]).boxed()
 }
 
-pub fn in_values() -> BoxedStrategy<InValues> {
+pub(crate) fn in_values() -> BoxedStrategy<InValues> {
     prop_oneof![
         marker().prop_map(InValues::Marker),
         prop::collection::vec(term(), 0..3).prop_map(InValues::List),
@@ -172,7 +172,7 @@ fn tuple() -> BoxedStrategy<Term> {
     prop::collection::vec(term(), 1..3).prop_map(Term::Tuple).boxed()
 }
 
-pub fn column_function() -> BoxedStrategy<ColumnFunction> {
+pub(crate) fn column_function() -> BoxedStrategy<ColumnFunction> {
     (name(), name(), prop::collection::vec(term(), 0..2))
         .prop_map(|(name, column, arguments)| ColumnFunction {
             name: QualifiedName::bare(name),
@@ -215,12 +215,12 @@ fn relation() -> BoxedStrategy<Relation> {
     .boxed()
 }
 
-pub fn where_clause() -> BoxedStrategy<WhereClause> {
+pub(crate) fn where_clause() -> BoxedStrategy<WhereClause> {
     prop::collection::vec(relation(), 1..3).prop_map(|relations| WhereClause { relations }).boxed()
 }
 
 /// A duration literal or a marker.
-pub fn timeout() -> BoxedStrategy<Attribute> {
+pub(crate) fn timeout() -> BoxedStrategy<Attribute> {
     prop_oneof![
         Just(Term::Constant(Constant::new(ConstantKind::Duration, "50ms"))),
         marker().prop_map(Term::BindMarker),

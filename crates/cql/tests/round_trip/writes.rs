@@ -142,7 +142,7 @@ fn modification() -> BoxedStrategy<Modification> {
     .boxed()
 }
 
-pub fn write() -> BoxedStrategy<Statement> {
+pub(crate) fn write() -> BoxedStrategy<Statement> {
     let kind = prop_oneof![Just(BatchKind::Logged), Just(BatchKind::Unlogged), Just(BatchKind::Counter)];
     let batch = (kind, write_attributes(), prop::collection::vec(modification(), 0..3))
         .prop_map(|(kind, attributes, statements)| Batch { kind, attributes, statements });
