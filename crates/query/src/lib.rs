@@ -3,6 +3,7 @@
 //! It opens no sockets and no files: statements reach it as text or ids with borrowed values, and it appends answers to
 //! the caller's buffer. Data goes through `replication`, schema through the node's one schema log.
 
+pub mod agreement;
 pub mod ambient;
 pub mod client;
 pub mod ddl;

@@ -10,12 +10,34 @@ mod text;
 use cql::ast::{Describe, DescribeTarget};
 use model::collection::CollectionBuilder;
 
-use crate::QueryError;
+use wire::request::QueryParameters;
+
 use crate::ddl::is_system;
+use crate::engine::Engine;
 use crate::system::{Catalog, NodeFacts, ring_tokens};
+use crate::{ClientState, QueryError, Response};
 use elements::View;
 
 pub(crate) use page::append_rows;
+
+/// Answers a DESCRIBE and appends its ROWS.
+///
+/// # Errors
+/// What is described is not there; a paging state that is not ours or of another schema.
+pub fn execute(
+    engine: &Engine,
+    client: &ClientState,
+    statement: &Describe,
+    parameters: &QueryParameters<'_>,
+    out: &mut Response,
+) -> Result<(), QueryError> {
+    let catalog = Catalog::here()?;
+    let schema = engine.storage().schema();
+    let node = NodeFacts::of(engine.config(), 0);
+    let keyspace = parameters.keyspace.or(client.keyspace.as_deref());
+    let description = describe(statement, &schema, &catalog, &node, keyspace)?;
+    append_rows(&description, schema.version(), parameters.page_size, parameters.paging_state, &mut out.body)
+}
 
 /// Rows of a DESCRIBE before they are cut into pages.
 #[derive(Debug, PartialEq, Eq)]

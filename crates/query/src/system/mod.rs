@@ -18,9 +18,11 @@ use cql::ast::Statement;
 use model::schema::{Keyspace, KeyspaceOptions, SchemaChange, TableDefinition};
 use model::{Schema, Table};
 
-use crate::QueryError;
+use storage::{ReadCommand, RowConsumer};
+
 use crate::ddl::plan::PlanContext;
 use crate::ddl::{REPLICATED_SYSTEM, table_create};
+use crate::{Engine, QueryError, VirtualTables};
 
 pub use node::NodeFacts;
 pub(crate) use node::ring_tokens;
@@ -78,6 +80,14 @@ impl Catalog {
         Ok(Self { schema })
     }
 
+    /// The catalog of the shard this runs on.
+    ///
+    /// # Errors
+    /// [`QueryError::NotReady`] before the shard's engine has its tables.
+    pub(crate) fn here() -> Result<Rc<Self>, QueryError> {
+        reactor::local::<Self>().ok_or_else(|| QueryError::NotReady("the node has not started yet".to_owned()))
+    }
+
     /// The keyspaces, by name.
     pub fn keyspaces(&self) -> impl Iterator<Item = &Keyspace> {
         self.schema.keyspaces()
@@ -91,6 +101,51 @@ impl Catalog {
     /// The table of that name.
     pub fn table(&self, keyspace: &str, name: &str) -> Option<Rc<Table>> {
         self.schema.table(keyspace, name).cloned()
+    }
+}
+
+/// The made-up tables as the engine of a shard reads them.
+#[derive(Debug)]
+pub struct SystemTables {
+    catalog: Rc<Catalog>,
+    generation: u32,
+}
+
+impl SystemTables {
+    /// The tables of this shard; DESCRIBE finds their definitions through the shard from now on. They show that the
+    /// node started now.
+    ///
+    /// # Errors
+    /// As [`Catalog::new`].
+    pub fn new() -> Result<Self, QueryError> {
+        let catalog = Rc::new(Catalog::new()?);
+        reactor::set_local(Rc::clone(&catalog));
+        let seconds = reactor::wall_clock_us() / 1_000_000;
+        Ok(Self { catalog, generation: u32::try_from(seconds).unwrap_or(0) })
+    }
+}
+
+impl VirtualTables for SystemTables {
+    fn has_keyspace(&self, keyspace: &str) -> bool {
+        self.catalog.keyspace(keyspace).is_some()
+    }
+
+    fn table(&self, keyspace: &str, name: &str) -> Option<Rc<Table>> {
+        self.catalog.table(keyspace, name)
+    }
+
+    fn read(
+        &self,
+        engine: &Engine,
+        command: &ReadCommand,
+        consumer: &mut dyn RowConsumer,
+    ) -> Result<(), QueryError> {
+        let world = World {
+            schema: engine.storage().schema(),
+            node: NodeFacts::of(engine.config(), self.generation),
+        };
+        self.catalog.read_world(&world, command, consumer);
+        Ok(())
     }
 }
 

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use model::tablet::TabletMap;
 
 use super::rows::Rows;
+use crate::EngineConfig;
 
 /// The version of Cassandra whose behaviour and tables this node has.
 pub(crate) const RELEASE_VERSION: &str = "5.0.6";
@@ -39,6 +40,23 @@ pub struct NodeFacts {
     pub rpc_port: u16,
     /// Seconds since the epoch when it started.
     pub generation: u32,
+}
+
+impl NodeFacts {
+    /// What the engine's settings say, for a node that started `generation` seconds after the epoch.
+    pub fn of(config: &EngineConfig, generation: u32) -> Self {
+        Self {
+            cluster_name: config.cluster_name.clone(),
+            data_center: config.data_center.clone(),
+            rack: config.rack.clone(),
+            host_id: config.host_id,
+            listen_address: config.listen_address.ip(),
+            listen_port: config.listen_address.port(),
+            rpc_address: config.native_address.ip(),
+            rpc_port: config.native_address.port(),
+            generation,
+        }
+    }
 }
 
 /// The tokens shown for the node: the ends of equal parts of the ring.
