@@ -155,7 +155,7 @@ async fn open_all(config: &Config, identity: &Identity, shards: usize) -> Result
         Some(error) => Err(error),
         None => {
             let shard = reactor::local::<Shard>().expect("shard 0 opened");
-            shard.engine.make_system_schema().await.map_err(BootError::Schema)
+            shard.make_system_tables().await
         }
     }
 }

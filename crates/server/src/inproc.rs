@@ -22,7 +22,7 @@ impl Node {
         let identity = Identity::open(&config.workdir, &config.cluster_name).await?;
         let shard = Rc::new(Shard::open(config, &identity).await?);
         reactor::set_local(Rc::clone(&shard));
-        shard.engine.make_system_schema().await.map_err(BootError::Schema)?;
+        shard.make_system_tables().await?;
         Ok(Self(shard))
     }
 

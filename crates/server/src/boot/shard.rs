@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 
+use query::system::SystemTables;
 use query::{Engine, EngineConfig};
 use replication::Replicator;
 use storage::{CommitlogSync, Identity, Storage, StorageConfig};
@@ -18,7 +19,6 @@ pub(crate) type Closing = Pin<Box<dyn Future<Output = Result<(), String>>>>;
 
 /// Everything of one shard; found with `reactor::local`.
 pub(crate) struct Shard {
-    pub(crate) engine: Engine,
     pub(crate) native: Rc<Native>,
     storage: Storage,
 }
@@ -29,9 +29,15 @@ impl Shard {
         let (shard, shards) = (reactor::shard_id(), reactor::shard_count());
         let storage = Storage::open(storage_config(config, shards), shard, shards).await?;
         let replicator = Replicator::new(storage.clone(), config.data_center.clone());
-        let engine = Engine::new(engine_config(config, identity), storage.clone(), replicator);
-        let native = Native::new(config, engine.clone());
-        Ok(Self { engine, native, storage })
+        let tables = Rc::new(SystemTables::new().map_err(BootError::Schema)?);
+        let engine = Engine::new(engine_config(config, identity), storage.clone(), replicator, tables);
+        let native = Native::new(config, engine);
+        Ok(Self { native, storage })
+    }
+
+    /// Makes the stored system tables, where there are none; shard 0 does it before the node serves.
+    pub(crate) async fn make_system_tables(&self) -> Result<(), BootError> {
+        query::agreement::make_system_tables(&self.storage).await.map_err(BootError::Schema)
     }
 
     /// Lets requests in flight end and closes connections.
