@@ -1,0 +1,26 @@
+//! Folders whose names survive a power failure.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use crate::error::StorageError;
+
+/// How many names above a folder may have been made with it.
+const PARENTS: usize = 4;
+
+/// Makes a folder and those above it where they are missing, and makes their names durable.
+///
+/// # Errors
+/// Those of making and syncing; a parent that this process may not open is left to whoever made it.
+pub(crate) async fn ensure(directory: &Path) -> Result<(), StorageError> {
+    reactor::file::create_dir_all(directory).await.map_err(StorageError::of("create", directory))?;
+    // Also where it was there already: an earlier process may have ended before its name was durable.
+    for parent in directory.ancestors().skip(1).take(PARENTS).filter(|p| !p.as_os_str().is_empty()) {
+        match reactor::file::sync_dir(parent).await {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => break,
+            Err(error) => return Err(StorageError::io("sync", parent, error)),
+            Ok(()) => {}
+        }
+    }
+    Ok(())
+}
