@@ -15,9 +15,12 @@ const PARENTS: usize = 4;
 pub(crate) async fn ensure(directory: &Path) -> Result<(), StorageError> {
     reactor::file::create_dir_all(directory).await.map_err(StorageError::of("create", directory))?;
     // Also where it was there already: an earlier process may have ended before its name was durable.
-    for parent in directory.ancestors().skip(1).take(PARENTS).filter(|p| !p.as_os_str().is_empty()) {
+    let parents: Vec<&Path> =
+        directory.ancestors().skip(1).take(PARENTS).filter(|p| !p.as_os_str().is_empty()).collect();
+    // Outermost first: a name in a folder whose own name is lost is lost with it.
+    for parent in parents.into_iter().rev() {
         match reactor::file::sync_dir(parent).await {
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => break,
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {}
             Err(error) => return Err(StorageError::io("sync", parent, error)),
             Ok(()) => {}
         }
