@@ -145,8 +145,11 @@ impl History {
         let earliest = if loses { open.iter().filter(|at| **at < durable).count() } else { open.len() };
         let mut nearest = None;
         for kept in (earliest..=open.len()).rev() {
-            let doubts: Vec<usize> =
-                open[..kept].iter().copied().filter(|at| self.operations[*at].fate == Fate::InDoubt).collect();
+            let doubts: Vec<usize> = open[..kept]
+                .iter()
+                .copied()
+                .filter(|at| self.operations[*at].fate == Fate::InDoubt)
+                .collect();
             assert!(doubts.len() <= 2 * IN_DOUBT_MAX + 1, "{} operations in doubt", doubts.len());
             for chosen in 0u32..1 << doubts.len() {
                 let happened = |at: usize| match doubts.iter().position(|doubt| *doubt == at) {
@@ -249,7 +252,8 @@ fn see_partition(changes: &[(i64, &Change)], now: u32) -> SeenPartition {
         .collect();
     rows.sort_by_key(|row| row.rank());
     rows.dedup();
-    let rows = rows.into_iter().filter_map(|row| see_row(changes, row, whole, now).map(|seen| (row.rank(), seen)));
+    let rows =
+        rows.into_iter().filter_map(|row| see_row(changes, row, whole, now).map(|seen| (row.rank(), seen)));
     SeenPartition { statics, rows: rows.collect() }
 }
 

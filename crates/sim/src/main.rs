@@ -34,7 +34,10 @@ fn main() -> std::process::ExitCode {
             Some(failure) => {
                 failed += 1;
                 println!("seed {seed}: FAILED, trace {:016x}\n{failure}", outcome.trace_hash);
-                println!("again: make sim SEED={seed}   (ceto-sim --seed {seed} --steps {})", arguments.steps);
+                println!(
+                    "again: make sim SEED={seed}   (ceto-sim --seed {seed} --steps {})",
+                    arguments.steps
+                );
             }
         }
     }

@@ -170,6 +170,17 @@ pub enum Change {
     },
 }
 
+impl Change {
+    /// Whether both write the same cells.
+    pub fn collides(&self, other: &Change) -> bool {
+        match (self, other) {
+            (Self::Static(_), Self::Static(_)) => true,
+            (Self::Cells { row, .. }, Self::Cells { row: other, .. }) => row == other,
+            _ => false,
+        }
+    }
+}
+
 /// Mutation bytes of changes to one partition at one timestamp.
 pub fn mutation(table: &Rc<Table>, key: u8, timestamp: i64, now: u32, changes: &[Change]) -> Vec<u8> {
     let deletion = DeletionTime { timestamp, local_time: now };

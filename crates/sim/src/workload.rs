@@ -20,7 +20,8 @@ use storage::{
 
 use crate::history::{Action, History, IN_DOUBT_MAX, SeenPartition, SeenTable, describe};
 use crate::table::{
-    Bound, Change, REGULARS, Row, STATIC, definition, forgets, key_bytes, mutation, parse_clustering, token, value,
+    Bound, Change, REGULARS, Row, STATIC, definition, forgets, key_bytes, mutation, parse_clustering, token,
+    value,
 };
 
 /// Tables at work.
@@ -110,7 +111,8 @@ pub fn config(batch: bool) -> StorageConfig {
     let mut config = StorageConfig::new("/ceto", 192 << 10);
     config.segment_bytes = 48 << 10;
     config.commitlog_bytes_max = 480 << 10;
-    config.commitlog_sync = if batch { CommitlogSync::Batch } else { CommitlogSync::Periodic { period: PERIOD } };
+    config.commitlog_sync =
+        if batch { CommitlogSync::Batch } else { CommitlogSync::Periodic { period: PERIOD } };
     config
 }
 
@@ -274,7 +276,8 @@ impl Worker {
         loop {
             {
                 let mut shared = self.shared.borrow_mut();
-                if shared.steps == 0 || shared.history.in_doubt() >= IN_DOUBT_MAX || shared.doubtful.is_some() {
+                if shared.steps == 0 || shared.history.in_doubt() >= IN_DOUBT_MAX || shared.doubtful.is_some()
+                {
                     break;
                 }
                 shared.steps -= 1;
@@ -342,7 +345,9 @@ impl Worker {
         if !self.shared.borrow().keyspace {
             let options = KeyspaceOptions { replication: BTreeMap::new(), durable_writes: true };
             let change = SchemaChange::CreateKeyspace { name: "sim".to_owned(), options };
-            if self.storage.schema().keyspace("sim").is_none() && self.storage.change_schema(&change).await.is_err() {
+            if self.storage.schema().keyspace("sim").is_none()
+                && self.storage.change_schema(&change).await.is_err()
+            {
                 self.shared.borrow_mut().over = true;
                 return self.unless_faulty("the keyspace could not be made");
             }
@@ -378,8 +383,7 @@ impl Worker {
     async fn remake(&self, slot: usize) -> Result<(), String> {
         let Some(id) = self.table_id(slot) else { return Ok(()) };
         self.shared.borrow_mut().doubtful = Some((slot, None));
-        let change =
-            SchemaChange::DropTable { keyspace: "sim".to_owned(), name: format!("t{slot}"), id };
+        let change = SchemaChange::DropTable { keyspace: "sim".to_owned(), name: format!("t{slot}"), id };
         match self.storage.change_schema(&change).await {
             Ok(()) => {
                 let mut shared = self.shared.borrow_mut();
@@ -397,12 +401,20 @@ impl Worker {
         let Some(table) = self.table(slot) else { return Ok(()) };
         let key = below(u64::from(KEYS)) as u8;
         let (now, owner) = (seconds(), self.owner(key));
-        let changes: Vec<Change> = (0..1 + below(4) * below(2)).map(|_| self.change(now)).collect();
+        let mut changes: Vec<Change> = Vec::new();
+        for _ in 0..1 + below(4) * below(2) {
+            // One timestamp, so one word on each cell.
+            let change = self.change(now);
+            if !changes.iter().any(|other| change.collides(other)) {
+                changes.push(change);
+            }
+        }
         let timestamp = {
             let mut shared = self.shared.borrow_mut();
             shared.timestamps += 64;
             // Distinct, and now and then older than what was written before.
-            let back = if forgets(slot) || below(3) > 0 { 0 } else { below(40) as i64 * 64 + 1 + below(60) as i64 };
+            let back =
+                if forgets(slot) || below(3) > 0 { 0 } else { below(40) as i64 * 64 + 1 + below(60) as i64 };
             shared.timestamps - back
         };
         let bytes = mutation(&table, key, timestamp, now, &changes);
@@ -500,9 +512,8 @@ impl Worker {
                 return Err("partitions do not come in token order".to_owned());
             }
             let mut expected = self.shared.borrow().history.seen(slot, now);
-            expected.retain(|key, _| {
-                self.owner(*key) == shard && (tokens.0..=tokens.1).contains(&token(*key))
-            });
+            expected
+                .retain(|key, _| self.owner(*key) == shard && (tokens.0..=tokens.1).contains(&token(*key)));
             check(slot, expected, &slices, reversed, answer)?;
         }
         Ok(())
@@ -618,7 +629,8 @@ impl Worker {
             return Err("the keyspace is gone".to_owned());
         }
         for slot in 0..SLOTS {
-            let there = schema.table("sim", &format!("t{slot}")).map(|table| u128::from_be_bytes(table.id().0));
+            let there =
+                schema.table("sim", &format!("t{slot}")).map(|table| u128::from_be_bytes(table.id().0));
             let known = shared.tables[slot];
             match shared.doubtful {
                 _ if there == known => {}
@@ -693,9 +705,12 @@ fn check(
     expected.retain(|_, partition| partition.statics.is_some() || !partition.rows.is_empty());
     let mut found = SeenTable::new();
     for (key, partition, order) in answer {
-        let sorted = if reversed { order.is_sorted_by(|a, b| a > b) } else { order.is_sorted_by(|a, b| a < b) };
+        let sorted =
+            if reversed { order.is_sorted_by(|a, b| a > b) } else { order.is_sorted_by(|a, b| a < b) };
         if !sorted {
-            return Err(format!("table {slot}, partition {key}: rows come as {order:?}, reversed: {reversed}"));
+            return Err(format!(
+                "table {slot}, partition {key}: rows come as {order:?}, reversed: {reversed}"
+            ));
         }
         if found.insert(key, partition).is_some() {
             return Err(format!("table {slot}: partition {key} comes twice"));

@@ -184,7 +184,7 @@ impl Commitlog {
         old: Vec<replay::OldSegment>,
     ) -> Result<(Self, Vec<Hold>), StorageError> {
         let directory = options.directory.clone();
-        reactor::file::create_dir_all(&directory).await.map_err(StorageError::of("create", &directory))?;
+        crate::directory::ensure(&directory).await?;
         let next_id = old.iter().map(|s| s.header.id + 1).max().unwrap_or(1);
         let next_slot = old.iter().map(|s| s.slot + 1).max().unwrap_or(0);
         let start = Position { segment: 0, offset: 0 };
