@@ -222,11 +222,12 @@ impl<R> Future for CallFuture<R> {
             },
             State::Sent { slot, generation } => {
                 match shard::with(|current| current.mesh.poll_reply(slot, generation, context)) {
-                    None => {
+                    Poll::Pending => {
                         this.state = State::Sent { slot, generation };
                         return Poll::Pending;
                     }
-                    Some(message) => (this.take)(shard, message),
+                    Poll::Ready(Some(message)) => (this.take)(shard, message),
+                    Poll::Ready(None) => Err(MeshError::Stopped { shard }),
                 }
             }
             State::Over => panic!("a call was awaited after its end"),

@@ -5,7 +5,7 @@
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 
 use rtrb::{Consumer, Producer, RingBuffer};
 
@@ -41,14 +41,24 @@ struct Peer {
 }
 
 enum CallState {
-    Free { next: u32 },
-    Waiting { waker: Option<Waker>, credit: Permit },
-    Abandoned { _credit: Permit },
+    Free {
+        next: u32,
+    },
+    Waiting {
+        waker: Option<Waker>,
+        credit: Permit,
+    },
+    Abandoned {
+        _credit: Permit,
+    },
     Replied(Message),
+    /// The callee's shard is gone: there will be no reply.
+    Lost,
 }
 
 struct CallSlot {
     generation: u32,
+    to: usize,
     state: CallState,
 }
 
@@ -92,9 +102,9 @@ impl MeshEnd {
         self.peers[to].credits.acquire(1)
     }
 
-    /// Takes what peers have sent.
+    /// Takes what peers have sent; called after they have notified.
     pub(crate) fn receive(&self, shard: &Shard) {
-        for peer in &self.peers {
+        for (number, peer) in self.peers.iter().enumerate() {
             for _ in 0..BURST {
                 let message = match peer.from.borrow_mut().as_mut().map(Consumer::pop) {
                     Some(Ok(message)) => message,
@@ -106,8 +116,46 @@ impl MeshEnd {
                     message.start();
                 }
             }
-            if peer.from.borrow().as_ref().is_some_and(|ring| !ring.is_empty()) {
+            let (more, gone) = match &*peer.from.borrow() {
+                // Asked in this order: what was sent before the peer left is not lost.
+                Some(ring) => {
+                    let gone = ring.is_abandoned();
+                    (!ring.is_empty(), gone)
+                }
+                None => (false, false),
+            };
+            if more {
                 shard.remote().notify();
+            } else if gone {
+                drop(peer.from.take());
+                self.lose_calls(number);
+            }
+        }
+    }
+
+    /// The shard `to` is gone: whoever waits for it learns that.
+    fn lose_calls(&self, to: usize) {
+        let count = self.calls.borrow().len();
+        for slot in 0..count {
+            let mut calls = self.calls.borrow_mut();
+            if calls[slot].to != to {
+                continue;
+            }
+            let state = std::mem::replace(&mut calls[slot].state, CallState::Lost);
+            match state {
+                CallState::Waiting { waker, credit } => {
+                    drop(calls);
+                    drop(credit);
+                    if let Some(waker) = waker {
+                        waker.wake();
+                    }
+                }
+                abandoned @ CallState::Abandoned { .. } => {
+                    self.release(&mut calls, slot as u32);
+                    drop(calls);
+                    drop(abandoned);
+                }
+                other => calls[slot].state = other,
             }
         }
     }
@@ -133,7 +181,9 @@ impl MeshEnd {
                 drop(abandoned);
                 drop(message);
             }
-            CallState::Free { .. } | CallState::Replied(_) => panic!("call {slot} was answered twice"),
+            CallState::Free { .. } | CallState::Replied(_) | CallState::Lost => {
+                panic!("call {slot} was answered twice")
+            }
         }
     }
 
@@ -144,18 +194,19 @@ impl MeshEnd {
         self.free.set(slot);
     }
 
-    fn reserve(&self, credit: Permit, waker: Option<Waker>) -> (u32, u32) {
+    fn reserve(&self, to: usize, credit: Permit, waker: Option<Waker>) -> (u32, u32) {
         let mut calls = self.calls.borrow_mut();
         let state = CallState::Waiting { waker, credit };
         let slot = self.free.get();
         if slot == NONE {
-            calls.push(CallSlot { generation: 0, state });
+            calls.push(CallSlot { generation: 0, to, state });
             return (calls.len() as u32 - 1, 0);
         }
         let entry = &mut calls[slot as usize];
         if let CallState::Free { next } = entry.state {
             self.free.set(next);
         }
+        entry.to = to;
         entry.state = state;
         (slot, entry.generation)
     }
@@ -167,7 +218,7 @@ impl MeshEnd {
         credit: Permit,
         waker: Option<Waker>,
     ) -> State<R> {
-        let (slot, generation) = self.reserve(credit, waker);
+        let (slot, generation) = self.reserve(to, credit, waker);
         packet.set_slot((slot, generation));
         if !self.push(to, packet) {
             let state = {
@@ -183,18 +234,28 @@ impl MeshEnd {
         State::Sent { slot, generation }
     }
 
-    pub(super) fn poll_reply(&self, slot: u32, generation: u32, context: &Context<'_>) -> Option<Message> {
+    /// The reply, once it is there; `None` when there will be none.
+    pub(super) fn poll_reply(
+        &self,
+        slot: u32,
+        generation: u32,
+        context: &Context<'_>,
+    ) -> Poll<Option<Message>> {
         let mut calls = self.calls.borrow_mut();
         let entry = &mut calls[slot as usize];
         assert_eq!(entry.generation, generation, "a call was awaited after its end");
         match std::mem::replace(&mut entry.state, CallState::Free { next: NONE }) {
             CallState::Replied(message) => {
                 self.release(&mut calls, slot);
-                Some(message)
+                Poll::Ready(Some(message))
+            }
+            CallState::Lost => {
+                self.release(&mut calls, slot);
+                Poll::Ready(None)
             }
             CallState::Waiting { credit, .. } => {
                 entry.state = CallState::Waiting { waker: Some(context.waker().clone()), credit };
-                None
+                Poll::Pending
             }
             CallState::Free { .. } | CallState::Abandoned { .. } => panic!("call {slot} has no caller"),
         }
@@ -235,6 +296,19 @@ impl MeshEnd {
             remote.notify();
         }
         true
+    }
+}
+
+impl Drop for MeshEnd {
+    fn drop(&mut self) {
+        // Peers see abandoned rings, but only if they look.
+        for peer in &self.peers {
+            drop(peer.to.take());
+            drop(peer.from.take());
+            if let Some(remote) = &peer.remote {
+                remote.notify();
+            }
+        }
     }
 }
 

@@ -34,13 +34,15 @@ impl Shard {
 
     fn hear_others(&self) {
         let mut wakes = self.foreign_wakes.take();
-        self.remote.take(&mut wakes);
+        let news = self.remote.take(&mut wakes);
         for token in wakes.drain(..) {
             self.wake_token(token);
         }
         self.foreign_wakes.replace(wakes);
         self.signals.look();
-        self.mesh.receive(self);
+        if news {
+            self.mesh.receive(self);
+        }
     }
 
     fn fire_timers(&self) {

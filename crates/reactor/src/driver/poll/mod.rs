@@ -49,7 +49,7 @@ pub(crate) struct PollDriver {
     /// By descriptor.
     watched: Vec<Option<Watched>>,
     /// Sockets being connected, by slot of the operation.
-    connecting: Vec<Option<Handle>>,
+    connecting: Vec<Option<(OpId, Handle)>>,
     done: Vec<Completion>,
     pool: Rc<ChunkPool<FreeList>>,
     ready: Vec<Ready>,
@@ -212,7 +212,7 @@ impl PollDriver {
         if self.connecting.len() <= id.slot() {
             self.connecting.resize_with(id.slot() + 1, || None);
         }
-        self.connecting[id.slot()] = Some(handle);
+        self.connecting[id.slot()] = Some((id, handle));
         Ok(None)
     }
 
@@ -246,7 +246,9 @@ impl PollDriver {
     }
 
     fn finish_connect(&mut self, id: OpId) {
-        let Some(handle) = self.connecting.get_mut(id.slot()).and_then(Option::take) else { return };
+        // The slot may belong to another operation by now: a cancelled connect's socket can still report.
+        let Some(place) = self.connecting.get_mut(id.slot()) else { return };
+        let Some((_, handle)) = place.take_if(|(held, _)| *held == id) else { return };
         let result = socket::take_error(&handle)
             .and_then(|()| socket::addresses(&handle))
             .map(|(local, peer)| Output::Connection(Box::new(Connection { handle, local, peer })));

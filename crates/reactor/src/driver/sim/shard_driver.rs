@@ -51,8 +51,10 @@ impl SimDriver {
             },
             Op::Send { .. } => flow::send(core, &self.port, id, op),
             _ => {
-                if let Op::Write { buf, at, .. } = op {
-                    core.note_content(&buf[*at..]);
+                match op {
+                    Op::Write { buf, at, .. } => core.note_content(&buf[*at..]),
+                    Op::Path(path) => core.note_content(format!("{path:?}").as_bytes()),
+                    _ => {}
                 }
                 let disks = core.disks.borrow();
                 let disk = &disks[self.port.node];

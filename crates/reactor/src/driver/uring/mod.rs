@@ -57,6 +57,8 @@ struct Flight {
 }
 
 pub(crate) struct UringDriver {
+    /// First, so that its threads have ended before the descriptors they work on can close.
+    files: FileThreads,
     ring: Ring,
     /// By slot of the operation.
     flights: Vec<Option<Flight>>,
@@ -65,7 +67,6 @@ pub(crate) struct UringDriver {
     /// Buffers of single receives whose connection is gone.
     orphan_buffers: Vec<(u64, Vec<u8>)>,
     pool: Rc<ChunkPool<BufferRing>>,
-    files: FileThreads,
     done: Vec<Completion>,
     reaped: Vec<cqueue::Entry>,
     /// Submissions and completions of each group since the last enter.
