@@ -56,13 +56,14 @@ pub fn fill(
                 prefixes = longer;
             }
             Test::Slice { lower, upper } => {
-                let bind = |bound: &Option<(RowTerm, bool)>| match bound {
-                    Some((row, inclusive)) => {
-                        row.bind(&clause.names[..row.len()], binding).map(|row| Some((row, *inclusive)))
-                    }
-                    None => Ok(None),
+                let lower = match lower {
+                    Some((row, inclusive)) => Some((row.bind(&clause.names[..row.len()], binding)?, *inclusive)),
+                    None => None,
                 };
-                let (lower, upper) = (bind(lower)?, bind(upper)?);
+                let upper = match upper {
+                    Some((row, inclusive)) => Some((row.bind(&clause.names[..row.len()], binding)?, *inclusive)),
+                    None => None,
+                };
                 for prefix in &prefixes {
                     let above = half(prefix, clause.first, &lower, true, orders)?;
                     let below = half(prefix, clause.first, &upper, false, orders)?;
