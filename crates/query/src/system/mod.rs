@@ -85,7 +85,8 @@ impl Catalog {
     /// # Errors
     /// [`QueryError::NotReady`] before the shard's engine has its tables.
     pub(crate) fn here() -> Result<Rc<Self>, QueryError> {
-        reactor::local::<Self>().ok_or_else(|| QueryError::NotReady("the node has not started yet".to_owned()))
+        reactor::local::<Self>()
+            .ok_or_else(|| QueryError::NotReady("the node has not started yet".to_owned()))
     }
 
     /// The keyspaces, by name.

@@ -24,12 +24,7 @@ pub(crate) struct World {
 
 impl Catalog {
     /// Reads a made-up table as storage reads a stored one.
-    pub(crate) fn read_world(
-        &self,
-        world: &World,
-        command: &ReadCommand,
-        consumer: &mut dyn RowConsumer,
-    ) {
+    pub(crate) fn read_world(&self, world: &World, command: &ReadCommand, consumer: &mut dyn RowConsumer) {
         let table = &*command.table;
         if matches!(table.keyspace(), "system_schema" | "system_virtual_schema") {
             for (token, name) in self.shown_keyspaces(world, table.keyspace()) {

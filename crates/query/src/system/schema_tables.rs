@@ -83,10 +83,8 @@ fn tables(rows: &mut Rows<'_>, table: &Table) {
         row.text("read_repair", &options.read_repair);
         row.double("read_repair_chance", 0.0);
         row.text("speculative_retry", &options.speculative_retry);
-        // Cassandra writes these only where they differ from the default; drivers see the same.
-        if options.cdc {
-            row.boolean("cdc", true);
-        }
+        // Cassandra writes these only where they differ from the default, and `cdc` only on a node that captures
+        // changes; drivers see the same.
         if !options.allow_auto_snapshot {
             row.boolean("allow_auto_snapshot", false);
         }
