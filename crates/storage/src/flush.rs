@@ -209,15 +209,15 @@ impl Storage {
     pub(crate) fn start_flushing(&self) {
         let hold = || self.0.tasks.enter().expect("the gate of a new storage is open");
         let (storage, gate) = (self.clone(), hold());
-        reactor::spawn(Group::MEMTABLE, async move {
+        drop(reactor::spawn(Group::MEMTABLE, async move {
             storage.flush_for_memory().await;
             drop(gate);
-        });
+        }));
         let (storage, gate) = (self.clone(), hold());
-        reactor::spawn(Group::MEMTABLE, async move {
+        drop(reactor::spawn(Group::MEMTABLE, async move {
             storage.flush_for_log().await;
             drop(gate);
-        });
+        }));
     }
 
     /// Flushes the largest memtable whenever memory runs short.

@@ -239,21 +239,21 @@ impl Commitlog {
     fn start_tasks(&self) {
         let hold = || self.0.gate.enter().expect("the gate of a new log is open");
         let (log, gate) = (self.clone(), hold());
-        reactor::spawn(TaskGroup::COMMITLOG, async move {
+        drop(reactor::spawn(TaskGroup::COMMITLOG, async move {
             log.write_groups().await;
             drop(gate);
-        });
+        }));
         let (log, gate) = (self.clone(), hold());
-        reactor::spawn(TaskGroup::COMMITLOG, async move {
+        drop(reactor::spawn(TaskGroup::COMMITLOG, async move {
             log.keep_segments().await;
             drop(gate);
-        });
+        }));
         if let CommitlogSync::Periodic { period } = self.0.options.sync {
             let (log, gate) = (self.clone(), hold());
-            reactor::spawn(TaskGroup::COMMITLOG, async move {
+            drop(reactor::spawn(TaskGroup::COMMITLOG, async move {
                 log.sync_periodically(period).await;
                 drop(gate);
-            });
+            }));
         }
     }
 
