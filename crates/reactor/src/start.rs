@@ -243,6 +243,27 @@ where
     }
 }
 
+/// Counts a shard out, also when its loop is left by a panic of this crate's own.
+struct Departure<'together> {
+    together: &'together Together,
+    told: bool,
+}
+
+impl Departure<'_> {
+    fn tell(&mut self, failed: bool) {
+        self.told = true;
+        self.together.one_is_done(failed);
+    }
+}
+
+impl Drop for Departure<'_> {
+    fn drop(&mut self) {
+        if !self.told {
+            self.together.one_is_done(true);
+        }
+    }
+}
+
 /// Turns the shard's loop until every shard's main is over; this one's output.
 fn drive<T: 'static>(
     shard: &Rc<Shard>,
@@ -258,21 +279,20 @@ fn drive<T: 'static>(
         place.replace(Some(result));
     });
     drop(waiter);
-    let (mut told, mut asked) = (false, false);
+    let (mut departure, mut asked) = (Departure { together, told: false }, false);
     loop {
-        shard.turn(|| told || outcome.borrow().is_none());
+        shard.turn(|| departure.told || outcome.borrow().is_none());
         let ended = outcome.borrow().as_ref().map(Result::is_err);
         if let Some(failed) = ended
-            && !told
+            && !departure.told
         {
-            told = true;
-            together.one_is_done(failed);
+            departure.tell(failed);
         }
         if !asked && together.failed.load(Ordering::SeqCst) {
             asked = true;
             shard.signals.deliver();
         }
-        if told && together.all_are_done() {
+        if departure.told && together.all_are_done() {
             break;
         }
     }

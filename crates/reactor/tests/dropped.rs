@@ -228,3 +228,25 @@ fn background_work_gives_way_within_its_slice() {
         assert!(hog.await.unwrap() > 0);
     });
 }
+
+#[test]
+fn connects_dropped_and_begun_in_a_row_do_not_take_each_others_sockets() {
+    on_each_driver(|| async {
+        let listener = Listener::bind(any(), ListenOptions::default()).unwrap();
+        let address = listener.local_addr();
+        for _ in 0..200 {
+            start_and_drop(Stream::connect(address)).await;
+            let patience = Deadline::after(Duration::from_secs(20));
+            let client =
+                reactor::timeout(patience, Stream::connect(address)).await.expect("connected").unwrap();
+            loop {
+                let (served, peer) = listener.accept().await.unwrap();
+                if peer == client.local_addr() {
+                    served.send(vec![1]).await.0.unwrap();
+                    break;
+                }
+            }
+            assert_eq!(client.recv().await.unwrap().map(|chunk| chunk.len()), Some(1));
+        }
+    });
+}

@@ -22,6 +22,9 @@ use crate::op::OpFuture;
 use crate::sched::{GROUPS, Group};
 use crate::shard;
 
+/// Bytes one call may read or write: offsets and lengths may come from damaged files, and memory is finite.
+pub const TRANSFER_BYTES_MAX: usize = 1 << 30;
+
 /// How a file is opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OpenOptions {
@@ -123,7 +126,7 @@ async fn run(op: Op) -> (Op, io::Result<Output>) {
 }
 
 async fn run_path(op: PathOp) -> io::Result<Output> {
-    run(Op::Path(op)).await.1
+    run(Op::Path(Box::new(op))).await.1
 }
 
 /// An open file. Clones are the same file; it closes when the last one and the last operation are gone.
@@ -160,9 +163,9 @@ impl File {
     /// Reads `len` bytes at `offset`, fewer at the end of the file. Direct files: both multiples of 4096.
     ///
     /// # Errors
-    /// As pread(2); `InvalidInput` when a direct read is not aligned.
+    /// As pread(2); `InvalidInput` when a direct read is not aligned, or longer than [`TRANSFER_BYTES_MAX`].
     pub async fn read_at(&self, offset: u64, len: usize) -> io::Result<AlignedBuf> {
-        self.check_aligned(offset, len)?;
+        self.check(offset, len)?;
         let mut buf = AlignedBuf::with_len(len);
         let mut at = 0;
         // Each round reads at least one byte or ends.
@@ -203,7 +206,7 @@ impl File {
     /// # Errors
     /// As pwrite(2); some of the bytes may then be written.
     pub async fn write_at(&self, offset: u64, buf: AlignedBuf) -> (io::Result<()>, AlignedBuf) {
-        if let Err(error) = self.check_aligned(offset, buf.len()) {
+        if let Err(error) = self.check(offset, buf.len()) {
             return (Err(error), buf);
         }
         let len = buf.len();
@@ -272,7 +275,14 @@ impl File {
         drop(self);
     }
 
-    fn check_aligned(&self, offset: u64, len: usize) -> io::Result<()> {
+    fn check(&self, offset: u64, len: usize) -> io::Result<()> {
+        let end = offset.checked_add(len as u64);
+        if len > TRANSFER_BYTES_MAX || end.is_none_or(|end| end > i64::MAX as u64) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("a transfer of {len} bytes at {offset}: at most {TRANSFER_BYTES_MAX} below 2^63"),
+            ));
+        }
         if self.direct && !(offset.is_multiple_of(ALIGNMENT as u64) && len.is_multiple_of(ALIGNMENT)) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,

@@ -77,12 +77,15 @@ impl Shard {
             }
             let begin = now;
             self.sched.slice_begin_ns.set(begin);
-            self.sched.slice_end_ns.set(begin + QUANTUM_NS);
-            now = self.run_slice(group, begin);
+            let end = begin + if group.is_background() { self.background_slice_ns } else { QUANTUM_NS };
+            self.sched.slice_end_ns.set(end);
+            now = self.run_slice(group, begin, end);
             if self.poll_cost_ns.is_none() {
                 self.sched.charge(group, now.saturating_sub(begin));
             }
-            if now >= turn_end || self.poll_cost_ns.is_some() || self.driver.borrow().completions_pending() {
+            // After background work the driver is looked at in any case: not all can tell what is pending without.
+            let look = group.is_background() || self.poll_cost_ns.is_some();
+            if look || now >= turn_end || self.driver.borrow().completions_pending() {
                 break;
             }
         }
@@ -112,8 +115,7 @@ impl Shard {
     }
 
     /// Polls tasks of one group until its slice is over or its queue empty; the time then.
-    fn run_slice(&self, group: Group, begin: u64) -> u64 {
-        let end = begin + QUANTUM_NS;
+    fn run_slice(&self, group: Group, begin: u64, end: u64) -> u64 {
         let mut now = begin;
         let mut until_clock = POLLS_PER_CLOCK;
         while let Some(index) = self.sched.pop(group) {

@@ -16,7 +16,8 @@ use super::ambient::{Entropy, monotonic_ns, wall_us};
 use super::blocking::FileThreads;
 use super::chunk::{ChunkPool, FreeList, RECV_BUFFER_BYTES, RecvChunk};
 use super::{
-    Completion, Driver, Finished, Handle, HandleKind, Harvest, ListenOptions, Op, OpId, Output, Wait, socket,
+    Completion, Connection, Driver, Finished, Handle, HandleKind, Harvest, ListenOptions, Op, OpId, Output,
+    Wait, socket,
 };
 use crate::sched::Group;
 use crate::time::Instant;
@@ -27,6 +28,9 @@ use readiness::{Readiness, Ready};
 const FILE_THREADS: usize = 4;
 /// Sockets served per call before the shard's tasks run again.
 const EVENTS_MAX: usize = 512;
+
+/// Readiness of sockets costs a system call to know, so background work is cut short by the clock instead.
+const BACKGROUND_SLICE_NS: u64 = 100_000;
 
 /// Who waits on one socket.
 #[derive(Default)]
@@ -45,8 +49,8 @@ pub(crate) struct PollDriver {
     /// By descriptor.
     watched: Vec<Option<Watched>>,
     /// Sockets being connected, by slot of the operation.
-    connecting: Vec<Option<Handle>>,
-    done: VecDeque<Completion>,
+    connecting: Vec<Option<(OpId, Handle)>>,
+    done: Vec<Completion>,
     pool: Rc<ChunkPool<FreeList>>,
     ready: Vec<Ready>,
     entropy: Entropy,
@@ -61,7 +65,7 @@ impl PollDriver {
             ops: Vec::new(),
             watched: Vec::new(),
             connecting: Vec::new(),
-            done: VecDeque::new(),
+            done: Vec::new(),
             pool: ChunkPool::new(FreeList::full()),
             ready: Vec::new(),
             entropy: Entropy::from_kernel(),
@@ -104,7 +108,7 @@ impl PollDriver {
 
     fn finish(&mut self, id: OpId, result: io::Result<Output>) {
         if let Some(op) = self.take(id) {
-            self.done.push_back(Completion { id, op, result });
+            self.done.push(Completion { id, op, result });
         }
     }
 
@@ -186,7 +190,9 @@ impl PollDriver {
             // Each round takes a connection out of the kernel's backlog or ends.
             match socket::accept(listener) {
                 Ok((handle, local, peer)) => {
-                    return Some(self.watch(&handle).map(|()| Output::Connection { handle, local, peer }));
+                    let watched = self.watch(&handle);
+                    let connection = Connection { handle, local, peer };
+                    return Some(watched.map(|()| Output::Connection(Box::new(connection))));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
                 Err(error) if socket::client_has_gone(&error) => {}
@@ -200,13 +206,13 @@ impl PollDriver {
         if socket::connect(&handle, peer)? {
             self.watch(&handle)?;
             let (local, peer) = socket::addresses(&handle)?;
-            return Ok(Some(Output::Connection { handle, local, peer }));
+            return Ok(Some(Output::Connection(Box::new(Connection { handle, local, peer }))));
         }
         self.watched(&handle)?.connect = Some(id);
         if self.connecting.len() <= id.slot() {
             self.connecting.resize_with(id.slot() + 1, || None);
         }
-        self.connecting[id.slot()] = Some(handle);
+        self.connecting[id.slot()] = Some((id, handle));
         Ok(None)
     }
 
@@ -216,7 +222,7 @@ impl PollDriver {
             let entry = ops.get_mut(id.slot()).and_then(Option::take);
             if let Some((held, op)) = entry {
                 assert_eq!(held, id, "a file thread answered for another operation");
-                done.push_back(Completion { id, op, result });
+                done.push(Completion { id, op, result });
             }
         });
     }
@@ -240,10 +246,12 @@ impl PollDriver {
     }
 
     fn finish_connect(&mut self, id: OpId) {
-        let Some(handle) = self.connecting.get_mut(id.slot()).and_then(Option::take) else { return };
+        // The slot may belong to another operation by now: a cancelled connect's socket can still report.
+        let Some(place) = self.connecting.get_mut(id.slot()) else { return };
+        let Some((_, handle)) = place.take_if(|(held, _)| *held == id) else { return };
         let result = socket::take_error(&handle)
             .and_then(|()| socket::addresses(&handle))
-            .map(|(local, peer)| Output::Connection { handle, local, peer });
+            .map(|(local, peer)| Output::Connection(Box::new(Connection { handle, local, peer })));
         self.finish(id, result);
     }
 
@@ -255,7 +263,7 @@ impl PollDriver {
                 if let Some(watched) = self.watched[at].as_mut() {
                     watched.send = None;
                 }
-                self.done.push_back(Completion { id, op, result });
+                self.done.push(Completion { id, op, result });
             }
         }
     }
@@ -375,11 +383,15 @@ impl Driver for PollDriver {
         }
         self.ready = ready;
         self.collect_files();
-        harvest.completions.extend(self.done.drain(..));
+        harvest.take(&mut self.done);
     }
 
     fn completions_pending(&self) -> bool {
         !self.done.is_empty()
+    }
+
+    fn background_slice_ns(&self) -> u64 {
+        BACKGROUND_SLICE_NS
     }
 
     fn listen(&mut self, address: SocketAddr, options: ListenOptions) -> io::Result<(Handle, SocketAddr)> {

@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 
 use super::core::{Core, Event, Port};
-use crate::driver::{Handle, HandleKind, ListenOptions, Op, OpId, Output};
+use crate::driver::{Connection, Handle, HandleKind, ListenOptions, Op, OpId, Output};
 
 /// How long a connection request without an answer waits.
 const CONNECT_TIMEOUT_NS: u64 = 30_000_000_000;
@@ -257,10 +257,11 @@ pub(super) fn arrive_connect(core: &Core, port: &Rc<Port>, id: OpId) {
         None => core.complete(port, id, Err(error(libc::ECONNREFUSED))),
         Some((near, far, local, waiter)) => {
             let handle = Handle::new(near, HandleKind::SimSocket);
-            core.complete(port, id, Ok(Output::Connection { handle, local, peer }));
+            core.complete(port, id, Ok(Output::Connection(Box::new(Connection { handle, local, peer }))));
             if let Some((acceptor, accept)) = waiter {
                 let handle = Handle::new(far, HandleKind::SimSocket);
-                core.complete(&acceptor, accept, Ok(Output::Connection { handle, local: peer, peer: local }));
+                let connection = Connection { handle, local: peer, peer: local };
+                core.complete(&acceptor, accept, Ok(Output::Connection(Box::new(connection))));
             }
         }
     }
@@ -296,7 +297,7 @@ pub(super) fn accept(core: &Core, port: &Rc<Port>, id: OpId, listener: i32) -> O
             let stream = net.stream(socket)?;
             let (local, peer) = (stream.local, stream.remote);
             let handle = Handle::new(socket, HandleKind::SimSocket);
-            Some(Ok(Output::Connection { handle, local, peer }))
+            Some(Ok(Output::Connection(Box::new(Connection { handle, local, peer }))))
         }
         None => {
             found.waiters.push_back((port.clone(), id));

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::core::{Core, Event, Port};
 use super::{flow, net};
 use crate::driver::chunk::{ChunkPool, FreeList};
-use crate::driver::{Driver, Handle, HandleKind, Harvest, ListenOptions, Op, OpId, Output, Wait};
+use crate::driver::{Driver, Finished, Handle, HandleKind, Harvest, ListenOptions, Op, OpId, Output, Wait};
 use crate::sched::Group;
 use crate::time::Instant;
 
@@ -51,8 +51,10 @@ impl SimDriver {
             },
             Op::Send { .. } => flow::send(core, &self.port, id, op),
             _ => {
-                if let Op::Write { buf, at, .. } = op {
-                    core.note_content(&buf[*at..]);
+                match op {
+                    Op::Write { buf, at, .. } => core.note_content(&buf[*at..]),
+                    Op::Path(path) => core.note_content(format!("{path:?}").as_bytes()),
+                    _ => {}
                 }
                 let disks = core.disks.borrow();
                 let disk = &disks[self.port.node];
@@ -84,7 +86,7 @@ impl Driver for SimDriver {
         self.core.random()
     }
 
-    fn submit(&mut self, id: OpId, mut op: Op, group: Group) -> Option<(Op, io::Result<Output>)> {
+    fn submit(&mut self, id: OpId, mut op: Op, group: Group) -> Option<Finished> {
         if self.port.dead.get() {
             return Some((op, Err(io::Error::from_raw_os_error(libc::EIO))));
         }

@@ -11,7 +11,6 @@ mod buffers;
 mod receive;
 mod ring;
 
-use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, RawFd};
@@ -24,7 +23,10 @@ use socket2::SockAddr;
 use super::ambient::{Entropy, monotonic_ns, wall_us};
 use super::blocking::FileThreads;
 use super::chunk::ChunkPool;
-use super::{Completion, Driver, Handle, HandleKind, Harvest, ListenOptions, Op, OpId, Output, Wait, socket};
+use super::{
+    Completion, Connection, Driver, Finished, Handle, HandleKind, Harvest, ListenOptions, Op, OpId, Output,
+    Wait, socket,
+};
 use crate::sched::{GROUPS, Group};
 use crate::time::Instant;
 use crate::waker::Remote;
@@ -64,7 +66,7 @@ pub(crate) struct UringDriver {
     orphan_buffers: Vec<(u64, Vec<u8>)>,
     pool: Rc<ChunkPool<BufferRing>>,
     files: FileThreads,
-    done: VecDeque<Completion>,
+    done: Vec<Completion>,
     reaped: Vec<cqueue::Entry>,
     /// Submissions and completions of each group since the last enter.
     weights: [u64; GROUPS],
@@ -88,7 +90,7 @@ impl UringDriver {
             orphan_buffers: Vec::new(),
             pool,
             files: FileThreads::new(name, FILE_THREADS, remote),
-            done: VecDeque::new(),
+            done: Vec::new(),
             reaped: Vec::new(),
             weights: [0; GROUPS],
             outstanding: 0,
@@ -124,7 +126,7 @@ impl UringDriver {
         if let Some(flight) = self.flights.get_mut(id.slot()).and_then(Option::take) {
             assert_eq!(flight.id, id, "the kernel answered for another operation");
             self.weights[flight.group.0 as usize] += 1;
-            self.done.push_back(Completion { id, op: flight.op, result });
+            self.done.push(Completion { id, op: flight.op, result });
         }
     }
 
@@ -167,7 +169,7 @@ impl UringDriver {
         }))
     }
 
-    fn start(&mut self, id: OpId, mut op: Op, group: Group) -> Option<(Op, io::Result<Output>)> {
+    fn start(&mut self, id: OpId, mut op: Op, group: Group) -> Option<Finished> {
         let mut connect = None;
         let started = match &mut op {
             Op::Recv { socket } => {
@@ -215,13 +217,12 @@ impl UringDriver {
             match &flight.op {
                 Op::Read { .. } | Op::Write { .. } => Ok(Output::Number(result as u64)),
                 Op::Send { at, .. } => Ok(Output::Number(*at as u64 + result as u64)),
-                Op::Accept { .. } => socket::accepted(result)
-                    .map(|(handle, local, peer)| Output::Connection { handle, local, peer }),
+                Op::Accept { .. } => socket::accepted(result).map(|(handle, local, peer)| {
+                    Output::Connection(Box::new(Connection { handle, local, peer }))
+                }),
                 Op::Connect { .. } => match flight.connect.take() {
-                    Some(boxed) => socket::addresses(&boxed.1).map(|(local, peer)| Output::Connection {
-                        handle: boxed.1,
-                        local,
-                        peer,
+                    Some(boxed) => socket::addresses(&boxed.1).map(|(local, peer)| {
+                        Output::Connection(Box::new(Connection { handle: boxed.1, local, peer }))
                     }),
                     None => Err(io::ErrorKind::NotConnected.into()),
                 },
@@ -272,7 +273,7 @@ impl UringDriver {
         self.files.collect(|id, result| {
             if let Some(flight) = flights.get_mut(id.slot()).and_then(Option::take) {
                 assert_eq!(flight.id, id, "a file thread answered for another operation");
-                done.push_back(Completion { id, op: flight.op, result });
+                done.push(Completion { id, op: flight.op, result });
             }
         });
     }
@@ -306,7 +307,7 @@ impl Driver for UringDriver {
         self.entropy.next()
     }
 
-    fn submit(&mut self, id: OpId, op: Op, group: Group) -> Option<(Op, io::Result<Output>)> {
+    fn submit(&mut self, id: OpId, op: Op, group: Group) -> Option<Finished> {
         self.start(id, op, group)
     }
 
@@ -352,7 +353,7 @@ impl Driver for UringDriver {
         self.collect_files();
         // The time of a sleep is nobody's, and whoever sleeps keeps nobody from running.
         self.charge(if wait == Wait::No { spent } else { 0 }, harvest);
-        harvest.completions.extend(self.done.drain(..));
+        harvest.take(&mut self.done);
     }
 
     fn completions_pending(&self) -> bool {
