@@ -2,6 +2,7 @@
 //!
 //! This test binary counts every allocation, so that "no memory" is a number.
 #![allow(unsafe_code)] // a counting allocator
+#![allow(clippy::disallowed_types)] // prop_oneof! makes an Arc
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -67,7 +68,9 @@ fn allocations(run: impl FnOnce()) -> (usize, usize) {
 const LARGEST_BYTES_MAX: usize = 2 * wire::segment::PAYLOAD_BYTES_MAX + (1 << 16);
 const _: () = assert!(MAX_FRAME_BYTES <= wire::segment::PAYLOAD_BYTES_MAX);
 
-const ENTRIES: [(&str, fn(&[u8])); 6] = [
+type Entry = (&'static str, fn(&[u8]));
+
+const ENTRIES: [Entry; 6] = [
     ("frames", fuzzing::frames),
     ("request_body", fuzzing::request_body),
     ("segments", fuzzing::segments),
