@@ -119,11 +119,14 @@ fn command(table: &Rc<Table>) -> ReadCommand {
 }
 
 fn read(session: &Session, command: &ReadCommand, at_most: usize) -> Vec<String> {
-    let catalog = Catalog::new().unwrap();
-    let world = World { schema: Rc::new(session.schema.clone()), node: node() };
-    let mut consumer = Json { table: &command.table, key: Vec::new(), lines: Vec::new(), at_most };
-    catalog.read_world(&world, command, &mut consumer);
-    consumer.lines
+    let (command, world) = (command.clone(), World { schema: Rc::new(session.schema.clone()), node: node() });
+    let config = reactor::Config { driver: reactor::DriverChoice::Poll, ..reactor::Config::default() };
+    reactor::run_one(config, async move {
+        let catalog = Catalog::new().unwrap();
+        let mut consumer = Json { table: &command.table, key: Vec::new(), lines: Vec::new(), at_most };
+        catalog.read_world(&world, &command, &mut consumer).await;
+        consumer.lines
+    })
 }
 
 fn table(keyspace: &str, name: &str) -> Rc<Table> {
