@@ -128,7 +128,7 @@ fn pages_follow_each_other_and_end_when_the_schema_changes() {
     }
     assert_eq!(given, total);
     session.run("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy'}").unwrap();
-    let mut error = |state: &[u8]| {
+    let error = |state: &[u8]| {
         let out = &mut Vec::new();
         append_rows(&description, session.schema.version(), Some(3), Some(state), out)
             .unwrap_err()

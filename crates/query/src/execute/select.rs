@@ -49,7 +49,8 @@ pub async fn execute(
     // LIMIT counts rows of the result; an aggregate, and a result sorted as a whole, needs every row before that.
     let limits = if aggregates || !plan.sort.is_empty() { PageLimits { remaining: u64::MAX, ..limits } } else { limits };
 
-    let mut scratch = engine.scratch(&plan.table);
+    let mut guard = engine.scratch(&plan.table);
+    let scratch: &mut crate::engine::Scratch = &mut guard;
     let body = RowsBody::begin(&mut out.body, request.client.version, &plan.metadata, mode);
     let Scratch { read, rows: row_buffers, .. } = &mut *scratch;
     let rows_out = &mut out.body;

@@ -11,7 +11,7 @@ use model::clustering::{
 use storage::Slices;
 
 use super::Restrictions;
-use super::clause::{ALTERNATIVES_MAX, Clause, Row, RowTerm, Test, bind_value, too_many};
+use super::clause::{ALTERNATIVES_MAX, Row, RowTerm, Test, bind_value, too_many};
 use crate::QueryError;
 use crate::terms::Binding;
 
@@ -56,8 +56,14 @@ pub fn fill(
                 prefixes = longer;
             }
             Test::Slice { lower, upper } => {
-                let lower = bind_bound(lower, clause, binding)?;
-                let upper = bind_bound(upper, clause, binding)?;
+                let lower = match lower {
+                    Some((row, inclusive)) => Some((row.bind(&clause.names[..row.len()], binding)?, *inclusive)),
+                    None => None,
+                };
+                let upper = match upper {
+                    Some((row, inclusive)) => Some((row.bind(&clause.names[..row.len()], binding)?, *inclusive)),
+                    None => None,
+                };
                 for prefix in &prefixes {
                     let above = half(prefix, clause.first, &lower, true, orders)?;
                     let below = half(prefix, clause.first, &upper, false, orders)?;
@@ -248,18 +254,5 @@ mod tests {
             Slice::prefix(&prefix(1)),
         ];
         assert_eq!(normalise(slices, &orders), [Slice::prefix(&prefix(1)), Slice::prefix(&prefix(2))]);
-    }
-}
-
-fn bind_bound<'a>(
-    bound: &'a Option<(RowTerm, bool)>,
-    clause: &Clause,
-    binding: &Binding<'a>,
-) -> Result<Option<(Row<'a>, bool)>, QueryError> {
-    match bound {
-        Some((row, inclusive)) => {
-            row.bind(&clause.names[..row.len()], binding).map(|row| Some((row, *inclusive)))
-        }
-        None => Ok(None),
     }
 }

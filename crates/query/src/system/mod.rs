@@ -4,7 +4,7 @@
 //! resolution, metadata and SELECT see ordinary tables. The tables of `system`, `system_schema`, `system_views` and
 //! `system_virtual_schema` are made up when they are read; those of `system_auth`, `system_distributed` and
 //! `system_traces` are stored tables that a node makes at its first start (`first_changes`).
-//! Invariant: a read sees one snapshot of the schema for each partition. DML leans on `Catalog::table` and
+//! Invariant: a read sees one snapshot of the schema. DML leans on `Catalog::table` and
 //! `Catalog::read`, `describe` on the definitions.
 
 mod node;
@@ -12,6 +12,7 @@ mod read;
 mod rows;
 mod schema_tables;
 
+use std::pin::Pin;
 use std::rc::Rc;
 
 use cql::ast::Statement;
@@ -85,7 +86,8 @@ impl Catalog {
     /// # Errors
     /// [`QueryError::NotReady`] before the shard's engine has its tables.
     pub(crate) fn here() -> Result<Rc<Self>, QueryError> {
-        reactor::local::<Self>().ok_or_else(|| QueryError::NotReady("the node has not started yet".to_owned()))
+        reactor::local::<Self>()
+            .ok_or_else(|| QueryError::NotReady("the node has not started yet".to_owned()))
     }
 
     /// The keyspaces, by name.
@@ -134,18 +136,20 @@ impl VirtualTables for SystemTables {
         self.catalog.table(keyspace, name)
     }
 
-    fn read(
-        &self,
-        engine: &Engine,
-        command: &ReadCommand,
-        consumer: &mut dyn RowConsumer,
-    ) -> Result<(), QueryError> {
-        let world = World {
-            schema: engine.storage().schema(),
-            node: NodeFacts::of(engine.config(), self.generation),
-        };
-        self.catalog.read_world(&world, command, consumer);
-        Ok(())
+    fn read<'a>(
+        &'a self,
+        engine: &'a Engine,
+        command: &'a ReadCommand,
+        consumer: &'a mut dyn RowConsumer,
+    ) -> Pin<Box<dyn Future<Output = Result<(), QueryError>> + 'a>> {
+        Box::pin(async move {
+            let world = World {
+                schema: engine.storage().schema(),
+                node: NodeFacts::of(engine.config(), self.generation),
+            };
+            self.catalog.read_world(&world, command, consumer).await;
+            Ok(())
+        })
     }
 }
 

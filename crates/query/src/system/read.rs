@@ -1,6 +1,7 @@
 //! Reading a made-up table: the same ranges, slices and order as a stored one.
 //!
-//! Tables about the schema are made up one keyspace at a time, and only those the command asks for.
+//! Tables about the schema are made up one table of the schema at a time, with a chance for others in between, so that
+//! a schema of many thousand tables does not hold the shard.
 
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -24,36 +25,55 @@ pub(crate) struct World {
 
 impl Catalog {
     /// Reads a made-up table as storage reads a stored one.
-    pub(crate) fn read_world(
+    pub(crate) async fn read_world(
         &self,
         world: &World,
         command: &ReadCommand,
         consumer: &mut dyn RowConsumer,
     ) {
         let table = &*command.table;
-        if matches!(table.keyspace(), "system_schema" | "system_virtual_schema") {
-            for (token, name) in self.shown_keyspaces(world, table.keyspace()) {
-                if !is_in(&command.range, token, name.as_bytes()) {
-                    continue;
-                }
-                let Some(keyspace) = self.keyspace(name).or_else(|| world.schema.keyspace(name)) else {
-                    continue;
-                };
-                let mut rows = Rows::new(table);
-                if table.keyspace() == "system_schema" {
-                    schema_tables::fill(&mut rows, table.name(), keyspace);
-                } else {
-                    schema_tables::fill_virtual(&mut rows, table.name(), keyspace);
-                }
-                if give(command, &rows.finish(), consumer) == Flow::Stop {
-                    return;
-                }
+        let mut giver = Giver { command, consumer, open: None, flow: Flow::Continue };
+        if !matches!(table.keyspace(), "system_schema" | "system_virtual_schema") {
+            let mut rows = Rows::new(table);
+            fill(&mut rows, table, world);
+            for partition in rows.finish() {
+                giver.give(&partition);
             }
+            giver.close();
             return;
         }
-        let mut rows = Rows::new(table);
-        fill(&mut rows, table, world);
-        give(command, &rows.finish(), consumer);
+        for (token, name) in self.shown_keyspaces(world, table.keyspace()) {
+            if !is_in(&command.range, token, name.as_bytes()) {
+                continue;
+            }
+            let Some(keyspace) = self.keyspace(name).or_else(|| world.schema.keyspace(name)) else {
+                continue;
+            };
+            let mut pieces = schema_tables::pieces(table.name(), keyspace);
+            if command.reversed {
+                pieces.reverse();
+            }
+            for piece in pieces {
+                let mut rows = Rows::new(table);
+                if table.keyspace() == "system_schema" {
+                    schema_tables::fill(&mut rows, table.name(), piece);
+                } else {
+                    schema_tables::fill_virtual(&mut rows, table.name(), piece);
+                }
+                for partition in rows.finish() {
+                    giver.give(&partition);
+                }
+                match giver.flow {
+                    Flow::Continue => reactor::maybe_yield().await,
+                    Flow::SkipPartition => break,
+                    Flow::Stop => return,
+                }
+            }
+            giver.close();
+            if giver.flow == Flow::Stop {
+                return;
+            }
+        }
     }
 
     /// Names of the keyspaces that a table of `shown_in` speaks of, by token.
@@ -83,35 +103,61 @@ fn fill(rows: &mut Rows<'_>, table: &Table, world: &World) {
     }
 }
 
-/// Hands rows to the consumer as the command asks for them.
-fn give(command: &ReadCommand, partitions: &[Partition], consumer: &mut dyn RowConsumer) -> Flow {
-    let orders = command.table.clustering_orders();
-    for partition in partitions {
-        if !is_in(&command.range, partition.token, &partition.key) {
-            continue;
+/// Hands rows to the consumer as the command asks for them; a partition may come in pieces.
+struct Giver<'a> {
+    command: &'a ReadCommand,
+    consumer: &'a mut dyn RowConsumer,
+    /// Key of the partition that was announced and has not ended.
+    open: Option<Vec<u8>>,
+    /// What the consumer said last.
+    flow: Flow,
+}
+
+impl Giver<'_> {
+    /// Hands over what is wanted of a partition, or of a piece of one.
+    fn give(&mut self, partition: &Partition) {
+        let continues = self.open.as_ref() == Some(&partition.key);
+        if !continues {
+            self.close();
         }
+        let skipped = continues && self.flow == Flow::SkipPartition;
+        if self.flow == Flow::Stop || skipped || !is_in(&self.command.range, partition.token, &partition.key)
+        {
+            return;
+        }
+        let orders = self.command.table.clustering_orders();
         let wanted = |(clustering, _): &&(Vec<u8>, Vec<u8>)| {
-            command.slices.iter().any(|slice| slice.contains(clustering, orders))
+            self.command.slices.iter().any(|slice| slice.contains(clustering, orders))
         };
         let mut rows: Vec<_> = partition.rows.iter().filter(wanted).collect();
-        if command.reversed {
+        if self.command.reversed {
             rows.reverse();
         }
         if rows.is_empty() {
-            continue;
+            return;
         }
-        let mut flow = consumer.partition(&partition.key, partition.token, None);
+        if !continues {
+            self.open = Some(partition.key.clone());
+            self.flow = self.consumer.partition(&partition.key, partition.token, None);
+        }
         for (clustering, row) in rows {
-            if flow != Flow::Continue {
-                break;
+            if self.flow != Flow::Continue {
+                return;
             }
-            flow = consumer.row(clustering, RowView::trusted(row));
-        }
-        if flow == Flow::Stop || consumer.partition_end() == Flow::Stop {
-            return Flow::Stop;
+            self.flow = self.consumer.row(clustering, RowView::trusted(row));
         }
     }
-    Flow::Continue
+
+    /// Ends the partition that was announced, unless the consumer stopped.
+    fn close(&mut self) {
+        if self.flow != Flow::Stop && self.open.is_some() {
+            self.flow = match self.consumer.partition_end() {
+                Flow::Stop => Flow::Stop,
+                Flow::Continue | Flow::SkipPartition => Flow::Continue,
+            };
+        }
+        self.open = None;
+    }
 }
 
 fn is_in(range: &PartitionRange, token: Token, key: &[u8]) -> bool {

@@ -6,33 +6,49 @@ use model::{Column, ColumnKind, Table};
 use super::rows::Rows;
 use crate::ddl::options::caching_map;
 
-/// Fills a table of `system_schema` with what concerns one keyspace.
-pub(super) fn fill(rows: &mut Rows<'_>, table: &str, keyspace: &Keyspace) {
+/// A piece of what a table of the schema says about one keyspace: made up at once, in clustering order with the others.
+#[derive(Clone, Copy)]
+pub(super) enum Piece<'a> {
+    /// The keyspace itself, or its types.
+    Keyspace(&'a Keyspace),
+    /// One of its tables.
+    Table(&'a Table),
+}
+
+/// The pieces of `keyspace` in `table`, in clustering order.
+pub(super) fn pieces<'a>(table: &str, keyspace: &'a Keyspace) -> Vec<Piece<'a>> {
     match table {
-        "keyspaces" => keyspaces(rows, keyspace),
-        "tables" => keyspace.tables.values().for_each(|of| tables(rows, of)),
-        "columns" => keyspace.tables.values().for_each(|of| columns(rows, of)),
-        "dropped_columns" => keyspace.tables.values().for_each(|of| dropped_columns(rows, of)),
-        "types" => types(rows, keyspace),
+        "tables" | "columns" | "dropped_columns" => {
+            keyspace.tables.values().map(|table| Piece::Table(table)).collect()
+        }
+        _ => vec![Piece::Keyspace(keyspace)],
+    }
+}
+
+/// Fills a table of `system_schema` with a piece.
+pub(super) fn fill(rows: &mut Rows<'_>, table: &str, piece: Piece<'_>) {
+    match (table, piece) {
+        ("keyspaces", Piece::Keyspace(keyspace)) => keyspaces(rows, keyspace),
+        ("types", Piece::Keyspace(keyspace)) => types(rows, keyspace),
+        ("tables", Piece::Table(of)) => tables(rows, of),
+        ("columns", Piece::Table(of)) => columns(rows, of),
+        ("dropped_columns", Piece::Table(of)) => dropped_columns(rows, of),
         // Indexes, views, functions, aggregates, triggers and masks do not exist yet, so neither do their rows.
         _ => {}
     }
 }
 
-/// Fills a table of `system_virtual_schema` with what concerns one keyspace.
-pub(super) fn fill_virtual(rows: &mut Rows<'_>, table: &str, keyspace: &Keyspace) {
-    match table {
-        "keyspaces" => rows.row(|row| row.text("keyspace_name", &keyspace.name)),
-        "tables" => {
-            for table in keyspace.tables.values() {
-                rows.row(|row| {
-                    row.text("keyspace_name", table.keyspace());
-                    row.text("table_name", table.name());
-                    row.text("comment", &table.options().comment);
-                });
-            }
-        }
-        _ => keyspace.tables.values().for_each(|table| columns(rows, table)),
+/// Fills a table of `system_virtual_schema` with a piece.
+pub(super) fn fill_virtual(rows: &mut Rows<'_>, table: &str, piece: Piece<'_>) {
+    match (table, piece) {
+        ("keyspaces", Piece::Keyspace(keyspace)) => rows.row(|row| row.text("keyspace_name", &keyspace.name)),
+        ("tables", Piece::Table(of)) => rows.row(|row| {
+            row.text("keyspace_name", of.keyspace());
+            row.text("table_name", of.name());
+            row.text("comment", &of.options().comment);
+        }),
+        ("columns", Piece::Table(of)) => columns(rows, of),
+        _ => {}
     }
 }
 
@@ -83,10 +99,8 @@ fn tables(rows: &mut Rows<'_>, table: &Table) {
         row.text("read_repair", &options.read_repair);
         row.double("read_repair_chance", 0.0);
         row.text("speculative_retry", &options.speculative_retry);
-        // Cassandra writes these only where they differ from the default; drivers see the same.
-        if options.cdc {
-            row.boolean("cdc", true);
-        }
+        // Cassandra writes these only where they differ from the default, and `cdc` only on a node that captures
+        // changes; drivers see the same.
         if !options.allow_auto_snapshot {
             row.boolean("allow_auto_snapshot", false);
         }
