@@ -11,12 +11,13 @@ use std::rc::Rc;
 
 use cql::SyntaxError;
 use cql::ast::Statement;
+use model::schema::SchemaChange;
 use reactor::{Group, Semaphore, mesh};
 use storage::{Storage, StorageError};
 
 use crate::ddl::plan::{PlanContext, plan};
 use crate::engine::Engine;
-use crate::schema_events::{SchemaEvent, Target};
+use crate::schema_events::{Change, SchemaEvent, Target};
 use crate::{QueryError, system};
 
 /// Called on a shard after it applied a change.
@@ -100,18 +101,32 @@ async fn change(engine: &Engine, request: ChangeRequest) -> Result<Agreed, Query
     let applied = engine.storage().change_schema(&change).await;
     // A change that is durable has happened, even when a shard could not apply it: all are told.
     if matches!(applied, Ok(()) | Err(StorageError::Shard { .. })) {
-        tell_all(&planned.event).await;
+        tell_all(events_of(&planned.event, &change)).await;
     }
     applied?;
     Ok(Agreed { event: Some(planned.event), warnings: planned.warnings })
 }
 
-async fn tell_all(event: &SchemaEvent) {
+/// What clients are told of a change: the thing itself, and with a type the tables that have it in their columns.
+fn events_of(event: &SchemaEvent, change: &SchemaChange) -> Vec<SchemaEvent> {
+    let mut events = vec![event.clone()];
+    if let SchemaChange::AlterType { tables, .. } = change {
+        events.extend(tables.iter().map(|table| SchemaEvent {
+            change: Change::Updated,
+            target: Target::Table,
+            keyspace: table.keyspace.clone(),
+            name: table.name.clone(),
+        }));
+    }
+    events
+}
+
+async fn tell_all(events: Vec<SchemaEvent>) {
     for shard in 0..reactor::shard_count() {
-        let event = event.clone();
+        let events = events.clone();
         let call = mesh::call(shard, Group::ADMIN, move || async move {
             if let Some(engine) = Engine::here() {
-                engine.schema_changed(&event);
+                events.iter().for_each(|event| engine.schema_changed(event));
             }
         });
         if let Err(error) = call.await {

@@ -148,6 +148,7 @@ async fn change_the_schema(engine: Engine) -> [u8; 16] {
         made += usize::from(one.await.unwrap());
     }
     assert_eq!(made, 1);
+    run(&engine, "ALTER TYPE pair ADD c int").await.unwrap();
     let error = run(&engine, "DROP TABLE nope").await.unwrap_err();
     assert_eq!(error.to_string(), "Table 'ks.nope' doesn't exist");
 
@@ -155,7 +156,10 @@ async fn change_the_schema(engine: Engine) -> [u8; 16] {
     assert_eq!(version_of(1).await, version, "both shards have the same schema");
     let names: Vec<String> =
         told.borrow().iter().map(|event| format!("{} {}", event.change.as_str(), event.name)).collect();
-    assert_eq!(names, ["CREATED ", "CREATED pair", "CREATED t", "UPDATED t", "CREATED u"]);
+    assert_eq!(
+        names,
+        ["CREATED ", "CREATED pair", "CREATED t", "UPDATED t", "CREATED u", "UPDATED pair", "UPDATED t"]
+    );
     check_what_clients_see(&engine).await;
     version
 }

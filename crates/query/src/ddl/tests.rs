@@ -11,6 +11,8 @@ use crate::QueryError;
 use crate::schema_events::Change;
 
 const MISTAKES: &str = include_str!("../../testdata/ddl_mistakes.txt");
+/// Tables and types of random shape, in the same form.
+const RANDOM: &str = include_str!("../../testdata/ddl_random.txt");
 
 /// Where we answer otherwise on purpose: Cassandra fails inside, takes a table this version has not got, or speaks of
 /// its own limits.
@@ -93,11 +95,21 @@ pub(crate) fn answer(error: &QueryError) -> String {
 
 #[test]
 fn statements_are_answered_as_cassandra_answers_them() {
+    assert!(compare(MISTAKES) > 150);
+}
+
+#[test]
+fn random_tables_and_types_are_answered_as_cassandra_answers_them() {
+    assert!(compare(RANDOM) > 200);
+}
+
+/// Runs the statements of a file and returns how many mistakes were among them.
+fn compare(golden: &str) -> usize {
     let mut session = Session::new();
     let mut wrong = Vec::new();
     let mut statement = "";
     let mut mistakes = 0;
-    for line in MISTAKES.lines() {
+    for line in golden.lines() {
         if let Some(setup) = line.strip_prefix("= ") {
             session.run(setup).unwrap_or_else(|error| panic!("{setup}: {error}"));
         } else if let Some(text) = line.strip_prefix("> ") {
@@ -126,7 +138,7 @@ fn statements_are_answered_as_cassandra_answers_them() {
         }
     }
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
-    assert!(mistakes > 150, "only {mistakes} mistakes were tried");
+    mistakes
 }
 
 /// Runs `ddl` statements, the last of which must answer `expected`: `OK`, `NOTHING`, or code and message.

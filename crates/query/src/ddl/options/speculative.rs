@@ -63,11 +63,11 @@ fn hybrid(text: &str, lower: &str) -> Result<String, QueryError> {
         .strip_suffix(')')
         .and_then(|arguments| arguments.split_once(','))
         .ok_or_else(|| invalid_value(text))?;
-    let argument = |argument: &str| match simple(argument.trim()) {
+    let argument = |argument: &str| match simple(argument) {
         Ok(Some(policy)) => Ok(policy),
         _ => Err(invalid_value(text)),
     };
-    match (argument(first)?, argument(second)?) {
+    match (argument(first.trim_end())?, argument(second.trim_start())?) {
         (Policy::Percentile(percentile), Policy::Fixed(fixed))
         | (Policy::Fixed(fixed), Policy::Percentile(percentile)) => {
             Ok(format!("{function}({percentile},{fixed})"))
