@@ -437,16 +437,17 @@ impl Engine {
         command: &ReadCommand,
         limits: ReadLimits,
         level: Consistency,
+        timeout: Option<Duration>,
         consumer: &mut dyn RowConsumer,
     ) -> Result<(), QueryError> {
         let table = &command.table;
         if self.0.virtual_tables.table(table.keyspace(), table.name()).is_some() {
             return self.0.virtual_tables.read(self, command, consumer).await;
         }
-        let timeout = match command.range {
+        let timeout = timeout.unwrap_or(match command.range {
             PartitionRange::Key(_) => self.0.config.read_timeout,
             PartitionRange::Between { .. } => self.0.config.range_timeout,
-        };
+        });
         let read = self.0.replicator.read(command, limits, level, Deadline::after(timeout), consumer).await;
         read.map_err(|error| consistency::read_error(error, level))
     }
