@@ -105,6 +105,11 @@ impl History {
         self.operations[self.settled..].iter().filter(|o| o.fate == Fate::InDoubt).count()
     }
 
+    /// Whether an operation is in doubt on one of those tables.
+    pub fn is_in_doubt(&self, slots: impl Fn(usize) -> bool) -> bool {
+        self.operations[self.settled..].iter().any(|o| o.fate == Fate::InDoubt && slots(o.slot))
+    }
+
     /// A table made anew begins empty.
     pub fn forget(&mut self, slot: usize) {
         for operation in self.operations.iter_mut().filter(|operation| operation.slot == slot) {

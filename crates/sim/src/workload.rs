@@ -28,6 +28,8 @@ use crate::table::{
 pub const SLOTS: usize = 3;
 const KEYS: u8 = 12;
 const COMPONENTS: u64 = 5;
+/// More than writes are ever dated back.
+const TIMESTAMP_GAP: i64 = 100_000;
 /// Longest time between two flushes of the device in periodic mode.
 const PERIOD: Duration = Duration::from_millis(200);
 
@@ -616,6 +618,8 @@ impl Worker {
             shared.history.settle(shard, durable, loses, &slots, now, &found, &owns)?;
         }
         shared.history.all_settled();
+        // What was settled without being seen (a deletion of nothing) must not matter to what comes.
+        shared.timestamps += TIMESTAMP_GAP;
         shared.lost_unsynced = false;
         shared.durable = vec![shared.history.len(); self.shards];
         shared.shards.1 = self.shards;

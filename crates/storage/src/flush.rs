@@ -74,7 +74,7 @@ impl Storage {
     /// Flushes one tablet.
     pub(crate) async fn flush_tablet(&self, tablet: &Rc<Tablet>) -> Result<(), StorageError> {
         let Ok(_turn) = tablet.flushing.acquire(1).await else { return Err(StorageError::Draining) };
-        tablet.seal_at(|| self.0.log.end()).await;
+        tablet.seal_at(|| (!self.0.replaying.get()).then(|| self.0.log.end())).await;
         // Bounded: memtables are sealed only under the turn that is held here.
         while let Some(memtable) = tablet.sealed() {
             if tablet.is_dropped() {
@@ -99,7 +99,10 @@ impl Storage {
 
     /// Says in the commit log how far the tablet is flushed, before the entries' segments may go.
     async fn mark_flushed(&self, tablet: &Tablet, memtable: &Memtable) {
-        let Some(upto) = memtable.sealed_at() else { return };
+        let Some(upto) = memtable.sealed_at() else {
+            tablet.set_marked(false);
+            return;
+        };
         let payload = encode_flushed(tablet.table().id(), tablet.id, upto);
         let marked = self.0.log.append(EntryKind::Flushed, &payload, Deadline::after(MARK_WITHIN)).await;
         if let Err(error) = &marked {

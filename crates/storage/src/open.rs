@@ -142,6 +142,7 @@ impl Storage {
         storage.replay(&logs, own, holds).await?;
         tell_all(shard, shards, None).await;
         boot.wait_until(shard, &storage.0.config, |boot| boot.replayed.borrow().len() >= shards).await?;
+        storage.0.replaying.set(false);
         Ok(storage)
     }
 

@@ -51,6 +51,8 @@ pub(crate) struct Inner {
     pub(crate) damage: Rc<Event>,
     pub(crate) stopped: Event,
     pub(crate) draining: Cell<bool>,
+    /// Old logs are still being replayed, here or elsewhere: no flush covers all of what they hold.
+    pub(crate) replaying: Cell<bool>,
     pub(crate) tasks: Gate,
     scratches: RefCell<Vec<Box<VisibleScratch>>>,
 }
@@ -109,6 +111,7 @@ impl Inner {
             damage,
             stopped: Event::new(),
             draining: Cell::new(false),
+            replaying: Cell::new(true),
             tasks: Gate::new(),
             scratches: RefCell::new(Vec::new()),
         }

@@ -67,7 +67,8 @@ struct State {
     live: BTreeMap<u64, Rc<Segment>>,
     /// Closed segments whose last write is not durable yet.
     unsynced: VecDeque<Rc<Segment>>,
-    freed: Vec<Rc<Segment>>,
+    /// Free segments, oldest first.
+    freed: VecDeque<Rc<Segment>>,
     last_active: u64,
     next_id: u64,
     next_slot: u64,
@@ -164,7 +165,7 @@ impl Inner {
                 break;
             }
             let segment = oldest.remove();
-            state.freed.push(segment);
+            state.freed.push_back(segment);
             any = true;
         }
         drop(state);
@@ -195,7 +196,7 @@ impl Commitlog {
             spares: VecDeque::new(),
             live: BTreeMap::new(),
             unsynced: VecDeque::new(),
-            freed: Vec::new(),
+            freed: VecDeque::new(),
             last_active: next_id - 1,
             next_id,
             next_slot,

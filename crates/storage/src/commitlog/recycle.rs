@@ -21,9 +21,18 @@ impl Commitlog {
     /// The keeper's task.
     pub(super) async fn keep_segments(&self) {
         while !self.0.closing.get() {
-            let freed = self.0.state.borrow_mut().freed.pop();
+            let freed = self.0.state.borrow().freed.front().cloned();
             if let Some(segment) = freed {
-                self.take_back(segment).await;
+                // One after the other: as long as an entry can be read, so can what later ones say of it.
+                match self.take_back(&segment).await {
+                    Ok(()) => drop(self.0.state.borrow_mut().freed.pop_front()),
+                    Err(error) => {
+                        reactor::warn_limited!("a free commit-log segment cannot be used again or deleted";
+                            error = error);
+                        self.pause().await;
+                    }
+                }
+                self.0.room.notify_all();
                 continue;
             }
             if !self.0.state.borrow().spares.is_empty() {
@@ -51,39 +60,38 @@ impl Commitlog {
             };
             self.0.room.notify_all();
             if failed {
-                let _ = reactor::timeout(reactor::Deadline::after(RETRY_EVERY), self.0.stopped.wait()).await;
+                self.pause().await;
             }
         }
     }
 
-    async fn take_back(&self, segment: Rc<Segment>) {
+    /// Ends the life of a free segment, durably: as a spare one, or by deleting the file.
+    async fn take_back(&self, segment: &Segment) -> Result<(), StorageError> {
         let wanted = self.0.state.borrow().spares.len() < SPARES_MAX;
-        let size = segment.file.size().await.unwrap_or(0);
+        let path = &segment.path;
+        let size = segment.file.size().await.map_err(StorageError::of("measure", path))?;
         if wanted && size == self.0.options.segment_bytes as u64 {
             let header = self.0.next_header();
-            match self.0.begin_life(&segment.file, &segment.path, header).await {
-                Ok(()) => {
-                    let fresh = Segment {
-                        header,
-                        path: segment.path.clone(),
-                        file: segment.file.clone(),
-                        uses: Cell::new(0),
-                        closed: Cell::new(false),
-                    };
-                    self.0.state.borrow_mut().spares.push_back(Rc::new(fresh));
-                    self.0.room.notify_all();
-                    return;
-                }
-                Err(error) => {
-                    reactor::warn!("a commit-log segment cannot be used again and is deleted"; error = error);
-                }
+            self.0.begin_life(&segment.file, path, header).await?;
+            let file = segment.file.clone();
+            let fresh =
+                Segment { header, path: path.clone(), file, uses: Cell::new(0), closed: Cell::new(false) };
+            self.0.state.borrow_mut().spares.push_back(Rc::new(fresh));
+            return Ok(());
+        }
+        match reactor::file::remove_file(path).await {
+            // An attempt before this one may have got as far as that.
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(StorageError::io("delete", path, error));
             }
+            _ => {}
         }
-        if let Err(source) = reactor::file::remove_file(&segment.path).await {
-            reactor::warn!("a free commit-log segment cannot be deleted";
-                segment = segment.path.display(), error = source);
-        }
-        self.0.room.notify_all();
+        let directory = &self.0.options.directory;
+        reactor::file::sync_dir(directory).await.map_err(StorageError::of("sync", directory))
+    }
+
+    async fn pause(&self) {
+        let _ = reactor::timeout(reactor::Deadline::after(RETRY_EVERY), self.0.stopped.wait()).await;
     }
 }
 

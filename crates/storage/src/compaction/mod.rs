@@ -98,7 +98,7 @@ impl Storage {
         let output = self.output(tablet, &table, minima(inputs), partitions).await?;
         let generation = tablet.last_generation();
         // What was flushed must not be replayed once its tombstones are forgotten: the marks have to be durable.
-        let may_forget = self.0.log.sync().await.is_ok() && tablet.is_marked();
+        let may_forget = !self.0.replaying.get() && self.0.log.sync().await.is_ok() && tablet.is_marked();
         let merged = self
             .within(output, async |output| self.merge_files(tablet, &table, inputs, may_forget, output).await)
             .await?;

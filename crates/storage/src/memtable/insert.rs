@@ -18,7 +18,7 @@ use crate::commitlog::Hold;
 impl Memtable {
     /// Applies a mutation that fits the table, and takes over its claim on the commit log.
     pub(crate) fn apply(&self, table: &Table, mutation: &MutationView<'_>, hold: Option<Hold>) {
-        assert!(self.sealed_at().is_none(), "a sealed memtable is only read");
+        assert!(!self.is_sealed(), "a sealed memtable is only read");
         let mut inner = self.inner.borrow_mut();
         let inner = &mut *inner;
         inner.mutations += 1;

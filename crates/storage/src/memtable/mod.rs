@@ -39,8 +39,8 @@ const PARTITIONS_PER_CHUNK: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Memtable {
     inner: RefCell<Inner>,
-    /// Where in the commit log it was sealed.
-    sealed: Cell<Option<Position>>,
+    /// Whether it was sealed, and where in the commit log.
+    sealed: Cell<Option<Option<Position>>>,
 }
 
 #[derive(Debug)]
@@ -169,13 +169,17 @@ impl Memtable {
 
     /// Ends writing: from now on it is only read. Of this tablet it has every entry of the log before `upto` that
     /// earlier memtables do not have.
-    pub(crate) fn seal(&self, upto: Position) {
+    pub(crate) fn seal(&self, upto: Option<Position>) {
         self.sealed.set(Some(upto));
     }
 
-    /// Where in the log it was sealed.
+    /// Where in the log it was sealed, where that is known.
     pub(crate) fn sealed_at(&self) -> Option<Position> {
-        self.sealed.get()
+        self.sealed.get().flatten()
+    }
+
+    fn is_sealed(&self) -> bool {
+        self.sealed.get().is_some()
     }
 
     /// The oldest commit-log segment it needs.

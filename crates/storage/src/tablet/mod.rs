@@ -88,10 +88,11 @@ impl Tablet {
         WriteGuard(Rc::clone(self))
     }
 
-    /// Seals the newest memtable at a moment when every write in the log before `end` is in a memtable.
+    /// Seals the newest memtable at a moment when every write in the log before `end` is in a memtable; `end` says
+    /// `None` where no such place is known.
     ///
     /// Writes wait for it, no longer than a write of the commit log takes.
-    pub(crate) async fn seal_at(self: &Rc<Self>, end: impl FnOnce() -> Position) {
+    pub(crate) async fn seal_at(self: &Rc<Self>, end: impl FnOnce() -> Option<Position>) {
         self.closers.set(self.closers.get() + 1);
         let quiet = Alone { tablet: Rc::clone(self), _turns: SmallVec::new() };
         self.changed.wait_until(|| self.writing.get() == 0).await;
@@ -171,7 +172,7 @@ impl Tablet {
         self.memtables.borrow().iter().filter_map(|m| m.oldest_segment()).min()
     }
 
-    fn seal(&self, upto: Position) {
+    fn seal(&self, upto: Option<Position>) {
         let mut memtables = self.memtables.borrow_mut();
         let active = memtables.last().expect("a tablet has a memtable that takes writes");
         if !active.is_empty() {
