@@ -1,1 +1,30 @@
-//! The subcommands beside the server.
+//! The subcommands beside the server: measuring.
+//!
+//! `ceto`'s command line takes [`Tool`] in beside its own commands. Each tool is one shard on the calling thread that
+//! ends by itself: bounded in time, in memory and in what it writes to. Answers go to standard output, progress and
+//! errors to standard error; the exit code says whether the answer is a good one.
+//! Invariant: nothing that a server says makes one panic.
+
+mod output;
+pub mod perf;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+/// What `ceto` can do beside serving.
+#[derive(Debug, Subcommand)]
+pub enum Tool {
+    /// Load a server and measure how it answers
+    #[command(subcommand)]
+    Perf(perf::PerfCommand),
+}
+
+impl Tool {
+    /// Runs the tool on a shard of its own until it is done; 0 when all was well, 1 otherwise.
+    pub fn run(self) -> ExitCode {
+        match self {
+            Self::Perf(command) => command.run(),
+        }
+    }
+}
