@@ -1,1 +1,35 @@
-//! The subcommands beside the server.
+//! The subcommands beside the server: looking into table files, and measuring.
+//!
+//! `ceto`'s command line takes [`Tool`] in beside its own commands. Each tool is one shard on the calling thread that
+//! ends by itself: bounded in time, in memory and in what it writes to. Answers go to standard output, progress and
+//! errors to standard error; the exit code says whether the answer is a good one.
+//! Invariant: no tool writes to a table file, and nothing that a file or a server says makes one panic.
+
+mod output;
+pub mod perf;
+pub mod sstable;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+/// What `ceto` can do beside serving.
+#[derive(Debug, Subcommand)]
+pub enum Tool {
+    /// Look into table files, without a node
+    #[command(subcommand)]
+    Sstable(sstable::SstableCommand),
+    /// Load a server and measure how it answers
+    #[command(subcommand)]
+    Perf(perf::PerfCommand),
+}
+
+impl Tool {
+    /// Runs the tool on a shard of its own until it is done; 0 when all was well, 1 otherwise.
+    pub fn run(self) -> ExitCode {
+        match self {
+            Self::Sstable(command) => command.run(),
+            Self::Perf(command) => command.run(),
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! One CQL connection while it is set up: one request, one answer, version 4 without compression.
+//!
+//! Once set up its stream is handed to the closed loop, which has its own way of reading.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use reactor::Deadline;
+use reactor::net::Stream;
+use wire::client::{ClientConnection, ClientRequest, Parameters, RequestOptions, ResponseBody, decode};
+use wire::extensions::{NR_SHARDS, SHARD, SHARDING_IGNORE_MSB};
+use wire::frame::{Direction, Frame};
+use wire::{Compressor, Consistency, ProtocolVersion};
+
+use super::PerfError;
+
+/// Longest answer that is taken.
+pub(super) const FRAME_BYTES_MAX: usize = 16 << 20;
+
+/// Where a server says a connection landed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Landed {
+    /// The shard.
+    pub(super) shard: u32,
+    /// How many shards there are.
+    pub(super) shards: u32,
+    /// Bits that the sharding leaves out.
+    pub(super) ignore_msb: u8,
+}
+
+/// A connection that is being set up.
+pub(super) struct Connection {
+    stream: Rc<Stream>,
+    client: ClientConnection,
+    compressor: Compressor,
+    received: Vec<u8>,
+    timeout_seconds: u32,
+}
+
+impl Connection {
+    /// Connects and asks what the server supports; then the connection is ready for statements.
+    pub(super) async fn open(
+        address: SocketAddr,
+        timeout_seconds: u32,
+    ) -> Result<(Self, Option<Landed>), PerfError> {
+        let connecting = Stream::connect(address);
+        let deadline = Deadline::after(std::time::Duration::from_secs(u64::from(timeout_seconds)));
+        let stream = reactor::timeout(deadline, connecting)
+            .await
+            .map_err(|_| PerfError::TimedOut {
+                what: format!("connecting to {address}"),
+                seconds: timeout_seconds,
+            })?
+            .map_err(PerfError::io(format!("connecting to {address}")))?;
+        let mut connection = Self {
+            stream: Rc::new(stream),
+            client: ClientConnection::new(ProtocolVersion::V4),
+            compressor: Compressor::default(),
+            received: Vec::new(),
+            timeout_seconds,
+        };
+        let landed = connection
+            .ask("OPTIONS", &ClientRequest::Options, |body| match body {
+                ResponseBody::Supported(options) => Some(landed(&options)),
+                _ => None,
+            })
+            .await?;
+        let startup = ClientRequest::Startup(&[("CQL_VERSION", "3.0.0")]);
+        connection.ask("STARTUP", &startup, |body| matches!(body, ResponseBody::Ready).then_some(())).await?;
+        Ok((connection, landed))
+    }
+
+    /// Executes a statement that gives no rows.
+    pub(super) async fn execute(&mut self, statement: &str) -> Result<(), PerfError> {
+        let parameters = Parameters::at(Consistency::One);
+        let accept = |body: ResponseBody<'_>| match body {
+            ResponseBody::Void | ResponseBody::SchemaChange(_) | ResponseBody::SetKeyspace(_) => Some(()),
+            _ => None,
+        };
+        self.ask(statement, &ClientRequest::Query(statement, &parameters), accept).await
+    }
+
+    /// Prepares a statement; its id.
+    pub(super) async fn prepare(&mut self, statement: &str) -> Result<Vec<u8>, PerfError> {
+        let accept = |body: ResponseBody<'_>| match body {
+            ResponseBody::Prepared(prepared) => Some(prepared.id.to_vec()),
+            _ => None,
+        };
+        self.ask(statement, &ClientRequest::Prepare(statement, None), accept).await
+    }
+
+    /// The stream, for the closed loop.
+    pub(super) fn stream(&self) -> Rc<Stream> {
+        self.stream.clone()
+    }
+
+    /// Sends one request, and makes what `accept` makes of the answer.
+    async fn ask<T>(
+        &mut self,
+        what: &str,
+        request: &ClientRequest<'_>,
+        accept: impl FnOnce(ResponseBody<'_>) -> Option<T>,
+    ) -> Result<T, PerfError> {
+        let mut out = Vec::new();
+        self.client.append_request(&mut out, 0, request, &RequestOptions::default(), &mut self.compressor)?;
+        let (sent, _) = self.stream.send(out).await;
+        sent.map_err(PerfError::io(what))?;
+        self.receive(what).await?;
+        let frame = Frame::cut_direction(&self.received, FRAME_BYTES_MAX, Direction::Response)
+            .map_err(|error| error.error)?
+            .expect("a whole frame was received");
+        let response = decode(&frame.header, frame.body, &self.client.extensions)?;
+        let answer = match response.body {
+            ResponseBody::Error { code, message, .. } => {
+                Err(PerfError::Server { what: what.to_owned(), code, message: message.to_owned() })
+            }
+            body => {
+                let answer = format!("{:?}", frame.header.opcode);
+                accept(body).ok_or_else(|| PerfError::Unexpected { what: what.to_owned(), answer })
+            }
+        };
+        let length = frame.header.frame_bytes();
+        self.received.drain(..length);
+        answer
+    }
+
+    /// Receives until a whole frame is at hand.
+    async fn receive(&mut self, what: &str) -> Result<(), PerfError> {
+        let deadline = Deadline::after(std::time::Duration::from_secs(u64::from(self.timeout_seconds)));
+        loop {
+            let frame = Frame::cut_direction(&self.received, FRAME_BYTES_MAX, Direction::Response);
+            if frame.map_err(|error| error.error)?.is_some() {
+                return Ok(());
+            }
+            let received = reactor::timeout(deadline, self.stream.recv())
+                .await
+                .map_err(|_| PerfError::TimedOut { what: what.to_owned(), seconds: self.timeout_seconds })?;
+            match received.map_err(PerfError::io(what))? {
+                Some(chunk) => self.received.extend_from_slice(&chunk),
+                None => return Err(PerfError::Closed { outstanding: 1 }),
+            }
+        }
+    }
+}
+
+/// What SUPPORTED says of shards; `None` where the server has none, or says so in a way that makes no sense.
+fn landed(options: &[(&str, Vec<&str>)]) -> Option<Landed> {
+    let option = |name| {
+        let values = &options.iter().find(|(key, _)| *key == name)?.1;
+        values.first()?.parse::<u32>().ok()
+    };
+    let (shard, shards) = (option(SHARD)?, option(NR_SHARDS)?);
+    let ignore_msb = u8::try_from(option(SHARDING_IGNORE_MSB).unwrap_or(0)).ok()?;
+    (shard < shards).then_some(Landed { shard, shards, ignore_msb })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_are_read_from_what_the_server_supports() {
+        let check = |options: &[(&str, &str)], expected: Option<(u32, u32, u8)>| {
+            let options: Vec<_> = options.iter().map(|(key, value)| (*key, vec![*value])).collect();
+            let found = landed(&options).map(|l| (l.shard, l.shards, l.ignore_msb));
+            assert_eq!(found, expected, "{options:?}");
+        };
+        check(&[("COMPRESSION", "lz4")], None);
+        check(&[(SHARD, "1"), (NR_SHARDS, "2"), (SHARDING_IGNORE_MSB, "12")], Some((1, 2, 12)));
+        check(&[(SHARD, "0"), (NR_SHARDS, "1")], Some((0, 1, 0)));
+        check(&[(SHARD, "2"), (NR_SHARDS, "2")], None);
+        check(&[(SHARD, "x"), (NR_SHARDS, "2")], None);
+    }
+}

@@ -1,0 +1,190 @@
+//! `ceto sstable`: what is in table files, and whether they are whole, without a node and without a schema.
+//!
+//! Types and columns come from each file's own Statistics; names of key columns are not in a table file and are not
+//! shown. Files are only read. Every problem is told with its file and offset, one file's does not keep the others
+//! from being read, and any of them makes the exit code 1.
+
+mod dump_data;
+mod dump_statistics;
+mod list;
+mod progress;
+mod target;
+mod text;
+mod verify;
+
+use std::future::Future;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use ::sstable::SstableError;
+use clap::Subcommand;
+use reactor::{Config, run_one};
+
+use target::Target;
+
+/// What can be asked of table files. A file is named by any of its components, such as `me-1-big-Data.db`.
+#[derive(Debug, Subcommand)]
+pub enum SstableCommand {
+    /// A table of the table files in a folder and in the folders below it
+    List {
+        /// Folder of a table, of a keyspace, or of all data
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+    },
+    /// What Statistics.db says: ranges, histograms, types and columns
+    DumpStatistics {
+        /// Table files
+        #[arg(value_name = "FILE", required = true)]
+        files: Vec<PathBuf>,
+    },
+    /// Partitions, rows and cells as lines of JSON
+    DumpData {
+        /// Table files
+        #[arg(value_name = "FILE", required = true)]
+        files: Vec<PathBuf>,
+        /// Only the partition with this stored key
+        #[arg(long, value_name = "HEX", value_parser = parse_hex)]
+        key: Option<Key>,
+    },
+    /// Check every checksum, the order of keys and rows, the filter, and that the index finds every partition
+    Verify {
+        /// Table files
+        #[arg(value_name = "FILE", required = true)]
+        files: Vec<PathBuf>,
+        /// Look up one partition in 256 through the index instead of every one
+        #[arg(long)]
+        quick: bool,
+    },
+}
+
+/// Stored bytes of a partition key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Key(Vec<u8>);
+
+fn parse_hex(text: &str) -> Result<Key, String> {
+    let digits = text.strip_prefix("0x").unwrap_or(text).as_bytes();
+    let pairs = digits.chunks(2).map(|pair| {
+        let pair = std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2);
+        pair.filter(|pair| pair.bytes().all(|b| b.is_ascii_hexdigit()))
+            .and_then(|pair| u8::from_str_radix(pair, 16).ok())
+            .ok_or_else(|| "expected an even number of hexadecimal digits".to_owned())
+    });
+    pairs.collect::<Result<_, _>>().map(Key)
+}
+
+impl SstableCommand {
+    /// Runs it; 0 when every file could be read and, where that was asked, is whole.
+    pub fn run(self) -> ExitCode {
+        let config = Config { name: "sstable".to_owned(), ..Config::default() };
+        let all_well = run_one(config, async move {
+            match self {
+                Self::List { dir } => well(list::list(&dir).await),
+                Self::DumpStatistics { files } => {
+                    each(files, async |target| dump_statistics::dump(&target).await).await
+                }
+                Self::DumpData { files, key } => {
+                    let key = key.map(|key| key.0);
+                    each(files, async |target| dump_data::dump(&target, key.as_deref()).await).await
+                }
+                Self::Verify { files, quick } => {
+                    each(files, async |target| verify::verify(&target, quick).await).await
+                }
+            }
+        });
+        if all_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+}
+
+/// Why a table file could not be shown, or what is wrong with it.
+#[derive(Debug, thiserror::Error)]
+enum ToolError {
+    /// Reading or understanding it failed.
+    #[error(transparent)]
+    Sstable(#[from] SstableError),
+    /// Something beside the format could not be read.
+    #[error("{path}: {source}", path = path.display())]
+    Io {
+        /// Which file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A path that names no component of a table file.
+    #[error("{path}: not the path of a table file component such as me-1-big-Data.db", path = path.display())]
+    Path {
+        /// The path.
+        path: PathBuf,
+    },
+    /// More columns than there are numbers for them.
+    #[error("{path}: {columns} columns, at most {limit} are read", path = path.display())]
+    Columns {
+        /// Its Statistics.
+        path: PathBuf,
+        /// How many.
+        columns: usize,
+        /// How many there can be.
+        limit: usize,
+    },
+    /// The partition that was asked for is not in the file.
+    #[error("{path}: no partition with that key", path = path.display())]
+    NoPartition {
+        /// The data file.
+        path: PathBuf,
+    },
+    /// Checks that did not hold; they have been told one by one.
+    #[error("{path}: {count} problems", path = path.display())]
+    Problems {
+        /// The data file.
+        path: PathBuf,
+        /// How many.
+        count: usize,
+    },
+    /// Standard output failed.
+    #[error("standard output: {0}")]
+    Output(#[from] io::Error),
+}
+
+impl ToolError {
+    fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { path, source }
+    }
+
+    /// Whether the one who reads our output has gone: no more of it, and no complaint.
+    fn is_reader_gone(&self) -> bool {
+        matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+fn well(result: Result<(), ToolError>) -> bool {
+    match result {
+        Ok(()) => true,
+        Err(error) => {
+            if !error.is_reader_gone() {
+                eprintln!("ceto sstable: {error}");
+            }
+            false
+        }
+    }
+}
+
+/// Does the same with one file after another; says whether all went well.
+async fn each<F: Future<Output = Result<(), ToolError>>>(
+    files: Vec<PathBuf>,
+    mut act: impl FnMut(Target) -> F,
+) -> bool {
+    let mut all_well = true;
+    for path in files {
+        let result = match Target::parse(&path) {
+            Ok(target) => act(target).await,
+            Err(error) => Err(error),
+        };
+        let gone = matches!(&result, Err(error) if error.is_reader_gone());
+        all_well &= well(result);
+        if gone {
+            break;
+        }
+    }
+    all_well
+}
