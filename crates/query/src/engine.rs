@@ -116,6 +116,7 @@ struct EngineInner {
     prepared: PreparedCache,
     virtual_tables: Rc<dyn VirtualTables>,
     ambient: Ambient,
+    #[expect(clippy::vec_box, reason = "taking one moves a pointer, not its hundreds of bytes")]
     scratches: RefCell<Vec<Box<Scratch>>>,
 }
 

@@ -59,7 +59,8 @@ fn main() {
     let count: u64 = arguments.next().and_then(|count| count.parse().ok()).unwrap_or(10_000);
     let workdir = arguments.next().map_or_else(|| std::env::temp_dir().join("ceto-inproc"), PathBuf::from);
     let config = Config { workdir, memory_bytes: Some(256 << 20), ..Config::default() };
-    let reactor = reactor::Config { shards: 1, pin: false, driver: reactor::DriverChoice::Poll, ..Default::default() };
+    let reactor =
+        reactor::Config { shards: 1, pin: false, driver: reactor::DriverChoice::Poll, ..Default::default() };
     reactor::run_one(reactor, async move {
         let node = Node::open(&config).await.expect("a node");
         run(&node, &kind, count).await;
@@ -128,8 +129,9 @@ async fn run(node: &Node, kind: &str, count: u64) {
             "CREATE TABLE IF NOT EXISTS bench.standard1 (key blob PRIMARY KEY, c0 blob, c1 blob, c2 blob, c3 blob, c4 blob)",
         )
         .await;
-    let insert =
-        client.prepare("INSERT INTO bench.standard1 (key, c0, c1, c2, c3, c4) VALUES (?, ?, ?, ?, ?, ?)").await;
+    let insert = client
+        .prepare("INSERT INTO bench.standard1 (key, c0, c1, c2, c3, c4) VALUES (?, ?, ?, ?, ?, ?)")
+        .await;
     let select = client.prepare("SELECT c0, c1, c2, c3, c4 FROM bench.standard1 WHERE key = ?").await;
     let write = kind == "write";
     for n in 0..WARM_UP {

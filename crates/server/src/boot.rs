@@ -35,7 +35,9 @@ pub enum BootError {
         source: std::io::Error,
     },
     /// A port cannot be listened on.
-    #[error("cannot listen on {address}: {source}; choose another with --listen, --port or --shard-aware-port")]
+    #[error(
+        "cannot listen on {address}: {source}; choose another with --listen, --port or --shard-aware-port"
+    )]
     Listen {
         /// Address and port.
         address: std::net::SocketAddr,
@@ -138,7 +140,10 @@ async fn open_all(config: &Config, identity: &Identity, shards: usize) -> Result
         .map(|shard| {
             let (config, identity) = (config.clone(), identity.clone());
             mesh::call(shard, Group::ADMIN, move || async move {
-                Shard::open(&config, &identity).await.map(|opened| reactor::set_local(Rc::new(opened))).map_err(|e| e.to_string())
+                Shard::open(&config, &identity)
+                    .await
+                    .map(|opened| reactor::set_local(Rc::new(opened)))
+                    .map_err(|e| e.to_string())
             })
         })
         .collect();

@@ -108,8 +108,23 @@ mod tests {
     #[test]
     fn options_go_before_defaults() {
         let cli = Cli::try_parse_from([
-            "ceto", "server", "--workdir", "d", "--listen", "127.0.0.5", "--port", "9999", "--smp", "2", "--memory",
-            "512M", "--driver", "poll", "--developer-mode", "--shard-aware-port", "0",
+            "ceto",
+            "server",
+            "--workdir",
+            "d",
+            "--listen",
+            "127.0.0.5",
+            "--port",
+            "9999",
+            "--smp",
+            "2",
+            "--memory",
+            "512M",
+            "--driver",
+            "poll",
+            "--developer-mode",
+            "--shard-aware-port",
+            "0",
         ])
         .unwrap();
         let Command::Server(options) = cli.command;

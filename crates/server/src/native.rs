@@ -80,7 +80,11 @@ impl Native {
             gate: Gate::new(),
             buffers: RefCell::default(),
             served: metrics::counter("scylla_transport_requests_served", "CQL requests answered", &[]),
-            failed: metrics::counter("scylla_transport_cql_errors_total", "CQL requests answered with ERROR", &[]),
+            failed: metrics::counter(
+                "scylla_transport_cql_errors_total",
+                "CQL requests answered with ERROR",
+                &[],
+            ),
             open: metrics::gauge("scylla_transport_current_connections", "CQL connections open", &[]),
         });
         let listener = Rc::downgrade(&native);

@@ -6,14 +6,14 @@ use model::{CellView, Column, CqlType, RowView};
 
 /// The value of a column with one cell.
 #[inline]
-pub fn single<'r>(row: RowView<'r>, column: &Column) -> Option<&'r [u8]> {
+pub(super) fn single<'r>(row: RowView<'r>, column: &Column) -> Option<&'r [u8]> {
     row.cell(column.id).and_then(|cell| cell.value())
 }
 
 /// Appends the serialised value of a column with a cell for each element; false where it has none.
 ///
 /// Of a user type the fields that are there, up to the last: what follows is null.
-pub fn append_multi(row: RowView<'_>, column: &Column, out: &mut Vec<u8>) -> bool {
+pub(super) fn append_multi(row: RowView<'_>, column: &Column, out: &mut Vec<u8>) -> bool {
     let cells = row
         .cells()
         .skip_while(|cell| cell.column < column.id)
@@ -24,7 +24,9 @@ pub fn append_multi(row: RowView<'_>, column: &Column, out: &mut Vec<u8>) -> boo
         CqlType::Udt(udt) => {
             let mut next = 0;
             for (path, value) in cells {
-                let Ok(at) = <[u8; 2]>::try_from(path).map(u16::from_be_bytes).map(usize::from) else { continue };
+                let Ok(at) = <[u8; 2]>::try_from(path).map(u16::from_be_bytes).map(usize::from) else {
+                    continue;
+                };
                 if at >= udt.fields.len() {
                     continue;
                 }
@@ -69,7 +71,7 @@ pub fn append_multi(row: RowView<'_>, column: &Column, out: &mut Vec<u8>) -> boo
 }
 
 /// The live cells of a column, in order.
-pub fn of<'r>(row: RowView<'r>, column: &Column) -> impl Iterator<Item = CellView<'r>> + use<'r> {
+pub(super) fn of<'r>(row: RowView<'r>, column: &Column) -> impl Iterator<Item = CellView<'r>> + use<'r> {
     let id = column.id;
     row.cells()
         .skip_while(move |cell| cell.column < id)

@@ -16,7 +16,7 @@ use crate::terms::Binding;
 
 /// One row with what surrounds it.
 #[derive(Debug, Clone, Copy)]
-pub struct RowInput<'r> {
+pub(super) struct RowInput<'r> {
     /// Values of the partition key.
     pub key: &'r [&'r [u8]],
     /// Values of the clustering key; empty for a partition shown by its static row alone.
@@ -31,14 +31,16 @@ pub struct RowInput<'r> {
 
 impl<'r> RowInput<'r> {
     /// The row a column stands in.
-    pub fn row_of(&self, column: &Column) -> Option<RowView<'r>> {
+    pub(super) fn row_of(&self, column: &Column) -> Option<RowView<'r>> {
         if column.kind == ColumnKind::Static { self.static_row } else { self.row }
     }
 
     /// The value of a column; collections are put together.
-    pub fn column(&self, column: &Column) -> Option<Cow<'r, [u8]>> {
+    pub(super) fn column(&self, column: &Column) -> Option<Cow<'r, [u8]>> {
         match column.kind {
-            ColumnKind::PartitionKey => self.key.get(usize::from(column.position)).map(|value| Cow::Borrowed(*value)),
+            ColumnKind::PartitionKey => {
+                self.key.get(usize::from(column.position)).map(|value| Cow::Borrowed(*value))
+            }
             ColumnKind::Clustering => {
                 self.clustering.get(usize::from(column.position)).copied().flatten().map(Cow::Borrowed)
             }
@@ -56,13 +58,13 @@ impl<'r> RowInput<'r> {
 }
 
 /// Values of aggregates, by their place in the selection; empty while rows are read.
-pub type Aggregated = [Option<Vec<u8>>];
+pub(super) type Aggregated = [Option<Vec<u8>>];
 
 /// The value of an expression.
 ///
 /// # Errors
 /// [`QueryError::Invalid`] where a function refuses its arguments.
-pub fn evaluate<'v>(
+pub(super) fn evaluate<'v>(
     selector: &'v Selector,
     input: &RowInput<'v>,
     aggregated: &'v Aggregated,
@@ -72,7 +74,9 @@ pub fn evaluate<'v>(
         Selector::Column(column) => input.column(column),
         Selector::WriteTime { column, greatest } => write_time(input, column, *greatest).map(Cow::Owned),
         Selector::TimeToLive(column) => time_to_live(input, column).map(Cow::Owned),
-        Selector::Term(term) => term.bind(binding)?.set(|| "Invalid unset value for a selected term".to_owned())?,
+        Selector::Term(term) => {
+            term.bind(binding)?.set(|| "Invalid unset value for a selected term".to_owned())?
+        }
         Selector::Call(function, arguments) => {
             let mut values = SmallVec::<[Option<Cow<'_, [u8]>>; 4]>::new();
             for argument in arguments {

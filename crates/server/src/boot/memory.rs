@@ -8,7 +8,9 @@ pub(super) const SHARD_BYTES_MIN: u64 = 64 << 20;
 pub(super) fn node_bytes(asked: Option<u64>) -> u64 {
     asked.unwrap_or_else(|| {
         let machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| meminfo_total(&text));
-        let cgroup = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(|text| text.trim().parse().ok());
+        let cgroup = std::fs::read_to_string("/sys/fs/cgroup/memory.max")
+            .ok()
+            .and_then(|text| text.trim().parse().ok());
         let bytes = [machine, cgroup].into_iter().flatten().min().unwrap_or(1 << 30);
         bytes / 2
     })

@@ -176,7 +176,8 @@ impl Connection {
 
     /// Waits while the client leaves too many answers unread.
     async fn wait_for_reader(&self) {
-        let drained = || self.finished.get() || self.session.output.borrow().pending_bytes() <= OUTPUT_BYTES_MAX;
+        let drained =
+            || self.finished.get() || self.session.output.borrow().pending_bytes() <= OUTPUT_BYTES_MAX;
         if !drained() {
             self.drained.wait_until(drained).await;
         }
@@ -184,7 +185,10 @@ impl Connection {
 
     async fn write_loop(&self) {
         loop {
-            self.session.written.wait_until(|| self.finished.get() || self.session.output.borrow().pending_bytes() > 0).await;
+            self.session
+                .written
+                .wait_until(|| self.finished.get() || self.session.output.borrow().pending_bytes() > 0)
+                .await;
             let Some(bytes) = self.session.output.borrow_mut().take() else { return };
             let (sent, bytes) = self.stream.send(bytes).await;
             self.session.output.borrow_mut().give_back(bytes);

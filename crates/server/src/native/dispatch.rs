@@ -57,8 +57,7 @@ fn decompressed(session: &Session, header: &FrameHeader, body: Vec<u8>) -> Resul
     if !header.flags.contains(Flags::COMPRESSED) || header.version >= ProtocolVersion::V5 {
         return Ok(body);
     }
-    let compression =
-        session.output.borrow().body_compression.ok_or(ProtocolError::NotCompressed)?;
+    let compression = session.output.borrow().body_compression.ok_or(ProtocolError::NotCompressed)?;
     let mut plain = session.native.take_buffer();
     let limit = session.native.config.frame_bytes_max;
     let result = compression.decompress(&body, limit, &mut plain);
@@ -123,8 +122,7 @@ fn start(
     // Whatever follows the answer to STARTUP is compressed, and in version 5 in segments.
     let mut output = session.output.borrow_mut();
     if header.version >= ProtocolVersion::V5 {
-        let format =
-            if options.compression.is_some() { SegmentFormat::Lz4 } else { SegmentFormat::Plain };
+        let format = if options.compression.is_some() { SegmentFormat::Lz4 } else { SegmentFormat::Plain };
         output.begin_segments(format);
         input.expect_segments(format);
     } else {
@@ -210,7 +208,9 @@ fn begin_trace(engine: &Engine, request: &Request<'_>) -> Option<Trace> {
         Request::Execute { parameters, .. } => ("Execute CQL3 prepared query", Some(parameters)),
         Request::Batch { parameters, .. } => ("Execute batch of CQL3 queries", Some(parameters)),
         Request::Prepare { .. } => ("Preparing CQL3 query", None),
-        Request::Options | Request::Startup(_) | Request::Register(_) | Request::AuthResponse(_) => return None,
+        Request::Options | Request::Startup(_) | Request::Register(_) | Request::AuthResponse(_) => {
+            return None;
+        }
     };
     let mut trace = Trace::begin(engine, name);
     if let Request::Query { query, .. } | Request::Prepare { query, .. } = request {

@@ -20,7 +20,9 @@ pub(super) fn write<'b>(
         _ => Vec::new(),
     };
     let failures = match error {
-        QueryError::WriteFailure { failed, .. } | QueryError::ReadFailure { failed, .. } => failed_replicas(*failed),
+        QueryError::WriteFailure { failed, .. } | QueryError::ReadFailure { failed, .. } => {
+            failed_replicas(*failed)
+        }
         _ => Vec::new(),
     };
     let kind = match error {
@@ -49,20 +51,24 @@ pub(super) fn write<'b>(
             block_for: count(*required),
             data_present: *data_present,
         },
-        QueryError::WriteFailure { consistency, received, required, write_type, .. } => ErrorKind::WriteFailure {
-            consistency: *consistency,
-            received: count(*received),
-            block_for: count(*required),
-            failures: &failures,
-            write_type: write_type_of(write_type),
-        },
-        QueryError::ReadFailure { consistency, received, required, data_present, .. } => ErrorKind::ReadFailure {
-            consistency: *consistency,
-            received: count(*received),
-            block_for: count(*required),
-            failures: &failures,
-            data_present: *data_present,
-        },
+        QueryError::WriteFailure { consistency, received, required, write_type, .. } => {
+            ErrorKind::WriteFailure {
+                consistency: *consistency,
+                received: count(*received),
+                block_for: count(*required),
+                failures: &failures,
+                write_type: write_type_of(write_type),
+            }
+        }
+        QueryError::ReadFailure { consistency, received, required, data_present, .. } => {
+            ErrorKind::ReadFailure {
+                consistency: *consistency,
+                received: count(*received),
+                block_for: count(*required),
+                failures: &failures,
+                data_present: *data_present,
+            }
+        }
         QueryError::Truncate(_) => ErrorKind::Plain(PlainError::Truncate),
         QueryError::Overloaded(_) => ErrorKind::Plain(PlainError::Overloaded),
         QueryError::NotReady(_) => ErrorKind::Plain(PlainError::IsBootstrapping),

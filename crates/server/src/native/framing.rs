@@ -136,7 +136,10 @@ impl Output {
     }
 
     /// Has `write` append whole frames.
-    pub(super) fn append(&mut self, write: impl FnOnce(&mut Vec<u8>, Option<(Compression, &mut Compressor)>)) {
+    pub(super) fn append(
+        &mut self,
+        write: impl FnOnce(&mut Vec<u8>, Option<(Compression, &mut Compressor)>),
+    ) {
         if self.broken {
             return;
         }

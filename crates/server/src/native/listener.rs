@@ -74,7 +74,8 @@ fn open_one(
 ) -> Result<OpenListener, BootError> {
     let address = SocketAddr::new(config.rpc_address, port);
     let options = ListenOptions { backlog: BACKLOG, ..ListenOptions::default() };
-    let listener = Listener::bind(address, options).map_err(|source| BootError::Listen { address, source })?;
+    let listener =
+        Listener::bind(address, options).map_err(|source| BootError::Listen { address, source })?;
     let gate = Gate::new();
     let (stop, stopped) = (Rc::new(reactor::Event::new()), Rc::new(Cell::new(false)));
     let opened = OpenListener {
