@@ -166,6 +166,17 @@ enum PerfError {
         /// What came.
         answer: String,
     },
+    /// `--shard-aware` on a server that does not say which shard a connection landed on.
+    #[error("the server does not name its shards: run without --shard-aware")]
+    NoShards,
+    /// More partitions than a shard-aware run keeps the keys of.
+    #[error("a shard-aware run takes at most {limit} partitions, not {partitions}")]
+    Partitions {
+        /// Partitions asked for.
+        partitions: u64,
+        /// The most.
+        limit: u64,
+    },
     /// No connection landed on a shard.
     #[error("none of {attempts} connections landed on shard {shard} of {shards}")]
     Shard {
