@@ -122,6 +122,7 @@ async fn answer(stream: &Stream, sizes: Sizes) {
 
 /// Loads an echo server and prints what it did.
 pub(super) fn load(options: LoadOptions) -> Result<(), PerfError> {
+    options.limits.check_in_flight(options.sizes.request_bytes.max(options.sizes.response_bytes))?;
     run_one(options.limits.driver.config(), async move {
         let address = SocketAddr::new(options.host, options.sizes.port);
         let limits = &options.limits;

@@ -103,6 +103,7 @@ impl Limits {
 
 /// Loads a CQL server and prints what it did.
 pub(super) fn run(options: LoadOptions) -> Result<(), PerfError> {
+    options.limits.check_in_flight(options.row_bytes)?;
     run_one(options.limits.driver.config(), load(options))
 }
 
