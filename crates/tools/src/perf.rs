@@ -27,6 +27,8 @@ const DEPTH_MAX: i64 = 1024;
 const SECONDS_MAX: i64 = 86_400;
 /// Longest request or response of the echo, and longest value of a row, in bytes.
 const BYTES_MAX: i64 = 1 << 20;
+/// Most bytes of requests and responses in flight at once, all connections together.
+const IN_FLIGHT_BYTES_MAX: u64 = 1 << 30;
 
 /// What can be measured.
 #[derive(Debug, Subcommand)]
@@ -87,6 +89,13 @@ pub struct LoopOptions {
 }
 
 impl LoopOptions {
+    /// Checks that what is in flight fits into memory.
+    fn check_in_flight(&self, bytes_each: u32) -> Result<(), PerfError> {
+        let bytes = u64::from(self.connections) * u64::from(self.depth) * u64::from(bytes_each);
+        let limit = IN_FLIGHT_BYTES_MAX;
+        if bytes > limit { Err(PerfError::InFlight { bytes, limit }) } else { Ok(()) }
+    }
+
     fn timeout(&self) -> Duration {
         Duration::from_secs(u64::from(self.timeout_seconds))
     }
@@ -124,6 +133,14 @@ enum PerfError {
         what: String,
         /// What the system said.
         source: io::Error,
+    },
+    /// Sizes that would take too much memory.
+    #[error("connections x depth x bytes is {bytes}, at most {limit} bytes may be in flight")]
+    InFlight {
+        /// Bytes that would be in flight.
+        bytes: u64,
+        /// The most.
+        limit: u64,
     },
     /// The server ended a connection.
     #[error("the server closed a connection with {outstanding} requests in flight")]
@@ -165,6 +182,17 @@ enum PerfError {
         what: String,
         /// What came.
         answer: String,
+    },
+    /// `--shard-aware` on a server that does not say which shard a connection landed on.
+    #[error("the server does not name its shards: run without --shard-aware")]
+    NoShards,
+    /// More partitions than a shard-aware run keeps the keys of.
+    #[error("a shard-aware run takes at most {limit} partitions, not {partitions}")]
+    Partitions {
+        /// Partitions asked for.
+        partitions: u64,
+        /// The most.
+        limit: u64,
     },
     /// No connection landed on a shard.
     #[error("none of {attempts} connections landed on shard {shard} of {shards}")]

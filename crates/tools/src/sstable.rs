@@ -188,3 +188,26 @@ async fn each<F: Future<Output = Result<(), ToolError>>>(
     }
     all_well
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_pairs_of_hexadecimal_digits() {
+        assert_eq!(parse_hex("0x00fF"), Ok(Key(vec![0, 255])));
+        assert_eq!(parse_hex(""), Ok(Key(Vec::new())));
+        for text in ["0", "0x123", "zz", "+1", "é"] {
+            assert!(parse_hex(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_named_by_any_of_its_components() {
+        let target = Target::parse("me-3-big-TOC.txt".as_ref()).unwrap();
+        assert_eq!(target.path(::sstable::Component::Data), PathBuf::from("./me-3-big-Data.db"));
+        assert!(matches!(Target::parse("a/notes.txt".as_ref()), Err(ToolError::Path { .. })));
+        let unread = Target::parse("a/zz-3-big-Data.db".as_ref());
+        assert!(matches!(unread, Err(ToolError::Sstable(SstableError::Version { .. }))));
+    }
+}

@@ -203,7 +203,12 @@ async fn drive<E: Exchange>(stream: &Stream, exchange: E, run: &Run) -> Result<(
     }
     loop {
         if !out.is_empty() {
-            let (sent, back) = stream.send(out).await;
+            // A server that waits for us to receive before it reads on is told apart from one that is slow by time alone.
+            let sending = reactor::timeout(Deadline::after(run.timeout), stream.send(out)).await;
+            let (sent, back) = sending.map_err(|_| PerfError::TimedOut {
+                what: "the server takes no more requests".to_owned(),
+                seconds: run.timeout_seconds,
+            })?;
             sent.map_err(PerfError::io("sending requests"))?;
             out = back;
             out.clear();

@@ -122,6 +122,7 @@ async fn answer(stream: &Stream, sizes: Sizes) {
 
 /// Loads an echo server and prints what it did.
 pub(super) fn load(options: LoadOptions) -> Result<(), PerfError> {
+    options.limits.check_in_flight(options.sizes.request_bytes.max(options.sizes.response_bytes))?;
     run_one(options.limits.driver.config(), async move {
         let address = SocketAddr::new(options.host, options.sizes.port);
         let limits = &options.limits;
@@ -176,5 +177,58 @@ impl Exchange for EchoExchange {
         let slot = self.next;
         self.next = (slot + 1) % self.depth;
         Ok(Some(Answer { bytes: self.response_bytes, slot, failure: None }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Loads an echo on a free port and says what was counted.
+    fn measured(
+        connections: u32,
+        depth: u16,
+        requests: u64,
+        response_bytes: u32,
+    ) -> Result<super::super::closed_loop::Measured, PerfError> {
+        run_one(Driver::Auto.config(), async move {
+            let sizes = Sizes { port: 0, request_bytes: 44, response_bytes };
+            let listener = Listener::bind(([127, 0, 0, 1], 0).into(), ListenOptions::default()).unwrap();
+            let address = listener.local_addr();
+            spawn(Group::STATEMENT, accept(listener, sizes)).detach();
+            let mut lanes = Vec::new();
+            for _ in 0..connections {
+                let stream = Stream::connect(address).await.unwrap();
+                lanes.push((Rc::new(stream), EchoExchange::new(sizes, depth)));
+            }
+            let (warm_up, measured) = (Duration::ZERO, Duration::from_secs(300));
+            run(lanes, Limits { depth, warm_up, measured, requests, timeout_seconds: 60 }).await
+        })
+    }
+
+    #[test]
+    fn as_many_requests_are_answered_as_were_asked_for() {
+        // Responses that take several receives, and several that share one.
+        for (connections, depth, response_bytes) in [(1, 1, 1), (3, 7, 129), (2, 16, 100_000)] {
+            let measured = measured(connections, depth, 1000, response_bytes).unwrap();
+            assert_eq!((measured.answers, measured.failed), (1000, 0), "{connections} x {depth}");
+            let [p50, p99, p999, max] = measured.latency_ns;
+            assert!(0 < p50 && p50 <= p99 && p99 <= p999 && p999 <= max, "{measured:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_goes_away_is_an_error() {
+        let result = run_one(Driver::Auto.config(), async {
+            let listener = Listener::bind(([127, 0, 0, 1], 0).into(), ListenOptions::default()).unwrap();
+            let stream = Stream::connect(listener.local_addr()).await.unwrap();
+            let (accepted, _) = listener.accept().await.unwrap();
+            drop(accepted);
+            let sizes = Sizes { port: 0, request_bytes: 44, response_bytes: 129 };
+            let (warm_up, measured) = (Duration::ZERO, Duration::from_secs(300));
+            let limits = Limits { depth: 4, warm_up, measured, requests: 10, timeout_seconds: 60 };
+            run(vec![(Rc::new(stream), EchoExchange::new(sizes, 4))], limits).await
+        });
+        assert!(matches!(result, Err(PerfError::Closed { .. } | PerfError::Io { .. })), "{result:?}");
     }
 }

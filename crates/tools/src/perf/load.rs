@@ -103,6 +103,7 @@ impl Limits {
 
 /// Loads a CQL server and prints what it did.
 pub(super) fn run(options: LoadOptions) -> Result<(), PerfError> {
+    options.limits.check_in_flight(options.row_bytes)?;
     run_one(options.limits.driver.config(), load(options))
 }
 
@@ -210,10 +211,7 @@ async fn connect(address: SocketAddr, options: &LoadOptions) -> Result<Vec<Lane>
         let (connection, landed) = Connection::open(address, timeout_seconds).await?;
         let landed = match landed {
             Some(landed) if options.shard_aware => landed,
-            None if options.shard_aware => {
-                let what = "asking for its shards".to_owned();
-                return Err(PerfError::Unexpected { what, answer: "a server without shards".to_owned() });
-            }
+            None if options.shard_aware => return Err(PerfError::NoShards),
             _ => {
                 lanes.push((connection.stream(), None));
                 continue;
@@ -243,9 +241,7 @@ async fn connect(address: SocketAddr, options: &LoadOptions) -> Result<Vec<Lane>
 /// The keys of each shard.
 fn keys_by_shard(landed: Landed, partitions: u64) -> Result<Vec<Rc<Vec<u64>>>, PerfError> {
     if partitions > SHARD_AWARE_PARTITIONS_MAX {
-        let what = format!("a shard-aware run over {partitions} partitions");
-        let answer = format!("more than {SHARD_AWARE_PARTITIONS_MAX}");
-        return Err(PerfError::Unexpected { what, answer });
+        return Err(PerfError::Partitions { partitions, limit: SHARD_AWARE_PARTITIONS_MAX });
     }
     let mut shards = vec![Vec::new(); landed.shards.min(u32::from(u16::MAX)) as usize];
     for key in 0..partitions {

@@ -299,3 +299,6 @@ impl Lookups {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;
