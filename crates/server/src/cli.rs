@@ -21,6 +21,9 @@ pub struct Cli {
 pub enum Command {
     /// Run a node
     Server(ServerOptions),
+    /// The tools beside it.
+    #[command(flatten)]
+    Tool(tools::Tool),
 }
 
 /// Options of `ceto server`; each goes before the same key of the configuration file.
@@ -127,7 +130,7 @@ mod tests {
             "0",
         ])
         .unwrap();
-        let Command::Server(options) = cli.command;
+        let Command::Server(options) = cli.command else { panic!("the server's command") };
         let (config, warnings) = options.configuration().unwrap();
         assert!(warnings.is_empty());
         assert_eq!((config.native_port, config.shard_aware_port), (9999, None));

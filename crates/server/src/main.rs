@@ -11,5 +11,6 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Server(options) => server::boot::main(&options),
+        Command::Tool(tool) => tool.run(),
     }
 }
