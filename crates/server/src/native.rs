@@ -123,7 +123,8 @@ impl Native {
                 reactor::debug!("a closed connection was not counted: {error}");
             }
             drop(hold);
-        });
+        })
+        .detach();
     }
 
     async fn run_connection(self: &Rc<Self>, stream: Stream) {

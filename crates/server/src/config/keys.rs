@@ -49,10 +49,8 @@ const SETTERS: &[(&str, Setter)] = &[
     ("native_transport_max_request_data_in_flight", |c, v| {
         size(v).map(|v| c.request_bytes_per_shard_max = v as usize)
     }),
-    ("commitlog_sync", |c, v| match v {
-        Value::Text(mode) if mode == "periodic" => Ok(c.commitlog_batch = false),
-        Value::Text(mode) if mode == "batch" => Ok(c.commitlog_batch = true),
-        _ => Err(format!("expected 'periodic' or 'batch', found {v}")),
+    ("commitlog_sync", |c, v| {
+        choice(v, &[("periodic", false), ("batch", true)]).map(|v| c.commitlog_batch = v)
     }),
     ("commitlog_sync_period", |c, v| duration(v).map(|v| c.commitlog_sync_period = v)),
     ("commitlog_sync_period_in_ms", |c, v| milliseconds(v).map(|v| c.commitlog_sync_period = v)),
@@ -81,20 +79,25 @@ const SETTERS: &[(&str, Setter)] = &[
     ("memory", |c, v| size(v).map(|v| c.memory_bytes = Some(v))),
     ("developer_mode", |c, v| flag(v).map(|v| c.developer_mode = v)),
     ("reactor_spin_us", |c, v| count(v, 0, 100_000).map(|v| c.spin_us = v as u32)),
-    ("reactor_driver", |c, v| match v {
-        Value::Text(name) if name == "auto" => Ok(c.driver = Driver::Auto),
-        Value::Text(name) if name == "uring" => Ok(c.driver = Driver::Uring),
-        Value::Text(name) if name == "poll" => Ok(c.driver = Driver::Poll),
-        _ => Err(format!("expected 'auto', 'uring' or 'poll', found {v}")),
+    ("reactor_driver", |c, v| {
+        choice(v, &[("auto", Driver::Auto), ("uring", Driver::Uring), ("poll", Driver::Poll)])
+            .map(|v| c.driver = v)
     }),
-    ("default_log_level", |c, v| match v {
-        Value::Text(level) if level == "error" => Ok(c.log_level = Level::Error),
-        Value::Text(level) if level == "warn" => Ok(c.log_level = Level::Warn),
-        Value::Text(level) if level == "info" => Ok(c.log_level = Level::Info),
-        Value::Text(level) if level == "debug" => Ok(c.log_level = Level::Debug),
-        _ => Err(format!("expected 'error', 'warn', 'info' or 'debug', found {v}")),
+    ("default_log_level", |c, v| {
+        let levels =
+            [("error", Level::Error), ("warn", Level::Warn), ("info", Level::Info), ("debug", Level::Debug)];
+        choice(v, &levels).map(|v| c.log_level = v)
     }),
 ];
+
+/// The meaning of one of a few words.
+fn choice<T: Copy>(value: &Value, words: &[(&str, T)]) -> Result<T, String> {
+    let found = words.iter().find(|(word, _)| matches!(value, Value::Text(text) if text == word));
+    found.map(|(_, meaning)| *meaning).ok_or_else(|| {
+        let words: Vec<String> = words.iter().map(|(word, _)| format!("'{word}'")).collect();
+        format!("expected {}, found {value}", words.join(" or "))
+    })
+}
 
 fn text(value: &Value) -> Result<String, String> {
     match value {

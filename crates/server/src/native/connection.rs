@@ -161,7 +161,8 @@ impl Connection {
             dispatch::answer(&connection.session, header, body).await;
             connection.in_flight.set(connection.in_flight.get() - 1);
             drop((admitted, hold));
-        });
+        })
+        .detach();
         true
     }
 

@@ -102,7 +102,8 @@ fn open_one(
         })
         .await;
         drop(hold);
-    });
+    })
+    .detach();
     Ok(opened)
 }
 
@@ -155,6 +156,7 @@ impl Acceptor {
             if let Err(error) = handed.await {
                 reactor::warn!("cannot hand a connection to shard {shard}: {error}");
             }
-        });
+        })
+        .detach();
     }
 }
