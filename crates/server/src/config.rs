@@ -199,10 +199,6 @@ impl Config {
     ///
     /// # Errors
     /// [`ConfigError`] names file, line and column.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the file is read before any shard, and its driver, exists"
-    )]
     pub fn from_file(path: &Path) -> Result<(Self, Vec<String>), ConfigError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;

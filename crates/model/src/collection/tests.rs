@@ -1,3 +1,5 @@
+//! Collection values come back as they were built, and no bytes make a walker panic.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! The order of each type: total on any bytes, and Cassandra's on golden values.
+
 use proptest::prelude::*;
 
 use super::*;

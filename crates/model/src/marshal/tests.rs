@@ -1,3 +1,5 @@
+//! Class names against those that Cassandra writes.
+
 use proptest::prelude::*;
 
 use super::*;

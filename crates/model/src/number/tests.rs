@@ -1,3 +1,5 @@
+//! Numbers come back through their bytes.
+
 use std::str::FromStr;
 
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+//! Hashes and tokens against values that Cassandra computed.
+
 use super::*;
 
 /// Keys of 0 to 40 pseudo-random bytes, their tokens and their hashes with seeds 0 and 104729, computed by

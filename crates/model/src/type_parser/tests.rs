@@ -1,3 +1,5 @@
+//! Type texts parse to what they print as, and mistakes are named.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Types print, freeze and measure as Cassandra says.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! What is refused as a value, in Cassandra's words.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -4,7 +4,6 @@
 pub(super) const SHARD_BYTES_MIN: u64 = 64 << 20;
 
 /// Memory of the whole node in bytes: what was asked for, or half of what the machine or its cgroup has.
-#[expect(clippy::disallowed_methods, reason = "read once, before any shard exists")]
 pub(super) fn node_bytes(asked: Option<u64>) -> u64 {
     asked.unwrap_or_else(|| {
         let machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| meminfo_total(&text));

@@ -1,3 +1,5 @@
+//! Statistics come back whole, and damage to them is seen.
+
 use model::types::CqlType;
 use proptest::prelude::*;
 
