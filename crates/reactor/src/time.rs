@@ -115,19 +115,33 @@ pub async fn sleep_until(instant: Instant) {
 ///
 /// # Errors
 /// [`TimedOut`] when the deadline came first.
-pub async fn timeout<F: Future>(deadline: Deadline, future: F) -> Result<F::Output, TimedOut> {
-    let mut future = pin!(future);
-    let mut sleep = (deadline != Deadline::NEVER).then_some(Sleep { until: deadline.0, key: None });
-    std::future::poll_fn(move |context| {
-        if let Poll::Ready(output) = future.as_mut().poll(context) {
+pub fn timeout<F: Future>(deadline: Deadline, future: F) -> Timeout<F> {
+    let sleep = (deadline != Deadline::NEVER).then_some(Sleep { until: deadline.0, key: None });
+    Timeout { future, sleep }
+}
+
+/// Future of [`timeout`]. As an `async fn` it would hold its argument twice, and requests nest several.
+pub struct Timeout<F> {
+    future: F,
+    sleep: Option<Sleep>,
+}
+
+impl<F: Future> Future for Timeout<F> {
+    type Output = Result<F::Output, TimedOut>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        // SAFETY: `future` is only ever reached through this pin and not moved out; `sleep` is `Unpin`.
+        let this = unsafe { self.get_unchecked_mut() };
+        // SAFETY: as above, `this.future` stays where the pinned `self` is.
+        let future = unsafe { Pin::new_unchecked(&mut this.future) };
+        if let Poll::Ready(output) = future.poll(context) {
             return Poll::Ready(Ok(output));
         }
-        match sleep.as_mut() {
+        match this.sleep.as_mut() {
             Some(sleep) => Pin::new(sleep).poll(context).map(|()| Err(TimedOut)),
             None => Poll::Pending,
         }
-    })
-    .await
+    }
 }
 
 /// A timer; registered with the shard's wheel at its first poll, taken out when dropped.

@@ -85,7 +85,8 @@ pub async fn execute(
             }
             reader.read(read, &mut rows).await?;
         }
-        None => reader.many(binding, state, read, &mut rows).await?,
+        // Boxed, so that a read of one partition does not carry the space that scans need.
+        None => Box::pin(reader.many(binding, state, read, &mut rows)).await?,
     }
     if let Some(error) = rows.error.take() {
         return Err(error);

@@ -28,7 +28,8 @@ pub(super) async fn collect(
                 Err(error) => return Err(error.into()),
             }
         } else {
-            remote(shard, command, limits, plan.required, &mut watched).await?;
+            // Boxed, so that a read of this shard does not carry the space of a call.
+            Box::pin(remote(shard, command, limits, plan.required, &mut watched)).await?;
         }
         if watched.stopped {
             break;
