@@ -159,10 +159,9 @@ impl Storage {
         expected_partitions: u64,
     ) -> Result<Output, StorageError> {
         let directory = &tablet.directory;
-        let exists =
-            reactor::file::exists(directory).await.map_err(StorageError::of("look for", directory))?;
-        if !exists {
+        if !tablet.has_directory() {
             directory::ensure(directory).await?;
+            tablet.set_directory();
         }
         let generation = tablet.next_generation();
         let options = writer_options(table, minima, expected_partitions);

@@ -45,6 +45,8 @@ pub(crate) struct Tablet {
     /// Who wants to be alone: writes wait, a compaction ends early.
     closers: Cell<u32>,
     marked: Cell<bool>,
+    /// Whether this process has made sure that the folder's name is durable; that it is there proves nothing.
+    has_directory: Cell<bool>,
     changed: Event,
     /// Its table was dropped: nothing more is written.
     dropped: Cell<bool>,
@@ -72,6 +74,7 @@ impl Tablet {
             writing: Cell::new(0),
             closers: Cell::new(0),
             marked: Cell::new(true),
+            has_directory: Cell::new(false),
             changed: Event::new(),
             dropped: Cell::new(false),
         }
@@ -222,6 +225,15 @@ impl Tablet {
 
     pub(crate) fn set_marked(&self, marked: bool) {
         self.marked.set(marked);
+    }
+
+    /// Whether the folder is there for good.
+    pub(crate) fn has_directory(&self) -> bool {
+        self.has_directory.get()
+    }
+
+    pub(crate) fn set_directory(&self) {
+        self.has_directory.set(true);
     }
 
     /// Ends it with its table.
