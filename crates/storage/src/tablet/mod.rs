@@ -213,6 +213,11 @@ impl Tablet {
         (memtables.into_vec(), files.to_vec())
     }
 
+    /// A generation that must not be given out again: something durable speaks of it.
+    pub(crate) fn skip_generation(&self, generation: u64) {
+        self.last_generation.set(self.last_generation.get().max(generation));
+    }
+
     /// The generation given out last.
     pub(crate) fn last_generation(&self) -> u64 {
         self.last_generation.get()
