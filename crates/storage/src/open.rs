@@ -239,7 +239,11 @@ impl Storage {
                     let file = tablet.files().iter().find(|f| f.generation() == generation).cloned();
                     if let Some(file) = file {
                         tablet.replace_files(std::slice::from_ref(&file), None);
-                        storage.remove_file(tablet, &file).await;
+                        if !storage.discard(tablet, generation).await {
+                            let shard = storage.0.shard;
+                            let reason = format!("truncated file {generation} cannot be removed");
+                            return Err(StorageError::Shard { shard, reason });
+                        }
                     }
                     Ok(())
                 };
