@@ -183,8 +183,7 @@ impl Storage {
         fill: impl AsyncFnOnce(&mut Output) -> Result<(), StorageError>,
     ) -> Result<Option<Rc<TableFile>>, StorageError> {
         let generation = output.generation;
-        // Whatever happens from here on may leave the file whole on the disk.
-        tablet.add_orphan(generation);
+        let mut making = Making { tablet, generation, ended: false };
         let made = match fill(&mut output).await {
             Ok(()) => self.complete(output).await,
             Err(error) => {
@@ -192,11 +191,9 @@ impl Storage {
                 Err(error)
             }
         };
+        making.ended = true;
         match made {
-            Ok(file) => {
-                tablet.remove_orphan(generation);
-                Ok(file)
-            }
+            Ok(file) => Ok(file),
             Err(error) => {
                 self.discard(tablet, generation).await;
                 Err(error)
@@ -309,6 +306,21 @@ pub(crate) struct Output {
     directory: std::path::PathBuf,
     table: Rc<Table>,
     slices: [model::clustering::Slice; 1],
+}
+
+/// A file on its way; where its making is cut off it may be whole on the disk, and is an orphan.
+struct Making<'t> {
+    tablet: &'t Tablet,
+    generation: u64,
+    ended: bool,
+}
+
+impl Drop for Making<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.tablet.add_orphan(self.generation);
+        }
+    }
 }
 
 impl Output {
