@@ -148,7 +148,7 @@ impl History {
             })
             .collect();
         let earliest = if loses { open.iter().filter(|at| **at < durable).count() } else { open.len() };
-        let mut nearest = None;
+        let mut nearest: Option<(usize, String)> = None;
         for kept in (earliest..=open.len()).rev() {
             let doubts: Vec<usize> = open[..kept]
                 .iter()
@@ -171,14 +171,19 @@ impl History {
                     })
                     .map(|(_, operation)| operation)
                     .collect();
-                let difference = slots.iter().find_map(|slot| {
+                let mut differences = 0;
+                let mut first = None;
+                for slot in slots {
                     let expected: SeenTable =
                         see(&assumed, *slot, now).into_iter().filter(|(key, _)| owns(*slot, *key)).collect();
                     let mut found = found.get(slot).cloned().unwrap_or_default();
                     found.retain(|key, _| owns(*slot, *key));
-                    (expected != found).then(|| describe(*slot, &expected, &found))
-                });
-                match difference {
+                    differences += different_keys(&expected, &found);
+                    if expected != found && first.is_none() {
+                        first = Some(describe(*slot, &expected, &found));
+                    }
+                }
+                match first {
                     None => {
                         let fates: Vec<(usize, Fate)> = open
                             .iter()
@@ -188,7 +193,9 @@ impl History {
                         return Ok(());
                     }
                     Some(difference) => {
-                        nearest.get_or_insert(difference);
+                        if nearest.as_ref().is_none_or(|(least, _)| differences < *least) {
+                            nearest = Some((differences, difference));
+                        }
                     }
                 }
             }
@@ -197,7 +204,7 @@ impl History {
             "shard {shard}: no history explains what is there ({} open operations, {} promised): {}",
             open.len(),
             earliest,
-            nearest.unwrap_or_default()
+            nearest.map(|(_, difference)| difference).unwrap_or_default()
         ))
     }
 
@@ -212,6 +219,11 @@ impl History {
         self.operations.retain(|operation| operation.fate == Fate::Acknowledged);
         self.settled = self.operations.len();
     }
+}
+
+fn different_keys(expected: &SeenTable, found: &SeenTable) -> usize {
+    let keys: std::collections::BTreeSet<u8> = expected.keys().chain(found.keys()).copied().collect();
+    keys.into_iter().filter(|key| expected.get(key) != found.get(key)).count()
 }
 
 /// The first difference between two tables, in words.

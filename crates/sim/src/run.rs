@@ -49,7 +49,7 @@ pub fn run(seed: u64, steps: u64) -> Outcome {
         };
         let over = world.run_steps(length, |world| shared.borrow().over || world.is_ended(id));
         if over.is_err() && length == LIFE_STEPS_MAX {
-            failure = Some(format!("a life does not end: {over:?}"));
+            failure = Some(format!("a life does not end, {}: {over:?}", shared.borrow().doing));
         }
         if let Some(Err(panic)) = world.outcome(id) {
             failure = Some(panic);

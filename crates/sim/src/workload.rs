@@ -57,6 +57,8 @@ pub struct Shared {
     pub steps: u64,
     /// The life is over: done, too much in doubt, or the disk failed at the start.
     pub over: bool,
+    /// What the workload is at.
+    pub doing: &'static str,
     last: bool,
     last_checked: bool,
     /// Lives that got as far as working.
@@ -85,6 +87,7 @@ impl Shared {
             timestamps: 1_000,
             steps,
             over: false,
+            doing: "starting",
             last: false,
             last_checked: false,
             lives: 0,
@@ -287,6 +290,7 @@ impl Worker {
             self.step().await?;
         }
         if below(3) == 0 {
+            self.shared.borrow_mut().doing = "draining";
             self.drain().await;
         }
         Ok(())
@@ -294,7 +298,17 @@ impl Worker {
 
     async fn step(&self) -> Result<(), String> {
         let slot = below(SLOTS as u64) as usize;
-        match below(40) {
+        let step = below(40);
+        self.shared.borrow_mut().doing = match step {
+            0..=23 => "writing",
+            24..=33 => "reading",
+            34 | 35 => "flushing",
+            36 => "compacting",
+            37 => "truncating",
+            38 => "making a table anew",
+            _ => "sleeping",
+        };
+        match step {
             0..=23 => self.write(slot).await,
             24..=31 => self.read(slot).await,
             32 | 33 => self.scan(slot).await,

@@ -102,7 +102,7 @@ impl Storage {
             let (memtables, files) = tablet.clear();
             memtables.iter().for_each(|memtable| memtable.release_log());
             for file in files {
-                self.remove_file(tablet, &file).await;
+                self.discard(tablet, file.generation()).await;
             }
         }
         self.0.memory_freed.notify_all();
@@ -122,7 +122,11 @@ impl Storage {
         }
         let generations: Vec<u64> = store
             .tablets()
-            .flat_map(|tablet| tablet.files().iter().map(|file| file.generation()).collect::<Vec<_>>())
+            .flat_map(|tablet| {
+                let mut generations = tablet.orphans();
+                generations.extend(tablet.files().iter().map(|file| file.generation()));
+                generations
+            })
             .collect();
         let record = encode_truncation(table, &generations);
         let hold = self.0.log.append(EntryKind::Truncate, &record, Deadline::after(TRUNCATE_WITHIN)).await?;
@@ -131,11 +135,19 @@ impl Storage {
             let (memtables, files) = tablet.clear();
             memtables.iter().for_each(|memtable| memtable.release_log());
             for file in files {
-                self.remove_file(tablet, &file).await;
+                self.discard(tablet, file.generation()).await;
             }
         }
-        // The record may go now that the files it names are gone.
-        drop(hold);
+        let mut gone = true;
+        for tablet in store.tablets() {
+            gone &= self.discard_orphans(tablet).await;
+        }
+        if gone {
+            // The record may go now that the files it names are gone.
+            drop(hold);
+        } else {
+            hold.keep();
+        }
         self.0.memory_freed.notify_all();
         Ok(())
     }

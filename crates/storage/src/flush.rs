@@ -10,7 +10,7 @@ use std::time::Duration;
 use model::reconcile::Purge;
 use model::{Table, TableId, Token};
 use reactor::{Deadline, Group};
-use sstable::{Compressor, EncodingMinima, Sstable, Writer, WriterOptions};
+use sstable::{Compressor, Descriptor, EncodingMinima, Sstable, Writer, WriterOptions};
 
 use crate::commitlog::format::EntryKind;
 use crate::commitlog::replay::encode_flushed;
@@ -88,7 +88,7 @@ impl Storage {
                 self.mark_flushed(tablet, &memtable).await;
                 memtable.release_log();
             } else if let Some(file) = file {
-                self.remove_file(tablet, &file).await;
+                self.discard(tablet, file.generation()).await;
             }
             drop(memtable);
             self.0.memory_freed.notify_all();
@@ -120,7 +120,7 @@ impl Storage {
         let table = tablet.table();
         let output =
             self.output(tablet, &table, memtable.minima(), memtable.partition_count() as u64).await?;
-        self.within(output, async |output| {
+        self.within(tablet, output, async |output| {
             let mut from = PartitionBound { token: Token::MINIMUM, key: None, inclusive: true };
             let mut walk = memtable.contents().seek(&from);
             let mut key = Vec::new();
@@ -159,43 +159,79 @@ impl Storage {
         expected_partitions: u64,
     ) -> Result<Output, StorageError> {
         let directory = &tablet.directory;
-        let exists =
-            reactor::file::exists(directory).await.map_err(StorageError::of("look for", directory))?;
-        if !exists {
+        if !tablet.has_directory() {
             directory::ensure(directory).await?;
+            tablet.set_directory();
         }
         let generation = tablet.next_generation();
         let options = writer_options(table, minima, expected_partitions);
         let writer = Writer::create(directory, generation, table, options).await.map_err(to_storage_error)?;
         Ok(Output {
             writer,
+            generation,
             directory: directory.clone(),
             table: Rc::clone(table),
             slices: [model::clustering::Slice::all()],
         })
     }
 
-    /// Fills a table file and opens it; on failure nothing of it is left. `None` where nothing was written.
+    /// Fills a table file and opens it; on failure what is left of it is removed. `None` where nothing was written.
     pub(crate) async fn within(
         &self,
+        tablet: &Tablet,
         mut output: Output,
         fill: impl AsyncFnOnce(&mut Output) -> Result<(), StorageError>,
     ) -> Result<Option<Rc<TableFile>>, StorageError> {
-        if let Err(error) = fill(&mut output).await {
-            output.writer.abort().await;
-            return Err(error);
+        let generation = output.generation;
+        let mut making = Making { tablet, generation, ended: false };
+        let made = match fill(&mut output).await {
+            Ok(()) => self.complete(output).await,
+            Err(error) => {
+                output.writer.abort().await;
+                Err(error)
+            }
+        };
+        making.ended = true;
+        match made {
+            Ok(file) => Ok(file),
+            Err(error) => {
+                self.discard(tablet, generation).await;
+                Err(error)
+            }
         }
+    }
+
+    async fn complete(&self, output: Output) -> Result<Option<Rc<TableFile>>, StorageError> {
         let Output { writer, directory, table, .. } = output;
         let Some(info) = writer.finish().await.map_err(to_storage_error)? else { return Ok(None) };
         let sstable = Sstable::open(&directory, info.descriptor, &table).await.map_err(to_storage_error)?;
         Ok(Some(Rc::new(TableFile::new(sstable, &self.0.damage))))
     }
 
-    /// Removes a table file that is in no set any more. A failure is logged: the next start removes it, or reads it again.
-    pub(crate) async fn remove_file(&self, tablet: &Tablet, file: &TableFile) {
-        if let Err(error) = sstable::remove(&tablet.directory, file.sstable.descriptor()).await {
-            reactor::error!("a table file that is not needed any more cannot be removed"; error = error);
+    /// Removes a table file that is in no set any more; says whether it is gone for good.
+    pub(crate) async fn discard(&self, tablet: &Tablet, generation: u64) -> bool {
+        tablet.add_orphan(generation);
+        match sstable::remove(&tablet.directory, Descriptor::new(generation)).await {
+            Ok(()) => {
+                tablet.remove_orphan(generation);
+                true
+            }
+            Err(error) => {
+                reactor::warn_limited!("a table file that is not needed any more cannot be removed yet";
+                    error = error);
+                false
+            }
         }
+    }
+
+    /// Removes what earlier attempts left; says whether all of it is gone for good.
+    pub(crate) async fn discard_orphans(&self, tablet: &Tablet) -> bool {
+        for generation in tablet.orphans() {
+            if !self.discard(tablet, generation).await {
+                return false;
+            }
+        }
+        true
     }
 
     pub(crate) fn start_flushing(&self) {
@@ -266,12 +302,33 @@ const MARK_WITHIN: Duration = Duration::from_secs(1);
 /// A table file that is being written.
 pub(crate) struct Output {
     writer: Writer,
+    generation: u64,
     directory: std::path::PathBuf,
     table: Rc<Table>,
     slices: [model::clustering::Slice; 1],
 }
 
+/// A file on its way; where its making is cut off it may be whole on the disk, and is an orphan.
+struct Making<'t> {
+    tablet: &'t Tablet,
+    generation: u64,
+    ended: bool,
+}
+
+impl Drop for Making<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.tablet.add_orphan(self.generation);
+        }
+    }
+}
+
 impl Output {
+    /// Generation of the file.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
     /// Writes what is left of a partition, if anything.
     pub(crate) async fn partition(
         &mut self,

@@ -36,9 +36,19 @@ const BOOT_ID_PATH: &str = "/proc/sys/kernel/random/boot_id";
 struct Boot {
     schema: RefCell<Option<Result<Rc<Vec<SchemaChange>>, String>>>,
     ready: Cell<bool>,
-    replayed: RefCell<Vec<usize>>,
+    /// Shards that have come as far, by [`Phase`].
+    reached: RefCell<[Vec<usize>; 2]>,
     failed: RefCell<Option<(usize, String)>>,
     changed: Event,
+}
+
+/// What all shards do before any goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Interrupted truncations are finished, and their generations known: from now on files may be written.
+    Truncated,
+    /// Old logs are replayed: from now on reads are right.
+    Replayed,
 }
 
 impl Boot {
@@ -88,7 +98,7 @@ impl Storage {
         }
         let opened = Self::open_here(config, shard, shards).await;
         if let Err(error) = &opened {
-            tell_all(shard, shards, Some(error.to_string())).await;
+            tell_all(shard, shards, Err(error.to_string())).await;
         }
         opened
     }
@@ -139,11 +149,22 @@ impl Storage {
         storage.start_compacting();
         boot.ready.set(true);
         boot.changed.notify_all();
+        for (_, log) in &logs {
+            storage.remove_truncated(log).await?;
+        }
+        storage.meet(&boot, Phase::Truncated).await?;
         storage.replay(&logs, own, holds).await?;
-        tell_all(shard, shards, None).await;
-        boot.wait_until(shard, &storage.0.config, |boot| boot.replayed.borrow().len() >= shards).await?;
+        storage.meet(&boot, Phase::Replayed).await?;
         storage.0.replaying.set(false);
         Ok(storage)
+    }
+
+    /// Waits until every shard has come as far.
+    async fn meet(&self, boot: &Boot, phase: Phase) -> Result<(), StorageError> {
+        let (shard, shards) = (self.0.shard, self.0.shards);
+        tell_all(shard, shards, Ok(phase)).await;
+        let all = |boot: &Boot| boot.reached.borrow()[phase as usize].len() >= shards;
+        boot.wait_until(shard, &self.0.config, all).await
     }
 
     /// Applies old logs, `own` being that of this shard's number; the holds are those of its segments.
@@ -156,7 +177,6 @@ impl Storage {
         let mut foreign = Foreign::default();
         let mut unknown = 0u64;
         for (at, (_, log)) in logs.iter().enumerate() {
-            self.remove_truncated(log).await?;
             for segment in 0..log.segments.len() {
                 let hold = if own == Some(at) { holds.get(segment) } else { None };
                 log.mutations(segment, async |place, bytes| {
@@ -215,10 +235,15 @@ impl Storage {
                 let work = async move |storage: Storage| {
                     let store = storage.table_store(table)?;
                     let Some(tablet) = store.tablet(tablet) else { return Ok(()) };
+                    tablet.skip_generation(generation);
                     let file = tablet.files().iter().find(|f| f.generation() == generation).cloned();
                     if let Some(file) = file {
                         tablet.replace_files(std::slice::from_ref(&file), None);
-                        storage.remove_file(tablet, &file).await;
+                        if !storage.discard(tablet, generation).await {
+                            let shard = storage.0.shard;
+                            let reason = format!("truncated file {generation} cannot be removed");
+                            return Err(StorageError::Shard { shard, reason });
+                        }
                     }
                     Ok(())
                 };
@@ -377,15 +402,15 @@ async fn ready_on(shard: usize, config: &StorageConfig) -> Result<(), StorageErr
     }
 }
 
-/// Tells every shard, this one too, that this one has replayed, or failed.
-async fn tell_all(shard: usize, shards: usize, failure: Option<String>) {
+/// Tells every shard, this one too, how far this one is, or that it failed.
+async fn tell_all(shard: usize, shards: usize, news: Result<Phase, String>) {
     for peer in 0..shards {
-        let failure = failure.clone();
+        let news = news.clone();
         let told = mesh::call(peer, Group::ADMIN, move || async move {
             let boot = Boot::here();
-            match failure {
-                None => boot.replayed.borrow_mut().push(shard),
-                Some(reason) => *boot.failed.borrow_mut() = Some((shard, reason)),
+            match news {
+                Ok(phase) => boot.reached.borrow_mut()[phase as usize].push(shard),
+                Err(reason) => *boot.failed.borrow_mut() = Some((shard, reason)),
             }
             boot.changed.notify_all();
         });

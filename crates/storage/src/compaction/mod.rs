@@ -71,9 +71,11 @@ impl Storage {
                 self.0.compaction_wanted.wait().await;
                 continue;
             };
-            let Ok(_turn) = tablet.compacting.acquire(1).await else { return };
+            let Ok(turn) = tablet.compacting.acquire(1).await else { return };
             let Some(files) = self.pick(&tablet) else { continue };
-            if let Err(error) = self.compact_files(&tablet, &files).await {
+            let compacted = self.compact_files(&tablet, &files).await;
+            drop(turn);
+            if let Err(error) = compacted {
                 reactor::warn_limited!("a compaction failed, its files stay as they are"; error = error);
                 // Until something changes it would fail again.
                 self.0.compaction_wanted.wait().await;
@@ -96,26 +98,35 @@ impl Storage {
         let table = tablet.table();
         let partitions = inputs.iter().map(|f| f.sstable.stats().partition_sizes.count().max(0) as u64).sum();
         let output = self.output(tablet, &table, minima(inputs), partitions).await?;
-        let generation = tablet.last_generation();
-        // What was flushed must not be replayed once its tombstones are forgotten: the marks have to be durable.
-        let may_forget = !self.0.replaying.get() && self.0.log.sync().await.is_ok() && tablet.is_marked();
+        // What was flushed must not be replayed once its tombstones are forgotten, so the marks have to be durable;
+        // and no file may come back that nobody counts.
+        let may_forget = !self.0.replaying.get()
+            && self.0.log.sync().await.is_ok()
+            && tablet.is_marked()
+            && self.discard_orphans(tablet).await;
+        let generation = output.generation();
         let merged = self
-            .within(output, async |output| self.merge_files(tablet, &table, inputs, may_forget, output).await)
+            .within(tablet, output, async |output| {
+                self.merge_files(tablet, &table, inputs, may_forget, output).await
+            })
             .await?;
+        // In memory first: whether the record below is on the disk may remain unknown, and both answers are right as
+        // long as the old files are counted as orphans.
         tablet.replace_files(inputs, merged);
-        let record = transaction::path(&tablet.directory, generation);
         let obsolete: Vec<u64> = inputs.iter().map(|file| file.generation()).collect();
+        obsolete.iter().for_each(|generation| tablet.add_orphan(*generation));
+        let record = transaction::path(&tablet.directory, generation);
         reactor::file::write_all_atomic(&record, transaction::encode(&obsolete).as_bytes())
             .await
             .map_err(StorageError::of("write", &record))?;
-        for file in inputs {
-            sstable::remove(&tablet.directory, file.sstable.descriptor())
-                .await
-                .map_err(crate::tablet::to_storage_error)?;
+        let mut gone = true;
+        for generation in obsolete {
+            gone &= self.discard(tablet, generation).await;
         }
-        let directory = &tablet.directory;
-        reactor::file::sync_dir(directory).await.map_err(StorageError::of("sync", directory))?;
-        reactor::file::remove_file(&record).await.map_err(StorageError::of("delete", &record))
+        if gone {
+            reactor::file::remove_file(&record).await.map_err(StorageError::of("delete", &record))?;
+        }
+        Ok(())
     }
 
     async fn merge_files(

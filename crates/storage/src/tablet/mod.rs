@@ -9,6 +9,7 @@ mod file;
 mod store;
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -45,6 +46,11 @@ pub(crate) struct Tablet {
     /// Who wants to be alone: writes wait, a compaction ends early.
     closers: Cell<u32>,
     marked: Cell<bool>,
+    /// Generations of files that are in no set any more but may still be on the disk, where the next start would
+    /// read them. Nothing may be forgotten, and no truncation may be silent about them, until they are gone.
+    orphans: RefCell<BTreeSet<u64>>,
+    /// Whether this process has made sure that the folder's name is durable; that it is there proves nothing.
+    has_directory: Cell<bool>,
     changed: Event,
     /// Its table was dropped: nothing more is written.
     dropped: Cell<bool>,
@@ -72,6 +78,8 @@ impl Tablet {
             writing: Cell::new(0),
             closers: Cell::new(0),
             marked: Cell::new(true),
+            orphans: RefCell::new(BTreeSet::new()),
+            has_directory: Cell::new(false),
             changed: Event::new(),
             dropped: Cell::new(false),
         }
@@ -210,9 +218,9 @@ impl Tablet {
         (memtables.into_vec(), files.to_vec())
     }
 
-    /// The generation given out last.
-    pub(crate) fn last_generation(&self) -> u64 {
-        self.last_generation.get()
+    /// A generation that must not be given out again: something durable speaks of it.
+    pub(crate) fn skip_generation(&self, generation: u64) {
+        self.last_generation.set(self.last_generation.get().max(generation));
     }
 
     /// Whether the commit log says how far the tablet is flushed; else nothing may be forgotten.
@@ -222,6 +230,30 @@ impl Tablet {
 
     pub(crate) fn set_marked(&self, marked: bool) {
         self.marked.set(marked);
+    }
+
+    /// Notes a file that should not be there any more.
+    pub(crate) fn add_orphan(&self, generation: u64) {
+        self.orphans.borrow_mut().insert(generation);
+    }
+
+    /// Notes that a file is gone for good.
+    pub(crate) fn remove_orphan(&self, generation: u64) {
+        self.orphans.borrow_mut().remove(&generation);
+    }
+
+    /// Files that should not be there any more.
+    pub(crate) fn orphans(&self) -> Vec<u64> {
+        self.orphans.borrow().iter().copied().collect()
+    }
+
+    /// Whether the folder is there for good.
+    pub(crate) fn has_directory(&self) -> bool {
+        self.has_directory.get()
+    }
+
+    pub(crate) fn set_directory(&self) {
+        self.has_directory.set(true);
     }
 
     /// Ends it with its table.

@@ -55,7 +55,7 @@ impl TableStore {
             let sstable = match Sstable::open(&directory, descriptor, table).await {
                 Ok(sstable) => sstable,
                 Err(error) => {
-                    reactor::error!("a table file cannot be opened and is set aside"; error = &error);
+                    reactor::error!("a table file cannot be opened"; error = &error);
                     set_aside(&directory, descriptor, to_storage_error(error)).await?;
                     continue;
                 }
