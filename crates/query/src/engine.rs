@@ -96,7 +96,12 @@ pub trait VirtualTables {
     ///
     /// # Errors
     /// Any [`QueryError`].
-    fn read(&self, engine: &Engine, command: &ReadCommand, consumer: &mut dyn RowConsumer) -> Result<(), QueryError>;
+    fn read(
+        &self,
+        engine: &Engine,
+        command: &ReadCommand,
+        consumer: &mut dyn RowConsumer,
+    ) -> Result<(), QueryError>;
 }
 
 /// The query engine of one shard.

@@ -43,17 +43,22 @@ pub async fn execute(
         Some(state) => PageLimits { remaining: state.remaining.min(limits.remaining), ..limits },
         None => limits,
     };
-    let filters = plan.restrictions.filters.iter().map(|filter| filter.bind(binding)).collect::<Result<Vec<_>, _>>()?;
+    let filters =
+        plan.restrictions.filters.iter().map(|filter| filter.bind(binding)).collect::<Result<Vec<_>, _>>()?;
     let user_limit = limits.remaining;
     let aggregates = matches!(plan.selection.kind, SelectionKind::Aggregates { .. });
     // LIMIT counts rows of the result; an aggregate, and a result sorted as a whole, needs every row before that.
-    let limits = if aggregates || !plan.sort.is_empty() { PageLimits { remaining: u64::MAX, ..limits } } else { limits };
+    let limits = if aggregates || !plan.sort.is_empty() {
+        PageLimits { remaining: u64::MAX, ..limits }
+    } else {
+        limits
+    };
 
     let mut scratch = engine.scratch(&plan.table);
+    let scratch = &mut *scratch;
     let body = RowsBody::begin(&mut out.body, request.client.version, &plan.metadata, mode);
     let (read, rows_out) = (&mut scratch.read, &mut out.body);
-    let mut rows =
-        Rows::new(plan, binding, filters, limits, request.now, &mut scratch.rows, rows_out);
+    let mut rows = Rows::new(plan, binding, filters, limits, request.now, &mut scratch.rows, rows_out);
     let reader = Reader { engine, plan, level, has_filters: !plan.restrictions.filters.is_empty(), limits };
     read.reversed = plan.reversed;
     read.now = request.now;
@@ -192,7 +197,12 @@ impl Reader<'_> {
     ) -> Result<(), QueryError> {
         let Some(clustering) = &resume.clustering else { return Ok(()) };
         let orders = self.plan.table.clustering_orders();
-        replication::read::position::resume_after(&mut command.slices, clustering, self.plan.reversed, orders);
+        replication::read::position::resume_after(
+            &mut command.slices,
+            clustering,
+            self.plan.reversed,
+            orders,
+        );
         if command.slices.is_empty() {
             return Ok(());
         }
