@@ -232,6 +232,12 @@ fn scan(text: &str, hidden: bool) -> Tokens {
             tokens.push(Token { kind: TokenKind::Sign(".."), start: span.end - 1, end: span.end + 1 });
             continue;
         }
+        let broken = broken_uuid(text, rule, span.start, span.end)
+            .or_else(|| broken_duration(text, rule, span.start, span.end));
+        if broken.is_some() {
+            fault = broken;
+            break;
+        }
         token.kind = kind_of(rule, lexer.slice());
         if hidden || token.kind != TokenKind::Hidden {
             tokens.push(token);
@@ -318,6 +324,74 @@ fn fault_at(text: &str, start: usize) -> Fault {
             message: format!("no viable alternative at character {}", character_at(text, start)),
         }
     }
+}
+
+/// The fault in what the grammar takes for a UUID although it is none: digits that run into a hexadecimal letter, or
+/// eight hexadecimal digits before a minus.
+fn broken_uuid(text: &str, rule: Rule, start: usize, end: usize) -> Option<Fault> {
+    if !matches!(rule, Rule::Integer | Rule::Word | Rule::Duration | Rule::Float) {
+        return None;
+    }
+    let bytes = text.as_bytes();
+    let hex = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_hexdigit);
+    let runs_on = rule == Rule::Integer && hex(end) && hex(start);
+    let eight = (start..start + 8).all(hex) && bytes.get(start + 8) == Some(&b'-') && end <= start + 8;
+    if !runs_on && !eight {
+        return None;
+    }
+    if runs_on && matches!(bytes.get(end), Some(b'e' | b'E')) && !hex(end + 1) {
+        let message = format!("no viable alternative at character {}", character_at(text, end + 1));
+        return Some(Fault { offset: end + 1, message });
+    }
+    let mut at = start;
+    for (group, length) in [8, 4, 4, 4, 12].into_iter().enumerate() {
+        if group > 0 {
+            if bytes.get(at) != Some(&b'-') {
+                let message = format!("mismatched character {} expecting '-'", character_at(text, at));
+                return Some(Fault { offset: at, message });
+            }
+            at += 1;
+        }
+        for _ in 0..length {
+            if !hex(at) {
+                let message = format!("mismatched character {} expecting set null", character_at(text, at));
+                return Some(Fault { offset: at, message });
+            }
+            at += 1;
+        }
+    }
+    None
+}
+
+/// The fault in what the grammar takes for a duration although it is none: digits before half of a two-letter unit,
+/// or a `P` and four digits before a minus.
+fn broken_duration(text: &str, rule: Rule, start: usize, end: usize) -> Option<Fault> {
+    let bytes = text.as_bytes();
+    let unit = matches!(bytes.get(end), Some(b'n' | b'N' | b'u' | b'U'));
+    if rule == Rule::Integer && unit {
+        let message = format!("mismatched character {} expecting set null", character_at(text, end + 1));
+        return Some(Fault { offset: end + 1, message });
+    }
+    let years = bytes.get(start..end)?;
+    let long =
+        rule == Rule::Word && years.len() == 5 && years.starts_with(b"P") && bytes.get(end) == Some(&b'-');
+    if !long || !years[1..].iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    for (offset, wanted) in "-00-00T00:00:00".bytes().enumerate() {
+        let at = end + offset;
+        let found = bytes.get(at);
+        if wanted == b'0' && !found.is_some_and(u8::is_ascii_digit) {
+            let message = format!("mismatched character {} expecting set null", character_at(text, at));
+            return Some(Fault { offset: at, message });
+        }
+        if wanted != b'0' && found != Some(&wanted) {
+            let message =
+                format!("mismatched character {} expecting '{}'", character_at(text, at), char::from(wanted));
+            return Some(Fault { offset: at, message });
+        }
+    }
+    None
 }
 
 /// A character as messages show it: quoted, line ends and tabs escaped, `'<EOF>'` behind the text.

@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 use minicbor::{Decode, Encode};
 
-pub use change::{ChangeError, SchemaChange};
+pub use change::{ChangeError, SchemaChange, with_type};
 pub use codec::CodecError;
 pub use options::{CachingOptions, TableOptions};
 pub use table::{Column, ColumnId, ColumnKind, DroppedColumn, Table, TableDefinition, TableId};

@@ -5,6 +5,8 @@ use std::rc::Rc;
 
 use wire::version::ProtocolVersion;
 
+use crate::tracing::Trace;
+
 /// State of one connection that statements depend on.
 #[derive(Debug, Clone)]
 pub struct ClientState {
@@ -24,6 +26,21 @@ pub struct ClientState {
     pub user: Rc<str>,
 }
 
+impl ClientState {
+    /// The node itself.
+    pub fn internal() -> Self {
+        Self {
+            keyspace: None,
+            version: ProtocolVersion::LATEST,
+            tablets_routing: false,
+            metadata_id: false,
+            lwt_mark: false,
+            peer: None,
+            user: Rc::from("system"),
+        }
+    }
+}
+
 /// What a statement produced: the body of a RESULT message and what travels beside it.
 #[derive(Debug, Default)]
 pub struct Response {
@@ -35,6 +52,6 @@ pub struct Response {
     pub tablet_payload: Option<Vec<u8>>,
     /// The keyspace that the connection uses from now on.
     pub set_keyspace: Option<Rc<str>>,
-    /// Id of the trace, where one was asked for.
-    pub tracing_id: Option<[u8; 16]>,
+    /// What happened on the way, where the client asked for it.
+    pub trace: Option<Trace>,
 }

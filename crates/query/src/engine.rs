@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -96,12 +97,12 @@ pub trait VirtualTables {
     ///
     /// # Errors
     /// Any [`QueryError`].
-    fn read(
-        &self,
-        engine: &Engine,
-        command: &ReadCommand,
-        consumer: &mut dyn RowConsumer,
-    ) -> Result<(), QueryError>;
+    fn read<'a>(
+        &'a self,
+        engine: &'a Engine,
+        command: &'a ReadCommand,
+        consumer: &'a mut dyn RowConsumer,
+    ) -> Pin<Box<dyn Future<Output = Result<(), QueryError>> + 'a>>;
 }
 
 /// The query engine of one shard.
@@ -436,16 +437,17 @@ impl Engine {
         command: &ReadCommand,
         limits: ReadLimits,
         level: Consistency,
+        timeout: Option<Duration>,
         consumer: &mut dyn RowConsumer,
     ) -> Result<(), QueryError> {
         let table = &command.table;
         if self.0.virtual_tables.table(table.keyspace(), table.name()).is_some() {
-            return self.0.virtual_tables.read(self, command, consumer);
+            return self.0.virtual_tables.read(self, command, consumer).await;
         }
-        let timeout = match command.range {
+        let timeout = timeout.unwrap_or(match command.range {
             PartitionRange::Key(_) => self.0.config.read_timeout,
             PartitionRange::Between { .. } => self.0.config.range_timeout,
-        };
+        });
         let read = self.0.replicator.read(command, limits, level, Deadline::after(timeout), consumer).await;
         read.map_err(|error| consistency::read_error(error, level))
     }

@@ -3,8 +3,11 @@
 //! It opens no sockets and no files: statements reach it as text or ids with borrowed values, and it appends answers to
 //! the caller's buffer. Data goes through `replication`, schema through the node's one schema log.
 
+pub mod agreement;
 pub mod ambient;
 pub mod client;
+pub mod ddl;
+pub mod describe;
 pub mod engine;
 pub mod error;
 pub mod execute;
@@ -14,8 +17,12 @@ pub mod prepare;
 pub mod prepared_cache;
 pub mod restrictions;
 pub mod results;
+mod schema_events;
+pub mod system;
 pub mod terms;
+pub mod tracing;
 
 pub use client::{ClientState, Response};
 pub use engine::{Engine, EngineConfig, VirtualTables};
 pub use error::QueryError;
+pub use schema_events::{Change, SchemaEvent, Target};

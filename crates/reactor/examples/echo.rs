@@ -1,8 +1,8 @@
 //! A bare server and its load generator: what the reactor and the kernel cost without any database.
 //!
 //! `echo serve --port 7000 [--shards N] [--driver uring|poll] [--request 69] [--response 129] [--spin-us N]
-//! [--requests-max N]` answers every `request` bytes with `response` bytes; with `--requests-max` it ends by itself
-//! after so many, which tools like callgrind need. `echo load --port 7000 [--connections 64] [--depth 1]
+//! [--requests-max N] [--hogs N]` answers every `request` bytes with `response` bytes; with `--requests-max` it ends by itself
+//! after so many, which tools like callgrind need; `--hogs` adds tasks that always compute in a background group. `echo load --port 7000 [--connections 64] [--depth 1]
 //! [--requests 200000] ...` measures it and prints requests per second and latencies.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -23,6 +23,7 @@ struct Arguments {
     response: usize,
     spin_us: u32,
     requests_max: u64,
+    hogs: usize,
     connections: usize,
     depth: usize,
     requests: u64,
@@ -39,6 +40,7 @@ fn parse() -> Result<(String, Arguments), String> {
         response: 129,
         spin_us: 0,
         requests_max: u64::MAX,
+        hogs: 0,
         connections: 64,
         depth: 1,
         requests: 200_000,
@@ -60,6 +62,7 @@ fn parse() -> Result<(String, Arguments), String> {
             "--response" => arguments.response = number()? as usize,
             "--spin-us" => arguments.spin_us = number()? as u32,
             "--requests-max" => arguments.requests_max = number()?,
+            "--hogs" => arguments.hogs = number()? as usize,
             "--connections" => arguments.connections = number()?.max(1) as usize,
             "--depth" => arguments.depth = number()?.max(1) as usize,
             "--requests" => arguments.requests = number()?.max(1),
@@ -98,6 +101,13 @@ async fn serve(arguments: Arguments) {
     let options = ListenOptions { reuse_port: true, ..ListenOptions::default() };
     let listener = Listener::bind(address, options).expect("the port is free");
     let (served, full) = (Rc::new(Cell::new(0)), Rc::new(Event::new()));
+    for _ in 0..arguments.hogs {
+        drop(spawn(Group::COMPACTION, async {
+            loop {
+                reactor::maybe_yield().await;
+            }
+        }));
+    }
     let (all, enough, limit) = (served.clone(), full.clone(), arguments.requests_max);
     drop(spawn(Group::STATEMENT, async move {
         while let Ok((stream, _)) = listener.accept().await {

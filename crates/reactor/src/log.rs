@@ -117,7 +117,7 @@ pub fn write(level: Level, module: &str, text: fmt::Arguments<'_>, fields: &[(&s
     });
     if written.is_none() {
         let mut line = String::new();
-        let place = Place { wall_us: crate::driver::poll::wall_us(), shard: None };
+        let place = Place { wall_us: crate::driver::ambient::wall_us(), shard: None };
         format_line(&mut line, level, &place, area, text, fields);
         to_stderr(&mut line);
     }

@@ -44,7 +44,10 @@ impl Listener {
     /// As accept(2): out of descriptors or memory; try again after a pause.
     pub async fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
         match OpFuture::new(Op::Accept { socket: self.handle.clone() }).await.1? {
-            Output::Connection { handle, local, peer } => Ok((Stream::new(handle, local, peer), peer)),
+            Output::Connection(connection) => {
+                let peer = connection.peer;
+                Ok((Stream::new(connection.handle, connection.local, peer), peer))
+            }
             other => Err(unexpected(&other)),
         }
     }
@@ -70,7 +73,9 @@ impl Stream {
     /// As connect(2). There is no time limit but the kernel's: wrap it in `timeout`.
     pub async fn connect(peer: SocketAddr) -> io::Result<Stream> {
         match OpFuture::new(Op::Connect { peer }).await.1? {
-            Output::Connection { handle, local, peer } => Ok(Stream::new(handle, local, peer)),
+            Output::Connection(connection) => {
+                Ok(Stream::new(connection.handle, connection.local, connection.peer))
+            }
             other => Err(unexpected(&other)),
         }
     }

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::io;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::JoinHandle;
 
@@ -134,12 +134,17 @@ impl Running {
 /// What shards of one process share while they run: who is still at it.
 struct Together {
     running: AtomicUsize,
+    /// A main has panicked: the others are asked to end.
+    failed: AtomicBool,
     remotes: Vec<Arc<Remote>>,
 }
 
 impl Together {
-    fn one_is_done(&self) {
-        if self.running.fetch_sub(1, Ordering::SeqCst) == 1 {
+    fn one_is_done(&self, failed: bool) {
+        if failed {
+            self.failed.store(true, Ordering::SeqCst);
+        }
+        if self.running.fetch_sub(1, Ordering::SeqCst) == 1 || failed {
             self.remotes.iter().for_each(|remote| remote.notify());
         }
     }
@@ -151,7 +156,8 @@ impl Together {
 
 /// Starts one thread per shard, each running its own future of `main`.
 ///
-/// A shard's tasks may use its peers until every shard's main has ended; what still runs then is dropped.
+/// A shard's tasks may use its peers until every shard's main has ended; what still runs then is dropped. When a main
+/// panics the others are asked to end, as SIGTERM would ask them ([`crate::signal::terminated`]).
 ///
 /// # Errors
 /// [`StartError`] when a thread or a driver could not be had; then no main has begun.
@@ -165,7 +171,11 @@ where
     }
     allowed();
     let remotes = remotes(config.shards)?;
-    let together = Arc::new(Together { running: AtomicUsize::new(config.shards), remotes: remotes.clone() });
+    let together = Arc::new(Together {
+        running: AtomicUsize::new(config.shards),
+        failed: AtomicBool::new(false),
+        remotes: remotes.clone(),
+    });
     let cpus = if config.pin { cpus_for(config.shards) } else { None };
     let (ready, readiness) = mpsc::channel();
     let mut gates = Vec::new();
@@ -212,23 +222,45 @@ where
     Ok(Running { threads })
 }
 
-/// Runs `future` on a shard of its own on the calling thread and returns its output: for tests and tools.
+/// Runs `future` on a shard of its own on the calling thread, not pinned, and returns its output: for tests and tools.
 ///
 /// # Panics
-/// When the shard cannot be started, when called on a shard, or when the future panics.
+/// When the shard cannot be started, or when the future panics.
 pub fn run_one<T, Fut>(config: Config, future: Fut) -> T
 where
     T: 'static,
     Fut: Future<Output = T> + 'static,
 {
     let remotes = remotes(1).unwrap_or_else(|error| panic!("{error}"));
-    let together = Together { running: AtomicUsize::new(1), remotes: remotes.clone() };
+    let together =
+        Together { running: AtomicUsize::new(1), failed: AtomicBool::new(false), remotes: remotes.clone() };
     let seed = MeshEnd::full(&remotes).pop().expect("a mesh of one");
     let config = Config { shards: 1, ..config };
     let shard = build(&config, 0, seed, remotes[0].clone()).unwrap_or_else(|error| panic!("{error}"));
     match drive(&shard, future, &together) {
         Ok(output) => output,
         Err(message) => panic!("{message}"),
+    }
+}
+
+/// Counts a shard out, also when its loop is left by a panic of this crate's own.
+struct Departure<'together> {
+    together: &'together Together,
+    told: bool,
+}
+
+impl Departure<'_> {
+    fn tell(&mut self, failed: bool) {
+        self.told = true;
+        self.together.one_is_done(failed);
+    }
+}
+
+impl Drop for Departure<'_> {
+    fn drop(&mut self) {
+        if !self.told {
+            self.together.one_is_done(true);
+        }
     }
 }
 
@@ -247,14 +279,20 @@ fn drive<T: 'static>(
         place.replace(Some(result));
     });
     drop(waiter);
-    let mut told = false;
+    let (mut departure, mut asked) = (Departure { together, told: false }, false);
     loop {
-        shard.turn(|| told || outcome.borrow().is_none());
-        if !told && outcome.borrow().is_some() {
-            told = true;
-            together.one_is_done();
+        shard.turn(|| departure.told || outcome.borrow().is_none());
+        let ended = outcome.borrow().as_ref().map(Result::is_err);
+        if let Some(failed) = ended
+            && !departure.told
+        {
+            departure.tell(failed);
         }
-        if told && together.all_are_done() {
+        if !asked && together.failed.load(Ordering::SeqCst) {
+            asked = true;
+            shard.signals.deliver();
+        }
+        if departure.told && together.all_are_done() {
             break;
         }
     }

@@ -46,6 +46,8 @@ pub(crate) struct Wheel {
     free: u32,
     /// The wheel's levels, and behind them a list of one slot: timers that are due but not yet fired.
     levels: [Level; LEVELS + 1],
+    /// Last of the due list, which fires in the order of the timers' ticks.
+    due_last: u32,
     /// Every tick up to and including this one has been fired.
     current: u64,
     count: usize,
@@ -57,6 +59,7 @@ impl Wheel {
             entries: Vec::new(),
             free: NONE,
             levels: std::array::from_fn(|_| Level { occupied: 0, heads: [NONE; SLOTS] }),
+            due_last: NONE,
             current: now.0 >> TICK_BITS,
             count: 0,
         }
@@ -175,7 +178,7 @@ impl Wheel {
                 while index != NONE {
                     let next = self.entries[index as usize].next;
                     if self.entries[index as usize].tick <= self.current {
-                        self.link(index, DUE, 0);
+                        self.append_due(index);
                     } else {
                         self.place(index);
                     }
@@ -223,7 +226,24 @@ impl Wheel {
         self.levels[level].occupied |= 1 << slot;
     }
 
+    fn append_due(&mut self, index: u32) {
+        if self.levels[DUE].heads[0] == NONE {
+            self.link(index, DUE, 0);
+        } else {
+            let last = self.due_last;
+            self.entries[last as usize].next = index;
+            let entry = &mut self.entries[index as usize];
+            entry.home = (DUE * SLOTS) as u32;
+            entry.previous = last;
+            entry.next = NONE;
+        }
+        self.due_last = index;
+    }
+
     fn unlink(&mut self, index: u32) {
+        if index == self.due_last {
+            self.due_last = self.entries[index as usize].previous;
+        }
         let (home, previous, next) = {
             let entry = &self.entries[index as usize];
             (entry.home as usize, entry.previous, entry.next)
@@ -303,6 +323,32 @@ mod tests {
             }
             assert!(expected.is_empty());
         }
+    }
+
+    #[test]
+    fn late_timers_fire_in_the_order_of_their_deadlines_also_in_small_batches() {
+        struct Note(u64, std::sync::mpsc::Sender<u64>);
+        impl Wake for Note {
+            fn wake(self: Arc<Self>) {
+                self.1.send(self.0).expect("the test listens");
+            }
+        }
+        let (sender, order) = std::sync::mpsc::channel();
+        let mut wheel = Wheel::new(Instant(0));
+        let mut keys = Vec::new();
+        for ms in [30u64, 10, 500, 20, 40_000] {
+            let note = Waker::from(Arc::new(Note(ms, sender.clone())));
+            keys.push(wheel.insert(Instant(ms * 1_000_000), note));
+        }
+        let late = Instant(60_000_000_000);
+        assert_eq!(wheel.advance(late, 1, Waker::wake), 1);
+        wheel.remove(keys[4]); // the last of those that are due
+        wheel.remove(keys[3]); // the first
+        let next = wheel.insert(Instant(60_500_000_000), Waker::from(Arc::new(Note(60_500, sender.clone()))));
+        assert_eq!(wheel.advance(Instant(61_000_000_000), 8, Waker::wake), 3);
+        wheel.remove(next);
+        assert_eq!(order.try_iter().collect::<Vec<_>>(), [10, 30, 500, 60_500]);
+        assert_eq!((wheel.len(), wheel.next()), (0, None));
     }
 
     #[test]

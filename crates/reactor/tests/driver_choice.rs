@@ -118,3 +118,23 @@ fn a_waker_wakes_its_task_from_another_thread_and_is_harmless_afterwards() {
         run_one(Config { driver, ..Config::default() }, async { reactor::yield_now().await });
     }
 }
+
+#[test]
+fn pinned_shards_sit_on_one_allowed_cpu_each() {
+    let allowed = rustix::thread::sched_getaffinity(None).unwrap();
+    let shards = (allowed.count() as usize).min(2);
+    let config = Config { shards, pin: true, ..Config::default() };
+    let running = start(config, move |info| async move {
+        let cpu_here = || {
+            let own = rustix::thread::sched_getaffinity(None).unwrap();
+            assert_eq!(own.count(), 1);
+            (0..rustix::thread::CpuSet::MAX_CPU).find(|cpu| own.is_set(*cpu)).unwrap()
+        };
+        let here = cpu_here();
+        assert!(allowed.is_set(here));
+        let other = (info.id + 1) % info.count;
+        let there = reactor::mesh::call(other, reactor::Group::ADMIN, move || async move { cpu_here() });
+        assert_eq!(there.await.unwrap() == here, info.count == 1);
+    });
+    running.unwrap().join().unwrap();
+}

@@ -70,6 +70,22 @@ fn unaligned_direct_writes_are_refused_with_the_buffer() {
 }
 
 #[test]
+fn absurd_offsets_and_lengths_are_errors() {
+    in_directory(|directory| async move {
+        let file = File::open(directory.join("data"), CREATE).await.unwrap();
+        for (offset, len) in
+            [(u64::MAX, 1), (u64::MAX - 4096, 4096), (1 << 63, 1), (0, usize::MAX), (0, 2 << 30)]
+        {
+            assert_eq!(file.read_range(offset, len).await.unwrap_err().kind(), ErrorKind::InvalidInput);
+            assert_eq!(file.read_at(offset, len).await.unwrap_err().kind(), ErrorKind::InvalidInput);
+        }
+        let (result, buf) = file.write_at(u64::MAX - 1, AlignedBuf::zeroed(4096)).await;
+        assert_eq!((result.unwrap_err().kind(), buf.len()), (ErrorKind::InvalidInput, 4096));
+        assert_eq!(file.read_range(1 << 40, 10).await.unwrap().len(), 0);
+    });
+}
+
+#[test]
 fn names_can_be_made_listed_moved_and_removed() {
     in_directory(|directory| async move {
         let inner = directory.join("a/b");

@@ -138,8 +138,43 @@ fn a_panicking_main_is_reported_by_join() {
     let config = Config { shards: 2, driver: DriverChoice::Poll, ..Config::default() };
     let running = reactor::start(config, |info| async move {
         assert_ne!(info.id, 1, "this shard fails");
+        reactor::signal::terminated().await.unwrap(); // and this one is told
     });
     let panicked = running.unwrap().join().unwrap_err();
     assert_eq!(panicked.shard, 1);
     assert!(panicked.message.contains("this shard fails"));
+}
+
+/// A waker whose call panics inside the loop, outside of any task: the loop's own failure.
+struct Bomb;
+
+impl std::task::Wake for Bomb {
+    fn wake(self: std::sync::Arc<Self>) {
+        panic!("the loop failed on purpose");
+    }
+}
+
+#[test]
+fn a_shard_whose_loop_fails_is_reported_and_its_callers_are_told() {
+    for driver in drivers() {
+        let config = Config { shards: 3, driver, ..Config::default() };
+        let running = reactor::start(config, |info| async move {
+            if info.id == 1 {
+                let mut sleep = Box::pin(reactor::sleep(Duration::from_millis(20)));
+                let waker = std::task::Waker::from(std::sync::Arc::new(Bomb));
+                std::future::poll_fn(|_| {
+                    let bomb = &mut std::task::Context::from_waker(&waker);
+                    sleep.as_mut().poll(bomb)
+                })
+                .await;
+            }
+            let lost = mesh::call(1, Group::STATEMENT, std::future::pending::<()>).await;
+            assert_eq!(lost, Err(mesh::MeshError::Stopped { shard: 1 }));
+            let later = mesh::call(1, Group::STATEMENT, || async {}).await;
+            assert_eq!(later, Err(mesh::MeshError::Stopped { shard: 1 }));
+            reactor::signal::terminated().await.unwrap();
+        });
+        let failed = running.unwrap().join().unwrap_err();
+        assert_eq!((failed.shard, failed.message.as_str()), (1, "the loop failed on purpose"));
+    }
 }

@@ -1,1 +1,10 @@
-//! Whole nodes under a seed: world, nemesis, workloads, checkers.
+//! A storage node under a seed: random work, a disk that lies, crashes, and a model that knows what must be there.
+//!
+//! `table` is the shape of the tables, `history` the model: every operation that was begun, and what a read may see
+//! after it. `workload` does the operations on the node, `run` drives the world and crashes it. One seed is
+//! one run, byte for byte. Never shipped.
+
+pub mod history;
+pub mod run;
+pub mod table;
+pub mod workload;

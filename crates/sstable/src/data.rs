@@ -17,6 +17,7 @@
 //! Timestamps, local times and TTLs are variable-length differences to the header's minima. Sizes count from behind
 //! themselves. Source: Cassandra 5.0 `UnfilteredSerializer`, `Cell.Serializer`, `ClusteringPrefix.Serializer`.
 
+pub(crate) mod chunk_writer;
 pub(crate) mod chunks;
 pub(crate) mod decode;
 pub(crate) mod encode;

@@ -216,12 +216,12 @@ mod tests {
             "me-2-big-Data.db",
             "me-2-big-Index.db",
             "me-3-big-Data.db.tmp",
-            "nb-4-big-Data.db",
+            "oa-4-big-Data.db",
             "snapshots",
             "notes.tmp",
         ]);
         assert_eq!(sorted.complete, [Descriptor::new(1)]);
         assert_eq!(sorted.leftovers, ["me-3-big-Data.db.tmp", "me-2-big-Data.db", "me-2-big-Index.db"]);
-        assert_eq!(sorted.unsupported, ["nb-4-big-Data.db"]);
+        assert_eq!(sorted.unsupported, ["oa-4-big-Data.db"]);
     }
 }

@@ -66,7 +66,10 @@ impl OutputFile {
         if self.written > 0 && end > self.reserved {
             let step = self.written.clamp(RESERVE_MIN, RESERVE_MAX);
             self.reserved = (end + step).next_multiple_of(ALIGNMENT as u64);
-            self.file.fallocate(self.reserved).await.map_err(SstableError::io(&self.path))?;
+            // A file system that cannot reserve, or a disk that is nearly full: the write itself decides.
+            if self.file.fallocate(self.reserved).await.is_err() {
+                self.reserved = u64::MAX;
+            }
         }
         let (result, mut buffer) = self.file.write_at(self.written, buffer).await;
         result.map_err(SstableError::io(&self.path))?;

@@ -15,17 +15,7 @@ use crate::summary::Summary;
 use crate::version::{Features, Version};
 
 fn all_features() -> [Features; 2] {
-    let me = Version::Me.features();
-    [
-        me,
-        Features {
-            max_compressed_length: true,
-            pending_repair: true,
-            metadata_checksum: true,
-            filter_in_words: false,
-            ..me
-        },
-    ]
+    [Version::Me.features(), Version::Nb.features()]
 }
 
 /// `Data.db`, uncompressed, from behind a partition's header, as rows of `table`.

@@ -1,7 +1,7 @@
 //! Table files in Cassandra's `big` format: written as version `me`, read likewise, byte for byte what others read.
 //!
 //! `descriptor` names the files, `data::writer` makes them, `table_file` opens them, `data::reader` hands out what is
-//! in them. Coding is synchronous and pure; only `file`, `data::{chunks,writer}`, `index::{reader,writer,promoted}`
+//! in them. Coding is synchronous and pure; only `file`, `data::{chunks,chunk_writer,writer}`, `index::{reader,writer,promoted}`
 //! and `table_file` talk to the disk, through `reactor::file`. The format: docs/formats/sstable.md.
 //! Nothing here knows which files a table has: `storage` does.
 

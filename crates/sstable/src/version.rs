@@ -8,6 +8,8 @@
 pub enum Version {
     /// Written by Cassandra 3.11.11 and later 3.11, ScyllaDB 4.3 and later; the version this crate writes.
     Me,
+    /// Written by Cassandra 4.0 and later 4.x, and by 5.0 in compatibility mode.
+    Nb,
 }
 
 /// What a version has. Each field is one difference between versions.
@@ -33,13 +35,14 @@ impl Version {
 
     /// By its two letters; `None` for versions this crate does not read.
     pub fn parse(text: &str) -> Option<Self> {
-        (text == "me").then_some(Self::Me)
+        [Self::Me, Self::Nb].into_iter().find(|version| version.letters() == text)
     }
 
     /// Its two letters.
     pub fn letters(self) -> &'static str {
         match self {
             Self::Me => "me",
+            Self::Nb => "nb",
         }
     }
 
@@ -53,6 +56,13 @@ impl Version {
                 metadata_checksum: false,
                 filter_in_words: true,
                 unsigned_deletion_times: false,
+            },
+            Self::Nb => Features {
+                max_compressed_length: true,
+                pending_repair: true,
+                metadata_checksum: true,
+                filter_in_words: false,
+                ..Self::Me.features()
             },
         }
     }

@@ -8,20 +8,22 @@
 
 mod support;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
 
-use model::clustering::{Clustering, OwnedPosition};
+use model::clustering::{Clustering, OwnedPosition, Slice, append_component};
 use model::deletion::{DeletionTime, NO_LOCAL_TIME};
+use model::partition_key::DecoratedKey;
 use model::row::{CellKind, RowBuilder, RowView};
-use model::schema::Column;
+use model::schema::{Column, ColumnId, ColumnKind, TableDefinition, TableId, TableOptions};
 use model::types::CqlType;
 use model::{Liveness, Table};
 use reactor::{Config, run_one};
-use sstable::{Component, Compressor, Descriptor, WriterOptions};
-use support::{Item, Partition, Random, SCALARS, Shape};
+use sstable::{Component, Compressor, Descriptor, PartitionBound, Sstable, WriterOptions};
+use support::{Item, Partition, Random, Range, SCALARS, Shape};
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
@@ -147,13 +149,7 @@ fn cassandra_dumps_every_file_and_agrees() {
     for written in &corpus {
         let read =
             |suffix: &str| std::fs::read_to_string(format!("{}.{suffix}", written.path.display())).unwrap();
-        let (found, expected) = (read("dump"), dump(written));
-        if let Some((line, (found, expected))) =
-            found.lines().zip(expected.lines()).enumerate().find(|(_, (found, expected))| found != expected)
-        {
-            panic!("{} line {}:\nfound    {found}\nexpected {expected}", written.path.display(), line + 1);
-        }
-        assert_eq!(found.len(), expected.len(), "{}", written.path.display());
+        compare(&written.path, &read("dump"), &dump(written));
         check_json(written, &read("json"));
         let metadata = read("metadata");
         let rows: usize =
@@ -163,6 +159,147 @@ fn cassandra_dumps_every_file_and_agrees() {
     // The program people use, once: it is what `DumpTables` calls for every file.
     let exported = run(&lib, "org.apache.cassandra.tools.SSTableExport", &[paths[0], "-t"]);
     check_json(&corpus[0], std::str::from_utf8(&exported).unwrap());
+}
+
+fn compare(path: &Path, cassandra: &str, ours: &str) {
+    let mut lines = cassandra.lines().zip(ours.lines()).enumerate();
+    if let Some((line, (cassandra, ours))) = lines.find(|(_, (cassandra, ours))| cassandra != ours) {
+        panic!("{} line {}:\nCassandra {cassandra}\nours      {ours}", path.display(), line + 1);
+    }
+    assert_eq!(cassandra.len(), ours.len(), "{}", path.display());
+}
+
+/// The table of `WriteTables.java`.
+fn foreign_table() -> Rc<Table> {
+    let list = |frozen, element| CqlType::List { element: Box::new(element), frozen };
+    let columns = [
+        ("pk", ColumnKind::PartitionKey, CqlType::Text),
+        ("ck", ColumnKind::Clustering, CqlType::Int),
+        ("ck2", ColumnKind::Clustering, CqlType::Text),
+        ("s", ColumnKind::Static, CqlType::Text),
+        ("v", ColumnKind::Regular, CqlType::Text),
+        ("t", ColumnKind::Regular, CqlType::Tinyint),
+        (
+            "m",
+            ColumnKind::Regular,
+            CqlType::Map { key: Box::new(CqlType::Text), value: Box::new(CqlType::Int), frozen: false },
+        ),
+        ("l", ColumnKind::Regular, list(false, CqlType::Bigint)),
+        ("st", ColumnKind::Regular, CqlType::Set { element: Box::new(CqlType::Uuid), frozen: false }),
+        ("fl", ColumnKind::Regular, list(true, CqlType::Int)),
+        ("b", ColumnKind::Regular, CqlType::Blob),
+        ("d", ColumnKind::Regular, CqlType::Double),
+        ("dec", ColumnKind::Regular, CqlType::Decimal),
+    ];
+    let columns: Vec<Column> = columns
+        .into_iter()
+        .enumerate()
+        .map(|(at, (name, kind, ty))| Column {
+            id: ColumnId(at as u16),
+            name: name.into(),
+            ty,
+            kind,
+            position: if kind == ColumnKind::Clustering { at as u16 - 1 } else { 0 },
+            reversed: name == "ck",
+        })
+        .collect();
+    Rc::new(Table::new(TableDefinition {
+        id: TableId([1; 16]),
+        keyspace: "ks".into(),
+        name: "t".into(),
+        next_column_id: columns.len() as u16,
+        columns,
+        dropped: BTreeMap::new(),
+        options: TableOptions::default(),
+        tablets_log2: 0,
+        revision: 0,
+    }))
+}
+
+/// All of a file: forward by scan, and each partition backward and cut by key, which must say the same.
+async fn read_foreign(path: PathBuf) -> Written {
+    let (table, dir) = (foreign_table(), path.parent().unwrap());
+    let orders = table.clustering_orders();
+    let (descriptor, _) = Descriptor::parse(path.file_name().unwrap().to_str().unwrap()).unwrap();
+    let file = Sstable::open(dir, descriptor, &table).await.unwrap();
+    let mut scanner = file.scan(&PartitionBound::START, &PartitionBound::END, &[Slice::all()]).await.unwrap();
+    let mut partitions = Vec::new();
+    while scanner.next_partition().await.unwrap() {
+        let mut partition = Partition {
+            key: DecoratedKey::new(scanner.key().to_vec()),
+            deletion: scanner.deletion(),
+            static_row: scanner.static_row().map(|row| row.as_bytes().to_vec()),
+            rows: Vec::new(),
+            ranges: Vec::new(),
+        };
+        let mut open: Option<(OwnedPosition, DeletionTime)> = None;
+        while let Some(unfiltered) = scanner.next().await.unwrap() {
+            match Item::from(unfiltered) {
+                Item::Row(clustering, row) => partition.rows.push((clustering, row)),
+                Item::Change(position, after) => {
+                    if let Some((start, deletion)) = open.take() {
+                        partition.ranges.push(Range { start, end: position.clone(), deletion });
+                    }
+                    open = Some((position, after)).filter(|(_, after)| !after.is_live());
+                }
+            }
+        }
+        partitions.push(partition);
+    }
+    let mut random = Random::new(1);
+    for partition in &partitions {
+        let key = &partition.key;
+        for round in 0..8 {
+            let slices = if round < 2 { vec![Slice::all()] } else { foreign_slices(&mut random) };
+            let reversed = round % 2 == 0;
+            let mut reader = file.partition(key.token, &key.key, &slices, reversed).await.unwrap().unwrap();
+            assert_eq!(
+                support::drain(&mut reader).await,
+                partition.cut(&slices, reversed, orders),
+                "{slices:?}"
+            );
+        }
+    }
+    Written { path, table, partitions }
+}
+
+/// Two slices by the first clustering column, which descends.
+fn foreign_slices(random: &mut Random) -> Vec<Slice> {
+    let mut numbers: Vec<i32> = (0..4).map(|_| random.below(8000) as i32).collect();
+    numbers.sort_by(|a, b| b.cmp(a));
+    numbers.dedup();
+    let bound = |number: i32| {
+        let mut prefix = Vec::new();
+        append_component(&mut prefix, Some(&number.to_be_bytes()));
+        OwnedPosition { prefix, weight: -1 }
+    };
+    numbers.chunks_exact(2).map(|pair| Slice { start: bound(pair[0]), end: bound(pair[1]) }).collect()
+}
+
+#[test]
+fn files_that_cassandra_wrote_read_as_cassandra_reads_them() {
+    let Some(lib) = cassandra_lib() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    run(&lib, "WriteTables", &[dir.path().to_str().unwrap()]);
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for folder in std::fs::read_dir(dir.path().join("ks")).unwrap() {
+        for file in std::fs::read_dir(folder.unwrap().path()).unwrap() {
+            paths.extend(
+                Some(file.unwrap().path()).filter(|path| path.to_str().unwrap().ends_with("Data.db")),
+            );
+        }
+    }
+    assert_eq!(paths.len(), 6, "{paths:?}");
+    let list = dir.path().join("list");
+    let lines: Vec<&str> = paths.iter().map(|path| path.to_str().unwrap()).collect();
+    std::fs::write(&list, lines.join("\n")).unwrap();
+    run(&lib, "DumpTables", &[list.to_str().unwrap()]);
+    for path in paths {
+        let cassandra = std::fs::read_to_string(format!("{}.dump", path.display())).unwrap();
+        let written = run_one(Config::default(), read_foreign(path));
+        assert!(!written.partitions.is_empty());
+        compare(&written.path, &cassandra, &dump(&written));
+    }
 }
 
 /// The JSON has every partition, row, cell and tombstone that was written.

@@ -162,6 +162,7 @@ fn a_cold_point_read_takes_two_reads_and_eight_kib_or_little_more() {
             most = most.max(after.bytes - before.bytes);
         }
         let average = bytes / sample as u64;
+        println!("cold point read: {average} bytes on average, {most} at most");
         // One page of the index and the page of the chunk; a chunk or an entry that lies across pages takes another.
         assert!(most <= 16 * 1024, "{most} bytes");
         assert!(average <= 10 * 1024, "{average} bytes on average");

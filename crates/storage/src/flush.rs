@@ -14,6 +14,7 @@ use sstable::{Compressor, EncodingMinima, Sstable, Writer, WriterOptions};
 
 use crate::commitlog::format::EntryKind;
 use crate::commitlog::replay::encode_flushed;
+use crate::directory;
 use crate::error::StorageError;
 use crate::memtable::{Memtable, Shape};
 use crate::read::PartitionBound;
@@ -158,7 +159,7 @@ impl Storage {
         let exists =
             reactor::file::exists(directory).await.map_err(StorageError::of("look for", directory))?;
         if !exists {
-            self.create_directory(directory).await?;
+            directory::ensure(directory).await?;
         }
         let generation = tablet.next_generation();
         let options = writer_options(table, minima, expected_partitions);
@@ -169,18 +170,6 @@ impl Storage {
             table: Rc::clone(table),
             slices: [model::clustering::Slice::all()],
         })
-    }
-
-    /// Creates a table's folder, its name durable.
-    async fn create_directory(&self, directory: &std::path::Path) -> Result<(), StorageError> {
-        reactor::file::create_dir_all(directory).await.map_err(StorageError::of("create", directory))?;
-        // The folder, its keyspace's and the data folder above: three names that a crash must not lose.
-        for parent in directory.ancestors().skip(1).take(3) {
-            if parent.starts_with(&self.0.config.data_dir) {
-                reactor::file::sync_dir(parent).await.map_err(StorageError::of("sync", parent))?;
-            }
-        }
-        Ok(())
     }
 
     /// Fills a table file and opens it; on failure nothing of it is left. `None` where nothing was written.
@@ -209,15 +198,15 @@ impl Storage {
     pub(crate) fn start_flushing(&self) {
         let hold = || self.0.tasks.enter().expect("the gate of a new storage is open");
         let (storage, gate) = (self.clone(), hold());
-        reactor::spawn(Group::MEMTABLE, async move {
+        drop(reactor::spawn(Group::MEMTABLE, async move {
             storage.flush_for_memory().await;
             drop(gate);
-        });
+        }));
         let (storage, gate) = (self.clone(), hold());
-        reactor::spawn(Group::MEMTABLE, async move {
+        drop(reactor::spawn(Group::MEMTABLE, async move {
             storage.flush_for_log().await;
             drop(gate);
-        });
+        }));
     }
 
     /// Flushes the largest memtable whenever memory runs short.

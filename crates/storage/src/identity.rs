@@ -23,7 +23,7 @@ impl Identity {
     /// [`StorageError::ClusterName`] when the data belongs to another cluster; [`StorageError::IdentityCorrupt`];
     /// file errors.
     pub async fn open(directory: &Path, cluster_name: &str) -> Result<Self, StorageError> {
-        reactor::file::create_dir_all(directory).await.map_err(StorageError::of("create", directory))?;
+        crate::directory::ensure(directory).await?;
         let path = directory.join(FILE);
         let exists = reactor::file::exists(&path).await.map_err(StorageError::of("look for", &path))?;
         if !exists {

@@ -9,6 +9,7 @@ mod commitlog;
 mod compaction;
 mod config;
 mod ddl;
+mod directory;
 mod error;
 mod flush;
 mod identity;

@@ -295,9 +295,7 @@ impl Foreign {
 
 /// Reads the schema log and brings folders in order, before any shard looks at them.
 async fn open_schema(config: &StorageConfig) -> Result<(SchemaLog, Rc<Vec<SchemaChange>>), StorageError> {
-    reactor::file::create_dir_all(&config.data_dir)
-        .await
-        .map_err(StorageError::of("create", &config.data_dir))?;
+    crate::directory::ensure(&config.data_dir).await?;
     let (mut log, changes) = SchemaLog::open(&config.schema_dir).await?;
     let mut schema = Schema::empty();
     for change in &changes {

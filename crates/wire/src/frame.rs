@@ -97,6 +97,29 @@ impl Opcode {
         self as u8
     }
 
+    /// The name in the specifications.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Error => "ERROR",
+            Self::Startup => "STARTUP",
+            Self::Ready => "READY",
+            Self::Authenticate => "AUTHENTICATE",
+            Self::Credentials => "CREDENTIALS",
+            Self::Options => "OPTIONS",
+            Self::Supported => "SUPPORTED",
+            Self::Query => "QUERY",
+            Self::Result => "RESULT",
+            Self::Prepare => "PREPARE",
+            Self::Execute => "EXECUTE",
+            Self::Register => "REGISTER",
+            Self::Event => "EVENT",
+            Self::Batch => "BATCH",
+            Self::AuthChallenge => "AUTH_CHALLENGE",
+            Self::AuthResponse => "AUTH_RESPONSE",
+            Self::AuthSuccess => "AUTH_SUCCESS",
+        }
+    }
+
     /// Whether clients send it (otherwise servers do).
     pub const fn is_request(self) -> bool {
         matches!(

@@ -171,6 +171,14 @@ pub enum ProtocolError {
         /// What does not fit.
         reason: &'static str,
     },
+    /// A message that the state of the connection does not allow.
+    #[error("Unexpected message {message}, {expected}")]
+    UnexpectedMessage {
+        /// Name of the message.
+        message: &'static str,
+        /// What would have been right.
+        expected: &'static str,
+    },
     /// A response that the client's half of this crate cannot read.
     #[error("Invalid response: {reason}")]
     InvalidResponse {

@@ -215,6 +215,12 @@ impl<'b> ResponseBuilder<'b> {
         self.result(RESULT_SCHEMA_CHANGE, |out| append_schema_change(out, version, change))
     }
 
+    /// RESULT whose body, its kind included, was encoded before for this version.
+    #[inline]
+    pub fn result_encoded(self, body: &[u8]) -> CompleteResponse<'b> {
+        self.body(Opcode::Result, |out| out.extend_from_slice(body))
+    }
+
     /// RESULT of PREPARE. `prepared.result` must have been made for this version.
     pub fn prepared(self, extensions: &Extensions, prepared: &Prepared<'_>) -> CompleteResponse<'b> {
         let version = self.header.version;

@@ -87,7 +87,8 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Appends the values, without names, to `into`; a warmed buffer is not grown.
+    /// Appends the values, without names, to `into`; a `SmallVec` on the stack takes most statements' without
+    /// allocating.
     pub fn collect_into(&self, into: &mut impl Extend<ValueRef<'a>>) {
         into.extend(self.iter().map(|(_, value)| value));
     }

@@ -9,12 +9,6 @@ use std::net::IpAddr;
 /// Longest text a `[string]` can hold.
 pub const STRING_BYTES_MAX: usize = u16::MAX as usize;
 
-/// `[byte]`.
-#[inline]
-pub fn append_byte(out: &mut Vec<u8>, value: u8) {
-    out.push(value);
-}
-
 /// `[short]`.
 #[inline]
 pub fn append_short(out: &mut Vec<u8>, value: u16) {

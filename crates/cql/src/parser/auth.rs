@@ -1,13 +1,12 @@
-//! Roles, users, permissions, identities and service levels.
+//! Roles, users, permissions and identities.
 //!
 //! Leaned on by `statement`. Invariant: a GRANT or REVOKE that comes out of here names at least one permission that
 //! its resource has.
 
 use super::{Parse, Parser};
 use crate::ast::{
-    AddIdentity, AlterRole, AlterServiceLevel, AlterUser, AttachServiceLevel, CreateRole, CreateServiceLevel,
-    CreateUser, DetachServiceLevel, DropIdentity, DropRole, DropServiceLevel, DropUser, GrantPermissions,
-    GrantRole, Ident, ListPermissions, ListRoles, ListServiceLevel, Permission, Permissions, Resource,
+    AddIdentity, AlterRole, AlterUser, CreateRole, CreateUser, DropIdentity, DropRole, DropUser,
+    GrantPermissions, GrantRole, Ident, ListPermissions, ListRoles, Permission, Permissions, Resource,
     RevokePermissions, RevokeRole, RoleOption, Statement, UserPassword,
 };
 use crate::keyword::Keyword;
@@ -64,7 +63,12 @@ impl Parser<'_> {
             (false, false) => Err(self.fail_ahead(1)),
             (true, true) => {
                 self.look(2);
-                Ok(self.kind(2) == TokenKind::Keyword(preposition))
+                match self.kind(2) {
+                    TokenKind::Keyword(keyword) if keyword == preposition => Ok(true),
+                    TokenKind::Keyword(Keyword::On | Keyword::Permission | Keyword::Permissions)
+                    | TokenKind::Sign(",") => Ok(false),
+                    _ => Err(self.fail_ahead(2)),
+                }
             }
             (role, _) => Ok(role),
         }
@@ -175,7 +179,22 @@ impl Parser<'_> {
             }
             _ => {}
         }
+        let ambiguous = [Keyword::All, Keyword::Role, Keyword::Function, Keyword::Mbean, Keyword::Mbeans];
+        if ambiguous.iter().any(|keyword| self.at(*keyword)) && !self.resource_ends(1) {
+            return Err(self.fail_ahead(1));
+        }
         self.table_name().map(Resource::Table)
+    }
+
+    /// Whether the token `ahead` is one that follows a resource, or goes on a table's name.
+    fn resource_ends(&self, ahead: usize) -> bool {
+        match self.kind(ahead) {
+            TokenKind::End | TokenKind::Sign("." | ";") => true,
+            TokenKind::Keyword(keyword) => {
+                matches!(keyword, Keyword::To | Keyword::From | Keyword::Of | Keyword::Norecursive)
+            }
+            _ => false,
+        }
     }
 
     /// Whether the token `ahead` is a name of any kind, in quotes or not, but not one that goes on a statement.
@@ -195,6 +214,12 @@ impl Parser<'_> {
             return Ok(None);
         };
         match keyword {
+            Keyword::Functions
+                if self.kind(2) != TokenKind::Keyword(Keyword::In) && !self.resource_ends(2) =>
+            {
+                self.look(2);
+                return Err(self.fail_ahead(2));
+            }
             Keyword::Keyspaces | Keyword::Roles | Keyword::Mbeans | Keyword::Functions | Keyword::Tables => {
                 self.advance();
                 self.advance();
@@ -404,102 +429,6 @@ impl Parser<'_> {
         self.advance();
         let if_exists = self.if_exists()?;
         Ok(DropIdentity { if_exists, identity: self.verbatim_name(QUOTED_IDENTITY)? })
-    }
-
-    // ---- service levels: no word of theirs is a keyword of Cassandra's ----
-
-    /// Whether `SERVICE LEVEL` or `SERVICE_LEVEL` stands at the token `ahead`.
-    pub(super) fn at_service_level(&self, ahead: usize) -> bool {
-        self.at_word(ahead, "service_level")
-            || self.at_word(ahead, "service") && self.at_word(ahead + 1, "level")
-    }
-
-    pub(super) fn expect_service_level(&mut self) -> Parse<()> {
-        if self.eat_word("service_level") {
-            return Ok(());
-        }
-        if !self.eat_word("service") {
-            return Err(self.fail());
-        }
-        self.expect_word("level")
-    }
-
-    fn expect_service_levels(&mut self) -> Parse<()> {
-        if self.eat_word("service_levels") {
-            return Ok(());
-        }
-        self.expect_word("service")?;
-        self.expect_word("levels")
-    }
-
-    /// CREATE SERVICE LEVEL; `SERVICE` is next.
-    pub(super) fn create_service_level(&mut self) -> Parse<CreateServiceLevel> {
-        self.expect_service_level()?;
-        let if_not_exists = self.if_not_exists()?;
-        let name = self.name()?;
-        let properties = if self.eat(Keyword::With) { self.properties()? } else { Vec::new() };
-        Ok(CreateServiceLevel { if_not_exists, name, properties })
-    }
-
-    /// ALTER SERVICE LEVEL; `SERVICE` is next.
-    pub(super) fn alter_service_level(&mut self) -> Parse<AlterServiceLevel> {
-        self.expect_service_level()?;
-        let name = self.name()?;
-        self.expect(Keyword::With)?;
-        Ok(AlterServiceLevel { name, properties: self.properties()? })
-    }
-
-    /// DROP SERVICE LEVEL; `SERVICE` is next.
-    pub(super) fn drop_service_level(&mut self) -> Parse<DropServiceLevel> {
-        self.expect_service_level()?;
-        let if_exists = self.if_exists()?;
-        Ok(DropServiceLevel { if_exists, name: self.name()? })
-    }
-
-    /// ATTACH SERVICE LEVEL
-    pub(super) fn attach_service_level(&mut self) -> Parse<AttachServiceLevel> {
-        self.expect_word("attach")?;
-        self.expect_service_level()?;
-        let name = self.name()?;
-        self.expect(Keyword::To)?;
-        Ok(AttachServiceLevel { name, role: self.role_name()? })
-    }
-
-    /// DETACH SERVICE LEVEL
-    pub(super) fn detach_service_level(&mut self) -> Parse<DetachServiceLevel> {
-        self.expect_word("detach")?;
-        self.expect_service_level()?;
-        self.expect(Keyword::From)?;
-        Ok(DetachServiceLevel { role: self.role_name()? })
-    }
-
-    fn lists_service_levels(&self) -> bool {
-        let first = if self.kind(1) == TokenKind::Keyword(Keyword::All) { 2 } else { 1 };
-        ["service", "service_level", "service_levels", "attached", "effective"]
-            .iter()
-            .any(|word| self.at_word(first, word))
-    }
-
-    /// What stands behind LIST.
-    fn list_service_level(&mut self) -> Parse<ListServiceLevel> {
-        if self.eat(Keyword::All) {
-            let attached = self.eat_word("attached");
-            self.expect_service_levels()?;
-            return Ok(if attached { ListServiceLevel::AllAttached } else { ListServiceLevel::All });
-        }
-        let attached = self.eat_word("attached");
-        if attached || self.eat_word("effective") {
-            self.expect_service_level()?;
-            self.expect(Keyword::Of)?;
-            let role = self.role_name()?;
-            return Ok(if attached {
-                ListServiceLevel::AttachedTo(role)
-            } else {
-                ListServiceLevel::EffectiveFor(role)
-            });
-        }
-        self.expect_service_level()?;
-        self.name().map(ListServiceLevel::One)
     }
 }
 

@@ -69,10 +69,9 @@ impl Parser<'_> {
                 return Err(self.message(format!("Invalid property name: {key}")));
             }
             let Some(item) = property_item(&value) else {
-                let note = marker_note(&value);
-                return Err(
-                    self.message(format!("Invalid property value: {value} for property: {key}{note}"))
-                );
+                let (shown, note) = (shown_value(&value), marker_note(&value));
+                let refusal = format!("Invalid property value: {shown} for property: {key}{note}");
+                return Err(self.message(refusal));
             };
             if items.iter().any(|(earlier, _)| earlier.text == name.text) {
                 return Err(self.message(format!("Multiple definition for property {}", name.text)));
@@ -186,7 +185,15 @@ impl Parser<'_> {
         self.expect_sign("(")?;
         let mut targets = Vec::new();
         if !self.at_sign(")") && self.starts_index_target() {
-            targets = self.separated(Self::index_target)?;
+            // A local index names the partition key in front of the column it covers.
+            if self.at_sign("(") {
+                targets.push(IndexTarget::PartitionKey(self.column_list()?));
+                while self.eat_sign(",") {
+                    targets.push(self.index_target()?);
+                }
+            } else {
+                targets = self.separated(Self::index_target)?;
+            }
         }
         self.expect_sign(")")?;
         let class = if self.eat(Keyword::Using) { Some(self.expect_string()?) } else { None };
@@ -203,6 +210,13 @@ impl Parser<'_> {
     }
 
     fn index_target(&mut self) -> Parse<IndexTarget> {
+        if matches!(self.kind(0), TokenKind::Keyword(Keyword::Values | Keyword::Keys)) {
+            // These may also be columns.
+            self.look(1);
+            if !matches!(self.kind(1), TokenKind::Sign("(" | "," | ")")) {
+                return Err(self.fail_ahead(1));
+            }
+        }
         let of: fn(Ident) -> IndexTarget = match self.kind(0) {
             TokenKind::Keyword(Keyword::Values) if self.kind(1) == TokenKind::Sign("(") => {
                 IndexTarget::Values
@@ -210,7 +224,6 @@ impl Parser<'_> {
             TokenKind::Keyword(Keyword::Keys) if self.kind(1) == TokenKind::Sign("(") => IndexTarget::Keys,
             TokenKind::Keyword(Keyword::Entries) => IndexTarget::Entries,
             TokenKind::Keyword(Keyword::Full) => IndexTarget::Full,
-            TokenKind::Sign("(") => return self.column_list().map(IndexTarget::PartitionKey),
             _ => return self.column_name().map(IndexTarget::Column),
         };
         self.advance();
@@ -386,6 +399,11 @@ fn property_item(value: &Term) -> Option<PropertyItem> {
         }
         _ => None,
     }
+}
+
+/// A refused value as messages show it.
+fn shown_value(value: &Term) -> String {
+    if value.is_null() { "NULL".to_owned() } else { value.to_string() }
 }
 
 /// What is added to a refusal when the refused term is a bind marker.

@@ -13,6 +13,7 @@ mod modify;
 mod names;
 mod relation;
 mod select;
+mod service_level;
 mod statement;
 mod table;
 mod term;
@@ -278,6 +279,24 @@ impl<'t> Parser<'t> {
         let index = self.markers.len();
         self.markers.push(name.clone());
         Ok(BindMarker { index, name })
+    }
+
+    /// What `rule` reads, or nothing when it fails, as if it had not been tried.
+    ///
+    /// A message of our own (a limit, a refusal) is no reason to try something else and goes on up. What was looked
+    /// at stays looked at: Cassandra's messages quote as far as its trials went, too.
+    fn attempt<T>(&mut self, rule: impl FnOnce(&mut Self) -> Parse<T>) -> Parse<Option<T>> {
+        let (next, markers) = (self.next, self.markers.len());
+        match rule(self) {
+            Ok(value) => Ok(Some(value)),
+            Err(Failure { kind: FailureKind::Message(message), .. }) => Err(self.message(message)),
+            Err(failure) => {
+                self.looked = self.looked.max(failure.token);
+                self.next = next;
+                self.markers.truncate(markers);
+                Ok(None)
+            }
+        }
     }
 
     // ---- failing ----

@@ -93,6 +93,11 @@ impl Parser<'_> {
         self.qualified_name("table", Self::follows_table_name)
     }
 
+    /// As [`Self::table_name`], where `extra` may follow too.
+    pub(super) fn table_name_before(&mut self, extra: TokenKind) -> Parse<QualifiedName> {
+        self.qualified_name("table", |parser| parser.kind(1) == extra || parser.follows_table_name())
+    }
+
     /// `[keyspace.]index`
     pub(super) fn index_name(&mut self) -> Parse<QualifiedName> {
         self.qualified_name("index", |parser| matches!(parser.kind(1), TokenKind::End | TokenKind::Sign(";")))
@@ -110,6 +115,7 @@ impl Parser<'_> {
             if !follows(self) {
                 return Err(self.fail_ahead(1));
             }
+            self.look(2);
         }
         Ok(QualifiedName::bare(self.name_not_marker(what)?))
     }
@@ -138,26 +144,27 @@ impl Parser<'_> {
                     | Keyword::Rename
                     | Keyword::Set
                     | Keyword::To
-                    | Keyword::Ttl
                     | Keyword::Using
                     | Keyword::Where
                     | Keyword::With
             ),
             TokenKind::Word => self.at_word(1, "bypass"),
-            TokenKind::Sign(")") => true,
             _ => false,
         }
     }
 
     /// `[keyspace.]type` of a user-defined type.
     pub(super) fn user_type_name(&mut self) -> Parse<QualifiedName> {
+        if !self.is_name(0) {
+            return Err(self.fail());
+        }
         self.look(1);
-        if self.kind(1) == TokenKind::Sign(".") && self.is_name(0) {
+        if self.kind(1) == TokenKind::Sign(".") {
             let keyspace = self.take_name();
             self.advance();
             return Ok(QualifiedName { keyspace: Some(keyspace), name: self.bare_type_name()? });
         }
-        if self.is_name(0) && !self.is_type_name(0) {
+        if !self.is_type_name(0) {
             self.advance();
             return Err(self.expected("'.'"));
         }
@@ -177,12 +184,25 @@ impl Parser<'_> {
 
     /// `[keyspace.]function`, also of aggregates.
     pub(super) fn function_name(&mut self) -> Parse<QualifiedName> {
+        if !self.is_name(0) {
+            return Ok(QualifiedName::bare(self.bare_function_name()?));
+        }
         self.look(1);
-        if self.kind(1) == TokenKind::Sign(".") && self.is_name(0) {
+        if self.kind(1) == TokenKind::Sign(".") {
             let keyspace = self.take_name();
             self.advance();
             return Ok(QualifiedName { keyspace: Some(keyspace), name: self.bare_function_name()? });
         }
+        if self.is_name(0) && !self.is_function_name(0) {
+            self.advance();
+            return Err(self.expected("'.'"));
+        }
+        let follows = matches!(self.kind(1), TokenKind::End | TokenKind::Sign("(" | ";"))
+            || self.kind(1) == TokenKind::Keyword(Keyword::With);
+        if !follows {
+            return Err(self.fail_ahead(1));
+        }
+        self.look(2);
         Ok(QualifiedName::bare(self.bare_function_name()?))
     }
 

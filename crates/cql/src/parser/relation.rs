@@ -93,7 +93,11 @@ impl Parser<'_> {
     fn parenthesised_relation(&mut self) -> Parse<Relation> {
         let columns = self.is_column_name(1) && matches!(self.kind(2), TokenKind::Sign("," | ")"));
         if !columns {
+            let decision = self.next;
             self.advance();
+            if !self.is_column_name(0) && !self.at_sign("(") && !self.at(Keyword::Token) {
+                return Err(self.fail_since(decision));
+            }
             let relation = self.relation()?;
             self.expect_sign(")")?;
             return Ok(relation);
@@ -190,9 +194,6 @@ impl Parser<'_> {
                     let target = RelationTarget::Column(column);
                     return Ok(Relation::In { target, negated: true, values: self.in_values()? });
                 }
-                if !self.at(Keyword::Contains) {
-                    return Err(self.fail_since(self.next.saturating_sub(2)));
-                }
                 let (key, value) = self.contains()?;
                 Ok(Relation::Contains { column, negated: true, key, value })
             }
@@ -216,7 +217,12 @@ impl Parser<'_> {
     fn check_column_relation(&mut self) -> Parse<()> {
         match self.kind(1) {
             TokenKind::Sign("=" | "<" | "<=" | ">" | ">=" | "!=" | "[") => Ok(()),
-            TokenKind::Keyword(Keyword::Like | Keyword::Is | Keyword::Contains | Keyword::Not) => Ok(()),
+            TokenKind::Keyword(Keyword::Like | Keyword::Is | Keyword::Contains) => Ok(()),
+            TokenKind::Keyword(Keyword::Not)
+                if matches!(self.kind(2), TokenKind::Keyword(Keyword::In | Keyword::Contains)) =>
+            {
+                Ok(())
+            }
             TokenKind::Keyword(Keyword::In) => {
                 self.look(2);
                 match self.kind(2) {
@@ -250,12 +256,7 @@ impl Parser<'_> {
             return self.bind_marker().map(InValues::Marker);
         }
         self.advance();
-        if self.eat_sign(")") {
-            return Ok(InValues::List(Vec::new()));
-        }
-        let values = self.separated(Self::term)?;
-        self.expect_sign(")")?;
-        Ok(InValues::List(values))
+        self.list_tail(")").map(InValues::List)
     }
 
     fn comparison_at(&self) -> Option<ComparisonOperator> {

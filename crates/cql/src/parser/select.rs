@@ -4,19 +4,24 @@
 
 use super::{Parse, Parser};
 use crate::ast::{
-    Attribute, CellFunction, Direction, Ordering, OrderingExpression, Select, SelectSource, Selectable,
-    Selection, Selector,
+    Attribute, CellFunction, Direction, Ident, Ordering, OrderingExpression, Select, SelectSource,
+    Selectable, Selection, Selector, Term,
 };
 use crate::keyword::Keyword;
 use crate::lexer::TokenKind;
+
+/// One access to a part of a value.
+enum Access {
+    Field(Ident),
+    Element(Term),
+    Slice(Option<Term>, Option<Term>),
+}
 
 impl Parser<'_> {
     /// SELECT; the keyword is next.
     pub(super) fn select(&mut self) -> Parse<Select> {
         self.expect(Keyword::Select)?;
-        let json = self.eat_before_selection(Keyword::Json);
-        let distinct = self.eat_before_selection(Keyword::Distinct);
-        let selection = self.selection()?;
+        let (json, (distinct, selection)) = self.prefixed(Keyword::Json, Self::distinct_selection)?;
         self.expect(Keyword::From)?;
         let source = self.select_source()?;
         let where_clause = if self.eat(Keyword::Where) { Some(self.where_clause()?) } else { None };
@@ -73,38 +78,30 @@ impl Parser<'_> {
         }
     }
 
-    /// Takes JSON or DISTINCT when a selection follows it; otherwise it is a column of that name.
-    fn eat_before_selection(&mut self, keyword: Keyword) -> bool {
-        if !self.at(keyword) {
-            return false;
-        }
-        self.look(1);
-        let selection_follows = match self.kind(1) {
-            TokenKind::Sign("*" | "-" | "(" | "[" | "{" | ":") | TokenKind::QuestionMark => true,
-            TokenKind::Keyword(Keyword::Null | Keyword::Nan | Keyword::Infinity | Keyword::Token) => true,
-            TokenKind::Keyword(Keyword::As) => !self.is_name(2) || self.at_alias_list_end(3),
-            TokenKind::Sign(_) | TokenKind::End => false,
-            TokenKind::Keyword(_) | TokenKind::Word | TokenKind::QuotedName => self.is_name(1),
-            _ => true,
-        };
-        let grouped = matches!(self.kind(1), TokenKind::Sign("(" | "[")) && keyword == Keyword::Distinct;
-        if selection_follows || grouped {
-            self.advance();
-            return true;
-        }
-        false
+    fn distinct_selection(&mut self) -> Parse<(bool, Selection)> {
+        self.prefixed(Keyword::Distinct, Self::selection)
     }
 
-    /// Whether `AS` before the token `ahead` was a column's name rather than the keyword.
-    fn at_alias_list_end(&self, ahead: usize) -> bool {
-        !matches!(self.kind(ahead), TokenKind::Sign(",") | TokenKind::Keyword(Keyword::From) | TokenKind::End)
+    /// What `rule` reads, and whether `keyword` stands before it: JSON and DISTINCT are also columns' names, so they
+    /// are keywords only where a whole selection follows.
+    fn prefixed<T>(&mut self, keyword: Keyword, rule: impl Fn(&mut Self) -> Parse<T>) -> Parse<(bool, T)> {
+        if self.at(keyword) {
+            let attempt = self.attempt(|parser| {
+                parser.advance();
+                rule(parser)
+            })?;
+            if let Some(value) = attempt {
+                return Ok((true, value));
+            }
+        }
+        Ok((false, rule(self)?))
     }
 
     fn select_source(&mut self) -> Parse<SelectSource> {
         if self.at_word(0, "mutation_fragments") && self.kind(1) == TokenKind::Sign("(") {
             self.advance();
             self.advance();
-            let table = self.table_name()?;
+            let table = self.table_name_before(TokenKind::Sign(")"))?;
             self.expect_sign(")")?;
             return Ok(SelectSource::MutationFragments(table));
         }
@@ -154,44 +151,53 @@ impl Parser<'_> {
         if self.eat_sign("-") {
             return Ok(Selectable::Negate(Box::new(self.simple_selectable()?)));
         }
-        let decision = self.next;
         let receiver = self.simple_selectable()?;
-        self.accessed(receiver, decision)
+        self.accessed(receiver)
     }
 
-    /// `receiver` with the field, element and slice accesses that follow it.
-    fn accessed(&mut self, mut receiver: Selectable, decision: usize) -> Parse<Selectable> {
-        loop {
-            if self.eat_sign(".") {
-                self.chain()?;
-                if !self.is_name(0) {
-                    return Err(self.fail_since(decision));
-                }
-                receiver = Selectable::Field { receiver: Box::new(receiver), field: self.take_name() };
-            } else if self.eat_sign("[") {
-                self.chain()?;
-                receiver = self.element_or_slice(receiver)?;
-            } else {
-                return Ok(receiver);
+    /// `receiver` with the field, element and slice accesses that follow it; when they are malformed, `receiver`
+    /// alone, and what follows is for the caller to refuse.
+    fn accessed(&mut self, receiver: Selectable) -> Parse<Selectable> {
+        let accesses = self.attempt(|parser| {
+            let accesses = parser.accesses()?;
+            // The grammar's trial ends by looking whether anything may follow.
+            if !accesses.is_empty() && !parser.follows_selected(0) {
+                return Err(parser.fail());
             }
-        }
+            Ok(accesses)
+        })?;
+        Ok(apply(receiver, accesses.unwrap_or_default()))
     }
 
-    fn element_or_slice(&mut self, receiver: Selectable) -> Parse<Selectable> {
-        let receiver = Box::new(receiver);
+    fn accesses(&mut self) -> Parse<Vec<Access>> {
+        let mut accesses = Vec::new();
+        while matches!(self.kind(0), TokenKind::Sign("." | "[")) {
+            self.chain()?;
+            accesses.push(self.access()?);
+        }
+        Ok(accesses)
+    }
+
+    fn access(&mut self) -> Parse<Access> {
+        if self.eat_sign(".") {
+            return self.name().map(Access::Field);
+        }
+        self.expect_sign("[")?;
+        let access = self.element_or_slice()?;
+        self.expect_sign("]")?;
+        Ok(access)
+    }
+
+    fn element_or_slice(&mut self) -> Parse<Access> {
         if self.eat_sign("..") {
-            let to = self.term()?;
-            self.expect_sign("]")?;
-            return Ok(Selectable::Slice { receiver, from: None, to: Some(to) });
+            return self.term().map(|to| Access::Slice(None, Some(to)));
         }
         let key = self.term()?;
-        if self.eat_sign("..") {
-            let to = if self.at_sign("]") { None } else { Some(self.term()?) };
-            self.expect_sign("]")?;
-            return Ok(Selectable::Slice { receiver, from: Some(key), to });
+        if !self.eat_sign("..") {
+            return Ok(Access::Element(key));
         }
-        self.expect_sign("]")?;
-        Ok(Selectable::Element { receiver, key })
+        let to = if self.at_sign("]") { None } else { Some(self.term()?) };
+        Ok(Access::Slice(Some(key), to))
     }
 
     /// An expression without operators and accesses around it.
@@ -199,33 +205,37 @@ impl Parser<'_> {
         self.nested(|parser| match parser.kind(0) {
             TokenKind::Sign("[") => {
                 parser.advance();
-                if parser.eat_sign("]") {
-                    return Ok(Selectable::List(Vec::new()));
-                }
-                let elements = parser.separated(Self::selectable)?;
-                parser.expect_sign("]")?;
-                Ok(Selectable::List(elements))
+                parser.selectable_list_tail("]").map(Selectable::List)
             }
             TokenKind::Sign("{") => parser.selectable_braces(),
             TokenKind::Sign("(") => parser.parenthesised_selectable(),
+            TokenKind::QuestionMark if !parser.follows_selected(1) => Err(parser.fail_ahead(1)),
             TokenKind::Sign(":") | TokenKind::QuestionMark => {
                 parser.bind_marker().map(Selectable::BindMarker)
             }
             _ => match parser.constant_or_null() {
-                Some(constant) => Ok(Selectable::Constant(constant)),
+                Some(constant) => {
+                    parser.look(1);
+                    Ok(Selectable::Constant(constant))
+                }
                 None => parser.column_or_function(),
             },
         })
     }
 
-    /// Whether a [`Self::simple_selectable`] may start at the next token.
-    fn starts_simple_selectable(&self) -> bool {
-        match self.kind(0) {
-            TokenKind::Sign("[" | "{" | "(" | ":") | TokenKind::QuestionMark => true,
+    /// `item, item … close`, possibly empty; the opening sign is consumed.
+    fn selectable_list_tail(&mut self, close: &'static str) -> Parse<Vec<Selectable>> {
+        let starts = match self.kind(0) {
+            TokenKind::Sign("-" | "[" | "{" | "(" | ":") | TokenKind::QuestionMark => true,
             TokenKind::Keyword(Keyword::Null | Keyword::Token) => true,
-            TokenKind::Keyword(Keyword::As) => !self.is_name(1) || self.at_alias_list_end(2),
             _ => self.is_constant() || self.is_name(0),
+        };
+        let mut items = Vec::new();
+        if starts {
+            items = self.separated(Self::selectable)?;
         }
+        self.expect_sign(close)?;
+        Ok(items)
     }
 
     fn selectable_braces(&mut self) -> Parse<Selectable> {
@@ -256,9 +266,15 @@ impl Parser<'_> {
     }
 
     fn parenthesised_selectable(&mut self) -> Parse<Selectable> {
-        if let Some(type_name) = self.type_hint(Self::starts_simple_selectable) {
-            let operand = Box::new(self.simple_selectable()?);
-            return Ok(Selectable::TypeHint { type_name, operand });
+        let hint = self.attempt(|parser| {
+            parser.advance();
+            let type_name = parser.type_name()?;
+            parser.expect_sign(")")?;
+            let operand = Box::new(parser.simple_selectable()?);
+            Ok(Selectable::TypeHint { type_name, operand })
+        })?;
+        if let Some(hint) = hint {
+            return Ok(hint);
         }
         self.expect_sign("(")?;
         let elements = self.separated(Self::selectable)?;
@@ -281,11 +297,9 @@ impl Parser<'_> {
             if self.at(Keyword::Cast) {
                 return self.cast_selectable();
             }
-            if self.at(Keyword::Count)
-                && self.kind(2) == TokenKind::Sign("*")
-                && self.kind(3) == TokenKind::Sign(")")
-            {
-                (0..4).for_each(|_| self.advance());
+            if self.at(Keyword::Count) && self.kind(2) == TokenKind::Sign("*") {
+                (0..3).for_each(|_| self.advance());
+                self.expect_sign(")")?;
                 return Ok(Selectable::CountRows);
             }
         }
@@ -297,29 +311,29 @@ impl Parser<'_> {
         if calls {
             let name = self.function_name()?;
             self.expect_sign("(")?;
-            if self.eat_sign(")") {
-                return Ok(Selectable::Function { name, arguments: Vec::new() });
-            }
-            let arguments = self.separated(Self::selectable)?;
-            self.expect_sign(")")?;
+            let arguments = self.selectable_list_tail(")")?;
             return Ok(Selectable::Function { name, arguments });
         }
-        if self.at(Keyword::Token) {
-            return Err(self.fail_ahead(1));
+        if self.eat(Keyword::Token) {
+            return Err(self.expected("'('"));
         }
         if !self.is_name(0) {
             return Err(self.fail());
         }
         self.look(1);
-        if !self.follows_selected_column() {
+        if self.kind(1) == TokenKind::Sign(".") && !self.is_name(2) {
+            return Err(self.fail_ahead(2));
+        }
+        if !self.follows_selected(1) {
             return Err(self.fail_ahead(1));
         }
+        self.look(2);
         Ok(Selectable::Column(self.take_name()))
     }
 
-    /// Whether the token after the next one follows a selected column anywhere in the language.
-    fn follows_selected_column(&self) -> bool {
-        match self.kind(1) {
+    /// Whether the token `ahead` follows a selected value anywhere in the language.
+    fn follows_selected(&self, ahead: usize) -> bool {
+        match self.kind(ahead) {
             TokenKind::End => true,
             TokenKind::Sign(sign) => {
                 matches!(sign, "." | "[" | "]" | ")" | "}" | "," | ":" | ";" | "+" | "-" | "*" | "/" | "%")
@@ -334,7 +348,7 @@ impl Parser<'_> {
                     | Keyword::Allow
                     | Keyword::Using
             ),
-            TokenKind::Word => self.at_word(1, "bypass"),
+            TokenKind::Word => self.at_word(ahead, "bypass"),
             _ => false,
         }
     }
@@ -346,9 +360,8 @@ impl Parser<'_> {
         if !self.is_name(0) {
             return Err(self.fail());
         }
-        let decision = self.next;
         let column = Selectable::Column(self.take_name());
-        let operand = Box::new(self.accessed(column, decision)?);
+        let operand = Box::new(apply(column, self.accesses()?));
         self.expect_sign(")")?;
         Ok(Selectable::Cell { function, operand })
     }
@@ -386,4 +399,16 @@ impl Parser<'_> {
         self.eat(Keyword::Asc);
         Direction::Ascending
     }
+}
+
+/// `receiver` with `accesses` applied to it, first to last.
+fn apply(receiver: Selectable, accesses: Vec<Access>) -> Selectable {
+    accesses.into_iter().fold(receiver, |receiver, access| {
+        let receiver = Box::new(receiver);
+        match access {
+            Access::Field(field) => Selectable::Field { receiver, field },
+            Access::Element(key) => Selectable::Element { receiver, key },
+            Access::Slice(from, to) => Selectable::Slice { receiver, from, to },
+        }
+    })
 }

@@ -155,8 +155,20 @@ impl Parser<'_> {
     }
 
     fn describe_target(&mut self) -> Parse<DescribeTarget> {
-        self.look(1);
         let named = self.is_name(1);
+        let ambiguous = [Keyword::Type, Keyword::Function, Keyword::Aggregate, Keyword::Only];
+        if ambiguous.iter().any(|keyword| self.at(*keyword)) {
+            // These may also be a table's name.
+            self.look(1);
+            let ends = matches!(self.kind(1), TokenKind::End | TokenKind::Sign("." | ";"))
+                || self.kind(1) == TokenKind::Keyword(Keyword::With);
+            let keyspace = self.at(Keyword::Only) && self.kind(1) == TokenKind::Keyword(Keyword::Keyspace);
+            let named = named && !self.at(Keyword::Only);
+            let function = !self.at(Keyword::Only) && !self.at(Keyword::Type) && self.is_function_name(1);
+            if !ends && !keyspace && !named && !function {
+                return Err(self.fail_ahead(1));
+            }
+        }
         match self.kind(0) {
             TokenKind::Keyword(Keyword::Cluster) => self.describe_all(DescribeTarget::Cluster),
             TokenKind::Keyword(Keyword::Keyspaces) => self.describe_all(DescribeTarget::Keyspaces),
@@ -169,7 +181,10 @@ impl Parser<'_> {
                 self.expect(Keyword::Schema)?;
                 Ok(DescribeTarget::Schema { full: true })
             }
-            TokenKind::Keyword(Keyword::Schema) => self.describe_all(DescribeTarget::Schema { full: false }),
+            TokenKind::Keyword(Keyword::Schema) => {
+                self.advance();
+                Ok(DescribeTarget::Schema { full: false })
+            }
             TokenKind::Keyword(Keyword::Keyspace) => self.describe_keyspace(false),
             TokenKind::Keyword(Keyword::Only) if self.kind(1) == TokenKind::Keyword(Keyword::Keyspace) => {
                 self.advance();
@@ -205,6 +220,7 @@ impl Parser<'_> {
     }
 
     fn describe_all(&mut self, target: DescribeTarget) -> Parse<DescribeTarget> {
+        self.look(2);
         self.advance();
         Ok(target)
     }
@@ -221,6 +237,10 @@ impl Parser<'_> {
             return Err(self.fail());
         }
         self.look(1);
+        match self.kind(1) {
+            TokenKind::Sign("." | ";") | TokenKind::Keyword(Keyword::With) | TokenKind::End => self.look(2),
+            _ => return Err(self.fail_ahead(1)),
+        }
         let first = self.take_name();
         if self.eat_sign(".") {
             let name = self.name()?;

@@ -172,7 +172,7 @@ impl Parser<'_> {
         self.advance();
         self.expect(Keyword::ColumnFamily)?;
         let if_exists = self.if_exists()?;
-        let name = self.table_name()?;
+        let name = self.table_name_before(TokenKind::Keyword(Keyword::Ttl))?;
         let change = self.alter_table_change()?;
         Ok(AlterTable { if_exists, name, change })
     }
@@ -217,6 +217,16 @@ impl Parser<'_> {
     }
 
     fn alter_column(&mut self) -> Parse<AlterTableChange> {
+        self.look(1);
+        if self.is_column_name(1) {
+            self.look(2);
+            match self.kind(2) {
+                TokenKind::Keyword(Keyword::Type | Keyword::Masked | Keyword::Drop) => {}
+                _ => return Err(self.fail_ahead(2)),
+            }
+        } else if self.kind(1) != TokenKind::Keyword(Keyword::If) {
+            return Err(self.fail_ahead(1));
+        }
         self.advance();
         let if_exists = self.if_exists()?;
         let column = self.column_name()?;
@@ -246,12 +256,24 @@ impl Parser<'_> {
     }
 
     fn drop_columns(&mut self) -> Parse<AlterTableChange> {
-        self.advance();
-        if self.at(Keyword::Compact) && self.kind(1) == TokenKind::Keyword(Keyword::Storage) {
-            self.advance();
-            self.advance();
-            return Ok(AlterTableChange::DropCompactStorage);
+        self.look(1);
+        let columns_follow =
+            self.is_name(1) || matches!(self.kind(1), TokenKind::Sign("(") | TokenKind::Keyword(Keyword::If));
+        if !columns_follow {
+            return Err(self.fail_ahead(1));
         }
+        if self.kind(1) == TokenKind::Keyword(Keyword::Compact) {
+            self.look(2);
+            match self.kind(2) {
+                TokenKind::Keyword(Keyword::Storage) => {
+                    (0..3).for_each(|_| self.advance());
+                    return Ok(AlterTableChange::DropCompactStorage);
+                }
+                TokenKind::Keyword(Keyword::Using) | TokenKind::Sign(";") | TokenKind::End => {}
+                _ => return Err(self.fail_ahead(2)),
+            }
+        }
+        self.advance();
         let if_exists = self.if_exists()?;
         let columns = if self.at_sign("(") {
             self.advance();

@@ -38,7 +38,51 @@ impl Parser<'_> {
             let right = self.term_group()?;
             left = Term::Arithmetic { operator, left: Box::new(left), right: Box::new(right) };
         }
+        if !self.follows_term() {
+            return Err(self.fail());
+        }
+        self.look(1);
         Ok(left)
+    }
+
+    /// Whether the next token follows a value somewhere in the language: the grammar checks that before it looks at
+    /// what is wanted here.
+    fn follows_term(&self) -> bool {
+        self.ends_term(0)
+    }
+
+    /// Whether the token after the marker that is next follows a value without operators.
+    fn follows_marker(&self) -> bool {
+        matches!(self.kind(1), TokenKind::Sign("*" | "/" | "%") | TokenKind::Keyword(Keyword::As))
+            || self.ends_term(1)
+    }
+
+    fn ends_term(&self, ahead: usize) -> bool {
+        match self.kind(ahead) {
+            TokenKind::End => true,
+            TokenKind::Sign(sign) => matches!(sign, ";" | ")" | "]" | "}" | "," | ":" | ".." | "+" | "-"),
+            TokenKind::Keyword(keyword) => matches!(
+                keyword,
+                Keyword::Allow
+                    | Keyword::And
+                    | Keyword::Apply
+                    | Keyword::Asc
+                    | Keyword::Delete
+                    | Keyword::Desc
+                    | Keyword::Group
+                    | Keyword::If
+                    | Keyword::Insert
+                    | Keyword::Limit
+                    | Keyword::Order
+                    | Keyword::Per
+                    | Keyword::Primary
+                    | Keyword::Update
+                    | Keyword::Using
+                    | Keyword::Where
+            ),
+            TokenKind::Word => self.at_word(ahead, "bypass"),
+            _ => false,
+        }
     }
 
     /// The arithmetic operator that is next, if it is of the asked precedence.
@@ -70,6 +114,7 @@ impl Parser<'_> {
             }
             TokenKind::Sign("{") => parser.braces(),
             TokenKind::Sign("(") => parser.parenthesised_term(),
+            TokenKind::QuestionMark if !parser.follows_marker() => Err(parser.fail_ahead(1)),
             TokenKind::Sign(":") | TokenKind::QuestionMark => parser.bind_marker().map(Term::BindMarker),
             TokenKind::Keyword(Keyword::Cast) if parser.kind(1) == TokenKind::Sign("(") => parser.cast_term(),
             _ => match parser.constant_or_null() {
@@ -92,12 +137,17 @@ impl Parser<'_> {
         }
     }
 
+    /// Whether a [`Self::term`] may start at the next token, as far as that token alone tells.
+    fn starts_term(&self) -> bool {
+        self.starts_simple_term() || self.at_sign("-") || self.is_name(0) || self.is_function_name(0)
+    }
+
     /// `item, item … close`, possibly empty; the opening sign is consumed.
-    fn list_tail(&mut self, close: &'static str) -> Parse<Vec<Term>> {
-        if self.eat_sign(close) {
-            return Ok(Vec::new());
+    pub(super) fn list_tail(&mut self, close: &'static str) -> Parse<Vec<Term>> {
+        let mut items = Vec::new();
+        if self.starts_term() {
+            items = self.separated(Self::term)?;
         }
-        let items = self.separated(Self::term)?;
         self.expect_sign(close)?;
         Ok(items)
     }
@@ -119,7 +169,7 @@ impl Parser<'_> {
             self.expect_sign("}")?;
             return Ok(Term::UserType(fields));
         }
-        if !self.starts_simple_term() && !self.at_sign("-") && !self.is_name(0) {
+        if !self.starts_term() {
             return Err(self.fail_since(decision));
         }
         let first = self.term()?;
@@ -161,10 +211,28 @@ impl Parser<'_> {
 
     /// A type hint and its operand, or a tuple.
     fn parenthesised_term(&mut self) -> Parse<Term> {
-        if let Some(type_name) = self.type_hint(Self::starts_simple_term) {
+        // A string may be a type or a value: `{('a'): f(1)}` is a map, while `('a') :b` is a typed marker.
+        let string = matches!(self.kind(1), TokenKind::String | TokenKind::DollarString);
+        let starts = |parser: &Self| match string {
+            true if parser.at_sign(":") => {
+                parser.is_name(1) && !matches!(parser.kind(2), TokenKind::Sign("(" | "."))
+            }
+            true => parser.starts_simple_term(),
+            false => parser.starts_simple_term() || parser.is_name(0),
+        };
+        if let Some(type_name) = self.type_hint(starts)? {
             let operand = Box::new(self.simple_term()?);
             return Ok(Term::TypeHint { type_name, operand });
         }
+        if self.is_name(1) && self.kind(2) == TokenKind::Sign(")") {
+            return Err(self.fail_ahead(3));
+        }
+        let decision = self.next;
+        self.advance();
+        if !self.starts_term() && !self.at(Keyword::Set) {
+            return Err(self.fail_since(decision));
+        }
+        self.next = decision;
         self.tuple().map(Term::Tuple)
     }
 
@@ -206,7 +274,7 @@ impl Parser<'_> {
         if self.eat_sign(")") {
             return Ok(FunctionCall { name, arguments: Vec::new() });
         }
-        if !self.starts_simple_term() && !self.at_sign("-") && !self.is_name(0) {
+        if !self.starts_term() {
             return Err(self.fail_since(decision));
         }
         let arguments = self.separated(Self::term)?;

@@ -20,7 +20,7 @@ impl Parser<'_> {
         }
         let qualified = self.kind(1) == TokenKind::Sign(".");
         if let Some(native) = self.native_at(0).filter(|_| !qualified) {
-            self.look(1);
+            self.check_type_end()?;
             self.advance();
             return Ok(TypeName::Native(native));
         }
@@ -63,7 +63,43 @@ impl Parser<'_> {
         if !self.is_name(0) {
             return Err(self.fail());
         }
+        let constructor = matches!(
+            self.kind(0),
+            TokenKind::Keyword(
+                Keyword::List | Keyword::Frozen | Keyword::Map | Keyword::Tuple | Keyword::Vector
+            )
+        );
+        if constructor && !qualified {
+            self.check_type_end()?;
+        }
         self.user_type_name().map(TypeName::User)
+    }
+
+    /// Fails where the token after the one-word type that is next follows no type anywhere in the language: the
+    /// grammar looks at it before it decides what kind of type this is.
+    fn check_type_end(&mut self) -> Parse<()> {
+        self.look(1);
+        let follows = match self.kind(1) {
+            TokenKind::End => true,
+            TokenKind::Sign(sign) => matches!(sign, ";" | ")" | "," | ">"),
+            TokenKind::Keyword(keyword) => matches!(
+                keyword,
+                Keyword::Static
+                    | Keyword::Masked
+                    | Keyword::Primary
+                    | Keyword::Language
+                    | Keyword::Finalfunc
+                    | Keyword::Initcond
+                    | Keyword::Ttl
+            ),
+            TokenKind::Word => self.at_word(1, "reducefunc"),
+            _ => false,
+        };
+        if !follows {
+            return Err(self.fail_ahead(1));
+        }
+        self.look(2);
+        Ok(())
     }
 
     /// `< type >`
@@ -138,19 +174,17 @@ impl Parser<'_> {
 
     /// `'(' type ')'` when that is what stands here, and something follows that `starts` says it can apply to;
     /// otherwise nothing is consumed.
-    pub(super) fn type_hint(&mut self, starts: impl FnOnce(&Self) -> bool) -> Option<TypeName> {
-        let (next, looked) = (self.next, self.looked);
-        self.advance();
-        if let Ok(type_name) = self.type_name()
-            && self.at_sign(")")
-        {
-            self.advance();
-            if starts(self) {
-                return Some(type_name);
-            }
+    pub(super) fn type_hint(&mut self, starts: impl FnOnce(&Self) -> bool) -> Parse<Option<TypeName>> {
+        let looked = self.looked;
+        let hint = self.attempt(|parser| {
+            parser.advance();
+            let type_name = parser.type_name()?;
+            parser.expect_sign(")")?;
+            if starts(parser) { Ok(type_name) } else { Err(parser.fail()) }
+        })?;
+        if hint.is_none() {
+            self.looked = looked;
         }
-        self.next = next;
-        self.looked = looked;
-        None
+        Ok(hint)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::{Display, Formatter, Result};
 
+use super::names::FunctionName;
 use super::{clause, enclosed, optional, pairs, separated, when};
 use crate::ast::{
     CellFunction, Direction, Ordering, OrderingExpression, Select, SelectSource, Selectable, Selection,
@@ -79,7 +80,7 @@ impl Display for Selectable {
             Selectable::Cell { function, operand } => write!(formatter, "{function}({operand})"),
             Selectable::Cast { operand, target } => write!(formatter, "CAST({operand} AS {target})"),
             Selectable::Function { name, arguments } => {
-                write!(formatter, "{name}")?;
+                write!(formatter, "{}", FunctionName(name))?;
                 enclosed(formatter, "(", arguments, ")")
             }
             // `1.a` would be the float `1.`.

@@ -4,6 +4,7 @@
 
 use std::fmt::{Display, Formatter, Result};
 
+use super::names::FunctionName;
 use super::{Quoted, enclosed, pairs};
 use crate::ast::{BindMarker, Constant, ConstantKind, FunctionCall, Term};
 
@@ -27,7 +28,7 @@ impl Display for BindMarker {
 
 impl Display for FunctionCall {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> Result {
-        write!(formatter, "{}", self.name)?;
+        write!(formatter, "{}", FunctionName(&self.name))?;
         enclosed(formatter, "(", &self.arguments, ")")
     }
 }

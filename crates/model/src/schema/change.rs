@@ -7,6 +7,7 @@ use minicbor::{Decode, Encode};
 
 use super::{Keyspace, KeyspaceOptions, Schema, Table, TableDefinition, TableId, TypeDefinition, codec};
 use crate::token::murmur3_hash128;
+use crate::types::{CqlType, UserType};
 
 /// One change.
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
@@ -171,6 +172,12 @@ impl Schema {
                 }
                 let types = &mut self.keyspace_mut(keyspace)?.types;
                 types.remove(name);
+                // Types hold those they name by value, so they change with it.
+                for other in types.values_mut() {
+                    for (_, field) in &mut other.fields {
+                        *field = with_type(field, keyspace, definition);
+                    }
+                }
                 types.insert(definition.name.clone(), definition.clone());
                 for table in tables {
                     self.put_table(table)?;
@@ -209,6 +216,42 @@ impl Schema {
         self.version = ((u128::from(high as u64) << 64) | u128::from(low as u64)).to_be_bytes();
         self.version[6] = (self.version[6] & 0x0f) | 0x30;
         self.version[8] = (self.version[8] & 0x3f) | 0x80;
+    }
+}
+
+/// `ty` with `definition` in place of every use of the user type of that name, at any depth.
+pub fn with_type(ty: &CqlType, keyspace: &str, definition: &TypeDefinition) -> CqlType {
+    let inner = |ty: &CqlType| Box::new(with_type(ty, keyspace, definition));
+    match ty {
+        CqlType::List { element, frozen } => CqlType::List { element: inner(element), frozen: *frozen },
+        CqlType::Set { element, frozen } => CqlType::Set { element: inner(element), frozen: *frozen },
+        CqlType::Map { key, value, frozen } => {
+            CqlType::Map { key: inner(key), value: inner(value), frozen: *frozen }
+        }
+        CqlType::Vector { element, dimension } => {
+            CqlType::Vector { element: inner(element), dimension: *dimension }
+        }
+        CqlType::Tuple(components) => {
+            CqlType::Tuple(components.iter().map(|ty| with_type(ty, keyspace, definition)).collect())
+        }
+        CqlType::Udt(udt) => {
+            let same = udt.keyspace == keyspace && udt.name == definition.name;
+            let fields = if same { &definition.fields } else { &udt.fields };
+            let fields = fields
+                .iter()
+                .map(|(name, ty)| {
+                    let ty = if same { ty.clone() } else { with_type(ty, keyspace, definition) };
+                    (name.clone(), if udt.frozen { ty.freeze() } else { ty })
+                })
+                .collect();
+            CqlType::Udt(Box::new(UserType {
+                keyspace: udt.keyspace.clone(),
+                name: udt.name.clone(),
+                fields,
+                frozen: udt.frozen,
+            }))
+        }
+        scalar => scalar.clone(),
     }
 }
 

@@ -125,14 +125,17 @@ pub struct Table {
 }
 
 impl Table {
-    /// Derives lookups from a definition. Static and regular columns are put in name order.
+    /// Derives lookups from a definition. Static and regular columns are put in Cassandra's order: those of one
+    /// cell before those of several, each by name; `SELECT *` and table files show it.
     pub fn new(definition: TableDefinition) -> Self {
         let of = |kind| {
             let mut columns: Vec<Column> =
                 definition.columns.iter().filter(|column| column.kind == kind).cloned().collect();
             match kind {
                 ColumnKind::PartitionKey | ColumnKind::Clustering => columns.sort_by_key(|c| c.position),
-                ColumnKind::Static | ColumnKind::Regular => columns.sort_by(|a, b| a.name.cmp(&b.name)),
+                ColumnKind::Static | ColumnKind::Regular => columns.sort_by(|a, b| {
+                    a.ty.is_multi_cell().cmp(&b.ty.is_multi_cell()).then_with(|| a.name.cmp(&b.name))
+                }),
             }
             columns
         };
@@ -197,7 +200,7 @@ impl Table {
         TabletMap::new(self.definition.tablets_log2)
     }
 
-    /// Columns of one role: keys by position, others by name.
+    /// Columns of one role: keys by position, others with one cell before several, then by name.
     pub fn columns_of(&self, kind: ColumnKind) -> &[Column] {
         match kind {
             ColumnKind::PartitionKey => &self.partition_key,
@@ -222,12 +225,12 @@ impl Table {
         &self.orders
     }
 
-    /// Static columns by name.
+    /// Static columns, those of one cell first, then by name.
     pub fn statics(&self) -> &[Column] {
         &self.statics
     }
 
-    /// Regular columns by name.
+    /// Regular columns, those of one cell first, then by name.
     pub fn regulars(&self) -> &[Column] {
         &self.regulars
     }

@@ -18,6 +18,7 @@ use model::deletion::LocalSeconds;
 use wire::request::QueryParameters;
 
 use crate::engine::Engine;
+use crate::{ddl, describe};
 use crate::prepare::{Plan, Prepared};
 use crate::results::{self, MetadataMode};
 use crate::terms::Binding;
@@ -56,10 +57,11 @@ pub async fn statement(
         Plan::Truncate(table) => Box::pin(truncate::execute(engine, table, out)).await,
         Plan::Use(keyspace) => use_keyspace(engine, keyspace, out),
         Plan::Schema(statement) => {
-            let _ = statement;
-            Err(QueryError::invalid("Schema statements are not available on this node"))
+            Box::pin(ddl::execute(request.client, statement, request.parameters.keyspace, out)).await
         }
-        Plan::Describe(_) => Err(QueryError::invalid("DESCRIBE is not available on this node")),
+        Plan::Describe(statement) => {
+            describe::execute(engine, request.client, statement, request.parameters, out)
+        }
     }
 }
 

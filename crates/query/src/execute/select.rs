@@ -1,5 +1,7 @@
 //! Executes a SELECT: keys or a range, slices, rows into the answer, and where the next page begins.
 
+use std::time::Duration;
+
 use model::partition_key::DecoratedKey;
 use model::token::murmur3_token;
 use replication::{Consistency, ReadLimits};
@@ -8,7 +10,7 @@ use wire::request::QueryParameters;
 
 use super::rows::{PageLimits, Rows};
 use super::{Request, consistency, routing};
-use crate::engine::Engine;
+use crate::engine::{Engine, Scratch};
 use crate::paging::{self, PagingState};
 use crate::prepare::select::{SelectPlan, SelectionKind};
 use crate::restrictions::{keys, slices};
@@ -32,6 +34,7 @@ pub async fn execute(
     let binding = request.binding;
     let level = consistency::for_read(parameters.consistency)?;
     let limits = page_limits(plan, binding, parameters)?;
+    let timeout = timeout(plan, binding)?;
     if !plan.sort.is_empty() && parameters.page_size.is_some() {
         return Err(QueryError::invalid(
             "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either remove \
@@ -47,6 +50,11 @@ pub async fn execute(
         plan.restrictions.filters.iter().map(|filter| filter.bind(binding)).collect::<Result<Vec<_>, _>>()?;
     let user_limit = limits.remaining;
     let aggregates = matches!(plan.selection.kind, SelectionKind::Aggregates { .. });
+    if aggregates && plan.restrictions.partition_key.is_empty() && plan.restrictions.token.is_none() {
+        out.warnings.push("Aggregation query used without partition key".to_owned());
+    } else if aggregates && plan.restrictions.partition_key_has_in() {
+        out.warnings.push("Aggregation query used on multiple partition keys (IN restriction)".to_owned());
+    }
     // LIMIT counts rows of the result; an aggregate, and a result sorted as a whole, needs every row before that.
     let limits = if aggregates || !plan.sort.is_empty() {
         PageLimits { remaining: u64::MAX, ..limits }
@@ -54,12 +62,14 @@ pub async fn execute(
         limits
     };
 
-    let mut scratch = engine.scratch(&plan.table);
-    let scratch = &mut *scratch;
+    let mut guard = engine.scratch(&plan.table);
+    let scratch: &mut crate::engine::Scratch = &mut guard;
     let body = RowsBody::begin(&mut out.body, request.client.version, &plan.metadata, mode);
-    let (read, rows_out) = (&mut scratch.read, &mut out.body);
-    let mut rows = Rows::new(plan, binding, filters, limits, request.now, &mut scratch.rows, rows_out);
-    let reader = Reader { engine, plan, level, has_filters: !plan.restrictions.filters.is_empty(), limits };
+    let Scratch { read, rows: row_buffers, .. } = &mut *scratch;
+    let rows_out = &mut out.body;
+    let mut rows =
+        Rows::new(plan, binding, filters, limits, request.now, row_buffers, rows_out);
+    let reader = Reader { engine, plan, level, timeout, has_filters: !plan.restrictions.filters.is_empty(), limits };
     read.reversed = plan.reversed;
     read.now = request.now;
     let single = if plan.restrictions.key_range || state.is_some() {
@@ -98,6 +108,7 @@ struct Reader<'e> {
     engine: &'e Engine,
     plan: &'e SelectPlan,
     level: Consistency,
+    timeout: Option<Duration>,
     has_filters: bool,
     limits: PageLimits,
 }
@@ -142,7 +153,7 @@ impl Reader<'_> {
             return Ok(());
         }
         let limits = self.read_limits(rows);
-        self.engine.read(command, limits, self.level, rows).await
+        self.engine.read(command, limits, self.level, self.timeout, rows).await
     }
 
     /// Several keys, a range, or the rest of either.
@@ -243,6 +254,23 @@ impl Resume {
             clustering: state.clustering.map(<[u8]>::to_vec),
             partition_remaining: state.partition_remaining,
         })
+    }
+}
+
+/// How long the statement says to wait.
+fn timeout(plan: &SelectPlan, binding: &Binding<'_>) -> Result<Option<Duration>, QueryError> {
+    let Some(term) = &plan.timeout else { return Ok(None) };
+    let Bound::Value(value) = term.bind(binding)? else {
+        return Err(QueryError::invalid("Timeout value cannot be unset/null"));
+    };
+    let duration = model::number::Duration::decode(&value).map_err(|error| QueryError::Invalid(error.to_string()))?;
+    if duration.months() != 0 || duration.days() != 0 {
+        return Err(QueryError::invalid("Timeout values cannot be expressed in days/months"));
+    }
+    match u64::try_from(duration.nanoseconds()) {
+        Ok(nanoseconds) if nanoseconds % 1_000_000 == 0 => Ok(Some(Duration::from_nanos(nanoseconds))),
+        Ok(_) => Err(QueryError::invalid("Timeout values must be expressed in millisecond granularity")),
+        Err(_) => Err(QueryError::invalid("Timeout values must be non-negative")),
     }
 }
 

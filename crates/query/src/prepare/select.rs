@@ -5,7 +5,7 @@
 use std::rc::Rc;
 
 use cql::ast::{
-    self, Direction, Ident, OrderingExpression, SelectSource, Selectable, Selection as RawSelection,
+    self, Direction, Ident, OrderingExpression, SelectSource, Selectable, Selection as RawSelection, last_of,
 };
 use model::{Column, ColumnKind, CqlType, Table};
 
@@ -37,6 +37,8 @@ pub struct SelectPlan {
     pub limit: Option<Term>,
     /// PER PARTITION LIMIT.
     pub per_partition_limit: Option<Term>,
+    /// `USING TIMEOUT`: how long the coordinator waits instead of the configured time (ScyllaDB's extension).
+    pub timeout: Option<Term>,
     /// The result's columns as the wire shows them.
     pub metadata: ResultMetadata,
 }
@@ -117,6 +119,9 @@ pub fn prepare(
     columns.truncate(selection.shown);
     let limit = limit(cx, select.limit.as_ref(), "[limit]")?;
     let per_partition_limit = limit_per_partition(cx, select.per_partition_limit.as_ref())?;
+    let timeout = last_of(&select.attributes).timeout;
+    let timeout =
+        timeout.map(|term| cx.prepare(term, &Receiver::new("[timeout]", CqlType::Duration))).transpose()?;
     Ok(SelectPlan {
         table: Rc::clone(table),
         restrictions,
@@ -126,6 +131,7 @@ pub fn prepare(
         sort,
         limit,
         per_partition_limit,
+        timeout,
         metadata: ResultMetadata::new(table.keyspace(), table.name(), &columns),
     })
 }
@@ -149,8 +155,8 @@ fn refuse_unsupported(select: &ast::Select) -> Result<(), QueryError> {
     if matches!(select.source, SelectSource::MutationFragments(_)) {
         return unsupported("SELECT from MUTATION_FRAGMENTS");
     }
-    if !select.attributes.is_empty() {
-        return unsupported("USING in SELECT");
+    if last_of(&select.attributes).service_level.is_some() {
+        return unsupported("USING SERVICE LEVEL");
     }
     Ok(())
 }

@@ -117,6 +117,10 @@ pub fn prepare(
     partitions(table, kind, &mut sets, allow_filtering, &mut out)?;
     rows(table, kind, sets.clustering, only_static, allow_filtering, &mut out)?;
     others(table, kind, sets.statics, sets.regulars, allow_filtering, &mut out)?;
+    // Clustering restrictions bound rows of named partitions; over a range of partitions they filter.
+    if out.key_range && out.restricts_clustering && !allow_filtering && !filters_freely(table) {
+        return Err(QueryError::invalid(ALLOW_FILTERING_NEEDED));
+    }
     Ok(out)
 }
 

@@ -56,8 +56,14 @@ pub fn fill(
                 prefixes = longer;
             }
             Test::Slice { lower, upper } => {
-                let (lower, upper) =
-                    (bind(lower, &clause.names, binding)?, bind(upper, &clause.names, binding)?);
+                let lower = match lower {
+                    Some((row, inclusive)) => Some((row.bind(&clause.names[..row.len()], binding)?, *inclusive)),
+                    None => None,
+                };
+                let upper = match upper {
+                    Some((row, inclusive)) => Some((row.bind(&clause.names[..row.len()], binding)?, *inclusive)),
+                    None => None,
+                };
                 for prefix in &prefixes {
                     let above = half(prefix, clause.first, &lower, true, orders)?;
                     let below = half(prefix, clause.first, &upper, false, orders)?;

@@ -108,7 +108,7 @@ impl FileThreads {
             Op::Allocate { file, len } => Call::Allocate { descriptor: file.descriptor(), len: *len },
             Op::Truncate { file, len } => Call::Truncate { descriptor: file.descriptor(), len: *len },
             Op::Size { file } => Call::Size { descriptor: file.descriptor() },
-            Op::Path(path) => Call::Path(path.clone()),
+            Op::Path(path) => Call::Path((**path).clone()),
             Op::Accept { .. } | Op::Connect { .. } | Op::Recv { .. } | Op::Send { .. } => {
                 return Err(io::ErrorKind::Unsupported.into());
             }

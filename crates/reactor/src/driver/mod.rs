@@ -6,6 +6,7 @@
 //! Invariant: for every `submit` that returned `None` there is one completion, also after `cancel`.
 //! `op` leans on it to free slots; `file` and `net` give the operations their names.
 
+pub(crate) mod ambient;
 pub(crate) mod blocking;
 pub(crate) mod chunk;
 pub(crate) mod handle;
@@ -108,7 +109,7 @@ pub enum Op {
         file: Handle,
     },
     /// An operation on names.
-    Path(PathOp),
+    Path(Box<PathOp>),
     /// Waits for a connection. Output: connection.
     Accept {
         /// The listening socket.
@@ -183,7 +184,18 @@ pub enum PathOp {
     Lock(PathBuf),
 }
 
-/// What an operation brought.
+/// A connected socket.
+#[derive(Debug)]
+pub struct Connection {
+    /// The socket.
+    pub handle: Handle,
+    /// This end.
+    pub local: SocketAddr,
+    /// The other end.
+    pub peer: SocketAddr,
+}
+
+/// What an operation brought. Small, because every completion is moved several times: what is rare is boxed.
 #[derive(Debug)]
 pub enum Output {
     /// Nothing but success.
@@ -200,14 +212,7 @@ pub enum Output {
     /// A directory's content.
     Entries(Vec<DirEntry>),
     /// A connection.
-    Connection {
-        /// The connected socket.
-        handle: Handle,
-        /// This end.
-        local: SocketAddr,
-        /// The other end.
-        peer: SocketAddr,
-    },
+    Connection(Box<Connection>),
     /// Bytes from a connection.
     Chunk(RecvChunk),
     /// The peer will send no more.
@@ -246,6 +251,17 @@ pub struct Harvest {
     pub completions: Vec<Completion>,
     /// Kernel time per scheduling group, for the groups whose operations were submitted in this call.
     pub charges_ns: [u64; GROUPS],
+}
+
+impl Harvest {
+    /// Moves `done` in; the vectors are exchanged when that is possible.
+    pub(crate) fn take(&mut self, done: &mut Vec<Completion>) {
+        if self.completions.is_empty() {
+            std::mem::swap(&mut self.completions, done);
+        } else {
+            self.completions.append(done);
+        }
+    }
 }
 
 /// How a listener is set up.
@@ -322,6 +338,11 @@ pub trait Driver {
     /// One call to the scheduler, for drivers that want to choose; `None` leaves the choice to shares.
     fn choose(&mut self, _alternatives: u32) -> Option<u32> {
         None
+    }
+
+    /// Longest slice of a background group, for drivers that cannot tell cheaply that completions are pending.
+    fn background_slice_ns(&self) -> u64 {
+        crate::sched::QUANTUM_NS
     }
 
     /// Virtual cost of one poll of a task; `None` where real time is measured.

@@ -63,6 +63,12 @@ pub(crate) fn take_error(handle: &Handle) -> io::Result<()> {
     }
 }
 
+/// Whether an accept failed only because that one client has gone again: then the next one is to be waited for.
+pub(crate) fn client_has_gone(error: &io::Error) -> bool {
+    let gone = [libc::ECONNABORTED, libc::ENOTCONN, libc::ECONNRESET, libc::EINTR, libc::EPROTO];
+    error.raw_os_error().is_some_and(|code| gone.contains(&code))
+}
+
 /// Starts to connect; `true` when connected at once.
 pub(crate) fn connect(handle: &Handle, peer: SocketAddr) -> io::Result<bool> {
     match SockRef::from(&borrow(handle)).connect(&peer.into()) {

@@ -22,6 +22,9 @@ use crate::op::OpFuture;
 use crate::sched::{GROUPS, Group};
 use crate::shard;
 
+/// Bytes one call may read or write: offsets and lengths may come from damaged files, and memory is finite.
+pub const TRANSFER_BYTES_MAX: usize = 1 << 30;
+
 /// How a file is opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OpenOptions {
@@ -86,6 +89,8 @@ impl OpenOptions {
 pub(crate) struct DiskCounters {
     operations: [Cell<u64>; GROUPS],
     bytes: [Cell<u64>; GROUPS],
+    /// The log has said that a file system here refuses direct I/O.
+    told_buffered: Cell<bool>,
 }
 
 impl DiskCounters {
@@ -93,6 +98,7 @@ impl DiskCounters {
         Self {
             operations: std::array::from_fn(|_| Cell::new(0)),
             bytes: std::array::from_fn(|_| Cell::new(0)),
+            told_buffered: Cell::new(false),
         }
     }
 
@@ -120,7 +126,7 @@ async fn run(op: Op) -> (Op, io::Result<Output>) {
 }
 
 async fn run_path(op: PathOp) -> io::Result<Output> {
-    run(Op::Path(op)).await.1
+    run(Op::Path(Box::new(op))).await.1
 }
 
 /// An open file. Clones are the same file; it closes when the last one and the last operation are gone.
@@ -131,14 +137,16 @@ pub struct File {
 }
 
 impl File {
-    /// Opens a file. Where the file system refuses direct I/O the file is buffered, and a log line says so.
+    /// Opens a file. Where the file system refuses direct I/O the file is buffered; the shard's first one is logged.
     ///
     /// # Errors
     /// As open(2).
     pub async fn open(path: impl AsRef<Path>, options: OpenOptions) -> io::Result<File> {
         match run_path(PathOp::Open(path.as_ref().to_owned(), options)).await? {
             Output::File { handle, direct } => {
-                if options.direct && !direct {
+                let first =
+                    options.direct && !direct && shard::with(|shard| !shard.disk.told_buffered.replace(true));
+                if first {
                     crate::info!("direct I/O is refused here, using the page cache"; path = path.as_ref().display());
                 }
                 Ok(File { handle, direct })
@@ -155,9 +163,9 @@ impl File {
     /// Reads `len` bytes at `offset`, fewer at the end of the file. Direct files: both multiples of 4096.
     ///
     /// # Errors
-    /// As pread(2); `InvalidInput` when a direct read is not aligned.
+    /// As pread(2); `InvalidInput` when a direct read is not aligned, or longer than [`TRANSFER_BYTES_MAX`].
     pub async fn read_at(&self, offset: u64, len: usize) -> io::Result<AlignedBuf> {
-        self.check_aligned(offset, len)?;
+        self.check(offset, len)?;
         let mut buf = AlignedBuf::with_len(len);
         let mut at = 0;
         // Each round reads at least one byte or ends.
@@ -198,7 +206,7 @@ impl File {
     /// # Errors
     /// As pwrite(2); some of the bytes may then be written.
     pub async fn write_at(&self, offset: u64, buf: AlignedBuf) -> (io::Result<()>, AlignedBuf) {
-        if let Err(error) = self.check_aligned(offset, buf.len()) {
+        if let Err(error) = self.check(offset, buf.len()) {
             return (Err(error), buf);
         }
         let len = buf.len();
@@ -267,7 +275,14 @@ impl File {
         drop(self);
     }
 
-    fn check_aligned(&self, offset: u64, len: usize) -> io::Result<()> {
+    fn check(&self, offset: u64, len: usize) -> io::Result<()> {
+        let end = offset.checked_add(len as u64);
+        if len > TRANSFER_BYTES_MAX || end.is_none_or(|end| end > i64::MAX as u64) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("a transfer of {len} bytes at {offset}: at most {TRANSFER_BYTES_MAX} below 2^63"),
+            ));
+        }
         if self.direct && !(offset.is_multiple_of(ALIGNMENT as u64) && len.is_multiple_of(ALIGNMENT)) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,

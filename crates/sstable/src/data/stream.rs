@@ -279,6 +279,11 @@ impl Stream {
                 self.sought = Some(self.slicer.current());
                 self.seek().await?;
             }
+            if self.slicer.near(self.slicer.current()).is_none() {
+                // Behind the last slice nothing is read any more.
+                self.ended = true;
+                return Ok(None);
+            }
             let pending = match self.pending {
                 Some(pending) => pending,
                 None => self.load().await?,

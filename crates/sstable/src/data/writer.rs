@@ -15,11 +15,10 @@ use model::token::Token;
 use model::{Liveness, Table, Unfiltered};
 use reactor::file::{remove_file, rename, sync_dir};
 
+use super::chunk_writer::{DataWriter, WrittenChunks};
 use super::encode::{Scratch, append_marker, append_partition_start, append_row};
 use super::flags;
-use crate::compression::{
-    CHUNK_BYTES_DEFAULT, CHUNK_BYTES_MAX, ChunkChecksums, ChunkOffsets, CompressionInfo, Compressor,
-};
+use crate::compression::{CHUNK_BYTES_DEFAULT, CHUNK_BYTES_MAX, Compressor};
 use crate::descriptor::{Component, Descriptor};
 use crate::error::SstableError;
 use crate::file::OutputFile;
@@ -162,7 +161,13 @@ impl Writer {
         let filter = Filter::new(options.expected_partitions, options.fp_chance);
         let interval = table.options().min_index_interval;
         let index_path = descriptor.temporary_path(dir, Component::Index);
-        let index = IndexWriter::create(index_path, filter, interval, options.summary_bytes_max).await?;
+        let index = match IndexWriter::create(index_path, filter, interval, options.summary_bytes_max).await {
+            Ok(index) => index,
+            Err(error) => {
+                remove_temporaries(dir, descriptor).await;
+                return Err(error);
+            }
+        };
         let mut empty_row = Vec::new();
         RowBuilder::new(&mut empty_row, Liveness::NONE, DeletionTime::LIVE).finish();
         Ok(Self {
@@ -339,6 +344,8 @@ impl Writer {
         match self.write_components().await {
             Ok(info) => Ok(Some(info)),
             Err(error) => {
+                // Also what has its name already: a caller that was told of an error must not find the file later.
+                let _ = crate::table_file::remove(&dir, descriptor).await;
                 remove_temporaries(&dir, descriptor).await;
                 Err(error)
             }
@@ -453,99 +460,4 @@ async fn make_visible(
         rename(&descriptor.temporary_path(dir, *component), &path).await.map_err(SstableError::io(&path))?;
     }
     sync_dir(dir).await.map_err(SstableError::io(dir))
-}
-
-/// `Data.db` while it is written: gathers chunks, compresses and checksums them.
-#[derive(Debug)]
-struct DataWriter {
-    file: OutputFile,
-    compression: Option<Compressor>,
-    chunk_bytes: usize,
-    chunk: Vec<u8>,
-    compressed: Vec<u8>,
-    offsets: ChunkOffsets,
-    checksums: Vec<u32>,
-    digest: crc32fast::Hasher,
-    position: u64,
-}
-
-#[derive(Debug)]
-enum WrittenChunks {
-    Compressed(CompressionInfo),
-    Checked(ChunkChecksums),
-}
-
-#[derive(Debug)]
-struct WrittenData {
-    bytes: u64,
-    file_bytes: u64,
-    digest: u32,
-    chunks: WrittenChunks,
-}
-
-impl DataWriter {
-    async fn create(path: PathBuf, options: &WriterOptions) -> Result<Self, SstableError> {
-        Ok(Self {
-            file: OutputFile::create(path).await?,
-            compression: options.compression,
-            chunk_bytes: options.chunk_bytes as usize,
-            chunk: Vec::with_capacity(options.chunk_bytes as usize),
-            compressed: Vec::new(),
-            offsets: ChunkOffsets::default(),
-            checksums: Vec::new(),
-            digest: crc32fast::Hasher::new(),
-            position: 0,
-        })
-    }
-
-    async fn append(&mut self, mut bytes: &[u8]) -> Result<(), SstableError> {
-        self.position += bytes.len() as u64;
-        while !bytes.is_empty() {
-            let count = bytes.len().min(self.chunk_bytes - self.chunk.len());
-            self.chunk.extend_from_slice(&bytes[..count]);
-            bytes = &bytes[count..];
-            if self.chunk.len() == self.chunk_bytes {
-                self.write_chunk().await?;
-            }
-        }
-        Ok(())
-    }
-
-    async fn write_chunk(&mut self) -> Result<(), SstableError> {
-        let Some(compressor) = self.compression else {
-            self.checksums.push(crc32fast::hash(&self.chunk));
-            self.digest.update(&self.chunk);
-            self.file.append(&self.chunk).await?;
-            self.chunk.clear();
-            return Ok(());
-        };
-        self.compressed.clear();
-        compressor.compress(&self.chunk, &mut self.compressed);
-        let checksum = crc32fast::hash(&self.compressed);
-        self.compressed.extend_from_slice(&checksum.to_be_bytes());
-        self.digest.update(&self.compressed);
-        self.offsets.push(self.file.position());
-        self.file.append(&self.compressed).await?;
-        self.chunk.clear();
-        Ok(())
-    }
-
-    async fn finish(mut self) -> Result<WrittenData, SstableError> {
-        if !self.chunk.is_empty() {
-            self.write_chunk().await?;
-        }
-        let file_bytes = self.file.finish().await?;
-        let chunk_length = self.chunk_bytes as u32;
-        let chunks = match self.compression {
-            Some(compressor) => WrittenChunks::Compressed(CompressionInfo {
-                compressor,
-                chunk_length,
-                max_compressed_length: i32::MAX as u32,
-                data_length: self.position,
-                offsets: self.offsets,
-            }),
-            None => WrittenChunks::Checked(ChunkChecksums { chunk_length, checksums: self.checksums }),
-        };
-        Ok(WrittenData { bytes: self.position, file_bytes, digest: self.digest.finalize(), chunks })
-    }
 }

@@ -184,7 +184,7 @@ impl Commitlog {
         old: Vec<replay::OldSegment>,
     ) -> Result<(Self, Vec<Hold>), StorageError> {
         let directory = options.directory.clone();
-        reactor::file::create_dir_all(&directory).await.map_err(StorageError::of("create", &directory))?;
+        crate::directory::ensure(&directory).await?;
         let next_id = old.iter().map(|s| s.header.id + 1).max().unwrap_or(1);
         let next_slot = old.iter().map(|s| s.slot + 1).max().unwrap_or(0);
         let start = Position { segment: 0, offset: 0 };
@@ -239,21 +239,21 @@ impl Commitlog {
     fn start_tasks(&self) {
         let hold = || self.0.gate.enter().expect("the gate of a new log is open");
         let (log, gate) = (self.clone(), hold());
-        reactor::spawn(TaskGroup::COMMITLOG, async move {
+        drop(reactor::spawn(TaskGroup::COMMITLOG, async move {
             log.write_groups().await;
             drop(gate);
-        });
+        }));
         let (log, gate) = (self.clone(), hold());
-        reactor::spawn(TaskGroup::COMMITLOG, async move {
+        drop(reactor::spawn(TaskGroup::COMMITLOG, async move {
             log.keep_segments().await;
             drop(gate);
-        });
+        }));
         if let CommitlogSync::Periodic { period } = self.0.options.sync {
             let (log, gate) = (self.clone(), hold());
-            reactor::spawn(TaskGroup::COMMITLOG, async move {
+            drop(reactor::spawn(TaskGroup::COMMITLOG, async move {
                 log.sync_periodically(period).await;
                 drop(gate);
-            });
+            }));
         }
     }
 

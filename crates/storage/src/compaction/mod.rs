@@ -52,16 +52,16 @@ impl Storage {
         let hold = || self.0.tasks.enter().expect("the gate of a new storage is open");
         if self.0.config.auto_compaction {
             let (storage, gate) = (self.clone(), hold());
-            reactor::spawn(Group::COMPACTION, async move {
+            drop(reactor::spawn(Group::COMPACTION, async move {
                 storage.compact_when_wanted().await;
                 drop(gate);
-            });
+            }));
         }
         let (storage, gate) = (self.clone(), hold());
-        reactor::spawn(Group::BACKGROUND, async move {
+        drop(reactor::spawn(Group::BACKGROUND, async move {
             storage.set_damage_aside().await;
             drop(gate);
-        });
+        }));
     }
 
     async fn compact_when_wanted(&self) {

@@ -25,22 +25,21 @@ pub(crate) fn of_position(position: Position<'_>, orders: &[ClusteringOrder]) ->
 #[inline]
 fn of_value(ty: &CqlType, value: &[u8]) -> u64 {
     match ty {
-        CqlType::Int => match value.try_into() {
-            Ok(bytes) => u64::from((i32::from_be_bytes(bytes) as u32) ^ (1 << 31)) << 32,
-            Err(_) => 0,
+        // Two's complement, whatever the length: the sign bit turned, these are bytes too.
+        CqlType::Int | CqlType::Bigint | CqlType::Timestamp => match value.is_empty() {
+            true => 0,
+            false => first_bytes(value) ^ (1 << 63),
         },
-        CqlType::Bigint | CqlType::Timestamp => match value.try_into() {
-            Ok(bytes) => (i64::from_be_bytes(bytes) as u64) ^ (1 << 63),
-            Err(_) => 0,
-        },
-        CqlType::Text | CqlType::Ascii | CqlType::Blob => {
-            let mut bytes = [0; 8];
-            let length = value.len().min(8);
-            bytes[..length].copy_from_slice(&value[..length]);
-            u64::from_be_bytes(bytes)
-        }
+        CqlType::Text | CqlType::Ascii | CqlType::Blob => first_bytes(value),
         _ => 0,
     }
+}
+
+fn first_bytes(value: &[u8]) -> u64 {
+    let mut bytes = [0; 8];
+    let length = value.len().min(8);
+    bytes[..length].copy_from_slice(&value[..length]);
+    u64::from_be_bytes(bytes)
 }
 
 #[cfg(test)]

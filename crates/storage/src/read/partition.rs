@@ -39,7 +39,11 @@ impl<'c> Reader<'c> {
         key: &[u8],
         consumer: &mut dyn RowConsumer,
     ) -> Result<Flow, StorageError> {
-        if let Some(only) = tablet.only_memtable() {
+        let files: Vec<_> =
+            tablet.files().iter().filter(|f| f.sstable.may_contain(token, key)).cloned().collect();
+        if files.is_empty()
+            && let Some(only) = tablet.only_memtable()
+        {
             let found = {
                 let contents = only.contents();
                 let Some(partition) = contents.find(token, key) else { return Ok(Flow::Continue) };
@@ -49,8 +53,6 @@ impl<'c> Reader<'c> {
                 return Ok(self.from_memory(&only, partition, version, consumer).await);
             }
         }
-        let files: Vec<_> =
-            tablet.files().iter().filter(|f| f.sstable.may_contain(token, key)).cloned().collect();
         let mut sources = Vec::new();
         for memtable in tablet.memtables().iter() {
             self.add_memory(&mut sources, memtable, token, key, !files.is_empty());

@@ -55,7 +55,7 @@ impl SchemaLog {
     /// # Errors
     /// [`StorageError::SchemaLogCorrupt`] where a record before the last is damaged; file errors.
     pub async fn open(directory: &Path) -> Result<(Self, Vec<SchemaChange>), StorageError> {
-        reactor::file::create_dir_all(directory).await.map_err(StorageError::of("create", directory))?;
+        crate::directory::ensure(directory).await?;
         let path = directory.join("schema.log");
         let exists = reactor::file::exists(&path).await.map_err(StorageError::of("look for", &path))?;
         if !exists {

@@ -11,12 +11,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::ambient::{Entropy, monotonic_ns, wall_us};
 use super::blocking::FileThreads;
 use super::chunk::{ChunkPool, FreeList, RECV_BUFFER_BYTES, RecvChunk};
 use super::{
-    Completion, Driver, Finished, Handle, HandleKind, Harvest, ListenOptions, Op, OpId, Output, Wait, socket,
+    Completion, Connection, Driver, Finished, Handle, HandleKind, Harvest, ListenOptions, Op, OpId, Output,
+    Wait, socket,
 };
 use crate::sched::Group;
 use crate::time::Instant;
@@ -27,6 +28,9 @@ use readiness::{Readiness, Ready};
 const FILE_THREADS: usize = 4;
 /// Sockets served per call before the shard's tasks run again.
 const EVENTS_MAX: usize = 512;
+
+/// Readiness of sockets costs a system call to know, so background work is cut short by the clock instead.
+const BACKGROUND_SLICE_NS: u64 = 100_000;
 
 /// Who waits on one socket.
 #[derive(Default)]
@@ -45,51 +49,11 @@ pub(crate) struct PollDriver {
     /// By descriptor.
     watched: Vec<Option<Watched>>,
     /// Sockets being connected, by slot of the operation.
-    connecting: Vec<Option<Handle>>,
-    done: VecDeque<Completion>,
+    connecting: Vec<Option<(OpId, Handle)>>,
+    done: Vec<Completion>,
     pool: Rc<ChunkPool<FreeList>>,
     ready: Vec<Ready>,
     entropy: Entropy,
-}
-
-/// Random numbers of a production driver: seeded by the kernel, then computed.
-pub(crate) struct Entropy(u64);
-
-impl Entropy {
-    pub(crate) fn from_kernel() -> Self {
-        let mut seed = [0u8; 8];
-        // SAFETY: pointer and length are those of a live array. Up to 256 bytes are never interrupted.
-        let got = unsafe { libc::getrandom(seed.as_mut_ptr().cast(), seed.len(), 0) };
-        let seed = if got == seed.len() as isize { u64::from_ne_bytes(seed) } else { monotonic_ns() };
-        Self(seed)
-    }
-
-    pub(crate) fn from_seed(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// SplitMix64 (Steele, Lea, Flood 2014).
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-}
-
-/// The monotonic clock in nanoseconds.
-pub(crate) fn monotonic_ns() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
-}
-
-/// The wall clock in microseconds.
-pub(crate) fn wall_us() -> i64 {
-    match SystemTime::now().duration_since(UNIX_EPOCH) {
-        Ok(after) => i64::try_from(after.as_micros()).unwrap_or(i64::MAX),
-        Err(before) => -i64::try_from(before.duration().as_micros()).unwrap_or(i64::MAX),
-    }
 }
 
 impl PollDriver {
@@ -101,7 +65,7 @@ impl PollDriver {
             ops: Vec::new(),
             watched: Vec::new(),
             connecting: Vec::new(),
-            done: VecDeque::new(),
+            done: Vec::new(),
             pool: ChunkPool::new(FreeList::full()),
             ready: Vec::new(),
             entropy: Entropy::from_kernel(),
@@ -144,7 +108,7 @@ impl PollDriver {
 
     fn finish(&mut self, id: OpId, result: io::Result<Output>) {
         if let Some(op) = self.take(id) {
-            self.done.push_back(Completion { id, op, result });
+            self.done.push(Completion { id, op, result });
         }
     }
 
@@ -222,12 +186,18 @@ impl PollDriver {
     }
 
     fn accept(&mut self, listener: &Handle) -> Option<io::Result<Output>> {
-        match socket::accept(listener) {
-            Ok((handle, local, peer)) => {
-                Some(self.watch(&handle).map(|()| Output::Connection { handle, local, peer }))
+        loop {
+            // Each round takes a connection out of the kernel's backlog or ends.
+            match socket::accept(listener) {
+                Ok((handle, local, peer)) => {
+                    let watched = self.watch(&handle);
+                    let connection = Connection { handle, local, peer };
+                    return Some(watched.map(|()| Output::Connection(Box::new(connection))));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+                Err(error) if socket::client_has_gone(&error) => {}
+                Err(error) => return Some(Err(error)),
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
-            Err(error) => Some(Err(error)),
         }
     }
 
@@ -236,13 +206,13 @@ impl PollDriver {
         if socket::connect(&handle, peer)? {
             self.watch(&handle)?;
             let (local, peer) = socket::addresses(&handle)?;
-            return Ok(Some(Output::Connection { handle, local, peer }));
+            return Ok(Some(Output::Connection(Box::new(Connection { handle, local, peer }))));
         }
         self.watched(&handle)?.connect = Some(id);
         if self.connecting.len() <= id.slot() {
             self.connecting.resize_with(id.slot() + 1, || None);
         }
-        self.connecting[id.slot()] = Some(handle);
+        self.connecting[id.slot()] = Some((id, handle));
         Ok(None)
     }
 
@@ -252,7 +222,7 @@ impl PollDriver {
             let entry = ops.get_mut(id.slot()).and_then(Option::take);
             if let Some((held, op)) = entry {
                 assert_eq!(held, id, "a file thread answered for another operation");
-                done.push_back(Completion { id, op, result });
+                done.push(Completion { id, op, result });
             }
         });
     }
@@ -276,10 +246,12 @@ impl PollDriver {
     }
 
     fn finish_connect(&mut self, id: OpId) {
-        let Some(handle) = self.connecting.get_mut(id.slot()).and_then(Option::take) else { return };
+        // The slot may belong to another operation by now: a cancelled connect's socket can still report.
+        let Some(place) = self.connecting.get_mut(id.slot()) else { return };
+        let Some((_, handle)) = place.take_if(|(held, _)| *held == id) else { return };
         let result = socket::take_error(&handle)
             .and_then(|()| socket::addresses(&handle))
-            .map(|(local, peer)| Output::Connection { handle, local, peer });
+            .map(|(local, peer)| Output::Connection(Box::new(Connection { handle, local, peer })));
         self.finish(id, result);
     }
 
@@ -291,7 +263,7 @@ impl PollDriver {
                 if let Some(watched) = self.watched[at].as_mut() {
                     watched.send = None;
                 }
-                self.done.push_back(Completion { id, op, result });
+                self.done.push(Completion { id, op, result });
             }
         }
     }
@@ -411,11 +383,15 @@ impl Driver for PollDriver {
         }
         self.ready = ready;
         self.collect_files();
-        harvest.completions.extend(self.done.drain(..));
+        harvest.take(&mut self.done);
     }
 
     fn completions_pending(&self) -> bool {
         !self.done.is_empty()
+    }
+
+    fn background_slice_ns(&self) -> u64 {
+        BACKGROUND_SLICE_NS
     }
 
     fn listen(&mut self, address: SocketAddr, options: ListenOptions) -> io::Result<(Handle, SocketAddr)> {

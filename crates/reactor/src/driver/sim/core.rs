@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use super::disk::Disk;
 use super::net::Net;
-use crate::driver::poll::Entropy;
+use crate::driver::ambient::Entropy;
 use crate::driver::{Completion, Op, OpId, Output};
 use crate::sched::Group;
 

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::content::Content;
 use super::names::{Entry, Names, normal};
 use crate::driver::{Handle, HandleKind, Op, Output, PathOp};
 use crate::file::{DirEntry, OpenOptions};
@@ -55,8 +56,8 @@ enum Unsynced {
 
 #[derive(Default)]
 struct Inode {
-    current: Vec<u8>,
-    durable: Vec<u8>,
+    current: Content,
+    durable: Content,
     /// Changes no sync has covered, each with its number.
     unsynced: Vec<(u64, Unsynced)>,
     changes: u64,
@@ -64,15 +65,10 @@ struct Inode {
 }
 
 impl Inode {
-    fn apply(target: &mut Vec<u8>, change: &Unsynced) {
+    fn apply(target: &mut Content, change: &Unsynced) {
         match change {
-            Unsynced::Write { offset, bytes } => {
-                if target.len() < offset + bytes.len() {
-                    target.resize(offset + bytes.len(), 0);
-                }
-                target[*offset..offset + bytes.len()].copy_from_slice(bytes);
-            }
-            Unsynced::Length(length) => target.resize(*length, 0),
+            Unsynced::Write { offset, bytes } => target.write(*offset, bytes),
+            Unsynced::Length(length) => target.resize(*length),
         }
     }
 
@@ -172,9 +168,7 @@ impl Disk {
                     return Err(error(libc::EIO));
                 }
                 let (_, inode) = self.inode(file, false)?;
-                let begin = to_usize(*offset + *at as u64)?.min(inode.current.len());
-                let count = (buf.len() - *at).min(inode.current.len() - begin);
-                buf[*at..*at + count].copy_from_slice(&inode.current[begin..begin + count]);
+                let count = inode.current.read(to_usize(*offset + *at as u64)?, &mut buf[*at..]);
                 Ok(Output::Number(count as u64))
             }
             Op::Write { file, offset, buf, at } => {
@@ -308,7 +302,7 @@ impl Disk {
         };
         if options.truncate
             && let Some(file) = self.inodes.get_mut(&inode)
-            && !file.current.is_empty()
+            && file.current.len() > 0
         {
             file.change(Unsynced::Length(0));
         }
@@ -390,16 +384,17 @@ impl Disk {
     /// Bytes of a file as they are now.
     pub(super) fn content(&self, path: &Path) -> Option<Vec<u8>> {
         let inode = self.names.file(&normal(path)).ok()?;
-        self.inodes.get(&inode).map(|inode| inode.current.clone())
+        self.inodes.get(&inode).map(|inode| inode.current.to_vec())
     }
 
     /// Replaces a file's bytes, durably: damage from outside.
-    pub(super) fn set_content(&mut self, path: &Path, content: Vec<u8>) -> bool {
+    pub(super) fn set_content(&mut self, path: &Path, content: &[u8]) -> bool {
         let Ok(number) = self.names.file(&normal(path)) else { return false };
         let Some(inode) = self.inodes.get_mut(&number) else { return false };
         inode.unsynced.clear();
-        inode.current.clone_from(&content);
-        inode.durable = content;
+        inode.durable = Content::default();
+        inode.durable.write(0, content);
+        inode.current = inode.durable.clone();
         true
     }
 
@@ -421,13 +416,12 @@ impl Disk {
 }
 
 /// Writes some of the sectors that `bytes` at `offset` touch.
-fn tear(target: &mut Vec<u8>, offset: usize, bytes: &[u8], chance: &mut dyn Chance) {
+fn tear(target: &mut Content, offset: usize, bytes: &[u8], chance: &mut dyn Chance) {
     let mut at = 0;
     while at < bytes.len() {
         let end = (at + SECTOR - (offset + at) % SECTOR).min(bytes.len());
         if chance.below(2) == 0 {
-            let change = Unsynced::Write { offset: offset + at, bytes: bytes[at..end].to_vec() };
-            Inode::apply(target, &change);
+            target.write(offset + at, &bytes[at..end]);
         }
         at = end;
     }

@@ -10,15 +10,12 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 
 use super::core::{Core, Event, Port};
-use crate::driver::chunk::{ChunkPool, FreeList, RECV_BUFFER_BYTES, RecvChunk};
-use crate::driver::{Handle, HandleKind, ListenOptions, Op, OpId, Output};
+use crate::driver::{Connection, Handle, HandleKind, ListenOptions, Op, OpId, Output};
 
-/// Bytes one direction of a connection holds, on the wire and unread.
-const WINDOW_BYTES: usize = 256 << 10;
 /// How long a connection request without an answer waits.
 const CONNECT_TIMEOUT_NS: u64 = 30_000_000_000;
 /// While nodes are parted an arrival is looked at again after this time.
-const PARTED_RETRY_NS: u64 = 10_000_000;
+pub(super) const PARTED_RETRY_NS: u64 = 10_000_000;
 const FIRST_EPHEMERAL_PORT: u16 = 32_768;
 
 /// What goes wrong with the simulated network, and how slow it is.
@@ -51,24 +48,24 @@ struct Listener {
     waiters: VecDeque<Waiter>,
 }
 
-struct Stream {
-    node: usize,
-    local: SocketAddr,
-    remote: SocketAddr,
+pub(super) struct Stream {
+    pub(super) node: usize,
+    pub(super) local: SocketAddr,
+    pub(super) remote: SocketAddr,
     /// The other end; `None` once it is closed.
-    peer: Option<i32>,
+    pub(super) peer: Option<i32>,
     /// Bytes sent to this end: the first `arrived` of them may be read.
-    inbox: VecDeque<u8>,
-    arrived: usize,
+    pub(super) inbox: VecDeque<u8>,
+    pub(super) arrived: usize,
     /// Earliest time of the next arrival here: bytes do not overtake each other.
-    last_arrival_ns: u64,
+    pub(super) last_arrival_ns: u64,
     /// Until then everything on its way here is held back, in its order, because the nodes were parted.
-    held_until_ns: u64,
-    finished: bool,
-    reset: bool,
-    receiver: Option<Waiter>,
+    pub(super) held_until_ns: u64,
+    pub(super) finished: bool,
+    pub(super) reset: bool,
+    pub(super) receiver: Option<Waiter>,
     /// A send of this end that waits for room at the other.
-    sender: Option<Waiter>,
+    pub(super) sender: Option<Waiter>,
 }
 
 enum Socket {
@@ -91,7 +88,7 @@ pub(super) fn address_of(node: usize) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 0, (number >> 8) as u8, number as u8))
 }
 
-fn node_of(address: IpAddr, from: usize) -> Option<usize> {
+pub(super) fn node_of(address: IpAddr, from: usize) -> Option<usize> {
     match address {
         IpAddr::V4(v4) if v4.is_loopback() || v4.is_unspecified() => Some(from),
         IpAddr::V4(v4) => {
@@ -103,7 +100,7 @@ fn node_of(address: IpAddr, from: usize) -> Option<usize> {
     }
 }
 
-fn error(code: i32) -> io::Error {
+pub(super) fn error(code: i32) -> io::Error {
     io::Error::from_raw_os_error(code)
 }
 
@@ -119,7 +116,7 @@ impl Net {
         }
     }
 
-    fn are_parted(&self, left: usize, right: usize) -> bool {
+    pub(super) fn are_parted(&self, left: usize, right: usize) -> bool {
         self.parted.contains(&(left.min(right), left.max(right)))
     }
 
@@ -130,7 +127,7 @@ impl Net {
         number
     }
 
-    fn stream(&mut self, socket: i32) -> Option<&mut Stream> {
+    pub(super) fn stream(&mut self, socket: i32) -> Option<&mut Stream> {
         match self.sockets.get_mut(&socket) {
             Some(Socket::Stream(stream)) => Some(stream),
             _ => None,
@@ -260,10 +257,11 @@ pub(super) fn arrive_connect(core: &Core, port: &Rc<Port>, id: OpId) {
         None => core.complete(port, id, Err(error(libc::ECONNREFUSED))),
         Some((near, far, local, waiter)) => {
             let handle = Handle::new(near, HandleKind::SimSocket);
-            core.complete(port, id, Ok(Output::Connection { handle, local, peer }));
+            core.complete(port, id, Ok(Output::Connection(Box::new(Connection { handle, local, peer }))));
             if let Some((acceptor, accept)) = waiter {
                 let handle = Handle::new(far, HandleKind::SimSocket);
-                core.complete(&acceptor, accept, Ok(Output::Connection { handle, local: peer, peer: local }));
+                let connection = Connection { handle, local: peer, peer: local };
+                core.complete(&acceptor, accept, Ok(Output::Connection(Box::new(connection))));
             }
         }
     }
@@ -299,174 +297,11 @@ pub(super) fn accept(core: &Core, port: &Rc<Port>, id: OpId, listener: i32) -> O
             let stream = net.stream(socket)?;
             let (local, peer) = (stream.local, stream.remote);
             let handle = Handle::new(socket, HandleKind::SimSocket);
-            Some(Ok(Output::Connection { handle, local, peer }))
+            Some(Ok(Output::Connection(Box::new(Connection { handle, local, peer }))))
         }
         None => {
             found.waiters.push_back((port.clone(), id));
             None
-        }
-    }
-}
-
-/// Bytes that have arrived, the end, or nothing yet.
-pub(super) fn try_receive(
-    core: &Core,
-    pool: &Rc<ChunkPool<FreeList>>,
-    socket: i32,
-) -> Option<io::Result<Output>> {
-    let split = core.net.borrow().faults.split;
-    let (chunk, waiting) = {
-        let mut net = core.net.borrow_mut();
-        let Some(stream) = net.stream(socket) else { return Some(Err(error(libc::EBADF))) };
-        if stream.reset {
-            return Some(Err(error(libc::ECONNRESET)));
-        }
-        if stream.arrived == 0 {
-            return stream.finished.then_some(Ok(Output::End));
-        }
-        let most = stream.arrived.min(RECV_BUFFER_BYTES);
-        let count = if split && core.below(4) == 0 { core.between(1, most as u64) as usize } else { most };
-        stream.arrived -= count;
-        let chunk = take_chunk(pool, &mut stream.inbox, count);
-        let peer = stream.peer;
-        let waiting = peer.and_then(|peer| net.stream(peer)).and_then(|peer| peer.sender.take());
-        (chunk, waiting)
-    };
-    if let Some((port, id)) = waiting {
-        resume_send(core, &port, id);
-    }
-    Some(Ok(Output::Chunk(chunk)))
-}
-
-fn take_chunk(pool: &Rc<ChunkPool<FreeList>>, inbox: &mut VecDeque<u8>, count: usize) -> RecvChunk {
-    match pool.lender.take() {
-        Some(number) => {
-            let start = pool.buffer(number);
-            // SAFETY: the free list has just given this buffer to us alone; it is initialised memory.
-            let buffer = unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), RECV_BUFFER_BYTES) };
-            let (front, back) = inbox.as_slices();
-            let first = count.min(front.len());
-            buffer[..first].copy_from_slice(&front[..first]);
-            buffer[first..count].copy_from_slice(&back[..count - first]);
-            inbox.drain(..count);
-            RecvChunk::pooled(pool.clone(), number, count)
-        }
-        None => RecvChunk::heap(inbox.drain(..count).collect()),
-    }
-}
-
-/// Waits for bytes.
-pub(super) fn wait_receive(core: &Core, port: &Rc<Port>, id: OpId, socket: i32) -> io::Result<()> {
-    let mut net = core.net.borrow_mut();
-    let stream = net.stream(socket).ok_or_else(|| error(libc::EBADF))?;
-    if stream.receiver.is_some() {
-        return Err(io::ErrorKind::ResourceBusy.into());
-    }
-    stream.receiver = Some((port.clone(), id));
-    Ok(())
-}
-
-/// Puts as much on the wire as there is room for; `Some` when all of it is, or the connection is broken.
-pub(super) fn send(core: &Core, port: &Rc<Port>, id: OpId, op: &mut Op) -> Option<io::Result<Output>> {
-    let Op::Send { socket, buf, at } = op else { return Some(Err(error(libc::EINVAL))) };
-    let number = socket.descriptor();
-    let (reset, latency) = {
-        let net = core.net.borrow();
-        (net.faults.reset, net.faults.latency_ns)
-    };
-    if core.chance(reset) {
-        break_connection(core, number);
-        return Some(Err(error(libc::ECONNRESET)));
-    }
-    let mut net = core.net.borrow_mut();
-    let Some(stream) = net.stream(number) else { return Some(Err(error(libc::EBADF))) };
-    if stream.reset {
-        return Some(Err(error(libc::ECONNRESET)));
-    }
-    let Some(peer) = stream.peer else { return Some(Err(error(libc::EPIPE))) };
-    let Some(far) = net.stream(peer) else { return Some(Err(error(libc::EPIPE))) };
-    let room = WINDOW_BYTES.saturating_sub(far.inbox.len());
-    let count = room.min(buf.len() - *at);
-    if count > 0 {
-        far.inbox.extend(&buf[*at..*at + count]);
-        core.note_content(&buf[*at..*at + count]);
-        *at += count;
-        let arrival = (core.now_ns.get() + core.between(latency.0, latency.1)).max(far.last_arrival_ns);
-        far.last_arrival_ns = arrival;
-        core.schedule(arrival - core.now_ns.get(), Event::Arrive { socket: peer, count });
-    }
-    if *at == buf.len() {
-        return Some(Ok(Output::Number(*at as u64)));
-    }
-    let stream = net.stream(number)?;
-    if stream.sender.is_some() {
-        return Some(Err(io::ErrorKind::ResourceBusy.into()));
-    }
-    stream.sender = Some((port.clone(), id));
-    None
-}
-
-fn resume_send(core: &Core, port: &Rc<Port>, id: OpId) {
-    let Some((mut op, group)) = port.take(id) else { return };
-    let result = send(core, port, id, &mut op);
-    port.keep(id, op, group);
-    if let Some(result) = result {
-        core.complete(port, id, result);
-    }
-}
-
-/// Wakes who waits for bytes of `socket`.
-fn serve_receiver(core: &Core, socket: i32, pools: &dyn Fn(&Port) -> Option<Rc<ChunkPool<FreeList>>>) {
-    let waiter = core.net.borrow_mut().stream(socket).and_then(|stream| stream.receiver.take());
-    let Some((port, id)) = waiter else { return };
-    let Some(pool) = pools(&port) else { return };
-    match try_receive(core, &pool, socket) {
-        Some(result) => core.complete(&port, id, result),
-        None => {
-            if let Some(stream) = core.net.borrow_mut().stream(socket) {
-                stream.receiver = Some((port, id));
-            }
-        }
-    }
-}
-
-/// Something arrives at a socket.
-pub(super) fn arrive(core: &Core, event: Event, pools: &dyn Fn(&Port) -> Option<Rc<ChunkPool<FreeList>>>) {
-    let (Event::Arrive { socket, .. } | Event::Finish { socket } | Event::Reset { socket }) = event else {
-        return;
-    };
-    {
-        let mut net = core.net.borrow_mut();
-        let Some(stream) = net.stream(socket) else { return };
-        let now = core.now_ns.get();
-        let held = stream.held_until_ns;
-        let (node, far) = (stream.node, node_of(stream.remote.ip(), stream.node));
-        if now < held {
-            core.schedule(held - now, event);
-            return;
-        }
-        if far.is_some_and(|far| net.are_parted(node, far)) {
-            if let Some(stream) = net.stream(socket) {
-                stream.held_until_ns = now + PARTED_RETRY_NS;
-            }
-            core.schedule(PARTED_RETRY_NS, event);
-            return;
-        }
-        let Some(stream) = net.stream(socket) else { return };
-        match event {
-            Event::Arrive { count, .. } => stream.arrived = (stream.arrived + count).min(stream.inbox.len()),
-            Event::Finish { .. } => stream.finished = true,
-            _ => {
-                stream.reset = true;
-                stream.peer = None;
-            }
-        }
-    }
-    serve_receiver(core, socket, pools);
-    if matches!(event, Event::Reset { .. }) {
-        let sender = core.net.borrow_mut().stream(socket).and_then(|stream| stream.sender.take());
-        if let Some((port, id)) = sender {
-            core.complete(&port, id, Err(error(libc::ECONNRESET)));
         }
     }
 }

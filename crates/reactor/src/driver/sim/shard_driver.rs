@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use super::core::{Core, Event, Port};
-use super::net;
+use super::{flow, net};
 use crate::driver::chunk::{ChunkPool, FreeList};
-use crate::driver::{Driver, Handle, HandleKind, Harvest, ListenOptions, Op, OpId, Output, Wait};
+use crate::driver::{Driver, Finished, Handle, HandleKind, Harvest, ListenOptions, Op, OpId, Output, Wait};
 use crate::sched::Group;
 use crate::time::Instant;
 
@@ -45,14 +45,16 @@ impl SimDriver {
                 net::connect(core, &self.port, id, *peer);
                 None
             }
-            Op::Recv { socket } => match net::try_receive(core, &self.pool, socket.descriptor()) {
+            Op::Recv { socket } => match flow::try_receive(core, &self.pool, socket.descriptor()) {
                 Some(result) => Some(result),
-                None => net::wait_receive(core, &self.port, id, socket.descriptor()).err().map(Err),
+                None => flow::wait_receive(core, &self.port, id, socket.descriptor()).err().map(Err),
             },
-            Op::Send { .. } => net::send(core, &self.port, id, op),
+            Op::Send { .. } => flow::send(core, &self.port, id, op),
             _ => {
-                if let Op::Write { buf, at, .. } = op {
-                    core.note_content(&buf[*at..]);
+                match op {
+                    Op::Write { buf, at, .. } => core.note_content(&buf[*at..]),
+                    Op::Path(path) => core.note_content(format!("{path:?}").as_bytes()),
+                    _ => {}
                 }
                 let disks = core.disks.borrow();
                 let disk = &disks[self.port.node];
@@ -84,7 +86,7 @@ impl Driver for SimDriver {
         self.core.random()
     }
 
-    fn submit(&mut self, id: OpId, mut op: Op, group: Group) -> Option<(Op, io::Result<Output>)> {
+    fn submit(&mut self, id: OpId, mut op: Op, group: Group) -> Option<Finished> {
         if self.port.dead.get() {
             return Some((op, Err(io::Error::from_raw_os_error(libc::EIO))));
         }
@@ -145,7 +147,7 @@ impl Driver for SimDriver {
         if self.port.dead.get() {
             return Some(Err(io::Error::from_raw_os_error(libc::EIO)));
         }
-        let result = net::try_receive(&self.core, &self.pool, socket.descriptor())?;
+        let result = flow::try_receive(&self.core, &self.pool, socket.descriptor())?;
         let count = if let Ok(Output::Chunk(chunk)) = &result { chunk.len() as u64 } else { 0 };
         self.core.note("received", [self.port.node as u64, socket.descriptor() as u64, count]);
         Some(result)

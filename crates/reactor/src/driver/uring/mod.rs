@@ -11,7 +11,6 @@ mod buffers;
 mod receive;
 mod ring;
 
-use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, RawFd};
@@ -21,10 +20,13 @@ use std::sync::Arc;
 use io_uring::{cqueue, opcode, squeue, types};
 use socket2::SockAddr;
 
+use super::ambient::{Entropy, monotonic_ns, wall_us};
 use super::blocking::FileThreads;
 use super::chunk::ChunkPool;
-use super::poll::{Entropy, monotonic_ns, wall_us};
-use super::{Completion, Driver, Handle, HandleKind, Harvest, ListenOptions, Op, OpId, Output, Wait, socket};
+use super::{
+    Completion, Connection, Driver, Finished, Handle, HandleKind, Harvest, ListenOptions, Op, OpId, Output,
+    Wait, socket,
+};
 use crate::sched::{GROUPS, Group};
 use crate::time::Instant;
 use crate::waker::Remote;
@@ -55,6 +57,8 @@ struct Flight {
 }
 
 pub(crate) struct UringDriver {
+    /// First, so that its threads have ended before the descriptors they work on can close.
+    files: FileThreads,
     ring: Ring,
     /// By slot of the operation.
     flights: Vec<Option<Flight>>,
@@ -63,8 +67,7 @@ pub(crate) struct UringDriver {
     /// Buffers of single receives whose connection is gone.
     orphan_buffers: Vec<(u64, Vec<u8>)>,
     pool: Rc<ChunkPool<BufferRing>>,
-    files: FileThreads,
-    done: VecDeque<Completion>,
+    done: Vec<Completion>,
     reaped: Vec<cqueue::Entry>,
     /// Submissions and completions of each group since the last enter.
     weights: [u64; GROUPS],
@@ -88,7 +91,7 @@ impl UringDriver {
             orphan_buffers: Vec::new(),
             pool,
             files: FileThreads::new(name, FILE_THREADS, remote),
-            done: VecDeque::new(),
+            done: Vec::new(),
             reaped: Vec::new(),
             weights: [0; GROUPS],
             outstanding: 0,
@@ -124,7 +127,7 @@ impl UringDriver {
         if let Some(flight) = self.flights.get_mut(id.slot()).and_then(Option::take) {
             assert_eq!(flight.id, id, "the kernel answered for another operation");
             self.weights[flight.group.0 as usize] += 1;
-            self.done.push_back(Completion { id, op: flight.op, result });
+            self.done.push(Completion { id, op: flight.op, result });
         }
     }
 
@@ -167,7 +170,7 @@ impl UringDriver {
         }))
     }
 
-    fn start(&mut self, id: OpId, mut op: Op, group: Group) -> Option<(Op, io::Result<Output>)> {
+    fn start(&mut self, id: OpId, mut op: Op, group: Group) -> Option<Finished> {
         let mut connect = None;
         let started = match &mut op {
             Op::Recv { socket } => {
@@ -215,20 +218,28 @@ impl UringDriver {
             match &flight.op {
                 Op::Read { .. } | Op::Write { .. } => Ok(Output::Number(result as u64)),
                 Op::Send { at, .. } => Ok(Output::Number(*at as u64 + result as u64)),
-                Op::Accept { .. } => socket::accepted(result)
-                    .map(|(handle, local, peer)| Output::Connection { handle, local, peer }),
+                Op::Accept { .. } => socket::accepted(result).map(|(handle, local, peer)| {
+                    Output::Connection(Box::new(Connection { handle, local, peer }))
+                }),
                 Op::Connect { .. } => match flight.connect.take() {
-                    Some(boxed) => socket::addresses(&boxed.1).map(|(local, peer)| Output::Connection {
-                        handle: boxed.1,
-                        local,
-                        peer,
+                    Some(boxed) => socket::addresses(&boxed.1).map(|(local, peer)| {
+                        Output::Connection(Box::new(Connection { handle: boxed.1, local, peer }))
                     }),
                     None => Err(io::ErrorKind::NotConnected.into()),
                 },
                 _ => Ok(Output::Done),
             }
         };
-        self.finish(id, outcome);
+        let again = match (&outcome, &mut flight.op) {
+            (Err(error), op @ Op::Accept { .. }) if socket::client_has_gone(error) => {
+                Self::entry(op).ok().flatten().map(|entry| (entry, flight.group))
+            }
+            _ => None,
+        };
+        match again {
+            Some((entry, group)) => self.push(entry.user_data(id.bits()), group),
+            None => self.finish(id, outcome),
+        }
     }
 
     fn reap(&mut self) {
@@ -263,7 +274,7 @@ impl UringDriver {
         self.files.collect(|id, result| {
             if let Some(flight) = flights.get_mut(id.slot()).and_then(Option::take) {
                 assert_eq!(flight.id, id, "a file thread answered for another operation");
-                done.push_back(Completion { id, op: flight.op, result });
+                done.push(Completion { id, op: flight.op, result });
             }
         });
     }
@@ -297,7 +308,7 @@ impl Driver for UringDriver {
         self.entropy.next()
     }
 
-    fn submit(&mut self, id: OpId, op: Op, group: Group) -> Option<(Op, io::Result<Output>)> {
+    fn submit(&mut self, id: OpId, op: Op, group: Group) -> Option<Finished> {
         self.start(id, op, group)
     }
 
@@ -343,7 +354,7 @@ impl Driver for UringDriver {
         self.collect_files();
         // The time of a sleep is nobody's, and whoever sleeps keeps nobody from running.
         self.charge(if wait == Wait::No { spent } else { 0 }, harvest);
-        harvest.completions.extend(self.done.drain(..));
+        harvest.take(&mut self.done);
     }
 
     fn completions_pending(&self) -> bool {

@@ -11,7 +11,7 @@ use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, squeue};
 
 use crate::driver::Wait;
-use crate::driver::poll::monotonic_ns;
+use crate::driver::ambient::monotonic_ns;
 
 const SUBMISSIONS: u32 = 1024;
 const COMPLETIONS: u32 = 8192;

@@ -1,0 +1,48 @@
+# One command per need; `make test` is all that CI runs.
+#   make run      build in release and start a node on 127.0.0.1:9042, data in ./ceto-data
+#   make check    format, lints, unit tests: the quick loop
+#   make test     everything CI runs (sets up what it needs itself)
+#   make bench    the numbers kept in perf/
+#   make fuzz     every fuzz target, FUZZ_SECONDS each (default 60)
+#   make sim SEED=n | SEEDS=a..b   replay or search in simulation
+#   make differential STATEMENTS=n  random statements, compared with a real Cassandra
+
+CARGO ?= cargo
+SEEDS ?= 1..200
+FUZZ_SECONDS ?= 60
+export CARGO_TERM_COLOR ?= auto
+
+.PHONY: run release check unit test compat crash differential sim bench fuzz clean-data
+
+run: release
+	exec target/release/ceto server --workdir ./ceto-data
+
+release:
+	$(CARGO) build --release --locked
+
+check:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) test --workspace --locked
+
+test:
+	.ci/steps
+
+sim: 
+	$(CARGO) build --release --locked -p sim
+	target/release/ceto-sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+
+compat: release
+	tests/compat/run.sh
+
+crash: release
+	tests/crash/run.sh
+
+differential: release
+	$(if $(STATEMENTS),COUNT=$(STATEMENTS) )tests/differential/run.sh
+
+bench: release
+	perf/run.sh
+
+fuzz:
+	fuzz/run.sh $(FUZZ_SECONDS)

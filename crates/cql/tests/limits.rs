@@ -1,0 +1,138 @@
+//! Texts made to exhaust something are answered with an error, and what the parser numbers and folds is right.
+
+use cql::ast::{ConstantKind, Ident, Selectable, Selection, Statement, Term};
+use cql::{
+    BIND_MARKERS_MAX, CHAIN_LENGTH_MAX, NESTING_DEPTH_MAX, Position, parse_statement, parse_term, parse_type,
+};
+
+#[track_caller]
+fn refused(text: &str, start: &str) {
+    let error = parse_statement(text).expect_err("a limit").to_string();
+    assert!(error.starts_with(start), "{error}");
+}
+
+#[test]
+fn nesting_is_refused_beyond_its_limit_however_it_is_written() {
+    const DEEP: usize = 20_000;
+    let deep =
+        |open: &str, inner: &str, close: &str| format!("{}{inner}{}", open.repeat(DEEP), close.repeat(DEEP));
+    for (open, inner, close) in [
+        ("(", "1", ")"),
+        ("[", "1", "]"),
+        ("{", "1", "}"),
+        ("f(", "1", ")"),
+        ("(int)", "1", ""),
+        ("{a:", "1", "}"),
+    ] {
+        let value = deep(open, inner, close);
+        refused(&format!("INSERT INTO t (a) VALUES ({value})"), "Nesting is too deep");
+        refused(&format!("SELECT {value} FROM t"), "Nesting is too deep");
+        refused(&format!("SELECT * FROM t WHERE a = {value}"), "Nesting is too deep");
+    }
+    refused(&format!("INSERT INTO t (a) VALUES ({})", deep("CAST(", "1", " AS int)")), "Nesting is too deep");
+    refused(&format!("SELECT {} FROM t", deep("CAST(", "1", " AS int)")), "Nesting is too deep");
+    refused(&format!("SELECT * FROM t WHERE {}", deep("(", "a = 1", ")")), "Nesting is too deep");
+    refused(&format!("SELECT {} FROM t", deep("a[", "1", "]")), "line 1:8 mismatched input '['");
+    refused(&format!("ALTER TABLE t ADD a {}", deep("list<", "int", ">")), "Nesting is too deep");
+    assert!(parse_type(&deep("list<", "int", ">")).is_err());
+}
+
+#[test]
+fn trials_do_not_multiply() {
+    // Each opening starts a trial that fails at the end; nested trials must not each repeat the rest.
+    for open in ["(a)[", "(a)(", "(a){", "(a)f(", "json ", "json distinct ", "(a)[(a)"] {
+        assert!(parse_statement(&format!("SELECT {}", open.repeat(NESTING_DEPTH_MAX / 2))).is_err());
+        assert!(parse_statement(&format!("SELECT {} FROM t", open.repeat(5_000))).is_err());
+    }
+}
+
+#[test]
+fn chains_are_refused_beyond_their_limit() {
+    let chain = |link: &str, length: usize| link.repeat(length);
+    let term = |length| format!("INSERT INTO t (a) VALUES (1{})", chain(" + 1", length));
+    assert!(parse_statement(&term(CHAIN_LENGTH_MAX)).is_ok());
+    refused(&term(CHAIN_LENGTH_MAX + 1), "Expression is too long");
+    refused(&format!("SELECT a{} FROM t", chain(" * a", 100_000)), "Expression is too long");
+    refused(&format!("SELECT a{} FROM t", chain(".a", 100_000)), "Expression is too long");
+    let batch = chain("UPDATE t SET a = 1 + 2 WHERE k = 1;", 2 * CHAIN_LENGTH_MAX);
+    assert!(parse_statement(&format!("BEGIN BATCH {batch} APPLY BATCH")).is_ok());
+}
+
+#[test]
+fn the_tallest_tree_prints_compares_and_drops() {
+    let nested = format!("{}1{}", "[".repeat(40), "]".repeat(40));
+    let text = format!("SELECT * FROM t WHERE a = {nested}{}", " + 1".repeat(CHAIN_LENGTH_MAX));
+    let parsed = parse_statement(&text).expect("within the limits");
+    assert_eq!(parsed.statement.to_string(), text);
+    assert_eq!(parsed.clone(), parsed);
+}
+
+#[test]
+fn bind_markers_are_counted() {
+    let markers = |count: usize| format!("SELECT * FROM t WHERE a IN ({})", vec!["?"; count].join(","));
+    let parsed = parse_statement(&markers(BIND_MARKERS_MAX)).expect("within the limit");
+    assert_eq!(parsed.markers.len(), BIND_MARKERS_MAX);
+    refused(&markers(BIND_MARKERS_MAX + 1), "Too many bind variables");
+}
+
+#[test]
+fn markers_are_numbered_in_order_of_appearance() {
+    let text =
+        "UPDATE t USING TTL ? SET a = :A, b[?] = f(:\"B\", ?) WHERE k IN ? AND (c, d) > (?, :a) IF e = ?";
+    let parsed = parse_statement(text).expect("valid");
+    let names: Vec<_> = parsed.markers.iter().map(|name| name.as_ref().map(Ident::as_str)).collect();
+    assert_eq!(names, [None, Some("a"), None, Some("B"), None, None, None, Some("a"), None]);
+}
+
+#[test]
+fn markers_of_failed_trials_do_not_count() {
+    let parsed = parse_statement("SELECT (a) AS x, json, ?, (int) ? FROM t WHERE k = ?").expect("valid");
+    assert_eq!(parsed.markers.len(), 3);
+    let Statement::Select(select) = parsed.statement else { panic!("a SELECT") };
+    let Selection::Selectors(selectors) = select.selection else { panic!("selectors") };
+    assert!(matches!(&selectors[2].expression, Selectable::BindMarker(marker) if marker.index == 0));
+    assert!(matches!(&selectors[1].expression, Selectable::Column(column) if column.as_str() == "json"));
+}
+
+#[test]
+fn names_fold_and_strings_unescape() {
+    let parsed = parse_statement("USE MyKs").expect("valid").statement;
+    assert_eq!(parsed, parse_statement("USE \"myks\"").expect("valid").statement);
+    assert_ne!(parsed, parse_statement("USE \"MyKs\"").expect("valid").statement);
+    assert_eq!(parse_statement("USE \"a\"\"b\"").expect("valid").statement.to_string(), "USE \"a\"\"b\"");
+    assert_eq!(Ident::new("plain").to_string(), "plain");
+    assert_eq!(Ident::new("Camel").to_string(), "\"Camel\"");
+    let Ok(Term::Constant(constant)) = parse_term("'it''s'''") else { panic!("a constant") };
+    assert_eq!((constant.kind, constant.text.as_str()), (ConstantKind::String, "it's'"));
+}
+
+#[test]
+fn constants_are_told_apart() {
+    for (text, kind) in [
+        ("1", ConstantKind::Integer),
+        ("-12", ConstantKind::Integer),
+        ("1.", ConstantKind::Float),
+        ("1e5", ConstantKind::Float),
+        ("-NaN", ConstantKind::Float),
+        ("infinity", ConstantKind::Float),
+        ("True", ConstantKind::Boolean),
+        ("0xff", ConstantKind::Hex),
+        ("1h", ConstantKind::Duration),
+        ("P1D", ConstantKind::Duration),
+        ("12345678-1234-1234-1234-123456789012", ConstantKind::Uuid),
+        ("$$a$$", ConstantKind::String),
+        ("NULL", ConstantKind::Null),
+    ] {
+        let Ok(Term::Constant(constant)) = parse_term(text) else { panic!("{text}") };
+        assert_eq!(constant.kind, kind, "{text}");
+    }
+}
+
+#[test]
+fn positions_count_lines_and_utf16_units() {
+    let error = parse_statement("SELECT 'é𝄞' FROM t\n WHERE 'x'").expect_err("no relation");
+    assert_eq!(error.position, Some(Position { line: 2, column: 7 }));
+    let error = parse_statement("SELECT '𝄞' 5 FROM t").expect_err("no FROM");
+    assert_eq!(error.position, Some(Position { line: 1, column: 12 }));
+    assert_eq!(parse_statement("").expect_err("nothing").position, Some(Position::END));
+}

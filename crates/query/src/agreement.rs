@@ -1,0 +1,210 @@
+//! Agreement on schema changes: one at a time on shard 0, planned against the schema of that moment.
+//!
+//! The way of a change: any shard → shard 0 → `ddl::plan` → `storage.change_schema` (durable in the schema log, then
+//! applied by every shard) → every engine forgets the prepared statements it touches and tells its listeners → answer.
+//! A crash before the log has it leaves nothing; after that every shard applies it at the next start, and prepared
+//! statements and listeners do not outlive a crash. Invariant: between planning and applying no other change comes in,
+//! which the one turn on shard 0 keeps.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use cql::SyntaxError;
+use cql::ast::Statement;
+use model::schema::SchemaChange;
+use reactor::{Group, Semaphore, mesh};
+use storage::{Storage, StorageError};
+
+use crate::ddl::plan::{PlanContext, plan};
+use crate::engine::Engine;
+use crate::schema_events::{Change, SchemaEvent, Target};
+use crate::{QueryError, system};
+
+/// Called on a shard after it applied a change.
+pub type SchemaListener = Rc<dyn Fn(&SchemaEvent)>;
+
+/// The listeners of one shard.
+#[derive(Default)]
+struct Listeners(RefCell<Vec<SchemaListener>>);
+
+/// The right to change the schema; one on shard 0.
+struct Turn(Semaphore);
+
+/// A statement on its way to shard 0.
+#[derive(Debug)]
+pub(crate) struct ChangeRequest {
+    /// What is to change.
+    pub(crate) statement: Statement,
+    /// The session's keyspace.
+    pub(crate) keyspace: Option<String>,
+}
+
+/// What came of a statement.
+#[derive(Debug)]
+pub(crate) struct Agreed {
+    /// What changed; `None` where all was as the statement wants it.
+    pub(crate) event: Option<SchemaEvent>,
+    /// For the client.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Why nothing came of it, in a form that travels between shards.
+#[derive(Debug)]
+enum Refusal {
+    Syntax(SyntaxError),
+    Invalid(String),
+    Config(String),
+    Unauthorized(String),
+    AlreadyExists { keyspace: String, table: String, message: String },
+    NotReady(String),
+    Failed(String),
+}
+
+/// Has a schema statement carried out by the whole node.
+///
+/// # Errors
+/// What is wrong with the statement; [`QueryError::Internal`] when the change could not be made durable or a shard could
+/// not apply it (it does at the next start).
+pub(crate) async fn agree(request: ChangeRequest) -> Result<Agreed, QueryError> {
+    let call = mesh::call(0, Group::ADMIN, move || async move {
+        match Engine::here() {
+            Some(engine) => change(&engine, request).await.map_err(Refusal::from),
+            None => Err(Refusal::NotReady("the node has not started yet".to_owned())),
+        }
+    });
+    match call.await {
+        Ok(agreed) => agreed.map_err(QueryError::from),
+        Err(error) => Err(QueryError::Internal(format!("shard 0 did not answer a schema change: {error}"))),
+    }
+}
+
+async fn change(engine: &Engine, request: ChangeRequest) -> Result<Agreed, QueryError> {
+    let turn = turn();
+    let Ok(_turn) = turn.0.acquire(1).await else {
+        return Err(QueryError::Overloaded("Too many schema changes are waiting for their turn".to_owned()));
+    };
+    let schema = engine.storage().schema();
+    let planned = plan(
+        &request.statement,
+        &PlanContext {
+            schema: &schema,
+            keyspace: request.keyspace.as_deref(),
+            data_centers: &[(engine.config().data_center.clone(), 1)],
+            shards: engine.config().shards,
+            now_us: reactor::wall_clock_us(),
+            chance: [reactor::random_u64(), reactor::random_u64()],
+        },
+    )?;
+    let Some(change) = planned.change else {
+        return Ok(Agreed { event: None, warnings: planned.warnings });
+    };
+    let applied = engine.storage().change_schema(&change).await;
+    // A change that is durable has happened, even when a shard could not apply it: all are told.
+    if matches!(applied, Ok(()) | Err(StorageError::Shard { .. })) {
+        tell_all(events_of(&planned.event, &change)).await;
+    }
+    applied?;
+    Ok(Agreed { event: Some(planned.event), warnings: planned.warnings })
+}
+
+/// What clients are told of a change: the thing itself, and with a type the tables that have it in their columns.
+fn events_of(event: &SchemaEvent, change: &SchemaChange) -> Vec<SchemaEvent> {
+    let mut events = vec![event.clone()];
+    if let SchemaChange::AlterType { tables, .. } = change {
+        events.extend(tables.iter().map(|table| SchemaEvent {
+            change: Change::Updated,
+            target: Target::Table,
+            keyspace: table.keyspace.clone(),
+            name: table.name.clone(),
+        }));
+    }
+    events
+}
+
+async fn tell_all(events: Vec<SchemaEvent>) {
+    for shard in 0..reactor::shard_count() {
+        let events = events.clone();
+        let call = mesh::call(shard, Group::ADMIN, move || async move {
+            if let Some(engine) = Engine::here() {
+                events.iter().for_each(|event| engine.schema_changed(event));
+            }
+        });
+        if let Err(error) = call.await {
+            reactor::warn!("shard {} was not told of a schema change: {}", shard, error);
+        }
+    }
+}
+
+fn turn() -> Rc<Turn> {
+    reactor::local::<Turn>().unwrap_or_else(|| {
+        let turn = Rc::new(Turn(Semaphore::new(1)));
+        reactor::set_local(Rc::clone(&turn));
+        turn
+    })
+}
+
+fn listeners() -> Rc<Listeners> {
+    reactor::local::<Listeners>().unwrap_or_else(|| {
+        let listeners = Rc::new(Listeners::default());
+        reactor::set_local(Rc::clone(&listeners));
+        listeners
+    })
+}
+
+/// Makes the system keyspaces that are stored, where the schema lacks them. For shard 0, before the node serves.
+///
+/// # Errors
+/// [`QueryError::Storage`] when the schema log cannot be written.
+pub async fn make_system_tables(storage: &Storage) -> Result<(), QueryError> {
+    for change in system::first_changes(&storage.schema(), reactor::shard_count())? {
+        storage.change_schema(&change).await?;
+    }
+    Ok(())
+}
+
+impl Engine {
+    /// Has `listener` called on this shard after each change of the schema that the shard applied.
+    pub fn on_schema_change(&self, listener: SchemaListener) {
+        listeners().0.borrow_mut().push(listener);
+    }
+
+    /// Forgets what was prepared for the schema before, and tells the shard's listeners.
+    pub fn schema_changed(&self, event: &SchemaEvent) {
+        let table = (event.target == Target::Table).then_some(event.name.as_str());
+        self.forget_statements(&event.keyspace, table);
+        let listeners: Vec<SchemaListener> = listeners().0.borrow().clone();
+        listeners.iter().for_each(|listener| listener(event));
+    }
+}
+
+impl From<QueryError> for Refusal {
+    fn from(error: QueryError) -> Self {
+        match error {
+            QueryError::Syntax(error) => Self::Syntax(error),
+            QueryError::Invalid(message) => Self::Invalid(message),
+            QueryError::Config(message) => Self::Config(message),
+            QueryError::Unauthorized(message) => Self::Unauthorized(message),
+            QueryError::AlreadyExists { keyspace, table, message } => {
+                Self::AlreadyExists { keyspace, table, message }
+            }
+            QueryError::NotReady(message) | QueryError::Overloaded(message) => Self::NotReady(message),
+            other => Self::Failed(other.to_string()),
+        }
+    }
+}
+
+impl From<Refusal> for QueryError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Syntax(error) => Self::Syntax(error),
+            Refusal::Invalid(message) => Self::Invalid(message),
+            Refusal::Config(message) => Self::Config(message),
+            Refusal::Unauthorized(message) => Self::Unauthorized(message),
+            Refusal::AlreadyExists { keyspace, table, message } => {
+                Self::AlreadyExists { keyspace, table, message }
+            }
+            Refusal::NotReady(message) => Self::Overloaded(message),
+            Refusal::Failed(message) => Self::Internal(message),
+        }
+    }
+}

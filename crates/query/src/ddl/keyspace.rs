@@ -1,0 +1,97 @@
+//! CREATE and ALTER KEYSPACE.
+
+use std::collections::BTreeMap;
+
+use cql::ast::{AlterKeyspace, CreateKeyspace};
+use model::schema::{KeyspaceOptions, SchemaChange};
+
+use super::mistake::{config, invalid, unauthorized};
+use super::names::{check_keyspace_name, is_local_system};
+use super::plan::{PlanContext, Planned, keyspace_event};
+use super::properties::Properties;
+use super::replication;
+use crate::QueryError;
+use crate::schema_events::Change;
+
+const NAMES: [&str; 2] = ["durable_writes", "replication"];
+
+/// Plans CREATE KEYSPACE.
+pub(super) fn create(statement: &CreateKeyspace, context: &PlanContext<'_>) -> Result<Planned, QueryError> {
+    let name = statement.name.as_str();
+    let properties = Properties::new(&statement.properties)?;
+    if is_local_system(name) {
+        return Err(invalid(format!("System keyspace '{name}' is not user-modifiable")));
+    }
+    check_keyspace_name(name)?;
+    check(&properties)?;
+    let Some(replication) = properties.map("replication")? else {
+        return Err(invalid("Missing mandatory option 'replication'"));
+    };
+    let event = keyspace_event(Change::Created, name);
+    if context.schema.keyspace(name).is_some() {
+        return if statement.if_not_exists {
+            Ok(Planned::nothing(event))
+        } else {
+            Err(QueryError::AlreadyExists {
+                keyspace: name.to_owned(),
+                table: String::new(),
+                message: format!("Cannot add existing keyspace \"{name}\""),
+            })
+        };
+    }
+    let durable_writes = properties.boolean("durable_writes")?.unwrap_or(true);
+    let mut warnings = Vec::new();
+    let replication = replication::read(name, replication, &BTreeMap::new(), context, &mut warnings)?;
+    let options = KeyspaceOptions { replication, durable_writes };
+    let change = SchemaChange::CreateKeyspace { name: name.to_owned(), options };
+    Ok(Planned { change: Some(change), event, warnings })
+}
+
+/// Plans ALTER KEYSPACE.
+pub(super) fn alter(statement: &AlterKeyspace, context: &PlanContext<'_>) -> Result<Planned, QueryError> {
+    let name = statement.name.as_str();
+    let properties = Properties::new(&statement.properties)?;
+    if is_local_system(name) {
+        return Err(unauthorized(format!("{name} keyspace is not user-modifiable.")));
+    }
+    check_keyspace_name(name)?;
+    check(&properties)?;
+    let event = keyspace_event(Change::Updated, name);
+    let Some(keyspace) = context.schema.keyspace(name) else {
+        return if statement.if_exists {
+            Ok(Planned::nothing(event))
+        } else {
+            Err(invalid(format!("Keyspace '{name}' doesn't exist")))
+        };
+    };
+    let mut options = keyspace.options.clone();
+    let mut warnings = Vec::new();
+    if let Some(durable_writes) = properties.boolean("durable_writes")? {
+        options.durable_writes = durable_writes;
+    }
+    if let Some(map) = properties.map("replication")?.filter(|map| !map.is_empty()) {
+        let before = &keyspace.options.replication;
+        options.replication = replication::read(name, map, before, context, &mut warnings)?;
+        if replication::total_factor(before) < replication::total_factor(&options.replication) {
+            warnings.push(
+                "When increasing replication factor you need to run a full (-full) repair to distribute the data."
+                    .to_owned(),
+            );
+        }
+    }
+    if options == keyspace.options {
+        return Ok(Planned { warnings, ..Planned::nothing(event) });
+    }
+    let change = SchemaChange::AlterKeyspace { name: name.to_owned(), options };
+    Ok(Planned { change: Some(change), event, warnings })
+}
+
+fn check(properties: &Properties) -> Result<(), QueryError> {
+    properties.check_names(&NAMES)?;
+    match properties.map("replication")? {
+        Some(map) if !map.is_empty() && !map.contains_key("class") => {
+            Err(config("Missing replication strategy class"))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,48 @@
+//! Statements that change the schema: CREATE, ALTER and DROP of keyspaces, tables and types.
+//!
+//! Planning (`plan` and the files it names) is pure; carrying out is `agreement`'s.
+
+mod drop;
+mod keyspace;
+pub(crate) mod mistake;
+mod names;
+pub(crate) mod options;
+pub(crate) mod plan;
+pub(crate) mod properties;
+mod replication;
+mod table_alter;
+pub(crate) mod table_create;
+pub(crate) mod types;
+mod user_type;
+
+use cql::ast::Statement;
+
+use crate::agreement::{ChangeRequest, agree};
+use crate::{ClientState, QueryError, Response, results};
+
+pub(crate) use names::{REPLICATED_SYSTEM, is_system};
+
+/// Carries out a statement that changes the schema and appends SCHEMA_CHANGE, or VOID where nothing had to change.
+///
+/// `keyspace` is what unqualified names mean instead of the connection's.
+///
+/// # Errors
+/// What is wrong with the statement, in Cassandra's words; [`QueryError::Internal`] when it could not be made durable.
+pub async fn execute(
+    client: &ClientState,
+    statement: &Statement,
+    keyspace: Option<&str>,
+    out: &mut Response,
+) -> Result<(), QueryError> {
+    let keyspace = keyspace.or(client.keyspace.as_deref()).map(str::to_owned);
+    let agreed = agree(ChangeRequest { statement: statement.clone(), keyspace }).await?;
+    out.warnings.extend(agreed.warnings);
+    match agreed.event {
+        Some(event) => event.append_result(&mut out.body),
+        None => results::append_void(&mut out.body),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,93 @@
+//! Names of keyspaces and tables: which are well-formed, and which belong to the node itself.
+
+use super::mistake::{config, invalid, unauthorized};
+use crate::QueryError;
+
+/// Longest name of a keyspace, in characters.
+pub(crate) const KEYSPACE_NAME_MAX: usize = 48;
+/// Longest name of a table, in characters: it names a directory together with the table's id.
+pub(crate) const TABLE_NAME_MAX: usize = 222;
+
+/// The keyspaces every node has for itself; nothing in them can be changed by a statement.
+const LOCAL_SYSTEM: [&str; 4] = ["system", "system_schema", "system_views", "system_virtual_schema"];
+/// The keyspaces every cluster has; only their options can be changed.
+pub(crate) const REPLICATED_SYSTEM: [&str; 3] = ["system_auth", "system_distributed", "system_traces"];
+
+/// Whether the keyspace is one of a node's own.
+pub(crate) fn is_local_system(keyspace: &str) -> bool {
+    LOCAL_SYSTEM.contains(&keyspace)
+}
+
+/// Whether the keyspace is one every node or cluster has.
+pub(crate) fn is_system(keyspace: &str) -> bool {
+    is_local_system(keyspace) || REPLICATED_SYSTEM.contains(&keyspace)
+}
+
+/// What a statement wants to do to a keyspace or to something in it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Action {
+    Create,
+    Alter,
+    Drop,
+}
+
+impl Action {
+    fn permission(self) -> &'static str {
+        match self {
+            Self::Create => "CREATE",
+            Self::Alter => "ALTER",
+            Self::Drop => "DROP",
+        }
+    }
+}
+
+/// Refuses changes of what is in a system keyspace; `resource` is how the refused thing is named.
+pub(crate) fn check_content(keyspace: &str, action: Action, resource: &str) -> Result<(), QueryError> {
+    if is_local_system(keyspace) {
+        return Err(unauthorized(format!("{keyspace} keyspace is not user-modifiable.")));
+    }
+    if REPLICATED_SYSTEM.contains(&keyspace) {
+        return Err(unauthorized(format!("Cannot {} {resource}", action.permission())));
+    }
+    Ok(())
+}
+
+/// Refuses names that are no keyspace names.
+pub(crate) fn check_keyspace_name(name: &str) -> Result<(), QueryError> {
+    if !is_word(name) {
+        return Err(invalid(format!(
+            "Keyspace name must not be empty and must contain alphanumeric or underscore characters only (got \
+             \"{name}\")"
+        )));
+    }
+    let length = name.chars().count();
+    if length > KEYSPACE_NAME_MAX {
+        return Err(invalid(format!(
+            "Keyspace name must not be more than {KEYSPACE_NAME_MAX} characters long (got {length} characters for \
+             \"{name}\")"
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses names that are no table names.
+pub(crate) fn check_table_name(keyspace: &str, name: &str) -> Result<(), QueryError> {
+    if !is_word(name) {
+        return Err(config(format!(
+            "{keyspace}.{name}: Table name must not be empty or not contain non-alphanumeric-underscore characters \
+             (got \"{name}\")"
+        )));
+    }
+    let length = name.chars().count();
+    if length > TABLE_NAME_MAX {
+        return Err(config(format!(
+            "{keyspace}.{name}: Table name must not be more than {TABLE_NAME_MAX} characters long (got {length} \
+             characters for \"{name}\")"
+        )));
+    }
+    Ok(())
+}
+
+fn is_word(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}

@@ -1,0 +1,324 @@
+//! The `compaction` option: strategies of Cassandra 5 and their sub-options.
+//!
+//! All four strategies are accepted with their checks so that schemas carry over; storage compacts by size tiers.
+
+use std::collections::BTreeMap;
+
+use super::super::properties::{format_double, parse_double};
+use super::config;
+use crate::QueryError;
+
+const PACKAGE: &str = "org.apache.cassandra.db.compaction.";
+const SIZE_TIERED: &str = "SizeTieredCompactionStrategy";
+const LEVELED: &str = "LeveledCompactionStrategy";
+const TIME_WINDOW: &str = "TimeWindowCompactionStrategy";
+const UNIFIED: &str = "UnifiedCompactionStrategy";
+
+type Options = BTreeMap<String, String>;
+
+/// Reads the map after `compaction =` into the form clients see: class in full, thresholds always where they count.
+pub(super) fn read(map: &Options) -> Result<Options, QueryError> {
+    let Some(class) = map.get("class") else {
+        return Err(config("Missing sub-option 'class' for the 'compaction' option"));
+    };
+    let class = if class.contains('.') { class.clone() } else { format!("{PACKAGE}{class}") };
+    let strategy = match class.strip_prefix(PACKAGE) {
+        Some(name @ (SIZE_TIERED | LEVELED | TIME_WINDOW | UNIFIED)) => name,
+        _ => return Err(config(format!("Unable to find compaction strategy class '{class}'"))),
+    };
+    if let Some(value) = map.get("provide_overlapping_tombstones") {
+        let value = value.to_uppercase();
+        if !matches!(value.as_str(), "NONE" | "ROW" | "CELL") {
+            return Err(config(format!(
+                "Invalid value {value} for 'provide_overlapping_tombstones' compaction sub-option - must be one of \
+                 the following [NONE, ROW, CELL]."
+            )));
+        }
+    }
+    let mut options = map.clone();
+    if strategy != UNIFIED {
+        options.entry("min_threshold".to_owned()).or_insert_with(|| "4".to_owned());
+        options.entry("max_threshold".to_owned()).or_insert_with(|| "32".to_owned());
+    }
+    options.insert("class".to_owned(), class);
+    Ok(options)
+}
+
+/// The filter's false-positive chance where the table does not say.
+pub(super) fn bloom_chance(options: &Options) -> f64 {
+    if strategy(options) == LEVELED { 0.1 } else { 0.01 }
+}
+
+/// The strategy's name where another one does its work for now.
+pub(super) fn stands_in(options: &Options) -> Option<&str> {
+    Some(strategy(options)).filter(|strategy| *strategy != SIZE_TIERED)
+}
+
+fn strategy(options: &Options) -> &str {
+    let class = options.get("class").map_or(SIZE_TIERED, String::as_str);
+    class.strip_prefix(PACKAGE).unwrap_or(class)
+}
+
+/// Checks the sub-options of the strategy.
+pub(super) fn check(options: &Options) -> Result<(), QueryError> {
+    let strategy = strategy(options);
+    check_common(options)?;
+    let mut known = vec![
+        "class",
+        "enabled",
+        "log_all",
+        "only_purge_repaired_tombstones",
+        "provide_overlapping_tombstones",
+        "tombstone_compaction_interval",
+        "tombstone_threshold",
+        "unchecked_tombstone_compaction",
+    ];
+    const TIERS: [&str; 5] =
+        ["bucket_high", "bucket_low", "max_threshold", "min_sstable_size", "min_threshold"];
+    match strategy {
+        LEVELED => {
+            check_leveled(options)?;
+            known.extend(["sstable_size_in_mb", "fanout_size", "single_sstable_uplevel"]);
+            known.extend(TIERS);
+            check_tiers(options)?;
+        }
+        TIME_WINDOW => {
+            check_time_window(options)?;
+            known.extend([
+                "compaction_window_size",
+                "compaction_window_unit",
+                "expired_sstable_check_frequency_seconds",
+                "timestamp_resolution",
+                "unsafe_aggressive_sstable_expiration",
+            ]);
+            known.extend(TIERS);
+            check_tiers(options)?;
+        }
+        UNIFIED => {
+            check_unified(options)?;
+            known.extend([
+                "base_shard_count",
+                "expired_sstable_check_frequency_seconds",
+                "flush_size_override",
+                "max_sstables_to_compact",
+                "min_sstable_size",
+                "overlap_inclusion_method",
+                "scaling_parameters",
+                "sstable_growth",
+                "target_sstable_size",
+                "unsafe_aggressive_sstable_expiration",
+            ]);
+        }
+        _ => {
+            known.extend(TIERS);
+            check_tiers(options)?;
+        }
+    }
+    let unknown: Vec<&str> =
+        options.keys().map(String::as_str).filter(|name| !known.contains(name)).collect();
+    if !unknown.is_empty() {
+        return Err(config(format!(
+            "Properties specified [{}] are not understood by {strategy}",
+            unknown.join(", ")
+        )));
+    }
+    check_thresholds(options)
+}
+
+fn check_common(options: &Options) -> Result<(), QueryError> {
+    if let Some(text) = options.get("tombstone_threshold") {
+        let value = parse_double(text).ok_or_else(|| not_an_integer(text, "tombstone_threshold"))?;
+        if value < 0.0 {
+            return Err(config(format!("tombstone_threshold must be greater than 0, but was {value:.6}")));
+        }
+    }
+    if let Some(value) = integer(options, "tombstone_compaction_interval")?
+        && value < 0
+    {
+        return Err(config(format!("tombstone_compaction_interval must be greater than 0, but was {value}")));
+    }
+    let is_truth = |value: &str| value.eq_ignore_ascii_case("true") || value.eq_ignore_ascii_case("false");
+    let wrong = |name: &str| options.get(name).filter(|value| !is_truth(value));
+    if let Some(value) = wrong("unchecked_tombstone_compaction") {
+        return Err(config(format!(
+            "'unchecked_tombstone_compaction' should be either 'true' or 'false', not '{value}'"
+        )));
+    }
+    if let Some(value) = wrong("log_all") {
+        return Err(config(format!("'log_all' should either be 'true' or 'false', not {value}")));
+    }
+    if let Some(value) = wrong("enabled") {
+        return Err(config(format!("enabled should either be 'true' or 'false', not {value}")));
+    }
+    Ok(())
+}
+
+fn check_tiers(options: &Options) -> Result<(), QueryError> {
+    if let Some(value) = integer(options, "min_sstable_size")?
+        && value < 0
+    {
+        return Err(config(format!("min_sstable_size must be non negative: {value}")));
+    }
+    let double = |name: &str, default| match options.get(name) {
+        None => Ok(default),
+        Some(text) => {
+            parse_double(text).ok_or_else(|| config(format!("{text} is not a parsable float for {name}")))
+        }
+    };
+    let (low, high) = (double("bucket_low", 0.5)?, double("bucket_high", 1.5)?);
+    if high <= low {
+        return Err(config(format!(
+            "bucket_high value ({}) is less than or equal to the bucket_low value ({})",
+            format_double(high),
+            format_double(low)
+        )));
+    }
+    Ok(())
+}
+
+fn check_leveled(options: &Options) -> Result<(), QueryError> {
+    for name in ["sstable_size_in_mb", "fanout_size"] {
+        if let Some(text) = options.get(name) {
+            let value: i32 = text.parse().map_err(|_| not_an_integer(text, name))?;
+            if value < 1 {
+                return Err(config(format!("{name} must be larger than 0, but was {value}")));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_time_window(options: &Options) -> Result<(), QueryError> {
+    let one_of = |name: &str, allowed: &[&str]| match options.get(name) {
+        Some(value) if !allowed.contains(&value.as_str()) => {
+            Err(config(format!("{value} is not valid for {name}")))
+        }
+        _ => Ok(()),
+    };
+    one_of("timestamp_resolution", &["SECONDS", "MILLISECONDS", "MICROSECONDS", "NANOSECONDS"])?;
+    one_of("compaction_window_unit", &["MINUTES", "HOURS", "DAYS"])?;
+    if let Some(text) = options.get("compaction_window_size") {
+        let value: i32 = text.parse().map_err(|_| not_an_integer(text, "compaction_window_size"))?;
+        if value < 1 {
+            return Err(config(format!("{value} must be greater than 1 for compaction_window_size")));
+        }
+    }
+    if let Some(value) = integer(options, "expired_sstable_check_frequency_seconds")?
+        && value < 0
+    {
+        return Err(config(format!(
+            "expired_sstable_check_frequency_seconds must not be negative, but was {value}"
+        )));
+    }
+    check_unsafe_expiration(options)
+}
+
+fn check_unsafe_expiration(options: &Options) -> Result<(), QueryError> {
+    const NAME: &str = "unsafe_aggressive_sstable_expiration";
+    match options.get(NAME) {
+        Some(value) if value.eq_ignore_ascii_case("true") => Err(config(format!(
+            "{NAME} is requested but not allowed, restart cassandra with \
+             -Dcassandra.allow_unsafe_aggressive_sstable_expiration=true to allow it"
+        ))),
+        Some(value) if !value.eq_ignore_ascii_case("false") => {
+            Err(config(format!("{NAME} is not 'true' or 'false' ({value})")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_unified(options: &Options) -> Result<(), QueryError> {
+    if let Some(parameters) = options.get("scaling_parameters") {
+        for parameter in parameters.split(',') {
+            check_scaling(parameter.trim())?;
+        }
+    }
+    if let Some(text) = options.get("base_shard_count") {
+        let value: i32 = text.parse().map_err(|_| not_an_integer(text, "base_shard_count"))?;
+        if value <= 0 {
+            return Err(config(format!(
+                "Invalid configuration, base_shard_count should be positive: {value}"
+            )));
+        }
+    }
+    for name in ["target_sstable_size", "min_sstable_size"] {
+        if let Some(text) = options.get(name) {
+            check_size(name, text)?;
+        }
+    }
+    check_unsafe_expiration(options)
+}
+
+/// A number with an optional binary unit before the `B`, e.g. `1GiB`.
+fn check_size(name: &str, text: &str) -> Result<(), QueryError> {
+    let wrong = |why: String| config(format!("{name} {text} is not a valid size in bytes: {why}"));
+    let Some(size) = text.strip_suffix('B') else {
+        return Err(wrong(format!("{text} does not end in unit B")));
+    };
+    let number = ["Ki", "Mi", "Gi", "Ti", "Pi", "k", "M", "G", "T", "P"]
+        .iter()
+        .find_map(|unit| size.strip_suffix(unit))
+        .unwrap_or(size);
+    match parse_double(number) {
+        Some(number) if number >= 0.0 && number.is_finite() => Ok(()),
+        _ => Err(wrong(format!("{number} is not a number"))),
+    }
+}
+
+fn check_scaling(parameter: &str) -> Result<(), QueryError> {
+    let wrong = || config(format!("Scaling parameter {parameter} must match N|L[0-9]+|T[0-9]+|[+-]?[0-9]+"));
+    let number = |digits: &str| {
+        let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        digits.parse::<i32>().ok().filter(|_| is_number)
+    };
+    match parameter.as_bytes().first() {
+        Some(b'N') if parameter.len() == 1 => Ok(()),
+        Some(b'L' | b'T') => match number(&parameter[1..]).ok_or_else(wrong)? {
+            0 | 1 => Err(config(format!("Fan factor cannot be lower than 2 in {parameter}"))),
+            _ => Ok(()),
+        },
+        Some(b'+' | b'-') => number(&parameter[1..]).map(|_| ()).ok_or_else(wrong),
+        _ => number(parameter).map(|_| ()).ok_or_else(wrong),
+    }
+}
+
+fn check_thresholds(options: &Options) -> Result<(), QueryError> {
+    let threshold = |name: &str, default: i32| match options.get(name) {
+        None => Ok(default),
+        Some(text) => {
+            let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+            text.parse::<i32>().ok().filter(|_| is_number).ok_or_else(|| {
+                config(format!(
+                    "Invalid value {text} for '{name}' compaction sub-option - must be an integer"
+                ))
+            })
+        }
+    };
+    let (min, max) = (threshold("min_threshold", 4)?, threshold("max_threshold", 32)?);
+    if min <= 0 || max <= 0 {
+        return Err(config(
+            "Disabling compaction by setting compaction thresholds to 0 has been removed, set the compaction option \
+             'enabled' to false instead.",
+        ));
+    }
+    if min <= 1 {
+        return Err(config(format!("Min compaction threshold cannot be less than 2 (got {min})")));
+    }
+    if min > max {
+        return Err(config(format!(
+            "Min compaction threshold (got {min}) cannot be greater than max compaction threshold (got {max})"
+        )));
+    }
+    Ok(())
+}
+
+fn integer(options: &Options, name: &str) -> Result<Option<i64>, QueryError> {
+    match options.get(name) {
+        None => Ok(None),
+        Some(text) => text.parse().map(Some).map_err(|_| not_an_integer(text, name)),
+    }
+}
+
+fn not_an_integer(text: &str, name: &str) -> QueryError {
+    config(format!("{text} is not a parsable int (base10) for {name}"))
+}

@@ -1,0 +1,111 @@
+//! The `compression` option (Cassandra's `CompressionParams`).
+
+use std::collections::BTreeMap;
+
+use super::super::properties::{format_double, parse_double};
+use super::config;
+use crate::QueryError;
+
+const PACKAGE: &str = "org.apache.cassandra.io.compress.";
+/// Compressors of Cassandra that table files here cannot be written with.
+const UNSUPPORTED: [&str; 3] = ["DeflateCompressor", "ZstdCompressor", "NoopCompressor"];
+const CHUNK_LENGTH: &str = "chunk_length_in_kb";
+const MIN_RATIO: &str = "min_compress_ratio";
+/// Largest chunk: one chunk is decompressed whole for each read that touches it.
+const CHUNK_KIB_MAX: i32 = 16 * 1024;
+
+/// Reads the map after `compression =` into the form clients see: class in full, chunk length always.
+pub(super) fn read(map: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>, QueryError> {
+    let enabled = map.get("enabled").is_none_or(|value| value.eq_ignore_ascii_case("true"));
+    let mut rest = map.clone();
+    rest.remove("enabled");
+    if !map.is_empty() && enabled && !map.contains_key("class") {
+        return Err(config("Missing sub-option 'class' for the 'compression' option."));
+    }
+    if !enabled && !rest.is_empty() {
+        return Err(config("If the 'enabled' option is set to false no other options must be specified"));
+    }
+    let Some(class) = rest.remove("class") else {
+        return Ok(BTreeMap::from([("enabled".to_owned(), "false".to_owned())]));
+    };
+    if class.is_empty() {
+        return Err(config(
+            "The 'class' option must not be empty. To disable compression use 'enabled' : false",
+        ));
+    }
+    let chunk_length = chunk_length(rest.remove(CHUNK_LENGTH).as_deref())?;
+    let ratio = match rest.remove(MIN_RATIO) {
+        None => 0.0,
+        Some(text) => {
+            parse_double(&text).ok_or_else(|| config(format!("Invalid value {text} for {MIN_RATIO}")))?
+        }
+    };
+    let class = if class.contains('.') { class } else { format!("{PACKAGE}{class}") };
+    check_class(&class, &rest)?;
+    if chunk_length <= 0 {
+        return Err(config(format!("Invalid negative or null {CHUNK_LENGTH}")));
+    }
+    if chunk_length & (chunk_length - 1) != 0 {
+        return Err(config(format!("{CHUNK_LENGTH} must be a power of 2")));
+    }
+    if chunk_length > CHUNK_KIB_MAX {
+        return Err(config(format!(
+            "{CHUNK_LENGTH} must not be larger than {CHUNK_KIB_MAX} (got {chunk_length})"
+        )));
+    }
+    if ratio < 0.0 {
+        return Err(config(format!("Invalid negative {MIN_RATIO}")));
+    }
+    if ratio > 0.0 && ratio < 1.0 || ratio.is_nan() {
+        return Err(config(format!("{MIN_RATIO} can either be 0 or greater than or equal to 1")));
+    }
+    rest.insert("class".to_owned(), class);
+    rest.insert(CHUNK_LENGTH.to_owned(), chunk_length.to_string());
+    if ratio != 0.0 {
+        rest.insert(MIN_RATIO.to_owned(), format_double(ratio));
+    }
+    Ok(rest)
+}
+
+fn chunk_length(text: Option<&str>) -> Result<i32, QueryError> {
+    let Some(text) = text else { return Ok(16) };
+    let length: i32 = text.parse().map_err(|_| config(format!("Invalid value for {CHUNK_LENGTH}")))?;
+    if length > i32::MAX / 1024 {
+        return Err(config(format!("Value of {CHUNK_LENGTH} is too large ({length})")));
+    }
+    Ok(length)
+}
+
+fn check_class(class: &str, options: &BTreeMap<String, String>) -> Result<(), QueryError> {
+    let known: &[&str] = match class.strip_prefix(PACKAGE) {
+        Some("LZ4Compressor") => &["lz4_compressor_type", "lz4_high_compressor_level"],
+        Some("SnappyCompressor") => &[],
+        Some(name) if UNSUPPORTED.contains(&name) => {
+            return Err(config(format!(
+                "{name} is not supported yet: use LZ4Compressor or SnappyCompressor, or 'enabled': false"
+            )));
+        }
+        _ => return Err(config(format!("Could not create Compression for type {class}"))),
+    };
+    if let Some(kind) = options.get("lz4_compressor_type")
+        && class.ends_with(".LZ4Compressor")
+        && !matches!(kind.as_str(), "fast" | "high")
+    {
+        return Err(config(format!(
+            "Invalid compressor type '{kind}' specified for LZ4 parameter 'lz4_compressor_type'. Valid options are \
+             [high, fast]."
+        )));
+    }
+    if let Some(level) = options.get("lz4_high_compressor_level")
+        && class.ends_with(".LZ4Compressor")
+        && !level.parse::<i32>().is_ok_and(|level| (1..=17).contains(&level))
+    {
+        return Err(config(format!(
+            "Invalid value [{level}] for parameter 'lz4_high_compressor_level'. Value must be between 1 and 17."
+        )));
+    }
+    match options.keys().find(|name| !known.contains(&name.as_str())) {
+        Some(name) => Err(config(format!("Unknown compression options {name}"))),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,168 @@
+//! A schema statement becomes at most one change of the schema, or says why it cannot.
+//!
+//! Pure: given the schema, the time and chance, it has no other effect; `agreement` runs it where changes are made one
+//! at a time and logs what comes out. Messages and their order are Cassandra 5's
+//! (`org.apache.cassandra.cql3.statements.schema`).
+
+use cql::ast::{QualifiedName, Statement};
+use model::schema::{Keyspace, SchemaChange};
+use model::{Schema, Table};
+
+use super::mistake::{invalid, unsupported};
+use super::{drop, keyspace, table_alter, table_create, user_type};
+use crate::QueryError;
+use crate::schema_events::{Change, SchemaEvent, Target};
+
+/// What planning a change depends on besides the statement.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PlanContext<'a> {
+    /// The schema the change follows on.
+    pub(crate) schema: &'a Schema,
+    /// The session's keyspace.
+    pub(crate) keyspace: Option<&'a str>,
+    /// Data centers there are, with their numbers of nodes.
+    pub(crate) data_centers: &'a [(String, usize)],
+    /// Shards of this node: a table has a tablet for each at least.
+    pub(crate) shards: usize,
+    /// Microseconds since the epoch.
+    pub(crate) now_us: i64,
+    /// 128 bits of chance, for ids.
+    pub(crate) chance: [u64; 2],
+}
+
+/// What a statement comes to.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Planned {
+    /// The change; `None` where everything is already as the statement wants it.
+    pub(crate) change: Option<SchemaChange>,
+    /// What to tell clients when there is one.
+    pub(crate) event: SchemaEvent,
+    /// What the client should know besides.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Planned {
+    /// Nothing to do.
+    pub(super) fn nothing(event: SchemaEvent) -> Self {
+        Self { change: None, event, warnings: Vec::new() }
+    }
+
+    /// One change.
+    pub(super) fn change(change: SchemaChange, event: SchemaEvent) -> Self {
+        Self { change: Some(change), event, warnings: Vec::new() }
+    }
+}
+
+/// Plans `statement`.
+///
+/// # Errors
+/// Whatever is wrong with the statement, in Cassandra's words.
+pub(crate) fn plan(statement: &Statement, context: &PlanContext<'_>) -> Result<Planned, QueryError> {
+    match statement {
+        Statement::CreateKeyspace(create) => keyspace::create(create, context),
+        Statement::AlterKeyspace(alter) => keyspace::alter(alter, context),
+        Statement::DropKeyspace(statement) => drop::keyspace(statement, context),
+        Statement::CreateTable(create) => table_create::create(create, context),
+        Statement::AlterTable(alter) => table_alter::alter(alter, context),
+        Statement::DropTable(statement) => drop::table(statement, context),
+        Statement::CreateType(create) => user_type::create(create, context),
+        Statement::AlterType(alter) => user_type::alter(alter, context),
+        Statement::DropType(statement) => drop::user_type(statement, context),
+        Statement::CreateTableLike(_) => Err(unsupported("CREATE TABLE LIKE is")),
+        Statement::CreateIndex(_) | Statement::DropIndex(_) => Err(unsupported("Secondary indexes are")),
+        Statement::CreateMaterializedView(_)
+        | Statement::AlterMaterializedView(_)
+        | Statement::DropMaterializedView(_) => Err(unsupported("Materialized views are")),
+        Statement::CreateFunction(_) | Statement::DropFunction(_) => {
+            Err(unsupported("User-defined functions are"))
+        }
+        Statement::CreateAggregate(_) | Statement::DropAggregate(_) => {
+            Err(unsupported("User-defined aggregates are"))
+        }
+        Statement::CreateTrigger(_) | Statement::DropTrigger(_) => Err(unsupported("Triggers are")),
+        Statement::CreateRole(_)
+        | Statement::AlterRole(_)
+        | Statement::DropRole(_)
+        | Statement::CreateUser(_)
+        | Statement::AlterUser(_)
+        | Statement::DropUser(_)
+        | Statement::ListUsers
+        | Statement::GrantRole(_)
+        | Statement::RevokeRole(_)
+        | Statement::ListRoles(_)
+        | Statement::GrantPermissions(_)
+        | Statement::RevokePermissions(_)
+        | Statement::ListPermissions(_)
+        | Statement::AddIdentity(_)
+        | Statement::DropIdentity(_) => Err(unsupported("Roles and permissions are")),
+        Statement::CreateServiceLevel(_)
+        | Statement::AlterServiceLevel(_)
+        | Statement::DropServiceLevel(_)
+        | Statement::AttachServiceLevel(_)
+        | Statement::DetachServiceLevel(_)
+        | Statement::ListServiceLevel(_) => Err(unsupported("Service levels are")),
+        Statement::Select(_)
+        | Statement::Insert(_)
+        | Statement::InsertJson(_)
+        | Statement::Update(_)
+        | Statement::Delete(_)
+        | Statement::Batch(_)
+        | Statement::Truncate(_)
+        | Statement::PruneMaterializedView(_)
+        | Statement::Use(_)
+        | Statement::Describe(_) => Err(QueryError::Internal("this is no schema statement".to_owned())),
+    }
+}
+
+/// The keyspace a name means: its own, or the session's.
+pub(super) fn keyspace_of<'a>(
+    name: &'a QualifiedName,
+    context: &PlanContext<'a>,
+) -> Result<&'a str, QueryError> {
+    match &name.keyspace {
+        Some(keyspace) => Ok(keyspace.as_str()),
+        None => context.keyspace.ok_or_else(|| {
+            invalid(
+                "No keyspace has been specified. USE a keyspace, or explicitly specify keyspace.tablename",
+            )
+        }),
+    }
+}
+
+/// The keyspace something is to be made in.
+pub(super) fn existing_keyspace<'a>(
+    name: &str,
+    context: &PlanContext<'a>,
+) -> Result<&'a Keyspace, QueryError> {
+    context.schema.keyspace(name).ok_or_else(|| invalid(format!("Keyspace '{name}' doesn't exist")))
+}
+
+/// The event for a table.
+pub(super) fn table_event(change: Change, keyspace: &str, name: &str) -> SchemaEvent {
+    SchemaEvent { change, target: Target::Table, keyspace: keyspace.to_owned(), name: name.to_owned() }
+}
+
+/// The event for a user type.
+pub(super) fn type_event(change: Change, keyspace: &str, name: &str) -> SchemaEvent {
+    SchemaEvent { change, target: Target::Type, keyspace: keyspace.to_owned(), name: name.to_owned() }
+}
+
+/// The event for a keyspace.
+pub(super) fn keyspace_event(change: Change, keyspace: &str) -> SchemaEvent {
+    SchemaEvent { change, target: Target::Keyspace, keyspace: keyspace.to_owned(), name: String::new() }
+}
+
+/// A table as messages name it, quoted where it must be.
+pub(crate) fn table_text(table: &Table) -> String {
+    qualified(table.keyspace(), table.name())
+}
+
+/// `keyspace.name`, each quoted where it must be.
+pub(crate) fn qualified(keyspace: &str, name: &str) -> String {
+    format!("{}.{}", quote(keyspace), quote(name))
+}
+
+/// A name as CQL writes it.
+pub(crate) fn quote(name: &str) -> std::borrow::Cow<'_, str> {
+    model::type_parser::quote_identifier(name)
+}

@@ -1,0 +1,145 @@
+//! The `replication` map of a keyspace: strategies, factors, and what they come to here.
+//!
+//! Kept form: `class` in full, factors as canonical numbers, `replication_factor` of NetworkTopologyStrategy spread
+//! over the data centers there are (Cassandra's `ReplicationParams` and the strategies' `prepareOptions`).
+
+use std::collections::BTreeMap;
+
+use super::mistake::{config, invalid};
+use super::plan::PlanContext;
+use crate::QueryError;
+
+const PACKAGE: &str = "org.apache.cassandra.locator.";
+const FACTOR: &str = "replication_factor";
+/// What a keyspace gets that names no factor.
+const DEFAULT_FACTOR: &str = "1";
+
+type Replication = BTreeMap<String, String>;
+
+/// Reads a replication map, which has a class; `previous` is the kept form of the map it replaces.
+pub(super) fn read(
+    keyspace: &str,
+    map: &Replication,
+    previous: &Replication,
+    context: &PlanContext<'_>,
+    warnings: &mut Vec<String>,
+) -> Result<Replication, QueryError> {
+    let Some(class) = map.get("class") else { return Err(config("Missing replication strategy class")) };
+    let class = if class.contains('.') { class.clone() } else { format!("{PACKAGE}{class}") };
+    let mut options = map.clone();
+    options.remove("class");
+    match class.strip_prefix(PACKAGE) {
+        Some("SimpleStrategy") => simple(keyspace, &mut options, previous, context, warnings)?,
+        Some("NetworkTopologyStrategy") => topology(keyspace, &mut options, previous, context, warnings)?,
+        Some("LocalStrategy") => {
+            return Err(invalid(
+                "Unable to use given strategy class: LocalStrategy is reserved for internal use.",
+            ));
+        }
+        Some("OldNetworkTopologyStrategy") => {
+            return Err(config(
+                "The support for the OldNetworkTopologyStrategy has been removed in C* version 4.0. The keyspace \
+                 strategy should be switch to NetworkTopologyStrategy",
+            ));
+        }
+        _ => return Err(config(format!("Unable to find replication strategy class '{class}'"))),
+    }
+    options.insert("class".to_owned(), class);
+    Ok(options)
+}
+
+fn simple(
+    keyspace: &str,
+    options: &mut Replication,
+    previous: &Replication,
+    context: &PlanContext<'_>,
+    warnings: &mut Vec<String>,
+) -> Result<(), QueryError> {
+    if !options.contains_key(FACTOR) {
+        let factor = previous.get(FACTOR).map_or(DEFAULT_FACTOR, String::as_str);
+        options.insert(FACTOR.to_owned(), factor.to_owned());
+    }
+    let factor = factor(&options[FACTOR])?;
+    if let Some(name) = options.keys().find(|name| *name != FACTOR) {
+        return Err(unrecognized(name, "SimpleStrategy", keyspace));
+    }
+    let nodes: usize = context.data_centers.iter().map(|(_, nodes)| nodes).sum();
+    if usize::try_from(factor).is_ok_and(|factor| factor > nodes) {
+        warnings.push(format!(
+            "Your replication factor {factor} for keyspace {keyspace} is higher than the number of nodes {nodes}"
+        ));
+    }
+    Ok(())
+}
+
+fn topology(
+    keyspace: &str,
+    options: &mut Replication,
+    previous: &Replication,
+    context: &PlanContext<'_>,
+    warnings: &mut Vec<String>,
+) -> Result<(), QueryError> {
+    if options.is_empty() {
+        let factor = previous.get(FACTOR).map_or(DEFAULT_FACTOR, String::as_str);
+        options.insert(FACTOR.to_owned(), factor.to_owned());
+    }
+    if let Some(everywhere) = options.remove(FACTOR) {
+        // A factor for everywhere leaves alone what data centers were given before, for safety.
+        for (name, factor) in previous {
+            if name != FACTOR && name != "class" {
+                options.entry(name.clone()).or_insert_with(|| factor.clone());
+            }
+        }
+        // A number that cannot be is told below by the absence of any data center, as Cassandra tells it.
+        if let Ok(everywhere) = factor(&everywhere) {
+            for (name, _) in context.data_centers {
+                options.entry(name.clone()).or_insert_with(|| everywhere.to_string());
+            }
+        }
+    }
+    options.retain(|_, factor| factor != "0");
+    for text in options.values() {
+        factor(text)?;
+    }
+    if options.is_empty() {
+        return Err(config("Configuration for at least one datacenter must be present"));
+    }
+    for (name, text) in options.iter() {
+        let Some((_, nodes)) = context.data_centers.iter().find(|(known, _)| known == name) else {
+            return Err(unrecognized(name, "NetworkTopologyStrategy", keyspace));
+        };
+        let factor = factor(text)?;
+        if usize::try_from(factor).is_ok_and(|factor| factor > *nodes) && *nodes > 0 {
+            warnings.push(format!(
+                "Your replication factor {factor} for keyspace {keyspace} is higher than the number of nodes {nodes} \
+                 for datacenter {name}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The sum of the factors of a kept map.
+pub(super) fn total_factor(replication: &Replication) -> i64 {
+    let factors = replication.iter().filter(|(name, _)| *name != "class");
+    factors.filter_map(|(_, factor)| factor.parse::<i64>().ok()).sum()
+}
+
+fn factor(text: &str) -> Result<i32, QueryError> {
+    if let Some((_, transient)) = text.split_once('/') {
+        return Err(config(if transient.contains('/') {
+            "Replication factor format is <replicas> or <replicas>/<transient>"
+        } else {
+            "Transient replication is not enabled on this node"
+        }));
+    }
+    let factor: i32 = text.parse().map_err(|_| config(format!("For input string: \"{text}\"")))?;
+    if factor < 0 {
+        return Err(config(format!("Replication factor must be non-negative, found {factor}")));
+    }
+    Ok(factor)
+}
+
+fn unrecognized(name: &str, strategy: &str, keyspace: &str) -> QueryError {
+    config(format!("Unrecognized strategy option {{{name}}} passed to {strategy} for keyspace {keyspace}"))
+}

@@ -1,0 +1,291 @@
+//! Schema statements against what a Cassandra 5.0.6 answered to them.
+//!
+//! `testdata/ddl_mistakes.txt`: `= ` sets up, `> ` is a statement, `< ` its answer (`OK`, or code and message; for
+//! code 2400 the name of what exists). After each statement that succeeds, what it made under the name `x` is dropped.
+
+use cql::ast::Statement;
+use model::Schema;
+
+use super::plan::{PlanContext, Planned, plan};
+use crate::QueryError;
+use crate::schema_events::Change;
+
+const MISTAKES: &str = include_str!("../../testdata/ddl_mistakes.txt");
+/// Tables and types of random shape, in the same form.
+const RANDOM: &str = include_str!("../../testdata/ddl_random.txt");
+
+/// Where we answer otherwise on purpose: Cassandra fails inside, takes a table this version has not got, or speaks of
+/// its own limits.
+const OTHERWISE: [(&str, &str); 5] = [
+    (
+        "ALTER TABLE ks.t DROP v USING TIMESTAMP 99999999999999999999",
+        "2000 Invalid timestamp 99999999999999999999",
+    ),
+    ("CREATE KEYSPACE x WITH replication = {}", "2300 Missing replication strategy class"),
+    (
+        "CREATE TABLE ks.x (k int PRIMARY KEY) WITH read_repair = 'x'",
+        "2300 Invalid value x for option 'read_repair'",
+    ),
+    (
+        "CREATE TABLE ks.x (k int PRIMARY KEY) WITH COMPACT STORAGE",
+        "2200 COMPACT STORAGE is not supported yet",
+    ),
+    (
+        "CREATE TABLE ks.x (k int PRIMARY KEY) WITH compression = {'class': 'ZstdCompressor', 'compression_level': 100}",
+        "2300 ZstdCompressor is not supported yet: use LZ4Compressor or SnappyCompressor, or 'enabled': false",
+    ),
+];
+
+/// A schema that statements are applied to, one after the other.
+pub(crate) struct Session {
+    pub(crate) schema: Schema,
+    pub(crate) keyspace: Option<String>,
+}
+
+impl Session {
+    /// The schema of a node at its first start.
+    pub(crate) fn new() -> Self {
+        let mut schema = Schema::empty();
+        for change in crate::system::first_changes(&Schema::empty(), 1).unwrap() {
+            schema.apply(&change).unwrap();
+        }
+        Self { schema, keyspace: None }
+    }
+
+    fn plan(&self, statement: &Statement) -> Result<Planned, QueryError> {
+        let context = PlanContext {
+            schema: &self.schema,
+            keyspace: self.keyspace.as_deref(),
+            data_centers: &[("datacenter1".to_owned(), 1)],
+            shards: 2,
+            now_us: 1_600_000_000_000_000,
+            chance: [1, self.schema.tables().count() as u64],
+        };
+        plan(statement, &context)
+    }
+
+    /// Plans and applies a statement.
+    pub(crate) fn run(&mut self, text: &str) -> Result<Planned, QueryError> {
+        let parsed = cql::parse_statement(text)?;
+        let planned = self.plan(&parsed.statement)?;
+        if let Some(change) = &planned.change {
+            let decoded = model::schema::SchemaChange::decode(&change.encode()).unwrap();
+            assert_eq!(&decoded, change, "the change survives the log: {text}");
+            self.schema.apply(change).unwrap_or_else(|error| panic!("{text}: {error}"));
+        }
+        Ok(planned)
+    }
+}
+
+/// An error as code and text.
+pub(crate) fn answer(error: &QueryError) -> String {
+    let code = match error {
+        QueryError::Syntax(_) => "2000",
+        QueryError::Unauthorized(_) => "2100",
+        QueryError::Invalid(_) => "2200",
+        QueryError::Config(_) => "2300",
+        QueryError::AlreadyExists { keyspace, table, .. } if table.is_empty() => {
+            return format!("2400 {keyspace}");
+        }
+        QueryError::AlreadyExists { keyspace, table, .. } => return format!("2400 {keyspace}.{table}"),
+        other => panic!("a schema statement ended in {other:?}"),
+    };
+    format!("{code} {error}")
+}
+
+#[test]
+fn statements_are_answered_as_cassandra_answers_them() {
+    assert!(compare(MISTAKES) > 150);
+}
+
+#[test]
+fn random_tables_and_types_are_answered_as_cassandra_answers_them() {
+    assert!(compare(RANDOM) > 200);
+}
+
+/// Runs the statements of a file and returns how many mistakes were among them.
+fn compare(golden: &str) -> usize {
+    let mut session = Session::new();
+    let mut wrong = Vec::new();
+    let mut statement = "";
+    let mut mistakes = 0;
+    for line in golden.lines() {
+        if let Some(setup) = line.strip_prefix("= ") {
+            session.run(setup).unwrap_or_else(|error| panic!("{setup}: {error}"));
+        } else if let Some(text) = line.strip_prefix("> ") {
+            statement = text;
+        } else if let Some(expected) = line.strip_prefix("< ") {
+            let before = session.schema.clone();
+            let found = match session.run(statement) {
+                Ok(planned) => {
+                    if planned.event.change == Change::Created
+                        && (planned.event.name == "x" || planned.event.keyspace == "x")
+                    {
+                        session.schema = before;
+                    }
+                    let warnings: String =
+                        planned.warnings.iter().map(|warning| format!(" warning: {warning}")).collect();
+                    format!("OK{warnings}")
+                }
+                Err(error) => answer(&error),
+            };
+            let otherwise = OTHERWISE.iter().find(|(text, _)| *text == statement).map(|(_, answer)| *answer);
+            let expected = otherwise.unwrap_or(expected);
+            mistakes += usize::from(expected.starts_with('2'));
+            if found != expected {
+                wrong.push(format!("{statement}\n  expected: {expected}\n  found:    {found}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+    mistakes
+}
+
+/// Runs `ddl` statements, the last of which must answer `expected`: `OK`, `NOTHING`, or code and message.
+#[track_caller]
+fn check(ddl: &[&str], expected: &str) {
+    let mut session = Session::new();
+    session.run("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy'}").unwrap();
+    session.keyspace = Some("ks".to_owned());
+    let (last, setup) = ddl.split_last().unwrap();
+    for text in setup {
+        session.run(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+    }
+    let found = match session.run(last) {
+        Ok(Planned { change: None, .. }) => "NOTHING".to_owned(),
+        Ok(_) => "OK".to_owned(),
+        Err(error) => answer(&error),
+    };
+    assert_eq!(found, expected, "{last}");
+}
+
+#[test]
+fn what_is_already_so_changes_nothing() {
+    let table = "CREATE TABLE t (k int PRIMARY KEY, v int)";
+    check(&[table, "CREATE TABLE IF NOT EXISTS t (other text PRIMARY KEY)"], "NOTHING");
+    check(&[table, "ALTER TABLE t WITH gc_grace_seconds = 864000"], "NOTHING");
+    check(&[table, "ALTER TABLE t ADD IF NOT EXISTS v text"], "NOTHING");
+    check(&["ALTER KEYSPACE ks WITH durable_writes = true"], "NOTHING");
+    check(&["DROP TYPE IF EXISTS nope"], "NOTHING");
+    check(&["CREATE TYPE u (a int)", "ALTER TYPE u RENAME a TO a"], "NOTHING");
+}
+
+#[test]
+fn what_this_version_has_not_got_says_so() {
+    let table = "CREATE TABLE t (k int PRIMARY KEY, v int)";
+    for (statement, what) in [
+        ("CREATE TABLE c (k int PRIMARY KEY, c counter)", "Counters are"),
+        ("CREATE INDEX ON t (v)", "Secondary indexes are"),
+        ("DROP INDEX i", "Secondary indexes are"),
+        ("CREATE TABLE u LIKE t", "CREATE TABLE LIKE is"),
+        (
+            "CREATE MATERIALIZED VIEW m AS SELECT * FROM t WHERE v IS NOT NULL AND k IS NOT NULL PRIMARY KEY (v, k)",
+            "Materialized views are",
+        ),
+        (
+            "CREATE FUNCTION f (a int) CALLED ON NULL INPUT RETURNS int LANGUAGE java AS 'return a;'",
+            "User-defined functions are",
+        ),
+        ("CREATE AGGREGATE a (int) SFUNC f STYPE int", "User-defined aggregates are"),
+        ("CREATE TRIGGER g ON t USING 'x'", "Triggers are"),
+        ("CREATE ROLE r", "Roles and permissions are"),
+        ("GRANT SELECT ON t TO r", "Roles and permissions are"),
+        ("LIST ROLES", "Roles and permissions are"),
+    ] {
+        check(&[table, statement], &format!("2200 {what} not supported yet"));
+    }
+}
+
+#[test]
+fn an_id_belongs_to_one_table() {
+    let id = "00000000-0000-1000-8000-000000000001";
+    let first = format!("CREATE TABLE a (k int PRIMARY KEY) WITH id = {id}");
+    let second = format!("CREATE TABLE b (k int PRIMARY KEY) WITH id = {id}");
+    check(&[&first, &second], &format!("2300 The table id {id} belongs to ks.a"));
+}
+
+#[test]
+fn types_that_grow_by_doubling_are_stopped() {
+    let mut ddl = vec!["CREATE TYPE t0 (a int)".to_owned()];
+    ddl.extend((1..=12).map(|n| format!("CREATE TYPE t{n} (a frozen<t{0}>, b frozen<t{0}>)", n - 1)));
+    ddl.push("CREATE TYPE t13 (a frozen<t12>, b frozen<t12>, c frozen<t12>)".to_owned());
+    let ddl: Vec<&str> = ddl.iter().map(String::as_str).collect();
+    check(&ddl, "OK");
+    let mut more = ddl.clone();
+    more.push("CREATE TABLE t (k int PRIMARY KEY, v frozen<t13>)");
+    check(&more, "2200 The type is made of more than 16384 types, which is the most there may be");
+}
+
+#[test]
+fn altering_a_type_reaches_types_and_tables_that_hold_it() {
+    let mut session = Session::new();
+    for text in [
+        "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy'}",
+        "CREATE TYPE ks.inner (a int)",
+        "CREATE TYPE ks.outer (i frozen<inner>)",
+        "CREATE TABLE ks.t (k int PRIMARY KEY, v list<frozen<outer>>, w inner)",
+        "ALTER TYPE ks.inner ADD b list<text>",
+    ] {
+        let done = session.run(text);
+        if text.starts_with("ALTER") {
+            assert_eq!(
+                answer(&done.unwrap_err()),
+                "2200 Non-frozen UDTs with nested non-frozen collections are not supported for column w"
+            );
+        }
+    }
+    session.run("ALTER TYPE ks.inner ADD b text").unwrap();
+    let table = session.schema.table("ks", "t").unwrap();
+    assert_eq!(table.definition().revision, 1);
+    let class = |column: &str| model::marshal::class_name(&table.column(column).unwrap().ty, false);
+    assert!(class("w").contains("62:org.apache.cassandra.db.marshal.UTF8Type"), "{}", class("w"));
+    assert!(class("v").contains("62:org.apache.cassandra.db.marshal.UTF8Type"), "{}", class("v"));
+    let outer = &session.schema.keyspace("ks").unwrap().types["outer"];
+    assert!(model::marshal::class_name(&outer.fields[0].1, false).contains("62:"));
+}
+
+#[test]
+fn a_column_that_returns_is_another_column() {
+    let mut session = Session::new();
+    for text in [
+        "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy'}",
+        "CREATE TABLE ks.t (k int PRIMARY KEY, v int, w int)",
+        "ALTER TABLE ks.t DROP v USING TIMESTAMP 7",
+        "ALTER TABLE ks.t ADD v int",
+    ] {
+        session.run(text).unwrap();
+    }
+    let table = session.schema.table("ks", "t").unwrap();
+    assert_eq!(table.column("v").unwrap().id.0, 3);
+    let dropped = &table.definition().dropped["v"];
+    assert_eq!((dropped.column.id.0, dropped.dropped_at_us), (1, 7));
+}
+
+#[test]
+fn a_new_table_has_a_tablet_for_each_shard_and_an_id_of_its_own() {
+    let mut session = Session::new();
+    session.run("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy'}").unwrap();
+    session.run("CREATE TABLE ks.t (k int PRIMARY KEY)").unwrap();
+    let table = session.schema.table("ks", "t").unwrap();
+    assert_eq!(table.tablets().count(), 2);
+    assert_eq!(table.id().to_string(), "00000000-0000-4001-8000-00000000000e");
+}
+
+#[test]
+fn factors_that_cannot_be_met_are_kept_with_a_warning() {
+    let mut session = Session::new();
+    let planned = session
+        .run("CREATE KEYSPACE ks WITH replication = {'class': 'NetworkTopologyStrategy', 'replication_factor': 3}")
+        .unwrap();
+    assert_eq!(
+        planned.warnings,
+        [
+            "Your replication factor 3 for keyspace ks is higher than the number of nodes 1 for datacenter datacenter1"
+        ]
+    );
+    assert_eq!(session.schema.keyspace("ks").unwrap().options.replication["datacenter1"], "3");
+    let planned = session
+        .run("ALTER KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': '5'}")
+        .unwrap();
+    assert_eq!(planned.warnings.len(), 2);
+}

@@ -1,0 +1,210 @@
+//! System tables: what a node says about itself and its schema as rows, with the columns of Cassandra 5.0.6.
+//!
+//! Definitions are CQL texts (`definitions/*.cql`) that go through the same planner as a user's tables, so name
+//! resolution, metadata and SELECT see ordinary tables. The tables of `system`, `system_schema`, `system_views` and
+//! `system_virtual_schema` are made up when they are read; those of `system_auth`, `system_distributed` and
+//! `system_traces` are stored tables that a node makes at its first start (`first_changes`).
+//! Invariant: a read sees one snapshot of the schema. DML leans on `Catalog::table` and
+//! `Catalog::read`, `describe` on the definitions.
+
+mod node;
+mod read;
+mod rows;
+mod schema_tables;
+
+use std::pin::Pin;
+use std::rc::Rc;
+
+use cql::ast::Statement;
+use model::schema::{Keyspace, KeyspaceOptions, SchemaChange, TableDefinition};
+use model::{Schema, Table};
+
+use storage::{ReadCommand, RowConsumer};
+
+use crate::ddl::plan::PlanContext;
+use crate::ddl::{REPLICATED_SYSTEM, table_create};
+use crate::{Engine, QueryError, VirtualTables};
+
+pub use node::NodeFacts;
+pub(crate) use node::ring_tokens;
+pub(crate) use read::World;
+
+const SYSTEM: &str = include_str!("definitions/system.cql");
+const SYSTEM_SCHEMA: &str = include_str!("definitions/system_schema.cql");
+const SYSTEM_VIEWS: &str = include_str!("definitions/system_views.cql");
+const SYSTEM_VIRTUAL_SCHEMA: &str = include_str!("definitions/system_virtual_schema.cql");
+const SYSTEM_AUTH: &str = include_str!("definitions/system_auth.cql");
+const SYSTEM_DISTRIBUTED: &str = include_str!("definitions/system_distributed.cql");
+const SYSTEM_TRACES: &str = include_str!("definitions/system_traces.cql");
+
+/// The keyspaces made up when read, with their definitions.
+const LOCAL: [(&str, &str); 4] = [
+    ("system", SYSTEM),
+    ("system_schema", SYSTEM_SCHEMA),
+    ("system_views", SYSTEM_VIEWS),
+    ("system_virtual_schema", SYSTEM_VIRTUAL_SCHEMA),
+];
+
+/// The stored system keyspaces with their replication factors and definitions.
+const STORED: [(&str, &str, &str); 3] = [
+    ("system_auth", "1", SYSTEM_AUTH),
+    ("system_distributed", "3", SYSTEM_DISTRIBUTED),
+    ("system_traces", "2", SYSTEM_TRACES),
+];
+
+/// Whether a keyspace is shown as virtual (in `system_virtual_schema` instead of `system_schema`), as in Cassandra.
+pub(crate) fn is_virtual(keyspace: &str) -> bool {
+    matches!(keyspace, "system_views" | "system_virtual_schema")
+}
+
+/// The definitions of the tables that are made up when read.
+#[derive(Debug)]
+pub struct Catalog {
+    schema: Schema,
+}
+
+impl Catalog {
+    /// The catalog of this version.
+    ///
+    /// # Errors
+    /// None that a build which passed its tests can meet: the definitions are part of it.
+    pub fn new() -> Result<Self, QueryError> {
+        let mut schema = Schema::empty();
+        for (keyspace, text) in LOCAL {
+            let replication = [("class".to_owned(), "org.apache.cassandra.locator.LocalStrategy".to_owned())];
+            let options = KeyspaceOptions { replication: replication.into(), durable_writes: true };
+            apply(&mut schema, &SchemaChange::CreateKeyspace { name: keyspace.to_owned(), options })?;
+            for table in definitions(text, 1)? {
+                apply(&mut schema, &SchemaChange::CreateTable(Box::new(table)))?;
+            }
+        }
+        Ok(Self { schema })
+    }
+
+    /// The catalog of the shard this runs on.
+    ///
+    /// # Errors
+    /// [`QueryError::NotReady`] before the shard's engine has its tables.
+    pub(crate) fn here() -> Result<Rc<Self>, QueryError> {
+        reactor::local::<Self>()
+            .ok_or_else(|| QueryError::NotReady("the node has not started yet".to_owned()))
+    }
+
+    /// The keyspaces, by name.
+    pub fn keyspaces(&self) -> impl Iterator<Item = &Keyspace> {
+        self.schema.keyspaces()
+    }
+
+    /// The keyspace of that name.
+    pub fn keyspace(&self, name: &str) -> Option<&Keyspace> {
+        self.schema.keyspace(name)
+    }
+
+    /// The table of that name.
+    pub fn table(&self, keyspace: &str, name: &str) -> Option<Rc<Table>> {
+        self.schema.table(keyspace, name).cloned()
+    }
+}
+
+/// The made-up tables as the engine of a shard reads them.
+#[derive(Debug)]
+pub struct SystemTables {
+    catalog: Rc<Catalog>,
+    generation: u32,
+}
+
+impl SystemTables {
+    /// The tables of this shard; DESCRIBE finds their definitions through the shard from now on. They show that the
+    /// node started now.
+    ///
+    /// # Errors
+    /// As [`Catalog::new`].
+    pub fn new() -> Result<Self, QueryError> {
+        let catalog = Rc::new(Catalog::new()?);
+        reactor::set_local(Rc::clone(&catalog));
+        let seconds = reactor::wall_clock_us() / 1_000_000;
+        Ok(Self { catalog, generation: u32::try_from(seconds).unwrap_or(0) })
+    }
+}
+
+impl VirtualTables for SystemTables {
+    fn has_keyspace(&self, keyspace: &str) -> bool {
+        self.catalog.keyspace(keyspace).is_some()
+    }
+
+    fn table(&self, keyspace: &str, name: &str) -> Option<Rc<Table>> {
+        self.catalog.table(keyspace, name)
+    }
+
+    fn read<'a>(
+        &'a self,
+        engine: &'a Engine,
+        command: &'a ReadCommand,
+        consumer: &'a mut dyn RowConsumer,
+    ) -> Pin<Box<dyn Future<Output = Result<(), QueryError>> + 'a>> {
+        Box::pin(async move {
+            let world = World {
+                schema: engine.storage().schema(),
+                node: NodeFacts::of(engine.config(), self.generation),
+            };
+            self.catalog.read_world(&world, command, consumer).await;
+            Ok(())
+        })
+    }
+}
+
+/// What a schema lacks of the system keyspaces that are stored; logged at a node's first start, and later when a
+/// version brings a table that was not there.
+///
+/// # Errors
+/// As [`Catalog::new`].
+pub fn first_changes(schema: &Schema, shards: usize) -> Result<Vec<SchemaChange>, QueryError> {
+    let mut changes = Vec::new();
+    for (keyspace, factor, text) in STORED {
+        debug_assert!(REPLICATED_SYSTEM.contains(&keyspace));
+        if schema.keyspace(keyspace).is_none() {
+            let replication = [
+                ("class".to_owned(), "org.apache.cassandra.locator.SimpleStrategy".to_owned()),
+                ("replication_factor".to_owned(), factor.to_owned()),
+            ];
+            let options = KeyspaceOptions { replication: replication.into(), durable_writes: true };
+            changes.push(SchemaChange::CreateKeyspace { name: keyspace.to_owned(), options });
+        }
+        for table in definitions(text, shards)? {
+            if schema.table(keyspace, &table.name).is_none() {
+                changes.push(SchemaChange::CreateTable(Box::new(table)));
+            }
+        }
+    }
+    Ok(changes)
+}
+
+/// Reads a file of definitions: CREATE TABLE statements, each ended by a semicolon at the end of its line.
+fn definitions(text: &str, shards: usize) -> Result<Vec<TableDefinition>, QueryError> {
+    let schema = Schema::empty();
+    let context = PlanContext {
+        schema: &schema,
+        keyspace: None,
+        data_centers: &[],
+        shards,
+        now_us: 0,
+        // Every definition carries its id.
+        chance: [0, 0],
+    };
+    let mut tables = Vec::new();
+    for statement in text.split(";\n").map(str::trim).filter(|statement| !statement.is_empty()) {
+        let parsed = cql::parse_statement(statement)?;
+        let Statement::CreateTable(create) = &parsed.statement else {
+            return Err(QueryError::Internal(format!("a definition is no CREATE TABLE: {statement}")));
+        };
+        tables.push(table_create::own_table(create, &context)?);
+    }
+    Ok(tables)
+}
+
+fn apply(schema: &mut Schema, change: &SchemaChange) -> Result<(), QueryError> {
+    schema.apply(change).map_err(|error| QueryError::Internal(format!("a system table cannot be: {error}")))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! Tables about the node itself: `system.local`, `system.versions` and what goes with them.
+
+use std::net::IpAddr;
+
+use model::tablet::TabletMap;
+
+use super::rows::Rows;
+use crate::EngineConfig;
+
+/// The version of Cassandra whose behaviour and tables this node has.
+pub(crate) const RELEASE_VERSION: &str = "5.0.6";
+/// The version of the language.
+pub(crate) const CQL_VERSION: &str = "3.4.7";
+/// Highest version of the native protocol.
+pub(crate) const NATIVE_PROTOCOL_VERSION: &str = "5";
+/// The partitioner, by its class in Cassandra.
+pub(crate) const PARTITIONER: &str = "org.apache.cassandra.dht.Murmur3Partitioner";
+
+/// Tokens the node shows: drivers that route by a ring want some; tablets do not come from them.
+const RING_TOKENS_LOG2: u8 = 4;
+
+/// What the node knows about itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeFacts {
+    /// Name of the cluster.
+    pub cluster_name: String,
+    /// Data center the node is in.
+    pub data_center: String,
+    /// Rack the node is in.
+    pub rack: String,
+    /// Identity of the node, a UUID.
+    pub host_id: [u8; 16],
+    /// Address other nodes reach it at.
+    pub listen_address: IpAddr,
+    /// Port other nodes reach it at.
+    pub listen_port: u16,
+    /// Address clients reach it at.
+    pub rpc_address: IpAddr,
+    /// Port clients reach it at.
+    pub rpc_port: u16,
+    /// Seconds since the epoch when it started.
+    pub generation: u32,
+}
+
+impl NodeFacts {
+    /// What the engine's settings say, for a node that started `generation` seconds after the epoch.
+    pub fn of(config: &EngineConfig, generation: u32) -> Self {
+        Self {
+            cluster_name: config.cluster_name.clone(),
+            data_center: config.data_center.clone(),
+            rack: config.rack.clone(),
+            host_id: config.host_id,
+            listen_address: config.listen_address.ip(),
+            listen_port: config.listen_address.port(),
+            rpc_address: config.native_address.ip(),
+            rpc_port: config.native_address.port(),
+            generation,
+        }
+    }
+}
+
+/// The tokens shown for the node: the ends of equal parts of the ring.
+pub(crate) fn ring_tokens() -> impl Iterator<Item = i64> {
+    let parts = TabletMap::new(RING_TOKENS_LOG2);
+    parts.tablets().map(move |part| parts.range(part).1.0)
+}
+
+/// Fills `system.local`.
+pub(super) fn local(rows: &mut Rows<'_>, node: &NodeFacts, schema_version: [u8; 16]) {
+    rows.row(|row| {
+        row.text("key", "local");
+        row.text("bootstrapped", "COMPLETED");
+        row.inet("broadcast_address", node.listen_address);
+        row.int("broadcast_port", i32::from(node.listen_port));
+        row.text("cluster_name", &node.cluster_name);
+        row.text("cql_version", CQL_VERSION);
+        row.text("data_center", &node.data_center);
+        row.int("gossip_generation", i32::try_from(node.generation).unwrap_or(i32::MAX));
+        row.uuid("host_id", node.host_id);
+        row.inet("listen_address", node.listen_address);
+        row.int("listen_port", i32::from(node.listen_port));
+        row.text("native_protocol_version", NATIVE_PROTOCOL_VERSION);
+        row.text("partitioner", PARTITIONER);
+        row.text("rack", &node.rack);
+        row.text("release_version", RELEASE_VERSION);
+        row.inet("rpc_address", node.rpc_address);
+        row.int("rpc_port", i32::from(node.rpc_port));
+        row.uuid("schema_version", schema_version);
+        row.cells_of_set("tokens", ring_tokens().map(|token| token.to_string()));
+    });
+}
+
+/// Fills `system.versions`.
+pub(super) fn versions(rows: &mut Rows<'_>) {
+    rows.row(|row| {
+        row.text("key", "local");
+        row.text("build_id", "");
+        row.text("build_mode", if cfg!(debug_assertions) { "dev" } else { "release" });
+        row.text("version", env!("CARGO_PKG_VERSION"));
+    });
+}
+
+/// Fills `system_views.settings` with what this node was configured with.
+pub(super) fn settings(rows: &mut Rows<'_>, node: &NodeFacts) {
+    let listen_port = node.listen_port.to_string();
+    let rpc_port = node.rpc_port.to_string();
+    let listen_address = node.listen_address.to_string();
+    let rpc_address = node.rpc_address.to_string();
+    for (name, value) in [
+        ("cluster_name", node.cluster_name.as_str()),
+        ("listen_address", &listen_address),
+        ("native_transport_port", &rpc_port),
+        ("partitioner", PARTITIONER),
+        ("rpc_address", &rpc_address),
+        ("storage_port", &listen_port),
+    ] {
+        rows.row(|row| {
+            row.text("name", name);
+            row.text("value", value);
+        });
+    }
+}

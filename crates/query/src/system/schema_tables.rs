@@ -1,0 +1,178 @@
+//! `system_schema` and `system_virtual_schema`: the schema as rows, in the words Cassandra uses.
+
+use model::schema::Keyspace;
+use model::{Column, ColumnKind, Table};
+
+use super::rows::Rows;
+use crate::ddl::options::caching_map;
+
+/// A piece of what a table of the schema says about one keyspace: made up at once, in clustering order with the others.
+#[derive(Clone, Copy)]
+pub(super) enum Piece<'a> {
+    /// The keyspace itself, or its types.
+    Keyspace(&'a Keyspace),
+    /// One of its tables.
+    Table(&'a Table),
+}
+
+/// The pieces of `keyspace` in `table`, in clustering order.
+pub(super) fn pieces<'a>(table: &str, keyspace: &'a Keyspace) -> Vec<Piece<'a>> {
+    match table {
+        "tables" | "columns" | "dropped_columns" => {
+            keyspace.tables.values().map(|table| Piece::Table(table)).collect()
+        }
+        _ => vec![Piece::Keyspace(keyspace)],
+    }
+}
+
+/// Fills a table of `system_schema` with a piece.
+pub(super) fn fill(rows: &mut Rows<'_>, table: &str, piece: Piece<'_>) {
+    match (table, piece) {
+        ("keyspaces", Piece::Keyspace(keyspace)) => keyspaces(rows, keyspace),
+        ("types", Piece::Keyspace(keyspace)) => types(rows, keyspace),
+        ("tables", Piece::Table(of)) => tables(rows, of),
+        ("columns", Piece::Table(of)) => columns(rows, of),
+        ("dropped_columns", Piece::Table(of)) => dropped_columns(rows, of),
+        // Indexes, views, functions, aggregates, triggers and masks do not exist yet, so neither do their rows.
+        _ => {}
+    }
+}
+
+/// Fills a table of `system_virtual_schema` with a piece.
+pub(super) fn fill_virtual(rows: &mut Rows<'_>, table: &str, piece: Piece<'_>) {
+    match (table, piece) {
+        ("keyspaces", Piece::Keyspace(keyspace)) => rows.row(|row| row.text("keyspace_name", &keyspace.name)),
+        ("tables", Piece::Table(of)) => rows.row(|row| {
+            row.text("keyspace_name", of.keyspace());
+            row.text("table_name", of.name());
+            row.text("comment", &of.options().comment);
+        }),
+        ("columns", Piece::Table(of)) => columns(rows, of),
+        _ => {}
+    }
+}
+
+fn keyspaces(rows: &mut Rows<'_>, keyspace: &Keyspace) {
+    rows.row(|row| {
+        row.text("keyspace_name", &keyspace.name);
+        row.boolean("durable_writes", keyspace.options.durable_writes);
+        let replication = keyspace.options.replication.iter();
+        row.map("replication", replication.map(|(name, value)| (name.as_str(), value.as_bytes())));
+    });
+}
+
+fn tables(rows: &mut Rows<'_>, table: &Table) {
+    let options = table.options();
+    let int = |value: u32| i32::try_from(value).unwrap_or(i32::MAX);
+    rows.row(|row| {
+        row.text("keyspace_name", table.keyspace());
+        row.text("table_name", table.name());
+        row.text("additional_write_policy", &options.additional_write_policy);
+        row.double("bloom_filter_fp_chance", options.bloom_filter_fp_chance);
+        row.map("caching", caching_map(&options.caching).map(|(name, value)| (name, value.as_bytes())));
+        row.text("comment", &options.comment);
+        row.map(
+            "compaction",
+            options.compaction.iter().map(|(name, value)| (name.as_str(), value.as_bytes())),
+        );
+        row.map(
+            "compression",
+            options.compression.iter().map(|(name, value)| (name.as_str(), value.as_bytes())),
+        );
+        row.double("crc_check_chance", options.crc_check_chance);
+        // No longer of use, but drivers read it.
+        row.double("dclocal_read_repair_chance", 0.0);
+        row.int("default_time_to_live", int(options.default_time_to_live));
+        row.map(
+            "extensions",
+            options.extensions.iter().map(|(name, value)| (name.as_str(), value.as_slice())),
+        );
+        row.texts(
+            "flags",
+            if table.is_counter() { &["compound", "counter"][..] } else { &["compound"] }.iter().copied(),
+        );
+        row.int("gc_grace_seconds", int(options.gc_grace_seconds));
+        row.uuid("id", table.id().0);
+        row.int("max_index_interval", int(options.max_index_interval));
+        row.int("memtable_flush_period_in_ms", int(options.memtable_flush_period_in_ms));
+        row.int("min_index_interval", int(options.min_index_interval));
+        row.text("read_repair", &options.read_repair);
+        row.double("read_repair_chance", 0.0);
+        row.text("speculative_retry", &options.speculative_retry);
+        // Cassandra writes these only where they differ from the default, and `cdc` only on a node that captures
+        // changes; drivers see the same.
+        if !options.allow_auto_snapshot {
+            row.boolean("allow_auto_snapshot", false);
+        }
+        if !options.incremental_backups {
+            row.boolean("incremental_backups", false);
+        }
+        if options.memtable != "default" {
+            row.text("memtable", &options.memtable);
+        }
+    });
+}
+
+fn columns(rows: &mut Rows<'_>, table: &Table) {
+    for column in table.columns() {
+        rows.row(|row| {
+            row.text("keyspace_name", table.keyspace());
+            row.text("table_name", table.name());
+            row.text("column_name", &column.name);
+            row.text("clustering_order", clustering_order(column));
+            row.blob("column_name_bytes", column.name.as_bytes());
+            row.text("kind", kind(column.kind));
+            row.int("position", position(column));
+            row.text("type", &column.ty.to_string());
+        });
+    }
+}
+
+fn dropped_columns(rows: &mut Rows<'_>, table: &Table) {
+    for (name, dropped) in &table.definition().dropped {
+        rows.row(|row| {
+            row.text("keyspace_name", table.keyspace());
+            row.text("table_name", table.name());
+            row.text("column_name", name);
+            row.timestamp("dropped_time", dropped.dropped_at_us / 1000);
+            row.text("kind", kind(dropped.column.kind));
+            row.text("type", &dropped.column.ty.to_string());
+        });
+    }
+}
+
+fn types(rows: &mut Rows<'_>, keyspace: &Keyspace) {
+    for definition in keyspace.types.values() {
+        let types: Vec<String> = definition.fields.iter().map(|(_, ty)| ty.to_string()).collect();
+        rows.row(|row| {
+            row.text("keyspace_name", &keyspace.name);
+            row.text("type_name", &definition.name);
+            row.texts("field_names", definition.fields.iter().map(|(name, _)| name.as_str()));
+            row.texts("field_types", types.iter().map(String::as_str));
+        });
+    }
+}
+
+fn kind(kind: ColumnKind) -> &'static str {
+    match kind {
+        ColumnKind::PartitionKey => "partition_key",
+        ColumnKind::Clustering => "clustering",
+        ColumnKind::Static => "static",
+        ColumnKind::Regular => "regular",
+    }
+}
+
+fn clustering_order(column: &Column) -> &'static str {
+    match column.kind {
+        ColumnKind::Clustering if column.reversed => "desc",
+        ColumnKind::Clustering => "asc",
+        _ => "none",
+    }
+}
+
+fn position(column: &Column) -> i32 {
+    match column.kind {
+        ColumnKind::PartitionKey | ColumnKind::Clustering => i32::from(column.position),
+        ColumnKind::Static | ColumnKind::Regular => -1,
+    }
+}

@@ -1,0 +1,131 @@
+//! Traces of single requests, for clients that asked: rows in `system_traces.sessions` and `system_traces.events`.
+//!
+//! A trace is gathered while its request runs and written after the answer left, so that a traced request is not slower
+//! than it must be. Rows live for a day, as in Cassandra. Whoever reads a trace waits for its `duration`, which is
+//! written last.
+
+use std::fmt::Write;
+
+use model::timeuuid;
+use reactor::Instant;
+use uuid::Uuid;
+use wire::consistency::Consistency;
+use wire::request::QueryParameters;
+use wire::values::Values;
+
+use crate::{ClientState, Engine, QueryError, Response};
+
+/// How long a trace is kept.
+const TTL_SECONDS: u32 = 24 * 3600;
+/// Longest text of a statement that a trace shows, in bytes.
+const STATEMENT_BYTES_MAX: usize = 1000;
+
+/// One request being traced.
+#[derive(Debug)]
+pub struct Trace {
+    id: Uuid,
+    started: Instant,
+    started_us: i64,
+    request: &'static str,
+    parameters: Vec<(&'static str, String)>,
+    events: Vec<(String, u64)>,
+}
+
+impl Trace {
+    /// Begins a trace of a `request`, such as `Execute CQL3 query`.
+    pub fn begin(engine: &Engine, request: &'static str) -> Self {
+        Self {
+            id: engine.ambient().timeuuid(),
+            started: reactor::now(),
+            started_us: reactor::wall_clock_us(),
+            request,
+            parameters: Vec::new(),
+            events: Vec::new(),
+        }
+    }
+
+    /// The id the client is given.
+    pub fn id(&self) -> [u8; 16] {
+        *self.id.as_bytes()
+    }
+
+    /// Notes what the request was given.
+    pub fn parameter(&mut self, name: &'static str, value: impl Into<String>) {
+        let mut value = value.into();
+        value.truncate(value.floor_char_boundary(STATEMENT_BYTES_MAX));
+        self.parameters.push((name, value));
+    }
+
+    /// Notes that something happened now.
+    pub fn event(&mut self, activity: impl Into<String>) {
+        self.events.push((activity.into(), self.elapsed_us()));
+    }
+
+    fn elapsed_us(&self) -> u64 {
+        self.started.elapsed().as_micros() as u64
+    }
+
+    /// Ends the trace and writes it.
+    ///
+    /// # Errors
+    /// [`QueryError`] of the writes; the request itself has been answered.
+    pub async fn finish(self, engine: &Engine, client: &ClientState) -> Result<(), QueryError> {
+        let duration_us = self.elapsed_us();
+        let source = engine.config().native_address;
+        for (n, (activity, elapsed_us)) in self.events.iter().enumerate() {
+            let mut node = [0; 6];
+            node[4..].copy_from_slice(&(n as u16).to_be_bytes());
+            let at = timeuuid::from_unix_micros(self.started_us + *elapsed_us as i64, 0, node);
+            let statement = format!(
+                "INSERT INTO system_traces.events \
+                 (session_id, event_id, activity, source, source_elapsed, source_port, thread) \
+                 VALUES ({}, {at}, {}, '{}', {elapsed_us}, {}, 'shard-{}') USING TTL {TTL_SECONDS}",
+                self.id,
+                quoted(activity),
+                source.ip(),
+                source.port(),
+                reactor::shard_id(),
+            );
+            execute(engine, &statement).await?;
+        }
+        let mut parameters = String::new();
+        for (name, value) in &self.parameters {
+            let separator = if parameters.is_empty() { "" } else { ", " };
+            // Writing to a String cannot fail.
+            let _ = write!(parameters, "{separator}{}: {}", quoted(name), quoted(value));
+        }
+        let peer = client.peer.map_or_else(|| "null".to_owned(), |peer| format!("'{}'", peer.ip()));
+        let statement = format!(
+            "INSERT INTO system_traces.sessions \
+             (session_id, client, command, coordinator, coordinator_port, duration, parameters, request, started_at) \
+             VALUES ({}, {peer}, 'QUERY', '{}', {}, {duration_us}, {{{parameters}}}, {}, {}) USING TTL {TTL_SECONDS}",
+            self.id,
+            source.ip(),
+            source.port(),
+            quoted(self.request),
+            self.started_us / 1000,
+        );
+        execute(engine, &statement).await
+    }
+}
+
+async fn execute(engine: &Engine, statement: &str) -> Result<(), QueryError> {
+    let client = ClientState::internal();
+    let parameters = QueryParameters {
+        consistency: Consistency::One,
+        values: Values::empty(client.version),
+        skip_metadata: true,
+        page_size: None,
+        paging_state: None,
+        serial_consistency: None,
+        default_timestamp_us: None,
+        keyspace: None,
+        now_in_seconds: None,
+    };
+    engine.query(&client, statement, &parameters, &mut Response::default()).await
+}
+
+/// A CQL string literal.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}

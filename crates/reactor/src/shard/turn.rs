@@ -1,0 +1,252 @@
+//! The loop: foreign wakes and peers' messages, due timers, slices of the groups that are owed time, then one call to
+//! the driver that submits, collects and, if nothing is runnable, sleeps.
+//!
+//! Invariant: before a shard sleeps it has announced it and looked once more, so that no wake is lost; and whatever
+//! the driver holds back without a signal makes it not sleep.
+
+use std::task::{Context, Waker};
+
+use super::Shard;
+use crate::driver::{Completion, Harvest, Wait};
+use crate::sched::{BACKGROUND_SLICE_MIN_NS, Group, QUANTUM_NS};
+use crate::waker;
+
+/// Longest time a turn polls tasks before it looks at the driver again.
+const TURN_NS: u64 = 2 * QUANTUM_NS;
+/// Polls of one slice after which the clock is read even if tasks are very short.
+const POLLS_PER_CLOCK: u32 = 8;
+/// Rounds of dropping tasks at the end; destructors that go on spawning tasks are cut off after these.
+const TEARDOWN_ROUNDS_MAX: usize = 1 << 20;
+
+impl Shard {
+    /// One turn of the loop. If nothing is runnable then, and `may_sleep` (asked last) agrees, it waits in the driver.
+    pub(crate) fn turn(&self, may_sleep: impl FnOnce() -> bool) {
+        self.hear_others();
+        self.fire_timers();
+        self.run_tasks();
+        self.flush_closes();
+        let wait = if self.sched.is_idle() && may_sleep() { self.settle() } else { Wait::No };
+        self.harvest(wait);
+        if wait != Wait::No {
+            self.remote.end_sleep();
+        }
+    }
+
+    fn hear_others(&self) {
+        let mut wakes = self.foreign_wakes.take();
+        let news = self.remote.take(&mut wakes);
+        for token in wakes.drain(..) {
+            self.wake_token(token);
+        }
+        self.foreign_wakes.replace(wakes);
+        self.signals.look();
+        if news {
+            self.mesh.receive(self);
+        }
+    }
+
+    fn fire_timers(&self) {
+        if self.timers.borrow().len() == 0 {
+            return;
+        }
+        let now = self.now();
+        // Our wakers only push to run queues; others (a combinator's) may come back for the wheel, so the due ones
+        // are called outside the borrow, in batches that need no memory of their own.
+        loop {
+            let mut batch: [Option<Waker>; 32] = [const { None }; 32];
+            let mut count = 0;
+            self.timers.borrow_mut().advance(now, batch.len(), |waker| {
+                batch[count] = Some(waker);
+                count += 1;
+            });
+            for waker in batch[..count].iter_mut().filter_map(Option::take) {
+                waker.wake();
+            }
+            if count < batch.len() {
+                return;
+            }
+        }
+    }
+
+    fn run_tasks(&self) {
+        let mut now = self.now().0;
+        let turn_end = now + TURN_NS;
+        while let Some(group) = self.choose_group() {
+            if group.is_background() {
+                let mut harvest = self.harvest.borrow_mut();
+                self.driver.borrow_mut().flush(&mut harvest);
+                self.settle_charges(&mut harvest);
+            }
+            let begin = now;
+            self.sched.slice_begin_ns.set(begin);
+            let end = begin + if group.is_background() { self.background_slice_ns } else { QUANTUM_NS };
+            self.sched.slice_end_ns.set(end);
+            now = self.run_slice(group, begin, end);
+            if self.poll_cost_ns.is_none() {
+                self.sched.charge(group, now.saturating_sub(begin));
+            }
+            // After background work the driver is looked at in any case: not all can tell what is pending without.
+            let look = group.is_background() || self.poll_cost_ns.is_some();
+            if look || now >= turn_end || self.driver.borrow().completions_pending() {
+                break;
+            }
+        }
+        self.sched.slice_end_ns.set(0);
+    }
+
+    fn choose_group(&self) -> Option<Group> {
+        if self.sched.is_idle() {
+            return None;
+        }
+        if self.poll_cost_ns.is_some() {
+            let mut driver = self.driver.borrow_mut();
+            let runnable = self.sched.runnable_groups();
+            let group = if driver.choose(8) == Some(0) {
+                driver.choose(runnable).and_then(|number| self.sched.nth_runnable(number))
+            } else {
+                None
+            };
+            let group = group.or_else(|| self.sched.next_group())?;
+            if driver.choose(8) == Some(0) {
+                let by = driver.entropy();
+                self.sched.rotate(group, by);
+            }
+            return Some(group);
+        }
+        self.sched.next_group()
+    }
+
+    /// Polls tasks of one group until its slice is over or its queue empty; the time then.
+    fn run_slice(&self, group: Group, begin: u64, end: u64) -> u64 {
+        let mut now = begin;
+        let mut until_clock = POLLS_PER_CLOCK;
+        while let Some(index) = self.sched.pop(group) {
+            self.poll_task(index);
+            if let Some(cost) = self.poll_cost_ns {
+                self.sched.charge(group, cost);
+                break;
+            }
+            until_clock -= 1;
+            if until_clock == 0 {
+                until_clock = POLLS_PER_CLOCK;
+                now = self.now().0;
+                if now >= end {
+                    return now;
+                }
+            }
+            if group.is_background() {
+                now = self.now().0;
+                if now >= end
+                    || (now - begin >= BACKGROUND_SLICE_MIN_NS && self.driver.borrow().completions_pending())
+                {
+                    return now;
+                }
+            }
+        }
+        now = now.max(self.now().0);
+        now
+    }
+
+    fn poll_task(&self, index: u32) {
+        let Some((task, generation)) = self.tasks.begin(index) else { return };
+        let waker = waker::waker(self.home.0, generation, index);
+        self.sched.current.set(task.header().group);
+        self.polls.set(self.polls.get() + 1);
+        // SAFETY: the slab holds the task until it is done, and `run_slice` is not entered from within a poll.
+        let done = unsafe { task.poll(&mut Context::from_waker(&waker)) };
+        self.sched.current.set(Group::ADMIN);
+        if done && let Some(task) = self.tasks.remove(index) {
+            task.leave_slab();
+        }
+    }
+
+    fn flush_closes(&self) {
+        if self.closes.borrow().is_empty() {
+            return;
+        }
+        let mut closes = self.closes.take();
+        for (descriptor, kind) in closes.drain(..) {
+            self.driver.borrow_mut().close(descriptor, kind);
+        }
+        // Whatever was added meanwhile stays; the memory is kept for next time.
+        let mut current = self.closes.borrow_mut();
+        closes.append(&mut current);
+        *current = closes;
+    }
+
+    /// Nothing is runnable: spins for a while if configured, then announces sleep.
+    fn settle(&self) -> Wait {
+        if self.spin_ns > 0 {
+            let end = self.now().0 + self.spin_ns;
+            while self.now().0 < end {
+                self.harvest(Wait::No);
+                if self.remote.is_notified() || !self.sched.is_idle() {
+                    return Wait::No;
+                }
+                std::hint::spin_loop();
+            }
+        }
+        if !self.remote.prepare_sleep() {
+            return Wait::No;
+        }
+        match self.next_timer() {
+            Some(at) => Wait::Until(at),
+            None => Wait::Forever,
+        }
+    }
+
+    fn harvest(&self, wait: Wait) {
+        let mut harvest = self.harvest.take();
+        self.driver.borrow_mut().poll(wait, &mut harvest);
+        self.settle_charges(&mut harvest);
+        for completion in harvest.completions.drain(..) {
+            self.complete(completion);
+        }
+        self.harvest.replace(harvest);
+    }
+
+    fn complete(&self, completion: Completion) {
+        let (waker, left_over) = self.ops.borrow_mut().complete(completion);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        drop(left_over);
+    }
+
+    fn settle_charges(&self, harvest: &mut Harvest) {
+        for (number, ns) in harvest.charges_ns.iter_mut().enumerate() {
+            if *ns > 0 {
+                self.sched.charge(Group(number as u8), *ns);
+                *ns = 0;
+            }
+        }
+    }
+
+    /// Drops all tasks and what they have left to be closed.
+    pub(crate) fn drop_tasks(&self) {
+        for _ in 0..TEARDOWN_ROUNDS_MAX {
+            let Some(index) = self.tasks.any() else { break };
+            if let Some(task) = self.tasks.remove(index) {
+                // SAFETY: the task was in the slab, is not being polled, and is not done: done tasks leave at once.
+                unsafe { task.cancel() };
+                task.leave_slab();
+            }
+        }
+        let locals = self.locals.take();
+        drop(locals);
+        self.flush_closes();
+    }
+
+    /// Drops all tasks, then waits for the operations the kernel still works on.
+    pub(crate) fn tear_down(&self) {
+        self.drop_tasks();
+        let deadline = self.now() + std::time::Duration::from_secs(5);
+        while self.ops.borrow().in_flight() > 0 && self.now() < deadline {
+            self.remote.prepare_sleep();
+            self.harvest(Wait::Until(deadline));
+            self.remote.end_sleep();
+            self.remote.take(&mut Vec::new());
+            self.flush_closes();
+        }
+    }
+}

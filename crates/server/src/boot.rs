@@ -1,0 +1,220 @@
+//! From a command line to a node that answers, and back to a clean stop.
+//!
+//! Phases, each with its own error: configuration → lock on the work directory → shards → storage on every shard →
+//! engines → listeners on shard 0 → `ceto ready`. On SIGINT or SIGTERM the listeners close, requests in flight end,
+//! memtables are flushed, and the process ends with 0. What fails before `ceto ready` ends it with 1 and one line
+//! that says what to do.
+
+mod memory;
+mod shard;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::rc::Rc;
+
+use reactor::mesh::{self, MeshError};
+use reactor::{Group, ShardInfo};
+use storage::Identity;
+
+use crate::cli::ServerOptions;
+use crate::config::{Config, ConfigError, Driver};
+pub(crate) use shard::Shard;
+
+/// Why a node did not start, or did not stop cleanly.
+#[derive(Debug, thiserror::Error)]
+pub enum BootError {
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The work directory cannot be used.
+    #[error("cannot use the work directory {}: {source}{}", path.display(), if source.kind() == std::io::ErrorKind::WouldBlock { "; another ceto runs on it" } else { "" })]
+    Workdir {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A port cannot be listened on.
+    #[error("cannot listen on {address}: {source}; choose another with --listen, --port or --shard-aware-port")]
+    Listen {
+        /// Address and port.
+        address: std::net::SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Storage did not open.
+    #[error(transparent)]
+    Storage(#[from] storage::StorageError),
+    /// The system schema could not be made.
+    #[error("cannot make the system schema: {0}")]
+    Schema(query::QueryError),
+    /// A shard broke while it started; its own log line says why.
+    #[error("shard {shard} did not start: {reason}")]
+    Shard {
+        /// Which.
+        shard: usize,
+        /// What it reported.
+        reason: String,
+    },
+}
+
+/// Runs a node until it is told to stop.
+pub fn main(options: &ServerOptions) -> ExitCode {
+    match run(options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("ceto: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &ServerOptions) -> Result<(), Box<dyn std::error::Error>> {
+    let (config, warnings) = options.configuration()?;
+    reactor::log::set_level(config.log_level);
+    for warning in warnings {
+        reactor::warn!("{warning}");
+    }
+    let shards = config.shards.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let reactor_config = reactor::Config {
+        shards,
+        driver: match config.driver {
+            Driver::Auto => reactor::DriverChoice::Auto,
+            Driver::Uring => reactor::DriverChoice::Uring,
+            Driver::Poll => reactor::DriverChoice::Poll,
+        },
+        pin: !config.developer_mode,
+        spin_us: config.spin_us,
+        name: "ceto".into(),
+        ..reactor::Config::default()
+    };
+    // The first error of any shard, as text, for the exit code.
+    let (failed, failure) = std::sync::mpsc::channel::<String>();
+    let running = reactor::start(reactor_config, move |shard: ShardInfo| {
+        let (config, failed) = (config.clone(), failed.clone());
+        async move {
+            if shard.id == 0
+                && let Err(error) = lead(config, shard).await
+            {
+                // The receiver outlives every shard.
+                let _ = failed.send(error.to_string());
+            }
+        }
+    })?;
+    running.join()?;
+    match failure.try_recv() {
+        Ok(message) => Err(message.into()),
+        Err(_) => Ok(()),
+    }
+}
+
+/// What shard 0 does: opens every shard, serves, and stops every shard.
+async fn lead(config: Config, info: ShardInfo) -> Result<(), BootError> {
+    let started = reactor::now();
+    let workdir = |source| BootError::Workdir { path: config.workdir.clone(), source };
+    reactor::file::create_dir_all(&config.workdir).await.map_err(workdir)?;
+    let lock = reactor::file::lock(config.workdir.join("lock")).await.map_err(workdir)?;
+    let stop = reactor::spawn(Group::ADMIN, reactor::signal::terminated());
+
+    let opened = open_node(&config, info.count).await;
+    let served = match opened {
+        Ok(()) => serve(&config, started, stop).await,
+        Err(error) => Err(error),
+    };
+    let closed = close_all(info.count).await;
+    drop(lock);
+    served.and(closed)
+}
+
+/// Finds out who this node is, then opens it.
+async fn open_node(config: &Config, shards: usize) -> Result<(), BootError> {
+    let identity = Identity::open(&config.workdir, &config.cluster_name).await?;
+    open_all(config, &identity, shards).await
+}
+
+/// Opens storage and an engine on every shard at once: recovery crosses shards.
+async fn open_all(config: &Config, identity: &Identity, shards: usize) -> Result<(), BootError> {
+    let openings: Vec<_> = (0..shards)
+        .map(|shard| {
+            let (config, identity) = (config.clone(), identity.clone());
+            mesh::call(shard, Group::ADMIN, move || async move {
+                Shard::open(&config, &identity).await.map(|opened| reactor::set_local(Rc::new(opened))).map_err(|e| e.to_string())
+            })
+        })
+        .collect();
+    let mut first_error = None;
+    for (shard, opening) in openings.into_iter().enumerate() {
+        let error = match opening.await {
+            Ok(Ok(())) => continue,
+            Ok(Err(reason)) => BootError::Shard { shard, reason },
+            Err(error) => broken(shard, &error),
+        };
+        first_error.get_or_insert(error);
+    }
+    match first_error {
+        Some(error) => Err(error),
+        None => {
+            let shard = reactor::local::<Shard>().expect("shard 0 opened");
+            shard.make_system_tables().await
+        }
+    }
+}
+
+fn broken(shard: usize, error: &MeshError) -> BootError {
+    BootError::Shard { shard, reason: error.to_string() }
+}
+
+/// Listens, says so, and waits to be told to stop.
+async fn serve(
+    config: &Config,
+    started: reactor::Instant,
+    stop: reactor::JoinHandle<std::io::Result<()>>,
+) -> Result<(), BootError> {
+    let shard = reactor::local::<Shard>().expect("shard 0 opened");
+    let listeners = shard.native.listen(config)?;
+    let addresses: Vec<String> = listeners.iter().map(|listener| listener.description()).collect();
+    let elapsed_ms = started.elapsed().as_millis();
+    println!(
+        "ceto ready on {} with {} shard(s) after {elapsed_ms} ms",
+        addresses.join(" and "),
+        reactor::shard_count()
+    );
+    println!("connect with: cqlsh {} {}", config.rpc_address, config.native_port);
+    match stop.await {
+        Ok(Ok(())) => reactor::info!("told to stop: draining"),
+        Ok(Err(error)) => reactor::error!("cannot wait for signals: {error}"),
+        Err(_) => reactor::error!("the task that waits for signals broke"),
+    }
+    for listener in listeners {
+        listener.close().await;
+    }
+    Ok(())
+}
+
+/// Stops every shard: connections first, everywhere, then storage.
+async fn close_all(shards: usize) -> Result<(), BootError> {
+    let each = async |phase: fn(Rc<Shard>) -> shard::Closing| {
+        let calls: Vec<_> = (0..shards)
+            .map(|shard| {
+                mesh::call(shard, Group::ADMIN, move || async move {
+                    match reactor::local::<Shard>() {
+                        Some(opened) => phase(opened).await,
+                        None => Ok(()),
+                    }
+                })
+            })
+            .collect();
+        let mut result = Ok(());
+        for (shard, call) in calls.into_iter().enumerate() {
+            let outcome = match call.await {
+                Ok(outcome) => outcome.map_err(|reason| BootError::Shard { shard, reason }),
+                Err(error) => Err(broken(shard, &error)),
+            };
+            result = result.and(outcome);
+        }
+        result
+    };
+    let connections = each(Shard::close_connections).await;
+    let storage = each(Shard::close_storage).await;
+    connections.and(storage)
+}

@@ -1,0 +1,104 @@
+//! What one shard of a node holds, how it opens and how it closes.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+
+use query::system::SystemTables;
+use query::{Engine, EngineConfig};
+use replication::Replicator;
+use storage::{CommitlogSync, Identity, Storage, StorageConfig};
+
+use super::{BootError, memory};
+use crate::config::Config;
+use crate::native::Native;
+
+/// The outcome of a closing phase, on its way to shard 0.
+pub(crate) type Closing = Pin<Box<dyn Future<Output = Result<(), String>>>>;
+
+/// Everything of one shard; found with `reactor::local`.
+pub(crate) struct Shard {
+    pub(crate) native: Rc<Native>,
+    storage: Storage,
+}
+
+impl Shard {
+    /// Recovers this shard's data and puts the layers together.
+    pub(crate) async fn open(config: &Config, identity: &Identity) -> Result<Self, BootError> {
+        let (shard, shards) = (reactor::shard_id(), reactor::shard_count());
+        let storage = Storage::open(storage_config(config, shards), shard, shards).await?;
+        let replicator = Replicator::new(storage.clone(), config.data_center.clone());
+        let tables = Rc::new(SystemTables::new().map_err(BootError::Schema)?);
+        let engine = Engine::new(engine_config(config, identity), storage.clone(), replicator, tables);
+        let native = Native::new(config, engine);
+        Ok(Self { native, storage })
+    }
+
+    /// Makes the stored system tables, where there are none; shard 0 does it before the node serves.
+    pub(crate) async fn make_system_tables(&self) -> Result<(), BootError> {
+        query::agreement::make_system_tables(&self.storage).await.map_err(BootError::Schema)
+    }
+
+    /// Lets requests in flight end and closes connections.
+    pub(crate) fn close_connections(self: Rc<Self>) -> Closing {
+        Box::pin(async move {
+            self.native.close().await;
+            Ok(())
+        })
+    }
+
+    /// Flushes what is in memory and closes the files.
+    pub(crate) fn close_storage(self: Rc<Self>) -> Closing {
+        Box::pin(async move { self.storage.drain().await.map_err(|error| error.to_string()) })
+    }
+}
+
+fn storage_config(config: &Config, shards: usize) -> StorageConfig {
+    let node_bytes = memory::node_bytes(config.memory_bytes);
+    let shard_bytes = node_bytes / shards as u64;
+    if shard_bytes < memory::SHARD_BYTES_MIN && reactor::shard_id() == 0 {
+        reactor::warn!(
+            "{} MiB of memory for each shard are few: give --memory or take fewer shards with --smp",
+            shard_bytes >> 20
+        );
+    }
+    let memtable_bytes = config.memtable_bytes.map_or(shard_bytes / 2, |bytes| bytes / shards as u64);
+    let mut storage = StorageConfig::new(&config.workdir, memtable_bytes as usize);
+    if let Some(data_dir) = &config.data_dir {
+        storage.data_dir.clone_from(data_dir);
+    }
+    if let Some(commitlog_dir) = &config.commitlog_dir {
+        storage.commitlog_dir.clone_from(commitlog_dir);
+    }
+    if let Some(bytes) = config.commitlog_bytes_max {
+        storage.commitlog_bytes_max = bytes / shards as u64;
+    }
+    storage.commitlog_sync = if config.commitlog_batch {
+        CommitlogSync::Batch
+    } else {
+        CommitlogSync::Periodic { period: config.commitlog_sync_period }
+    };
+    storage.segment_bytes = config.commitlog_segment_bytes as usize;
+    storage.commitlog_replay_ignore_errors = config.commitlog_replay_ignore_errors;
+    storage
+}
+
+fn engine_config(config: &Config, identity: &Identity) -> EngineConfig {
+    EngineConfig {
+        cluster_name: config.cluster_name.clone(),
+        data_center: config.data_center.clone(),
+        rack: config.rack.clone(),
+        listen_address: SocketAddr::new(config.listen_address, config.storage_port),
+        native_address: SocketAddr::new(
+            config.broadcast_rpc_address.unwrap_or(config.rpc_address),
+            config.native_port,
+        ),
+        shard_aware_port: config.shard_aware_port,
+        read_timeout: config.read_timeout,
+        range_timeout: config.range_timeout,
+        write_timeout: config.write_timeout,
+        truncate_timeout: config.truncate_timeout,
+        ..EngineConfig::new(identity.host_id, reactor::shard_count())
+    }
+}

@@ -1,0 +1,122 @@
+//! The command line: `ceto server` and the tools beside it. Reading it touches nothing.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::{Config, ConfigError, Driver, parse_size};
+
+/// A shard-per-core, Cassandra-compatible wide-column database.
+#[derive(Debug, Parser)]
+#[command(name = "ceto", version, about, arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What `ceto` can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a node
+    Server(ServerOptions),
+}
+
+/// Options of `ceto server`; each goes before the same key of the configuration file.
+#[derive(Debug, Args, Default)]
+pub struct ServerOptions {
+    /// Configuration file in YAML, with the keys of cassandra.yaml and scylla.yaml
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Directory of everything the node keeps [default: ceto-data]
+    #[arg(long, value_name = "DIR")]
+    pub workdir: Option<PathBuf>,
+    /// Address for CQL clients [default: 127.0.0.1]
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<IpAddr>,
+    /// Port for CQL clients [default: 9042]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Option<u16>,
+    /// Port where a client's source port picks the shard, 0 for none [default: 19042]
+    #[arg(long, value_name = "PORT")]
+    pub shard_aware_port: Option<u16>,
+    /// Shards, each a thread on a processor of its own [default: one per processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub smp: Option<u16>,
+    /// Memory for the whole node, such as 512M [default: half of what the machine or its cgroup has]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub memory: Option<u64>,
+    /// How shards talk to the kernel [default: auto]
+    #[arg(long, value_name = "DRIVER")]
+    pub driver: Option<Driver>,
+    /// Share the machine: no pinning of threads, no demands on it
+    #[arg(long)]
+    pub developer_mode: bool,
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    parse_size(text).ok_or_else(|| "expected a size such as 512M".to_owned())
+}
+
+impl ServerOptions {
+    /// The configuration file, if any, with these options over it, and its warnings.
+    ///
+    /// # Errors
+    /// [`ConfigError`] from the file.
+    pub fn configuration(&self) -> Result<(Config, Vec<String>), ConfigError> {
+        let (mut config, warnings) = match &self.config {
+            Some(path) => Config::from_file(path)?,
+            None => (Config::default(), Vec::new()),
+        };
+        if let Some(workdir) = &self.workdir {
+            config.workdir.clone_from(workdir);
+        }
+        if let Some(listen) = self.listen {
+            config.rpc_address = listen;
+        }
+        if let Some(port) = self.port {
+            config.native_port = port;
+        }
+        if let Some(port) = self.shard_aware_port {
+            config.shard_aware_port = (port != 0).then_some(port);
+        }
+        if let Some(shards) = self.smp {
+            config.shards = Some(usize::from(shards));
+        }
+        if let Some(memory) = self.memory {
+            config.memory_bytes = Some(memory);
+        }
+        if let Some(driver) = self.driver {
+            config.driver = driver;
+        }
+        config.developer_mode |= self.developer_mode;
+        Ok((config, warnings))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn options_go_before_defaults() {
+        let cli = Cli::try_parse_from([
+            "ceto", "server", "--workdir", "d", "--listen", "127.0.0.5", "--port", "9999", "--smp", "2", "--memory",
+            "512M", "--driver", "poll", "--developer-mode", "--shard-aware-port", "0",
+        ])
+        .unwrap();
+        let Command::Server(options) = cli.command;
+        let (config, warnings) = options.configuration().unwrap();
+        assert!(warnings.is_empty());
+        assert_eq!((config.native_port, config.shard_aware_port), (9999, None));
+        assert_eq!((config.shards, config.memory_bytes), (Some(2), Some(512 << 20)));
+        assert_eq!((config.driver, config.developer_mode), (Driver::Poll, true));
+    }
+}

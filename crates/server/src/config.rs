@@ -1,0 +1,310 @@
+//! The configuration: a YAML file with the keys of `cassandra.yaml` and `scylla.yaml`, then the command line.
+//!
+//! A key means what it means there. A key we have no meaning for yet gives one warning; a key nobody knows, or a value
+//! that cannot be, stops the start with file, line and column and, for a key, the nearest known one.
+
+mod keys;
+mod known;
+mod value;
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub(crate) use keys::parse_size;
+use reactor::log::Level;
+use value::Document;
+
+/// Everything the process is told before it starts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// `cluster_name`.
+    pub cluster_name: String,
+    /// `data_center`.
+    pub data_center: String,
+    /// `rack`.
+    pub rack: String,
+    /// `workdir`: where everything lies that has no path of its own.
+    pub workdir: PathBuf,
+    /// `data_file_directories`, of which there may be one.
+    pub data_dir: Option<PathBuf>,
+    /// `commitlog_directory`.
+    pub commitlog_dir: Option<PathBuf>,
+    /// `rpc_address`: where CQL clients connect.
+    pub rpc_address: IpAddr,
+    /// `broadcast_rpc_address`: what drivers are told.
+    pub broadcast_rpc_address: Option<IpAddr>,
+    /// `listen_address`: where other nodes connect.
+    pub listen_address: IpAddr,
+    /// `storage_port`, shown to drivers in `system.local`.
+    pub storage_port: u16,
+    /// `native_transport_port`.
+    pub native_port: u16,
+    /// `native_shard_aware_transport_port`; `None` for none.
+    pub shard_aware_port: Option<u16>,
+    /// `native_transport_max_frame_size`, bytes.
+    pub frame_bytes_max: usize,
+    /// `native_transport_max_concurrent_connections`.
+    pub connections_max: usize,
+    /// `native_transport_max_requests_per_connection`: requests of one connection in flight.
+    pub requests_per_connection_max: usize,
+    /// `max_concurrent_requests_per_shard`: requests of one shard in flight.
+    pub requests_per_shard_max: usize,
+    /// `native_transport_max_concurrent_requests_in_bytes`, bytes of requests in flight on one shard.
+    pub request_bytes_per_shard_max: usize,
+    /// `commitlog_sync`.
+    pub commitlog_batch: bool,
+    /// `commitlog_sync_period`.
+    pub commitlog_sync_period: Duration,
+    /// `commitlog_segment_size`, bytes.
+    pub commitlog_segment_bytes: u64,
+    /// `commitlog_total_space`, bytes for the whole node; `None` leaves it to the storage engine.
+    pub commitlog_bytes_max: Option<u64>,
+    /// `commitlog_replay_ignore_errors`: go on behind a corrupt entry instead of refusing to start.
+    pub commitlog_replay_ignore_errors: bool,
+    /// `memtable_total_space`, bytes for the whole node.
+    pub memtable_bytes: Option<u64>,
+    /// `read_request_timeout`.
+    pub read_timeout: Duration,
+    /// `range_request_timeout`.
+    pub range_timeout: Duration,
+    /// `write_request_timeout`.
+    pub write_timeout: Duration,
+    /// `truncate_request_timeout`.
+    pub truncate_timeout: Duration,
+    /// `request_timeout`: everything else.
+    pub request_timeout: Duration,
+    /// `smp`: shards; `None` for one per processor this process may use.
+    pub shards: Option<usize>,
+    /// `memory`, bytes for the whole node.
+    pub memory_bytes: Option<u64>,
+    /// `developer_mode`: no pinning, no complaints about the machine.
+    pub developer_mode: bool,
+    /// `reactor_spin_us`: how long an idle shard looks for work before it sleeps.
+    pub spin_us: u32,
+    /// `reactor_driver`: `auto`, `uring` or `poll`.
+    pub driver: Driver,
+    /// `default_log_level`: `error`, `warn`, `info`, `debug`.
+    pub log_level: Level,
+}
+
+/// How a shard talks to the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Driver {
+    /// io_uring where the kernel allows it, else poll.
+    Auto,
+    /// io_uring or no start.
+    Uring,
+    /// epoll and a file thread.
+    Poll,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let localhost = IpAddr::from([127, 0, 0, 1]);
+        Self {
+            cluster_name: "Test Cluster".into(),
+            data_center: "datacenter1".into(),
+            rack: "rack1".into(),
+            workdir: "ceto-data".into(),
+            data_dir: None,
+            commitlog_dir: None,
+            rpc_address: localhost,
+            broadcast_rpc_address: None,
+            listen_address: localhost,
+            storage_port: 7000,
+            native_port: 9042,
+            shard_aware_port: Some(19042),
+            frame_bytes_max: 16 << 20,
+            connections_max: 10_000,
+            requests_per_connection_max: 2048,
+            requests_per_shard_max: 16_384,
+            request_bytes_per_shard_max: 64 << 20,
+            commitlog_batch: false,
+            commitlog_sync_period: Duration::from_secs(10),
+            commitlog_segment_bytes: 32 << 20,
+            commitlog_bytes_max: None,
+            commitlog_replay_ignore_errors: false,
+            memtable_bytes: None,
+            read_timeout: Duration::from_secs(5),
+            range_timeout: Duration::from_secs(10),
+            write_timeout: Duration::from_secs(2),
+            truncate_timeout: Duration::from_secs(60),
+            request_timeout: Duration::from_secs(10),
+            shards: None,
+            memory_bytes: None,
+            developer_mode: false,
+            spin_us: 0,
+            driver: Driver::Auto,
+            log_level: Level::Info,
+        }
+    }
+}
+
+/// Why a configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file could not be read.
+    #[error("cannot read the configuration file {}: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The file is not YAML, or not a map of keys.
+    #[error("{}:{line}:{column}: {message}", path.display())]
+    Yaml {
+        /// The file.
+        path: PathBuf,
+        /// Line, from 1.
+        line: u64,
+        /// Column, from 1.
+        column: u64,
+        /// What the parser said.
+        message: String,
+    },
+    /// A key that nobody knows.
+    #[error("{}:{line}:{column}: unknown key '{key}'{}", path.display(), nearest.as_ref().map(|n| format!("; did you mean '{n}'?")).unwrap_or_default())]
+    UnknownKey {
+        /// The file.
+        path: PathBuf,
+        /// Line, from 1.
+        line: u64,
+        /// Column, from 1.
+        column: u64,
+        /// The key.
+        key: String,
+        /// The nearest known key, where one is near.
+        nearest: Option<&'static str>,
+    },
+    /// A value that cannot be.
+    #[error("{}:{line}:{column}: {key}: {message}", path.display())]
+    BadValue {
+        /// The file.
+        path: PathBuf,
+        /// Line, from 1.
+        line: u64,
+        /// Column, from 1.
+        column: u64,
+        /// Its key.
+        key: String,
+        /// What is wrong with it and what it may be.
+        message: String,
+    },
+}
+
+impl Config {
+    /// The defaults changed by the YAML file at `path`, and warnings about keys that have no effect yet.
+    ///
+    /// # Errors
+    /// [`ConfigError`] names file, line and column.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the file is read before any shard, and its driver, exists"
+    )]
+    pub fn from_file(path: &Path) -> Result<(Self, Vec<String>), ConfigError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
+        Self::from_yaml(path, &text)
+    }
+
+    /// As [`Config::from_file`], from text; `path` is for messages.
+    ///
+    /// # Errors
+    /// [`ConfigError`] names file, line and column.
+    pub fn from_yaml(path: &Path, text: &str) -> Result<(Self, Vec<String>), ConfigError> {
+        let mut config = Self::default();
+        let mut warnings = Vec::new();
+        for entry in Document::parse(path, text)?.entries {
+            let (line, column) = entry.key_at;
+            if let Some(set) = keys::setter(&entry.key) {
+                set(&mut config, &entry.value).map_err(|message| ConfigError::BadValue {
+                    path: path.to_owned(),
+                    line: entry.value_at.0,
+                    column: entry.value_at.1,
+                    key: entry.key,
+                    message,
+                })?;
+            } else if known::KEYS.binary_search(&entry.key.as_str()).is_ok() {
+                warnings.push(format!("{}:{line}: '{}' has no effect yet", path.display(), entry.key));
+            } else {
+                let nearest = known::nearest(&entry.key);
+                return Err(ConfigError::UnknownKey {
+                    path: path.to_owned(),
+                    line,
+                    column,
+                    key: entry.key,
+                    nearest,
+                });
+            }
+        }
+        Ok((config, warnings))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<(Config, Vec<String>), String> {
+        Config::from_yaml(Path::new("c.yaml"), text).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn keys_of_both_worlds_are_understood() {
+        let (config, warnings) = parse(
+            "cluster_name: 'x y'\nnative_transport_port: 9999\ncommitlog_sync: batch\ncommitlog_segment_size_in_mb: 8\n\
+             read_request_timeout: 250ms\nwrite_request_timeout_in_ms: 3000\nnative_transport_max_frame_size: 1MiB\n\
+             data_file_directories:\n  - /d\ndeveloper_mode: yes\nmemory: 512M\nnum_tokens: 16\n",
+        )
+        .unwrap();
+        assert_eq!(config.cluster_name, "x y");
+        assert_eq!(config.native_port, 9999);
+        assert!(config.commitlog_batch && config.developer_mode);
+        assert_eq!(config.commitlog_segment_bytes, 8 << 20);
+        assert_eq!(config.read_timeout, Duration::from_millis(250));
+        assert_eq!(config.write_timeout, Duration::from_secs(3));
+        assert_eq!(config.frame_bytes_max, 1 << 20);
+        assert_eq!(config.data_dir.as_deref(), Some(Path::new("/d")));
+        assert_eq!(config.memory_bytes, Some(512 << 20));
+        assert_eq!(warnings, ["c.yaml:12: 'num_tokens' has no effect yet"]);
+    }
+
+    #[test]
+    fn mistakes_name_file_line_and_what_to_write() {
+        let check = |text: &str, expected: &str| assert_eq!(parse(text).unwrap_err(), expected);
+        check(
+            "rack: r\nnative_transport_prot: 1\n",
+            "c.yaml:2:1: unknown key 'native_transport_prot'; did you mean 'native_transport_port'?",
+        );
+        check("zzzzzzzzzzzzzzzz: 1\n", "c.yaml:1:1: unknown key 'zzzzzzzzzzzzzzzz'");
+        check(
+            "native_transport_port: many\n",
+            "c.yaml:1:24: native_transport_port: expected a port, 1 to 65535, found 'many'",
+        );
+        check(
+            "commitlog_sync: sometimes\n",
+            "c.yaml:1:17: commitlog_sync: expected 'periodic' or 'batch', found 'sometimes'",
+        );
+        check(
+            "commitlog_segment_size: 5 apples\n",
+            "c.yaml:1:25: commitlog_segment_size: expected a size such as 32MiB, found '5 apples'",
+        );
+        check(
+            "rpc_address: here\n",
+            "c.yaml:1:14: rpc_address: expected an IP address or localhost, found 'here'",
+        );
+    }
+
+    #[test]
+    fn an_empty_file_is_the_defaults() {
+        assert_eq!(parse("# nothing\n").unwrap(), (Config::default(), vec![]));
+    }
+
+    #[test]
+    fn what_is_not_a_map_is_refused_with_its_place() {
+        assert!(parse("- a\n").unwrap_err().starts_with("c.yaml:1:"));
+        assert!(parse("a: [1\nb: 2").unwrap_err().starts_with("c.yaml:"));
+    }
+}

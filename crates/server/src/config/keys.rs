@@ -1,0 +1,227 @@
+//! The keys that have a meaning: name, how its value reads, and which field it sets.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use reactor::log::Level;
+
+use super::value::Value;
+use super::{Config, Driver};
+
+type Setter = fn(&mut Config, &Value) -> Result<(), String>;
+
+/// What a key does, or `None` for a key without meaning here.
+pub(super) fn setter(key: &str) -> Option<Setter> {
+    SETTERS.iter().find(|(name, _)| *name == key).map(|(_, set)| *set)
+}
+
+/// Every key with a meaning.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    SETTERS.iter().map(|(name, _)| *name)
+}
+
+const SETTERS: &[(&str, Setter)] = &[
+    ("cluster_name", |c, v| text(v).map(|v| c.cluster_name = v)),
+    ("data_center", |c, v| text(v).map(|v| c.data_center = v)),
+    ("rack", |c, v| text(v).map(|v| c.rack = v)),
+    ("workdir", |c, v| path(v).map(|v| c.workdir = v)),
+    ("data_file_directories", |c, v| one_path(v).map(|v| c.data_dir = Some(v))),
+    ("commitlog_directory", |c, v| path(v).map(|v| c.commitlog_dir = Some(v))),
+    ("rpc_address", |c, v| address(v).map(|v| c.rpc_address = v)),
+    ("broadcast_rpc_address", |c, v| address(v).map(|v| c.broadcast_rpc_address = Some(v))),
+    ("listen_address", |c, v| address(v).map(|v| c.listen_address = v)),
+    ("storage_port", |c, v| port(v).map(|v| c.storage_port = v)),
+    ("native_transport_port", |c, v| port(v).map(|v| c.native_port = v)),
+    ("native_shard_aware_transport_port", |c, v| port(v).map(|v| c.shard_aware_port = Some(v))),
+    ("native_transport_max_frame_size", |c, v| frame_bytes(size(v)?).map(|v| c.frame_bytes_max = v)),
+    ("native_transport_max_frame_size_in_mb", |c, v| {
+        frame_bytes(count(v, 1, 256)? << 20).map(|v| c.frame_bytes_max = v)
+    }),
+    ("native_transport_max_concurrent_connections", |c, v| limit(v).map(|v| c.connections_max = v)),
+    ("native_transport_max_requests_per_connection", |c, v| {
+        limit(v).map(|v| c.requests_per_connection_max = v)
+    }),
+    ("max_concurrent_requests_per_shard", |c, v| limit(v).map(|v| c.requests_per_shard_max = v)),
+    ("native_transport_max_concurrent_requests_in_bytes", |c, v| {
+        limit(v).map(|v| c.request_bytes_per_shard_max = v)
+    }),
+    ("native_transport_max_request_data_in_flight", |c, v| {
+        size(v).map(|v| c.request_bytes_per_shard_max = v as usize)
+    }),
+    ("commitlog_sync", |c, v| match v {
+        Value::Text(mode) if mode == "periodic" => Ok(c.commitlog_batch = false),
+        Value::Text(mode) if mode == "batch" => Ok(c.commitlog_batch = true),
+        _ => Err(format!("expected 'periodic' or 'batch', found {v}")),
+    }),
+    ("commitlog_sync_period", |c, v| duration(v).map(|v| c.commitlog_sync_period = v)),
+    ("commitlog_sync_period_in_ms", |c, v| milliseconds(v).map(|v| c.commitlog_sync_period = v)),
+    ("commitlog_segment_size", |c, v| segment_bytes(size(v)?).map(|v| c.commitlog_segment_bytes = v)),
+    ("commitlog_segment_size_in_mb", |c, v| {
+        segment_bytes(count(v, 1, 2047)? << 20).map(|v| c.commitlog_segment_bytes = v)
+    }),
+    ("commitlog_total_space", |c, v| size(v).map(|v| c.commitlog_bytes_max = Some(v))),
+    ("commitlog_total_space_in_mb", |c, v| {
+        count(v, 1, 1 << 40).map(|v| c.commitlog_bytes_max = Some(v << 20))
+    }),
+    ("commitlog_replay_ignore_errors", |c, v| flag(v).map(|v| c.commitlog_replay_ignore_errors = v)),
+    ("memtable_total_space", |c, v| size(v).map(|v| c.memtable_bytes = Some(v))),
+    ("memtable_total_space_in_mb", |c, v| count(v, 1, 1 << 40).map(|v| c.memtable_bytes = Some(v << 20))),
+    ("read_request_timeout", |c, v| duration(v).map(|v| c.read_timeout = v)),
+    ("read_request_timeout_in_ms", |c, v| milliseconds(v).map(|v| c.read_timeout = v)),
+    ("range_request_timeout", |c, v| duration(v).map(|v| c.range_timeout = v)),
+    ("range_request_timeout_in_ms", |c, v| milliseconds(v).map(|v| c.range_timeout = v)),
+    ("write_request_timeout", |c, v| duration(v).map(|v| c.write_timeout = v)),
+    ("write_request_timeout_in_ms", |c, v| milliseconds(v).map(|v| c.write_timeout = v)),
+    ("truncate_request_timeout", |c, v| duration(v).map(|v| c.truncate_timeout = v)),
+    ("truncate_request_timeout_in_ms", |c, v| milliseconds(v).map(|v| c.truncate_timeout = v)),
+    ("request_timeout", |c, v| duration(v).map(|v| c.request_timeout = v)),
+    ("request_timeout_in_ms", |c, v| milliseconds(v).map(|v| c.request_timeout = v)),
+    ("smp", |c, v| count(v, 1, 1024).map(|v| c.shards = Some(v as usize))),
+    ("memory", |c, v| size(v).map(|v| c.memory_bytes = Some(v))),
+    ("developer_mode", |c, v| flag(v).map(|v| c.developer_mode = v)),
+    ("reactor_spin_us", |c, v| count(v, 0, 100_000).map(|v| c.spin_us = v as u32)),
+    ("reactor_driver", |c, v| match v {
+        Value::Text(name) if name == "auto" => Ok(c.driver = Driver::Auto),
+        Value::Text(name) if name == "uring" => Ok(c.driver = Driver::Uring),
+        Value::Text(name) if name == "poll" => Ok(c.driver = Driver::Poll),
+        _ => Err(format!("expected 'auto', 'uring' or 'poll', found {v}")),
+    }),
+    ("default_log_level", |c, v| match v {
+        Value::Text(level) if level == "error" => Ok(c.log_level = Level::Error),
+        Value::Text(level) if level == "warn" => Ok(c.log_level = Level::Warn),
+        Value::Text(level) if level == "info" => Ok(c.log_level = Level::Info),
+        Value::Text(level) if level == "debug" => Ok(c.log_level = Level::Debug),
+        _ => Err(format!("expected 'error', 'warn', 'info' or 'debug', found {v}")),
+    }),
+];
+
+fn text(value: &Value) -> Result<String, String> {
+    match value {
+        Value::Text(text) if !text.is_empty() => Ok(text.clone()),
+        Value::Integer(number) => Ok(number.to_string()),
+        _ => Err(format!("expected a text, found {value}")),
+    }
+}
+
+fn path(value: &Value) -> Result<PathBuf, String> {
+    match value {
+        Value::Text(text) if !text.is_empty() => Ok(PathBuf::from(text)),
+        _ => Err(format!("expected a path, found {value}")),
+    }
+}
+
+fn one_path(value: &Value) -> Result<PathBuf, String> {
+    match value {
+        Value::List(paths) if paths.len() == 1 => path(&paths[0]),
+        Value::List(paths) => {
+            Err(format!("expected one directory, found {}; several are not supported yet", paths.len()))
+        }
+        _ => path(value),
+    }
+}
+
+fn address(value: &Value) -> Result<IpAddr, String> {
+    match value {
+        Value::Text(text) if text == "localhost" => Some(IpAddr::from([127, 0, 0, 1])),
+        Value::Text(text) => text.parse().ok(),
+        _ => None,
+    }
+    .ok_or_else(|| format!("expected an IP address or localhost, found {value}"))
+}
+
+fn flag(value: &Value) -> Result<bool, String> {
+    match value {
+        Value::Bool(flag) => Ok(*flag),
+        Value::Text(text) if ["yes", "on"].contains(&text.as_str()) => Ok(true),
+        Value::Text(text) if ["no", "off"].contains(&text.as_str()) => Ok(false),
+        _ => Err(format!("expected true or false, found {value}")),
+    }
+}
+
+fn count(value: &Value, least: u64, most: u64) -> Result<u64, String> {
+    match value {
+        Value::Integer(number) => u64::try_from(*number).ok().filter(|n| (least..=most).contains(n)),
+        _ => None,
+    }
+    .ok_or_else(|| format!("expected a whole number from {least} to {most}, found {value}"))
+}
+
+/// A count that −1 lifts, as in `cassandra.yaml`.
+fn limit(value: &Value) -> Result<usize, String> {
+    if *value == Value::Integer(-1) { Ok(usize::MAX) } else { count(value, 1, 1 << 40).map(|n| n as usize) }
+}
+
+fn port(value: &Value) -> Result<u16, String> {
+    match value {
+        Value::Integer(number) => u16::try_from(*number).ok().filter(|port| *port != 0),
+        _ => None,
+    }
+    .ok_or_else(|| format!("expected a port, 1 to 65535, found {value}"))
+}
+
+fn duration(value: &Value) -> Result<Duration, String> {
+    let parse = |text: &str| {
+        let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let number: u64 = text[..digits].parse().ok()?;
+        let unit_ms = match text[digits..].trim() {
+            "ms" => 1,
+            "s" => 1_000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            "d" => 86_400_000,
+            _ => return None,
+        };
+        number.checked_mul(unit_ms).map(Duration::from_millis)
+    };
+    match value {
+        Value::Text(text) => parse(text).filter(|duration| !duration.is_zero()),
+        _ => None,
+    }
+    .ok_or_else(|| format!("expected a duration such as 5000ms or 10s, found {value}"))
+}
+
+fn milliseconds(value: &Value) -> Result<Duration, String> {
+    count(value, 1, 1 << 40).map(Duration::from_millis)
+}
+
+/// Bytes from `32MiB`, `512M`, `1024` and the like; see [`parse_size`].
+fn size(value: &Value) -> Result<u64, String> {
+    match value {
+        Value::Integer(number) => u64::try_from(*number).ok().filter(|bytes| *bytes > 0),
+        Value::Text(text) => parse_size(text),
+        _ => None,
+    }
+    .ok_or_else(|| format!("expected a size such as 32MiB, found {value}"))
+}
+
+/// Bytes from a number with a unit: B, K/KiB, M/MiB, G/GiB, T/TiB.
+pub(crate) fn parse_size(text: &str) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: u64 = text[..digits].parse().ok()?;
+    let shift = match text[digits..].trim() {
+        "" | "B" => 0,
+        "K" | "k" | "KiB" => 10,
+        "M" | "m" | "MiB" => 20,
+        "G" | "g" | "GiB" => 30,
+        "T" | "t" | "TiB" => 40,
+        _ => return None,
+    };
+    number.checked_mul(1 << shift).filter(|bytes| *bytes > 0)
+}
+
+fn frame_bytes(bytes: u64) -> Result<usize, String> {
+    if (1 << 10..=256 << 20).contains(&bytes) {
+        Ok(bytes as usize)
+    } else {
+        Err(format!("expected 1KiB to 256MiB, found {bytes} bytes"))
+    }
+}
+
+fn segment_bytes(bytes: u64) -> Result<u64, String> {
+    if (1 << 20..=2047 << 20).contains(&bytes) {
+        Ok(bytes)
+    } else {
+        Err(format!("expected 1MiB to 2047MiB, found {bytes} bytes"))
+    }
+}

@@ -1,0 +1,166 @@
+//! The native protocol on one shard: its connections, their limits, and the events they asked for.
+//!
+//! Shard 0 accepts (`listener`) and hands each socket to its shard; from then on the connection lives there alone.
+//! `connection` reads and writes, `framing` turns bytes into frames and back, `dispatch` answers one request.
+//! Everything in flight is counted (`limits`), so that a shard sheds load instead of growing.
+
+pub mod auth;
+mod connection;
+mod dispatch;
+mod error;
+mod events;
+mod framing;
+pub mod inproc;
+mod limits;
+mod listener;
+mod session;
+mod supported;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::{Rc, Weak};
+
+use query::{Engine, QueryError};
+use reactor::metrics::{self, Counter, Gauge};
+use reactor::net::{DetachedStream, Stream};
+use reactor::{Gate, Group, mesh};
+
+use crate::boot::{BootError, Shard};
+use crate::config::Config;
+use auth::{AllowAll, Authenticator};
+use connection::Connection;
+use limits::ShardLimits;
+pub use listener::OpenListener;
+
+/// Buffers kept for reuse, and the largest worth keeping.
+const POOLED_BUFFERS_MAX: usize = 256;
+const POOLED_BUFFER_BYTES_MAX: usize = 256 << 10;
+
+/// The native protocol service of one shard.
+pub struct Native {
+    engine: Engine,
+    config: NativeConfig,
+    authenticator: Rc<dyn Authenticator>,
+    limits: Rc<ShardLimits>,
+    connections: RefCell<BTreeMap<u64, Weak<Connection>>>,
+    next_connection: Cell<u64>,
+    /// Connections open on the whole node; shard 0 keeps it.
+    node_connections: Cell<usize>,
+    /// Holds every connection's tasks.
+    gate: Gate,
+    buffers: RefCell<Vec<Vec<u8>>>,
+    served: Rc<Counter>,
+    failed: Rc<Counter>,
+    open: Rc<Gauge>,
+}
+
+/// What connections need to know of the configuration.
+#[derive(Debug, Clone)]
+struct NativeConfig {
+    frame_bytes_max: usize,
+    requests_per_connection_max: usize,
+    shard_aware_port: Option<u16>,
+}
+
+impl Native {
+    /// A service that answers with `engine`; nothing listens yet.
+    pub fn new(config: &Config, engine: Engine) -> Rc<Self> {
+        let native = Rc::new(Self {
+            engine,
+            config: NativeConfig {
+                frame_bytes_max: config.frame_bytes_max,
+                requests_per_connection_max: config.requests_per_connection_max,
+                shard_aware_port: config.shard_aware_port,
+            },
+            authenticator: Rc::new(AllowAll),
+            limits: ShardLimits::new(config.requests_per_shard_max, config.request_bytes_per_shard_max),
+            connections: RefCell::default(),
+            next_connection: Cell::new(0),
+            node_connections: Cell::new(0),
+            gate: Gate::new(),
+            buffers: RefCell::default(),
+            served: metrics::counter("scylla_transport_requests_served", "CQL requests answered", &[]),
+            failed: metrics::counter("scylla_transport_cql_errors_total", "CQL requests answered with ERROR", &[]),
+            open: metrics::gauge("scylla_transport_current_connections", "CQL connections open", &[]),
+        });
+        let listener = Rc::downgrade(&native);
+        native.engine.on_schema_change(Rc::new(move |event| {
+            if let Some(native) = listener.upgrade() {
+                events::schema_changed(&native, event);
+            }
+        }));
+        native
+    }
+
+    /// Opens the ports of `config`; only shard 0 does.
+    ///
+    /// # Errors
+    /// [`BootError::Listen`] with the address that is taken or not ours.
+    pub fn listen(self: &Rc<Self>, config: &Config) -> Result<Vec<OpenListener>, BootError> {
+        listener::open(config, self)
+    }
+
+    /// Takes over a fresh socket.
+    fn serve(self: &Rc<Self>, socket: DetachedStream) {
+        let Ok(hold) = self.gate.enter() else { return };
+        let native = Rc::clone(self);
+        reactor::spawn(Group::STATEMENT, async move {
+            match socket.attach() {
+                Ok(stream) => native.run_connection(stream).await,
+                Err(error) => reactor::warn!("cannot take over a connection: {error}"),
+            }
+            // Shard 0 counts the connections of the whole node.
+            let closed = mesh::call(0, Group::STATEMENT, || async {
+                if let Some(shard) = reactor::local::<Shard>() {
+                    shard.native.node_connections.update(|open| open - 1);
+                }
+            });
+            if let Err(error) = closed.await {
+                reactor::debug!("a closed connection was not counted: {error}");
+            }
+            drop(hold);
+        });
+    }
+
+    async fn run_connection(self: &Rc<Self>, stream: Stream) {
+        let id = self.next_connection.get();
+        self.next_connection.set(id + 1);
+        let connection = Connection::new(id, stream, Rc::clone(self));
+        self.connections.borrow_mut().insert(id, Rc::downgrade(&connection));
+        self.open.add(1);
+        connection.run().await;
+        self.open.add(-1);
+        self.connections.borrow_mut().remove(&id);
+    }
+
+    /// Lets requests in flight end, then closes every connection.
+    pub async fn close(&self) {
+        let open: Vec<_> = self.connections.borrow().values().filter_map(Weak::upgrade).collect();
+        for connection in open {
+            connection.stop_reading();
+        }
+        self.gate.close().await;
+    }
+
+    /// Counts a request that was answered.
+    fn count(&self, result: &Result<(), QueryError>) {
+        self.served.inc();
+        if result.is_err() {
+            self.failed.inc();
+        }
+    }
+
+    /// An empty buffer, used before where possible.
+    fn take_buffer(&self) -> Vec<u8> {
+        self.buffers.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Gives a buffer back for reuse.
+    fn give_buffer(&self, mut buffer: Vec<u8>) {
+        let mut buffers = self.buffers.borrow_mut();
+        if buffers.len() < POOLED_BUFFERS_MAX && buffer.capacity() <= POOLED_BUFFER_BYTES_MAX {
+            buffer.clear();
+            buffers.push(buffer);
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! Answers one request: decodes it, has the engine carry it out, and writes the response to the session.
+
+use query::tracing::Trace;
+use query::{ClientState, Engine, QueryError, Response};
+use wire::error::{ErrorBody, PlainError};
+use wire::extensions::{Extensions, TABLETS_ROUTING_V1_PAYLOAD};
+use wire::frame::{Flags, FrameHeader};
+use wire::protocol_error::ProtocolError;
+use wire::request::{EventTypes, Request};
+use wire::response::{CompleteResponse, ResponseBuilder, append_unsupported_version};
+use wire::segment::SegmentFormat;
+use wire::startup::Startup;
+use wire::version::ProtocolVersion;
+
+use super::auth::Verdict;
+use super::framing::Input;
+use super::session::{Phase, Session};
+use super::{error, supported};
+
+/// Answers a request that runs beside others.
+pub(super) async fn answer(session: &Session, header: FrameHeader, body: Vec<u8>) {
+    let native = &session.native;
+    match decompressed(session, &header, body) {
+        Ok(body) => {
+            if let Err(error) = execute(session, &header, &body).await {
+                protocol_error(session, header.stream, &error);
+            }
+            native.give_buffer(body);
+        }
+        Err(error) => protocol_error(session, header.stream, &error),
+    }
+}
+
+/// Answers a request that no other runs beside: the handshake, and what changes the connection. False ends it.
+pub(super) async fn answer_in_turn(
+    session: &Session,
+    header: FrameHeader,
+    body: Vec<u8>,
+    input: &mut Input,
+) -> bool {
+    let outcome = match decompressed(session, &header, body) {
+        Ok(body) => shake_hands(session, &header, &body, input),
+        Err(error) => Err(error),
+    };
+    match outcome {
+        Ok(()) => true,
+        Err(error) => {
+            protocol_error(session, header.stream, &error);
+            // As Cassandra does: a client that cannot shake hands cannot go on.
+            session.phase.get() == Phase::Ready
+        }
+    }
+}
+
+/// The body, decompressed where the client compressed it.
+fn decompressed(session: &Session, header: &FrameHeader, body: Vec<u8>) -> Result<Vec<u8>, ProtocolError> {
+    if !header.flags.contains(Flags::COMPRESSED) || header.version >= ProtocolVersion::V5 {
+        return Ok(body);
+    }
+    let compression =
+        session.output.borrow().body_compression.ok_or(ProtocolError::NotCompressed)?;
+    let mut plain = session.native.take_buffer();
+    let limit = session.native.config.frame_bytes_max;
+    let result = compression.decompress(&body, limit, &mut plain);
+    session.native.give_buffer(body);
+    result.map(|()| plain)
+}
+
+fn shake_hands(
+    session: &Session,
+    header: &FrameHeader,
+    body: &[u8],
+    input: &mut Input,
+) -> Result<(), ProtocolError> {
+    let envelope = wire::request::decode(header, body, &session.extensions.get())?;
+    match (session.phase.get(), envelope.request) {
+        (_, Request::Options) => {
+            respond(session, header, |builder| supported_options(session, builder));
+            Ok(())
+        }
+        (Phase::New, Request::Startup(startup)) => start(session, header, &startup, input),
+        (Phase::Authenticating, Request::AuthResponse(token)) => {
+            authenticate(session, header, token);
+            Ok(())
+        }
+        (Phase::Ready, Request::Register(types)) => {
+            register(session, types);
+            respond(session, header, |builder| builder.ready());
+            Ok(())
+        }
+        (phase, _) => Err(ProtocolError::UnexpectedMessage {
+            message: header.opcode.name(),
+            expected: match phase {
+                Phase::New => "expecting STARTUP or OPTIONS",
+                Phase::Authenticating => "expecting AUTH_RESPONSE",
+                Phase::Ready => "the connection is already initialized",
+            },
+        }),
+    }
+}
+
+fn start(
+    session: &Session,
+    header: &FrameHeader,
+    startup: &Startup<'_>,
+    input: &mut Input,
+) -> Result<(), ProtocolError> {
+    let options = startup.negotiate(header.version)?;
+    session.extensions.set(options.extensions);
+    {
+        let mut client = session.client.borrow_mut();
+        client.version = header.version;
+        client.tablets_routing = options.extensions.tablets_routing_v1;
+        client.metadata_id = options.extensions.has_metadata_id(header.version);
+        client.lwt_mark = options.extensions.lwt_mark;
+    }
+    let challenge = session.native.authenticator.challenge();
+    respond(session, header, |builder| match challenge {
+        Some(class) => builder.authenticate(class),
+        None => builder.ready(),
+    });
+    session.phase.set(if challenge.is_some() { Phase::Authenticating } else { Phase::Ready });
+    // Whatever follows the answer to STARTUP is compressed, and in version 5 in segments.
+    let mut output = session.output.borrow_mut();
+    if header.version >= ProtocolVersion::V5 {
+        let format =
+            if options.compression.is_some() { SegmentFormat::Lz4 } else { SegmentFormat::Plain };
+        output.begin_segments(format);
+        input.expect_segments(format);
+    } else {
+        output.body_compression = options.compression;
+    }
+    Ok(())
+}
+
+fn authenticate(session: &Session, header: &FrameHeader, token: Option<&[u8]>) {
+    match session.native.authenticator.evaluate(token) {
+        Ok(Verdict::User(user)) => {
+            session.client.borrow_mut().user = user.into();
+            session.phase.set(Phase::Ready);
+            respond(session, header, |builder| builder.auth_success(None));
+        }
+        Ok(Verdict::Challenge(token)) => {
+            respond(session, header, |builder| builder.auth_challenge(Some(&token)));
+        }
+        Err(text) => {
+            let error = ErrorBody::plain(PlainError::BadCredentials, &text);
+            respond(session, header, |builder| builder.error(&session.extensions.get(), &error));
+        }
+    }
+}
+
+fn register(session: &Session, types: EventTypes) {
+    let mut events = session.events.get();
+    events.topology_change |= types.topology_change;
+    events.status_change |= types.status_change;
+    events.schema_change |= types.schema_change;
+    session.events.set(events);
+}
+
+async fn execute(session: &Session, header: &FrameHeader, body: &[u8]) -> Result<(), ProtocolError> {
+    let native = &session.native;
+    let extensions = session.extensions.get();
+    let envelope = wire::request::decode(header, body, &extensions)?;
+    if matches!(envelope.request, Request::Options) {
+        respond(session, header, |builder| supported_options(session, builder));
+        return Ok(());
+    }
+    let mut response = Response { body: native.take_buffer(), ..Response::default() };
+    if envelope.tracing {
+        response.trace = begin_trace(&native.engine, &envelope.request);
+    }
+    // A copy: USE on this connection must not change a statement that runs.
+    let client: ClientState = session.client.borrow().clone();
+    let result = match &envelope.request {
+        Request::Query { query, parameters } => {
+            native.engine.query(&client, query, parameters, &mut response).await
+        }
+        Request::Prepare { query, keyspace } => {
+            native.engine.prepare(&client, query, *keyspace, &mut response).await
+        }
+        Request::Execute { id, result_metadata_id, parameters } => {
+            native.engine.execute(&client, id, *result_metadata_id, parameters, &mut response).await
+        }
+        Request::Batch { kind, statements, parameters } => {
+            native.engine.batch(&client, *kind, *statements, parameters, &mut response).await
+        }
+        Request::Options | Request::Startup(_) | Request::Register(_) | Request::AuthResponse(_) => {
+            unreachable!("{} is answered in turn", header.opcode.name())
+        }
+    };
+    native.count(&result);
+    if let Some(keyspace) = response.set_keyspace.take() {
+        session.client.borrow_mut().keyspace = Some(keyspace);
+    }
+    write_result(session, header, &result, &response);
+    native.give_buffer(response.body);
+    if let Some(mut trace) = response.trace {
+        trace.event(if result.is_ok() { "Request complete" } else { "Request failed" });
+        if let Err(error) = trace.finish(&native.engine, &client).await {
+            reactor::warn!("a trace was not written: {error}");
+        }
+    }
+    Ok(())
+}
+
+fn begin_trace(engine: &Engine, request: &Request<'_>) -> Option<Trace> {
+    let (name, parameters) = match request {
+        Request::Query { parameters, .. } => ("Execute CQL3 query", Some(parameters)),
+        Request::Execute { parameters, .. } => ("Execute CQL3 prepared query", Some(parameters)),
+        Request::Batch { parameters, .. } => ("Execute batch of CQL3 queries", Some(parameters)),
+        Request::Prepare { .. } => ("Preparing CQL3 query", None),
+        Request::Options | Request::Startup(_) | Request::Register(_) | Request::AuthResponse(_) => return None,
+    };
+    let mut trace = Trace::begin(engine, name);
+    if let Request::Query { query, .. } | Request::Prepare { query, .. } = request {
+        trace.parameter("query", *query);
+        trace.event(format!("Parsing {query}"));
+    }
+    if let Some(parameters) = parameters {
+        trace.parameter("consistency_level", parameters.consistency.name());
+        if let Some(page_size) = parameters.page_size {
+            trace.parameter("page_size", page_size.to_string());
+        }
+        if let Some(serial) = parameters.serial_consistency {
+            trace.parameter("serial_consistency_level", serial.name());
+        }
+    }
+    Some(trace)
+}
+
+fn write_result(
+    session: &Session,
+    header: &FrameHeader,
+    result: &Result<(), QueryError>,
+    response: &Response,
+) {
+    let warnings = response.warnings.iter().map(String::as_str);
+    let payload: Option<(&str, Option<&[u8]>)> =
+        response.tablet_payload.as_ref().map(|tablet| (TABLETS_ROUTING_V1_PAYLOAD, Some(tablet.as_slice())));
+    respond(session, header, |mut builder| {
+        if let Some(trace) = &response.trace {
+            builder = builder.tracing_id(&trace.id());
+        }
+        builder = builder.warnings(warnings).custom_payload(payload.into_iter());
+        match result {
+            Ok(()) => builder.result_encoded(&response.body),
+            Err(failure) => error::write(builder, &session.extensions.get(), failure),
+        }
+    });
+}
+
+fn supported_options<'b>(session: &Session, builder: ResponseBuilder<'b>) -> CompleteResponse<'b> {
+    let options = supported::options(&session.native.config);
+    builder.supported(options.iter().map(|(name, values)| (name.as_str(), values.as_slice())))
+}
+
+/// Answers a request that a limit refused.
+pub(super) fn overloaded(session: &Session, header: FrameHeader, text: &str) {
+    let error = ErrorBody::plain(PlainError::Overloaded, text);
+    respond(session, &header, |builder| builder.error(&session.extensions.get(), &error));
+}
+
+/// Answers what breaks the protocol.
+pub(super) fn protocol_error(session: &Session, stream: i16, error: &ProtocolError) {
+    let text = error.to_string();
+    let body = ErrorBody::protocol(error, &text);
+    if let ProtocolError::UnsupportedVersion { requested } = error {
+        session.write(|out, _| append_unsupported_version(out, *requested, &body));
+        return;
+    }
+    let version = session.version.get().unwrap_or(ProtocolVersion::LATEST);
+    write_frame(session, version, stream, |builder| builder.error(&session.extensions.get(), &body));
+}
+
+fn respond<W>(session: &Session, header: &FrameHeader, write: W)
+where
+    W: for<'b> FnOnce(ResponseBuilder<'b>) -> CompleteResponse<'b>,
+{
+    write_frame(session, header.version, header.stream, write);
+}
+
+/// Appends one frame to what goes out; a response no frame can hold becomes an error.
+pub(super) fn write_frame<W>(session: &Session, version: ProtocolVersion, stream: i16, write: W)
+where
+    W: for<'b> FnOnce(ResponseBuilder<'b>) -> CompleteResponse<'b>,
+{
+    session.write(|out, mut compression| {
+        let reborrowed = compression.as_mut().map(|(algorithm, compressor)| (*algorithm, &mut **compressor));
+        if let Err(error) = write(ResponseBuilder::begin(out, version, stream)).finish(reborrowed) {
+            let text = error.to_string();
+            let body = ErrorBody::plain(PlainError::Server, &text);
+            let builder = ResponseBuilder::begin(out, version, stream);
+            builder
+                .error(&Extensions::default(), &body)
+                .finish(compression)
+                .expect("an error text is cut at 64 KiB");
+        }
+    });
+}

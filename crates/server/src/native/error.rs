@@ -1,0 +1,115 @@
+//! The one place where what went wrong gets a protocol code (native_protocol_v5.spec §9).
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use query::QueryError;
+use storage::StorageError;
+use wire::error::{ErrorBody, ErrorKind, FailureReason, PlainError, ReplicaFailure, WriteType};
+use wire::extensions::Extensions;
+use wire::response::{CompleteResponse, ResponseBuilder};
+
+/// Makes a response the ERROR message for `error`.
+pub(super) fn write<'b>(
+    builder: ResponseBuilder<'b>,
+    extensions: &Extensions,
+    error: &QueryError,
+) -> CompleteResponse<'b> {
+    let message = error.to_string();
+    let arguments: Vec<&str> = match error {
+        QueryError::FunctionFailure { arguments, .. } => arguments.iter().map(String::as_str).collect(),
+        _ => Vec::new(),
+    };
+    let failures = match error {
+        QueryError::WriteFailure { failed, .. } | QueryError::ReadFailure { failed, .. } => failed_replicas(*failed),
+        _ => Vec::new(),
+    };
+    let kind = match error {
+        QueryError::Protocol(_) => ErrorKind::Plain(PlainError::Protocol),
+        QueryError::Syntax(_) => ErrorKind::Plain(PlainError::Syntax),
+        QueryError::Invalid(_) => ErrorKind::Plain(PlainError::Invalid),
+        QueryError::Config(_) => ErrorKind::Plain(PlainError::Config),
+        QueryError::Unauthorized(_) => ErrorKind::Plain(PlainError::Unauthorized),
+        QueryError::AlreadyExists { keyspace, table, .. } => ErrorKind::AlreadyExists { keyspace, table },
+        QueryError::Unprepared { id } => ErrorKind::Unprepared { id },
+        QueryError::Unavailable { consistency, required, alive } => ErrorKind::Unavailable {
+            consistency: *consistency,
+            required: count(*required),
+            alive: count(*alive),
+        },
+        QueryError::WriteTimeout { consistency, received, required, write_type } => ErrorKind::WriteTimeout {
+            consistency: *consistency,
+            received: count(*received),
+            block_for: count(*required),
+            write_type: write_type_of(write_type),
+            contentions: 0,
+        },
+        QueryError::ReadTimeout { consistency, received, required, data_present } => ErrorKind::ReadTimeout {
+            consistency: *consistency,
+            received: count(*received),
+            block_for: count(*required),
+            data_present: *data_present,
+        },
+        QueryError::WriteFailure { consistency, received, required, write_type, .. } => ErrorKind::WriteFailure {
+            consistency: *consistency,
+            received: count(*received),
+            block_for: count(*required),
+            failures: &failures,
+            write_type: write_type_of(write_type),
+        },
+        QueryError::ReadFailure { consistency, received, required, data_present, .. } => ErrorKind::ReadFailure {
+            consistency: *consistency,
+            received: count(*received),
+            block_for: count(*required),
+            failures: &failures,
+            data_present: *data_present,
+        },
+        QueryError::Truncate(_) => ErrorKind::Plain(PlainError::Truncate),
+        QueryError::Overloaded(_) => ErrorKind::Plain(PlainError::Overloaded),
+        QueryError::NotReady(_) => ErrorKind::Plain(PlainError::IsBootstrapping),
+        QueryError::FunctionFailure { keyspace, function, .. } => {
+            ErrorKind::FunctionFailure { keyspace, function, argument_types: &arguments }
+        }
+        QueryError::Storage(error) => ErrorKind::Plain(storage_code(error)),
+        QueryError::TableGone(_) => ErrorKind::Plain(PlainError::Invalid),
+        QueryError::Internal(_) => ErrorKind::Plain(PlainError::Server),
+    };
+    builder.error(extensions, &ErrorBody { message: &message, kind })
+}
+
+/// Codes of what storage says where no consistency level was in play.
+fn storage_code(error: &StorageError) -> PlainError {
+    match error {
+        StorageError::MutationTooLarge { .. }
+        | StorageError::MutationMisfit { .. }
+        | StorageError::UnknownTable { .. } => PlainError::Invalid,
+        StorageError::Overloaded { .. } | StorageError::CommitlogTimedOut | StorageError::DiskFull { .. } => {
+            PlainError::Overloaded
+        }
+        StorageError::Draining => PlainError::IsBootstrapping,
+        _ => PlainError::Server,
+    }
+}
+
+fn write_type_of(name: &str) -> WriteType {
+    [
+        WriteType::Batch,
+        WriteType::UnloggedBatch,
+        WriteType::Counter,
+        WriteType::BatchLog,
+        WriteType::Cas,
+        WriteType::View,
+        WriteType::Cdc,
+    ]
+    .into_iter()
+    .find(|kind| kind.name() == name)
+    .unwrap_or(WriteType::Simple)
+}
+
+/// The replicas that failed; on one node they are this one.
+fn failed_replicas(failed: u32) -> Vec<ReplicaFailure> {
+    (0..failed).map(|_| (IpAddr::V4(Ipv4Addr::LOCALHOST), FailureReason::Unknown)).collect()
+}
+
+fn count(count: u32) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}

@@ -1,0 +1,32 @@
+//! Tells registered clients what happened.
+
+use std::rc::{Rc, Weak};
+
+use query::{Change, SchemaEvent, Target};
+use wire::event::{Event, SchemaChange, SchemaChangeKind, SchemaTarget};
+use wire::response::EVENT_STREAM;
+
+use super::{Native, dispatch};
+
+/// The schema changed: every connection of this shard that asked for it hears of it.
+pub(super) fn schema_changed(native: &Rc<Native>, event: &SchemaEvent) {
+    let open: Vec<_> = native.connections.borrow().values().filter_map(Weak::upgrade).collect();
+    for connection in open.iter().filter(|connection| connection.session.events.get().schema_change) {
+        let version = connection.session.client.borrow().version;
+        dispatch::write_frame(&connection.session, version, EVENT_STREAM, |builder| {
+            builder.event(&Event::Schema(SchemaChange {
+                kind: match event.change {
+                    Change::Created => SchemaChangeKind::Created,
+                    Change::Updated => SchemaChangeKind::Updated,
+                    Change::Dropped => SchemaChangeKind::Dropped,
+                },
+                keyspace: &event.keyspace,
+                target: match event.target {
+                    Target::Keyspace => SchemaTarget::Keyspace,
+                    Target::Table => SchemaTarget::Table(&event.name),
+                    Target::Type => SchemaTarget::Type(&event.name),
+                },
+            }))
+        });
+    }
+}

@@ -1,0 +1,185 @@
+//! Bytes into frames and answers into bytes, for either way of framing.
+//!
+//! Versions 3 and 4 put frames one after the other on the socket. Version 5 does so until STARTUP is answered; from then
+//! on frames travel in segments with checksums (native_protocol_v5.spec §2).
+
+use wire::compression::{Compression, Compressor};
+use wire::frame::{Direction, Frame, FrameError, FrameHeader};
+use wire::segment::{Decoded, SegmentDecoder, SegmentEncoder, SegmentFormat};
+
+/// A receive buffer above this is given back once it is empty.
+const INPUT_BYTES_KEPT: usize = 64 << 10;
+
+/// A send buffer above this is given back once it is empty.
+const OUTPUT_BYTES_KEPT: usize = 256 << 10;
+
+/// What was received and not yet understood.
+#[derive(Debug)]
+pub(super) struct Input {
+    frame_bytes_max: usize,
+    received: Vec<u8>,
+    /// Bytes of `received` that are done with.
+    used: usize,
+    /// Bytes still to come of a frame that was refused.
+    discard: u64,
+    segments: Option<SegmentDecoder>,
+    /// Envelopes of the last segment, and how much of them is done with.
+    envelopes: Vec<u8>,
+    envelopes_used: usize,
+}
+
+impl Input {
+    pub(super) fn new(frame_bytes_max: usize) -> Self {
+        Self {
+            frame_bytes_max,
+            received: Vec::new(),
+            used: 0,
+            discard: 0,
+            segments: None,
+            envelopes: Vec::new(),
+            envelopes_used: 0,
+        }
+    }
+
+    /// From the next byte on the client sends segments.
+    pub(super) fn expect_segments(&mut self, format: SegmentFormat) {
+        self.segments = Some(SegmentDecoder::new(format, Direction::Request, self.frame_bytes_max));
+    }
+
+    /// Takes bytes from the socket.
+    pub(super) fn feed(&mut self, bytes: &[u8]) {
+        let skipped = usize::try_from(self.discard).unwrap_or(usize::MAX).min(bytes.len());
+        self.discard -= skipped as u64;
+        if self.used == self.received.len() {
+            self.received.clear();
+            self.used = 0;
+            self.received.shrink_to(INPUT_BYTES_KEPT);
+        } else if self.used > self.received.len() / 2 {
+            self.received.drain(..self.used);
+            self.used = 0;
+        }
+        self.received.extend_from_slice(&bytes[skipped..]);
+    }
+
+    /// Throws away the next `bytes` bytes of frames.
+    pub(super) fn discard(&mut self, bytes: u64) {
+        let (buffer, used) = match self.segments {
+            Some(_) => (&self.envelopes, &mut self.envelopes_used),
+            None => (&self.received, &mut self.used),
+        };
+        let here = usize::try_from(bytes).unwrap_or(usize::MAX).min(buffer.len() - *used);
+        *used += here;
+        if self.segments.is_none() {
+            self.discard = bytes - here as u64;
+        }
+    }
+
+    /// Cuts the next whole frame; its body goes to the end of `body`. `None` when more bytes are needed.
+    pub(super) fn next_frame(&mut self, body: &mut Vec<u8>) -> Result<Option<FrameHeader>, FrameError> {
+        let Some(segments) = &mut self.segments else {
+            let frame = Frame::cut(&self.received[self.used..], self.frame_bytes_max)?;
+            return Ok(frame.map(|frame| {
+                self.used += frame.header.frame_bytes();
+                body.extend_from_slice(frame.body);
+                frame.header
+            }));
+        };
+        loop {
+            let rest = &self.envelopes[self.envelopes_used..];
+            if !rest.is_empty() {
+                let Some(frame) = Frame::cut(rest, self.frame_bytes_max)? else {
+                    return Err(FrameError::fatal(wire::protocol_error::ProtocolError::InvalidSegment {
+                        reason: "an envelope that goes beyond its self-contained segment",
+                    }));
+                };
+                self.envelopes_used += frame.header.frame_bytes();
+                body.extend_from_slice(frame.body);
+                return Ok(Some(frame.header));
+            }
+            self.envelopes.clear();
+            self.envelopes_used = 0;
+            self.envelopes.shrink_to(INPUT_BYTES_KEPT);
+            match segments.decode(&self.received[self.used..])? {
+                Decoded::NeedMore => return Ok(None),
+                Decoded::Partial { consumed } => self.used += consumed,
+                Decoded::Envelopes { consumed, envelopes } => {
+                    self.envelopes.extend_from_slice(envelopes);
+                    self.used += consumed;
+                }
+                Decoded::Refused { consumed, error } => {
+                    self.used += consumed;
+                    return Err(error);
+                }
+            }
+        }
+    }
+}
+
+/// Answers on their way to the client.
+#[derive(Debug, Default)]
+pub(super) struct Output {
+    pending: Vec<u8>,
+    spare: Vec<u8>,
+    /// Compression of bodies, in versions 3 and 4.
+    pub(super) body_compression: Option<Compression>,
+    pub(super) compressor: Compressor,
+    segments: Option<SegmentEncoder>,
+    /// Where in `pending` the run of envelopes begins that is to be put into segments.
+    run: Option<usize>,
+    broken: bool,
+}
+
+impl Output {
+    /// What is appended from now on goes out in segments.
+    pub(super) fn begin_segments(&mut self, format: SegmentFormat) {
+        self.segments = Some(SegmentEncoder::new(format));
+    }
+
+    /// Has `write` append whole frames.
+    pub(super) fn append(&mut self, write: impl FnOnce(&mut Vec<u8>, Option<(Compression, &mut Compressor)>)) {
+        if self.broken {
+            return;
+        }
+        if let Some(segments) = &self.segments
+            && self.run.is_none()
+        {
+            self.run = Some(segments.begin(&mut self.pending));
+        }
+        let compression = self.body_compression.map(|algorithm| (algorithm, &mut self.compressor));
+        write(&mut self.pending, compression);
+    }
+
+    /// Bytes that wait to be sent.
+    pub(super) fn pending_bytes(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Everything that waits, ready for the socket; `None` where nothing does.
+    pub(super) fn take(&mut self) -> Option<Vec<u8>> {
+        if let (Some(start), Some(segments)) = (self.run.take(), &mut self.segments) {
+            segments.finish(&mut self.pending, start);
+        }
+        if self.pending.is_empty() {
+            return None;
+        }
+        Some(std::mem::replace(&mut self.pending, std::mem::take(&mut self.spare)))
+    }
+
+    /// Gives the buffer of [`Self::take`] back.
+    pub(super) fn give_back(&mut self, mut sent: Vec<u8>) {
+        if sent.capacity() <= OUTPUT_BYTES_KEPT {
+            sent.clear();
+            self.spare = sent;
+        }
+    }
+
+    /// The client takes no more: what waits is dropped, and whatever comes.
+    pub(super) fn set_broken(&mut self) {
+        self.broken = true;
+        self.pending = Vec::new();
+        self.run = None;
+    }
+}
+
+#[cfg(test)]
+mod tests;

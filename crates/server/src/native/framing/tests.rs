@@ -1,0 +1,96 @@
+//! Frames come out whole however the bytes arrive, and answers go in as they were.
+
+use wire::frame::{Flags, Opcode};
+use wire::version::ProtocolVersion;
+
+use super::*;
+
+const FRAME_BYTES_MAX: usize = 1 << 20;
+
+fn frame(version: ProtocolVersion, stream: i16, body: &[u8]) -> Vec<u8> {
+    let header = FrameHeader {
+        version,
+        flags: Flags::default(),
+        stream,
+        opcode: Opcode::Query,
+        body_length: body.len() as u32,
+    };
+    [header.encode(Direction::Request).as_slice(), body].concat()
+}
+
+/// Feeds `bytes` in pieces and returns streams and bodies of the frames that come out.
+fn received(input: &mut Input, bytes: &[u8], piece: usize) -> Vec<(i16, Vec<u8>)> {
+    let mut frames = Vec::new();
+    for piece in bytes.chunks(piece) {
+        input.feed(piece);
+        loop {
+            let mut body = Vec::new();
+            match input.next_frame(&mut body) {
+                Ok(Some(header)) => frames.push((header.stream, body)),
+                Ok(None) => break,
+                Err(error) => {
+                    frames.push((error.stream, Vec::new()));
+                    input.discard(error.discard_bytes.expect("an error that can be followed"));
+                }
+            }
+        }
+    }
+    frames
+}
+
+#[test]
+fn frames_come_out_whole_from_pieces_of_any_size() {
+    let bodies: Vec<Vec<u8>> = (0..20).map(|n| vec![n as u8; n * n * 7]).collect();
+    let bytes: Vec<u8> =
+        bodies.iter().enumerate().flat_map(|(n, body)| frame(ProtocolVersion::V4, n as i16, body)).collect();
+    let expected: Vec<_> = bodies.into_iter().enumerate().map(|(n, body)| (n as i16, body)).collect();
+    for piece in [1, 2, 8, 9, 10, 1000, bytes.len()] {
+        assert_eq!(received(&mut Input::new(FRAME_BYTES_MAX), &bytes, piece), expected, "pieces of {piece}");
+    }
+}
+
+#[test]
+fn a_frame_beyond_the_limit_is_skipped_and_the_next_one_read() {
+    let bytes = [
+        frame(ProtocolVersion::V4, 1, &[1; 10]),
+        frame(ProtocolVersion::V4, 2, &[2; 5000]),
+        frame(ProtocolVersion::V4, 3, &[3; 20]),
+    ]
+    .concat();
+    for piece in [1, 100, 4096, bytes.len()] {
+        let frames = received(&mut Input::new(1000), &bytes, piece);
+        assert_eq!(frames, [(1, vec![1; 10]), (2, vec![]), (3, vec![3; 20])], "pieces of {piece}");
+    }
+}
+
+#[test]
+fn segments_carry_frames_of_any_size_both_ways() {
+    let bodies = [vec![1; 10], vec![2; 300_000], vec![], vec![3; 131_000], vec![4; 200]];
+    let expected: Vec<_> = bodies.iter().cloned().enumerate().map(|(n, body)| (n as i16, body)).collect();
+    for format in [SegmentFormat::Plain, SegmentFormat::Lz4] {
+        // What `Output` sends is what `Input` takes, but for the direction in the header, which `Input` checks.
+        let mut output = Output::default();
+        output.append(|out, _| out.extend_from_slice(b"before"));
+        output.begin_segments(format);
+        for (n, body) in bodies.iter().enumerate() {
+            output.append(|out, _| out.extend_from_slice(&frame(ProtocolVersion::V5, n as i16, body)));
+        }
+        let bytes = output.take().unwrap();
+        let bytes = bytes.strip_prefix(b"before").expect("what was written before goes out as it is");
+        for piece in [1, 1000, 65_536, bytes.len()] {
+            let mut input = Input::new(FRAME_BYTES_MAX);
+            input.expect_segments(format);
+            assert_eq!(received(&mut input, bytes, piece), expected, "{format:?} in pieces of {piece}");
+        }
+        assert_eq!(output.take(), None);
+    }
+}
+
+#[test]
+fn a_broken_output_keeps_nothing() {
+    let mut output = Output::default();
+    output.append(|out, _| out.extend_from_slice(b"lost"));
+    output.set_broken();
+    output.append(|out, _| out.extend_from_slice(b"lost too"));
+    assert_eq!((output.pending_bytes(), output.take()), (0, None));
+}

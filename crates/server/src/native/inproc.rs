@@ -1,0 +1,55 @@
+//! A client inside the process: frame bytes in, frame bytes out, no socket. Benches count instructions with it.
+
+use std::rc::Rc;
+
+use super::framing::Input;
+use super::session::{Phase, Session};
+use super::{Native, dispatch};
+
+/// One client, without a socket. Requests are answered one after the other.
+pub struct InProcess {
+    session: Session,
+    input: Input,
+}
+
+/// Bytes that cannot be followed as frames.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not a frame: {0}")]
+pub struct NotAFrame(String);
+
+impl InProcess {
+    /// A client of `native`'s shard.
+    pub fn new(native: &Rc<Native>) -> Self {
+        Self {
+            session: Session::new(Rc::clone(native), None),
+            input: Input::new(native.config.frame_bytes_max),
+        }
+    }
+
+    /// Answers the requests in `bytes` and appends the answers to `out`.
+    ///
+    /// # Errors
+    /// [`NotAFrame`] for bytes that a connection would close on.
+    pub async fn exchange(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), NotAFrame> {
+        self.input.feed(bytes);
+        loop {
+            let mut body = self.session.native.take_buffer();
+            let header = self.input.next_frame(&mut body).map_err(|error| NotAFrame(error.to_string()))?;
+            let Some(header) = header else {
+                self.session.native.give_buffer(body);
+                break;
+            };
+            if self.session.phase.get() == Phase::Ready {
+                dispatch::answer(&self.session, header, body).await;
+            } else {
+                dispatch::answer_in_turn(&self.session, header, body, &mut self.input).await;
+            }
+        }
+        let mut output = self.session.output.borrow_mut();
+        if let Some(answers) = output.take() {
+            out.extend_from_slice(&answers);
+            output.give_back(answers);
+        }
+        Ok(())
+    }
+}

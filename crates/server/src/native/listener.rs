@@ -1,0 +1,159 @@
+//! Accepts connections on shard 0 and hands each to the shard that shall have it.
+//!
+//! On the plain port the shards take turns. On the shard-aware port the client chose: shard = source port modulo
+//! shards (ScyllaDB's protocol extension; the client picks its source port accordingly).
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+use reactor::net::{ListenOptions, Listener, Stream};
+use reactor::{Gate, Group, mesh};
+
+use super::Native;
+use crate::boot::{BootError, Shard};
+use crate::config::Config;
+
+/// Sockets that the kernel may keep waiting for us.
+const BACKLOG: u32 = 4096;
+
+/// How long accepting rests after an error such as too many open files.
+const ACCEPT_REST: Duration = Duration::from_millis(50);
+
+/// Which shard takes a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Choice {
+    Turns,
+    SourcePort,
+}
+
+/// A port that accepts until it is closed.
+pub struct OpenListener {
+    address: SocketAddr,
+    choice: Choice,
+    gate: Gate,
+    stop: Rc<reactor::Event>,
+    stopped: Rc<Cell<bool>>,
+}
+
+impl OpenListener {
+    /// For the line that says the node is ready.
+    pub fn description(&self) -> String {
+        match self.choice {
+            Choice::Turns => format!("{} (CQL)", self.address),
+            Choice::SourcePort => format!("{} (CQL, shard-aware)", self.address),
+        }
+    }
+
+    /// Stops accepting.
+    pub async fn close(self) {
+        self.stopped.set(true);
+        self.stop.notify_all();
+        self.gate.close().await;
+    }
+}
+
+/// Opens the ports of `config`.
+pub(super) fn open(config: &Config, native: &Rc<Native>) -> Result<Vec<OpenListener>, BootError> {
+    let mut listeners = vec![open_one(config, config.native_port, Choice::Turns, native)?];
+    if let Some(port) = config.shard_aware_port {
+        listeners.push(open_one(config, port, Choice::SourcePort, native)?);
+    }
+    Ok(listeners)
+}
+
+fn open_one(
+    config: &Config,
+    port: u16,
+    choice: Choice,
+    native: &Rc<Native>,
+) -> Result<OpenListener, BootError> {
+    let address = SocketAddr::new(config.rpc_address, port);
+    let options = ListenOptions { backlog: BACKLOG, ..ListenOptions::default() };
+    let listener = Listener::bind(address, options).map_err(|source| BootError::Listen { address, source })?;
+    let gate = Gate::new();
+    let (stop, stopped) = (Rc::new(reactor::Event::new()), Rc::new(Cell::new(false)));
+    let opened = OpenListener {
+        address: listener.local_addr(),
+        choice,
+        gate: gate.clone(),
+        stop: Rc::clone(&stop),
+        stopped: Rc::clone(&stopped),
+    };
+    let hold = gate.enter().expect("a new gate is open");
+    let acceptor = Acceptor {
+        listener,
+        choice,
+        turn: Cell::new(0),
+        native: Rc::clone(native),
+        connections_max: config.connections_max,
+    };
+    reactor::spawn(Group::STATEMENT, async move {
+        let mut until_stopped = pin!(stop.wait_until(|| stopped.get()));
+        let mut accepting = pin!(acceptor.run());
+        poll_fn(|context| match until_stopped.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending => accepting.as_mut().poll(context),
+        })
+        .await;
+        drop(hold);
+    });
+    Ok(opened)
+}
+
+struct Acceptor {
+    listener: Listener,
+    choice: Choice,
+    turn: Cell<usize>,
+    native: Rc<Native>,
+    connections_max: usize,
+}
+
+impl Acceptor {
+    async fn run(&self) {
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, peer)) => self.hand_over(stream, peer),
+                Err(error) => {
+                    reactor::warn!("cannot accept connections: {error}");
+                    reactor::sleep(ACCEPT_REST).await;
+                }
+            }
+        }
+    }
+
+    fn hand_over(&self, stream: Stream, peer: SocketAddr) {
+        if self.native.node_connections.get() >= self.connections_max {
+            reactor::warn!(
+                "refused a connection: {} are open (native_transport_max_concurrent_connections)",
+                self.connections_max
+            );
+            return;
+        }
+        let shards = reactor::shard_count();
+        let shard = match self.choice {
+            Choice::SourcePort => usize::from(peer.port()) % shards,
+            Choice::Turns => {
+                let turn = self.turn.get();
+                self.turn.set(turn.wrapping_add(1));
+                turn % shards
+            }
+        };
+        self.native.node_connections.set(self.native.node_connections.get() + 1);
+        let socket = stream.detach();
+        reactor::spawn(Group::STATEMENT, async move {
+            let handed = mesh::call(shard, Group::STATEMENT, move || async move {
+                if let Some(shard) = reactor::local::<Shard>() {
+                    shard.native.serve(socket);
+                }
+            });
+            if let Err(error) = handed.await {
+                reactor::warn!("cannot hand a connection to shard {shard}: {error}");
+            }
+        });
+    }
+}

@@ -1,0 +1,74 @@
+//! What a connection is to its requests, whatever carries its bytes: state, and a place for answers.
+//!
+//! `connection` moves the bytes of a socket; benches and tests drive a session without one.
+//! Invariant: an answer is appended to `Output` whole or not at all.
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use query::ClientState;
+use reactor::Event;
+use wire::extensions::Extensions;
+use wire::request::EventTypes;
+use wire::response::BodyCompression;
+use wire::version::ProtocolVersion;
+
+use super::Native;
+use super::framing::Output;
+
+/// How far a session has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Nothing but OPTIONS and STARTUP.
+    New,
+    /// STARTUP came; AUTH_RESPONSE has to follow.
+    Authenticating,
+    /// Anything goes.
+    Ready,
+}
+
+/// One client.
+pub(super) struct Session {
+    pub(super) native: Rc<Native>,
+    pub(super) client: RefCell<ClientState>,
+    pub(super) phase: Cell<Phase>,
+    pub(super) extensions: Cell<Extensions>,
+    /// The version of the first frame; all others have to have it.
+    pub(super) version: Cell<Option<ProtocolVersion>>,
+    /// Kinds of events the client registered for.
+    pub(super) events: Cell<EventTypes>,
+    pub(super) output: RefCell<Output>,
+    /// Something was appended to `output`, or it will not be any more.
+    pub(super) written: Event,
+}
+
+impl Session {
+    pub(super) fn new(native: Rc<Native>, peer: Option<SocketAddr>) -> Self {
+        let client = ClientState {
+            keyspace: None,
+            version: ProtocolVersion::LATEST,
+            tablets_routing: false,
+            metadata_id: false,
+            lwt_mark: false,
+            peer,
+            user: Rc::from(native.authenticator.anonymous()),
+        };
+        Self {
+            native,
+            client: RefCell::new(client),
+            phase: Cell::new(Phase::New),
+            extensions: Cell::new(Extensions::default()),
+            version: Cell::new(None),
+            events: Cell::new(EventTypes::default()),
+            output: RefCell::default(),
+            written: Event::new(),
+        }
+    }
+
+    /// Has `write` append whole frames to what goes out.
+    pub(super) fn write(&self, write: impl FnOnce(&mut Vec<u8>, BodyCompression<'_>)) {
+        self.output.borrow_mut().append(write);
+        self.written.notify_all();
+    }
+}

@@ -1,0 +1,295 @@
+//! The model: what was begun, what was acknowledged, and what a reader may see.
+//!
+//! It keeps every operation and computes answers anew by looking at all of them: slow and plain, sharing no code with what it
+//! checks. Timestamps are distinct, so that the greatest wins and ties are not its business.
+//! After a crash it looks for a history that explains what is on the disk: all that was promised to be durable, and of the
+//! rest either any part (operations in doubt) or a prefix per shard (writes not synced yet).
+
+use std::collections::BTreeMap;
+
+use crate::table::{Change, Row};
+
+/// What became of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It was begun, and failed or was cut off: it may be seen after the next start.
+    InDoubt,
+    /// It was acknowledged.
+    Acknowledged,
+    /// It did not happen.
+    Lost,
+}
+
+/// What an operation does.
+#[derive(Debug, Clone)]
+pub enum Action {
+    /// A mutation of one partition.
+    Write {
+        /// Which.
+        key: u8,
+        /// At which timestamp.
+        timestamp: i64,
+        /// What.
+        changes: Vec<Change>,
+    },
+    /// All partitions of one shard's tablets of the table go.
+    Truncate {
+        /// Their keys.
+        keys: Vec<u8>,
+    },
+}
+
+/// One operation.
+#[derive(Debug, Clone)]
+pub struct Operation {
+    /// Slot of its table.
+    pub slot: usize,
+    /// Shard that carried it out.
+    pub shard: usize,
+    /// What it does.
+    pub action: Action,
+    /// What became of it.
+    pub fate: Fate,
+}
+
+/// A row as a reader sees it: whether it has a marker, and its cells.
+pub type SeenRow = [Option<u32>; 2];
+
+/// A partition as a reader sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SeenPartition {
+    /// The static cell.
+    pub statics: Option<u32>,
+    /// Rows in clustering order.
+    pub rows: BTreeMap<(i16, i16), SeenRow>,
+}
+
+/// A table as a reader sees it, by key.
+pub type SeenTable = BTreeMap<u8, SeenPartition>;
+
+/// Most operations in doubt between two starts; the workload restarts before there are more.
+pub const IN_DOUBT_MAX: usize = 5;
+
+/// All that happened.
+#[derive(Debug, Default)]
+pub struct History {
+    operations: Vec<Operation>,
+    /// Operations before this are settled: acknowledged or lost for good.
+    settled: usize,
+}
+
+impl History {
+    /// Notes that an operation begins; it is in doubt until acknowledged.
+    pub fn begin(&mut self, slot: usize, shard: usize, action: Action) -> usize {
+        self.operations.push(Operation { slot, shard, action, fate: Fate::InDoubt });
+        self.operations.len() - 1
+    }
+
+    /// Notes that it was acknowledged.
+    pub fn acknowledge(&mut self, operation: usize) {
+        self.operations[operation].fate = Fate::Acknowledged;
+    }
+
+    /// How many were begun.
+    pub fn len(&self) -> usize {
+        self.operations.len()
+    }
+
+    /// Whether none was.
+    pub fn is_empty(&self) -> bool {
+        self.operations.is_empty()
+    }
+
+    /// How many are in doubt.
+    pub fn in_doubt(&self) -> usize {
+        self.operations[self.settled..].iter().filter(|o| o.fate == Fate::InDoubt).count()
+    }
+
+    /// A table made anew begins empty.
+    pub fn forget(&mut self, slot: usize) {
+        for operation in self.operations.iter_mut().filter(|operation| operation.slot == slot) {
+            operation.fate = Fate::Lost;
+        }
+    }
+
+    /// What a reader at `now` sees of a slot's table, of what was acknowledged.
+    pub fn seen(&self, slot: usize, now: u32) -> SeenTable {
+        let operations: Vec<_> = self.operations.iter().filter(|o| o.fate == Fate::Acknowledged).collect();
+        see(&operations, slot, now)
+    }
+
+    /// After a crash: finds what of the unsettled operations of one shard happened, given all it holds now.
+    ///
+    /// Operations before index `durable` were promised to be durable. With `loses` those acknowledged later may be
+    /// missing, a suffix of them; else none may. `owns` says which keys were the shard's.
+    ///
+    /// # Errors
+    /// The difference to the nearest explanation, when there is none.
+    #[allow(clippy::too_many_arguments)] // what is known after a crash is just this
+    pub fn settle(
+        &mut self,
+        shard: usize,
+        durable: usize,
+        loses: bool,
+        slots: &[usize],
+        now: u32,
+        found: &BTreeMap<usize, SeenTable>,
+        owns: &dyn Fn(usize, u8) -> bool,
+    ) -> Result<(), String> {
+        let open: Vec<usize> = (self.settled..self.operations.len())
+            .filter(|at| {
+                let operation = &self.operations[*at];
+                operation.shard == shard && operation.fate != Fate::Lost && slots.contains(&operation.slot)
+            })
+            .collect();
+        let earliest = if loses { open.iter().filter(|at| **at < durable).count() } else { open.len() };
+        let mut nearest = None;
+        for kept in (earliest..=open.len()).rev() {
+            let doubts: Vec<usize> = open[..kept]
+                .iter()
+                .copied()
+                .filter(|at| self.operations[*at].fate == Fate::InDoubt)
+                .collect();
+            assert!(doubts.len() <= 2 * IN_DOUBT_MAX + 1, "{} operations in doubt", doubts.len());
+            for chosen in 0u32..1 << doubts.len() {
+                let happened = |at: usize| match doubts.iter().position(|doubt| *doubt == at) {
+                    Some(bit) => chosen & (1 << bit) != 0,
+                    None => open[..kept].contains(&at),
+                };
+                let assumed: Vec<&Operation> = self
+                    .operations
+                    .iter()
+                    .enumerate()
+                    .filter(|(at, operation)| match open.binary_search(at) {
+                        Ok(_) => happened(*at),
+                        Err(_) => operation.fate == Fate::Acknowledged,
+                    })
+                    .map(|(_, operation)| operation)
+                    .collect();
+                let difference = slots.iter().find_map(|slot| {
+                    let expected: SeenTable =
+                        see(&assumed, *slot, now).into_iter().filter(|(key, _)| owns(*slot, *key)).collect();
+                    let mut found = found.get(slot).cloned().unwrap_or_default();
+                    found.retain(|key, _| owns(*slot, *key));
+                    (expected != found).then(|| describe(*slot, &expected, &found))
+                });
+                match difference {
+                    None => {
+                        let fates: Vec<(usize, Fate)> = open
+                            .iter()
+                            .map(|at| (*at, if happened(*at) { Fate::Acknowledged } else { Fate::Lost }))
+                            .collect();
+                        fates.into_iter().for_each(|(at, fate)| self.operations[at].fate = fate);
+                        return Ok(());
+                    }
+                    Some(difference) => {
+                        nearest.get_or_insert(difference);
+                    }
+                }
+            }
+        }
+        Err(format!(
+            "shard {shard}: no history explains what is there ({} open operations, {} promised): {}",
+            open.len(),
+            earliest,
+            nearest.unwrap_or_default()
+        ))
+    }
+
+    /// Everything so far is settled.
+    pub fn all_settled(&mut self) {
+        for operation in &mut self.operations[self.settled..] {
+            if operation.fate == Fate::InDoubt {
+                operation.fate = Fate::Lost;
+            }
+        }
+        // What was lost is not looked at again.
+        self.operations.retain(|operation| operation.fate == Fate::Acknowledged);
+        self.settled = self.operations.len();
+    }
+}
+
+/// The first difference between two tables, in words.
+pub fn describe(slot: usize, expected: &SeenTable, found: &SeenTable) -> String {
+    let keys = expected.keys().chain(found.keys());
+    for key in keys {
+        let (e, f) = (expected.get(key), found.get(key));
+        if e != f {
+            return format!("table {slot}, partition {key}: expected {e:?}, found {f:?}");
+        }
+    }
+    "no difference".to_owned()
+}
+
+fn see(operations: &[&Operation], slot: usize, now: u32) -> SeenTable {
+    let mut of_key: BTreeMap<u8, Vec<(i64, &Change)>> = BTreeMap::new();
+    for operation in operations.iter().filter(|operation| operation.slot == slot) {
+        match &operation.action {
+            Action::Write { key, timestamp, changes } => {
+                of_key.entry(*key).or_default().extend(changes.iter().map(|change| (*timestamp, change)));
+            }
+            Action::Truncate { keys } => of_key.retain(|key, _| !keys.contains(key)),
+        }
+    }
+    of_key
+        .into_iter()
+        .map(|(key, changes)| (key, see_partition(&changes, now)))
+        .filter(|(_, seen)| seen.statics.is_some() || !seen.rows.is_empty())
+        .collect()
+}
+
+fn see_partition(changes: &[(i64, &Change)], now: u32) -> SeenPartition {
+    let whole = changes.iter().filter(|(_, c)| matches!(c, Change::DeletePartition)).map(|(t, _)| *t).max();
+    let statics = changes
+        .iter()
+        .filter_map(|(t, c)| if let Change::Static(written) = c { Some((*t, *written)) } else { None })
+        .max_by_key(|(t, _)| *t)
+        .filter(|(t, _)| whole.is_none_or(|whole| *t > whole))
+        .and_then(|(_, written)| written);
+    let mut rows: Vec<Row> = changes
+        .iter()
+        .filter_map(|(_, c)| if let Change::Cells { row, .. } = c { Some(*row) } else { None })
+        .collect();
+    rows.sort_by_key(|row| row.rank());
+    rows.dedup();
+    let rows =
+        rows.into_iter().filter_map(|row| see_row(changes, row, whole, now).map(|seen| (row.rank(), seen)));
+    SeenPartition { statics, rows: rows.collect() }
+}
+
+fn see_row(changes: &[(i64, &Change)], wanted: Row, whole: Option<i64>, now: u32) -> Option<SeenRow> {
+    let deleted = changes
+        .iter()
+        .filter(|(_, change)| match change {
+            Change::DeleteRow(row) => *row == wanted,
+            Change::DeleteRange(start, end) => start.is_before(wanted) && !end.is_before(wanted),
+            _ => false,
+        })
+        .map(|(t, _)| *t)
+        .chain(whole)
+        .max();
+    let alive = |timestamp: i64, ttl: &Option<(u32, u32)>| {
+        deleted.is_none_or(|deleted| timestamp > deleted) && ttl.is_none_or(|(_, end)| now < end)
+    };
+    let mut marker = None;
+    let mut cells: [Option<(i64, Option<u32>)>; 2] = [None, None];
+    for (timestamp, change) in changes {
+        let Change::Cells { row, marker: marks, cells: written, ttl } = change else { continue };
+        if *row != wanted {
+            continue;
+        }
+        if *marks && marker.is_none_or(|(at, _)| at < *timestamp) {
+            marker = Some((*timestamp, alive(*timestamp, ttl)));
+        }
+        for (cell, written) in cells.iter_mut().zip(written) {
+            if let Some(value) = written
+                && cell.is_none_or(|(at, _)| at < *timestamp)
+            {
+                *cell = Some((*timestamp, value.filter(|_| alive(*timestamp, ttl))));
+            }
+        }
+    }
+    let seen = cells.map(|cell| cell.and_then(|(_, value)| value));
+    let marked = marker.is_some_and(|(_, alive)| alive);
+    (marked || seen.iter().any(Option::is_some)).then_some(seen)
+}

@@ -1,0 +1,254 @@
+//! The tables of the simulation: two clustering columns (one descending), a static and two regular columns.
+
+use std::rc::Rc;
+
+use model::clustering::{Position, append_component};
+use model::deletion::Liveness;
+use model::mutation::MutationBuilder;
+use model::row::{CellKind, CellView};
+use model::schema::{TableDefinition, TableOptions};
+use model::token::murmur3_token;
+use model::{Column, ColumnId, ColumnKind, CqlType, DeletionTime, RowBuilder, Table, TableId, Token};
+
+/// Column ids.
+pub const STATIC: ColumnId = ColumnId(3);
+/// The regular columns.
+pub const REGULARS: [ColumnId; 2] = [ColumnId(4), ColumnId(5)];
+
+/// A clustering: ascending by the first, descending by the second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Row {
+    /// First clustering column.
+    pub outer: u8,
+    /// Second clustering column, descending.
+    pub inner: u8,
+}
+
+impl Row {
+    /// What sorts rows as the table does.
+    pub fn rank(self) -> (i16, i16) {
+        (i16::from(self.outer), -i16::from(self.inner))
+    }
+}
+
+/// A bound between rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bound {
+    /// First component, if any.
+    pub outer: Option<u8>,
+    /// Second component, only with a first.
+    pub inner: Option<u8>,
+    /// Behind what starts with the components, or before it.
+    pub behind: bool,
+}
+
+impl Bound {
+    /// Whether the row stands behind the bound.
+    pub fn is_before(self, row: Row) -> bool {
+        let Some(outer) = self.outer else { return !self.behind };
+        if row.outer != outer {
+            return row.outer > outer;
+        }
+        let Some(inner) = self.inner else { return !self.behind };
+        // Descending: the smaller value comes later.
+        if row.inner == inner { !self.behind } else { row.inner < inner }
+    }
+
+    /// As storage knows it.
+    pub fn prefix(self) -> Vec<u8> {
+        let mut prefix = Vec::new();
+        if let Some(outer) = self.outer {
+            append_component(&mut prefix, Some(&i32::from(outer).to_be_bytes()));
+            if let Some(inner) = self.inner {
+                append_component(&mut prefix, Some(&i32::from(inner).to_be_bytes()));
+            }
+        }
+        prefix
+    }
+
+    /// The position of the bound over its `prefix`.
+    pub fn position(self, prefix: &[u8]) -> Position<'_> {
+        if self.behind { Position::after(prefix) } else { Position::before(prefix) }
+    }
+}
+
+/// Bytes of a clustering.
+pub fn clustering(row: Row) -> Vec<u8> {
+    Bound { outer: Some(row.outer), inner: Some(row.inner), behind: false }.prefix()
+}
+
+/// A clustering from its bytes.
+pub fn parse_clustering(bytes: &[u8]) -> Row {
+    let mut parts = model::Clustering(bytes).components().map(|part| {
+        let part = part.expect("no component is null");
+        u8::try_from(i32::from_be_bytes(part.try_into().expect("four bytes"))).expect("a small number")
+    });
+    Row { outer: parts.next().expect("two components"), inner: parts.next().expect("two components") }
+}
+
+/// Partition key bytes.
+pub fn key_bytes(key: u8) -> Vec<u8> {
+    vec![b'k', key]
+}
+
+/// Token of a partition.
+pub fn token(key: u8) -> Token {
+    murmur3_token(&key_bytes(key))
+}
+
+/// A value: distinct for each write.
+pub fn value(write: u32) -> Vec<u8> {
+    let mut value = write.to_be_bytes().to_vec();
+    // Some are long enough to fill chunks and segments.
+    value.resize(4 + (write as usize * 37) % if write.is_multiple_of(50) { 9000 } else { 60 }, b'v');
+    value
+}
+
+/// The definition of the table in slot `slot` with identity `id`.
+pub fn definition(slot: usize, id: u128) -> TableDefinition {
+    let column = |id: u16, name: &str, ty, kind, position, reversed| Column {
+        id: ColumnId(id),
+        name: name.to_owned(),
+        ty,
+        kind,
+        position,
+        reversed,
+    };
+    let mut options = TableOptions::default();
+    if forgets(slot) {
+        options.gc_grace_seconds = 0;
+    }
+    if slot == 2 {
+        options.compression.clear();
+    }
+    TableDefinition {
+        id: TableId(id.to_be_bytes()),
+        keyspace: "sim".to_owned(),
+        name: format!("t{slot}"),
+        columns: vec![
+            column(0, "pk", CqlType::Blob, ColumnKind::PartitionKey, 0, false),
+            column(1, "outer", CqlType::Int, ColumnKind::Clustering, 0, false),
+            column(2, "inner", CqlType::Int, ColumnKind::Clustering, 1, true),
+            column(3, "s", CqlType::Blob, ColumnKind::Static, 0, false),
+            column(4, "a", CqlType::Blob, ColumnKind::Regular, 0, false),
+            column(5, "b", CqlType::Blob, ColumnKind::Regular, 0, false),
+        ],
+        dropped: std::collections::BTreeMap::new(),
+        options,
+        next_column_id: 6,
+        tablets_log2: 2,
+        revision: 1,
+    }
+}
+
+/// Whether the table in a slot forgets tombstones at once; its writes then come in the order of their timestamps.
+pub fn forgets(slot: usize) -> bool {
+    slot == 1
+}
+
+/// One part of a mutation.
+#[derive(Debug, Clone)]
+pub enum Change {
+    /// The partition goes.
+    DeletePartition,
+    /// Rows between two bounds go.
+    DeleteRange(Bound, Bound),
+    /// A row goes.
+    DeleteRow(Row),
+    /// The static cell; `None` deletes it.
+    Static(Option<u32>),
+    /// A row's cells by place in [`REGULARS`]; `None` deletes one.
+    Cells {
+        /// Which row.
+        row: Row,
+        /// Whether it is an INSERT.
+        marker: bool,
+        /// Cells.
+        cells: [Option<Option<u32>>; 2],
+        /// Time to live and when it ends.
+        ttl: Option<(u32, u32)>,
+    },
+}
+
+impl Change {
+    /// Whether both write the same cells.
+    pub fn collides(&self, other: &Change) -> bool {
+        match (self, other) {
+            (Self::Static(_), Self::Static(_)) => true,
+            (Self::Cells { row, .. }, Self::Cells { row: other, .. }) => row == other,
+            _ => false,
+        }
+    }
+}
+
+/// Mutation bytes of changes to one partition at one timestamp.
+pub fn mutation(table: &Rc<Table>, key: u8, timestamp: i64, now: u32, changes: &[Change]) -> Vec<u8> {
+    let deletion = DeletionTime { timestamp, local_time: now };
+    let whole = changes.iter().any(|change| matches!(change, Change::DeletePartition));
+    let written = changes.iter().find_map(|change| match change {
+        Change::Static(written) => Some(*written),
+        _ => None,
+    });
+    let mut out = Vec::new();
+    let bytes = key_bytes(key);
+    let mut builder = MutationBuilder::new(
+        &mut out,
+        table.id(),
+        token(key),
+        &bytes,
+        if whole { deletion } else { DeletionTime::LIVE },
+        |out| {
+            if let Some(written) = written {
+                let value = written.map(value);
+                let mut row = RowBuilder::new(out, Liveness::NONE, DeletionTime::LIVE);
+                row.cell(cell(STATIC, timestamp, now, value.as_deref(), None));
+                row.finish();
+            }
+        },
+    );
+    for change in changes {
+        if let Change::DeleteRange(start, end) = change {
+            let (from, to) = (start.prefix(), end.prefix());
+            builder.range_tombstone(start.position(&from), end.position(&to), deletion);
+        }
+    }
+    let mut rows = builder.rows();
+    for change in changes {
+        match change {
+            Change::DeleteRow(row) => rows.row(&clustering(*row), |out| {
+                RowBuilder::new(out, Liveness::NONE, deletion).finish();
+            }),
+            Change::Cells { row, marker, cells, ttl } => rows.row(&clustering(*row), |out| {
+                let (ttl_seconds, expires_at) = ttl.unwrap_or((0, model::deletion::NO_LOCAL_TIME));
+                let liveness = Liveness { timestamp, ttl: ttl_seconds, expires_at };
+                let liveness = if *marker { liveness } else { Liveness::NONE };
+                let mut row = RowBuilder::new(out, liveness, DeletionTime::LIVE);
+                for (column, written) in REGULARS.iter().zip(cells) {
+                    if let Some(written) = written {
+                        let value = written.map(value);
+                        row.cell(cell(*column, timestamp, now, value.as_deref(), *ttl));
+                    }
+                }
+                row.finish();
+            }),
+            _ => {}
+        }
+    }
+    rows.finish();
+    out
+}
+
+fn cell<'v>(
+    column: ColumnId,
+    timestamp: i64,
+    now: u32,
+    value: Option<&'v [u8]>,
+    ttl: Option<(u32, u32)>,
+) -> CellView<'v> {
+    let kind = match (value, ttl) {
+        (None, _) => CellKind::Tombstone { local_time: now },
+        (Some(value), None) => CellKind::Live(value),
+        (Some(value), Some((ttl, expires_at))) => CellKind::Expiring { value, ttl, expires_at },
+    };
+    CellView { column, timestamp, path: None, kind }
+}

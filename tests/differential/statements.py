@@ -1,0 +1,400 @@
+"""Random CQL statements from a seed: definitions, writes with timestamps of their own, selects, and wrong ones.
+
+Everything comes from one `random.Random`, so a seed gives the same statements everywhere. Writes carry explicit
+timestamps and long times to live: what two servers answer then depends on the statements alone. Values come from
+small domains on purpose, so that rows meet, overwrite and shadow each other.
+"""
+
+import random
+from dataclasses import dataclass
+
+LITERALS = {
+    "ascii": ["''", "'a'", "'abc'", "'it''s'", "'Z'"],
+    "text": ["''", "'ä'", "'b'", "'\u20ac'", "$$dollar$$"],
+    "blob": ["0x", "0x00", "0xff", "0xcafe"],
+    "boolean": ["true", "FALSE"],
+    "tinyint": ["-128", "-1", "0", "127"],
+    "smallint": ["-32768", "0", "32767"],
+    "int": ["-2147483648", "-1", "0", "1", "2", "3", "2147483647"],
+    "bigint": ["-9223372036854775808", "0", "7", "9223372036854775807"],
+    "varint": ["0", "-129", "340282366920938463463374607431768211456"],
+    "decimal": ["0", "-1.5", "1.50", "1e10", "123456789.123456789123456789"],
+    "float": ["0", "-1.5", "3.4e38", "NaN", "Infinity"],
+    "double": ["0.0", "1e-300", "-Infinity", "NaN", "2"],
+    "uuid": ["00000000-0000-0000-0000-000000000000", "123e4567-e89b-42d3-a456-426614174000"],
+    "timeuuid": ["123e4567-e89b-12d3-a456-426614174000", "00000000-0000-1000-8080-808080808080"],
+    "inet": ["'127.0.0.1'", "'::1'", "'255.255.255.255'"],
+    "timestamp": ["0", "-1", "'1969-12-31T23:59:59.999+0000'", "'2024-02-29 12:00:00+0100'"],
+    "date": ["'1970-01-01'", "'1969-12-31'", "'-0001-01-01'", "2147483648"],
+    "time": ["'00:00:00'", "'23:59:59.999999999'", "'12:00:00.5'"],
+    "duration": ["1h30m", "-1y2mo3d", "P1DT2H", "0s"],
+}
+BYTES = {
+    "ascii": [b"", b"a", b"abc"],
+    "text": [b"b", "\u20ac".encode()],
+    "blob": [b"", b"\x00", b"\xca\xfe"],
+    "boolean": [b"\x00", b"\x01", b"\x02"],
+    "tinyint": [b"\x00", b"\x80"],
+    "smallint": [b"\x00\x00", b"\x80\x00"],
+    "int": [b"\x00\x00\x00\x01", b"\x80\x00\x00\x00"],
+    "bigint": [bytes(8), b"\x80" + bytes(7)],
+    "varint": [b"\x00", b"\xff\x7f", b"\x00\x00\x01"],
+    "decimal": [b"\x00\x00\x00\x02\x7f", b"\xff\xff\xff\xff\x01"],
+    "float": [bytes(4), b"\x80\x00\x00\x00", b"\x7f\xc0\x00\x00", b"\x7f\xc0\x00\x01"],
+    "double": [bytes(8), b"\x80" + bytes(7), b"\x7f\xf8" + bytes(6)],
+    "uuid": [bytes(16), bytes.fromhex("123e4567e89b42d3a456426614174000")],
+    "timeuuid": [bytes.fromhex("123e4567e89b12d3a456426614174000")],
+    "inet": [b"\x7f\x00\x00\x01", bytes(15) + b"\x01"],
+    "timestamp": [bytes(8), b"\xff" * 8],
+    "date": [b"\x80\x00\x00\x00", bytes(4)],
+    "time": [bytes(8), bytes.fromhex("00004e94914effff")],
+    "duration": [bytes(3), b"\x02\x04\x06", b"\x01\x03\x05"],
+}
+NUMERIC = {"tinyint", "smallint", "int", "bigint", "varint", "decimal", "float", "double"}
+
+
+@dataclass
+class Column:
+    name: str
+    type: str
+    kind: str  # partition, clustering, static or regular
+    descending: bool = False
+
+
+@dataclass
+class Table:
+    name: str
+    columns: list
+
+    def of(self, kind):
+        return [c for c in self.columns if c.kind == kind]
+
+    def create(self):
+        defs = [f"{c.name} {c.type}" + (" static" if c.kind == "static" else "") for c in self.columns]
+        partition, clustering = self.of("partition"), self.of("clustering")
+        key = f"({', '.join(c.name for c in partition)})" if len(partition) > 1 else partition[0].name
+        key = ", ".join([key] + [c.name for c in clustering])
+        cql = f"CREATE TABLE {self.name} ({', '.join(defs)}, PRIMARY KEY ({key}))"
+        if any(c.descending for c in clustering):
+            order = ", ".join(f"{c.name} {'DESC' if c.descending else 'ASC'}" for c in clustering)
+            cql += f" WITH CLUSTERING ORDER BY ({order})"
+        return cql
+
+
+@dataclass
+class Statement:
+    kind: str  # ddl, write, select, wrong, prepare or execute
+    cql: str
+    page: int = 5000
+    values: tuple = ()  # of an execute: bytes, None for null, or "unset"
+
+
+class Generator:
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.tables = []
+        self.timestamp = 1000
+
+    # ---- tables
+
+    def make_table(self, number):
+        pick = self.random
+        partitions, clusterings = pick.choice([(1, 0), (1, 1), (1, 2), (2, 1), (1, 3), (2, 0)])
+        keys = [t for t in LITERALS if t != "duration"]
+        small = ["int", "text", "bigint", "ascii", "uuid"]
+        columns = [Column(f"p{i}", pick.choice(small), "partition") for i in range(partitions)]
+        columns += [
+            Column(f"c{i}", pick.choice(keys), "clustering", pick.random() < 0.4) for i in range(clusterings)
+        ]
+        if clusterings and pick.random() < 0.7:
+            columns.append(Column("s0", pick.choice(list(LITERALS)), "static"))
+        columns += [Column(f"v{i}", pick.choice(list(LITERALS)), "regular") for i in range(pick.randint(1, 5))]
+        if pick.random() < 0.3:
+            columns.append(Column('"Quoted Name"', "int", "regular"))
+        table = Table(f"t{number}", columns)
+        self.tables.append(table)
+        return table
+
+    def value(self, column):
+        return self.random.choice(LITERALS[column.type])
+
+    def key(self, columns):
+        return [f"{c.name} = {self.value(c)}" for c in columns]
+
+    def using(self, ttl=True):
+        self.timestamp += self.random.randint(-3, 5)
+        parts = [f"TIMESTAMP {self.timestamp}"]
+        if ttl and self.random.random() < 0.15:
+            parts.append(f"TTL {self.random.randint(100_000, 200_000)}")
+        return " USING " + " AND ".join(parts)
+
+    # ---- writes
+
+    def insert(self, table):
+        key = table.of("partition") + table.of("clustering")
+        if table.of("static") and self.random.random() < 0.15:
+            key, others = table.of("partition"), table.of("static")
+        else:
+            others = [c for c in table.of("static") + table.of("regular") if self.random.random() < 0.7]
+        columns = key + others
+        values = [self.value(c) if c in key or self.random.random() > 0.1 else "null" for c in columns]
+        names = ", ".join(c.name for c in columns)
+        return f"INSERT INTO {table.name} ({names}) VALUES ({', '.join(values)}){self.using()}"
+
+    def update(self, table):
+        key = table.of("partition") + table.of("clustering")
+        targets = table.of("regular")
+        if table.of("static") and self.random.random() < 0.2:
+            key, targets = table.of("partition"), table.of("static")
+        chosen = self.random.sample(targets, self.random.randint(1, len(targets)))
+        sets = ", ".join(f"{c.name} = {self.value(c) if self.random.random() > 0.1 else 'null'}" for c in chosen)
+        return f"UPDATE {table.name}{self.using()} SET {sets} WHERE {' AND '.join(self.key(key))}"
+
+    def delete(self, table):
+        partition, clustering = table.of("partition"), table.of("clustering")
+        where = self.key(partition)
+        what = ""
+        form = self.random.random()
+        if clustering and form < 0.35:  # a range
+            depth = self.random.randrange(len(clustering))
+            column = clustering[depth]
+            where += self.key(clustering[:depth])
+            where.append(f"{column.name} {self.random.choice(['>', '>=', '<', '<='])} {self.value(column)}")
+        elif clustering and form < 0.5:  # a prefix
+            where += self.key(clustering[: self.random.randint(0, len(clustering) - 1)])
+        else:
+            where += self.key(clustering)
+            if form > 0.8:
+                what = " " + ", ".join(c.name for c in self.random.sample(table.of("regular"), 1))
+        return f"DELETE{what} FROM {table.name}{self.using(ttl=False)} WHERE {' AND '.join(where)}"
+
+    def batch(self, table):
+        members = [self.random.choice([self.insert, self.update, self.delete])(table) for _ in range(self.random.randint(1, 5))]
+        kind = self.random.choice(["", "UNLOGGED "])
+        return f"BEGIN {kind}BATCH " + "; ".join(members) + "; APPLY BATCH"
+
+    # ---- selects
+
+    def projection(self, table):
+        pick = self.random
+        columns = table.columns
+        regular = table.of("regular")
+        form = pick.random()
+        if form < 0.4:
+            return "*"
+        if form < 0.7:
+            return ", ".join(c.name for c in pick.sample(columns, pick.randint(1, len(columns))))
+        if form < 0.78:
+            return "count(*)"
+        if form < 0.86:
+            column = pick.choice(regular)
+            return f"{table.of('partition')[0].name}, writetime({column.name}) AS written"
+        if form < 0.93:
+            return f"token({', '.join(c.name for c in table.of('partition'))}), {pick.choice(columns).name} AS alias"
+        column = pick.choice([c for c in columns if c.type in NUMERIC] or table.of("partition"))
+        return f"cast({column.name} AS {'text' if column.type in NUMERIC else column.type}), {column.name}"
+
+    def select(self, table):
+        pick = self.random
+        partition, clustering = table.of("partition"), table.of("clustering")
+        names = ", ".join(c.name for c in partition)
+        where, tail = [], ""
+        form = pick.random()
+        if form < 0.12 and clustering:
+            return f"SELECT DISTINCT {names} FROM {table.name}"
+        if form < 0.3:
+            pass  # the whole table
+        elif form < 0.4:
+            bound = pick.choice([-(2**63), -(2**62), 0, 2**62, 2**63 - 1])
+            where.append(f"token({names}) {pick.choice(['>', '<=', '>=', '<'])} {bound}")
+        else:
+            last = partition[-1]
+            where += self.key(partition[:-1])
+            if pick.random() < 0.2:
+                where.append(f"{last.name} IN ({', '.join(pick.sample(LITERALS[last.type], 2))})")
+            else:
+                where += self.key([last])
+            depth = pick.randint(0, len(clustering))
+            where += self.key(clustering[:depth])
+            if depth < len(clustering):
+                column = clustering[depth]
+                shape = pick.random()
+                if shape < 0.3:
+                    where.append(f"{column.name} {pick.choice(['>', '>=', '<', '<='])} {self.value(column)}")
+                elif shape < 0.45:
+                    where.append(f"{column.name} >= {self.value(column)} AND {column.name} <= {self.value(column)}")
+                elif shape < 0.6:
+                    where.append(f"{column.name} IN ({', '.join(pick.sample(LITERALS[column.type], 2))})")
+                elif shape < 0.7 and depth == 0:
+                    tuple_names = ", ".join(c.name for c in clustering)
+                    where.append(f"({tuple_names}) {pick.choice(['>', '<='])} ({', '.join(self.value(c) for c in clustering)})")
+            if clustering and pick.random() < 0.3:
+                tail += f" ORDER BY {clustering[0].name} {pick.choice(['ASC', 'DESC'])}"
+        if pick.random() < 0.1:
+            tail += f" PER PARTITION LIMIT {pick.randint(1, 3)}"
+        if pick.random() < 0.3:
+            tail += f" LIMIT {pick.randint(1, 8)}"
+        if pick.random() < 0.15:
+            column = pick.choice([c for c in table.of("regular") if c.type != "duration"] or partition)
+            where.append(f"{column.name} {pick.choice(['=', '>', '<'])} {self.value(column)}")
+            tail += pick.choice([" ALLOW FILTERING", " ALLOW FILTERING", ""])
+        condition = f" WHERE {' AND '.join(where)}" if where else ""
+        return f"SELECT {self.projection(table)} FROM {table.name}{condition}{tail}"
+
+    # ---- statements that are wrong, or may be
+
+    def wrong(self, table):
+        pick = self.random
+        key = " AND ".join(self.key(table.of("partition")))
+        regular = pick.choice(table.of("regular"))
+        full = " AND ".join(self.key(table.of("partition") + table.of("clustering")))
+        partition = table.of("partition")[0].name
+        choices = [
+            lambda: f"SELECT nope FROM {table.name}",
+            lambda: "SELECT * FROM nowhere",
+            lambda: "SELECT * FROM no_keyspace.t",
+            lambda: f"SELECT * FROM {table.name} WHERE nope = 1",
+            lambda: f"SELECT * FROM {table.name} WHERE {regular.name} = {self.value(regular)}",
+            lambda: f"SELECT * FROM {table.name} WHERE {key} ORDER BY {regular.name}",
+            lambda: f"SELECT * FROM {table.name} WHERE {key} AND {key}",
+            lambda: f"SELECT * FROM {table.name} WHERE {partition} > {self.value(table.of('partition')[0])}",
+            lambda: f"SELECT * FROM {table.name} LIMIT {pick.choice(['0', '-1', 'x', '99999999999'])}",
+            lambda: f"SELECT * FROM {table.name} PER PARTITION LIMIT 0",
+            lambda: f"SELECT DISTINCT {regular.name} FROM {table.name}",
+            lambda: f"SELECT writetime({partition}) FROM {table.name}",
+            lambda: f"SELECT no_function({partition}) FROM {table.name}",
+            lambda: f"SELECT cast({partition} AS nonsense) FROM {table.name}",
+            lambda: f"INSERT INTO {table.name} ({regular.name}) VALUES ({self.value(regular)})",
+            lambda: f"INSERT INTO {table.name} ({partition}, {partition}) VALUES (1, 1)",
+            lambda: f"INSERT INTO {table.name} ({partition}) VALUES (1, 2)",
+            lambda: f"INSERT INTO {table.name} ({partition}, nope) VALUES ({self.value(table.of('partition')[0])}, 1)",
+            lambda: f"INSERT INTO {table.name} ({partition}) VALUES (null)",
+            lambda: f"UPDATE {table.name} SET {partition} = 1 WHERE {full}",
+            lambda: f"UPDATE {table.name} SET nope = 1 WHERE {full}",
+            lambda: f"UPDATE {table.name} SET {regular.name} = {self.value(regular)} WHERE {regular.name} = {self.value(regular)}",
+            lambda: f"UPDATE {table.name} USING TTL -1 SET {regular.name} = {self.value(regular)} WHERE {full}",
+            lambda: f"UPDATE {table.name} USING TTL 999999999 SET {regular.name} = {self.value(regular)} WHERE {full}",
+            lambda: f"UPDATE {table.name} SET {regular.name} = {self.value(self.random.choice(table.columns))} WHERE {full}",
+            lambda: f"DELETE {partition} FROM {table.name} WHERE {full}",
+            lambda: f"DELETE nope FROM {table.name} WHERE {full}",
+            lambda: f"DELETE FROM {table.name}",
+            lambda: f"DELETE FROM {table.name} WHERE {regular.name} = {self.value(regular)}",
+            lambda: f"TRUNCATE nowhere",
+            lambda: f"CREATE TABLE {table.name} (k int PRIMARY KEY)",
+            lambda: "CREATE TABLE bad (k int)",
+            lambda: "CREATE TABLE bad (k nonsense PRIMARY KEY)",
+            lambda: "CREATE TABLE bad (k int, k int, PRIMARY KEY (k))",
+            lambda: "CREATE TABLE bad (k int, PRIMARY KEY (k, c))",
+            lambda: "CREATE TABLE bad (k int PRIMARY KEY, d duration, PRIMARY KEY (d))",
+            lambda: "CREATE TABLE bad (k int, d duration, PRIMARY KEY (k, d))",
+            lambda: "CREATE TABLE bad (k int PRIMARY KEY, s int static)",
+            lambda: "CREATE TABLE bad (k int PRIMARY KEY) WITH nope = 1",
+            lambda: "CREATE TABLE bad (k int PRIMARY KEY) WITH gc_grace_seconds = 'x'",
+            lambda: "CREATE TABLE bad (k int PRIMARY KEY) WITH compaction = {'class': 'Nope'}",
+            lambda: "CREATE TABLE bad (k int PRIMARY KEY) WITH CLUSTERING ORDER BY (k DESC)",
+            lambda: "CREATE KEYSPACE bad",
+            lambda: "CREATE KEYSPACE bad WITH replication = {'class': 'Nope'}",
+            lambda: "CREATE KEYSPACE bad WITH replication = {'class': 'SimpleStrategy'}",
+            lambda: "CREATE KEYSPACE bad WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 'x'}",
+            lambda: f"ALTER TABLE {table.name} ADD {regular.name} int",
+            lambda: f"ALTER TABLE {table.name} DROP {partition}",
+            lambda: f"ALTER TABLE {table.name} DROP nope",
+            lambda: f"ALTER TABLE {table.name} RENAME nope TO other",
+            lambda: "ALTER TABLE nowhere ADD x int",
+            lambda: "DROP TABLE nowhere",
+            lambda: "DROP TABLE IF EXISTS nowhere",
+            lambda: "DROP KEYSPACE nowhere",
+            lambda: "USE nowhere",
+            lambda: self.damaged(pick.choice([self.select, self.insert, self.update, self.delete])(table)),
+            lambda: self.damaged(pick.choice([self.select, self.insert, self.update, self.delete])(table)),
+            lambda: self.damaged(pick.choice([self.select, self.insert, self.update, self.delete])(table)),
+        ]
+        return pick.choice(choices)()
+
+    def damaged(self, cql):
+        """The statement with a word left out, doubled, swapped or replaced."""
+        words = cql.split(" ")
+        at = self.random.randrange(len(words))
+        form = self.random.randrange(4)
+        if form == 0:
+            del words[at]
+        elif form == 1:
+            words.insert(at, words[at])
+        elif form == 2:
+            other = self.random.randrange(len(words))
+            words[at], words[other] = words[other], words[at]
+        else:
+            words[at] = self.random.choice(["FROM", "(", ")", "'open", ";", "?", ":named", "1.5", "=", "%"])
+        return " ".join(words)
+
+    def prepare(self, table):
+        """A statement with markers: what the server says of the markers is compared, it is not executed."""
+        partition, clustering = table.of("partition"), table.of("clustering")
+        marks = " AND ".join(f"{c.name} = ?" for c in partition + clustering)
+        names = ", ".join(c.name for c in table.columns)
+        return self.random.choice([
+            f"INSERT INTO {table.name} ({names}) VALUES ({', '.join('?' for _ in table.columns)}) USING TTL ? AND TIMESTAMP ?",
+            f"SELECT * FROM {table.name} WHERE {marks}",
+            f"SELECT {names} FROM {table.name} WHERE {partition[0].name} IN ? LIMIT ?",
+            f"SELECT * FROM {table.name} WHERE token({', '.join(c.name for c in partition)}) > ? PER PARTITION LIMIT :most",
+            f"UPDATE {table.name} SET {table.of('regular')[0].name} = :new WHERE {marks}",
+            f"DELETE FROM {table.name} USING TIMESTAMP ? WHERE {marks}",
+            f"SELECT nope FROM {table.name} WHERE {marks}",
+        ])
+
+    def execute(self, table):
+        """A prepared insert or select whose values are bytes: right ones mostly, sometimes of a wrong length or no value
+        of the type at all."""
+        pick = self.random
+        key = table.of("partition") + table.of("clustering")
+        if pick.random() < 0.6:
+            columns = key + table.of("static") + table.of("regular")
+            names = ", ".join(c.name for c in columns)
+            cql = f"INSERT INTO {table.name} ({names}) VALUES ({', '.join('?' for _ in columns)})"
+        else:
+            columns = key
+            cql = f"SELECT * FROM {table.name} WHERE {' AND '.join(f'{c.name} = ?' for c in key)}"
+        spoilt = pick.randrange(len(columns)) if pick.random() < 0.6 else None
+        values = []
+        for number, column in enumerate(columns):
+            if number == spoilt:
+                length = pick.choice([0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17])
+                values.append(pick.choice([None, "unset", pick.randbytes(length), pick.randbytes(length), b"\xff" * length]))
+            else:
+                values.append(pick.choice(BYTES[column.type]))
+        return Statement("execute", cql, values=tuple(values))
+
+    # ---- the whole run
+
+    def alter(self, table):
+        name = f"a{self.random.randrange(1000)}"
+        kind = self.random.choice(list(LITERALS))
+        table.columns.append(Column(name, kind, "regular"))
+        return f"ALTER TABLE {table.name} ADD {name} {kind}"
+
+    def statements(self, count, tables=8):
+        for number in range(tables):
+            yield Statement("ddl", self.make_table(number).create())
+        writers = [self.insert] * 5 + [self.update] * 2 + [self.delete, self.batch]
+        for table in self.tables:
+            for _ in range(15):
+                yield Statement("write", self.random.choice(writers[:-2])(table))
+        for _ in range(count):
+            table = self.random.choice(self.tables)
+            form = self.random.random()
+            if form < 0.35:
+                yield Statement("write", self.random.choice(writers)(table))
+            elif form < 0.7:
+                yield Statement("select", self.select(table), self.random.choice([1, 2, 3, 7, 5000, 5000]))
+            elif form < 0.88:
+                yield Statement("wrong", self.wrong(table))
+            elif form < 0.94:
+                yield self.execute(table)
+            elif form < 0.98:
+                yield Statement("prepare", self.prepare(table))
+            else:
+                yield Statement("ddl", self.alter(table))
+        for table in self.tables:
+            yield Statement("select", f"SELECT * FROM {table.name}")
+            names = ", ".join(f"writetime({c.name})" for c in table.of("regular"))
+            yield Statement("select", f"SELECT {names} FROM {table.name}")
