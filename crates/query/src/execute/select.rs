@@ -46,8 +46,7 @@ pub async fn execute(
         Some(state) => PageLimits { remaining: state.remaining.min(limits.remaining), ..limits },
         None => limits,
     };
-    let filters =
-        plan.restrictions.filters.iter().map(|filter| filter.bind(binding)).collect::<Result<Vec<_>, _>>()?;
+    let filters = plan.restrictions.filters.iter().map(|filter| filter.bind(binding)).collect::<Result<Vec<_>, _>>()?;
     let user_limit = limits.remaining;
     let aggregates = matches!(plan.selection.kind, SelectionKind::Aggregates { .. });
     if aggregates && plan.restrictions.partition_key.is_empty() && plan.restrictions.token.is_none() {
@@ -56,11 +55,7 @@ pub async fn execute(
         out.warnings.push("Aggregation query used on multiple partition keys (IN restriction)".to_owned());
     }
     // LIMIT counts rows of the result; an aggregate, and a result sorted as a whole, needs every row before that.
-    let limits = if aggregates || !plan.sort.is_empty() {
-        PageLimits { remaining: u64::MAX, ..limits }
-    } else {
-        limits
-    };
+    let limits = if aggregates || !plan.sort.is_empty() { PageLimits { remaining: u64::MAX, ..limits } } else { limits };
 
     let mut guard = engine.scratch(&plan.table);
     let scratch: &mut crate::engine::Scratch = &mut guard;
@@ -208,12 +203,7 @@ impl Reader<'_> {
     ) -> Result<(), QueryError> {
         let Some(clustering) = &resume.clustering else { return Ok(()) };
         let orders = self.plan.table.clustering_orders();
-        replication::read::position::resume_after(
-            &mut command.slices,
-            clustering,
-            self.plan.reversed,
-            orders,
-        );
+        replication::read::position::resume_after(&mut command.slices, clustering, self.plan.reversed, orders);
         if command.slices.is_empty() {
             return Ok(());
         }

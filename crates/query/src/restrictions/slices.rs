@@ -82,25 +82,9 @@ pub fn fill(
     Ok(())
 }
 
-/// A bound's values, and whether it belongs; a tuple may be shorter than the clause.
-fn bind<'a>(
-    bound: &'a Option<(RowTerm, bool)>,
-    names: &[String],
-    binding: &Binding<'a>,
-) -> Result<Option<(Row<'a>, bool)>, QueryError> {
-    match bound {
-        Some((row, inclusive)) => Ok(Some((row.bind(&names[..row.len()], binding)?, *inclusive))),
-        None => Ok(None),
-    }
-}
-
 /// The common case: equalities alone, into buffers that are there already.
 #[inline]
-fn one_prefix(
-    restrictions: &Restrictions,
-    binding: &Binding<'_>,
-    out: &mut Slices,
-) -> Result<(), QueryError> {
+fn one_prefix(restrictions: &Restrictions, binding: &Binding<'_>, out: &mut Slices) -> Result<(), QueryError> {
     out.truncate(1);
     if out.is_empty() {
         out.push(Slice::all());
@@ -159,7 +143,10 @@ fn half(
         let greater_is_behind = !orders[first + at].reversed;
         let position = |weight| OwnedPosition { prefix: with_value.clone(), weight };
         slices.push(if lower == greater_is_behind {
-            Slice { start: position(if inclusive { -1 } else { 1 }), end: Position::after(&equal).to_owned() }
+            Slice {
+                start: position(if inclusive { -1 } else { 1 }),
+                end: Position::after(&equal).to_owned(),
+            }
         } else {
             Slice {
                 start: Position::before(&equal).to_owned(),
@@ -175,8 +162,7 @@ fn intersect(a: &[Slice], b: &[Slice], orders: &[ClusteringOrder]) -> Vec<Slice>
     let mut both = Vec::new();
     for x in a {
         for y in b {
-            let start =
-                if x.start.as_ref().compare(y.start.as_ref(), orders).is_gt() { &x.start } else { &y.start };
+            let start = if x.start.as_ref().compare(y.start.as_ref(), orders).is_gt() { &x.start } else { &y.start };
             let end = if x.end.as_ref().compare(y.end.as_ref(), orders).is_lt() { &x.end } else { &y.end };
             both.push(Slice { start: start.clone(), end: end.clone() });
         }
@@ -262,10 +248,7 @@ mod tests {
         };
         let slices = vec![
             Slice::prefix(&prefix(2)),
-            Slice {
-                start: Position::after(&prefix(3)).to_owned(),
-                end: Position::before(&prefix(3)).to_owned(),
-            },
+            Slice { start: Position::after(&prefix(3)).to_owned(), end: Position::before(&prefix(3)).to_owned() },
             Slice::prefix(&row(2, 1)),
             Slice::prefix(&prefix(1)),
             Slice::prefix(&prefix(1)),
