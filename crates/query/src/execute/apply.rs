@@ -93,7 +93,8 @@ pub fn timestamp(term: &Term, binding: &Binding<'_>) -> Result<Option<i64>, Quer
 }
 
 fn time_to_live(plan: &ModifyPlan, binding: &Binding<'_>) -> Result<u32, QueryError> {
-    let default = if plan.kind == StatementKind::Delete { 0 } else { plan.table.options().default_time_to_live };
+    let default =
+        if plan.kind == StatementKind::Delete { 0 } else { plan.table.options().default_time_to_live };
     let Some(term) = &plan.time_to_live else { return Ok(default) };
     let value = match term.bind(binding)? {
         Bound::Unset => return Ok(default),
@@ -160,4 +161,3 @@ fn delete(plan: &ModifyPlan, stamp: &Stamp, rows: &Slices, update: &mut Partitio
         }
     }
 }
-

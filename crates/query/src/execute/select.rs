@@ -46,7 +46,8 @@ pub async fn execute(
         Some(state) => PageLimits { remaining: state.remaining.min(limits.remaining), ..limits },
         None => limits,
     };
-    let filters = plan.restrictions.filters.iter().map(|filter| filter.bind(binding)).collect::<Result<Vec<_>, _>>()?;
+    let filters =
+        plan.restrictions.filters.iter().map(|filter| filter.bind(binding)).collect::<Result<Vec<_>, _>>()?;
     let user_limit = limits.remaining;
     let aggregates = matches!(plan.selection.kind, SelectionKind::Aggregates { .. });
     if aggregates && plan.restrictions.partition_key.is_empty() && plan.restrictions.token.is_none() {
@@ -55,16 +56,20 @@ pub async fn execute(
         out.warnings.push("Aggregation query used on multiple partition keys (IN restriction)".to_owned());
     }
     // LIMIT counts rows of the result; an aggregate, and a result sorted as a whole, needs every row before that.
-    let limits = if aggregates || !plan.sort.is_empty() { PageLimits { remaining: u64::MAX, ..limits } } else { limits };
+    let limits = if aggregates || !plan.sort.is_empty() {
+        PageLimits { remaining: u64::MAX, ..limits }
+    } else {
+        limits
+    };
 
     let mut guard = engine.scratch(&plan.table);
     let scratch: &mut crate::engine::Scratch = &mut guard;
     let body = RowsBody::begin(&mut out.body, request.client.version, &plan.metadata, mode);
     let Scratch { read, rows: row_buffers, .. } = &mut *scratch;
     let rows_out = &mut out.body;
-    let mut rows =
-        Rows::new(plan, binding, filters, limits, request.now, row_buffers, rows_out);
-    let reader = Reader { engine, plan, level, timeout, has_filters: !plan.restrictions.filters.is_empty(), limits };
+    let mut rows = Rows::new(plan, binding, filters, limits, request.now, row_buffers, rows_out);
+    let reader =
+        Reader { engine, plan, level, timeout, has_filters: !plan.restrictions.filters.is_empty(), limits };
     read.reversed = plan.reversed;
     read.now = request.now;
     let single = if plan.restrictions.key_range || state.is_some() {
@@ -203,7 +208,12 @@ impl Reader<'_> {
     ) -> Result<(), QueryError> {
         let Some(clustering) = &resume.clustering else { return Ok(()) };
         let orders = self.plan.table.clustering_orders();
-        replication::read::position::resume_after(&mut command.slices, clustering, self.plan.reversed, orders);
+        replication::read::position::resume_after(
+            &mut command.slices,
+            clustering,
+            self.plan.reversed,
+            orders,
+        );
         if command.slices.is_empty() {
             return Ok(());
         }
@@ -253,7 +263,8 @@ fn timeout(plan: &SelectPlan, binding: &Binding<'_>) -> Result<Option<Duration>,
     let Bound::Value(value) = term.bind(binding)? else {
         return Err(QueryError::invalid("Timeout value cannot be unset/null"));
     };
-    let duration = model::number::Duration::decode(&value).map_err(|error| QueryError::Invalid(error.to_string()))?;
+    let duration =
+        model::number::Duration::decode(&value).map_err(|error| QueryError::Invalid(error.to_string()))?;
     if duration.months() != 0 || duration.days() != 0 {
         return Err(QueryError::invalid("Timeout values cannot be expressed in days/months"));
     }

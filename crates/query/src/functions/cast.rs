@@ -78,7 +78,9 @@ pub(super) fn convert(from: &CqlType, to: &CqlType, value: &[u8]) -> Result<Opti
 fn read(ty: &CqlType, value: &[u8]) -> Result<Option<Number>, QueryError> {
     let bad = || QueryError::Invalid(format!("A value of {} bytes is no {ty}", value.len()));
     Ok(Some(match ty {
-        CqlType::Tinyint => Number::Integer(i64::from(i8::from_be_bytes(value.try_into().map_err(|_| bad())?))),
+        CqlType::Tinyint => {
+            Number::Integer(i64::from(i8::from_be_bytes(value.try_into().map_err(|_| bad())?)))
+        }
         CqlType::Smallint => {
             Number::Integer(i64::from(i16::from_be_bytes(value.try_into().map_err(|_| bad())?)))
         }
@@ -202,9 +204,7 @@ fn text(from: &CqlType, value: &[u8]) -> Result<String, QueryError> {
             _ => java_ipv6(value.try_into().map_err(|_| bad())?),
         },
         CqlType::Uuid | CqlType::Timeuuid => Uuid::from_slice(value).map_err(|_| bad())?.to_string(),
-        CqlType::Timestamp => {
-            time::timestamp_text(i64::from_be_bytes(value.try_into().map_err(|_| bad())?))
-        }
+        CqlType::Timestamp => time::timestamp_text(i64::from_be_bytes(value.try_into().map_err(|_| bad())?)),
         CqlType::Date => time::date_text(u32::from_be_bytes(value.try_into().map_err(|_| bad())?)),
         CqlType::Time => time::time_text(i64::from_be_bytes(value.try_into().map_err(|_| bad())?)),
         CqlType::Duration => duration::text(&number::Duration::decode(value).map_err(|_| bad())?),
@@ -227,7 +227,6 @@ fn java_ipv6(octets: [u8; 16]) -> String {
         std::net::Ipv6Addr::from(octets).segments().iter().map(|group| format!("{group:x}")).collect();
     groups.join(":")
 }
-
 
 #[cfg(test)]
 mod tests {

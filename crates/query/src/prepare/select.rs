@@ -87,7 +87,11 @@ impl Source {
 ///
 /// # Errors
 /// [`QueryError::Invalid`] in Cassandra's words.
-pub fn prepare(cx: &mut Context<'_>, table: &Rc<Table>, select: &ast::Select) -> Result<SelectPlan, QueryError> {
+pub fn prepare(
+    cx: &mut Context<'_>,
+    table: &Rc<Table>,
+    select: &ast::Select,
+) -> Result<SelectPlan, QueryError> {
     refuse_unsupported(select)?;
     let only_static = selects_only_static(table, &select.selection);
     let relations = select.where_clause.as_ref().map_or(&[][..], |clause| &clause.relations);
@@ -188,7 +192,10 @@ fn selects_only_static(table: &Table, selection: &RawSelection) -> bool {
     let RawSelection::Selectors(selectors) = selection else { return false };
     let (mut statics, mut others) = (false, false);
     for selector in selectors {
-        for_each_name(&selector.expression, &mut |name| match table.column(&name.name).map(|column| column.kind) {
+        for_each_name(&selector.expression, &mut |name| match table
+            .column(&name.name)
+            .map(|column| column.kind)
+        {
             Some(ColumnKind::Static) => statics = true,
             Some(ColumnKind::PartitionKey) => {}
             _ => others = true,

@@ -28,7 +28,8 @@ pub fn append_single(
     for clause in &restrictions.partition_key {
         let Test::Equal(RowTerm::Parts(parts)) = &clause.test else { return Ok(false) };
         let value = bind_value(&parts[0], &clause.names[0], binding)?;
-        partition_key::append_component(key, columns, &value).map_err(|e| QueryError::Invalid(e.to_string()))?;
+        partition_key::append_component(key, columns, &value)
+            .map_err(|e| QueryError::Invalid(e.to_string()))?;
     }
     check_not_empty(key)?;
     Ok(true)
@@ -42,7 +43,11 @@ fn check_not_empty(key: &[u8]) -> Result<(), QueryError> {
 ///
 /// # Errors
 /// As [`append_single`], and where there are more than [`ALTERNATIVES_MAX`].
-pub fn all(restrictions: &Restrictions, table: &Table, binding: &Binding<'_>) -> Result<Vec<DecoratedKey>, QueryError> {
+pub fn all(
+    restrictions: &Restrictions,
+    table: &Table,
+    binding: &Binding<'_>,
+) -> Result<Vec<DecoratedKey>, QueryError> {
     let columns = table.partition_key();
     let mut rows: Vec<Row<'_>> = vec![Vec::new()];
     for (clause, column) in restrictions.partition_key.iter().zip(columns) {
@@ -90,7 +95,10 @@ pub fn all(restrictions: &Restrictions, table: &Table, binding: &Binding<'_>) ->
 ///
 /// # Errors
 /// [`QueryError::Invalid`] for a null token.
-pub fn range(restrictions: &Restrictions, binding: &Binding<'_>) -> Result<Option<PartitionRange>, QueryError> {
+pub fn range(
+    restrictions: &Restrictions,
+    binding: &Binding<'_>,
+) -> Result<Option<PartitionRange>, QueryError> {
     if restrictions.token.is_none() {
         return Ok(Some(PartitionRange::all()));
     }
@@ -102,10 +110,14 @@ pub fn range(restrictions: &Restrictions, binding: &Binding<'_>) -> Result<Optio
 /// First and last token, both inclusive.
 ///
 /// The minimum token as an upper bound stands for the end of the ring, as drivers that split the ring send it.
-fn token_bounds(restrictions: &Restrictions, binding: &Binding<'_>) -> Result<Option<(i64, i64)>, QueryError> {
+fn token_bounds(
+    restrictions: &Restrictions,
+    binding: &Binding<'_>,
+) -> Result<Option<(i64, i64)>, QueryError> {
     let Some(clause) = &restrictions.token else { return Ok(Some((i64::MIN, i64::MAX))) };
     let token = |row: &RowTerm| -> Result<i64, QueryError> {
-        let term = row.single().ok_or_else(|| QueryError::Internal("a token bound of several terms".to_owned()))?;
+        let term =
+            row.single().ok_or_else(|| QueryError::Internal("a token bound of several terms".to_owned()))?;
         let value = term
             .bind(binding)?
             .set(|| "Invalid unset value for column partition key token".to_owned())?
