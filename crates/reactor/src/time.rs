@@ -4,7 +4,7 @@
 
 use std::future::Future;
 use std::ops::{Add, Sub};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 

@@ -170,18 +170,19 @@ async fn execute(session: &Session, header: &FrameHeader, body: &[u8]) -> Result
     }
     // A copy: USE on this connection must not change a statement that runs.
     let client: ClientState = session.client.borrow().clone();
+    // All but EXECUTE are boxed, so that its task does not carry the space that they need.
     let result = match &envelope.request {
         Request::Query { query, parameters } => {
-            native.engine.query(&client, query, parameters, &mut response).await
+            Box::pin(native.engine.query(&client, query, parameters, &mut response)).await
         }
         Request::Prepare { query, keyspace } => {
-            native.engine.prepare(&client, query, *keyspace, &mut response).await
+            Box::pin(native.engine.prepare(&client, query, *keyspace, &mut response)).await
         }
         Request::Execute { id, result_metadata_id, parameters } => {
             native.engine.execute(&client, id, *result_metadata_id, parameters, &mut response).await
         }
         Request::Batch { kind, statements, parameters } => {
-            native.engine.batch(&client, *kind, *statements, parameters, &mut response).await
+            Box::pin(native.engine.batch(&client, *kind, *statements, parameters, &mut response)).await
         }
         Request::Options | Request::Startup(_) | Request::Register(_) | Request::AuthResponse(_) => {
             unreachable!("{} is answered in turn", header.opcode.name())
@@ -195,7 +196,7 @@ async fn execute(session: &Session, header: &FrameHeader, body: &[u8]) -> Result
     native.give_buffer(response.body);
     if let Some(mut trace) = response.trace {
         trace.event(if result.is_ok() { "Request complete" } else { "Request failed" });
-        if let Err(error) = trace.finish(&native.engine, &client).await {
+        if let Err(error) = Box::pin(trace.finish(&native.engine, &client)).await {
             reactor::warn!("a trace was not written: {error}");
         }
     }

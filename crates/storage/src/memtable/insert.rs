@@ -177,11 +177,16 @@ impl Inner {
         Position::row(split_row(self.region.get(Handle(stored))).0).compare(Position::row(clustering), orders)
     }
 
-    /// Merges a row into a stored one; the stored clustering is that of `clustering`.
+    /// Merges a row into a stored one whose clustering equals `clustering`.
+    ///
+    /// Equal clusterings may differ in their bytes (decimals 1.5 and 1.50): the one written first stays, as in
+    /// Cassandra.
     fn merge_into(&mut self, table: &Table, handle: Handle, clustering: &[u8], row: RowView<'_>) {
         self.scratch.clear();
-        let (_, old) = split_row(self.region.get(handle));
+        let (stored, old) = split_row(self.region.get(handle));
+        let other_bytes = (stored != clustering).then(|| stored.to_vec());
         merge_rows(table, RowView::trusted(old), row, &mut self.scratch);
+        let clustering = other_bytes.as_deref().unwrap_or(clustering);
         let parts: [&[u8]; 3] = [&(clustering.len() as u32).to_le_bytes(), clustering, &self.scratch];
         self.region.replace(handle, &parts);
     }

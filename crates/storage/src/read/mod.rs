@@ -49,7 +49,9 @@ impl Storage {
                 while let Some(tablet) =
                     next.and_then(|next| store.next_tablet(next)).filter(|t| t.id <= last)
                 {
-                    match reader.scan(&tablet, map.range(tablet.id), from, to, consumer).await {
+                    // Boxed, so that a read of one partition does not carry the space of a scan.
+                    let scan = Box::pin(reader.scan(&tablet, map.range(tablet.id), from, to, consumer));
+                    match scan.await {
                         Ok(Flow::Stop) => break,
                         Ok(_) => {}
                         Err(error) => {

@@ -11,7 +11,7 @@ use super::visible::{VisibleScratch, visible};
 use super::{Flow, ReadCommand, RowConsumer};
 use crate::error::StorageError;
 use crate::memtable::{Memtable, PartitionRef, Pin, Shape, VersionCursor};
-use crate::tablet::Tablet;
+use crate::tablet::{TableFile, Tablet};
 
 /// Rows handed over before looking whether somebody else should run.
 const ROWS_PER_LOOK: u32 = 64;
@@ -53,6 +53,19 @@ impl<'c> Reader<'c> {
                 return Ok(self.from_memory(&only, partition, version, consumer).await);
             }
         }
+        // Boxed, so that a read from memory does not carry the space that reading files takes.
+        Box::pin(self.merged_partition(tablet, files, token, key, consumer)).await
+    }
+
+    /// Reads a partition out of memtables and files together.
+    async fn merged_partition(
+        &mut self,
+        tablet: &Tablet,
+        files: Vec<Rc<TableFile>>,
+        token: Token,
+        key: &[u8],
+        consumer: &mut dyn RowConsumer,
+    ) -> Result<Flow, StorageError> {
         let mut sources = Vec::new();
         for memtable in tablet.memtables().iter() {
             self.add_memory(&mut sources, memtable, token, key, !files.is_empty());
