@@ -336,7 +336,7 @@ pub(crate) fn encode_truncation(table: TableId, generations: &[u64]) -> Vec<u8> 
     bytes
 }
 
-fn decode_truncation(bytes: &[u8]) -> Option<(TableId, impl Iterator<Item = u64> + use<'_>)> {
+pub(crate) fn decode_truncation(bytes: &[u8]) -> Option<(TableId, impl Iterator<Item = u64> + use<'_>)> {
     let (table, generations) = bytes.split_first_chunk::<16>()?;
     let generations =
         generations.chunks_exact(8).map(|g| u64::from_le_bytes(g.try_into().expect("eight bytes")));
@@ -351,7 +351,7 @@ pub(crate) fn encode_flushed(table: TableId, tablet: TabletId, upto: Position) -
     bytes
 }
 
-fn decode_flushed(bytes: &[u8]) -> Option<((TableId, TabletId), Position)> {
+pub(crate) fn decode_flushed(bytes: &[u8]) -> Option<((TableId, TabletId), Position)> {
     let (table, rest) = bytes.split_first_chunk::<16>()?;
     let (tablet, rest) = rest.split_first_chunk::<4>()?;
     Some(((TableId(*table), TabletId(u32::from_le_bytes(*tablet))), decode_position(rest)?))
