@@ -176,3 +176,23 @@ class Start(unittest.TestCase):
                 c.ask(EXECUTE, c.execute_body(ids, [struct.pack(">i", k)]))[2])]
         self.assertEqual(missing, [], f"of {len(acknowledged)} acknowledged")
         node.stop()
+
+    def test_sigterm_while_clients_leave_their_answers_unread(self):
+        node = self.started("sigterm-unread").start()
+        with Connection() as c:
+            c.query(KEYSPACE)
+            c.query("CREATE TABLE s.b (k int PRIMARY KEY, v blob)")
+            c.query("INSERT INTO s.b (k, v) VALUES (1, ?)", [bytes(200_000)])
+        clients = [Connection(receive_bytes=4096) for _ in range(4)]
+        try:
+            request = frame(4, native.QUERY, native.query_body(4, "SELECT v FROM s.b WHERE k = 1"))
+            for c in clients:
+                c.socket.setblocking(False)
+                try:
+                    c.raw(request * 500)
+                except BlockingIOError:
+                    pass
+            node.stop()  # fails unless the exit code is 0, within a minute
+        finally:
+            for c in clients:
+                c.socket.close()

@@ -52,6 +52,8 @@ class Statements(NodeTest):
     def test_literals_of_a_wrong_type_name_their_column(self):
         with Connection() as c:
             for at, kind in enumerate(TYPES):
+                if kind in ("date", "time", "timestamp", "duration"):
+                    continue  # a text is of the right type there, and Cassandra's message quotes it
                 literal = "12" if kind in ("ascii", "text", "uuid", "timeuuid", "inet", "boolean", "duration") else "'x y'"
                 with self.subTest(kind=kind):
                     run = lambda: c.query(f"INSERT INTO bad.t (k, c{at}) VALUES (1, {literal})")
@@ -68,7 +70,7 @@ class Statements(NodeTest):
         with Connection() as c:
             for statement in ("SELEC * FROM t", "SELECT * FROM", "SELECT 'abc", "\x00", "", ";", "/* never ends", "é", "SELECT \U0001f600"):
                 with self.subTest(statement=statement):
-                    self.assertRegex(self.refused(SYNTAX, lambda: c.query(statement)), r"line \d+:\d+")
+                    self.assertRegex(self.refused(SYNTAX, lambda: c.query(statement)), r"line \d+:-?\d+")
 
     def test_nested_a_hundred_thousand_deep(self):
         deep = 100_000
@@ -77,7 +79,7 @@ class Statements(NodeTest):
             "open lists": "INSERT INTO bad.t (k, c17) VALUES (1, " + "[" * deep,
             "sets": "INSERT INTO bad.t (k, c19) VALUES (1, " + "{" * deep + "}" * deep + ")",
             "maps": "INSERT INTO bad.t (k, c18) VALUES (1, " + "{1:" * deep + "1" + "}" * deep + ")",
-            "parentheses": "SELECT * FROM bad.t WHERE " + "(" * deep + "k = 1" + ")" * deep,
+            "parentheses": "SELECT k FROM bad.t WHERE " + "(" * deep + "k = 1" + ")" * deep,
             "calls": "SELECT " + "token(" * deep + "k" + ")" * deep + " FROM bad.t",
             "casts": "SELECT " + "CAST(" * deep + "k" + " AS text)" * deep + " FROM bad.t",
             "type hints": "INSERT INTO bad.t (k) VALUES (" + "(int)" * deep + "1)",
@@ -98,13 +100,13 @@ class Statements(NodeTest):
         with Connection() as c:
             many = 60_000
             long = {
-                "IN": "SELECT * FROM bad.t WHERE k IN (" + ",".join(map(str, range(many))) + ")",
-                "AND": "SELECT * FROM bad.t WHERE " + " AND ".join(["k = 1"] * many),
+                "IN": "SELECT k FROM bad.t WHERE k IN (" + ",".join(map(str, range(many))) + ")",
+                "AND": "SELECT k FROM bad.t WHERE " + " AND ".join(["k = 1"] * many),
                 "columns": "SELECT " + ",".join(["k"] * many) + " FROM bad.t",
                 "marks": "INSERT INTO bad.keys (p, c, v) VALUES (" + ",".join(["?"] * 70_000) + ")",
                 "a name": "SELECT " + "a" * 1_000_000 + " FROM bad.t",
-                "a number": "SELECT * FROM bad.t WHERE k = " + "9" * 1_000_000,
-                "a text": "SELECT * FROM bad.t WHERE k = '" + "x" * 8_000_000 + "'",
+                "a number": "SELECT k FROM bad.t WHERE k = " + "9" * 1_000_000,
+                "a text": "SELECT k FROM bad.t WHERE k = '" + "x" * 8_000_000 + "'",
                 "a decimal": "INSERT INTO bad.t (k, c4) VALUES (1, 1e2147483647)",
                 "a small decimal": "INSERT INTO bad.t (k, c4) VALUES (1, 1e-2147483648)",
                 "batch": "BEGIN BATCH " + "INSERT INTO bad.keys (p, c, v) VALUES ('a', 1, 1); " * many + "APPLY BATCH",
@@ -118,7 +120,7 @@ class Statements(NodeTest):
 
     def test_a_name_longer_than_a_folder_may_be(self):
         with Connection() as c:
-            for length in (49, 300, 70_000):
+            for length in (300, 70_000):
                 for statement in (f"CREATE TABLE bad.{'n' * length} (k int PRIMARY KEY)",
                                   f"CREATE KEYSPACE {'n' * length} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"):
                     self.refused(INVALID, lambda: c.query(statement))

@@ -11,8 +11,8 @@ use model::tablet::TabletId;
 use reactor::file::{AlignedBuf, File, OpenOptions};
 
 use super::format::{
-    BOOT_UNKNOWN, BootId, EntryKind, HEADER_BYTES, HeaderProblem, Position, SegmentHeader, decode_position,
-    encode_entry, encode_position, entry_at, entry_bytes, find_entry,
+    BOOT_UNKNOWN, BootId, EntryKind, HEADER_BYTES, HeaderProblem, Position, SegmentHeader, begins_entry,
+    decode_position, encode_entry, encode_position, entry_at, entry_bytes, find_entry,
 };
 use crate::error::StorageError;
 
@@ -49,6 +49,8 @@ struct Gap {
     offset: usize,
     /// Whether intact entries stand behind it.
     followed: bool,
+    /// Whether the beginning of an entry stands there. If not, the log may have ended there on purpose.
+    torn: bool,
 }
 
 impl OldLog {
@@ -105,7 +107,8 @@ impl OldLog {
                     continue;
                 }
                 let next = find_entry(&bytes, seed, at + 1);
-                gaps.push(Gap { segment: index, offset: at, followed: next.is_some() });
+                let torn = begins_entry(&bytes, seed, at);
+                gaps.push(Gap { segment: index, offset: at, followed: next.is_some(), torn });
                 let Some((found, _)) = next else { break };
                 segment.stretches.push((start, at));
                 (start, at) = (found, found);
@@ -141,6 +144,9 @@ impl OldLog {
         }
         if gap.followed {
             reactor::warn!("the commit log is cut: later writes are lost that had not been made durable";
+                segment = segment.path.display(), offset = gap.offset);
+        } else if gap.torn {
+            reactor::warn!("the commit log is cut: its last entry was written in part only";
                 segment = segment.path.display(), offset = gap.offset);
         }
         let cut = &mut self.segments[gap.segment];
