@@ -1,13 +1,29 @@
 #!/usr/bin/env bash
-# Builds every target under fuzz/targets and runs each for SECONDS from its kept corpus.
+# Builds every target under fuzz/targets and runs each for SECONDS from its kept corpus, JOBS at a time.
 #   fuzz/run.sh [SECONDS] [TARGET...]
 # A crash leaves its input in fuzz/artifacts/TARGET and ends the run with an error. Inputs that reach new code stay in
 # fuzz/.found (not in git); `fuzz/run.sh --keep` folds them, minimised, into fuzz/corpus.
+# Environment: JOBS (default: processors, at most 4).
 set -euo pipefail
 cd "$(dirname "$0")"
-seconds=5
+# Largest input that --keep takes into the corpus: what is in git stays small.
+keep_bytes_max=400
 keep=false
+if [ "${1:-}" = --one ]; then
+  target=$2 seconds=$3 binary=$4
+  log=artifacts/$target/log
+  if "$binary" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=1024 -malloc_limit_mb=256 -max_len=65536 \
+    -print_final_stats=1 -artifact_prefix="artifacts/$target/" ".found/$target" "corpus/$target" >"$log" 2>&1; then
+    printf '%-24s%s\n' "$target" "$(sed -n 's/^stat::number_of_executed_units: */runs: /p' "$log")"
+  else
+    tail -40 "$log"
+    echo "$target failed: the input is in fuzz/artifacts/$target" >&2
+    exit 255 # xargs starts nothing more
+  fi
+  exit 0
+fi
 if [ "${1:-}" = --keep ]; then keep=true; shift; fi
+seconds=5
 if [[ "${1:-}" =~ ^[0-9]+$ ]]; then seconds=$1; shift; fi
 targets=("$@")
 if [ ${#targets[@]} -eq 0 ]; then
@@ -19,22 +35,17 @@ coverage="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4
 # A target triple keeps the flags away from build scripts.
 triple=$(rustc -vV | sed -n 's/^host: //p')
 RUSTFLAGS="$coverage" cargo build --release --locked --target "$triple" "${targets[@]/#/--bin=}"
-for target in "${targets[@]}"; do
-  mkdir -p "corpus/$target" ".found/$target" "artifacts/$target"
-  binary="target/$triple/release/$target"
-  if $keep; then
-    "$binary" -merge=1 -rss_limit_mb=1024 "corpus/$target" ".found/$target" 2>&1 | tail -1
-    continue
-  fi
-  printf '%-24s' "$target"
-  log=$(mktemp)
-  if ! "$binary" -max_total_time="$seconds" -timeout=5 -rss_limit_mb=1024 -malloc_limit_mb=256 -max_len=65536 \
-    -print_final_stats=1 -artifact_prefix="artifacts/$target/" ".found/$target" "corpus/$target" >"$log" 2>&1; then
-    tail -40 "$log"
-    rm -f "$log"
-    echo "$target failed: the input is in fuzz/artifacts/$target" >&2
-    exit 1
-  fi
-  sed -n 's/^stat::number_of_executed_units: */runs: /p' "$log"
-  rm -f "$log"
-done
+for target in "${targets[@]}"; do mkdir -p "corpus/$target" ".found/$target" "artifacts/$target"; done
+if $keep; then
+  for target in "${targets[@]}"; do
+    small=$(mktemp -d)
+    find ".found/$target" -type f -size -"$((keep_bytes_max + 1))"c -exec cp -t "$small" {} +
+    "target/$triple/release/$target" -set_cover_merge=1 -rss_limit_mb=1024 "corpus/$target" "$small" 2>&1 | tail -1
+    rm -rf "$small"
+  done
+  exit 0
+fi
+processors=$(nproc)
+jobs=${JOBS:-$((processors < 4 ? processors : 4))}
+printf '%s\n' "${targets[@]}" | xargs -P "$jobs" -I{} "$PWD/run.sh" --one {} "$seconds" "target/$triple/release/{}"
+echo "${#targets[@]} passed, 0 failed"

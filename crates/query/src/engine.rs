@@ -307,7 +307,7 @@ impl Engine {
         prepare::batch::check_kind(kind)?;
         let level = consistency::for_write(parameters.consistency)?;
         let keyspace = parameters.keyspace.or(client.keyspace.as_deref());
-        let no_values = Binding { values: &[], ambient: &self.0.ambient };
+        let no_values = Binding { values: &[], markers: &[], ambient: &self.0.ambient };
         let now = parameters.now_in_seconds.unwrap_or_else(|| self.0.ambient.now_seconds());
         let request = Request { client, parameters, binding: &no_values, now };
         let moment = modify::moment(self, &request);
@@ -337,7 +337,11 @@ impl Engine {
                     statement.values.len()
                 ))
             })?;
-            gathered.add(plan, &Binding { values: &values, ambient: &self.0.ambient }, moment)?;
+            gathered.add(
+                plan,
+                &Binding { values: &values, markers: &prepared.markers, ambient: &self.0.ambient },
+                moment,
+            )?;
             reactor::maybe_yield().await;
         }
         gathered.write(self, kind, level).await?;
@@ -355,7 +359,7 @@ impl Engine {
         mode: MetadataMode,
         out: &mut Response,
     ) -> Result<(), QueryError> {
-        let binding = Binding { values, ambient: &self.0.ambient };
+        let binding = Binding { values, markers: &prepared.markers, ambient: &self.0.ambient };
         let now = parameters.now_in_seconds.unwrap_or_else(|| self.0.ambient.now_seconds());
         let request = Request { client, parameters, binding: &binding, now };
         let start = out.body.len();

@@ -19,11 +19,12 @@ mod supported;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
+use std::time::Duration;
 
 use query::{Engine, QueryError};
 use reactor::metrics::{self, Counter, Gauge};
 use reactor::net::{DetachedStream, Stream};
-use reactor::{Gate, Group, mesh};
+use reactor::{Deadline, Gate, Group, mesh};
 
 use crate::boot::{BootError, Shard};
 use crate::config::Config;
@@ -35,6 +36,9 @@ pub use listener::OpenListener;
 /// Buffers kept for reuse, and the largest worth keeping.
 const POOLED_BUFFERS_MAX: usize = 256;
 const POOLED_BUFFER_BYTES_MAX: usize = 256 << 10;
+
+/// How long a shard that stops waits for clients to take their answers.
+const DRAIN_TIME: Duration = Duration::from_secs(10);
 
 /// The native protocol service of one shard.
 pub struct Native {
@@ -141,9 +145,15 @@ impl Native {
     /// Lets requests in flight end, then closes every connection.
     pub async fn close(&self) {
         let open: Vec<_> = self.connections.borrow().values().filter_map(Weak::upgrade).collect();
-        for connection in open {
+        for connection in &open {
             connection.stop_reading();
         }
+        if reactor::timeout(Deadline::after(DRAIN_TIME), self.gate.close()).await.is_err() {
+            let open: Vec<_> = open.iter().filter(|connection| Rc::strong_count(connection) > 1).collect();
+            reactor::warn!("clients do not take their answers and are given up"; connections = open.len());
+            open.iter().for_each(|connection| connection.give_up());
+        }
+        drop(open);
         self.gate.close().await;
     }
 

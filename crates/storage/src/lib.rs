@@ -12,6 +12,8 @@ mod ddl;
 mod directory;
 mod error;
 mod flush;
+#[doc(hidden)]
+pub mod fuzzing;
 mod identity;
 mod memtable;
 mod open;

@@ -62,8 +62,21 @@ impl<'a> Bound<'a> {
 pub struct Binding<'a> {
     /// Values by marker index; the engine has checked that there are as many as markers.
     pub values: &'a [ValueRef<'a>],
+    /// What the markers are bound to, for errors.
+    pub markers: &'a [BindSpecification],
     /// Clock and chance of the shard.
     pub ambient: &'a Ambient,
+}
+
+impl Binding<'_> {
+    /// A value its type does not have: Cassandra's text, and the name of what the value is bound to.
+    #[cold]
+    fn invalid(&self, index: usize, error: &model::validate::ValueError) -> QueryError {
+        QueryError::Invalid(match self.markers.get(index) {
+            Some(marker) => format!("{error} for \"{}\"", marker.name),
+            None => error.to_string(),
+        })
+    }
 }
 
 /// A prepared value.
@@ -151,7 +164,7 @@ impl Term {
                 ValueRef::Null => Ok(Bound::Null),
                 ValueRef::Unset => Ok(Bound::Unset),
                 ValueRef::Bytes(bytes) => {
-                    validate(ty, bytes).map_err(|e| QueryError::Invalid(e.to_string()))?;
+                    validate(ty, bytes).map_err(|error| binding.invalid(*index, &error))?;
                     Ok(Bound::Value(Cow::Borrowed(bytes)))
                 }
             },
@@ -270,5 +283,27 @@ impl Call {
         let arguments: smallvec::SmallVec<[Option<&[u8]>; 4]> =
             arguments.iter().map(|argument| argument.as_deref()).collect();
         self.function.call(&arguments, binding.ambient)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_value_names_what_it_is_bound_to() {
+        let ambient = reactor::run_one(reactor::Config::default(), async { Ambient::new() });
+        let values = [ValueRef::Bytes(b"abc"), ValueRef::Bytes(b"abcd")];
+        let marker = |name: &str| BindSpecification {
+            keyspace: "ks".into(),
+            table: "t".into(),
+            name: name.into(),
+            ty: CqlType::Int,
+        };
+        let markers = [marker("a"), marker("b")];
+        let binding = Binding { values: &values, markers: &markers, ambient: &ambient };
+        let bind = |index| Term::Marker { index, ty: CqlType::Int }.bind(&binding).map_err(|e| e.to_string());
+        assert_eq!(bind(0), Err("Expected 4 or 0 byte int (3) for \"a\"".to_owned()));
+        assert_eq!(bind(1), Ok(Bound::Value(Cow::Borrowed(b"abcd"))));
     }
 }

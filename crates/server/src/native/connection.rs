@@ -19,7 +19,7 @@ use super::framing::Input;
 use super::session::{Phase, Session};
 use super::{Native, dispatch};
 
-/// Answers waiting for a client that does not read; beyond it no further request of it starts.
+/// Answers waiting for a client that does not read, or about to: beyond it no further request of it starts.
 const OUTPUT_BYTES_MAX: usize = 4 << 20;
 
 /// One connection of one shard.
@@ -71,6 +71,13 @@ impl Connection {
     pub(super) fn stop_reading(&self) {
         self.stopping.set(true);
         self.stop.notify_all();
+        self.drained.notify_all();
+    }
+
+    /// Takes back the answers that the client has not taken, so that what waits for it ends.
+    pub(super) fn give_up(&self) {
+        self.session.output.borrow_mut().set_broken();
+        self.stream.shutdown();
     }
 
     async fn read_loop(self: &Rc<Self>) {
@@ -96,12 +103,12 @@ impl Connection {
                         }
                     }
                 }
+                self.wait_for_reader().await;
                 if self.stopping.get() {
                     return;
                 }
                 reactor::maybe_yield().await;
             }
-            self.wait_for_reader().await;
         }
     }
 
@@ -157,9 +164,9 @@ impl Connection {
         self.in_flight.set(self.in_flight.get() + 1);
         let connection = Rc::clone(self);
         reactor::spawn(Group::STATEMENT, async move {
-            connection.wait_for_reader().await;
             dispatch::answer(&connection.session, header, body).await;
             connection.in_flight.set(connection.in_flight.get() - 1);
+            connection.drained.notify_all();
             drop((admitted, hold));
         })
         .detach();
@@ -175,10 +182,19 @@ impl Connection {
         })
     }
 
-    /// Waits while the client leaves too many answers unread.
+    /// Waits while the client leaves too many answers unread. Requests that run count as answers of the usual size, so that
+    /// thousands that started together do not all answer at length into memory.
     async fn wait_for_reader(&self) {
-        let drained =
-            || self.finished.get() || self.session.output.borrow().pending_bytes() <= OUTPUT_BYTES_MAX;
+        let drained = || {
+            let (waiting, usual) = {
+                let output = self.session.output.borrow();
+                (output.pending_bytes(), output.usual_bytes())
+            };
+            let running = self.in_flight.get();
+            self.stopping.get()
+                || waiting.saturating_add(running.saturating_mul(usual)) <= OUTPUT_BYTES_MAX
+                || (running == 0 && waiting <= OUTPUT_BYTES_MAX)
+        };
         if !drained() {
             self.drained.wait_until(drained).await;
         }

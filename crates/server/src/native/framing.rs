@@ -13,6 +13,9 @@ const INPUT_BYTES_KEPT: usize = 64 << 10;
 /// A send buffer above this is given back once it is empty.
 const OUTPUT_BYTES_KEPT: usize = 256 << 10;
 
+/// How long an answer is taken to be before there was one.
+const ANSWER_BYTES_AT_FIRST: usize = 64 << 10;
+
 /// What was received and not yet understood.
 #[derive(Debug)]
 pub(super) struct Input {
@@ -116,7 +119,7 @@ impl Input {
 }
 
 /// Answers on their way to the client.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Output {
     pending: Vec<u8>,
     spare: Vec<u8>,
@@ -126,7 +129,24 @@ pub(super) struct Output {
     segments: Option<SegmentEncoder>,
     /// Where in `pending` the run of envelopes begins that is to be put into segments.
     run: Option<usize>,
+    /// About the longest of the last answers.
+    usual_bytes: usize,
     broken: bool,
+}
+
+impl Default for Output {
+    fn default() -> Self {
+        Self {
+            pending: Vec::new(),
+            spare: Vec::new(),
+            body_compression: None,
+            compressor: Compressor::default(),
+            segments: None,
+            run: None,
+            usual_bytes: ANSWER_BYTES_AT_FIRST,
+            broken: false,
+        }
+    }
 }
 
 impl Output {
@@ -149,7 +169,15 @@ impl Output {
             self.run = Some(segments.begin(&mut self.pending));
         }
         let compression = self.body_compression.map(|algorithm| (algorithm, &mut self.compressor));
+        let before = self.pending.len();
         write(&mut self.pending, compression);
+        // A short answer brings it down by an eighth only: lengths vary, and too small a guess costs memory.
+        self.usual_bytes = (self.pending.len() - before).max(self.usual_bytes - self.usual_bytes / 8);
+    }
+
+    /// How long an answer is likely to be at most: the longest of late, forgotten bit by bit.
+    pub(super) fn usual_bytes(&self) -> usize {
+        self.usual_bytes
     }
 
     /// Bytes that wait to be sent.

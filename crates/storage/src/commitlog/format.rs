@@ -175,6 +175,14 @@ pub(crate) fn entry_at(segment: &[u8], seed: u32, offset: usize) -> Option<Entry
     })
 }
 
+/// Whether an entry of this life of the segment begins at `offset`, intact or not.
+pub(crate) fn begins_entry(segment: &[u8], seed: u32, offset: usize) -> bool {
+    offset
+        .checked_add(4)
+        .and_then(|end| segment.get(offset..end))
+        .is_some_and(|head| head == seed.to_le_bytes())
+}
+
 /// The first intact entry at or behind `offset`, and its offset. One pass that looks at a word in each eight bytes.
 pub(crate) fn find_entry(segment: &[u8], seed: u32, offset: usize) -> Option<(usize, Entry<'_>)> {
     let start = offset.next_multiple_of(ALIGNMENT);
@@ -266,6 +274,22 @@ mod tests {
                 .count();
             assert_eq!(read(&bytes[..cut], HEADER.seed()), payloads[..whole]);
         }
+    }
+
+    #[test]
+    fn a_torn_entry_is_told_from_the_end_of_the_log() {
+        let (mut bytes, offsets) = segment(&[vec![1; 30], vec![2; 30]]);
+        bytes[offsets[1] + ENTRY_HEAD_BYTES + 3..].fill(0);
+        assert!(entry_at(&bytes, HEADER.seed(), offsets[1]).is_none());
+        assert!(begins_entry(&bytes, HEADER.seed(), offsets[1]));
+        bytes[offsets[1]..].fill(0);
+        assert!(!begins_entry(&bytes, HEADER.seed(), offsets[1]));
+        let earlier = SegmentHeader { salt: 100, ..HEADER };
+        assert!(!begins_entry(&bytes, earlier.seed(), offsets[0]));
+        assert!(
+            !begins_entry(&bytes, HEADER.seed(), bytes.len())
+                && !begins_entry(&bytes, HEADER.seed(), usize::MAX)
+        );
     }
 
     #[test]

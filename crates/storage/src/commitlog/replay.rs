@@ -11,8 +11,8 @@ use model::tablet::TabletId;
 use reactor::file::{AlignedBuf, File, OpenOptions};
 
 use super::format::{
-    BOOT_UNKNOWN, BootId, EntryKind, HEADER_BYTES, HeaderProblem, Position, SegmentHeader, decode_position,
-    encode_entry, encode_position, entry_at, entry_bytes, find_entry,
+    BOOT_UNKNOWN, BootId, EntryKind, HEADER_BYTES, HeaderProblem, Position, SegmentHeader, begins_entry,
+    decode_position, encode_entry, encode_position, entry_at, entry_bytes, find_entry,
 };
 use crate::error::StorageError;
 
@@ -49,6 +49,8 @@ struct Gap {
     offset: usize,
     /// Whether intact entries stand behind it.
     followed: bool,
+    /// Whether the beginning of an entry stands there. If not, the log may have ended there on purpose.
+    torn: bool,
 }
 
 impl OldLog {
@@ -105,7 +107,8 @@ impl OldLog {
                     continue;
                 }
                 let next = find_entry(&bytes, seed, at + 1);
-                gaps.push(Gap { segment: index, offset: at, followed: next.is_some() });
+                let torn = begins_entry(&bytes, seed, at);
+                gaps.push(Gap { segment: index, offset: at, followed: next.is_some(), torn });
                 let Some((found, _)) = next else { break };
                 segment.stretches.push((start, at));
                 (start, at) = (found, found);
@@ -141,6 +144,9 @@ impl OldLog {
         }
         if gap.followed {
             reactor::warn!("the commit log is cut: later writes are lost that had not been made durable";
+                segment = segment.path.display(), offset = gap.offset);
+        } else if gap.torn {
+            reactor::warn!("the commit log is cut: its last entry was written in part only";
                 segment = segment.path.display(), offset = gap.offset);
         }
         let cut = &mut self.segments[gap.segment];
@@ -336,7 +342,7 @@ pub(crate) fn encode_truncation(table: TableId, generations: &[u64]) -> Vec<u8> 
     bytes
 }
 
-fn decode_truncation(bytes: &[u8]) -> Option<(TableId, impl Iterator<Item = u64> + use<'_>)> {
+pub(crate) fn decode_truncation(bytes: &[u8]) -> Option<(TableId, impl Iterator<Item = u64> + use<'_>)> {
     let (table, generations) = bytes.split_first_chunk::<16>()?;
     let generations =
         generations.chunks_exact(8).map(|g| u64::from_le_bytes(g.try_into().expect("eight bytes")));
@@ -351,7 +357,7 @@ pub(crate) fn encode_flushed(table: TableId, tablet: TabletId, upto: Position) -
     bytes
 }
 
-fn decode_flushed(bytes: &[u8]) -> Option<((TableId, TabletId), Position)> {
+pub(crate) fn decode_flushed(bytes: &[u8]) -> Option<((TableId, TabletId), Position)> {
     let (table, rest) = bytes.split_first_chunk::<16>()?;
     let (tablet, rest) = rest.split_first_chunk::<4>()?;
     Some(((TableId(*table), TabletId(u32::from_le_bytes(*tablet))), decode_position(rest)?))

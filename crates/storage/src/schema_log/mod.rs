@@ -43,8 +43,8 @@ struct End {
 }
 
 /// What a log says.
-struct Contents {
-    changes: Vec<SchemaChange>,
+pub(crate) struct Contents {
+    pub(crate) changes: Vec<SchemaChange>,
     end: u64,
     next: u64,
 }
@@ -173,7 +173,7 @@ fn compacted(changes: &[SchemaChange]) -> Option<Vec<SchemaChange>> {
     (fewer.len() * 2 < changes.len()).then_some(fewer)
 }
 
-fn encode(changes: &[SchemaChange]) -> Vec<u8> {
+pub(crate) fn encode(changes: &[SchemaChange]) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     for (number, change) in changes.iter().enumerate() {
         append_record(&mut bytes, number as u64, &change.encode());
@@ -208,7 +208,7 @@ fn record_at(bytes: &[u8], at: usize) -> Option<(u64, &[u8], usize)> {
     (recorded == crc(number, payload)).then_some((number, payload, end))
 }
 
-fn read(bytes: &[u8], path: &Path) -> Result<Contents, StorageError> {
+pub(crate) fn read(bytes: &[u8], path: &Path) -> Result<Contents, StorageError> {
     let corrupt = |offset: usize, reason: String| StorageError::SchemaLogCorrupt {
         path: path.to_owned(),
         offset: offset as u64,

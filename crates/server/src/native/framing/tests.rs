@@ -94,3 +94,18 @@ fn a_broken_output_keeps_nothing() {
     output.append(|out, _| out.extend_from_slice(b"lost too"));
     assert_eq!((output.pending_bytes(), output.take()), (0, None));
 }
+
+#[test]
+fn long_answers_are_expected_at_once_and_forgotten_slowly() {
+    let mut output = Output::default();
+    let mut answer = |bytes: usize| {
+        output.append(|out, _| out.resize(out.len() + bytes, 0));
+        output.usual_bytes()
+    };
+    let first = answer(100);
+    assert!(first < ANSWER_BYTES_AT_FIRST && first > ANSWER_BYTES_AT_FIRST / 2);
+    assert_eq!(answer(1 << 20), 1 << 20);
+    assert_eq!(answer(100), (1 << 20) - (1 << 17));
+    let last = (0..200).map(|_| answer(100)).last();
+    assert!(last.is_some_and(|usual| (100..200).contains(&usual)), "{last:?}");
+}

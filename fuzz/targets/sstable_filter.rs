@@ -1,0 +1,4 @@
+//! Fuzzes `Filter.db`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| sstable::fuzzing::filter(data));

@@ -1,0 +1,286 @@
+"""A disk that lies or is full: torn and corrupt logs, damaged table files, no space."""
+
+import contextlib
+import shutil
+import struct
+import subprocess
+import unittest
+import zlib
+
+import native
+from native import READ_FAILURE, Connection, Refused
+from node import RUNS, Node
+
+KEYSPACE = "CREATE KEYSPACE d WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
+ROWS = 40
+HEADER_BYTES = 4096
+MUTATION = 1
+# Written over and over, to fill the disk; what it holds does not matter.
+BALLAST_KEY = 500_000
+
+
+def text(key):
+    return f"value {key} " * 30
+
+
+class Log:
+    """A commit-log segment, as docs/formats/commitlog.md has it."""
+
+    def __init__(self, path):
+        self.path, self.bytes = path, bytearray(path.read_bytes())
+        shard, number, salt = struct.unpack_from("<IQI", self.bytes, 12)
+        self.seed = max(1, zlib.crc32(struct.pack("<QII", number, salt, shard)))
+
+    def entries(self):
+        """Offset, kind and payload length of each entry."""
+        at, found = HEADER_BYTES, []
+        while at + 16 <= len(self.bytes):
+            seed, length = struct.unpack_from("<II", self.bytes, at)
+            if seed != self.seed:
+                break
+            found.append((at, self.bytes[at + 8], length))
+            at = (at + 16 + length + 4 + 7) // 8 * 8
+        return found
+
+    def save(self):
+        self.path.write_bytes(self.bytes)
+
+
+class DiskTest(unittest.TestCase):
+    def started(self, name, config="", **options):
+        node = Node(name, config, **options)
+        self.addCleanup(shutil.rmtree, node.work, ignore_errors=True)
+        self.addCleanup(node.kill)
+        return node.start()
+
+    def fill(self, *tables, rows=ROWS):
+        with Connection() as c:
+            with contextlib.suppress(Refused):
+                c.query(KEYSPACE)
+            for table in tables:
+                c.query(f"CREATE TABLE d.{table} (k int PRIMARY KEY, v text)")
+                for key in range(rows):
+                    c.query(f"INSERT INTO d.{table} (k, v) VALUES ({key}, '{text(key)}')")
+
+    def keys(self, table):
+        """Keys with the value they should have."""
+        with Connection() as c:
+            rows = c.query(f"SELECT k, v FROM d.{table}")
+        found = {struct.unpack(">i", key)[0]: value.decode() for key, value in rows}
+        found.pop(BALLAST_KEY, None)
+        for key, value in found.items():
+            self.assertEqual(value, text(key))
+        return sorted(found)
+
+
+class CommitLog(DiskTest):
+    def killed(self, name):
+        """A node that was killed with ROWS writes in its log only, and the segment they are in."""
+        node = self.started(name, "commitlog_sync: batch\n")
+        self.fill("t")
+        node.kill()
+        logs = [Log(path) for path in sorted(node.data.glob("commitlog/shard-0/*.log"))]
+        log = max(logs, key=lambda log: len(log.entries()))
+        mutations = [entry for entry in log.entries() if entry[1] == MUTATION and entry[2] > 200]
+        self.assertEqual(len(mutations), ROWS)
+        return node, log, mutations
+
+    def test_a_torn_tail_is_cut_with_a_line_in_the_log(self):
+        node, log, mutations = self.killed("torn")
+        offset, _, length = mutations[-1]
+        log.bytes[offset + 16 + length // 2 :] = bytes(len(log.bytes) - offset - 16 - length // 2)
+        log.save()
+        node.start()
+        self.assertEqual(self.keys("t"), list(range(ROWS - 1)))
+        lines = [line for line in node.log().splitlines() if str(log.path) in line and f"{offset}" in line]
+        self.assertTrue(lines, "a line names segment and offset: " + node.log())
+        self.fill("after")
+        node.kill()
+        node.start()
+        self.assertEqual(self.keys("after"), list(range(ROWS)))
+        self.assertEqual(self.keys("t"), list(range(ROWS - 1)))
+        node.stop()
+
+    def test_a_corrupt_middle_stops_the_start_and_says_what_to_do(self):
+        node, log, mutations = self.killed("corrupt")
+        offset, _, length = mutations[ROWS // 2]
+        log.bytes[offset + 16 + length // 2] ^= 0x40
+        log.save()
+        before = bytes(log.bytes)
+        for _ in range(2):  # a refused start changes nothing
+            said = node.start_fails()
+            for part in (str(log.path), str(offset), "commitlog_replay_ignore_errors"):
+                self.assertIn(part, said)
+            self.assertEqual(log.path.read_bytes(), before)
+        node.configure("commitlog_sync: batch\ncommitlog_replay_ignore_errors: true\n")
+        node.start()
+        self.assertEqual(self.keys("t"), [key for key in range(ROWS) if key != ROWS // 2])
+        self.assertIn(f"{offset}", node.log())
+        node.stop()
+
+    def test_a_damaged_header_stops_the_start(self):
+        node, log, _ = self.killed("header")
+        log.bytes[20] ^= 1
+        log.save()
+        self.assertIn(str(log.path), node.start_fails())
+
+    def test_files_that_are_no_segments_are_left_alone(self):
+        node, _, _ = self.killed("strange")
+        folder = node.data / "commitlog/shard-0"
+        for name, content in (("notes.txt", b"hello"), ("77.log", b""), ("78.log", bytes(100)), ("x.log", b"x" * 9000)):
+            (folder / name).write_bytes(content)
+        node.start()
+        self.assertEqual(self.keys("t"), list(range(ROWS)))
+        self.assertEqual((folder / "notes.txt").read_bytes(), b"hello")
+        node.stop()
+
+
+class TableFiles(DiskTest):
+    def damaged(self, component, damage):
+        """A node with tables `good` and `hurt` in files, one component of each of `hurt`'s files damaged."""
+        node = self.started("table-" + component)
+        self.fill("good", "hurt")
+        node.stop()
+        paths = sorted(node.data.glob(f"data/d/hurt-*/*{component}"))
+        self.assertTrue(paths, "a stop leaves table files")
+        for path in paths:
+            content = bytearray(path.read_bytes())
+            path.write_bytes(damage(content))
+        node.start()
+        return node, paths
+
+    def check(self, component, damage):
+        with self.subTest(component=component):
+            node, paths = self.damaged(component, damage)
+            self.assertEqual(self.keys("good"), list(range(ROWS)), "other tables serve")
+            wrong = 0
+            for _ in range(2):  # the second time what is damaged has been set aside
+                for key in range(ROWS):
+                    with Connection() as c:
+                        try:
+                            rows = c.query(f"SELECT v FROM d.hurt WHERE k = {key}")
+                            self.assertIn(rows, ([], [[text(key).encode()]]))
+                        except Refused as refused:
+                            wrong += 1
+                            self.assertEqual(refused.code, READ_FAILURE, refused)
+            log = node.log()
+            for path in paths:
+                stem = path.name.rsplit("-", 1)[0]
+                self.assertTrue([line for line in log.splitlines() if stem in line and "hurt-" in line and
+                                 ("corrupt" in line or "set aside" in line)], f"{stem} is named: {log}")
+            with Connection() as c:  # and it takes writes
+                c.query(f"INSERT INTO d.hurt (k, v) VALUES (1000, '{text(1000)}')")
+                self.assertEqual(c.query("SELECT v FROM d.hurt WHERE k = 1000"), [[text(1000).encode()]])
+            node.stop()
+            node.start()
+            self.assertEqual(self.keys("good"), list(range(ROWS)))
+            self.assertIn(1000, self.keys("hurt"))
+            node.stop()
+
+    @staticmethod
+    def flipped(content):
+        for at in range(len(content) // 3, len(content), max(1, len(content) // 7)):
+            content[at] ^= 0xA5
+        return content
+
+    def test_data(self):
+        self.check("Data.db", self.flipped)
+
+    def test_data_cut(self):
+        self.check("Data.db", lambda content: content[: len(content) // 2])
+
+    def test_index(self):
+        self.check("Index.db", self.flipped)
+
+    def test_statistics(self):
+        # The table of contents: the format has no checksum over the rest, and a wrong histogram is no harm.
+        self.check("Statistics.db", lambda content: bytes([content[0] ^ 0xFF, *content[1:]]))
+
+    def test_compression(self):
+        self.check("CompressionInfo.db", lambda content: content[:20])
+
+    def test_empty_components(self):
+        for component in ("Statistics.db", "Data.db", "Index.db"):
+            self.check(component, lambda content: b"")
+
+    def test_filters_and_summaries_can_be_made_anew_or_are_reported(self):
+        for component in ("Filter.db", "Summary.db"):
+            with self.subTest(component=component):
+                node, _ = self.damaged(component, lambda content: b"\xff" * len(content))
+                self.assertEqual(self.keys("good"), list(range(ROWS)))
+                node.stop()
+
+
+class FullDisk(DiskTest):
+    CONFIG = (
+        "commitlog_sync: batch\ncommitlog_segment_size_in_mb: 2\ncommitlog_total_space_in_mb: 12\n"
+        "write_request_timeout: 1000ms\n"
+    )
+
+    def mounted(self):
+        work = RUNS / "full-disk"
+        shutil.rmtree(work / "data", ignore_errors=True)
+        (work / "disk").mkdir(parents=True, exist_ok=True)
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", work / "disk"],
+                                 capture_output=True, text=True)
+        if mounted.returncode:
+            self.skipTest(f"cannot mount a tmpfs here: {mounted.stderr.strip()}")
+        self.addCleanup(subprocess.run, ["umount", work / "disk"], capture_output=True)
+        return work / "disk"
+
+    def test_writes_fail_cleanly_reads_go_on_and_writes_recover(self):
+        disk = self.mounted()
+        node = self.started("full", self.CONFIG + f"commitlog_directory: {disk}/log\ndata_file_directories: [{disk}/data]\n")
+        self.fill("t")
+        ballast = disk / "ballast"
+        with open(ballast, "wb", buffering=0) as file:
+            with contextlib.suppress(OSError):
+                while True:
+                    file.write(bytes(1 << 16))
+        failed, written = 0, []
+        with Connection(timeout=60) as c:
+            ids = c.prepare("INSERT INTO d.t (k, v) VALUES (?, ?)")
+            for key in range(1000, 5000):
+                body = c.execute_body(ids, [struct.pack(">i", key), text(key).encode()])
+                try:
+                    c.ask(native.EXECUTE, body)
+                    written.append(key)
+                except Refused as refused:
+                    self.assertIn(refused.code, (native.OVERLOADED, native.WRITE_FAILURE, native.WRITE_TIMEOUT,
+                                                 native.SERVER), refused)
+                    failed += 1
+                    if failed == 20:
+                        break
+                if key % 100 == 0:
+                    self.assertTrue(node.is_alive())
+            self.grow(c, node)
+        self.assertEqual([k for k in self.keys("t") if k < ROWS], list(range(ROWS)), "reads go on")
+        ballast.unlink()
+        with Connection(timeout=60) as c:
+            for attempt in range(200):
+                try:
+                    c.query(f"INSERT INTO d.t (k, v) VALUES (9000, '{text(9000)}')")
+                    break
+                except Refused as refused:
+                    last = refused
+            else:
+                self.fail(f"writes do not recover: {last}")
+        node.kill()
+        node.start()
+        found = self.keys("t")
+        self.assertEqual([key for key in [*range(ROWS), *written, 9000] if key not in found], [], "nothing is lost")
+        node.stop()
+
+    def grow(self, c, node):
+        """Large writes until the disk refuses them: then it is really full."""
+        ids = c.prepare("INSERT INTO d.t (k, v) VALUES (?, ?)")
+        refused = 0
+        for _ in range(200):
+            try:
+                c.ask(native.EXECUTE, c.execute_body(ids, [struct.pack(">i", BALLAST_KEY), text(1).encode() * 1500]))
+            except Refused:
+                refused += 1
+                if refused == 3:
+                    break
+        self.assertEqual(refused, 3, "a full disk refuses writes")
+        self.assertTrue(node.is_alive())
