@@ -35,36 +35,38 @@ pub async fn execute(
     let level = consistency::for_read(parameters.consistency)?;
     let limits = page_limits(plan, binding, parameters)?;
     let timeout = timeout(plan, binding)?;
-    if !plan.sort.is_empty() && parameters.page_size.is_some() {
-        return Err(QueryError::invalid(
-            "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either remove \
-             the ORDER BY or the IN and sort client side, or disable paging for this query",
-        ));
-    }
     let state = parameters.paging_state.map(PagingState::parse).transpose()?;
     let limits = match &state {
         Some(state) => PageLimits { remaining: state.remaining.min(limits.remaining), ..limits },
         None => limits,
     };
-    let filters = plan.restrictions.filters.iter().map(|filter| filter.bind(binding)).collect::<Result<Vec<_>, _>>()?;
+    let filters =
+        plan.restrictions.filters.iter().map(|filter| filter.bind(binding)).collect::<Result<Vec<_>, _>>()?;
     let user_limit = limits.remaining;
     let aggregates = matches!(plan.selection.kind, SelectionKind::Aggregates { .. });
+    if plan.sorted_whole && parameters.page_size.is_some() {
+        check_pages(engine, plan, binding, aggregates)?;
+    }
     if aggregates && plan.restrictions.partition_key.is_empty() && plan.restrictions.token.is_none() {
         out.warnings.push("Aggregation query used without partition key".to_owned());
     } else if aggregates && plan.restrictions.partition_key_has_in() {
         out.warnings.push("Aggregation query used on multiple partition keys (IN restriction)".to_owned());
     }
     // LIMIT counts rows of the result; an aggregate, and a result sorted as a whole, needs every row before that.
-    let limits = if aggregates || !plan.sort.is_empty() { PageLimits { remaining: u64::MAX, ..limits } } else { limits };
+    let limits = if aggregates || !plan.sort.is_empty() {
+        PageLimits { remaining: u64::MAX, ..limits }
+    } else {
+        limits
+    };
 
     let mut guard = engine.scratch(&plan.table);
     let scratch: &mut crate::engine::Scratch = &mut guard;
     let body = RowsBody::begin(&mut out.body, request.client.version, &plan.metadata, mode);
     let Scratch { read, rows: row_buffers, .. } = &mut *scratch;
     let rows_out = &mut out.body;
-    let mut rows =
-        Rows::new(plan, binding, filters, limits, request.now, row_buffers, rows_out);
-    let reader = Reader { engine, plan, level, timeout, has_filters: !plan.restrictions.filters.is_empty(), limits };
+    let mut rows = Rows::new(plan, binding, filters, limits, request.now, row_buffers, rows_out);
+    let reader =
+        Reader { engine, plan, level, timeout, has_filters: !plan.restrictions.filters.is_empty(), limits };
     read.reversed = plan.reversed;
     read.now = request.now;
     let single = if plan.restrictions.key_range || state.is_some() {
@@ -97,6 +99,31 @@ pub async fn execute(
     drop(rows);
     body.finish(&mut out.body, count, more.then_some(next.as_slice()));
     Ok(())
+}
+
+/// Refuses pages of a result that is ordered as a whole, unless it is known to be empty without reading.
+///
+/// Wrong values are told first, as everywhere.
+fn check_pages(
+    engine: &Engine,
+    plan: &SelectPlan,
+    binding: &Binding<'_>,
+    aggregates: bool,
+) -> Result<(), QueryError> {
+    let keys = keys::all(&plan.restrictions, &plan.table, binding)?;
+    let slices = &mut engine.scratch(&plan.table).read.slices;
+    slices::fill(&plan.restrictions, &plan.table, binding, slices)?;
+    if keys.is_empty() || slices.is_empty() {
+        if !aggregates {
+            return Ok(());
+        }
+    } else {
+        keys.iter().try_for_each(|key| keys::check_not_empty(&key.key))?;
+    }
+    Err(QueryError::invalid(
+        "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either remove \
+         the ORDER BY or the IN and sort client side, or disable paging for this query",
+    ))
 }
 
 struct Reader<'e> {
@@ -147,6 +174,9 @@ impl Reader<'_> {
             // IN () on a clustering column: no row can match, and static rows alone are not asked for.
             return Ok(());
         }
+        if let PartitionRange::Key(key) = &command.range {
+            keys::check_not_empty(&key.key)?;
+        }
         let limits = self.read_limits(rows);
         self.engine.read(command, limits, self.level, self.timeout, rows).await
     }
@@ -177,7 +207,11 @@ impl Reader<'_> {
             }
             return Ok(());
         }
-        let mut keys = keys::all(&plan.restrictions, table, binding)?.into_iter();
+        let keys = keys::all(&plan.restrictions, table, binding)?;
+        if !command.slices.is_empty() {
+            keys.iter().try_for_each(|key| keys::check_not_empty(&key.key))?;
+        }
+        let mut keys = keys.into_iter();
         if let Some(resume) = resume {
             // The key the last page ended in must be one of them.
             keys.find(|key| *key == resume.key).ok_or_else(paging::invalid)?;
@@ -203,7 +237,12 @@ impl Reader<'_> {
     ) -> Result<(), QueryError> {
         let Some(clustering) = &resume.clustering else { return Ok(()) };
         let orders = self.plan.table.clustering_orders();
-        replication::read::position::resume_after(&mut command.slices, clustering, self.plan.reversed, orders);
+        replication::read::position::resume_after(
+            &mut command.slices,
+            clustering,
+            self.plan.reversed,
+            orders,
+        );
         if command.slices.is_empty() {
             return Ok(());
         }
@@ -253,7 +292,8 @@ fn timeout(plan: &SelectPlan, binding: &Binding<'_>) -> Result<Option<Duration>,
     let Bound::Value(value) = term.bind(binding)? else {
         return Err(QueryError::invalid("Timeout value cannot be unset/null"));
     };
-    let duration = model::number::Duration::decode(&value).map_err(|error| QueryError::Invalid(error.to_string()))?;
+    let duration =
+        model::number::Duration::decode(&value).map_err(|error| QueryError::Invalid(error.to_string()))?;
     if duration.months() != 0 || duration.days() != 0 {
         return Err(QueryError::invalid("Timeout values cannot be expressed in days/months"));
     }

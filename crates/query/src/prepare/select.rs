@@ -30,6 +30,8 @@ pub struct SelectPlan {
     pub distinct: bool,
     /// Rows from the last to the first.
     pub reversed: bool,
+    /// Whether the result is ordered as a whole (ORDER BY where IN names several partitions): it has no pages.
+    pub sorted_whole: bool,
     /// Order of the whole result, where IN names several partitions: places of selected values, and whether
     /// they come descending.
     pub sort: Vec<(usize, CqlType, bool)>,
@@ -87,7 +89,11 @@ impl Source {
 ///
 /// # Errors
 /// [`QueryError::Invalid`] in Cassandra's words.
-pub fn prepare(cx: &mut Context<'_>, table: &Rc<Table>, select: &ast::Select) -> Result<SelectPlan, QueryError> {
+pub fn prepare(
+    cx: &mut Context<'_>,
+    table: &Rc<Table>,
+    select: &ast::Select,
+) -> Result<SelectPlan, QueryError> {
     refuse_unsupported(select)?;
     let only_static = selects_only_static(table, &select.selection);
     let relations = select.where_clause.as_ref().map_or(&[][..], |clause| &clause.relations);
@@ -107,11 +113,8 @@ pub fn prepare(cx: &mut Context<'_>, table: &Rc<Table>, select: &ast::Select) ->
         ));
     }
     let reversed = is_reversed(table, &ordering, &restrictions)?;
-    let sort = if restrictions.partition_key_has_in() {
-        sort_places(&mut selection, &ordering)?
-    } else {
-        Vec::new()
-    };
+    let sorted_whole = !ordering.is_empty() && restrictions.partition_key_has_in();
+    let sort = if sorted_whole { sort_places(&mut selection, &ordering)? } else { Vec::new() };
     columns.truncate(selection.shown);
     let limit = limit(cx, select.limit.as_ref(), "[limit]")?;
     let per_partition_limit = limit_per_partition(cx, select.per_partition_limit.as_ref())?;
@@ -124,6 +127,7 @@ pub fn prepare(cx: &mut Context<'_>, table: &Rc<Table>, select: &ast::Select) ->
         selection,
         distinct: select.distinct,
         reversed,
+        sorted_whole,
         sort,
         limit,
         per_partition_limit,
@@ -188,7 +192,10 @@ fn selects_only_static(table: &Table, selection: &RawSelection) -> bool {
     let RawSelection::Selectors(selectors) = selection else { return false };
     let (mut statics, mut others) = (false, false);
     for selector in selectors {
-        for_each_name(&selector.expression, &mut |name| match table.column(&name.name).map(|column| column.kind) {
+        for_each_name(&selector.expression, &mut |name| match table
+            .column(&name.name)
+            .map(|column| column.kind)
+        {
             Some(ColumnKind::Static) => statics = true,
             Some(ColumnKind::PartitionKey) => {}
             _ => others = true,

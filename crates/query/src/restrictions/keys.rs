@@ -16,7 +16,7 @@ use crate::terms::Binding;
 /// Appends the one key that equalities on every column name; false where IN makes them several.
 ///
 /// # Errors
-/// [`QueryError::Invalid`] for null, left-out, empty or too long values.
+/// [`QueryError::Invalid`] for null, left-out or too long values.
 #[inline]
 pub fn append_single(
     restrictions: &Restrictions,
@@ -28,13 +28,20 @@ pub fn append_single(
     for clause in &restrictions.partition_key {
         let Test::Equal(RowTerm::Parts(parts)) = &clause.test else { return Ok(false) };
         let value = bind_value(&parts[0], &clause.names[0], binding)?;
-        partition_key::append_component(key, columns, &value).map_err(|e| QueryError::Invalid(e.to_string()))?;
+        partition_key::append_component(key, columns, &value)
+            .map_err(|e| QueryError::Invalid(e.to_string()))?;
     }
-    check_not_empty(key)?;
     Ok(true)
 }
 
-fn check_not_empty(key: &[u8]) -> Result<(), QueryError> {
+/// Refuses the key without bytes, which no partition has.
+///
+/// A step of its own, because a SELECT that can have no rows is answered before its keys are looked at.
+///
+/// # Errors
+/// [`QueryError::Invalid`] for the empty key.
+#[inline]
+pub fn check_not_empty(key: &[u8]) -> Result<(), QueryError> {
     if key.is_empty() { Err(QueryError::invalid("Key may not be empty")) } else { Ok(()) }
 }
 
@@ -42,7 +49,11 @@ fn check_not_empty(key: &[u8]) -> Result<(), QueryError> {
 ///
 /// # Errors
 /// As [`append_single`], and where there are more than [`ALTERNATIVES_MAX`].
-pub fn all(restrictions: &Restrictions, table: &Table, binding: &Binding<'_>) -> Result<Vec<DecoratedKey>, QueryError> {
+pub fn all(
+    restrictions: &Restrictions,
+    table: &Table,
+    binding: &Binding<'_>,
+) -> Result<Vec<DecoratedKey>, QueryError> {
     let columns = table.partition_key();
     let mut rows: Vec<Row<'_>> = vec![Vec::new()];
     for (clause, column) in restrictions.partition_key.iter().zip(columns) {
@@ -76,7 +87,6 @@ pub fn all(restrictions: &Restrictions, table: &Table, binding: &Binding<'_>) ->
             partition_key::append_component(&mut key, columns.len(), value)
                 .map_err(|e| QueryError::Invalid(e.to_string()))?;
         }
-        check_not_empty(&key)?;
         keys.push(DecoratedKey::new(key));
     }
     if restrictions.token.is_some() {
@@ -90,7 +100,10 @@ pub fn all(restrictions: &Restrictions, table: &Table, binding: &Binding<'_>) ->
 ///
 /// # Errors
 /// [`QueryError::Invalid`] for a null token.
-pub fn range(restrictions: &Restrictions, binding: &Binding<'_>) -> Result<Option<PartitionRange>, QueryError> {
+pub fn range(
+    restrictions: &Restrictions,
+    binding: &Binding<'_>,
+) -> Result<Option<PartitionRange>, QueryError> {
     if restrictions.token.is_none() {
         return Ok(Some(PartitionRange::all()));
     }
@@ -102,10 +115,14 @@ pub fn range(restrictions: &Restrictions, binding: &Binding<'_>) -> Result<Optio
 /// First and last token, both inclusive.
 ///
 /// The minimum token as an upper bound stands for the end of the ring, as drivers that split the ring send it.
-fn token_bounds(restrictions: &Restrictions, binding: &Binding<'_>) -> Result<Option<(i64, i64)>, QueryError> {
+fn token_bounds(
+    restrictions: &Restrictions,
+    binding: &Binding<'_>,
+) -> Result<Option<(i64, i64)>, QueryError> {
     let Some(clause) = &restrictions.token else { return Ok(Some((i64::MIN, i64::MAX))) };
     let token = |row: &RowTerm| -> Result<i64, QueryError> {
-        let term = row.single().ok_or_else(|| QueryError::Internal("a token bound of several terms".to_owned()))?;
+        let term =
+            row.single().ok_or_else(|| QueryError::Internal("a token bound of several terms".to_owned()))?;
         let value = term
             .bind(binding)?
             .set(|| "Invalid unset value for column partition key token".to_owned())?
