@@ -66,7 +66,12 @@ impl<'a> PagingState<'a> {
             if flags & HAS_PARTITION_REMAINING != 0 { Some(read_unsigned(&mut rest)?) } else { None };
         let key = read_sized(&mut rest)?;
         let clustering = if flags & HAS_CLUSTERING != 0 { Some(read_sized(&mut rest)?) } else { None };
-        (rest.is_empty() && !key.is_empty()).then_some(Self { remaining, partition_remaining, key, clustering })
+        (rest.is_empty() && !key.is_empty()).then_some(Self {
+            remaining,
+            partition_remaining,
+            key,
+            clustering,
+        })
     }
 }
 
@@ -95,7 +100,12 @@ mod tests {
     fn states_come_back_and_pieces_of_them_do_not() {
         for state in [
             PagingState { remaining: u64::MAX, partition_remaining: None, key: b"k", clustering: None },
-            PagingState { remaining: 7, partition_remaining: Some(2), key: b"key", clustering: Some(b"\x02a") },
+            PagingState {
+                remaining: 7,
+                partition_remaining: Some(2),
+                key: b"key",
+                clustering: Some(b"\x02a"),
+            },
             PagingState { remaining: 0, partition_remaining: None, key: b"k", clustering: Some(b"") },
         ] {
             let mut bytes = Vec::new();

@@ -64,7 +64,12 @@ impl Gathered {
     ///
     /// # Errors
     /// [`QueryError::Invalid`] for values that cannot be written and for batches that grow too large.
-    pub fn add(&mut self, plan: &ModifyPlan, binding: &Binding<'_>, moment: Moment) -> Result<(), QueryError> {
+    pub fn add(
+        &mut self,
+        plan: &ModifyPlan,
+        binding: &Binding<'_>,
+        moment: Moment,
+    ) -> Result<(), QueryError> {
         let Self { updates, places, key, rows } = self;
         apply::apply(plan, binding, moment, key, rows, &mut ByKey { updates, places })?;
         let bytes: usize = self.updates.iter().map(PartitionUpdate::len).sum();
@@ -78,7 +83,12 @@ impl Gathered {
     ///
     /// # Errors
     /// [`QueryError`] of the first partition that could not be written.
-    pub async fn write(&self, engine: &Engine, kind: BatchKind, level: Consistency) -> Result<(), QueryError> {
+    pub async fn write(
+        &self,
+        engine: &Engine,
+        kind: BatchKind,
+        level: Consistency,
+    ) -> Result<(), QueryError> {
         let write_type = match kind {
             BatchKind::Logged if self.updates.len() > 1 => "BATCH",
             BatchKind::Logged | BatchKind::Unlogged => "UNLOGGED_BATCH",

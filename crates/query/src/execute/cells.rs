@@ -24,7 +24,9 @@ pub fn append_multi(row: RowView<'_>, column: &Column, out: &mut Vec<u8>) -> boo
         CqlType::Udt(udt) => {
             let mut next = 0;
             for (path, value) in cells {
-                let Ok(at) = <[u8; 2]>::try_from(path).map(u16::from_be_bytes).map(usize::from) else { continue };
+                let Ok(at) = <[u8; 2]>::try_from(path).map(u16::from_be_bytes).map(usize::from) else {
+                    continue;
+                };
                 if at >= udt.fields.len() {
                     continue;
                 }

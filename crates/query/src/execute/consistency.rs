@@ -118,7 +118,9 @@ fn common(error: ReplicationError, consistency: Wire) -> QueryError {
         ReplicationError::Overloaded { reason, .. } => QueryError::Overloaded(reason),
         ReplicationError::TableGone(table) => QueryError::TableGone(table),
         ReplicationError::Storage(StorageError::MutationTooLarge { bytes, bytes_max }) => {
-            QueryError::Invalid(format!("Mutation of {bytes} bytes is too large for the maximum size of {bytes_max}"))
+            QueryError::Invalid(format!(
+                "Mutation of {bytes} bytes is too large for the maximum size of {bytes_max}"
+            ))
         }
         ReplicationError::Storage(StorageError::Draining) => {
             QueryError::NotReady("the node is stopping".to_owned())

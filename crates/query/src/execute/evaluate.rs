@@ -38,7 +38,9 @@ impl<'r> RowInput<'r> {
     /// The value of a column; collections are put together.
     pub fn column(&self, column: &Column) -> Option<Cow<'r, [u8]>> {
         match column.kind {
-            ColumnKind::PartitionKey => self.key.get(usize::from(column.position)).map(|value| Cow::Borrowed(*value)),
+            ColumnKind::PartitionKey => {
+                self.key.get(usize::from(column.position)).map(|value| Cow::Borrowed(*value))
+            }
             ColumnKind::Clustering => {
                 self.clustering.get(usize::from(column.position)).copied().flatten().map(Cow::Borrowed)
             }
@@ -72,7 +74,9 @@ pub fn evaluate<'v>(
         Selector::Column(column) => input.column(column),
         Selector::WriteTime { column, greatest } => write_time(input, column, *greatest).map(Cow::Owned),
         Selector::TimeToLive(column) => time_to_live(input, column).map(Cow::Owned),
-        Selector::Term(term) => term.bind(binding)?.set(|| "Invalid unset value for a selected term".to_owned())?,
+        Selector::Term(term) => {
+            term.bind(binding)?.set(|| "Invalid unset value for a selected term".to_owned())?
+        }
         Selector::Call(function, arguments) => {
             let mut values = SmallVec::<[Option<Cow<'_, [u8]>>; 4]>::new();
             for argument in arguments {

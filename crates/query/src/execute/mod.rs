@@ -18,11 +18,11 @@ use model::deletion::LocalSeconds;
 use wire::request::QueryParameters;
 
 use crate::engine::Engine;
-use crate::{ddl, describe};
 use crate::prepare::{Plan, Prepared};
 use crate::results::{self, MetadataMode};
 use crate::terms::Binding;
 use crate::{ClientState, QueryError, Response};
+use crate::{ddl, describe};
 
 /// One execution of a statement.
 #[derive(Debug, Clone, Copy)]

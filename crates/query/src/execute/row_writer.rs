@@ -280,13 +280,15 @@ fn spread(
     let owned = |bytes: &[u8]| Cow::Owned(bytes.to_vec());
     match &column.ty {
         CqlType::List { .. } => {
-            let mut values: Vec<&[u8]> = Elements::parse(&value).map_err(broken)?.collect::<Result<_, _>>().map_err(broken)?;
+            let mut values: Vec<&[u8]> =
+                Elements::parse(&value).map_err(broken)?.collect::<Result<_, _>>().map_err(broken)?;
             if prepend {
                 // Each gets a path before the last one given, so they are taken from the back.
                 values.reverse();
             }
             for value in values {
-                let path = if prepend { binding.ambient.prepend_timeuuid() } else { binding.ambient.timeuuid() };
+                let path =
+                    if prepend { binding.ambient.prepend_timeuuid() } else { binding.ambient.timeuuid() };
                 elements.push(Element { path: owned(path.as_bytes()), value: Some(owned(value)) });
             }
         }

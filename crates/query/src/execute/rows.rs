@@ -222,7 +222,8 @@ impl<'q> Rows<'q> {
     fn append(&mut self, clustering: Option<&[u8]>, row: Option<RowView<'_>>) -> Result<(), QueryError> {
         let plan = self.plan;
         let key = keys::split(&plan.table, &self.buffers.key);
-        let clustering: SmallVec<[Option<&[u8]>; 4]> = Clustering(clustering.unwrap_or(&[])).components().collect();
+        let clustering: SmallVec<[Option<&[u8]>; 4]> =
+            Clustering(clustering.unwrap_or(&[])).components().collect();
         let static_row = self.has_static.then(|| RowView::trusted(&self.buffers.static_row));
         let input = RowInput { key: &key, clustering: &clustering, static_row, row, now: self.now };
         match &plan.selection.kind {
@@ -268,8 +269,11 @@ impl<'q> Rows<'q> {
     /// Those of functions over aggregates.
     pub fn finish(&mut self, limit: u64) -> Result<(), QueryError> {
         if let Some(aggregation) = &self.aggregation {
-            let SelectionKind::Aggregates { selectors, .. } = &self.plan.selection.kind else { return Ok(()) };
-            let values: Vec<Option<Vec<u8>>> = aggregation.accumulators.iter().map(Accumulator::result).collect();
+            let SelectionKind::Aggregates { selectors, .. } = &self.plan.selection.kind else {
+                return Ok(());
+            };
+            let values: Vec<Option<Vec<u8>>> =
+                aggregation.accumulators.iter().map(Accumulator::result).collect();
             let input = RowInput { key: &[], clustering: &[], static_row: None, row: None, now: self.now };
             for (at, selector) in selectors.iter().enumerate() {
                 if selector.has_aggregate() {
@@ -316,7 +320,9 @@ fn append_columns(sources: &[Source], input: &RowInput<'_>, out: &mut Vec<u8>) {
     for source in sources {
         let column = &source.column;
         match column.kind {
-            ColumnKind::PartitionKey => append_value(out, input.key.get(usize::from(column.position)).copied()),
+            ColumnKind::PartitionKey => {
+                append_value(out, input.key.get(usize::from(column.position)).copied())
+            }
             ColumnKind::Clustering => {
                 append_value(out, input.clustering.get(usize::from(column.position)).copied().flatten());
             }
@@ -378,7 +384,8 @@ impl RowConsumer for Rows<'_> {
         self.seen_row = true;
         if !self.filters.is_empty() {
             let values: SmallVec<[Option<&[u8]>; 4]> = Clustering(clustering).components().collect();
-            let input = RowInput { key: &[], clustering: &values, static_row: None, row: Some(row), now: self.now };
+            let input =
+                RowInput { key: &[], clustering: &values, static_row: None, row: Some(row), now: self.now };
             if !self.passes(&[ColumnKind::Clustering, ColumnKind::Regular], &input) {
                 return Flow::Continue;
             }

@@ -68,7 +68,10 @@ impl PartitionUpdate {
 
     /// Whether nothing is written.
     pub fn is_empty(&self) -> bool {
-        self.deletion.is_live() && self.static_row.is_empty() && self.tombstones.is_empty() && self.rows.is_empty()
+        self.deletion.is_live()
+            && self.static_row.is_empty()
+            && self.tombstones.is_empty()
+            && self.rows.is_empty()
     }
 
     /// Bytes gathered so far.
@@ -127,7 +130,12 @@ impl PartitionUpdate {
             if self.static_row.is_empty() {
                 self.merged.extend_from_slice(added.as_bytes());
             } else {
-                reconcile::merge_rows(&self.table, RowView::trusted(&self.static_row), added, &mut self.merged);
+                reconcile::merge_rows(
+                    &self.table,
+                    RowView::trusted(&self.static_row),
+                    added,
+                    &mut self.merged,
+                );
             }
             std::mem::swap(&mut self.static_row, &mut self.merged);
         }

@@ -88,7 +88,11 @@ enum State {
     Extreme(Option<Vec<u8>>),
     /// Sums of at most 2^63 values of 64 bits fit.
     Integer(i128),
-    Floating { sum: f64, compensation: f64, plain: f64 },
+    Floating {
+        sum: f64,
+        compensation: f64,
+        plain: f64,
+    },
     Decimal(BigDecimal),
     Varint(BigInt),
 }

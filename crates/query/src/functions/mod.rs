@@ -161,9 +161,7 @@ fn candidates(name: &str, table: Option<&Table>) -> Vec<Function> {
         "min_timeuuid" | "mintimeuuid" => one(Kind::MinTimeuuid, &[T::Timestamp], T::Timeuuid),
         "max_timeuuid" | "maxtimeuuid" => one(Kind::MaxTimeuuid, &[T::Timestamp], T::Timeuuid),
         "to_date" | "todate" => of_times(Kind::ToDate, T::Date, &[T::Timeuuid, T::Timestamp]),
-        "to_timestamp" | "totimestamp" => {
-            of_times(Kind::ToTimestamp, T::Timestamp, &[T::Timeuuid, T::Date])
-        }
+        "to_timestamp" | "totimestamp" => of_times(Kind::ToTimestamp, T::Timestamp, &[T::Timeuuid, T::Date]),
         "to_unix_timestamp" | "tounixtimestamp" => {
             of_times(Kind::ToUnixTimestamp, T::Bigint, &[T::Timeuuid, T::Timestamp, T::Date])
         }
@@ -267,7 +265,8 @@ mod tests {
 
     #[test]
     fn both_spellings_name_the_same_function() {
-        for (new, old) in [("to_timestamp", "totimestamp"), ("current_date", "currentdate"), ("int_as_blob", "intasblob")]
+        for (new, old) in
+            [("to_timestamp", "totimestamp"), ("current_date", "currentdate"), ("int_as_blob", "intasblob")]
         {
             let shapes = |name| {
                 candidates(name, None)

@@ -19,11 +19,8 @@ pub(super) fn now_time(now_ms: i64) -> Vec<u8> {
 /// The least or greatest time UUID of a stored timestamp.
 pub(super) fn bound_timeuuid(timestamp: &[u8], greatest: bool) -> Option<Vec<u8>> {
     let millis = i64::from_be_bytes(timestamp.try_into().ok()?);
-    let bound = if greatest {
-        timeuuid::max_at_unix_millis(millis)
-    } else {
-        timeuuid::min_at_unix_millis(millis)
-    };
+    let bound =
+        if greatest { timeuuid::max_at_unix_millis(millis) } else { timeuuid::min_at_unix_millis(millis) };
     Some(bound.as_bytes().to_vec())
 }
 

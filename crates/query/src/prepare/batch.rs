@@ -33,7 +33,9 @@ impl BatchPlan {
         }
         check_kind(kind)?;
         if timestamp.is_some() && statements.iter().any(|statement| statement.timestamp.is_some()) {
-            return Err(QueryError::invalid("Timestamp must be set either on BATCH or individual statements"));
+            return Err(QueryError::invalid(
+                "Timestamp must be set either on BATCH or individual statements",
+            ));
         }
         Ok(Self { kind, timestamp, statements })
     }

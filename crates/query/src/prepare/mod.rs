@@ -102,7 +102,11 @@ pub trait Names {
 ///
 /// # Errors
 /// [`QueryError::Invalid`] in Cassandra's words.
-pub fn prepare(parsed: ParsedStatement, names: &dyn Names, ambient: &Ambient) -> Result<Prepared, QueryError> {
+pub fn prepare(
+    parsed: ParsedStatement,
+    names: &dyn Names,
+    ambient: &Ambient,
+) -> Result<Prepared, QueryError> {
     if parsed.markers.len() > MARKERS_MAX {
         return Err(QueryError::Invalid(format!(
             "Too many markers(?). {} markers exceed the allowed maximum of {MARKERS_MAX}",
@@ -120,10 +124,18 @@ pub fn prepare(parsed: ParsedStatement, names: &dyn Names, ambient: &Ambient) ->
             let indexes = markers.partition_key_indexes(&table);
             return finish(Plan::Select(Box::new(plan)), markers, indexes);
         }
-        Statement::Insert(insert) => return modification(Modification::Insert(insert), names, ambient, markers),
-        Statement::InsertJson(insert) => return modification(Modification::InsertJson(insert), names, ambient, markers),
-        Statement::Update(update) => return modification(Modification::Update(update), names, ambient, markers),
-        Statement::Delete(delete) => return modification(Modification::Delete(delete), names, ambient, markers),
+        Statement::Insert(insert) => {
+            return modification(Modification::Insert(insert), names, ambient, markers);
+        }
+        Statement::InsertJson(insert) => {
+            return modification(Modification::InsertJson(insert), names, ambient, markers);
+        }
+        Statement::Update(update) => {
+            return modification(Modification::Update(update), names, ambient, markers);
+        }
+        Statement::Delete(delete) => {
+            return modification(Modification::Delete(delete), names, ambient, markers);
+        }
         Statement::Batch(statement) => return prepare_batch(&statement, names, ambient, markers),
         Statement::Truncate(truncate) => {
             if !truncate.attributes.is_empty() {
@@ -196,7 +208,12 @@ fn prepare_batch(
 }
 
 fn finish(plan: Plan, markers: Markers, partition_key_indexes: Vec<u16>) -> Result<Prepared, QueryError> {
-    Ok(Prepared { plan, markers: markers.finish()?, partition_key_indexes, no_result: ResultMetadata::none() })
+    Ok(Prepared {
+        plan,
+        markers: markers.finish()?,
+        partition_key_indexes,
+        no_result: ResultMetadata::none(),
+    })
 }
 
 /// What a statement is about that is not there yet; `None` for schema statements.
@@ -232,6 +249,11 @@ fn unsupported(statement: &Statement) -> Option<&'static str> {
 impl Prepared {
     /// A statement without markers or result.
     pub(crate) fn for_tests(plan: Plan) -> Self {
-        Self { plan, markers: Vec::new(), partition_key_indexes: Vec::new(), no_result: ResultMetadata::none() }
+        Self {
+            plan,
+            markers: Vec::new(),
+            partition_key_indexes: Vec::new(),
+            no_result: ResultMetadata::none(),
+        }
     }
 }

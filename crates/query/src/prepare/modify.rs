@@ -5,7 +5,9 @@
 
 use std::rc::Rc;
 
-use cql::ast::{self, AssignmentOperation, DeleteSelection, IfClause, Modification, Relation, RelationTarget};
+use cql::ast::{
+    self, AssignmentOperation, DeleteSelection, IfClause, Modification, Relation, RelationTarget,
+};
 use model::{Column, ColumnKind, CqlType, Table};
 
 use super::names;
@@ -144,10 +146,7 @@ pub fn attributes(cx: &mut Context<'_>, raw: &[ast::Attribute]) -> Result<Attrib
     let mut one = |term: Option<&ast::Term>, name: &str, ty: CqlType| {
         term.map(|term| cx.prepare(term, &Receiver::new(name, ty))).transpose()
     };
-    Ok((
-        one(view.timestamp, "[timestamp]", CqlType::Bigint)?,
-        one(view.time_to_live, "[ttl]", CqlType::Int)?,
-    ))
+    Ok((one(view.timestamp, "[timestamp]", CqlType::Bigint)?, one(view.time_to_live, "[ttl]", CqlType::Int)?))
 }
 
 fn assemble(
@@ -214,11 +213,14 @@ fn update(
         if matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering) {
             return Err(QueryError::Invalid(format!("PRIMARY KEY part {} found in SET part", column.name)));
         }
-        let clashes = update.assignments[..at]
-            .iter()
-            .any(|other| other.column == assignment.column && !compatible(&other.operation, &assignment.operation));
+        let clashes = update.assignments[..at].iter().any(|other| {
+            other.column == assignment.column && !compatible(&other.operation, &assignment.operation)
+        });
         if clashes {
-            return Err(QueryError::Invalid(format!("Multiple incompatible setting of column {}", column.name)));
+            return Err(QueryError::Invalid(format!(
+                "Multiple incompatible setting of column {}",
+                column.name
+            )));
         }
         operations.push(assign(cx, column, &assignment.operation)?);
     }
@@ -231,7 +233,9 @@ fn update(
 fn compatible(a: &AssignmentOperation, b: &AssignmentOperation) -> bool {
     match (a, b) {
         (AssignmentOperation::Set(_), _) | (_, AssignmentOperation::Set(_)) => false,
-        (AssignmentOperation::SetField { field: a, .. }, AssignmentOperation::SetField { field: b, .. }) => a != b,
+        (AssignmentOperation::SetField { field: a, .. }, AssignmentOperation::SetField { field: b, .. }) => {
+            a != b
+        }
         _ => true,
     }
 }
@@ -245,8 +249,11 @@ fn delete(
     if attributes.1.is_some() {
         return Err(QueryError::invalid("Invalid attribute TTL for DELETE statement"));
     }
-    let operations =
-        delete.selections.iter().map(|selection| deletion(cx, table, selection)).collect::<Result<Vec<_>, _>>()?;
+    let operations = delete
+        .selections
+        .iter()
+        .map(|selection| deletion(cx, table, selection))
+        .collect::<Result<Vec<_>, _>>()?;
     let only_static = applies_only_to_statics(&operations);
     let relations = &delete.where_clause.relations;
     let restrictions = restrictions::prepare(cx, StatementKind::Delete, relations, only_static, false)?;
@@ -288,7 +295,11 @@ fn assign(
     operation: &AssignmentOperation,
 ) -> Result<Operation, QueryError> {
     let wrong = |what: &str| {
-        QueryError::Invalid(format!("Invalid operation ({}) for {what} column {}", shown(column, operation), column.name))
+        QueryError::Invalid(format!(
+            "Invalid operation ({}) for {what} column {}",
+            shown(column, operation),
+            column.name
+        ))
     };
     let whole = Receiver::column(cx.table, column);
     let action = match operation {
@@ -361,7 +372,11 @@ fn needs_read(what: &str) -> QueryError {
     QueryError::Invalid(format!("{what} is not supported yet"))
 }
 
-fn deletion(cx: &mut Context<'_>, table: &Table, selection: &DeleteSelection) -> Result<Operation, QueryError> {
+fn deletion(
+    cx: &mut Context<'_>,
+    table: &Table,
+    selection: &DeleteSelection,
+) -> Result<Operation, QueryError> {
     let name = match selection {
         DeleteSelection::Column(name)
         | DeleteSelection::Element { column: name, .. }
@@ -379,25 +394,37 @@ fn deletion(cx: &mut Context<'_>, table: &Table, selection: &DeleteSelection) ->
         DeleteSelection::Column(_) => Action::Delete,
         DeleteSelection::Element { key, .. } => match &column.ty {
             ty if !ty.is_collection() => {
-                return invalid(format!("Invalid deletion operation for non collection column {}", column.name));
+                return invalid(format!(
+                    "Invalid deletion operation for non collection column {}",
+                    column.name
+                ));
             }
             ty if !ty.is_multi_cell() => {
-                return invalid(format!("Invalid deletion operation for frozen collection column {}", column.name));
+                return invalid(format!(
+                    "Invalid deletion operation for frozen collection column {}",
+                    column.name
+                ));
             }
             CqlType::Map { key: ty, .. } => {
                 Action::DeleteElement(cx.prepare(key, &Receiver::key_of(&column.name, (**ty).clone()))?)
             }
-            CqlType::Set { element, .. } => {
-                Action::DeleteElement(cx.prepare(key, &Receiver::value_of(&column.name, (**element).clone()))?)
-            }
+            CqlType::Set { element, .. } => Action::DeleteElement(
+                cx.prepare(key, &Receiver::value_of(&column.name, (**element).clone()))?,
+            ),
             _ => return Err(needs_read("Deleting an element of a list by its index")),
         },
         DeleteSelection::Field { field, .. } => {
             let CqlType::Udt(udt) = &column.ty else {
-                return invalid(format!("Invalid field deletion operation for non-UDT column {}", column.name));
+                return invalid(format!(
+                    "Invalid field deletion operation for non-UDT column {}",
+                    column.name
+                ));
             };
             if udt.frozen {
-                return invalid(format!("Frozen UDT column {} does not support field deletions", column.name));
+                return invalid(format!(
+                    "Frozen UDT column {} does not support field deletions",
+                    column.name
+                ));
             }
             Action::DeleteField(field_place(column, &field.name)?)
         }

@@ -16,7 +16,11 @@ pub fn column<'t>(table: &'t Table, name: &Ident) -> Result<&'t Column, QueryErr
 
 /// What a client is told about a column that is not there.
 pub fn undefined(table: &Table, name: &str) -> QueryError {
-    QueryError::Invalid(format!("Undefined column name {} in table {}", quote_identifier(name), qualified(table)))
+    QueryError::Invalid(format!(
+        "Undefined column name {} in table {}",
+        quote_identifier(name),
+        qualified(table)
+    ))
 }
 
 /// `keyspace.table`, quoted where needed.

@@ -78,7 +78,8 @@ impl Selector {
                 inner.for_each_column(aggregates, each);
             }
             Self::Aggregate(at) => {
-                if let Some(argument) = aggregates.get(*at).and_then(|aggregate| aggregate.argument.as_ref()) {
+                if let Some(argument) = aggregates.get(*at).and_then(|aggregate| aggregate.argument.as_ref())
+                {
                     argument.for_each_column(aggregates, each);
                 }
             }
@@ -126,7 +127,11 @@ impl<'c, 'a> Preparation<'c, 'a> {
     ///
     /// # Errors
     /// [`QueryError::Invalid`] in Cassandra's words.
-    pub fn prepare(&mut self, expression: &Selectable, expected: Option<&CqlType>) -> Result<Prepared, QueryError> {
+    pub fn prepare(
+        &mut self,
+        expression: &Selectable,
+        expected: Option<&CqlType>,
+    ) -> Result<Prepared, QueryError> {
         let prepared = self.expression(expression, expected)?;
         if prepared.selector.has_aggregate() && prepared.selector.has_plain_column() {
             return Err(QueryError::Invalid(format!(
@@ -137,11 +142,19 @@ impl<'c, 'a> Preparation<'c, 'a> {
         Ok(prepared)
     }
 
-    fn expression(&mut self, expression: &Selectable, expected: Option<&CqlType>) -> Result<Prepared, QueryError> {
+    fn expression(
+        &mut self,
+        expression: &Selectable,
+        expected: Option<&CqlType>,
+    ) -> Result<Prepared, QueryError> {
         match expression {
             Selectable::Column(name) => {
                 let column = names::column(self.cx.table, name)?.clone();
-                Ok(Prepared { name: column.name.clone(), ty: column.ty.clone(), selector: Selector::Column(column) })
+                Ok(Prepared {
+                    name: column.name.clone(),
+                    ty: column.ty.clone(),
+                    selector: Selector::Column(column),
+                })
             }
             Selectable::Constant(constant) => {
                 self.term(&ast::Term::Constant(constant.clone()), &constant_text(constant), expected)
@@ -150,7 +163,9 @@ impl<'c, 'a> Preparation<'c, 'a> {
                 let text = marker.name.as_ref().map_or("?".to_owned(), |name| format!(":{}", name.name));
                 self.term(&ast::Term::BindMarker(marker.clone()), &text, expected)
             }
-            Selectable::CountRows => Ok(self.aggregate(AggregateKind::CountRows, CqlType::Int, None, "count".to_owned())),
+            Selectable::CountRows => {
+                Ok(self.aggregate(AggregateKind::CountRows, CqlType::Int, None, "count".to_owned()))
+            }
             Selectable::Cell { function, operand } => self.cell(*function, operand),
             Selectable::Cast { operand, target } => {
                 let to = types::resolve(
@@ -178,7 +193,10 @@ impl<'c, 'a> Preparation<'c, 'a> {
                     )));
                 };
                 let at = udt.fields.iter().position(|(name, _)| *name == field.name).ok_or_else(|| {
-                    QueryError::Invalid(format!("{} of type {} has no field {}", inner.name, inner.ty, field.name))
+                    QueryError::Invalid(format!(
+                        "{} of type {} has no field {}",
+                        inner.name, inner.ty, field.name
+                    ))
                 })?;
                 let name = format!("{}.{}", inner.name, field.name);
                 let ty = udt.fields[at].1.clone();
@@ -189,7 +207,10 @@ impl<'c, 'a> Preparation<'c, 'a> {
                 let ty = types::resolve(type_name, self.cx.table.keyspace(), self.cx.schema)?;
                 let inner = self.expression(operand, Some(&ty))?;
                 if !functions::type_assignment(&inner.ty, &ty).is_assignable() {
-                    return Err(QueryError::Invalid(format!("Cannot cast value {} to type {ty}", inner.name)));
+                    return Err(QueryError::Invalid(format!(
+                        "Cannot cast value {} to type {ty}",
+                        inner.name
+                    )));
                 }
                 Ok(Prepared { name: format!("({}){}", types::text(type_name), inner.name), ty, ..inner })
             }
@@ -199,13 +220,19 @@ impl<'c, 'a> Preparation<'c, 'a> {
             }
             Selectable::Slice { .. } => Err(unsupported("Slices of collections")),
             Selectable::Arithmetic { .. } | Selectable::Negate(_) => Err(unsupported("Arithmetic")),
-            Selectable::List(_) | Selectable::Set(_) | Selectable::MapOrUserType(_) | Selectable::Tuple(_) => {
-                Err(unsupported("Building collections and tuples"))
-            }
+            Selectable::List(_)
+            | Selectable::Set(_)
+            | Selectable::MapOrUserType(_)
+            | Selectable::Tuple(_) => Err(unsupported("Building collections and tuples")),
         }
     }
 
-    fn term(&mut self, term: &ast::Term, text: &str, expected: Option<&CqlType>) -> Result<Prepared, QueryError> {
+    fn term(
+        &mut self,
+        term: &ast::Term,
+        text: &str,
+        expected: Option<&CqlType>,
+    ) -> Result<Prepared, QueryError> {
         let ty = expected.ok_or_else(|| {
             QueryError::Invalid(format!(
                 "Cannot infer type for term {text} in selection clause (try using a cast to force a type)"
@@ -215,7 +242,13 @@ impl<'c, 'a> Preparation<'c, 'a> {
         Ok(Prepared { selector: Selector::Term(prepared), name: text.to_owned(), ty: ty.clone() })
     }
 
-    fn aggregate(&mut self, kind: AggregateKind, ty: CqlType, argument: Option<Selector>, name: String) -> Prepared {
+    fn aggregate(
+        &mut self,
+        kind: AggregateKind,
+        ty: CqlType,
+        argument: Option<Selector>,
+        name: String,
+    ) -> Prepared {
         let result = kind.result(&ty).unwrap_or(CqlType::Bigint);
         self.aggregates.push(Aggregate { kind, ty, argument });
         Prepared { selector: Selector::Aggregate(self.aggregates.len() - 1), name, ty: result }
@@ -315,7 +348,11 @@ impl<'c, 'a> Preparation<'c, 'a> {
         Ok(Prepared { selector: Selector::Call(function, selectors), name, ty })
     }
 
-    fn aggregate_call(&mut self, kind: AggregateKind, arguments: &[Selectable]) -> Result<Prepared, QueryError> {
+    fn aggregate_call(
+        &mut self,
+        kind: AggregateKind,
+        arguments: &[Selectable],
+    ) -> Result<Prepared, QueryError> {
         if self.inside_aggregate {
             return Err(QueryError::invalid(
                 "aggregate functions cannot be used as arguments of aggregate functions",

@@ -37,7 +37,10 @@ pub fn resolve(name: &TypeName, keyspace: &str, schema: &Schema) -> Result<CqlTy
         TypeName::Set(element) => CqlType::Set { element: inner(element)?, frozen: true },
         TypeName::Map(key, value) => CqlType::Map { key: inner(key)?, value: inner(value)?, frozen: true },
         TypeName::Tuple(components) => CqlType::Tuple(
-            components.iter().map(|component| resolve(component, keyspace, schema)).collect::<Result<_, _>>()?,
+            components
+                .iter()
+                .map(|component| resolve(component, keyspace, schema))
+                .collect::<Result<_, _>>()?,
         ),
         TypeName::Vector(element, dimension) => match u32::try_from(*dimension) {
             Ok(dimension) if dimension > 0 => CqlType::Vector { element: inner(element)?, dimension },

@@ -209,7 +209,11 @@ impl RowTerm {
 /// # Errors
 /// [`QueryError::Invalid`] where it is null or left out.
 #[inline]
-pub fn bind_value<'a>(term: &'a Term, name: &str, binding: &Binding<'a>) -> Result<Cow<'a, [u8]>, QueryError> {
+pub fn bind_value<'a>(
+    term: &'a Term,
+    name: &str,
+    binding: &Binding<'a>,
+) -> Result<Cow<'a, [u8]>, QueryError> {
     term.bind(binding)?
         .set(|| format!("Invalid unset value for column {name}"))?
         .ok_or_else(|| null_value(name))
@@ -248,7 +252,10 @@ impl InTerms {
                         }));
                     }
                     ValueRef::Unset => {
-                        return Err(QueryError::Invalid(format!("Invalid unset value for column {}", names[0])));
+                        return Err(QueryError::Invalid(format!(
+                            "Invalid unset value for column {}",
+                            names[0]
+                        )));
                     }
                     ValueRef::Bytes(bytes) => bytes,
                 };
@@ -257,7 +264,12 @@ impl InTerms {
         }
     }
 
-    fn split<'a>(&self, bytes: &'a [u8], types: &[CqlType], names: &[String]) -> Result<Vec<Row<'a>>, QueryError> {
+    fn split<'a>(
+        &self,
+        bytes: &'a [u8],
+        types: &[CqlType],
+        names: &[String],
+    ) -> Result<Vec<Row<'a>>, QueryError> {
         let element = match types {
             [single] => single.clone(),
             _ => CqlType::Tuple(types.to_vec()),

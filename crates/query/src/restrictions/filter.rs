@@ -65,13 +65,19 @@ pub(super) fn from_clauses(
             }
             Test::In(terms) => push(&run[0], Check::In(terms.clone())),
             Test::Slice { .. } if clause.multi => {
-                return Err(QueryError::invalid("Multi-column slice restrictions cannot be used for filtering."));
+                return Err(QueryError::invalid(
+                    "Multi-column slice restrictions cannot be used for filtering.",
+                ));
             }
             Test::Slice { lower, upper } => {
-                if let Some((term, inclusive)) = lower.as_ref().and_then(|(row, i)| row.single().map(|t| (t, i))) {
+                if let Some((term, inclusive)) =
+                    lower.as_ref().and_then(|(row, i)| row.single().map(|t| (t, i)))
+                {
                     push(&run[0], Check::Greater(term.clone(), *inclusive));
                 }
-                if let Some((term, inclusive)) = upper.as_ref().and_then(|(row, i)| row.single().map(|t| (t, i))) {
+                if let Some((term, inclusive)) =
+                    upper.as_ref().and_then(|(row, i)| row.single().map(|t| (t, i)))
+                {
                     push(&run[0], Check::Less(term.clone(), *inclusive));
                 }
             }
@@ -138,8 +144,11 @@ impl BoundFilter<'_> {
 
     fn contains_value(&self, ty: &CqlType, value: &[u8]) -> bool {
         match ty {
-            CqlType::List { element, .. } | CqlType::Set { element, .. } => Elements::parse(value)
-                .is_ok_and(|elements| elements.flatten().any(|e| compare(element, e, &self.values[0]).is_eq())),
+            CqlType::List { element, .. } | CqlType::Set { element, .. } => {
+                Elements::parse(value).is_ok_and(|elements| {
+                    elements.flatten().any(|e| compare(element, e, &self.values[0]).is_eq())
+                })
+            }
             CqlType::Map { value: ty, .. } => Entries::parse(value)
                 .is_ok_and(|entries| entries.flatten().any(|(_, v)| compare(ty, v, &self.values[0]).is_eq())),
             _ => false,
@@ -153,7 +162,9 @@ impl BoundFilter<'_> {
         let Ok(entries) = Entries::parse(map) else { return Vec::new().into_iter() };
         let matches: Vec<(bool, bool)> = entries
             .flatten()
-            .map(|(k, v)| (compare(key, k, &self.values[0]).is_eq(), compare(value, v, &self.values[last]).is_eq()))
+            .map(|(k, v)| {
+                (compare(key, k, &self.values[0]).is_eq(), compare(value, v, &self.values[last]).is_eq())
+            })
             .collect();
         matches.into_iter()
     }

@@ -112,7 +112,8 @@ pub fn prepare(
         }
     }
     let table = cx.table;
-    let mut out = Restrictions { clustering_equal: vec![false; table.clustering().len()], ..Restrictions::default() };
+    let mut out =
+        Restrictions { clustering_equal: vec![false; table.clustering().len()], ..Restrictions::default() };
     partitions(table, kind, &mut sets, allow_filtering, &mut out)?;
     rows(table, kind, sets.clustering, only_static, allow_filtering, &mut out)?;
     others(table, kind, sets.statics, sets.regulars, allow_filtering, &mut out)?;
@@ -164,7 +165,8 @@ impl Sets {
                     )));
                 }
                 if first < last.first && slice {
-                    let next = self.clustering.iter().find(|clause| clause.first > first).expect("the last one");
+                    let next =
+                        self.clustering.iter().find(|clause| clause.first > first).expect("the last one");
                     return Err(QueryError::Invalid(format!(
                         "PRIMARY KEY column \"{}\" cannot be restricted (preceding column \"{}\" is restricted by a non-EQ relation)",
                         next.names[0],
@@ -228,7 +230,10 @@ fn partitions(
             )));
         }
         if !missing.is_empty() {
-            return Err(QueryError::Invalid(format!("Some partition key parts are missing: {}", missing.join(", "))));
+            return Err(QueryError::Invalid(format!(
+                "Some partition key parts are missing: {}",
+                missing.join(", ")
+            )));
         }
         if has_slice {
             return Err(QueryError::Invalid(format!(
@@ -292,7 +297,10 @@ fn rows(
             .map(|(_, column)| column.name.as_str())
             .collect();
         if !only_static && !missing.is_empty() {
-            return Err(QueryError::Invalid(format!("Some clustering keys are missing: {}", missing.join(", "))));
+            return Err(QueryError::Invalid(format!(
+                "Some clustering keys are missing: {}",
+                missing.join(", ")
+            )));
         }
     } else {
         check_gaps(table, &clauses, allow_filtering)?;

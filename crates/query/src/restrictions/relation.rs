@@ -38,7 +38,9 @@ pub fn prepare(cx: &mut Context<'_>, relation: &Relation) -> Result<Vec<Prepared
         Relation::Compare { target, operator, value } => {
             compare(cx, target, *operator, value).map(|prepared| vec![prepared])
         }
-        Relation::In { target, negated: false, values } => in_list(cx, target, values).map(|prepared| vec![prepared]),
+        Relation::In { target, negated: false, values } => {
+            in_list(cx, target, values).map(|prepared| vec![prepared])
+        }
         Relation::Between { target, low, high } => Ok(vec![
             compare(cx, target, ComparisonOperator::GreaterOrEqual, low)?,
             compare(cx, target, ComparisonOperator::LessOrEqual, high)?,
@@ -46,7 +48,9 @@ pub fn prepare(cx: &mut Context<'_>, relation: &Relation) -> Result<Vec<Prepared
         Relation::Contains { column, negated: false, key, value } => {
             contains(cx, column, *key, value).map(|prepared| vec![prepared])
         }
-        Relation::In { negated: true, .. } => Err(QueryError::invalid("NOT IN restrictions are not supported yet")),
+        Relation::In { negated: true, .. } => {
+            Err(QueryError::invalid("NOT IN restrictions are not supported yet"))
+        }
         Relation::Contains { negated: true, .. } => {
             Err(QueryError::invalid("NOT CONTAINS restrictions are not supported yet"))
         }
@@ -178,7 +182,9 @@ fn in_list(cx: &mut Context<'_>, target: &RelationTarget, values: &InValues) -> 
             Ok(multi(&columns, test))
         }
         RelationTarget::Token(_) => Err(QueryError::invalid("IN cannot be used with the token function")),
-        RelationTarget::Element { .. } => Err(QueryError::invalid("Only EQ relations are supported on map entries")),
+        RelationTarget::Element { .. } => {
+            Err(QueryError::invalid("Only EQ relations are supported on map entries"))
+        }
         RelationTarget::Function(function) => Err(QueryError::Invalid(format!(
             "Restrictions by the function {} are not supported yet",
             function.name.name.name
@@ -191,7 +197,10 @@ fn contains(cx: &mut Context<'_>, name: &Ident, key: bool, value: &RawTerm) -> R
     let element = match (&column.ty, key) {
         (CqlType::Map { key, .. }, true) => (**key).clone(),
         (_, true) => {
-            return Err(QueryError::Invalid(format!("Cannot use CONTAINS KEY on non-map column {}", column.name)));
+            return Err(QueryError::Invalid(format!(
+                "Cannot use CONTAINS KEY on non-map column {}",
+                column.name
+            )));
         }
         (CqlType::Map { value, .. }, false) => (**value).clone(),
         (CqlType::List { element, .. } | CqlType::Set { element, .. }, false) => (**element).clone(),
@@ -214,7 +223,9 @@ fn check_no_duration(column: &Column) -> Result<(), QueryError> {
         return Ok(());
     }
     Err(QueryError::invalid(match &column.ty {
-        ty if ty.is_collection() => "Slice restrictions are not supported on collections containing durations",
+        ty if ty.is_collection() => {
+            "Slice restrictions are not supported on collections containing durations"
+        }
         CqlType::Tuple(_) => "Slice restrictions are not supported on tuples containing durations",
         CqlType::Udt(_) => "Slice restrictions are not supported on UDTs containing durations",
         _ => "Slice restrictions are not supported on duration columns",
@@ -255,7 +266,12 @@ fn map_types(column: &Column, operator: ComparisonOperator) -> Result<(CqlType, 
 }
 
 fn single(cx: &Context<'_>, column: &Column, test: Test) -> Prepared {
-    let first = cx.table.columns_of(column.kind).iter().position(|c| c.id == column.id).expect("a column of the table");
+    let first = cx
+        .table
+        .columns_of(column.kind)
+        .iter()
+        .position(|c| c.id == column.id)
+        .expect("a column of the table");
     Prepared {
         target: Target::Columns(column.kind),
         clause: Clause { first, names: vec![column.name.clone()], multi: false, test },

@@ -57,11 +57,15 @@ pub fn fill(
             }
             Test::Slice { lower, upper } => {
                 let lower = match lower {
-                    Some((row, inclusive)) => Some((row.bind(&clause.names[..row.len()], binding)?, *inclusive)),
+                    Some((row, inclusive)) => {
+                        Some((row.bind(&clause.names[..row.len()], binding)?, *inclusive))
+                    }
                     None => None,
                 };
                 let upper = match upper {
-                    Some((row, inclusive)) => Some((row.bind(&clause.names[..row.len()], binding)?, *inclusive)),
+                    Some((row, inclusive)) => {
+                        Some((row.bind(&clause.names[..row.len()], binding)?, *inclusive))
+                    }
                     None => None,
                 };
                 for prefix in &prefixes {
@@ -84,7 +88,11 @@ pub fn fill(
 
 /// The common case: equalities alone, into buffers that are there already.
 #[inline]
-fn one_prefix(restrictions: &Restrictions, binding: &Binding<'_>, out: &mut Slices) -> Result<(), QueryError> {
+fn one_prefix(
+    restrictions: &Restrictions,
+    binding: &Binding<'_>,
+    out: &mut Slices,
+) -> Result<(), QueryError> {
     out.truncate(1);
     if out.is_empty() {
         out.push(Slice::all());
@@ -143,10 +151,7 @@ fn half(
         let greater_is_behind = !orders[first + at].reversed;
         let position = |weight| OwnedPosition { prefix: with_value.clone(), weight };
         slices.push(if lower == greater_is_behind {
-            Slice {
-                start: position(if inclusive { -1 } else { 1 }),
-                end: Position::after(&equal).to_owned(),
-            }
+            Slice { start: position(if inclusive { -1 } else { 1 }), end: Position::after(&equal).to_owned() }
         } else {
             Slice {
                 start: Position::before(&equal).to_owned(),
@@ -162,7 +167,8 @@ fn intersect(a: &[Slice], b: &[Slice], orders: &[ClusteringOrder]) -> Vec<Slice>
     let mut both = Vec::new();
     for x in a {
         for y in b {
-            let start = if x.start.as_ref().compare(y.start.as_ref(), orders).is_gt() { &x.start } else { &y.start };
+            let start =
+                if x.start.as_ref().compare(y.start.as_ref(), orders).is_gt() { &x.start } else { &y.start };
             let end = if x.end.as_ref().compare(y.end.as_ref(), orders).is_lt() { &x.end } else { &y.end };
             both.push(Slice { start: start.clone(), end: end.clone() });
         }
@@ -248,7 +254,10 @@ mod tests {
         };
         let slices = vec![
             Slice::prefix(&prefix(2)),
-            Slice { start: Position::after(&prefix(3)).to_owned(), end: Position::before(&prefix(3)).to_owned() },
+            Slice {
+                start: Position::after(&prefix(3)).to_owned(),
+                end: Position::before(&prefix(3)).to_owned(),
+            },
             Slice::prefix(&row(2, 1)),
             Slice::prefix(&prefix(1)),
             Slice::prefix(&prefix(1)),

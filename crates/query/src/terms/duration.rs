@@ -83,7 +83,9 @@ fn designators(iso: &str, builder: &mut Builder) -> Result<Option<()>, String> {
         Some((date, time)) => (date, time),
         None => (iso, ""),
     };
-    for (mut rest, letters) in [(date, [('Y', 0), ('M', 1), ('D', 3)]), (time, [('H', 4), ('M', 5), ('S', 6)])] {
+    for (mut rest, letters) in
+        [(date, [('Y', 0), ('M', 1), ('D', 3)]), (time, [('H', 4), ('M', 5), ('S', 6)])]
+    {
         let mut allowed = letters.as_slice();
         while !rest.is_empty() {
             let Some((value, after)) = number(rest) else { return Ok(None) };
@@ -139,14 +141,15 @@ impl Builder {
             Part::Nanoseconds => (i64::MAX, "nanoseconds"),
         };
         let total = &mut self.parts[part as usize];
-        match value.checked_mul(worth).and_then(|added| total.checked_add(added)).filter(|sum| *sum <= limit) {
+        match value.checked_mul(worth).and_then(|added| total.checked_add(added)).filter(|sum| *sum <= limit)
+        {
             Some(sum) => {
                 *total = sum;
                 Ok(())
             }
-            None => Err(format!(
-                "Invalid duration. The total number of {what} must be less or equal to {limit}"
-            )),
+            None => {
+                Err(format!("Invalid duration. The total number of {what} must be less or equal to {limit}"))
+            }
         }
     }
 
@@ -217,7 +220,10 @@ mod tests {
             ("P5W2D", "Unable to convert 'P5W2D' to a duration"),
             ("1d1d", "Invalid duration. The days are specified multiple times"),
             ("1d1y", "Invalid duration. The days should be after years"),
-            ("999999999y", "Invalid duration. The total number of months must be less or equal to 2147483647"),
+            (
+                "999999999y",
+                "Invalid duration. The total number of months must be less or equal to 2147483647",
+            ),
         ] {
             assert_eq!(parse(source), Err(expected.to_owned()), "{source}");
         }

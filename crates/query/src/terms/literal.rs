@@ -45,7 +45,9 @@ pub fn preferred_type(constant: &Constant) -> Option<CqlType> {
             _ => CqlType::Uuid,
         },
         ConstantKind::Float => match (text.parse::<f64>(), text.parse::<BigDecimal>()) {
-            (Ok(double), Ok(decimal)) if shortest_decimal(double).as_ref() != Some(&decimal) => CqlType::Decimal,
+            (Ok(double), Ok(decimal)) if shortest_decimal(double).as_ref() != Some(&decimal) => {
+                CqlType::Decimal
+            }
             _ => CqlType::Double,
         },
         ConstantKind::Boolean => CqlType::Boolean,
@@ -258,7 +260,12 @@ mod tests {
             (K::Integer, "128", CqlType::Tinyint, "Unable to make byte from '128'"),
             (K::Integer, "32768", CqlType::Smallint, "Unable to make short from '32768'"),
             (K::Integer, "2147483648", CqlType::Int, "Unable to make int from '2147483648'"),
-            (K::Integer, "9223372036854775808", CqlType::Bigint, "Unable to make long from '9223372036854775808'"),
+            (
+                K::Integer,
+                "9223372036854775808",
+                CqlType::Bigint,
+                "Unable to make long from '9223372036854775808'",
+            ),
             (K::Hex, "0x123", CqlType::Blob, "cannot parse '123' as hex bytes"),
             (K::String, "localhost", CqlType::Inet, "Unable to make inet address from 'localhost'"),
             (K::Float, "NaN", CqlType::Decimal, "unable to make BigDecimal from 'NaN'"),

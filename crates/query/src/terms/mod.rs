@@ -158,7 +158,9 @@ impl Term {
             Self::Composite(composite) => {
                 composite.bind(binding).map(|value| Bound::Value(Cow::Owned(value)))
             }
-            Self::Collection(collection) => collection.bind(binding).map(|value| Bound::Value(Cow::Owned(value))),
+            Self::Collection(collection) => {
+                collection.bind(binding).map(|value| Bound::Value(Cow::Owned(value)))
+            }
             Self::Call(call) => Ok(match call.bind(binding)? {
                 Some(value) => Bound::Value(Cow::Owned(value)),
                 None => Bound::Null,
@@ -174,8 +176,8 @@ impl Composite {
             let value = component.bind(binding)?.set(|| self.unset_message(index))?;
             match &self.ty {
                 CqlType::Vector { element, .. } => {
-                    let value = value
-                        .ok_or_else(|| QueryError::invalid("null is not supported inside vectors"))?;
+                    let value =
+                        value.ok_or_else(|| QueryError::invalid("null is not supported inside vectors"))?;
                     append_vector_component(&mut out, element, &value)?;
                 }
                 _ => append_element(&mut out, value.as_deref()),

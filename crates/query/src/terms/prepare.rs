@@ -7,8 +7,8 @@ use model::{CqlType, Schema, Table};
 
 use super::literal::{self, Assignment};
 use super::{
-    Binding, Call, Collection, Composite, Markers, Receiver, Term, append_vector_component, assemble_collection,
-    text,
+    Binding, Call, Collection, Composite, Markers, Receiver, Term, append_vector_component,
+    assemble_collection, text,
 };
 use crate::QueryError;
 use crate::ambient::Ambient;
@@ -68,8 +68,9 @@ impl Context<'_> {
                         text::of_term(operand)
                     )));
                 };
-                let function = Function::cast(&from, &to)
-                    .ok_or_else(|| QueryError::Invalid(format!("{} cannot be cast to {to}", text::of_term(operand))))?;
+                let function = Function::cast(&from, &to).ok_or_else(|| {
+                    QueryError::Invalid(format!("{} cannot be cast to {to}", text::of_term(operand)))
+                })?;
                 if !type_assignment(&to, &receiver.ty).is_assignable() {
                     return Err(cannot_assign(term, receiver));
                 }
@@ -252,7 +253,11 @@ impl Context<'_> {
         composite(receiver.ty.clone(), prepared)
     }
 
-    fn user_type(&mut self, fields: &[(ast::Ident, ast::Term)], receiver: &Receiver) -> Result<Term, QueryError> {
+    fn user_type(
+        &mut self,
+        fields: &[(ast::Ident, ast::Term)],
+        receiver: &Receiver,
+    ) -> Result<Term, QueryError> {
         let CqlType::Udt(udt) = &receiver.ty else {
             return Err(QueryError::Invalid(format!(
                 "Invalid user type literal for {} of type {}",
@@ -321,7 +326,11 @@ impl Context<'_> {
         Ok(Term::Constant(bound.as_bytes().map(Into::into)))
     }
 
-    fn overload(&self, call: &FunctionCall, receiver: Option<&CqlType>) -> Result<Option<Function>, QueryError> {
+    fn overload(
+        &self,
+        call: &FunctionCall,
+        receiver: Option<&CqlType>,
+    ) -> Result<Option<Function>, QueryError> {
         if call.name.keyspace.as_ref().is_some_and(|keyspace| keyspace.name != "system") {
             return Ok(None);
         }
@@ -409,7 +418,8 @@ impl Context<'_> {
 }
 
 fn function_name(call: &FunctionCall) -> String {
-    let keyspace = call.name.keyspace.as_ref().map(|keyspace| format!("{}.", keyspace.name)).unwrap_or_default();
+    let keyspace =
+        call.name.keyspace.as_ref().map(|keyspace| format!("{}.", keyspace.name)).unwrap_or_default();
     format!("{keyspace}{}", call.name.name.name)
 }
 
@@ -447,8 +457,9 @@ fn composite(ty: CqlType, components: Vec<Term>) -> Result<Term, QueryError> {
         let Term::Constant(value) = component else { continue };
         match &ty {
             CqlType::Vector { element, .. } => {
-                let value =
-                    value.as_deref().ok_or_else(|| QueryError::invalid("null is not supported inside vectors"))?;
+                let value = value
+                    .as_deref()
+                    .ok_or_else(|| QueryError::invalid("null is not supported inside vectors"))?;
                 append_vector_component(&mut out, element, value)?;
             }
             _ => model::collection::append_element(&mut out, value.as_deref()),

@@ -77,7 +77,8 @@ pub fn parse_time(text: &str) -> Result<i64, String> {
             .filter(|nanoseconds| (0..NANOSECONDS_PER_DAY).contains(nanoseconds))
             .ok_or_else(|| format!("Unable to make long (for time) from: '{text}'"));
     }
-    clock(text.trim()).ok_or_else(|| format!("(TimeType) Unable to coerce '{text}' to a formatted time (long)"))
+    clock(text.trim())
+        .ok_or_else(|| format!("(TimeType) Unable to coerce '{text}' to a formatted time (long)"))
 }
 
 fn clock(text: &str) -> Option<i64> {
@@ -182,7 +183,13 @@ pub fn millis_of_date(biased_days: u32) -> i64 {
 
 fn write_date(text: &mut String, days: i64) {
     let (year, month, day) = civil_of(days);
-    let sign = if year < 0 { "-" } else if year > 9999 { "+" } else { "" };
+    let sign = if year < 0 {
+        "-"
+    } else if year > 9999 {
+        "+"
+    } else {
+        ""
+    };
     write!(text, "{sign}{:04}-{month:02}-{day:02}", year.abs()).expect("writing to a string");
 }
 
@@ -214,8 +221,7 @@ fn civil_of(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
     let day_of_era = days.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_from_march = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;

@@ -1,0 +1,243 @@
+//! A node of one process for tests: shards over real storage, statements in, text out.
+#![allow(clippy::disallowed_types, reason = "a test hands results out of shards")]
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::mpsc;
+
+use model::CqlType;
+use model::collection::{Components, Elements, Entries, VectorElements};
+use query::system::SystemTables;
+use query::{ClientState, Engine, EngineConfig, QueryError, Response, agreement};
+use reactor::{Config, DriverChoice, Group, mesh};
+use replication::Replicator;
+use storage::{Storage, StorageConfig};
+use wire::consistency::Consistency;
+use wire::reader::Reader;
+use wire::request::QueryParameters;
+use wire::types::read_option;
+use wire::values::Values;
+use wire::version::ProtocolVersion;
+
+/// Version the tests speak.
+pub const VERSION: ProtocolVersion = ProtocolVersion::V5;
+/// Turns one shard waits for another to have started.
+const TURNS_MAX: usize = 1_000_000;
+
+/// Parameters of a request without values.
+pub fn parameters() -> QueryParameters<'static> {
+    QueryParameters {
+        consistency: Consistency::One,
+        values: Values::empty(VERSION),
+        skip_metadata: false,
+        page_size: None,
+        paging_state: None,
+        serial_consistency: None,
+        default_timestamp_us: None,
+        keyspace: None,
+        now_in_seconds: None,
+    }
+}
+
+/// A client that uses keyspace `ks`.
+pub fn client() -> ClientState {
+    ClientState {
+        keyspace: Some("ks".into()),
+        version: VERSION,
+        tablets_routing: false,
+        metadata_id: false,
+        lwt_mark: false,
+        peer: None,
+        user: "anonymous".into(),
+    }
+}
+
+/// The RESULT body of a statement.
+pub async fn body(engine: &Engine, text: &str) -> Result<Vec<u8>, QueryError> {
+    let mut out = Response::default();
+    engine.query(&client(), text, &parameters(), &mut out).await?;
+    Ok(out.body)
+}
+
+/// Runs a statement that must succeed.
+pub async fn run(engine: &Engine, text: &str) -> Vec<u8> {
+    body(engine, text).await.unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+/// The rows of a SELECT as text, without the line of names.
+pub async fn rows(engine: &Engine, text: &str) -> Vec<String> {
+    Rows::parse(&run(engine, text).await).rows
+}
+
+async fn open(workdir: PathBuf, shard: usize, shards: usize) -> Engine {
+    let storage = Storage::open(StorageConfig::new(workdir, 16 << 20), shard, shards).await.unwrap();
+    if shard == 0 {
+        agreement::make_system_tables(&storage).await.unwrap();
+    }
+    let config = EngineConfig::new([7; 16], shards);
+    let replicator = Replicator::new(storage.clone(), config.data_center.clone());
+    let engine = Engine::new(config, storage, replicator, Rc::new(SystemTables::new().unwrap()));
+    for other in 0..shards {
+        for turn in 0.. {
+            assert!(turn < TURNS_MAX, "shard {other} has not started");
+            if mesh::call(other, Group::ADMIN, || async { Engine::here().is_some() }).await.unwrap() {
+                break;
+            }
+            reactor::yield_now().await;
+        }
+    }
+    engine
+}
+
+/// Starts `shards` shards in `workdir`; shard 0 makes keyspace `ks`, does `work` and hands out what it returns.
+pub fn node<T, Fut>(workdir: &Path, shards: usize, work: fn(Engine) -> Fut) -> T
+where
+    T: Send + 'static,
+    Fut: Future<Output = T> + 'static,
+{
+    let (sender, receiver) = mpsc::channel();
+    let workdir = workdir.to_owned();
+    let config = Config { shards, driver: DriverChoice::Poll, pin: false, ..Config::default() };
+    let running = reactor::start(config, move |shard| {
+        let (sender, workdir) = (sender.clone(), workdir.clone());
+        async move {
+            let engine = open(workdir, shard.id, shard.count).await;
+            if shard.id == 0 {
+                run(&engine, CREATE_KEYSPACE).await;
+                let done = work(engine).await;
+                sender.send(done).unwrap();
+            }
+        }
+    })
+    .unwrap();
+    running.join().unwrap();
+    receiver.recv().unwrap()
+}
+
+const CREATE_KEYSPACE: &str = "CREATE KEYSPACE IF NOT EXISTS ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
+
+/// A ROWS body as text.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Rows {
+    /// Names of the columns; empty where the metadata was left out.
+    pub names: Vec<String>,
+    /// Values of each row, joined by ` | `; without metadata in hexadecimal digits.
+    pub rows: Vec<String>,
+    /// Where the next page begins.
+    pub paging_state: Option<Vec<u8>>,
+    /// The new id, where the metadata changed.
+    pub new_metadata_id: Option<Vec<u8>>,
+}
+
+impl Rows {
+    /// Reads a body.
+    pub fn parse(body: &[u8]) -> Self {
+        let mut reader = Reader::new(body);
+        assert_eq!(reader.int().unwrap(), 2, "a ROWS body");
+        let flags = reader.int().unwrap();
+        let columns = reader.int().unwrap() as usize;
+        let paging_state =
+            if flags & 2 != 0 { Some(reader.bytes().unwrap().unwrap().to_vec()) } else { None };
+        let new_metadata_id =
+            if flags & 8 != 0 { Some(reader.short_bytes().unwrap().to_vec()) } else { None };
+        let (mut names, mut types) = (Vec::new(), Vec::new());
+        if flags & 4 == 0 {
+            assert_eq!(flags & 1, 1, "one table");
+            reader.string().unwrap();
+            reader.string().unwrap();
+            for _ in 0..columns {
+                names.push(reader.string().unwrap().to_owned());
+                types.push(read_option(&mut reader).unwrap());
+            }
+        }
+        let mut rows = Vec::new();
+        for _ in 0..reader.int().unwrap() {
+            let values: Vec<String> = (0..columns)
+                .map(|at| {
+                    let value = reader.bytes().unwrap();
+                    value.map_or("null".to_owned(), |value| {
+                        show(types.get(at).unwrap_or(&CqlType::Blob), value)
+                    })
+                })
+                .collect();
+            rows.push(values.join(" | "));
+        }
+        reader.finish("ROWS").unwrap();
+        Self { names, rows, paging_state, new_metadata_id }
+    }
+}
+
+/// A value as text, in the notation of the files under `testdata`.
+pub fn show(ty: &CqlType, value: &[u8]) -> String {
+    let number = |bytes: usize| {
+        assert_eq!(value.len(), bytes, "a {ty}");
+        let fill = if value[0] >= 0x80 { 0xff } else { 0 };
+        let mut wide = [fill; 16];
+        wide[16 - bytes..].copy_from_slice(value);
+        i128::from_be_bytes(wide)
+    };
+    let part = |ty: &CqlType, value: Option<&[u8]>| value.map_or("null".to_owned(), |value| show(ty, value));
+    match ty {
+        CqlType::Ascii | CqlType::Text => format!("'{}'", std::str::from_utf8(value).unwrap()),
+        CqlType::Tinyint => number(1).to_string(),
+        CqlType::Smallint => number(2).to_string(),
+        CqlType::Int => number(4).to_string(),
+        CqlType::Bigint => number(8).to_string(),
+        CqlType::Varint => number(value.len()).to_string(),
+        CqlType::Boolean => (value != [0]).to_string(),
+        CqlType::Float => format!("{:?}", f32::from_be_bytes(value.try_into().unwrap())),
+        CqlType::Double => format!("{:?}", f64::from_be_bytes(value.try_into().unwrap())),
+        CqlType::Date => {
+            let mut text = String::new();
+            let days = u32::from_be_bytes(value.try_into().unwrap());
+            text.push_str(&query::terms::time::date_text(days));
+            text
+        }
+        CqlType::Uuid | CqlType::Timeuuid => uuid::Uuid::from_slice(value).unwrap().to_string(),
+        CqlType::List { element, .. } => {
+            let parts: Vec<String> = null_elements(value).iter().map(|e| part(element, *e)).collect();
+            format!("[{}]", parts.join(", "))
+        }
+        CqlType::Set { element, .. } => {
+            let parts: Vec<String> =
+                Elements::parse(value).unwrap().map(|e| show(element, e.unwrap())).collect();
+            format!("{{{}}}", parts.join(", "))
+        }
+        CqlType::Map { key, value: ty, .. } => {
+            let parts: Vec<String> = Entries::parse(value)
+                .unwrap()
+                .map(|entry| {
+                    let (k, v) = entry.unwrap();
+                    format!("{}: {}", show(key, k), show(ty, v))
+                })
+                .collect();
+            format!("{{{}}}", parts.join(", "))
+        }
+        CqlType::Tuple(types) => components(types.iter(), value),
+        CqlType::Udt(udt) => components(udt.fields.iter().map(|(_, ty)| ty), value),
+        CqlType::Vector { element, dimension } => {
+            let parts: Vec<String> =
+                VectorElements::new(element, *dimension, value).map(|e| show(element, e.unwrap())).collect();
+            format!("[{}]", parts.join(", "))
+        }
+        _ => format!("0x{}", value.iter().map(|byte| format!("{byte:02x}")).collect::<String>()),
+    }
+}
+
+fn components<'t>(types: impl Iterator<Item = &'t CqlType>, value: &[u8]) -> String {
+    let mut values = Components::new(value);
+    let parts: Vec<String> = types
+        .map(|ty| {
+            values.next().and_then(Result::unwrap_or_default).map_or("null".to_owned(), |v| show(ty, v))
+        })
+        .collect();
+    format!("({})", parts.join(", "))
+}
+
+/// Elements of a list that may hold nulls, as `writetime` of a collection does.
+fn null_elements(value: &[u8]) -> Vec<Option<&[u8]>> {
+    let mut reader = Reader::new(value);
+    let count = reader.int().unwrap();
+    (0..count).map(|_| reader.bytes().unwrap()).collect()
+}
