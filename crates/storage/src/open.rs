@@ -212,8 +212,9 @@ impl Storage {
         }
         // From here on every entry is held by a memtable, or is in the owner's log.
         drop(holds);
-        for (at, (number, _)) in logs.iter().enumerate() {
+        for (at, (number, log)) in logs.iter().enumerate() {
             if own != Some(at) {
+                log.forget().await?;
                 let directory = log_directory(&self.0.config, *number);
                 reactor::file::remove_dir_all(&directory)
                     .await

@@ -221,6 +221,18 @@ impl OldLog {
         self.flushed.get(&(table, tablet)).is_some_and(|upto| place < *upto)
     }
 
+    /// Makes all entries unreadable, durably, the oldest first: as long as one can be read, so can what later ones
+    /// say of it.
+    ///
+    /// # Errors
+    /// Those of writing and syncing.
+    pub(crate) async fn forget(&self) -> Result<(), StorageError> {
+        for segment in &self.segments {
+            segment.forget_entries().await?;
+        }
+        Ok(())
+    }
+
     /// Makes the log's end as it was judged durable, before anything new is written.
     ///
     /// # Errors
