@@ -74,7 +74,8 @@ class Server:
         )
         self.timestamp = 0
         self.session = self.cluster.connect()
-        self.session.execute(f"DROP KEYSPACE IF EXISTS {keyspace}")
+        for leftover in (keyspace, "bad"):  # the wrong statements make a keyspace `bad` now and then
+            self.session.execute(f"DROP KEYSPACE IF EXISTS {leftover}")
         self.session.execute(
             f"CREATE KEYSPACE {keyspace} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
         )
@@ -143,6 +144,16 @@ def differences(left, right):
     return [(kind, left[kind], right[kind]) for kind in left if left[kind] != right.get(kind)]
 
 
+def without_equal_lines(left, right):
+    """Two answers without the lines they begin and end with alike; what is left is what to look at."""
+    left, right = left.split("\n"), right.split("\n")
+    while left and right and left[0] == right[0]:
+        del left[0], right[0]
+    while left and right and left[-1] == right[-1]:
+        del left[-1], right[-1]
+    return "\n".join(left), "\n".join(right)
+
+
 def read_allowed(path):
     allowed = []
     with open(path, encoding="utf-8") as lines:
@@ -193,6 +204,7 @@ def main():
     for kind, list_ in sorted(found.items()):
         print(f"\n== {kind}: {len(list_)} differences")
         for number, statement, mine, reference in list_[:REPORTED]:
+            mine, reference = without_equal_lines(mine, reference)
             print(f"#{number} [{statement.kind}, pages of {statement.page}] {statement.cql} {list(statement.values) or ''}")
             print("    left:  " + mine[:2000].replace("\n", "\n           "))
             print("    right: " + reference[:2000].replace("\n", "\n           "))

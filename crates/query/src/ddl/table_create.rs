@@ -27,7 +27,7 @@ pub(super) const COLUMNS_MAX: usize = 8192;
 pub(super) fn create(statement: &CreateTable, context: &PlanContext<'_>) -> Result<Planned, QueryError> {
     let keyspace_name = keyspace_of(&statement.name, context)?;
     let name = statement.name.name.as_str();
-    let shape = Shape::new(statement, keyspace_name)?;
+    let shape = Shape::new(statement)?;
     check_content(keyspace_name, Action::Create, &format!("<all tables in {keyspace_name}>"))?;
     let draft = Draft::create(&shape.properties)?;
     check_keyspace_name(keyspace_name)?;
@@ -63,7 +63,7 @@ pub(crate) fn own_table(
     context: &PlanContext<'_>,
 ) -> Result<TableDefinition, QueryError> {
     let keyspace = keyspace_of(&statement.name, context)?;
-    let shape = Shape::new(statement, keyspace)?;
+    let shape = Shape::new(statement)?;
     let draft = Draft::create(&shape.properties)?;
     let mut table = build(shape, draft, keyspace, statement.name.name.as_str(), &UserTypes::new(), context)?;
     table.tablets_log2 = TabletMap::for_shards(context.shards).log2();
@@ -89,8 +89,8 @@ struct RawColumn<'a> {
 }
 
 impl<'a> Shape<'a> {
-    fn new(statement: &'a CreateTable, keyspace: &str) -> Result<Self, QueryError> {
-        let full_name = full_name(&statement.name, keyspace);
+    fn new(statement: &'a CreateTable) -> Result<Self, QueryError> {
+        let full_name = name_as_written(&statement.name);
         let mut columns = BTreeMap::new();
         let mut order = Vec::new();
         let mut key = None;
@@ -363,8 +363,12 @@ pub(super) fn too_many_columns() -> QueryError {
     invalid(format!("A table cannot have more than {COLUMNS_MAX} columns"))
 }
 
-fn full_name(name: &QualifiedName, keyspace: &str) -> String {
-    super::plan::qualified(keyspace, name.name.as_str())
+/// The table in messages about the statement itself: its keyspace only where the statement names it.
+fn name_as_written(name: &QualifiedName) -> String {
+    match &name.keyspace {
+        Some(keyspace) => super::plan::qualified(keyspace.as_str(), name.name.as_str()),
+        None => name.name.as_str().to_owned(),
+    }
 }
 
 fn parse_id(text: &str) -> Result<TableId, QueryError> {

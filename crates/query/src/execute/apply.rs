@@ -42,23 +42,30 @@ pub fn apply(
     rows: &mut Slices,
     updates: &mut dyn Updates,
 ) -> Result<(), QueryError> {
-    let stamp = stamp(plan, binding, moment)?;
-    slices::fill(&plan.restrictions, &plan.table, binding, rows)?;
+    // Of several wrong values the first in this order is told, as in Cassandra.
+    let timestamp = match &plan.timestamp {
+        None => moment.timestamp,
+        Some(term) => timestamp(term, binding)?.unwrap_or(moment.timestamp),
+    };
     key.clear();
-    if keys::append_single(&plan.restrictions, &plan.table, binding, key)? {
-        return write(plan, binding, &stamp, prior, rows, updates.of(plan, key));
+    let single = keys::append_single(&plan.restrictions, &plan.table, binding, key)?;
+    let several = if single { Vec::new() } else { keys::all(&plan.restrictions, &plan.table, binding)? };
+    if single {
+        keys::check_not_empty(key)?;
     }
-    for key in keys::all(&plan.restrictions, &plan.table, binding)? {
-        write(plan, binding, &stamp, prior, rows, updates.of(plan, &key.key))?;
+    several.iter().try_for_each(|key| keys::check_not_empty(&key.key))?;
+    slices::fill(&plan.restrictions, &plan.table, binding, rows)?;
+    let stamp = stamp(plan, binding, Moment { timestamp, ..moment })?;
+    if single {
+        return write(plan, binding, &stamp, rows, updates.of(plan, key));
+    }
+    for key in several {
+        write(plan, binding, &stamp, rows, updates.of(plan, &key.key))?;
     }
     Ok(())
 }
 
 fn stamp(plan: &ModifyPlan, binding: &Binding<'_>, moment: Moment) -> Result<Stamp, QueryError> {
-    let timestamp = match &plan.timestamp {
-        None => moment.timestamp,
-        Some(term) => timestamp(term, binding)?.unwrap_or(moment.timestamp),
-    };
     let ttl = time_to_live(plan, binding)?;
     if ttl > 0 && u64::from(moment.now) + u64::from(ttl) > u64::from(LOCAL_TIME_MAX) {
         return Err(QueryError::Invalid(format!(
@@ -69,7 +76,7 @@ fn stamp(plan: &ModifyPlan, binding: &Binding<'_>, moment: Moment) -> Result<Sta
             if plan.time_to_live.is_none() { "default " } else { "" }
         )));
     }
-    Ok(Stamp { timestamp, now: moment.now, ttl })
+    Ok(Stamp { timestamp: moment.timestamp, now: moment.now, ttl })
 }
 
 /// The value of USING TIMESTAMP; `None` where it was left out.

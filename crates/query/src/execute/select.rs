@@ -35,12 +35,6 @@ pub async fn execute(
     let level = consistency::for_read(parameters.consistency)?;
     let limits = page_limits(plan, binding, parameters)?;
     let timeout = timeout(plan, binding)?;
-    if !plan.sort.is_empty() && parameters.page_size.is_some() {
-        return Err(QueryError::invalid(
-            "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either remove \
-             the ORDER BY or the IN and sort client side, or disable paging for this query",
-        ));
-    }
     let state = parameters.paging_state.map(PagingState::parse).transpose()?;
     let limits = match &state {
         Some(state) => PageLimits { remaining: state.remaining.min(limits.remaining), ..limits },
@@ -50,6 +44,9 @@ pub async fn execute(
         plan.restrictions.filters.iter().map(|filter| filter.bind(binding)).collect::<Result<Vec<_>, _>>()?;
     let user_limit = limits.remaining;
     let aggregates = matches!(plan.selection.kind, SelectionKind::Aggregates { .. });
+    if plan.sorted_whole && parameters.page_size.is_some() {
+        check_pages(engine, plan, binding, aggregates)?;
+    }
     if aggregates && plan.restrictions.partition_key.is_empty() && plan.restrictions.token.is_none() {
         out.warnings.push("Aggregation query used without partition key".to_owned());
     } else if aggregates && plan.restrictions.partition_key_has_in() {
@@ -104,6 +101,31 @@ pub async fn execute(
     Ok(())
 }
 
+/// Refuses pages of a result that is ordered as a whole, unless it is known to be empty without reading.
+///
+/// Wrong values are told first, as everywhere.
+fn check_pages(
+    engine: &Engine,
+    plan: &SelectPlan,
+    binding: &Binding<'_>,
+    aggregates: bool,
+) -> Result<(), QueryError> {
+    let keys = keys::all(&plan.restrictions, &plan.table, binding)?;
+    let slices = &mut engine.scratch(&plan.table).read.slices;
+    slices::fill(&plan.restrictions, &plan.table, binding, slices)?;
+    if keys.is_empty() || slices.is_empty() {
+        if !aggregates {
+            return Ok(());
+        }
+    } else {
+        keys.iter().try_for_each(|key| keys::check_not_empty(&key.key))?;
+    }
+    Err(QueryError::invalid(
+        "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either remove \
+         the ORDER BY or the IN and sort client side, or disable paging for this query",
+    ))
+}
+
 struct Reader<'e> {
     engine: &'e Engine,
     plan: &'e SelectPlan,
@@ -152,6 +174,9 @@ impl Reader<'_> {
             // IN () on a clustering column: no row can match, and static rows alone are not asked for.
             return Ok(());
         }
+        if let PartitionRange::Key(key) = &command.range {
+            keys::check_not_empty(&key.key)?;
+        }
         let limits = self.read_limits(rows);
         self.engine.read(command, limits, self.level, self.timeout, rows).await
     }
@@ -182,7 +207,11 @@ impl Reader<'_> {
             }
             return Ok(());
         }
-        let mut keys = keys::all(&plan.restrictions, table, binding)?.into_iter();
+        let keys = keys::all(&plan.restrictions, table, binding)?;
+        if !command.slices.is_empty() {
+            keys.iter().try_for_each(|key| keys::check_not_empty(&key.key))?;
+        }
+        let mut keys = keys.into_iter();
         if let Some(resume) = resume {
             // The key the last page ended in must be one of them.
             keys.find(|key| *key == resume.key).ok_or_else(paging::invalid)?;

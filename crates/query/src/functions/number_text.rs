@@ -1,6 +1,12 @@
-//! Floating-point numbers as Java prints them, for casts to text.
+//! Floating-point and decimal numbers as Java prints them, for casts to text.
 //!
-//! Decimal notation from 1e-3 up to 1e7, else one digit, a point and an exponent (`Double.toString`).
+//! Floating-point numbers in decimal notation from 1e-3 up to 1e7, else one digit, a point and an exponent
+//! (`Double.toString`). Decimals plain while no zeros have to be added behind them and at most five behind the point,
+//! else with an exponent (`BigDecimal.toString`): what is written is never longer than the digits there are, whatever
+//! scale a client sent.
+
+use bigdecimal::BigDecimal;
+use bigdecimal::num_bigint::Sign;
 
 /// The text of a double.
 pub fn double(value: f64) -> String {
@@ -14,6 +20,32 @@ pub fn float(value: f32) -> String {
     java(value.is_nan(), value.is_infinite(), value.is_sign_negative(), value == 0.0, || {
         ryu::Buffer::new().format_finite(value.abs()).to_owned()
     })
+}
+
+/// The text of a decimal.
+pub fn decimal(value: &BigDecimal) -> String {
+    let (unscaled, scale) = value.as_bigint_and_scale();
+    let digits = unscaled.magnitude().to_string();
+    let sign = if unscaled.sign() == Sign::Minus { "-" } else { "" };
+    let count = digits.len() as i64;
+    let exponent = count - 1 - scale;
+    if scale == 0 {
+        return format!("{sign}{digits}");
+    }
+    if scale > 0 && exponent >= -6 {
+        let whole = count - scale;
+        if whole > 0 {
+            let (whole, fraction) = digits.split_at(whole as usize);
+            return format!("{sign}{whole}.{fraction}");
+        }
+        return format!("{sign}0.{}{digits}", "0".repeat(whole.unsigned_abs() as usize));
+    }
+    let (first, rest) = digits.split_at(1);
+    let point = if rest.is_empty() { "" } else { "." };
+    if exponent == 0 {
+        return format!("{sign}{first}{point}{rest}");
+    }
+    format!("{sign}{first}{point}{rest}E{exponent:+}")
 }
 
 fn java(nan: bool, infinite: bool, negative: bool, zero: bool, shortest: impl FnOnce() -> String) -> String {
@@ -57,6 +89,30 @@ fn magnitude(shortest: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn decimals_as_java_prints_them() {
+        for (unscaled, scale, expected) in [
+            (0, 0, "0"),
+            (0, 2, "0.00"),
+            (0, -1, "0E+1"),
+            (123, 0, "123"),
+            (-123, 0, "-123"),
+            (123, -1, "1.23E+3"),
+            (123, -3, "1.23E+5"),
+            (123, 5, "0.00123"),
+            (123, 10, "1.23E-8"),
+            (-123, 12, "-1.23E-10"),
+            (1, -10, "1E+10"),
+            (1, 6, "0.000001"),
+            (1, 7, "1E-7"),
+            (-15, 1, "-1.5"),
+            (150, 2, "1.50"),
+            (1, i64::from(i32::MAX), "1E-2147483647"),
+        ] {
+            assert_eq!(decimal(&BigDecimal::new(unscaled.into(), scale)), expected);
+        }
+    }
 
     #[test]
     fn doubles_as_java_prints_them() {

@@ -30,6 +30,8 @@ pub struct SelectPlan {
     pub distinct: bool,
     /// Rows from the last to the first.
     pub reversed: bool,
+    /// Whether the result is ordered as a whole (ORDER BY where IN names several partitions): it has no pages.
+    pub sorted_whole: bool,
     /// Order of the whole result, where IN names several partitions: places of selected values, and whether
     /// they come descending.
     pub sort: Vec<(usize, CqlType, bool)>,
@@ -111,11 +113,8 @@ pub fn prepare(
         ));
     }
     let reversed = is_reversed(table, &ordering, &restrictions)?;
-    let sort = if restrictions.partition_key_has_in() {
-        sort_places(&mut selection, &ordering)?
-    } else {
-        Vec::new()
-    };
+    let sorted_whole = !ordering.is_empty() && restrictions.partition_key_has_in();
+    let sort = if sorted_whole { sort_places(&mut selection, &ordering)? } else { Vec::new() };
     columns.truncate(selection.shown);
     let limit = limit(cx, select.limit.as_ref(), "[limit]")?;
     let per_partition_limit = limit_per_partition(cx, select.per_partition_limit.as_ref())?;
@@ -128,6 +127,7 @@ pub fn prepare(
         selection,
         distinct: select.distinct,
         reversed,
+        sorted_whole,
         sort,
         limit,
         per_partition_limit,

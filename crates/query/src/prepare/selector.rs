@@ -175,8 +175,8 @@ impl<'c, 'a> Preparation<'c, 'a> {
                 )?;
                 let inner = self.expression(operand, None)?;
                 if inner.ty == to {
-                    let name = format!("cast({} as {to})", inner.name);
-                    return Ok(Prepared { name, ..inner });
+                    // Left out altogether, also from the name of the result column.
+                    return Ok(inner);
                 }
                 let function = Function::cast(&inner.ty, &to)
                     .ok_or_else(|| QueryError::Invalid(format!("{} cannot be cast to {to}", inner.name)))?;
