@@ -23,6 +23,7 @@ use wire::version::ProtocolVersion;
 
 use crate::ambient::Ambient;
 use crate::execute::batch::Gathered;
+use crate::execute::prior::Prior;
 use crate::execute::rows::RowBuffers;
 use crate::execute::update_buffer::PartitionUpdate;
 use crate::execute::{self, Request, consistency, modify};
@@ -337,11 +338,9 @@ impl Engine {
                     statement.values.len()
                 ))
             })?;
-            gathered.add(
-                plan,
-                &Binding { values: &values, markers: &prepared.markers, ambient: &self.0.ambient },
-                moment,
-            )?;
+            let binding = Binding { values: &values, markers: &prepared.markers, ambient: &self.0.ambient };
+            let prior = Prior::read(self, plan, &binding, moment, level).await?;
+            gathered.add(plan, &binding, moment, &prior)?;
             reactor::maybe_yield().await;
         }
         gathered.write(self, kind, level).await?;

@@ -71,6 +71,13 @@ pub struct Shared {
 pub type SharedRef = Rc<RefCell<Shared>>;
 
 impl Shared {
+    /// The table of a slot was dropped.
+    fn table_is_gone(&mut self, slot: usize) {
+        self.doubtful = None;
+        self.tables[slot] = None;
+        self.history.forget(slot);
+    }
+
     /// Before the first life.
     pub fn new(batch: bool, shards: usize, steps: u64) -> SharedRef {
         Rc::new(RefCell::new(Self {
@@ -319,13 +326,12 @@ impl Worker {
             _ => {
                 let before = self.shared.borrow().history.len();
                 reactor::sleep(PERIOD * (1 + below(8) as u32)).await;
-                let mut shared = self.shared.borrow_mut();
-                if !shared.faulty && below(2) == 0 {
-                    drop(shared);
+                let steady = !self.shared.borrow().faulty;
+                if steady && below(2) == 0 {
                     // Two whole periods and the time of a flush have passed for what was written before.
                     reactor::sleep(PERIOD * 3).await;
-                    shared = self.shared.borrow_mut();
-                    shared.durable.iter_mut().for_each(|durable| *durable = before.max(*durable));
+                    let durable = &mut self.shared.borrow_mut().durable;
+                    durable.iter_mut().for_each(|durable| *durable = before.max(*durable));
                 }
                 Ok(())
             }
@@ -402,11 +408,7 @@ impl Worker {
         let change = SchemaChange::DropTable { keyspace: "sim".to_owned(), name: format!("t{slot}"), id };
         match self.storage.change_schema(&change).await {
             Ok(()) => {
-                let mut shared = self.shared.borrow_mut();
-                shared.doubtful = None;
-                shared.tables[slot] = None;
-                shared.history.forget(slot);
-                drop(shared);
+                self.shared.borrow_mut().table_is_gone(slot);
                 self.make(slot).await
             }
             Err(error) => self.unless_faulty(&format!("a table could not be dropped: {error}")),

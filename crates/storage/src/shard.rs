@@ -54,6 +54,7 @@ pub(crate) struct Inner {
     /// Old logs are still being replayed, here or elsewhere: no flush covers all of what they hold.
     pub(crate) replaying: Cell<bool>,
     pub(crate) tasks: Gate,
+    #[expect(clippy::vec_box, reason = "taking one moves a pointer, not its buffers")]
     scratches: RefCell<Vec<Box<VisibleScratch>>>,
 }
 

@@ -4,6 +4,7 @@ use model::Liveness;
 use model::deletion::{LOCAL_TIME_MAX, LocalSeconds};
 use storage::Slices;
 
+use super::prior::Prior;
 use super::row_writer::{self, Stamp, TTL_SECONDS_MAX};
 use super::update_buffer::PartitionUpdate;
 use crate::QueryError;
@@ -36,6 +37,7 @@ pub fn apply(
     plan: &ModifyPlan,
     binding: &Binding<'_>,
     moment: Moment,
+    prior: &Prior,
     key: &mut Vec<u8>,
     rows: &mut Slices,
     updates: &mut dyn Updates,
@@ -55,10 +57,10 @@ pub fn apply(
     slices::fill(&plan.restrictions, &plan.table, binding, rows)?;
     let stamp = stamp(plan, binding, Moment { timestamp, ..moment })?;
     if single {
-        return write(plan, binding, &stamp, rows, updates.of(plan, key));
+        return write(plan, binding, &stamp, prior, rows, updates.of(plan, key));
     }
     for key in several {
-        write(plan, binding, &stamp, rows, updates.of(plan, &key.key))?;
+        write(plan, binding, &stamp, prior, rows, updates.of(plan, &key.key))?;
     }
     Ok(())
 }
@@ -123,12 +125,14 @@ fn write(
     plan: &ModifyPlan,
     binding: &Binding<'_>,
     stamp: &Stamp,
+    prior: &Prior,
     rows: &Slices,
     update: &mut PartitionUpdate,
 ) -> Result<(), QueryError> {
     if !plan.statics.is_empty() {
+        let existing = prior.row(&update.key, None);
         update.static_row(|table, out| {
-            row_writer::append_row(table, &plan.statics, stamp, Liveness::NONE, binding, out)
+            row_writer::append_row(table, &plan.statics, existing, stamp, Liveness::NONE, binding, out)
         })?;
     }
     if plan.kind == StatementKind::Delete && plan.regulars.is_empty() {
@@ -143,8 +147,10 @@ fn write(
     let liveness = if plan.kind == StatementKind::Insert { stamp.liveness() } else { Liveness::NONE };
     for row in rows {
         // Every clustering column is named, so each slice is one row and begins with its clustering.
-        update.row(&row.start.prefix, |table, out| {
-            row_writer::append_row(table, &plan.regulars, stamp, liveness, binding, out)
+        let clustering = &row.start.prefix;
+        let existing = prior.row(&update.key, Some(clustering));
+        update.row(clustering, |table, out| {
+            row_writer::append_row(table, &plan.regulars, existing, stamp, liveness, binding, out)
         })?;
     }
     Ok(())

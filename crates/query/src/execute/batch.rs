@@ -11,6 +11,7 @@ use replication::Consistency;
 use wire::request::BatchKind;
 
 use super::apply::{self, Moment, Updates};
+use super::prior::Prior;
 use super::update_buffer::PartitionUpdate;
 use super::{Request, consistency, modify};
 use crate::engine::Engine;
@@ -41,10 +42,11 @@ pub async fn execute(
             Moment { timestamp, ..moment }
         }
     };
-    for statement in &plan.statements {
-        gathered.add(statement, request.binding, moment)?;
-    }
     let level = consistency::for_write(request.parameters.consistency)?;
+    for statement in &plan.statements {
+        let prior = Prior::read(engine, statement, request.binding, moment, level).await?;
+        gathered.add(statement, request.binding, moment, &prior)?;
+    }
     gathered.write(engine, plan.kind, level).await?;
     results::append_void(&mut out.body);
     Ok(())
@@ -69,9 +71,10 @@ impl Gathered {
         plan: &ModifyPlan,
         binding: &Binding<'_>,
         moment: Moment,
+        prior: &Prior,
     ) -> Result<(), QueryError> {
         let Self { updates, places, key, rows } = self;
-        apply::apply(plan, binding, moment, key, rows, &mut ByKey { updates, places })?;
+        apply::apply(plan, binding, moment, prior, key, rows, &mut ByKey { updates, places })?;
         let bytes: usize = self.updates.iter().map(PartitionUpdate::len).sum();
         if bytes > BATCH_BYTES_MAX {
             return Err(QueryError::invalid("Batch too large"));

@@ -6,6 +6,7 @@ mod cells;
 pub mod consistency;
 mod evaluate;
 pub mod modify;
+pub mod prior;
 pub mod routing;
 pub mod row_writer;
 pub mod rows;

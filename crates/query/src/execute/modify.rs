@@ -3,6 +3,7 @@
 use model::token::murmur3_token;
 
 use super::apply::{Moment, Updates, apply};
+use super::prior::Prior;
 use super::update_buffer::PartitionUpdate;
 use super::{Request, consistency, routing};
 use crate::engine::{Engine, WriteBuffers};
@@ -23,11 +24,16 @@ pub async fn execute(
 ) -> Result<(), QueryError> {
     let level = consistency::for_write(request.parameters.consistency)?;
     let moment = moment(engine, request);
+    let prior = if plan.needs_read() {
+        Box::pin(Prior::read(engine, plan, request.binding, moment, level)).await?
+    } else {
+        Prior::default()
+    };
     let mut scratch = engine.scratch(&plan.table);
     let scratch = &mut *scratch;
     let WriteBuffers { key, updates, mutation } = &mut scratch.write;
     let mut partitions = Partitions { updates, used: 0 };
-    apply(plan, request.binding, moment, key, &mut scratch.read.slices, &mut partitions)?;
+    apply(plan, request.binding, moment, &prior, key, &mut scratch.read.slices, &mut partitions)?;
     let used = partitions.used;
     for update in &updates[..used] {
         if update.is_empty() {

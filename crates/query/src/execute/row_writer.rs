@@ -5,10 +5,12 @@
 use std::borrow::Cow;
 
 use model::collection::{Components, Elements, Entries};
+use model::compare::compare;
 use model::deletion::{LOCAL_TIME_MAX, LocalSeconds};
 use model::row::{CELLS_PER_ROW_MAX, CellKind};
-use model::{CellView, Column, CqlType, DeletionTime, Liveness, RowBuilder, Table, reconcile};
+use model::{CellView, Column, CqlType, DeletionTime, Liveness, RowBuilder, RowView, Table, reconcile};
 
+use super::cells;
 use crate::QueryError;
 use crate::prepare::modify::{Action, Operation};
 use crate::terms::{Binding, Bound, Term};
@@ -72,6 +74,7 @@ struct Element<'a> {
 pub fn append_row(
     table: &Table,
     operations: &[Operation],
+    existing: Option<RowView<'_>>,
     stamp: &Stamp,
     liveness: Liveness,
     binding: &Binding<'_>,
@@ -80,7 +83,7 @@ pub fn append_row(
     let start = out.len();
     let mut builder = RowBuilder::new(out, liveness, DeletionTime::LIVE);
     let mut cells = 0;
-    let written = fill(table, operations, stamp, binding, &mut builder, &mut cells);
+    let written = fill(table, operations, existing, stamp, binding, &mut builder, &mut cells);
     builder.finish();
     if written.is_err() || (cells == 0 && liveness.is_none()) {
         out.truncate(start);
@@ -92,6 +95,7 @@ pub fn append_row(
 fn fill(
     table: &Table,
     operations: &[Operation],
+    existing: Option<RowView<'_>>,
     stamp: &Stamp,
     binding: &Binding<'_>,
     builder: &mut RowBuilder<'_>,
@@ -113,7 +117,12 @@ fn fill(
         let mut deletion = None;
         let mut elements = Vec::new();
         for operation in group {
-            multi_cell(column, &operation.action, stamp, binding, &mut deletion, &mut elements)?;
+            match &operation.action {
+                Action::SetIndex(..) | Action::DeleteIndex(_) | Action::RemoveValues(_) => {
+                    list_element(column, &operation.action, existing, binding, &mut elements)?;
+                }
+                action => multi_cell(column, action, stamp, binding, &mut deletion, &mut elements)?,
+            }
         }
         if let Some(timestamp) = deletion {
             let kind = CellKind::CollectionDeletion { local_time: stamp.now };
@@ -249,7 +258,65 @@ fn multi_cell<'a>(
             elements.push(Element { path, value: None });
         }
         Action::DeleteField(at) => elements.push(Element { path: field_path(*at), value: None }),
-        Action::Set(_) => return Err(QueryError::Internal(format!("column {} has many cells", column.name))),
+        Action::Set(_) | Action::SetIndex(..) | Action::DeleteIndex(_) | Action::RemoveValues(_) => {
+            return Err(QueryError::Internal(format!("column {} has many cells", column.name)));
+        }
+    }
+    Ok(())
+}
+
+/// Changes elements of a list found by what it held before.
+fn list_element<'a>(
+    column: &Column,
+    action: &'a Action,
+    existing: Option<RowView<'_>>,
+    binding: &Binding<'a>,
+    elements: &mut Vec<Element<'a>>,
+) -> Result<(), QueryError> {
+    let cells: Vec<CellView<'_>> = existing.map_or_else(Vec::new, |row| cells::of(row, column).collect());
+    let path_of = |cell: &CellView<'_>| Cow::Owned(cell.path.unwrap_or_default().to_vec());
+    let at = |index: &Term, what: &str| -> Result<Cow<'static, [u8]>, QueryError> {
+        let index = index
+            .bind(binding)?
+            .set(|| "Invalid unset value for list index".to_owned())?
+            .ok_or_else(|| QueryError::invalid("Invalid null value for list index"))?;
+        if cells.is_empty() {
+            return Err(QueryError::Invalid(format!("Attempted to {what} a list which is null")));
+        }
+        let index = index.as_ref().try_into().map(i32::from_be_bytes).unwrap_or(-1);
+        let cell = usize::try_from(index).ok().and_then(|at| cells.get(at)).ok_or_else(|| {
+            QueryError::Invalid(format!("List index {index} out of bound, list has size {}", cells.len()))
+        })?;
+        Ok(path_of(cell))
+    };
+    match action {
+        Action::SetIndex(index, value) => {
+            let path = at(index, "set an element on")?;
+            match value.bind(binding)? {
+                Bound::Unset => {}
+                Bound::Null => elements.push(Element { path, value: None }),
+                Bound::Value(value) => elements.push(Element { path, value: Some(value) }),
+            }
+        }
+        Action::DeleteIndex(index) => {
+            elements.push(Element { path: at(index, "delete an element from")?, value: None });
+        }
+        Action::RemoveValues(term) => {
+            let (Bound::Value(values), CqlType::List { element, .. }) = (term.bind(binding)?, &column.ty)
+            else {
+                return Ok(());
+            };
+            let mut gone: Vec<&[u8]> =
+                Elements::parse(&values).map_err(broken)?.collect::<Result<_, _>>().map_err(broken)?;
+            gone.sort_by(|a, b| compare(element, a, b));
+            for cell in &cells {
+                let value = cell.value().unwrap_or_default();
+                if gone.binary_search_by(|candidate| compare(element, candidate, value)).is_ok() {
+                    elements.push(Element { path: path_of(cell), value: None });
+                }
+            }
+        }
+        _ => return Err(QueryError::Internal(format!("column {} is changed without a read", column.name))),
     }
     Ok(())
 }

@@ -227,13 +227,13 @@ pub fn resolve(
     if compatible.len() > 1 {
         let signatures: Vec<String> = compatible.iter().map(Function::signature).collect();
         return Err(QueryError::Invalid(format!(
-            "Ambiguous call to function system.{name} (can be matched by following signatures: {}): use type casts to disambiguate",
+            "Ambiguous call to function {name} (can be matched by following signatures: {}): use type casts to disambiguate",
             signatures.join(", ")
         )));
     }
     compatible.pop().map(Some).ok_or_else(|| {
         QueryError::Invalid(format!(
-            "Invalid call to function system.{name}, none of its type signatures match (known type signatures: {})",
+            "Invalid call to function {name}, none of its type signatures match (known type signatures: {})",
             all.join(", ")
         ))
     })
@@ -254,7 +254,8 @@ pub fn type_assignment(have: &CqlType, want: &CqlType) -> Assignment {
             | (T::Bigint, T::Counter)
             | (T::Counter, T::Bigint)
             | (T::Varint, T::Int | T::Bigint | T::Timestamp)
-            | (T::Timestamp, T::Bigint)
+            | (T::Timestamp | T::Time, T::Bigint)
+            | (T::Date, T::Int)
     );
     if compatible { Assignment::Weak } else { Assignment::No }
 }
@@ -288,8 +289,8 @@ mod tests {
         let chosen = pick(CqlType::Date).unwrap().unwrap();
         assert_eq!(chosen.arguments(), [CqlType::Date]);
         assert_eq!(
-            pick(CqlType::Int).unwrap_err().to_string(),
-            "Invalid call to function system.totimestamp, none of its type signatures match (known type signatures: \
+            pick(CqlType::Text).unwrap_err().to_string(),
+            "Invalid call to function totimestamp, none of its type signatures match (known type signatures: \
              system.totimestamp : (timeuuid) -> timestamp, system.totimestamp : (date) -> timestamp)"
         );
     }

@@ -33,6 +33,7 @@ pub struct ModifyPlan {
     pub timestamp: Option<Term>,
     /// USING TTL.
     pub time_to_live: Option<Term>,
+    needs_read: bool,
 }
 
 /// One column's change.
@@ -67,9 +68,21 @@ pub enum Action {
     DeleteElement(Term),
     /// A field is deleted.
     DeleteField(usize),
+    /// The element of a list at an index takes a value.
+    SetIndex(Term, Term),
+    /// The element of a list at an index is deleted.
+    DeleteIndex(Term),
+    /// The elements of a list that are equal to one of a value's are taken away.
+    RemoveValues(Term),
 }
 
 impl ModifyPlan {
+    /// Whether what was there before decides what is written.
+    #[inline]
+    pub fn needs_read(&self) -> bool {
+        self.needs_read
+    }
+
     /// Whether rows, rather than the static row alone, are written.
     pub fn writes_rows(&self) -> bool {
         self.table.clustering().is_empty() || self.restrictions.restricts_clustering
@@ -156,12 +169,24 @@ fn assemble(
     restrictions: Restrictions,
     (timestamp, time_to_live): Attributes,
 ) -> ModifyPlan {
+    let needs_read = operations.iter().any(|operation| {
+        matches!(operation.action, Action::SetIndex(..) | Action::DeleteIndex(_) | Action::RemoveValues(_))
+    });
     let (mut statics, mut regulars): (Vec<_>, Vec<_>) =
         operations.into_iter().partition(|operation| operation.column.kind == ColumnKind::Static);
     // A stable sort: several operations on one column keep the order they were written in.
     statics.sort_by_key(|operation| operation.column.id);
     regulars.sort_by_key(|operation| operation.column.id);
-    ModifyPlan { table: Rc::clone(table), kind, restrictions, regulars, statics, timestamp, time_to_live }
+    ModifyPlan {
+        table: Rc::clone(table),
+        kind,
+        restrictions,
+        regulars,
+        statics,
+        timestamp,
+        time_to_live,
+        needs_read,
+    }
 }
 
 fn applies_only_to_statics(operations: &[Operation]) -> bool {
@@ -334,7 +359,7 @@ fn assign(
                 })?)
             }
             CqlType::Set { .. } => Action::Remove(cx.prepare(value, &whole)?),
-            CqlType::List { .. } => return Err(needs_read("Removing elements from a list by value")),
+            CqlType::List { .. } => Action::RemoveValues(cx.prepare(value, &whole)?),
             _ => return Err(wrong("non counter")),
         },
         AssignmentOperation::SetElement { key, value } => match &column.ty {
@@ -346,7 +371,12 @@ fn assign(
                 Action::SetEntry(key, value)
             }
             CqlType::Set { .. } => return Err(wrong("set")),
-            _ => return Err(needs_read("Setting an element of a list by its index")),
+            CqlType::List { element, .. } => {
+                let index = cx.prepare(key, &Receiver::index_of(&column.name))?;
+                let value = cx.prepare(value, &Receiver::value_of(&column.name, (**element).clone()))?;
+                Action::SetIndex(index, value)
+            }
+            _ => return Err(wrong("non collection")),
         },
         AssignmentOperation::SetField { field, value } => {
             let CqlType::Udt(udt) = &column.ty else { return Err(wrong("non-UDT")) };
@@ -366,10 +396,6 @@ fn field_place(column: &Column, field: &str) -> Result<usize, QueryError> {
     fields.iter().position(|(name, _)| name == field).ok_or_else(|| {
         QueryError::Invalid(format!("UDT column {} does not have a field named {field}", column.name))
     })
-}
-
-fn needs_read(what: &str) -> QueryError {
-    QueryError::Invalid(format!("{what} is not supported yet"))
 }
 
 fn deletion(
@@ -411,7 +437,7 @@ fn deletion(
             CqlType::Set { element, .. } => Action::DeleteElement(
                 cx.prepare(key, &Receiver::value_of(&column.name, (**element).clone()))?,
             ),
-            _ => return Err(needs_read("Deleting an element of a list by its index")),
+            _ => Action::DeleteIndex(cx.prepare(key, &Receiver::index_of(&column.name))?),
         },
         DeleteSelection::Field { field, .. } => {
             let CqlType::Udt(udt) = &column.ty else {

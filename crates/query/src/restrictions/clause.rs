@@ -114,8 +114,11 @@ impl Clause {
         matches!(self.test, Test::Contains(_))
     }
 
-    fn columns(&self) -> String {
-        self.names.join(", ")
+    /// Names of the columns that both are about, joined as Cassandra joins them.
+    fn common(&self, other: &Self) -> String {
+        let common: Vec<&str> =
+            self.names.iter().filter(|name| other.names.contains(name)).map(String::as_str).collect();
+        common.join(" ,")
     }
 
     /// Both restrictions as one.
@@ -123,7 +126,7 @@ impl Clause {
     /// # Errors
     /// [`QueryError::Invalid`] where the two cannot stand together.
     pub fn merge(&mut self, other: Self) -> Result<(), QueryError> {
-        let columns = self.columns();
+        let columns = self.common(&other);
         match (&mut self.test, other.test) {
             (Test::Equal(_), _) => Err(QueryError::Invalid(format!(
                 "{columns} cannot be restricted by more than one relation if it includes an Equal"

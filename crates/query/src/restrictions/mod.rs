@@ -185,14 +185,14 @@ impl Sets {
 }
 
 fn token_message(error: QueryError, names: &[String]) -> QueryError {
-    let text = error.to_string();
+    let text = error.to_string().replace(" ,", ", ");
     if text.ends_with("by both an equality and an inequality relation") {
         return QueryError::Invalid(format!(
             "Columns \"{}\" cannot be restricted by both an equality and an inequality relation",
             names.join(", ")
         ));
     }
-    error
+    QueryError::Invalid(text)
 }
 
 /// Adds a clause to a set, into those it overlaps.

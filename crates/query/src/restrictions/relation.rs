@@ -109,7 +109,8 @@ fn compare(
             Ok(single(cx, column, test))
         }
         RelationTarget::Columns(idents) => {
-            let columns = clustering_run(cx, idents)?;
+            let shown = || format!("{} {} {}", tuple_text(idents), operator.symbol(), text::of_term(value));
+            let columns = clustering_run(cx, idents, &shown)?;
             let row = row_term(cx, &columns, value)?;
             let names: Vec<&str> = idents.iter().map(|ident| ident.name.as_str()).collect();
             let test = slice_or_equal(operator, row)
@@ -162,7 +163,14 @@ fn in_list(cx: &mut Context<'_>, target: &RelationTarget, values: &InValues) -> 
             Ok(single(cx, column, test))
         }
         RelationTarget::Columns(idents) => {
-            let columns = clustering_run(cx, idents)?;
+            let shown = || match values {
+                InValues::Marker(_) => format!("{} IN ?", tuple_text(idents)),
+                InValues::List(terms) => {
+                    let terms: Vec<String> = terms.iter().map(text::of_term).collect();
+                    format!("{} IN ({})", tuple_text(idents), terms.join(", "))
+                }
+            };
+            let columns = clustering_run(cx, idents, &shown)?;
             let test = match values {
                 InValues::Marker(marker) => {
                     let receivers: Vec<Receiver> =
@@ -291,8 +299,11 @@ fn multi(columns: &[Column], test: Test) -> Prepared {
 }
 
 /// The clustering columns of a multi-column relation, which must follow each other.
-fn clustering_run(cx: &Context<'_>, idents: &[Ident]) -> Result<Vec<Column>, QueryError> {
-    let shown: Vec<&str> = idents.iter().map(|ident| ident.name.as_str()).collect();
+fn clustering_run(
+    cx: &Context<'_>,
+    idents: &[Ident],
+    shown: &dyn Fn() -> String,
+) -> Result<Vec<Column>, QueryError> {
     let mut columns: Vec<Column> = Vec::with_capacity(idents.len());
     for ident in idents {
         let column = names::column(cx.table, ident)?;
@@ -304,20 +315,26 @@ fn clustering_run(cx: &Context<'_>, idents: &[Ident]) -> Result<Vec<Column>, Que
         }
         if columns.iter().any(|seen| seen.id == column.id) {
             return Err(QueryError::Invalid(format!(
-                "Column \"{}\" appeared twice in a relation: ({})",
+                "Column \"{}\" appeared twice in a relation: {}",
                 column.name,
-                shown.join(", ")
+                shown()
             )));
         }
         if columns.last().is_some_and(|last| column.position != last.position + 1) {
             return Err(QueryError::Invalid(format!(
-                "Clustering columns must appear in the PRIMARY KEY order in multi-column relations: ({})",
-                shown.join(", ")
+                "Clustering columns must appear in the PRIMARY KEY order in multi-column relations: {}",
+                shown()
             )));
         }
         columns.push(column.clone());
     }
     Ok(columns)
+}
+
+/// The columns of a relation as messages show them.
+fn tuple_text(idents: &[Ident]) -> String {
+    let names: Vec<&str> = idents.iter().map(|ident| ident.name.as_str()).collect();
+    format!("({})", names.join(", "))
 }
 
 fn row_term(cx: &mut Context<'_>, columns: &[Column], value: &RawTerm) -> Result<RowTerm, QueryError> {
@@ -361,12 +378,13 @@ fn check_token_columns(cx: &Context<'_>, idents: &[Ident]) -> Result<(), QueryEr
     if given == key {
         return Ok(());
     }
-    Err(QueryError::Invalid(if given.iter().any(|name| !key.contains(name)) {
-        "The token() function must contains only partition key components".to_owned()
-    } else if given.len() != key.len() {
+    let twice = |at: usize| given[..at].contains(&given[at]);
+    Err(QueryError::Invalid(if key.iter().any(|name| !given.contains(name)) {
         "The token() function must be applied to all partition key components or none of them".to_owned()
-    } else if key.iter().any(|name| !given.contains(name)) {
+    } else if (0..given.len()).any(twice) {
         "The token() function contains duplicate partition key components".to_owned()
+    } else if given.iter().any(|name| !key.contains(name)) {
+        "The token() function must contains only partition key components".to_owned()
     } else {
         format!("The token function arguments must be in the partition key order: {}", key.join(", "))
     }))

@@ -302,7 +302,8 @@ mod tests {
         };
         let markers = [marker("a"), marker("b")];
         let binding = Binding { values: &values, markers: &markers, ambient: &ambient };
-        let bind = |index| Term::Marker { index, ty: CqlType::Int }.bind(&binding).map_err(|e| e.to_string());
+        let terms = [0, 1].map(|index| Term::Marker { index, ty: CqlType::Int });
+        let bind = |index: usize| terms[index].bind(&binding).map_err(|e| e.to_string());
         assert_eq!(bind(0), Err("Expected 4 or 0 byte int (3) for \"a\"".to_owned()));
         assert_eq!(bind(1), Ok(Bound::Value(Cow::Borrowed(b"abcd"))));
     }

@@ -50,7 +50,7 @@ impl<'c> Reader<'c> {
                 contents.only_version(partition).map(|version| (partition, version))
             };
             if let Some((partition, version)) = found {
-                return Ok(self.from_memory(&only, partition, version, consumer).await);
+                return Ok(self.hand_over_memory(&only, partition, version, consumer).await);
             }
         }
         // Boxed, so that a read from memory does not carry the space that reading files takes.
@@ -83,7 +83,7 @@ impl<'c> Reader<'c> {
         if sources.is_empty() {
             return Ok(Flow::Continue);
         }
-        let (flow, _) = self.from_sources(sources, token, key, consumer).await?;
+        let (flow, _) = self.hand_over_merge(sources, token, key, consumer).await?;
         Ok(flow)
     }
 
@@ -111,7 +111,7 @@ impl<'c> Reader<'c> {
     }
 
     /// Hands over a partition that one version in memory holds, rows uncopied where they are seen whole.
-    pub(super) async fn from_memory(
+    pub(super) async fn hand_over_memory(
         &mut self,
         memtable: &Rc<Memtable>,
         partition: PartitionRef,
@@ -186,7 +186,7 @@ impl<'c> Reader<'c> {
     }
 
     /// Hands over the merge of several sources; gives the sources back.
-    pub(super) async fn from_sources(
+    pub(super) async fn hand_over_merge(
         &mut self,
         sources: Vec<Source>,
         token: Token,
