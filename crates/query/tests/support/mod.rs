@@ -1,4 +1,5 @@
 //! A node of one process for tests: shards over real storage, statements in, text out.
+#![allow(unreachable_pub, dead_code, reason = "each test program uses its part of it")]
 #![allow(clippy::disallowed_types, reason = "a test hands results out of shards")]
 #![allow(dead_code, reason = "each test binary uses a part")]
 
