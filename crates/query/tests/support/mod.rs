@@ -1,7 +1,6 @@
 //! A node of one process for tests: shards over real storage, statements in, text out.
 #![allow(unreachable_pub, dead_code, reason = "each test program uses its part of it")]
 #![allow(clippy::disallowed_types, reason = "a test hands results out of shards")]
-#![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
