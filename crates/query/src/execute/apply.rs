@@ -57,10 +57,10 @@ pub fn apply(
     slices::fill(&plan.restrictions, &plan.table, binding, rows)?;
     let stamp = stamp(plan, binding, Moment { timestamp, ..moment })?;
     if single {
-        return write(plan, binding, &stamp, rows, updates.of(plan, key));
+        return write(plan, binding, &stamp, prior, rows, updates.of(plan, key));
     }
     for key in several {
-        write(plan, binding, &stamp, rows, updates.of(plan, &key.key))?;
+        write(plan, binding, &stamp, prior, rows, updates.of(plan, &key.key))?;
     }
     Ok(())
 }
