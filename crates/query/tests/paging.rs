@@ -98,6 +98,49 @@ fn a_page_ends_after_a_megabyte() {
     node(folder.path(), 1, large_rows);
 }
 
+async fn between_shards(engine: Engine) {
+    run(&engine, "CREATE TABLE wide (k int, c int, s text static, v text, PRIMARY KEY (k, c))").await;
+    // A partition is several pages of what shards answer each other (256 KiB), and so are many small ones.
+    let value = "y".repeat(20_000);
+    for k in 0..6 {
+        for c in 0..40 {
+            run(&engine, &format!("INSERT INTO wide (k, c, v) VALUES ({k}, {c}, '{value}')")).await;
+        }
+        run(&engine, &format!("INSERT INTO wide (k, s) VALUES ({k}, 's{k}')")).await;
+    }
+    for k in 100..400 {
+        run(&engine, &format!("INSERT INTO wide (k, c, v) VALUES ({k}, 0, '{}')", &value[..2000])).await;
+    }
+    let keys = rows(&engine, "SELECT DISTINCT k, s FROM wide").await;
+    assert_eq!(keys.len(), 306);
+    let mut expected = Vec::new();
+    for key in &keys {
+        let (k, s) = key.split_once(" | ").unwrap();
+        let large = s != "null";
+        for c in 0..if large { 40 } else { 1 } {
+            expected.push(format!("{k} | {c} | {s}"));
+        }
+    }
+    assert_eq!(rows(&engine, "SELECT k, c, s FROM wide").await, expected);
+    let filtered = rows(&engine, "SELECT k, c, s FROM wide WHERE c >= 38 ALLOW FILTERING").await;
+    assert_eq!(filtered.len(), 12);
+    let limited = rows(&engine, "SELECT k, c, s FROM wide PER PARTITION LIMIT 3 LIMIT 9").await;
+    assert_eq!(limited.len(), 9);
+    let backwards = rows(&engine, "SELECT c FROM wide WHERE k = 3 ORDER BY c DESC").await;
+    assert_eq!(backwards, (0..40).rev().map(|c| c.to_string()).collect::<Vec<_>>());
+    let (paged, _) = pages(&engine, "SELECT k, c, s FROM wide", 7).await;
+    assert_eq!(paged, expected);
+    assert_eq!(rows(&engine, "SELECT count(*) FROM wide").await, ["540"]);
+}
+
+#[test]
+fn shards_answer_each_other_in_pages_that_join() {
+    for shards in [2, 3] {
+        let folder = tempfile::tempdir().unwrap();
+        node(folder.path(), shards, between_shards);
+    }
+}
+
 async fn forged(engine: Engine) {
     fill(&engine).await;
     let first = Options { page_size: Some(2), ..Options::default() };

@@ -83,7 +83,9 @@ mod tests {
 
     #[test]
     fn one_node_says_what_it_cannot_promise() {
-        let simple = |factor| [("class", "org.apache.cassandra.locator.SimpleStrategy"), ("replication_factor", factor)];
+        let simple = |factor| {
+            [("class", "org.apache.cassandra.locator.SimpleStrategy"), ("replication_factor", factor)]
+        };
         check(&simple("1"), Consistency::One, Ok(1));
         check(&simple("1"), Consistency::Quorum, Ok(1));
         check(&simple("1"), Consistency::All, Ok(1));

@@ -29,8 +29,11 @@ impl fmt::Debug for Replicator {
 impl Replicator {
     /// The replicator of this shard, on a node of `data_center`; other shards' calls find it from now on.
     pub fn new(storage: Storage, data_center: impl Into<String>) -> Self {
-        let inner =
-            Inner { storage, data_center: data_center.into(), placements: RefCell::new(Placements::default()) };
+        let inner = Inner {
+            storage,
+            data_center: data_center.into(),
+            placements: RefCell::new(Placements::default()),
+        };
         let replicator = Self(Rc::new(inner));
         reactor::set_local(Rc::new(replicator.clone()));
         replicator

@@ -6,14 +6,14 @@ use model::{CellView, Column, CqlType, RowView};
 
 /// The value of a column with one cell.
 #[inline]
-pub fn single<'r>(row: RowView<'r>, column: &Column) -> Option<&'r [u8]> {
+pub(super) fn single<'r>(row: RowView<'r>, column: &Column) -> Option<&'r [u8]> {
     row.cell(column.id).and_then(|cell| cell.value())
 }
 
 /// Appends the serialised value of a column with a cell for each element; false where it has none.
 ///
 /// Of a user type the fields that are there, up to the last: what follows is null.
-pub fn append_multi(row: RowView<'_>, column: &Column, out: &mut Vec<u8>) -> bool {
+pub(super) fn append_multi(row: RowView<'_>, column: &Column, out: &mut Vec<u8>) -> bool {
     let cells = row
         .cells()
         .skip_while(|cell| cell.column < column.id)
@@ -71,7 +71,7 @@ pub fn append_multi(row: RowView<'_>, column: &Column, out: &mut Vec<u8>) -> boo
 }
 
 /// The live cells of a column, in order.
-pub fn of<'r>(row: RowView<'r>, column: &Column) -> impl Iterator<Item = CellView<'r>> + use<'r> {
+pub(super) fn of<'r>(row: RowView<'r>, column: &Column) -> impl Iterator<Item = CellView<'r>> + use<'r> {
     let id = column.id;
     row.cells()
         .skip_while(move |cell| cell.column < id)

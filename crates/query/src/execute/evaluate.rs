@@ -16,27 +16,27 @@ use crate::terms::Binding;
 
 /// One row with what surrounds it.
 #[derive(Debug, Clone, Copy)]
-pub struct RowInput<'r> {
+pub(super) struct RowInput<'r> {
     /// Values of the partition key.
-    pub key: &'r [&'r [u8]],
+    pub(super) key: &'r [&'r [u8]],
     /// Values of the clustering key; empty for a partition shown by its static row alone.
-    pub clustering: &'r [Option<&'r [u8]>],
+    pub(super) clustering: &'r [Option<&'r [u8]>],
     /// The static row, where it has live cells.
-    pub static_row: Option<RowView<'r>>,
+    pub(super) static_row: Option<RowView<'r>>,
     /// The row itself.
-    pub row: Option<RowView<'r>>,
+    pub(super) row: Option<RowView<'r>>,
     /// Seconds now, for what is left of a time to live.
-    pub now: LocalSeconds,
+    pub(super) now: LocalSeconds,
 }
 
 impl<'r> RowInput<'r> {
     /// The row a column stands in.
-    pub fn row_of(&self, column: &Column) -> Option<RowView<'r>> {
+    pub(super) fn row_of(&self, column: &Column) -> Option<RowView<'r>> {
         if column.kind == ColumnKind::Static { self.static_row } else { self.row }
     }
 
     /// The value of a column; collections are put together.
-    pub fn column(&self, column: &Column) -> Option<Cow<'r, [u8]>> {
+    pub(super) fn column(&self, column: &Column) -> Option<Cow<'r, [u8]>> {
         match column.kind {
             ColumnKind::PartitionKey => {
                 self.key.get(usize::from(column.position)).map(|value| Cow::Borrowed(*value))
@@ -58,13 +58,13 @@ impl<'r> RowInput<'r> {
 }
 
 /// Values of aggregates, by their place in the selection; empty while rows are read.
-pub type Aggregated = [Option<Vec<u8>>];
+pub(super) type Aggregated = [Option<Vec<u8>>];
 
 /// The value of an expression.
 ///
 /// # Errors
 /// [`QueryError::Invalid`] where a function refuses its arguments.
-pub fn evaluate<'v>(
+pub(super) fn evaluate<'v>(
     selector: &'v Selector,
     input: &RowInput<'v>,
     aggregated: &'v Aggregated,

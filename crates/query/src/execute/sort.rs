@@ -8,7 +8,7 @@ use crate::prepare::select::SelectPlan;
 
 /// Sorts the rows that begin at `starts` and run to the end of `out`, leaves `limit` of them without the values that
 /// are for sorting alone, and gives their number. Nulls come last.
-pub fn sort_rows(plan: &SelectPlan, out: &mut Vec<u8>, starts: &[usize], limit: u64) -> usize {
+pub(super) fn sort_rows(plan: &SelectPlan, out: &mut Vec<u8>, starts: &[usize], limit: u64) -> usize {
     let Some(&first) = starts.first() else { return 0 };
     let rows: Vec<&[u8]> = starts
         .iter()

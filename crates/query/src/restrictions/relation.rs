@@ -13,7 +13,7 @@ use crate::terms::{Receiver, Term, text};
 
 /// What a relation is about.
 #[derive(Debug)]
-pub enum Target {
+pub(super) enum Target {
     /// Columns of one kind.
     Columns(ColumnKind),
     /// The partition's token.
@@ -22,18 +22,18 @@ pub enum Target {
 
 /// A relation, prepared.
 #[derive(Debug)]
-pub struct Prepared {
+pub(super) struct Prepared {
     /// What it is about.
-    pub target: Target,
+    pub(super) target: Target,
     /// What must hold.
-    pub clause: Clause,
+    pub(super) clause: Clause,
 }
 
 /// Prepares one relation; some relations are two clauses in one.
 ///
 /// # Errors
 /// [`QueryError::Invalid`] in Cassandra's words.
-pub fn prepare(cx: &mut Context<'_>, relation: &Relation) -> Result<Vec<Prepared>, QueryError> {
+pub(super) fn prepare(cx: &mut Context<'_>, relation: &Relation) -> Result<Vec<Prepared>, QueryError> {
     match relation {
         Relation::Compare { target, operator, value } => {
             compare(cx, target, *operator, value).map(|prepared| vec![prepared])

@@ -40,7 +40,8 @@ impl Replicator {
     ) -> Result<(), ReplicationError> {
         let required = self.required(command.table.keyspace(), consistency)?;
         let plan = plan::ReadPlan::new(command, required);
-        let answer = reactor::timeout(deadline, quorum::collect(self, &plan, command, limits, consumer)).await;
+        let answer =
+            reactor::timeout(deadline, quorum::collect(self, &plan, command, limits, consumer)).await;
         answer.unwrap_or(Err(ReplicationError::TimedOut { received: 0, required }))
     }
 }

@@ -50,7 +50,8 @@ async fn remote(
     while let Some(request) = next {
         let sent = request.clone();
         let page: Answer = mesh::call(shard, Group::STATEMENT, move || async move {
-            let replicator = here().ok_or_else(|| RemoteFailure::Failed("the shard is starting".to_owned()))?;
+            let replicator =
+                here().ok_or_else(|| RemoteFailure::Failed("the shard is starting".to_owned()))?;
             answer(&replicator, sent).await
         })
         .await?
