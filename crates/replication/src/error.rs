@@ -74,7 +74,7 @@ impl RemoteFailure {
         match error {
             StorageError::UnknownTable { table } => Self::TableGone(*table),
             StorageError::Overloaded { .. } => Self::Overloaded(error.to_string()),
-            StorageError::CommitlogTimedOut => Self::TimedOut,
+            StorageError::CommitlogTimedOut | StorageError::TabletBusy { .. } => Self::TimedOut,
             _ => Self::Failed(error.to_string()),
         }
     }

@@ -18,15 +18,15 @@ use crate::terms::Binding;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RowInput<'r> {
     /// Values of the partition key.
-    pub key: &'r [&'r [u8]],
+    pub(super) key: &'r [&'r [u8]],
     /// Values of the clustering key; empty for a partition shown by its static row alone.
-    pub clustering: &'r [Option<&'r [u8]>],
+    pub(super) clustering: &'r [Option<&'r [u8]>],
     /// The static row, where it has live cells.
-    pub static_row: Option<RowView<'r>>,
+    pub(super) static_row: Option<RowView<'r>>,
     /// The row itself.
-    pub row: Option<RowView<'r>>,
+    pub(super) row: Option<RowView<'r>>,
     /// Seconds now, for what is left of a time to live.
-    pub now: LocalSeconds,
+    pub(super) now: LocalSeconds,
 }
 
 impl<'r> RowInput<'r> {

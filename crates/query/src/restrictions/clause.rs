@@ -90,7 +90,7 @@ pub enum InTerms {
 
 impl Clause {
     /// How many columns it is about.
-    pub fn column_count(&self) -> usize {
+    pub fn width(&self) -> usize {
         self.names.len()
     }
 
@@ -175,7 +175,7 @@ impl Clause {
 
 impl RowTerm {
     /// How many columns it gives values for.
-    pub fn column_count(&self) -> usize {
+    pub fn width(&self) -> usize {
         match self {
             Self::Parts(parts) => parts.len(),
             Self::Marker { types, .. } => types.len(),

@@ -24,9 +24,9 @@ pub(super) enum Target {
 #[derive(Debug)]
 pub(super) struct Prepared {
     /// What it is about.
-    pub target: Target,
+    pub(super) target: Target,
     /// What must hold.
-    pub clause: Clause,
+    pub(super) clause: Clause,
 }
 
 /// Prepares one relation; some relations are two clauses in one.

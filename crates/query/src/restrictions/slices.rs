@@ -58,13 +58,13 @@ pub fn fill(
             Test::Slice { lower, upper } => {
                 let lower = match lower {
                     Some((row, inclusive)) => {
-                        Some((row.bind(&clause.names[..row.column_count()], binding)?, *inclusive))
+                        Some((row.bind(&clause.names[..row.width()], binding)?, *inclusive))
                     }
                     None => None,
                 };
                 let upper = match upper {
                     Some((row, inclusive)) => {
-                        Some((row.bind(&clause.names[..row.column_count()], binding)?, *inclusive))
+                        Some((row.bind(&clause.names[..row.width()], binding)?, *inclusive))
                     }
                     None => None,
                 };

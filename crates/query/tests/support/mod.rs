@@ -1,6 +1,7 @@
 //! A node of one process for tests: shards over real storage, statements in, text out.
-#![allow(unreachable_pub, dead_code, reason = "each test program uses its part of it")]
 #![allow(clippy::disallowed_types, reason = "a test hands results out of shards")]
+#![allow(unreachable_pub, reason = "a module of each test binary")]
+#![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -14,8 +15,10 @@ use reactor::{Config, DriverChoice, Group, mesh};
 use replication::Replicator;
 use storage::{Storage, StorageConfig};
 use wire::consistency::Consistency;
+use wire::extensions::Extensions;
+use wire::frame::{Flags, FrameHeader, Opcode};
 use wire::reader::Reader;
-use wire::request::QueryParameters;
+use wire::request::{QueryParameters, Request};
 use wire::types::read_option;
 use wire::values::Values;
 use wire::version::ProtocolVersion;
@@ -240,4 +243,238 @@ fn null_elements(value: &[u8]) -> Vec<Option<&[u8]>> {
     let mut reader = Reader::new(value);
     let count = reader.int().unwrap();
     (0..count).map(|_| reader.bytes().unwrap()).collect()
+}
+
+/// A bound value of a test.
+#[derive(Debug, Clone)]
+pub enum Bound {
+    /// Null.
+    Null,
+    /// Left out.
+    Unset,
+    /// Serialised.
+    Bytes(Vec<u8>),
+}
+
+/// An int.
+pub fn int(value: i32) -> Bound {
+    Bound::Bytes(value.to_be_bytes().to_vec())
+}
+
+/// A text.
+pub fn text(value: &str) -> Bound {
+    Bound::Bytes(value.as_bytes().to_vec())
+}
+
+/// What travels with a request.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Values, with names where they go by name.
+    pub values: Vec<(Option<&'static str>, Bound)>,
+    /// Rows of a page.
+    pub page_size: Option<i32>,
+    /// Where to go on.
+    pub paging_state: Option<Vec<u8>>,
+    /// Leave the metadata out.
+    pub skip_metadata: bool,
+    /// Default timestamp.
+    pub timestamp: Option<i64>,
+    /// Seconds that count as now.
+    pub now: Option<i32>,
+    /// Consistency level by number; 0 stands for ONE.
+    pub consistency: u16,
+}
+
+impl Options {
+    /// These values, by position.
+    pub fn values(values: impl IntoIterator<Item = Bound>) -> Self {
+        Self { values: values.into_iter().map(|value| (None, value)).collect(), ..Self::default() }
+    }
+
+    fn append(&self, out: &mut Vec<u8>) {
+        let consistency = if self.consistency == 0 { 1 } else { self.consistency };
+        out.extend_from_slice(&consistency.to_be_bytes());
+        let named = self.values.iter().any(|(name, _)| name.is_some());
+        let flag = |set: bool, bit: i32| if set { bit } else { 0 };
+        let flags = flag(!self.values.is_empty(), 1)
+            | flag(self.skip_metadata, 2)
+            | flag(self.page_size.is_some(), 4)
+            | flag(self.paging_state.is_some(), 8)
+            | flag(self.timestamp.is_some(), 0x20)
+            | flag(named, 0x40)
+            | flag(self.now.is_some(), 0x100);
+        out.extend_from_slice(&flags.to_be_bytes());
+        if !self.values.is_empty() {
+            append_values(out, &self.values);
+        }
+        if let Some(rows) = self.page_size {
+            out.extend_from_slice(&rows.to_be_bytes());
+        }
+        if let Some(state) = &self.paging_state {
+            out.extend_from_slice(&(state.len() as i32).to_be_bytes());
+            out.extend_from_slice(state);
+        }
+        if let Some(timestamp) = self.timestamp {
+            out.extend_from_slice(&timestamp.to_be_bytes());
+        }
+        if let Some(now) = self.now {
+            out.extend_from_slice(&now.to_be_bytes());
+        }
+    }
+}
+
+fn append_values(out: &mut Vec<u8>, values: &[(Option<&'static str>, Bound)]) {
+    out.extend_from_slice(&(values.len() as u16).to_be_bytes());
+    for (name, value) in values {
+        if let Some(name) = name {
+            out.extend_from_slice(&(name.len() as u16).to_be_bytes());
+            out.extend_from_slice(name.as_bytes());
+        }
+        match value {
+            Bound::Null => out.extend_from_slice(&(-1_i32).to_be_bytes()),
+            Bound::Unset => out.extend_from_slice(&(-2_i32).to_be_bytes()),
+            Bound::Bytes(bytes) => {
+                out.extend_from_slice(&(bytes.len() as i32).to_be_bytes());
+                out.extend_from_slice(bytes);
+            }
+        }
+    }
+}
+
+/// The body of a QUERY.
+pub fn query_body(statement: &str, options: &Options) -> Vec<u8> {
+    let mut out = (statement.len() as i32).to_be_bytes().to_vec();
+    out.extend_from_slice(statement.as_bytes());
+    options.append(&mut out);
+    out
+}
+
+/// The body of an EXECUTE.
+pub fn execute_body(id: &[u8], metadata_id: &[u8], options: &Options) -> Vec<u8> {
+    let mut out = Vec::new();
+    for bytes in [id, metadata_id] {
+        out.extend_from_slice(&(bytes.len() as u16).to_be_bytes());
+        out.extend_from_slice(bytes);
+    }
+    options.append(&mut out);
+    out
+}
+
+/// One statement of a BATCH: its text or its id, and values.
+pub type BatchPart = (Result<&'static str, Vec<u8>>, Vec<Bound>);
+
+/// The body of a BATCH.
+pub fn batch_body(kind: u8, parts: &[BatchPart], options: &Options) -> Vec<u8> {
+    let mut out = vec![kind];
+    out.extend_from_slice(&(parts.len() as u16).to_be_bytes());
+    for (statement, values) in parts {
+        match statement {
+            Ok(text) => {
+                out.push(0);
+                out.extend_from_slice(&(text.len() as i32).to_be_bytes());
+                out.extend_from_slice(text.as_bytes());
+            }
+            Err(id) => {
+                out.push(1);
+                out.extend_from_slice(&(id.len() as u16).to_be_bytes());
+                out.extend_from_slice(id);
+            }
+        }
+        let values: Vec<_> = values.iter().map(|value| (None, value.clone())).collect();
+        append_values(&mut out, &values);
+    }
+    options.append(&mut out);
+    out
+}
+
+/// Sends a request's body to the engine as the server would.
+pub async fn send(
+    engine: &Engine,
+    opcode: Opcode,
+    body: &[u8],
+    out: &mut Response,
+) -> Result<(), QueryError> {
+    send_as(engine, &client(), opcode, body, out).await
+}
+
+/// Sends a request's body to the engine for a client.
+pub async fn send_as(
+    engine: &Engine,
+    client: &ClientState,
+    opcode: Opcode,
+    body: &[u8],
+    out: &mut Response,
+) -> Result<(), QueryError> {
+    let header =
+        FrameHeader { version: VERSION, flags: Flags(0), stream: 0, opcode, body_length: body.len() as u32 };
+    let envelope = wire::request::decode(&header, body, &Extensions::default()).unwrap();
+    match envelope.request {
+        Request::Query { query, parameters } => engine.query(client, query, &parameters, out).await,
+        Request::Execute { id, result_metadata_id, parameters } => {
+            engine.execute(client, id, result_metadata_id, &parameters, out).await
+        }
+        Request::Batch { kind, statements, parameters } => {
+            engine.batch(client, kind, statements, &parameters, out).await
+        }
+        other => panic!("{other:?} is no statement"),
+    }
+}
+
+/// Executes a text with options.
+pub async fn query(engine: &Engine, statement: &str, options: &Options) -> Result<Vec<u8>, QueryError> {
+    let mut out = Response::default();
+    send(engine, Opcode::Query, &query_body(statement, options), &mut out).await?;
+    Ok(out.body)
+}
+
+/// A prepared statement as PREPARED shows it.
+#[derive(Debug)]
+pub struct Prepared {
+    /// Its id.
+    pub id: Vec<u8>,
+    /// Id of the metadata of its rows.
+    pub metadata_id: Vec<u8>,
+    /// Places of the markers bound to the partition key.
+    pub partition_key: Vec<u16>,
+    /// Markers as `name type`.
+    pub markers: Vec<String>,
+}
+
+/// Prepares a statement.
+pub async fn prepare(engine: &Engine, statement: &str) -> Result<Prepared, QueryError> {
+    let mut out = Response::default();
+    engine.prepare(&client(), statement, None, &mut out).await?;
+    let mut reader = Reader::new(&out.body);
+    assert_eq!(reader.int().unwrap(), 4, "a PREPARED body");
+    let id = reader.short_bytes().unwrap().to_vec();
+    let metadata_id = reader.short_bytes().unwrap().to_vec();
+    let flags = reader.int().unwrap();
+    let count = reader.int().unwrap();
+    let keys = reader.int().unwrap();
+    let partition_key = (0..keys).map(|_| reader.short().unwrap()).collect();
+    if flags & 1 != 0 {
+        reader.string().unwrap();
+        reader.string().unwrap();
+    }
+    let markers = (0..count)
+        .map(|_| {
+            if flags & 1 == 0 {
+                reader.string().unwrap();
+                reader.string().unwrap();
+            }
+            let name = reader.string().unwrap().to_owned();
+            format!("{name} {}", read_option(&mut reader).unwrap())
+        })
+        .collect();
+    Ok(Prepared { id, metadata_id, partition_key, markers })
+}
+
+impl Prepared {
+    /// Executes it.
+    pub async fn execute(&self, engine: &Engine, options: &Options) -> Result<Vec<u8>, QueryError> {
+        let mut out = Response::default();
+        let body = execute_body(&self.id, &self.metadata_id, options);
+        send(engine, Opcode::Execute, &body, &mut out).await?;
+        Ok(out.body)
+    }
 }

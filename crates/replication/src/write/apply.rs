@@ -17,7 +17,9 @@ pub(super) async fn here(
     match replicator.storage().apply(mutation, deadline).await {
         Ok(()) => Ok(()),
         Err(StorageError::UnknownTable { table }) => Err(ReplicationError::TableGone(table)),
-        Err(StorageError::CommitlogTimedOut) => Err(ReplicationError::TimedOut { received: 0, required }),
+        Err(StorageError::CommitlogTimedOut | StorageError::TabletBusy { .. }) => {
+            Err(ReplicationError::TimedOut { received: 0, required })
+        }
         Err(error @ StorageError::Overloaded { .. }) => {
             Err(ReplicationError::Overloaded { shard: reactor::shard_id(), reason: error.to_string() })
         }
