@@ -140,7 +140,11 @@ async fn mistakes(engine: Engine) {
         ("SELECT * FROM t WHERE token(k) > ?", vec![Bound::Null], "Invalid null token value"),
         (insert, vec![int(1), int(1), bytes(&[0xff])], "String didn't validate. for \"v\""),
         (insert, vec![Bound::Unset, int(1), text("x")], "Invalid unset value for column k"),
-        ("INSERT INTO t (k, c, u) VALUES (1, 1, ?)", vec![bytes(&[1])], "UUID should be 16 or 0 bytes (1) for \"u\""),
+        (
+            "INSERT INTO t (k, c, u) VALUES (1, 1, ?)",
+            vec![bytes(&[1])],
+            "UUID should be 16 or 0 bytes (1) for \"u\"",
+        ),
         ("UPDATE t SET m[?] = 1 WHERE k = 1 AND c = 1", vec![Bound::Null], "Invalid null map key"),
         ("UPDATE t SET m[?] = 1 WHERE k = 1 AND c = 1", vec![Bound::Unset], "Invalid unset map key"),
         (
