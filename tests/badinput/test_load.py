@@ -13,7 +13,7 @@ ROW_BYTES = 100_000
 
 
 class Load(NodeTest):
-    RSS_GROWTH_MB = 192
+    RSS_GROWTH_MB = 384  # what the allocator keeps of 16 connections' answers
 
     @classmethod
     def prepare_data(cls):

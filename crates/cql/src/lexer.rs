@@ -200,6 +200,10 @@ pub(crate) struct Tokens {
     pub(crate) fault: Option<Fault>,
 }
 
+/// How many words and signs a statement may have. A tree takes some 250 bytes for each of them, so that this, and not
+/// the length of a frame, bounds the memory of a parse.
+pub const TOKENS_MAX: usize = 1 << 18;
+
 /// Tokens without white space and comments; what the parser reads.
 pub(crate) fn tokenize(text: &str) -> Tokens {
     scan(text, false)
@@ -211,11 +215,20 @@ pub(crate) fn tokenize_all(text: &str) -> Tokens {
 }
 
 fn scan(text: &str, hidden: bool) -> Tokens {
-    let mut tokens = Vec::with_capacity(text.len() / 4 + 2);
+    // White space and comments stand between tokens; few texts have more than one of them there.
+    let tokens_max = if hidden { 4 * TOKENS_MAX } else { TOKENS_MAX };
+    let mut tokens = Vec::with_capacity((text.len() / 4).min(tokens_max) + 2);
     let mut fault = None;
     let mut lexer = Rule::lexer(text);
     while let Some(rule) = lexer.next() {
         let span = lexer.span();
+        if tokens.len() >= tokens_max {
+            fault = Some(Fault {
+                offset: span.start,
+                message: format!("Statement is too long: at most {TOKENS_MAX} words and signs are supported"),
+            });
+            break;
+        }
         let Ok(rule) = rule else {
             fault = Some(fault_at(text, span.start));
             break;

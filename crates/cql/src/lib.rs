@@ -15,6 +15,7 @@ mod print;
 pub mod reserved;
 
 pub use error::{Position, SyntaxError};
+pub use lexer::TOKENS_MAX;
 pub use parser::{
     BIND_MARKERS_MAX, CHAIN_LENGTH_MAX, NESTING_DEPTH_MAX, parse_statement, parse_term, parse_type,
 };

@@ -2,7 +2,8 @@
 
 use cql::ast::{ConstantKind, Ident, Selectable, Selection, Statement, Term};
 use cql::{
-    BIND_MARKERS_MAX, CHAIN_LENGTH_MAX, NESTING_DEPTH_MAX, Position, parse_statement, parse_term, parse_type,
+    BIND_MARKERS_MAX, CHAIN_LENGTH_MAX, NESTING_DEPTH_MAX, Position, TOKENS_MAX, parse_statement, parse_term,
+    parse_type,
 };
 
 #[track_caller]
@@ -44,6 +45,22 @@ fn trials_do_not_multiply() {
         assert!(parse_statement(&format!("SELECT {}", open.repeat(NESTING_DEPTH_MAX / 2))).is_err());
         assert!(parse_statement(&format!("SELECT {} FROM t", open.repeat(5_000))).is_err());
     }
+}
+
+#[test]
+fn a_statement_of_too_many_tokens_is_refused_whatever_they_are() {
+    let list = |count: usize| format!("SELECT {}a FROM t", "a,".repeat(count));
+    assert!(parse_statement(&list((TOKENS_MAX - 4) / 2)).is_ok());
+    for text in [
+        list(TOKENS_MAX / 2),
+        format!("SELECT a FROM t WHERE a IN ({}1)", "1,".repeat(TOKENS_MAX)),
+        format!("BEGIN BATCH {} APPLY BATCH", "DELETE FROM t WHERE a=1;".repeat(TOKENS_MAX / 8)),
+        format!("SELECT a FROM t{}", ";".repeat(TOKENS_MAX)),
+    ] {
+        let error = parse_statement(&text).expect_err("a limit");
+        assert!(error.message.starts_with("Statement is too long"), "{error}");
+    }
+    assert!(parse_statement(&format!("SELECT a {}FROM t", "/**/ ".repeat(4 * TOKENS_MAX))).is_ok());
 }
 
 #[test]

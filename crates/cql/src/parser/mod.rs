@@ -36,8 +36,8 @@ pub const BIND_MARKERS_MAX: usize = 65_535;
 /// Parses one statement, with any number of semicolons behind it.
 ///
 /// # Errors
-/// [`SyntaxError`] with Cassandra's wording and position. The length of the text is the caller's to limit; time and
-/// memory grow linearly with it.
+/// [`SyntaxError`] with Cassandra's wording and position. Time grows linearly with the length of the text, which is the caller's
+/// to limit; memory too, up to [`TOKENS_MAX`](crate::TOKENS_MAX).
 pub fn parse_statement(text: &str) -> Result<ParsedStatement, SyntaxError> {
     parse_whole(text, |parser| {
         let statement = parser.statement()?;

@@ -14,7 +14,7 @@ const INPUT_BYTES_KEPT: usize = 64 << 10;
 const OUTPUT_BYTES_KEPT: usize = 256 << 10;
 
 /// How long an answer is taken to be before there was one.
-const ANSWER_BYTES_AT_FIRST: usize = 64 << 10;
+const ANSWER_BYTES_AT_FIRST: usize = 512 << 10;
 
 /// What was received and not yet understood.
 #[derive(Debug)]
