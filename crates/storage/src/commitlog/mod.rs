@@ -10,8 +10,6 @@ pub(crate) mod format;
 mod group;
 mod recycle;
 pub(crate) mod replay;
-#[cfg(test)]
-mod tests;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};

@@ -14,8 +14,6 @@ mod hint;
 mod insert;
 mod pin;
 mod read;
-#[cfg(test)]
-mod tests;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
