@@ -29,7 +29,7 @@ pub fn run(seed: u64, steps: u64) -> Outcome {
     let mut world = World::new(seed);
     let batch = world.random_u64().is_multiple_of(2);
     let several = world.random_u64().is_multiple_of(2);
-    let mut shards = |world: &mut World| {
+    let shards = |world: &mut World| {
         if several { 1 + (world.random_u64() % SHARDS_MAX) as usize } else { 1 }
     };
     let first = shards(&mut world);
@@ -62,7 +62,7 @@ pub fn run(seed: u64, steps: u64) -> Outcome {
             break;
         }
         // The power goes; now and then only the process does, and what the kernel has stays.
-        let power = world.random_u64() % 4 > 0;
+        let power = !world.random_u64().is_multiple_of(4);
         world.set_disk_faults(id, DiskFaults { lose_unsynced: power, ..DiskFaults::default() });
         world.crash(id);
         let mut state = shared.borrow_mut();

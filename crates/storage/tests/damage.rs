@@ -67,8 +67,8 @@ fn files(directory: &Path, end: &str) -> Vec<PathBuf> {
 fn place_of(directory: &Path, number: u8) -> (PathBuf, Vec<u8>, usize) {
     for path in files(&directory.join("commitlog"), ".log") {
         let bytes = std::fs::read(&path).unwrap();
-        let at = bytes.windows(5).enumerate().filter(|(_, w)| *w == [1, 0, 0, 0, b'0' + number]);
-        if let Some((at, _)) = at.last() {
+        let mut at = bytes.windows(5).enumerate().filter(|(_, w)| *w == [1, 0, 0, 0, b'0' + number]);
+        if let Some((at, _)) = at.next_back() {
             return (path, bytes, at + 4);
         }
     }

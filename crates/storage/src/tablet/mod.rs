@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use memory::Budget;
+use model::Table;
 use model::mutation::MutationView;
 use model::tablet::TabletId;
-use model::{Table, Token};
 use reactor::{Event, Permit, Semaphore};
 use smallvec::SmallVec;
 
@@ -133,11 +133,6 @@ impl Tablet {
 
     pub(crate) fn set_table(&self, table: &Rc<Table>) {
         *self.table.borrow_mut() = Rc::clone(table);
-    }
-
-    /// First and last token.
-    pub(crate) fn tokens(&self) -> (Token, Token) {
-        self.table.borrow().tablets().range(self.id)
     }
 
     /// Applies a checked mutation to the newest memtable.
