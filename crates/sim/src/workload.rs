@@ -369,7 +369,10 @@ impl Worker {
             self.shared.borrow_mut().keyspace = true;
         }
         for slot in 0..SLOTS {
-            if self.shared.borrow().tables[slot].is_none() {
+            // One change in doubt at a time: the next life settles it.
+            let missing =
+                self.shared.borrow().tables[slot].is_none() && self.shared.borrow().doubtful.is_none();
+            if missing {
                 self.make(slot).await?;
             }
         }
