@@ -77,8 +77,10 @@ impl Storage {
             drop(turn);
             if let Err(error) = compacted {
                 reactor::warn_limited!("a compaction failed, its files stay as they are"; error = error);
-                // Until something changes it would fail again.
-                self.0.compaction_wanted.wait().await;
+                // Until something changes it would fail again. A drain has called already, and only once.
+                if !self.0.draining.get() {
+                    self.0.compaction_wanted.wait().await;
+                }
             }
         }
     }
