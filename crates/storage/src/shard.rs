@@ -54,8 +54,7 @@ pub(crate) struct Inner {
     /// Old logs are still being replayed, here or elsewhere: no flush covers all of what they hold.
     pub(crate) replaying: Cell<bool>,
     pub(crate) tasks: Gate,
-    #[expect(clippy::vec_box, reason = "taking one moves a pointer, not its buffers")]
-    scratches: RefCell<Vec<Box<VisibleScratch>>>,
+    scratches: RefCell<Vec<VisibleScratch>>,
 }
 
 /// What one table takes on this shard.
@@ -258,11 +257,11 @@ impl Storage {
         }
     }
 
-    pub(crate) fn take_scratch(&self) -> Box<VisibleScratch> {
+    pub(crate) fn take_scratch(&self) -> VisibleScratch {
         self.0.scratches.borrow_mut().pop().unwrap_or_default()
     }
 
-    pub(crate) fn return_scratch(&self, scratch: Box<VisibleScratch>) {
+    pub(crate) fn return_scratch(&self, scratch: VisibleScratch) {
         let mut scratches = self.0.scratches.borrow_mut();
         if scratches.len() < SCRATCHES_MAX {
             scratches.push(scratch);

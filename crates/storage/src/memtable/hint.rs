@@ -43,7 +43,7 @@ fn first_bytes(value: &[u8]) -> u64 {
 }
 
 #[cfg(test)]
-#[allow(clippy::disallowed_types, reason = "prop_oneof! counts its strategies with Arc")]
+#[allow(clippy::disallowed_types)] // proptest's macros name Arc
 mod tests {
     use super::*;
     use model::clustering::append_component;

@@ -19,7 +19,7 @@ const ROWS_PER_LOOK: u32 = 64;
 /// One read at work.
 pub(super) struct Reader<'c> {
     pub(super) command: &'c ReadCommand,
-    pub(super) scratch: Box<VisibleScratch>,
+    pub(super) scratch: VisibleScratch,
 }
 
 impl<'c> Reader<'c> {
@@ -50,7 +50,7 @@ impl<'c> Reader<'c> {
                 contents.only_version(partition).map(|version| (partition, version))
             };
             if let Some((partition, version)) = found {
-                return Ok(self.hand_over_memory(&only, partition, version, consumer).await);
+                return Ok(self.walk_memory(&only, partition, version, consumer).await);
             }
         }
         // Boxed, so that a read from memory does not carry the space that reading files takes.
@@ -83,7 +83,7 @@ impl<'c> Reader<'c> {
         if sources.is_empty() {
             return Ok(Flow::Continue);
         }
-        let (flow, _) = self.hand_over_merge(sources, token, key, consumer).await?;
+        let (flow, _) = self.walk_sources(sources, token, key, consumer).await?;
         Ok(flow)
     }
 
@@ -111,7 +111,7 @@ impl<'c> Reader<'c> {
     }
 
     /// Hands over a partition that one version in memory holds, rows uncopied where they are seen whole.
-    pub(super) async fn hand_over_memory(
+    pub(super) async fn walk_memory(
         &mut self,
         memtable: &Rc<Memtable>,
         partition: PartitionRef,
@@ -186,7 +186,7 @@ impl<'c> Reader<'c> {
     }
 
     /// Hands over the merge of several sources; gives the sources back.
-    pub(super) async fn hand_over_merge(
+    pub(super) async fn walk_sources(
         &mut self,
         sources: Vec<Source>,
         token: Token,

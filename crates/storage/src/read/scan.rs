@@ -111,7 +111,7 @@ impl Reader<'_> {
             {
                 let only = memtable.contents().only_version(*partition);
                 if let Some(version) = only {
-                    return Ok(self.hand_over_memory(memtable, *partition, version, consumer).await);
+                    return Ok(self.walk_memory(memtable, *partition, version, consumer).await);
                 }
             }
         }
@@ -136,7 +136,7 @@ impl Reader<'_> {
                 sources.push(Source::new(Input::Scan { file, scanner }));
             }
         }
-        let (flow, sources) = self.hand_over_merge(sources, token, key, consumer).await?;
+        let (flow, sources) = self.walk_sources(sources, token, key, consumer).await?;
         let back = sources.into_iter().filter_map(|source| match source.input {
             Input::Scan { scanner, .. } => Some(scanner),
             _ => None,

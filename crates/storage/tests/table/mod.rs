@@ -1,0 +1,101 @@
+//! One small table for tests of the whole storage.
+#![allow(dead_code)] // each test crate uses its part
+#![allow(unreachable_pub)]
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use model::clustering::{Slice, append_component};
+use model::deletion::Liveness;
+use model::mutation::MutationBuilder;
+use model::partition_key::DecoratedKey;
+use model::row::{CellKind, CellView};
+use model::schema::{KeyspaceOptions, SchemaChange, TableDefinition, TableOptions};
+use model::{
+    Column, ColumnId, ColumnKind, CqlType, DeletionTime, RowBuilder, RowView, Table, TableId, Token,
+};
+use storage::{Flow, PartitionRange, ReadCommand, RowConsumer, Storage, StorageError};
+
+/// The table's id.
+pub const ID: TableId = TableId([7; 16]);
+
+/// A keyspace with one table: a key, a clustering and a value, all text.
+pub fn changes() -> [SchemaChange; 2] {
+    let column = |id: u16, name: &str, kind| Column {
+        id: ColumnId(id),
+        name: name.to_owned(),
+        ty: CqlType::Text,
+        kind,
+        position: 0,
+        reversed: false,
+    };
+    let options = KeyspaceOptions { replication: BTreeMap::new(), durable_writes: true };
+    let definition = TableDefinition {
+        id: ID,
+        keyspace: "k".to_owned(),
+        name: "t".to_owned(),
+        columns: vec![
+            column(0, "p", ColumnKind::PartitionKey),
+            column(1, "c", ColumnKind::Clustering),
+            column(2, "v", ColumnKind::Regular),
+        ],
+        dropped: BTreeMap::new(),
+        options: TableOptions::default(),
+        next_column_id: 3,
+        tablets_log2: 1,
+        revision: 0,
+    };
+    [
+        SchemaChange::CreateKeyspace { name: "k".to_owned(), options },
+        SchemaChange::CreateTable(Box::new(definition)),
+    ]
+}
+
+/// Mutation bytes of one cell.
+pub fn write(key: &str, clustering: &str, value: &str, timestamp: i64) -> Vec<u8> {
+    let key = DecoratedKey::new(key.as_bytes().to_vec());
+    let mut out = Vec::new();
+    let builder = MutationBuilder::new(&mut out, ID, key.token, &key.key, DeletionTime::LIVE, |_| ());
+    let mut prefix = Vec::new();
+    append_component(&mut prefix, Some(clustering.as_bytes()));
+    let mut rows = builder.rows();
+    rows.row(&prefix, |out| {
+        let mut row = RowBuilder::new(out, Liveness::NONE, DeletionTime::LIVE);
+        let kind = CellKind::Live(value.as_bytes());
+        row.cell(CellView { column: ColumnId(2), timestamp, path: None, kind });
+        row.finish();
+    });
+    rows.finish();
+    out
+}
+
+#[derive(Default)]
+struct Values(Vec<(Vec<u8>, Vec<u8>)>);
+
+impl RowConsumer for Values {
+    fn partition(&mut self, key: &[u8], _: Token, _: Option<RowView<'_>>) -> Flow {
+        self.0.push((key.to_vec(), Vec::new()));
+        Flow::Continue
+    }
+    fn row(&mut self, _: &[u8], row: RowView<'_>) -> Flow {
+        let value = row.cell(ColumnId(2)).and_then(|cell| cell.value()).unwrap_or_default();
+        self.0.last_mut().expect("a partition is announced").1.extend_from_slice(value);
+        Flow::Continue
+    }
+    fn partition_end(&mut self) -> Flow {
+        Flow::Continue
+    }
+}
+
+/// Keys with the values of all their rows, one after the other.
+pub async fn values(
+    storage: &Storage,
+    range: PartitionRange,
+) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StorageError> {
+    let table: Rc<Table> = storage.schema().table_by_id(ID).cloned().expect("the table");
+    let slices = [Slice::all()].into_iter().collect();
+    let command = ReadCommand { table, range, slices, reversed: false, now: 1_700_000_000 };
+    let mut values = Values::default();
+    storage.read(&command, &mut values).await?;
+    Ok(values.0)
+}
