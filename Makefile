@@ -8,7 +8,7 @@
 #   make differential STATEMENTS=n  random statements, compared with a real Cassandra
 
 CARGO ?= cargo
-SEEDS ?= 1..200
+SEEDS ?= 0..200
 FUZZ_SECONDS ?= 60
 export CARGO_TERM_COLOR ?= auto
 
