@@ -163,13 +163,12 @@ impl Connection {
         let Ok(hold) = self.requests.enter() else { return false };
         self.in_flight.set(self.in_flight.get() + 1);
         let connection = Rc::clone(self);
-        reactor::spawn(Group::STATEMENT, async move {
+        reactor::spawn_now(Group::STATEMENT, async move {
             dispatch::answer(&connection.session, header, body).await;
             connection.in_flight.set(connection.in_flight.get() - 1);
             connection.drained.notify_all();
             drop((admitted, hold));
-        })
-        .detach();
+        });
         true
     }
 
