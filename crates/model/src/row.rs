@@ -1,7 +1,7 @@
 //! A row as one flat run of bytes, read in place.
 //!
 //! ```text
-//! row      := flags:u8 [liveness] [deletion] cells:u16 cell*
+//! row      := flags:u8 [liveness] [deletion] cells:u32 cell*
 //! liveness := timestamp:i64 [ttl:u32 expires_at:u32]         (flags & LIVENESS, & LIVENESS_EXPIRES)
 //! deletion := timestamp:i64 local_time:u32                   (flags & DELETION)
 //! cell     := column:u16 flags:u8 timestamp:i64 [local_time:u32] [ttl:u32] [path] [value]
@@ -25,8 +25,7 @@ const EXPIRES: u8 = 2;
 const PATH: u8 = 4;
 const COLLECTION_DELETION: u8 = 8;
 
-/// Most cells one row may hold (their count is a 16-bit number).
-pub const CELLS_PER_ROW_MAX: usize = u16::MAX as usize;
+const COUNT_BYTES: usize = 4;
 
 /// Bytes that are not a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -143,7 +142,7 @@ impl<'a> RowView<'a> {
             reader.skip(12)?;
         }
         let mut last = None;
-        for _ in 0..reader.u16()? {
+        for _ in 0..reader.u32()? {
             let start = reader.at;
             let cell = reader.cell()?;
             if last > Some(cell.column) {
@@ -194,8 +193,10 @@ impl<'a> RowView<'a> {
     pub fn cells(self) -> Cells<'a> {
         let flags = self.bytes[0];
         let at = 1 + liveness_length(flags) + if flags & DELETION != 0 { 12 } else { 0 };
-        let remaining = u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]]);
-        Cells { reader: Reader { bytes: self.bytes, at: at + 2 }, remaining }
+        Cells {
+            reader: Reader { bytes: self.bytes, at: at + COUNT_BYTES },
+            remaining: u32_at(self.bytes, at),
+        }
     }
 
     /// Whether the row says nothing at all.
@@ -229,7 +230,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 #[derive(Debug, Clone)]
 pub struct Cells<'a> {
     reader: Reader<'a>,
-    remaining: u16,
+    remaining: u32,
 }
 
 impl<'a> Iterator for Cells<'a> {
@@ -242,7 +243,7 @@ impl<'a> Iterator for Cells<'a> {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (0, Some(usize::from(self.remaining)))
+        (0, Some(self.remaining as usize))
     }
 }
 
@@ -268,11 +269,6 @@ impl<'a> Reader<'a> {
     #[inline]
     fn u8(&mut self) -> Result<u8, RowCorrupt> {
         Ok(self.take(1)?[0])
-    }
-
-    #[inline]
-    fn u16(&mut self) -> Result<u16, RowCorrupt> {
-        Ok(u16::from_le_bytes(self.take(2)?.try_into().expect("two bytes")))
     }
 
     #[inline]
@@ -329,7 +325,7 @@ impl<'a> Reader<'a> {
 pub struct RowBuilder<'b> {
     out: &'b mut Vec<u8>,
     count_at: usize,
-    count: u16,
+    count: u32,
     last: Option<ColumnId>,
 }
 
@@ -355,18 +351,17 @@ impl<'b> RowBuilder<'b> {
         }
         out[flags_at] = flags;
         let count_at = out.len();
-        out.extend_from_slice(&[0, 0]);
+        out.extend_from_slice(&[0; COUNT_BYTES]);
         Self { out, count_at, count: 0, last: None }
     }
 
     /// Appends a cell.
     ///
-    /// Cells come by column id, and by path within a collection; a row takes [`CELLS_PER_ROW_MAX`] of them,
-    /// which the caller has to keep.
+    /// Cells come by column id, and by path within a collection. How many there are is bounded by what a
+    /// mutation may take and by memory: 2^32 cells would be 44 GiB.
     #[inline]
     pub fn cell(&mut self, cell: CellView<'_>) {
         assert!(self.last <= Some(cell.column), "cells of a row come by column id");
-        assert!(usize::from(self.count) < CELLS_PER_ROW_MAX, "a row takes {CELLS_PER_ROW_MAX} cells");
         self.last = Some(cell.column);
         self.count += 1;
         let mut flags = match cell.kind {
@@ -401,7 +396,7 @@ impl<'b> RowBuilder<'b> {
 
     /// Ends the row.
     pub fn finish(self) {
-        self.out[self.count_at..self.count_at + 2].copy_from_slice(&self.count.to_le_bytes());
+        self.out[self.count_at..self.count_at + COUNT_BYTES].copy_from_slice(&self.count.to_le_bytes());
     }
 }
 

@@ -431,7 +431,7 @@ impl Engine {
     ) -> Result<(), QueryError> {
         let deadline = Deadline::after(self.0.config.write_timeout);
         let written = self.0.replicator.write(table, mutation, level, deadline).await;
-        written.map_err(|error| consistency::write_error(error, level, write_type))
+        written.map_err(|error| consistency::write_error(error, level, write_type, table, mutation))
     }
 
     /// Feeds the consumer what a command finds in a stored table or in one of the node's own.

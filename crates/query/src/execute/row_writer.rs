@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use model::collection::{Components, Elements, Entries};
 use model::compare::compare;
 use model::deletion::{LOCAL_TIME_MAX, LocalSeconds};
-use model::row::{CELLS_PER_ROW_MAX, CellKind};
+use model::row::CellKind;
 use model::{CellView, Column, CqlType, DeletionTime, Liveness, RowBuilder, RowView, Table, reconcile};
 
 use super::cells;
@@ -130,12 +130,6 @@ fn fill(
             *cells += 1;
         }
         *cells += elements.len();
-        if *cells > CELLS_PER_ROW_MAX {
-            return Err(QueryError::Invalid(format!(
-                "A row takes at most {CELLS_PER_ROW_MAX} cells, column {} makes it {cells}",
-                column.name
-            )));
-        }
         append_elements(table, column, stamp, elements, builder);
     }
     Ok(())
