@@ -68,6 +68,28 @@ pub fn merge_rows(table: &Table, left: RowView<'_>, right: RowView<'_>, out: &mu
     let mut builder = RowBuilder::new(out, marker, row_deletion);
     let mut shadow = Shadow::new(row_deletion);
     let (mut lefts, mut rights) = (left.cells(), right.cells());
+    // Most cells by far are plain values: as long as both rows have one next, there is less to look at.
+    while let (Some(a), Some(b)) = (lefts.peek_plain(), rights.peek_plain()) {
+        let order = a.column.cmp(&b.column);
+        if order.is_le() {
+            lefts.pass(&a);
+        }
+        if order.is_ge() {
+            rights.pass(&b);
+        }
+        let winner = match order {
+            Ordering::Less => a,
+            Ordering::Greater => b,
+            Ordering::Equal => match a.timestamp.cmp(&b.timestamp) {
+                Ordering::Less => b,
+                Ordering::Equal if a.value() < b.value() => b,
+                Ordering::Equal | Ordering::Greater => a,
+            },
+        };
+        if !row_deletion.deletes(winner.timestamp) {
+            builder.copy_plain(&winner);
+        }
+    }
     let (mut l, mut r) = (lefts.next_with_bytes(), rights.next_with_bytes());
     loop {
         let order = match (&l, &r) {

@@ -270,6 +270,50 @@ impl<'a> Cells<'a> {
     }
 }
 
+/// A plain value of a column with one cell, as it stands in its row.
+#[derive(Debug, Clone, Copy)]
+pub struct PlainCell<'a> {
+    /// Which column.
+    pub column: ColumnId,
+    /// Client timestamp in microseconds.
+    pub timestamp: i64,
+    bytes: &'a [u8],
+}
+
+impl<'a> PlainCell<'a> {
+    /// The value.
+    #[inline]
+    pub fn value(&self) -> &'a [u8] {
+        &self.bytes[PLAIN_HEAD_BYTES..]
+    }
+}
+
+impl<'a> Cells<'a> {
+    /// The next cell where it is a plain one; it stays the next one until [`Cells::pass`].
+    #[inline]
+    pub fn peek_plain(&self) -> Option<PlainCell<'a>> {
+        if self.remaining == 0 {
+            return None;
+        }
+        let rest = &self.reader.bytes[self.reader.at..];
+        let (head, _) = rest.split_first_chunk::<PLAIN_HEAD_BYTES>()?;
+        let [c0, c1, 0, t0, t1, t2, t3, t4, t5, t6, t7, l0, l1, l2, l3] = *head else { return None };
+        let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
+        Some(PlainCell {
+            column: ColumnId(u16::from_le_bytes([c0, c1])),
+            timestamp: i64::from_le_bytes([t0, t1, t2, t3, t4, t5, t6, t7]),
+            bytes: rest.get(..PLAIN_HEAD_BYTES + length)?,
+        })
+    }
+
+    /// Goes on behind a cell that [`Cells::peek_plain`] gave.
+    #[inline]
+    pub fn pass(&mut self, cell: &PlainCell<'a>) {
+        self.remaining -= 1;
+        self.reader.at += cell.bytes.len();
+    }
+}
+
 /// Bytes of a plain cell before its value.
 const PLAIN_HEAD_BYTES: usize = 15;
 
@@ -425,6 +469,15 @@ impl<'b> RowBuilder<'b> {
     pub fn copy(&mut self, cell: &CellView<'_>, bytes: &[u8]) {
         self.note(cell);
         self.out.extend_from_slice(bytes);
+    }
+
+    /// Appends a plain cell of another row.
+    #[inline]
+    pub fn copy_plain(&mut self, cell: &PlainCell<'_>) {
+        assert!(self.last <= Some(cell.column), "cells of a row come by column id");
+        self.last = Some(cell.column);
+        self.count += 1;
+        self.out.extend_from_slice(cell.bytes);
     }
 
     #[inline]
