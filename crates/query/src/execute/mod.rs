@@ -3,8 +3,10 @@
 pub mod apply;
 pub mod batch;
 mod cells;
+mod collections;
 pub mod consistency;
 mod evaluate;
+mod groups;
 pub mod modify;
 pub mod prior;
 pub mod routing;
@@ -12,6 +14,7 @@ pub mod row_writer;
 pub mod rows;
 pub mod select;
 mod sort;
+mod stamps;
 mod truncate;
 pub mod update_buffer;
 

@@ -12,7 +12,8 @@ use super::rows::{PageLimits, Rows};
 use super::{Request, consistency, routing};
 use crate::engine::{Engine, Scratch};
 use crate::paging::{self, PagingState};
-use crate::prepare::select::{SelectPlan, SelectionKind};
+use crate::prepare::select::SelectPlan;
+use crate::prepare::selection::SelectionKind;
 use crate::restrictions::{keys, slices};
 use crate::results::{MetadataMode, RowsBody};
 use crate::terms::{Binding, Bound, Term};
@@ -43,17 +44,17 @@ pub async fn execute(
     let filters =
         plan.restrictions.filters.iter().map(|filter| filter.bind(binding)).collect::<Result<Vec<_>, _>>()?;
     let user_limit = limits.remaining;
-    let aggregates = matches!(plan.selection.kind, SelectionKind::Aggregates { .. });
+    let grouped = matches!(plan.selection.kind, SelectionKind::Groups(_));
     if plan.sorted_whole && parameters.page_size.is_some() {
-        check_pages(engine, plan, binding, aggregates)?;
+        check_pages(engine, plan, binding, grouped)?;
     }
-    if aggregates && plan.restrictions.partition_key.is_empty() && plan.restrictions.token.is_none() {
+    if grouped && plan.restrictions.partition_key.is_empty() && plan.restrictions.token.is_none() {
         out.warnings.push("Aggregation query used without partition key".to_owned());
-    } else if aggregates && plan.restrictions.partition_key_has_in() {
+    } else if grouped && plan.restrictions.partition_key_has_in() {
         out.warnings.push("Aggregation query used on multiple partition keys (IN restriction)".to_owned());
     }
     // LIMIT counts rows of the result; an aggregate, and a result sorted as a whole, needs every row before that.
-    let limits = if aggregates || !plan.sort.is_empty() {
+    let limits = if plan.selection.is_one_group() || !plan.sort.is_empty() {
         PageLimits { remaining: u64::MAX, ..limits }
     } else {
         limits
@@ -65,8 +66,14 @@ pub async fn execute(
     let Scratch { read, rows: row_buffers, .. } = &mut *scratch;
     let rows_out = &mut out.body;
     let mut rows = Rows::new(plan, binding, filters, limits, request.now, row_buffers, rows_out);
-    let reader =
-        Reader { engine, plan, level, timeout, has_filters: !plan.restrictions.filters.is_empty(), limits };
+    let reader = Reader {
+        engine,
+        plan,
+        level,
+        timeout,
+        chooses: grouped || !plan.restrictions.filters.is_empty(),
+        limits,
+    };
     read.reversed = plan.reversed;
     read.now = request.now;
     let single = if plan.restrictions.key_range || state.is_some() {
@@ -109,13 +116,13 @@ fn check_pages(
     engine: &Engine,
     plan: &SelectPlan,
     binding: &Binding<'_>,
-    aggregates: bool,
+    grouped: bool,
 ) -> Result<(), QueryError> {
     let keys = keys::all(&plan.restrictions, &plan.table, binding)?;
     let slices = &mut engine.scratch(&plan.table).read.slices;
     slices::fill(&plan.restrictions, &plan.table, binding, slices)?;
     if keys.is_empty() || slices.is_empty() {
-        if !aggregates {
+        if !grouped {
             return Ok(());
         }
     } else {
@@ -132,7 +139,8 @@ struct Reader<'e> {
     plan: &'e SelectPlan,
     level: Consistency,
     timeout: Option<Duration>,
-    has_filters: bool,
+    /// Whether more rows are read than shown.
+    chooses: bool,
     limits: PageLimits,
 }
 
@@ -158,13 +166,13 @@ impl Reader<'_> {
     fn read_limits(&self, rows: &Rows<'_>) -> ReadLimits {
         let per_partition = usize::try_from(self.limits.per_partition).ok().filter(|most| *most < usize::MAX);
         ReadLimits {
-            rows: (!self.has_filters)
+            rows: (!self.chooses)
                 .then(|| usize::try_from(rows.remaining).unwrap_or(usize::MAX).min(self.limits.page_rows))
                 .and_then(|most| most.checked_add(1)),
             rows_per_partition: if self.plan.distinct {
                 Some(0)
             } else {
-                per_partition.filter(|_| !self.has_filters)
+                per_partition.filter(|_| !self.chooses)
             },
         }
     }

@@ -7,6 +7,8 @@ pub mod batch;
 pub mod modify;
 pub mod names;
 pub mod select;
+mod selectable;
+pub mod selection;
 pub mod selector;
 pub mod types;
 

@@ -11,7 +11,7 @@ mod relation;
 pub mod slices;
 
 use cql::ast::Relation;
-use model::{ColumnKind, Table};
+use model::{Column, ColumnKind, Table};
 
 use self::clause::{Clause, Test};
 use self::filter::Filter;
@@ -80,6 +80,19 @@ impl Restrictions {
     pub fn names_rows(&self, table: &Table) -> bool {
         self.clustering.iter().all(Clause::is_equality)
             && self.clustering.last().map_or(0, Clause::end) == table.clustering().len()
+    }
+
+    /// Whether a key column has one value, not one of several.
+    pub fn is_equal(&self, column: &Column) -> bool {
+        match column.kind {
+            ColumnKind::PartitionKey => self.partition_key.iter().any(|clause| {
+                clause.first == usize::from(column.position) && matches!(clause.test, Test::Equal(_))
+            }),
+            ColumnKind::Clustering => {
+                self.clustering_equal.get(usize::from(column.position)).copied().unwrap_or(false)
+            }
+            ColumnKind::Static | ColumnKind::Regular => false,
+        }
     }
 
     /// Whether a partition without rows is shown by its static row.
