@@ -33,7 +33,7 @@ impl AggregateKind {
     pub fn of_name(name: &str) -> Option<Self> {
         Some(match name {
             "count" => Self::Count,
-            "count_rows" | "countrows" => Self::CountRows,
+            "count_rows" => Self::CountRows,
             "min" => Self::Min,
             "max" => Self::Max,
             "sum" => Self::Sum,
@@ -125,7 +125,7 @@ impl AggregateKind {
     pub fn result(self, ty: &CqlType) -> Option<CqlType> {
         match self {
             Self::CountRows | Self::Count => Some(CqlType::Bigint),
-            Self::Min | Self::Max => Some(if ty.is_counter() { CqlType::Bigint } else { ty.clone() }),
+            Self::Min | Self::Max => Some(ty.clone()),
             Self::Sum | Self::Average => {
                 SUMMED.contains(ty).then(|| if ty.is_counter() { CqlType::Bigint } else { ty.clone() })
             }

@@ -85,6 +85,9 @@ pub fn prepare(
         Vec::new()
     };
     columns.truncate(selection.shown);
+    if restrictions.filters_unasked {
+        return Err(QueryError::invalid(restrictions::ALLOW_FILTERING_NEEDED));
+    }
     let limit = limit(cx, select.limit.as_ref(), "[limit]")?;
     let per_partition_limit = limit_per_partition(cx, select.per_partition_limit.as_ref())?;
     let timeout = last_of(&select.attributes).timeout;

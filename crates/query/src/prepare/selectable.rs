@@ -5,6 +5,7 @@
 //! Cassandra 5's `Selectable` and `FunctionResolver`.
 
 use cql::ast::{self, CellFunction, Selectable};
+use model::types::UserType;
 use model::{Column, ColumnKind, CqlType};
 
 use super::{names, types};
@@ -60,6 +61,30 @@ pub(super) struct Entry<'e> {
     pub(super) value: Resolved<'e>,
 }
 
+impl<'e> Entry<'e> {
+    /// The place of the field among those of a user type, and its name.
+    ///
+    /// # Errors
+    /// [`QueryError::Invalid`] where the key is no name, or not of a field.
+    pub(super) fn place_in(&self, udt: &UserType) -> Result<(usize, &'e str), QueryError> {
+        let Some(field) = self.field else {
+            let key = self.key.as_ref().map(Resolved::text).unwrap_or_default();
+            // The blank before the end is Cassandra's.
+            return Err(QueryError::Invalid(format!(
+                "{key} is not a valid field identifier of type {} ",
+                udt.name
+            )));
+        };
+        match udt.fields.iter().position(|(name, _)| *name == field.name) {
+            Some(at) => Ok((at, &field.name)),
+            None => Err(QueryError::Invalid(format!(
+                "Unknown field '{}' in value of user defined type {}",
+                field.name, udt.name
+            ))),
+        }
+    }
+}
+
 /// Finds the names of an expression.
 ///
 /// # Errors
@@ -112,7 +137,7 @@ pub(super) fn resolve<'e>(cx: &Context<'_>, expression: &'e Selectable) -> Resul
             Resolved::Slice { receiver: boxed(receiver)?, from: from.as_ref(), to: to.as_ref() }
         }
         Selectable::TypeHint { type_name, operand } => Resolved::Hint {
-            shown: types::text(type_name),
+            shown: types::qualified_text(type_name, cx.table.keyspace()),
             ty: types::resolve(type_name, cx.table.keyspace(), cx.schema)?,
             operand: boxed(operand)?,
         },

@@ -247,6 +247,9 @@ impl Preparation<'_, '_> {
             Resolved::Element { receiver, key } => self.element(receiver, key),
             Resolved::Slice { receiver, from, to } => self.slice(expression, receiver, *from, *to, expected),
             Resolved::Hint { shown, ty, operand } => {
+                if let (CqlType::Udt(udt), Resolved::Entries(entries)) = (ty, &**operand) {
+                    entries.iter().try_for_each(|entry| entry.place_in(udt).map(drop))?;
+                }
                 if !operand.assignment(ty).is_assignable() {
                     let text = expression.text();
                     return Err(QueryError::Invalid(format!(
@@ -381,22 +384,9 @@ impl Preparation<'_, '_> {
         let mut parts = vec![Selector::Term(Term::NULL); udt.fields.len()];
         let mut names = Vec::with_capacity(entries.len());
         for entry in entries {
-            let Some(field) = entry.field else {
-                let key = entry.key.as_ref().map(Resolved::text).unwrap_or_default();
-                // The blank before the end is Cassandra's.
-                return Err(QueryError::Invalid(format!(
-                    "{key} is not a valid field identifier of type {} ",
-                    udt.name
-                )));
-            };
-            let at = udt.fields.iter().position(|(name, _)| *name == field.name).ok_or_else(|| {
-                QueryError::Invalid(format!(
-                    "Unknown field '{}' in value of user defined type {}",
-                    field.name, udt.name
-                ))
-            })?;
+            let (at, field) = entry.place_in(&udt)?;
             let value = self.expression(&entry.value, Some(&udt.fields[at].1))?;
-            names.push(format!("{}: {}", field.name, value.name));
+            names.push(format!("{field}: {}", value.name));
             parts[at] = value.selector;
         }
         let ty = CqlType::Udt(udt);

@@ -7,6 +7,7 @@
 pub mod clause;
 pub mod filter;
 pub mod keys;
+mod like;
 mod relation;
 pub mod slices;
 
@@ -66,6 +67,8 @@ pub struct Restrictions {
     pub restricts_clustering: bool,
     /// Whether any regular column is restricted.
     pub restricts_regular: bool,
+    /// Whether ALLOW FILTERING is missing. Told last, as Cassandra does: other mistakes of a SELECT come first.
+    pub filters_unasked: bool,
     /// Clustering columns restricted by an equality (not by IN), for ORDER BY.
     pub clustering_equal: Vec<bool>,
 }
@@ -120,7 +123,7 @@ pub fn prepare(
             let operator = if *key { "CONTAINS KEY" } else { "CONTAINS" };
             return Err(QueryError::Invalid(format!("Cannot use {} with {operator}", kind.name())));
         }
-        for prepared in relation::prepare(cx, relation)? {
+        for prepared in relation::prepare(cx, relation, allow_filtering)? {
             sets.add(prepared.target, prepared.clause, allow_filtering)?;
         }
     }
@@ -130,10 +133,10 @@ pub fn prepare(
     partitions(table, kind, &mut sets, allow_filtering, &mut out)?;
     rows(table, kind, sets.clustering, only_static, allow_filtering, &mut out)?;
     others(table, kind, sets.statics, sets.regulars, allow_filtering, &mut out)?;
+    looked(table, kind, sets.looked, allow_filtering, &mut out)?;
     // Clustering restrictions bound rows of named partitions; over a range of partitions they filter.
-    if out.key_range && out.restricts_clustering && !allow_filtering && !filters_freely(table) {
-        return Err(QueryError::invalid(ALLOW_FILTERING_NEEDED));
-    }
+    out.filters_unasked =
+        out.key_range && out.restricts_clustering && !allow_filtering && !filters_freely(table);
     Ok(out)
 }
 
@@ -145,11 +148,17 @@ struct Sets {
     clustering: Vec<Clause>,
     statics: Vec<Clause>,
     regulars: Vec<Clause>,
+    /// Tests that only looking at rows can tell, in the order written.
+    looked: Vec<(ColumnKind, Clause)>,
 }
 
 impl Sets {
     fn add(&mut self, target: Target, clause: Clause, allow_filtering: bool) -> Result<(), QueryError> {
         match target {
+            Target::Columns(kind) if matches!(clause.test, Test::Looked(_)) => {
+                self.looked.push((kind, clause));
+                Ok(())
+            }
             Target::Token => match &mut self.token {
                 Some(token) => token.merge(clause).map_err(|error| token_message(error, &token.names)),
                 None => {
@@ -384,6 +393,34 @@ fn others(
     out.restricts_regular = !regulars.is_empty();
     filter::from_clauses(table.statics(), ColumnKind::Static, &statics, &mut out.filters)?;
     filter::from_clauses(table.regulars(), ColumnKind::Regular, &regulars, &mut out.filters)
+}
+
+fn looked(
+    table: &Table,
+    kind: StatementKind,
+    looked: Vec<(ColumnKind, Clause)>,
+    allow_filtering: bool,
+    out: &mut Restrictions,
+) -> Result<(), QueryError> {
+    if looked.is_empty() {
+        return Ok(());
+    }
+    if kind != StatementKind::Select {
+        return Err(QueryError::Invalid(format!(
+            "Only EQ and IN relations can name the rows of {} statements",
+            kind.name()
+        )));
+    }
+    if !allow_filtering && !filters_freely(table) {
+        return Err(QueryError::invalid(ALLOW_FILTERING_NEEDED));
+    }
+    for (column_kind, clause) in &looked {
+        out.restricts_clustering |= *column_kind == ColumnKind::Clustering;
+        out.restricts_regular |= *column_kind == ColumnKind::Regular;
+        let columns = table.columns_of(*column_kind);
+        filter::from_clauses(columns, *column_kind, std::slice::from_ref(clause), &mut out.filters)?;
+    }
+    Ok(())
 }
 
 /// Whether a table is small and made in memory, so that filtering it needs no permission.

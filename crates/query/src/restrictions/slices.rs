@@ -13,7 +13,7 @@ use storage::Slices;
 use super::Restrictions;
 use super::clause::{ALTERNATIVES_MAX, Row, RowTerm, Test, bind_value, too_many};
 use crate::QueryError;
-use crate::terms::Binding;
+use crate::terms::{Binding, Bound};
 
 /// Puts the slices in `out`, in ascending order; buffers in `out` are used again where they fit.
 ///
@@ -35,7 +35,11 @@ pub fn fill(
     for clause in &restrictions.clustering {
         match &clause.test {
             Test::Equal(row) => {
-                let row = row.bind(&clause.names, binding)?;
+                let row = if clause.multi {
+                    row.bind_tuple(&clause.names, binding)?
+                } else {
+                    row.bind(&clause.names, binding)?
+                };
                 for prefix in &mut prefixes {
                     append_row(prefix, &row)?;
                 }
@@ -56,6 +60,15 @@ pub fn fill(
                 prefixes = longer;
             }
             Test::Slice { lower, upper } => {
+                for (row, _) in [lower, upper].into_iter().flatten() {
+                    // A bound of one column that is null leaves no rows; in a tuple it is refused.
+                    if let Some(term) = row.single().filter(|_| !clause.multi)
+                        && term.bind(binding)? == Bound::Null
+                    {
+                        out.clear();
+                        return Ok(());
+                    }
+                }
                 let lower = match lower {
                     Some((row, inclusive)) => {
                         Some((row.bind(&clause.names[..row.width()], binding)?, *inclusive))
@@ -75,7 +88,9 @@ pub fn fill(
                 }
                 bounded = true;
             }
-            Test::Contains(_) => return Err(QueryError::Internal("CONTAINS bounds no slice".to_owned())),
+            Test::Contains(_) | Test::Looked(_) => {
+                return Err(QueryError::Internal("a test of rows bounds no slice".to_owned()));
+            }
         }
     }
     if !bounded {
