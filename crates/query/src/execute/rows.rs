@@ -14,8 +14,9 @@ use super::cells;
 use super::evaluate::{Aggregated, RowInput, evaluate};
 use super::groups::{Arriving, OpenGroup};
 use crate::QueryError;
+use crate::functions::json;
 use crate::prepare::select::SelectPlan;
-use crate::prepare::selection::{SelectionKind, Source};
+use crate::prepare::selection::{Selection, SelectionKind, Source};
 use crate::prepare::selector::Selector;
 use crate::restrictions::filter::BoundFilter;
 use crate::restrictions::keys;
@@ -220,7 +221,7 @@ impl<'q> Rows<'q> {
                 Ok(())
             }
             SelectionKind::Expressions(selectors) => {
-                append_values(selectors, &input, &[], self.binding, self.out)
+                append_values(&plan.selection, selectors, &input, &[], self.binding, self.out)
             }
             SelectionKind::Groups(_) => Err(QueryError::Internal("a row of a group by itself".to_owned())),
         }
@@ -303,9 +304,9 @@ impl<'q> Rows<'q> {
         if let Some(starts) = &mut self.sorted {
             starts.push(self.out.len());
         }
-        let (out, binding) = (&mut *self.out, self.binding);
+        let (out, binding, plan) = (&mut *self.out, self.binding, self.plan);
         group.close(&self.plan.table, self.now, |input, values| {
-            append_values(&groups.selectors, input, values, binding, out)
+            append_values(&plan.selection, &groups.selectors, input, values, binding, out)
         })?;
         self.buffers.last_key.clear();
         self.buffers.last_key.extend_from_slice(key);
@@ -353,9 +354,9 @@ impl<'q> Rows<'q> {
             && group.by().is_none()
             && let SelectionKind::Groups(groups) = &self.plan.selection.kind
         {
-            let (out, binding) = (&mut *self.out, self.binding);
+            let (out, binding, plan) = (&mut *self.out, self.binding, self.plan);
             group.close(&self.plan.table, self.now, |input, values| {
-                append_values(&groups.selectors, input, values, binding, out)
+                append_values(&plan.selection, &groups.selectors, input, values, binding, out)
             })?;
             self.count = 1;
         }
@@ -380,12 +381,28 @@ fn too_large() -> QueryError {
 
 /// Appends what expressions are worth.
 fn append_values<'v>(
+    selection: &Selection,
     selectors: &'v [Selector],
     input: &RowInput<'v>,
     aggregated: &'v Aggregated,
     binding: &Binding<'v>,
     out: &mut Vec<u8>,
 ) -> Result<(), QueryError> {
+    let mut selectors = selectors.iter();
+    if let Some(json) = &selection.json {
+        let mut text = String::from("{");
+        for (at, (key, ty)) in json.keys.iter().zip(&json.types).enumerate() {
+            let Some(selector) = selectors.next() else { break };
+            text.push_str(if at == 0 { "" } else { ", " });
+            text.push_str(key);
+            text.push_str(": ");
+            let value = evaluate(selector, input, aggregated, binding)?;
+            let value = value.as_deref().filter(|v| !v.is_empty() || !ty.is_empty_value_meaningless());
+            json::append(ty, value, &mut text);
+        }
+        text.push('}');
+        append_value(out, Some(text.as_bytes()));
+    }
     for selector in selectors {
         append_value(out, evaluate(selector, input, aggregated, binding)?.as_deref());
     }

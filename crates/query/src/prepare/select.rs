@@ -11,7 +11,7 @@ use model::{Column, ColumnKind, CqlType, Table};
 
 use super::names;
 use super::selectable::{self, Resolved};
-use super::selection::{self, GroupBy, Selection};
+use super::selection::{self, GroupBy, Selection, SelectionKind};
 use crate::QueryError;
 use crate::restrictions::{self, Restrictions, StatementKind};
 use crate::results::ResultMetadata;
@@ -61,10 +61,13 @@ pub fn prepare(
     let ordering = ordering_columns(table, select)?;
     let restrictions =
         restrictions::prepare(cx, StatementKind::Select, relations, only_static, select.allow_filtering)?;
-    let by = group_by(cx, table, select, &restrictions)?;
-    let (mut selection, mut columns) = selection::prepare(cx, table, &select.selection, by)?;
+    let grouped = !select.group_by.is_empty();
+    let (mut selection, mut columns) = selection::prepare(cx, table, &select.selection, grouped)?;
     if select.distinct {
         check_distinct(table, &selection, &restrictions, select.per_partition_limit.is_some())?;
+    }
+    if grouped && let SelectionKind::Groups(groups) = &mut selection.kind {
+        groups.by = Some(group_by(cx, table, select, &restrictions)?);
     }
     if selection.is_one_group() && select.per_partition_limit.is_some() {
         return Err(QueryError::invalid("PER PARTITION LIMIT is not allowed with aggregate queries."));
@@ -78,13 +81,16 @@ pub fn prepare(
     let sorted_whole = !ordering.is_empty() && restrictions.partition_key_has_in();
     let sort = if sorted_whole && !selection.is_one_group() {
         let place = |(column, descending): &(Column, bool)| {
-            (selection.place_of(column), column.ty.clone(), *descending)
+            (selection.place_of(column, select.json), column.ty.clone(), *descending)
         };
         ordering.iter().map(place).collect()
     } else {
         Vec::new()
     };
     columns.truncate(selection.shown);
+    if select.json {
+        columns = selection.become_json(&columns);
+    }
     if restrictions.filters_unasked {
         return Err(QueryError::invalid(restrictions::ALLOW_FILTERING_NEEDED));
     }
@@ -118,9 +124,6 @@ fn limit_per_partition(cx: &mut Context<'_>, term: Option<&ast::Term>) -> Result
 
 fn refuse_unsupported(select: &ast::Select) -> Result<(), QueryError> {
     let unsupported = |what: &str| Err(QueryError::Invalid(format!("{what} is not supported yet")));
-    if select.json {
-        return unsupported("SELECT JSON");
-    }
     if matches!(select.source, SelectSource::MutationFragments(_)) {
         return unsupported("SELECT from MUTATION_FRAGMENTS");
     }
@@ -213,21 +216,18 @@ fn check_distinct(
     }
 }
 
-/// How GROUP BY cuts the rows; `None` without one.
+/// How GROUP BY cuts the rows.
 fn group_by(
     cx: &mut Context<'_>,
     table: &Table,
     select: &ast::Select,
     restrictions: &Restrictions,
-) -> Result<Option<GroupBy>, QueryError> {
+) -> Result<GroupBy, QueryError> {
     const DECLARED_ORDER: &str =
         "Group by currently only support groups of columns following their declared order in the PRIMARY KEY";
-    if select.group_by.is_empty() {
-        return Ok(None);
-    }
     let key = table.partition_key().iter().chain(table.clustering());
     let mut rest = key.enumerate();
-    let mut by = GroupBy { clustering: 0, function: None };
+    let mut by = GroupBy::default();
     for item in &select.group_by {
         let resolved = selectable::resolve(cx, item)?;
         let column = match &resolved {
@@ -280,7 +280,7 @@ fn group_by(
             "Grouping on clustering columns is not allowed for SELECT DISTINCT queries",
         ));
     }
-    Ok(Some(by))
+    Ok(by)
 }
 
 /// Takes a function of a clustering column into `by` and tells the column.

@@ -9,6 +9,7 @@ use model::{Column, CqlType, Table};
 use super::selectable::{self, Resolved, cannot_infer, cell_type, element_type, is_primary_key};
 use super::selector::{Aggregate, Prepared, Selector, Slice};
 use crate::QueryError;
+use crate::functions::json::append_quoted;
 use crate::terms::prepare::Context;
 use crate::terms::{Receiver, Term};
 
@@ -19,6 +20,17 @@ pub struct Selection {
     pub kind: SelectionKind,
     /// Values of each row that the client sees; those behind are for sorting.
     pub shown: usize,
+    /// `SELECT JSON`: the client sees the values as one text.
+    pub json: Option<Box<JsonRow>>,
+}
+
+/// Keys and types of the values that become one JSON object.
+#[derive(Debug)]
+pub struct JsonRow {
+    /// The keys as the text has them, with their quotes.
+    pub keys: Vec<String>,
+    /// Types of the values.
+    pub types: Vec<CqlType>,
 }
 
 /// How the values of a row are made.
@@ -44,7 +56,7 @@ pub struct Groups {
 }
 
 /// What the rows of a group have in common: their partition and what is named here.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct GroupBy {
     /// How many of the leading clustering columns.
     pub clustering: usize,
@@ -93,7 +105,22 @@ impl Selection {
     }
 
     /// The place of a column's value in each row; it is added behind the shown ones where it is not selected.
-    pub fn place_of(&mut self, column: &Column) -> usize {
+    ///
+    /// Where the shown ones become one text it is always behind that.
+    pub fn place_of(&mut self, column: &Column, json: bool) -> usize {
+        if json {
+            let hidden = match &mut self.kind {
+                SelectionKind::Columns(sources) => {
+                    sources.push(Source::of(column));
+                    sources.len()
+                }
+                SelectionKind::Expressions(selectors) | SelectionKind::Groups(Groups { selectors, .. }) => {
+                    selectors.push(Selector::Column(column.clone()));
+                    selectors.len()
+                }
+            };
+            return hidden - self.shown;
+        }
         let selectors = match &mut self.kind {
             SelectionKind::Columns(sources) => {
                 let at = sources.iter().position(|source| source.column.id == column.id);
@@ -113,10 +140,34 @@ impl Selection {
     }
 }
 
+impl Selection {
+    /// Makes one JSON text of what is shown, and tells its column.
+    pub fn become_json(&mut self, columns: &[(String, CqlType)]) -> ResultColumns {
+        if let SelectionKind::Columns(sources) = &self.kind {
+            let selectors = sources.iter().map(|source| Selector::Column(source.column.clone())).collect();
+            self.kind = SelectionKind::Expressions(selectors);
+        }
+        let key = |name: &str| {
+            let mut key = String::from("\"");
+            if name.to_lowercase() == name {
+                append_quoted(name, &mut key);
+            } else {
+                append_quoted(&format!("\"{name}\""), &mut key);
+            }
+            key.push('"');
+            key
+        };
+        let (keys, types) = columns.iter().map(|(name, ty)| (key(name), ty.clone())).unzip();
+        self.json = Some(Box::new(JsonRow { keys, types }));
+        self.shown = 1;
+        vec![("[json]".to_owned(), CqlType::Text)]
+    }
+}
+
 /// Name and type of each value of a row.
 pub type ResultColumns = Vec<(String, CqlType)>;
 
-/// Prepares a selection clause; `by` says how GROUP BY cuts the rows.
+/// Prepares a selection clause; `grouped` says that GROUP BY will cut the rows.
 ///
 /// # Errors
 /// [`QueryError::Invalid`] in Cassandra's words.
@@ -124,20 +175,22 @@ pub fn prepare(
     cx: &mut Context<'_>,
     table: &Table,
     raw: &RawSelection,
-    by: Option<GroupBy>,
+    grouped: bool,
 ) -> Result<(Selection, ResultColumns), QueryError> {
+    let by = grouped.then(GroupBy::default);
     let RawSelection::Selectors(raw) = raw else {
-        let columns = table.columns().map(|column| (column.name.clone(), column.ty.clone())).collect();
-        let shown = table.columns().count();
+        let all = all_columns(table);
+        let columns = all.iter().map(|column| (column.name.clone(), column.ty.clone())).collect();
+        let shown = all.len();
         let kind = match by {
-            None => SelectionKind::Columns(table.columns().map(Source::of).collect()),
+            None => SelectionKind::Columns(all.into_iter().map(Source::of).collect()),
             Some(_) => SelectionKind::Groups(Groups {
-                selectors: table.columns().cloned().map(Selector::Column).collect(),
+                selectors: all.into_iter().cloned().map(Selector::Column).collect(),
                 aggregates: Vec::new(),
                 by,
             }),
         };
-        return Ok((Selection { kind, shown }, columns));
+        return Ok((Selection { kind, shown, json: None }, columns));
     };
     let resolved = raw
         .iter()
@@ -164,7 +217,18 @@ pub fn prepare(
         Some(sources) => SelectionKind::Columns(sources),
         None => SelectionKind::Expressions(selectors),
     };
-    Ok((Selection { kind, shown }, columns))
+    Ok((Selection { kind, shown, json: None }, columns))
+}
+
+/// The columns `*` stands for: the key, then static and regular columns, each by name whatever their cells are like.
+pub fn all_columns(table: &Table) -> Vec<&Column> {
+    let mut columns: Vec<&Column> = table.partition_key().iter().chain(table.clustering()).collect();
+    for others in [table.statics(), table.regulars()] {
+        let from = columns.len();
+        columns.extend(others);
+        columns[from..].sort_by(|a, b| a.name.as_bytes().cmp(b.name.as_bytes()));
+    }
+    columns
 }
 
 /// Prepares an expression that is no aggregate, as GROUP BY has it.

@@ -60,15 +60,22 @@ pub fn fill(
                 prefixes = longer;
             }
             Test::Slice { lower, upper } => {
-                for (row, _) in [lower, upper].into_iter().flatten() {
-                    // A bound of one column that is null leaves no rows; in a tuple it is refused.
-                    if let Some(term) = row.single().filter(|_| !clause.multi)
-                        && term.bind(binding)? == Bound::Null
-                    {
-                        out.clear();
-                        return Ok(());
-                    }
+                // A null bound of one column stands before every value, in reading order; in a tuple it is refused.
+                let descending = orders[clause.first].reversed;
+                let is_null = |bound: &Option<(RowTerm, bool)>| match bound {
+                    Some((row, _)) if !clause.multi => match row.single() {
+                        Some(term) => Ok::<_, QueryError>(term.bind(binding)? == Bound::Null),
+                        None => Ok(false),
+                    },
+                    _ => Ok(false),
+                };
+                let (lower_null, upper_null) = (is_null(lower)?, is_null(upper)?);
+                if (lower_null && descending) || (upper_null && !descending) {
+                    out.clear();
+                    return Ok(());
                 }
+                let lower = lower.as_ref().filter(|_| !lower_null);
+                let upper = upper.as_ref().filter(|_| !upper_null);
                 let lower = match lower {
                     Some((row, inclusive)) => {
                         Some((row.bind(&clause.names[..row.width()], binding)?, *inclusive))
@@ -117,6 +124,11 @@ fn one_prefix(
     slice.start.prefix.clear();
     for clause in &restrictions.clustering {
         let Test::Equal(RowTerm::Parts(parts)) = &clause.test else { continue };
+        if clause.multi {
+            let Test::Equal(row) = &clause.test else { continue };
+            append_row(&mut slice.start.prefix, &row.bind_tuple(&clause.names, binding)?)?;
+            continue;
+        }
         for (part, name) in parts.iter().zip(&clause.names) {
             append_value(&mut slice.start.prefix, &bind_value(part, name, binding)?)?;
         }
