@@ -30,8 +30,15 @@ pub(super) struct OpenGroup<'q> {
     output: Option<Vec<u8>>,
 }
 
+/// What a shard has of a group that other shards have rows of too.
+#[derive(Debug, Clone)]
+pub(super) struct Partial {
+    accumulators: Vec<Accumulator>,
+    first: Option<FirstRow>,
+}
+
 /// A copy of a group's first row.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct FirstRow {
     key: Vec<u8>,
     clustering: Vec<u8>,
@@ -134,6 +141,29 @@ impl<'q> OpenGroup<'q> {
                 static_row: copy(row.input.static_row),
                 row: copy(row.input.row),
             };
+        }
+        Ok(())
+    }
+
+    /// What there is so far, without what GROUP BY would need to know.
+    pub(super) fn partial(self) -> Partial {
+        Partial { accumulators: self.accumulators, first: self.is_open.then_some(self.first) }
+    }
+
+    /// Adds what a shard has whose rows come behind those that are here.
+    ///
+    /// # Errors
+    /// [`QueryError::Internal`] where it is of another statement.
+    pub(super) fn merge(&mut self, partial: Partial) -> Result<(), QueryError> {
+        if partial.accumulators.len() != self.accumulators.len() {
+            return Err(QueryError::Internal("the parts of an aggregate do not fit".to_owned()));
+        }
+        for (accumulator, part) in self.accumulators.iter_mut().zip(partial.accumulators) {
+            accumulator.merge(part)?;
+        }
+        if let Some(first) = partial.first.filter(|_| !self.is_open) {
+            self.first = first;
+            self.is_open = true;
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use storage::{Flow, RowConsumer};
 
 use super::cells;
 use super::evaluate::{Aggregated, RowInput, evaluate};
-use super::groups::{Arriving, OpenGroup};
+use super::groups::{Arriving, OpenGroup, Partial};
 use crate::QueryError;
 use crate::functions::json;
 use crate::prepare::select::SelectPlan;
@@ -132,6 +132,24 @@ impl<'q> Rows<'q> {
     pub fn resume(&mut self, partition_remaining: Option<u64>) {
         self.resumed = true;
         self.partition_remaining = partition_remaining.unwrap_or(self.per_partition);
+    }
+
+    /// The partition that is being read is read on, behind its rows so far.
+    pub(super) fn go_on(&mut self) {
+        self.resumed = true;
+    }
+
+    /// What there is of the one group so far.
+    pub(super) fn partial(mut self) -> Option<Partial> {
+        self.group.take().map(|group| group.partial())
+    }
+
+    /// Adds what a shard has of the one group.
+    ///
+    /// # Errors
+    /// [`QueryError::Internal`] where it is of another statement.
+    pub(super) fn merge(&mut self, partial: Partial) -> Result<(), QueryError> {
+        self.group.as_mut().map_or(Ok(()), |group| group.merge(partial))
     }
 
     /// What was resumed is read: the next partition begins anew.

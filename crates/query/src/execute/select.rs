@@ -8,8 +8,9 @@ use replication::{Consistency, ReadLimits};
 use storage::{PartitionRange, ReadCommand};
 use wire::request::QueryParameters;
 
+use super::fetch::{Fetch, Rest};
 use super::rows::{PageLimits, Rows};
-use super::{Request, consistency, routing};
+use super::{Request, consistency, parallel, routing};
 use crate::engine::{Engine, Scratch};
 use crate::paging::{self, PagingState};
 use crate::prepare::select::SelectPlan;
@@ -90,7 +91,7 @@ pub async fn execute(
             reader.read(read, &mut rows).await?;
         }
         // Boxed, so that a read of one partition does not carry the space that scans need.
-        None => Box::pin(reader.many(binding, state, read, &mut rows)).await?,
+        None => Box::pin(reader.many(request, state, read, &mut rows)).await?,
     }
     if let Some(error) = rows.error.take() {
         return Err(error);
@@ -193,12 +194,18 @@ impl Reader<'_> {
     /// Several keys, a range, or the rest of either.
     async fn many(
         &self,
-        binding: &Binding<'_>,
+        request: &Request<'_>,
         state: Option<PagingState<'_>>,
         command: &mut ReadCommand,
         rows: &mut Rows<'_>,
     ) -> Result<(), QueryError> {
-        let (plan, table) = (self.plan, &self.plan.table);
+        let (plan, table, binding) = (self.plan, &self.plan.table, request.binding);
+        if let (Some(text), None) = (&plan.parallel, &state)
+            && self.engine.stored_table(table.id()).is_some()
+        {
+            let what = (plan, &**text);
+            return parallel::aggregate(self.engine, request, what, self.level, self.timeout, rows).await;
+        }
         slices::fill(&plan.restrictions, table, binding, &mut command.slices)?;
         let resume = state.map(|state| Resume::new(plan, &state)).transpose()?;
         if plan.restrictions.key_range {
@@ -212,6 +219,9 @@ impl Reader<'_> {
             }
             if let (Some(range), false) = (rest, rows.is_done()) {
                 command.range = range;
+                if matches!(plan.selection.kind, SelectionKind::Groups(_)) {
+                    return self.in_fetches(command, rows).await;
+                }
                 self.read(command, rows).await?;
             }
             return Ok(());
@@ -234,6 +244,30 @@ impl Reader<'_> {
             }
             command.range = PartitionRange::Key(key);
             self.read(command, rows).await?;
+        }
+        Ok(())
+    }
+
+    /// A scan that makes few rows of many: it may take as many fetches as it needs.
+    async fn in_fetches(&self, command: &mut ReadCommand, rows: &mut Rows<'_>) -> Result<(), QueryError> {
+        let (plan, all) = (self.plan, command.slices.clone());
+        if all.is_empty() && plan.restrictions.restricts_clustering {
+            return Ok(());
+        }
+        let mut rest = Some(Rest::new(command.range.clone(), all.clone()));
+        while let Some(part) = rest.take() {
+            command.range = part.range.clone();
+            command.slices = part.slices.clone();
+            let limits = self.read_limits(rows);
+            let mut fetch = Fetch::new(rows, &part);
+            if !(part.is_inside() && command.slices.is_empty()) {
+                self.engine.read(command, limits, self.level, self.timeout, &mut fetch).await?;
+            }
+            let fetched = fetch.end();
+            if rows.is_done() {
+                break;
+            }
+            rest = part.behind(fetched, (&plan.table, plan.reversed), &all);
         }
         Ok(())
     }

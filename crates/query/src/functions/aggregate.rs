@@ -256,6 +256,53 @@ impl Accumulator {
         Ok(())
     }
 
+    /// Whether parts over different rows can be put together without a trace: a mean of decimals is rounded at every
+    /// step, so its value depends on the way.
+    pub fn is_mergeable(kind: AggregateKind, ty: &CqlType) -> bool {
+        !(kind == AggregateKind::Average && *ty == CqlType::Decimal)
+    }
+
+    /// Adds what was gathered over other rows.
+    ///
+    /// # Errors
+    /// [`QueryError::Internal`] where the two are not of one kind.
+    pub fn merge(&mut self, other: Self) -> Result<(), QueryError> {
+        let unlike = || QueryError::Internal("two aggregates of different kinds".to_owned());
+        if self.kind != other.kind || self.ty != other.ty || !Self::is_mergeable(self.kind, &self.ty) {
+            return Err(unlike());
+        }
+        match (&mut self.state, other.state) {
+            (State::Nothing, State::Nothing) => {}
+            (State::Extreme(best), State::Extreme(theirs)) => {
+                let better = match (&*best, &theirs) {
+                    (_, None) => false,
+                    (None, Some(_)) => true,
+                    (Some(mine), Some(theirs)) => {
+                        let order = compare(&self.ty, theirs, mine);
+                        if self.kind == AggregateKind::Min { order.is_lt() } else { order.is_gt() }
+                    }
+                };
+                if better {
+                    *best = theirs;
+                }
+            }
+            (State::Integer(sum), State::Integer(theirs)) => *sum += theirs,
+            (
+                State::Floating { sum, compensation, plain },
+                State::Floating { sum: theirs, compensation: lost, plain: their_plain },
+            ) => {
+                *plain += their_plain;
+                *sum += theirs;
+                *compensation += lost;
+            }
+            (State::Decimal(sum), State::Decimal(theirs)) => *sum += theirs,
+            (State::Varint(sum), State::Varint(theirs)) => *sum += theirs,
+            _ => return Err(unlike()),
+        }
+        self.count += other.count;
+        Ok(())
+    }
+
     /// The result so far.
     pub fn result(&self) -> Option<Vec<u8>> {
         let average = self.kind == AggregateKind::Average;
@@ -320,6 +367,32 @@ mod tests {
         check(AggregateKind::Max, 9_i32.to_be_bytes().to_vec());
         check(AggregateKind::Sum, 7_i32.to_be_bytes().to_vec());
         check(AggregateKind::Average, 2_i32.to_be_bytes().to_vec());
+    }
+
+    #[test]
+    fn parts_make_the_whole() {
+        let values: Vec<[u8; 4]> = [3_i32, -5, 9, 4, i32::MAX, 7].iter().map(|v| v.to_be_bytes()).collect();
+        for kind in [
+            AggregateKind::CountRows,
+            AggregateKind::Count,
+            AggregateKind::Min,
+            AggregateKind::Max,
+            AggregateKind::Sum,
+            AggregateKind::Average,
+        ] {
+            let of = |values: &[[u8; 4]]| {
+                let mut accumulator = Accumulator::new(kind, &CqlType::Int);
+                values.iter().for_each(|value| accumulator.add(Some(value)).unwrap());
+                accumulator
+            };
+            for cut in 0..=values.len() {
+                let mut first = of(&values[..cut]);
+                first.merge(of(&values[cut..])).unwrap();
+                assert_eq!(first.result(), of(&values).result(), "{kind:?} cut at {cut}");
+            }
+        }
+        let mean = || Accumulator::new(AggregateKind::Average, &CqlType::Decimal);
+        assert!(mean().merge(mean()).is_err());
     }
 
     #[test]

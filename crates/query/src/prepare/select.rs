@@ -12,7 +12,9 @@ use model::{Column, ColumnKind, CqlType, Table};
 use super::names;
 use super::selectable::{self, Resolved};
 use super::selection::{self, GroupBy, Selection, SelectionKind};
+use super::selector::Aggregate;
 use crate::QueryError;
+use crate::functions::Accumulator;
 use crate::restrictions::{self, Restrictions, StatementKind};
 use crate::results::ResultMetadata;
 use crate::terms::prepare::Context;
@@ -42,6 +44,8 @@ pub struct SelectPlan {
     pub per_partition_limit: Option<Term>,
     /// `USING TIMEOUT`: how long the coordinator waits instead of the configured time (ScyllaDB's extension).
     pub timeout: Option<Term>,
+    /// The statement's text, where all rows of a scan become one and shards can do their parts by themselves.
+    pub parallel: Option<Box<str>>,
     /// The result's columns as the wire shows them.
     pub metadata: ResultMetadata,
 }
@@ -99,7 +103,13 @@ pub fn prepare(
     let timeout = last_of(&select.attributes).timeout;
     let timeout =
         timeout.map(|term| cx.prepare(term, &Receiver::new("[timeout]", CqlType::Duration))).transpose()?;
+    let mergeable = |aggregate: &Aggregate| Accumulator::is_mergeable(aggregate.kind, &aggregate.ty);
+    let parallel = selection.is_one_group()
+        && restrictions.key_range
+        && !select.distinct
+        && selection.aggregates().iter().all(mergeable);
     Ok(SelectPlan {
+        parallel: parallel.then(|| select.to_string().into_boxed_str()),
         table: Rc::clone(table),
         restrictions,
         selection,
