@@ -127,7 +127,7 @@ impl AggregateKind {
             Self::CountRows | Self::Count => Some(CqlType::Bigint),
             Self::Min | Self::Max => Some(ty.clone()),
             Self::Sum | Self::Average => {
-                SUMMED.contains(ty).then(|| if ty.is_counter() { CqlType::Bigint } else { ty.clone() })
+                SUMMED.contains(ty).then(|| ty.clone())
             }
         }
     }
