@@ -126,9 +126,7 @@ impl AggregateKind {
         match self {
             Self::CountRows | Self::Count => Some(CqlType::Bigint),
             Self::Min | Self::Max => Some(ty.clone()),
-            Self::Sum | Self::Average => {
-                SUMMED.contains(ty).then(|| ty.clone())
-            }
+            Self::Sum | Self::Average => SUMMED.contains(ty).then(|| ty.clone()),
         }
     }
 }

@@ -4,8 +4,10 @@
 //! one of them changes.
 
 pub mod batch;
+mod expression;
 pub mod modify;
 pub mod names;
+mod resolved;
 pub mod select;
 mod selectable;
 pub mod selection;

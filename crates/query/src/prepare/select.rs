@@ -9,8 +9,10 @@ use cql::ast::{
 };
 use model::{Column, ColumnKind, CqlType, Table};
 
+use super::expression;
 use super::names;
-use super::selectable::{self, Resolved};
+use super::resolved::{Resolved, is_primary_key};
+use super::selectable;
 use super::selection::{self, GroupBy, Selection, SelectionKind};
 use super::selector::Aggregate;
 use crate::QueryError;
@@ -249,7 +251,7 @@ fn group_by(
             }
             Resolved::Call { .. } => group_function(cx, &resolved, &mut by)?,
             Resolved::Column(column) => {
-                if !selectable::is_primary_key(column) {
+                if !is_primary_key(column) {
                     return Err(QueryError::Invalid(format!(
                         "Group by is currently only supported on the columns of the PRIMARY KEY, got {}",
                         column.name
@@ -299,7 +301,7 @@ fn group_function(
     resolved: &Resolved<'_>,
     by: &mut GroupBy,
 ) -> Result<Column, QueryError> {
-    let function = selection::single(cx, resolved)?;
+    let function = expression::single(cx, resolved)?;
     let mut columns: Vec<Column> = Vec::new();
     function.for_each_column(&[], &mut |column| {
         if !columns.iter().any(|seen| seen.id == column.id) {
