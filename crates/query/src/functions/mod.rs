@@ -6,6 +6,7 @@
 pub mod aggregate;
 pub mod blob;
 pub mod cast;
+pub mod json;
 pub mod number_text;
 mod time;
 

@@ -158,6 +158,11 @@ pub fn timestamp_text(milliseconds: i64) -> String {
     text
 }
 
+/// `2011-02-03 04:05:06.789Z`, the shape JSON has.
+pub fn json_timestamp_text(milliseconds: i64) -> String {
+    timestamp_text(milliseconds).replacen('T', " ", 1)
+}
+
 /// `2011-02-03`
 pub fn date_text(biased_days: u32) -> String {
     let mut text = String::new();
