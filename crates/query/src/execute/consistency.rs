@@ -68,6 +68,35 @@ pub fn for_write(consistency: Wire) -> Result<Consistency, QueryError> {
     }
 }
 
+/// The serial level of a conditional write; SERIAL where the client said nothing.
+///
+/// # Errors
+/// [`QueryError::Invalid`] for other levels.
+pub fn for_serial(consistency: Option<Wire>) -> Result<Consistency, QueryError> {
+    match consistency {
+        None | Some(Wire::Serial) => Ok(Consistency::Serial),
+        Some(Wire::LocalSerial) => Ok(Consistency::LocalSerial),
+        Some(_) => Err(QueryError::invalid(
+            "Invalid consistency for conditional update. Must be one of SERIAL or LOCAL_SERIAL",
+        )),
+    }
+}
+
+/// The level at which a conditional write is shown to plain reads.
+///
+/// # Errors
+/// [`QueryError::Invalid`] for serial levels.
+pub fn for_commit(consistency: Wire) -> Result<Consistency, QueryError> {
+    match consistency {
+        Wire::Serial | Wire::LocalSerial => Err(QueryError::Invalid(format!(
+            "{consistency} is not supported as conditional update commit consistency. Use ANY if you mean \"make sure \
+             it is accepted but I don't care how many replicas commit it for non-SERIAL reads\""
+        ))),
+        Wire::NodeLocal => Err(node_local()),
+        other => Ok(level(other)),
+    }
+}
+
 fn node_local() -> QueryError {
     QueryError::invalid(
         "NODE_LOCAL consistency level is highly dangerous and should be used only for debugging purposes",

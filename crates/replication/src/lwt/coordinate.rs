@@ -129,7 +129,7 @@ impl Round<'_> {
                 }
             });
             // Nobody waits for it: where it does not arrive, the promise ends at its deadline.
-            reactor::spawn(Group::STATEMENT, async move { drop(call.await) }).detach();
+            reactor::spawn(Group::STATEMENT, call).detach();
         }
     }
 }
