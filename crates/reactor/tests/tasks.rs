@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use reactor::{Config, Deadline, DriverChoice, Group, mesh, run_one, spawn};
+use reactor::{Config, Deadline, DriverChoice, Group, mesh, run_one, spawn, spawn_now};
 
 fn drivers() -> Vec<DriverChoice> {
     vec![DriverChoice::Uring, DriverChoice::Poll]
@@ -33,6 +33,35 @@ fn a_detached_task_runs_on() {
             flag.set(true);
         }));
         while !done.get() {
+            reactor::yield_now().await;
+        }
+    });
+}
+
+#[test]
+fn a_task_started_now_runs_up_to_its_first_wait_in_the_group_of_its_caller() {
+    on_each_driver(|| async {
+        let steps = Rc::new(RefCell::new(Vec::new()));
+        let noting = |name: &'static str| {
+            let steps = steps.clone();
+            async move {
+                steps.borrow_mut().push((name, 1));
+                reactor::yield_now().await;
+                steps.borrow_mut().push((name, 2));
+            }
+        };
+        let (mine, others) = (noting("mine"), noting("other's"));
+        let seen = steps.clone();
+        let caller = spawn(Group::STATEMENT, async move {
+            spawn_now(Group::STATEMENT, async { panic!("on purpose") });
+            spawn_now(Group::STATEMENT, mine);
+            assert_eq!(*seen.borrow(), [("mine", 1)]);
+            spawn_now(Group::BACKGROUND, others);
+            assert_eq!(seen.borrow().len(), 1, "a task of another group waits for its group's turn");
+            assert_eq!(reactor::current_group(), Group::STATEMENT);
+        });
+        caller.await.unwrap();
+        while steps.borrow().len() < 4 {
             reactor::yield_now().await;
         }
     });

@@ -12,7 +12,7 @@ use model::{ColumnKind, RowView, Token};
 use smallvec::SmallVec;
 use storage::{Flow, RowConsumer};
 
-use super::cells;
+use super::cells::{self, Finder};
 use super::evaluate::{RowInput, evaluate};
 use crate::QueryError;
 use crate::functions::Accumulator;
@@ -317,6 +317,8 @@ fn accumulate(
 
 #[inline]
 fn append_columns(sources: &[Source], input: &RowInput<'_>, out: &mut Vec<u8>) {
+    let mut statics = input.static_row.map(Finder::new);
+    let mut regulars = input.row.map(Finder::new);
     for source in sources {
         let column = &source.column;
         match column.kind {
@@ -327,8 +329,8 @@ fn append_columns(sources: &[Source], input: &RowInput<'_>, out: &mut Vec<u8>) {
                 append_value(out, input.clustering.get(usize::from(column.position)).copied().flatten());
             }
             ColumnKind::Static | ColumnKind::Regular => {
-                let row = input.row_of(column);
                 if source.multi_cell {
+                    let row = input.row_of(column);
                     let start = out.len();
                     out.extend_from_slice(&[0; 4]);
                     if row.is_some_and(|row| cells::append_multi(row, column, out)) {
@@ -339,7 +341,8 @@ fn append_columns(sources: &[Source], input: &RowInput<'_>, out: &mut Vec<u8>) {
                         append_value(out, None);
                     }
                 } else {
-                    append_value(out, row.and_then(|row| cells::single(row, column)));
+                    let row = if column.kind == ColumnKind::Static { &mut statics } else { &mut regulars };
+                    append_value(out, row.as_mut().and_then(|row| row.single(column.id)));
                 }
             }
         }

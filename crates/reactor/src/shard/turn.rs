@@ -147,14 +147,16 @@ impl Shard {
         now
     }
 
-    fn poll_task(&self, index: u32) {
+    /// Polls the task at `index` once; its slot is empty afterwards if it was done.
+    pub(super) fn poll_task(&self, index: u32) {
         let Some((task, generation)) = self.tasks.begin(index) else { return };
         let waker = waker::waker(self.home.0, generation, index);
-        self.sched.current.set(task.header().group);
+        let before = self.sched.current.replace(task.header().group);
         self.polls.set(self.polls.get() + 1);
-        // SAFETY: the slab holds the task until it is done, and `run_slice` is not entered from within a poll.
+        // SAFETY: the slab holds the task until it is done. Polls nest only where a task starts one that is new, so
+        // this one is not being polled.
         let done = unsafe { task.poll(&mut Context::from_waker(&waker)) };
-        self.sched.current.set(Group::ADMIN);
+        self.sched.current.set(before);
         if done && let Some(task) = self.tasks.remove(index) {
             task.leave_slab();
         }

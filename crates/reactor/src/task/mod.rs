@@ -235,6 +235,15 @@ pub fn spawn<F: Future + 'static>(group: Group, future: F) -> JoinHandle<F::Outp
     shard::with(|shard| shard.spawn(group, future))
 }
 
+/// Starts `future` as a detached task of `group` and polls it once before returning, if the caller's task is of that
+/// group too (else it is queued as by [`spawn`]).
+///
+/// Short work is then done at once: thousands of requests that arrive together do not each hold a task's memory while
+/// they queue. The caller looks at [`maybe_yield`](crate::maybe_yield) between such calls.
+pub fn spawn_now<F: Future + 'static>(group: Group, future: F) {
+    shard::with(|shard| shard.spawn_now(group, future));
+}
+
 /// Waits for a task: a future of its output.
 #[must_use = "dropping the handle detaches the task; say so with `drop`"]
 pub struct JoinHandle<T> {
