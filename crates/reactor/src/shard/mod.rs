@@ -215,7 +215,7 @@ impl Shard {
         }
         self.sched.current.get().is_background()
             && now - self.sched.slice_begin_ns.get() >= BACKGROUND_SLICE_MIN_NS
-            && self.driver.borrow().completions_pending()
+            && self.others_arrived()
     }
 
     pub(crate) fn submit(&self, id: OpId, op: Op, group: Group) -> Option<Finished> {
