@@ -297,6 +297,22 @@ fn own_samples() -> Vec<Sample> {
         push("reactor_disk_operations_total", "Reads, writes and syncs.", name, Value::Counter(operations));
         push("reactor_disk_bytes_total", "Bytes read and written.", name, Value::Counter(bytes));
     }
+    let (stalls, reported) = shard::with(|shard| shard.pulse.counts());
+    for (kind, count) in stalls {
+        samples.push(Sample {
+            name: "reactor_stalls_total".to_owned(),
+            help: "Times the core was held beyond the threshold, by a task, the kernel or another process."
+                .to_owned(),
+            labels: vec![("kind".to_owned(), kind.name().to_owned())],
+            value: Value::Counter(count),
+        });
+    }
+    samples.push(Sample {
+        name: "scylla_stall_detector_reported".to_owned(),
+        help: "Stalls reported with a backtrace.".to_owned(),
+        labels: Vec::new(),
+        value: Value::Counter(reported),
+    });
     scheduler_samples(&mut samples);
     samples
 }

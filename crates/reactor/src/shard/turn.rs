@@ -28,10 +28,15 @@ impl Shard {
         self.run_tasks();
         self.flush_closes();
         let wait = if self.sched.is_idle() && may_sleep() { self.settle() } else { Wait::No };
-        self.harvest(wait);
-        if wait != Wait::No {
-            self.remote.end_sleep();
+        self.pulse.beat();
+        if wait == Wait::No {
+            self.harvest(wait);
+            return;
         }
+        self.pulse.sleeps();
+        self.harvest(wait);
+        self.pulse.wakes();
+        self.remote.end_sleep();
     }
 
     fn hear_others(&self) {
@@ -80,6 +85,7 @@ impl Shard {
                 self.settle_charges(&mut harvest);
             }
             let begin = now;
+            self.pulse.enters(group);
             self.sched.begin_slice(group, begin);
             self.sched.slice_begin_ns.set(begin);
             let end = begin + self.slice_ns(group);
@@ -185,10 +191,12 @@ impl Shard {
         let Some((task, generation)) = self.tasks.begin(index) else { return };
         let waker = waker::waker(self.home.0, generation, index);
         let before = self.sched.current.replace(task.header().group);
+        let outer = self.pulse.begin_poll(task.identity());
         self.polls.set(self.polls.get() + 1);
         // SAFETY: the slab holds the task until it is done. Polls nest only where a task starts one that is new, so
         // this one is not being polled.
         let done = unsafe { task.poll(&mut Context::from_waker(&waker)) };
+        self.pulse.end_poll(outer);
         self.sched.current.set(before);
         if done && let Some(task) = self.tasks.remove(index) {
             task.leave_slab();
@@ -214,6 +222,7 @@ impl Shard {
         if self.spin_ns > 0 {
             let end = self.now().0 + self.spin_ns;
             while self.now().0 < end {
+                self.pulse.beat();
                 self.harvest(Wait::No);
                 if self.remote.is_notified() || !self.sched.is_idle() {
                     return Wait::No;
