@@ -1,6 +1,6 @@
 //! The shard's way to replicas: one per shard, found by other shards through the shard-local registry.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
@@ -18,6 +18,17 @@ struct Inner {
     storage: Storage,
     data_center: String,
     placements: RefCell<Placements>,
+    /// Logged batches that are being tried again.
+    retries: Rc<Cell<u32>>,
+}
+
+/// A place among the batches that are tried again.
+pub(crate) struct Retry(Rc<Cell<u32>>);
+
+impl Drop for Retry {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
 }
 
 impl fmt::Debug for Replicator {
@@ -33,6 +44,7 @@ impl Replicator {
             storage,
             data_center: data_center.into(),
             placements: RefCell::new(Placements::default()),
+            retries: Rc::default(),
         };
         let replicator = Self(Rc::new(inner));
         reactor::set_local(Rc::new(replicator.clone()));
@@ -42,6 +54,15 @@ impl Replicator {
     /// The shard's own storage.
     pub fn storage(&self) -> &Storage {
         &self.0.storage
+    }
+
+    /// A place among at most `most` batches that are tried again.
+    pub(crate) fn begin_retry(&self, most: u32) -> Option<Retry> {
+        let retries = &self.0.retries;
+        (retries.get() < most).then(|| {
+            retries.set(retries.get() + 1);
+            Retry(Rc::clone(retries))
+        })
     }
 
     /// How many answers a level waits for in a keyspace.

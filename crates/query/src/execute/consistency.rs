@@ -85,12 +85,12 @@ pub fn write_error(
     level: Consistency,
     write_type: &'static str,
     table: &Table,
-    mutation: &[u8],
+    key: &[u8],
 ) -> QueryError {
     let consistency = wire(level);
     match error {
         ReplicationError::Storage(StorageError::MutationTooLarge { bytes, bytes_max }) => {
-            QueryError::Invalid(oversized(table, mutation, bytes, bytes_max))
+            QueryError::Invalid(oversized(table, key, bytes, bytes_max))
         }
         ReplicationError::TimedOut { received, required } => {
             QueryError::WriteTimeout { consistency, received, required, write_type }
@@ -107,10 +107,33 @@ pub fn write_error(
     }
 }
 
+/// What a client is told about a logged batch that is not in the batch log.
+#[cold]
+pub fn batch_log_error(error: ReplicationError, id: uuid::Uuid) -> QueryError {
+    match error {
+        ReplicationError::Storage(StorageError::MutationTooLarge { bytes, bytes_max }) => {
+            QueryError::Invalid(format!(
+                "Rejected an oversized mutation ({bytes}/{bytes_max}) for keyspace: system. Top keys are: batches.{id}"
+            ))
+        }
+        ReplicationError::TimedOut { received, required } => {
+            QueryError::WriteTimeout { consistency: Wire::One, received, required, write_type: "BATCH_LOG" }
+        }
+        other => {
+            reactor::error!("a batch could not be logged: {}", other);
+            common(other, Wire::One)
+        }
+    }
+}
+
+/// The key a mutation writes to; nothing where it is none.
+pub fn mutation_key(mutation: &[u8]) -> Vec<u8> {
+    MutationView::trusted(mutation).map_or_else(|_| Vec::new(), |view| view.key.to_vec())
+}
+
 /// As Cassandra's `MutationExceededMaxSizeException` says it.
-fn oversized(table: &Table, mutation: &[u8], bytes: usize, bytes_max: usize) -> String {
-    let key =
-        MutationView::trusted(mutation).map_or_else(|_| String::new(), |view| key_text(table, view.key));
+fn oversized(table: &Table, key: &[u8], bytes: usize, bytes_max: usize) -> String {
+    let key = key_text(table, key);
     format!(
         "Rejected an oversized mutation ({bytes}/{bytes_max}) for keyspace: {}. Top keys are: {}.{key}",
         table.keyspace(),
