@@ -52,8 +52,14 @@ pub struct Operation {
     pub fate: Fate,
 }
 
-/// A row as a reader sees it: whether it has a marker, and its cells.
-pub type SeenRow = [Option<u32>; 2];
+/// A row as a reader sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SeenRow {
+    /// Cells.
+    pub cells: [Option<u32>; 2],
+    /// Elements of the map.
+    pub map: BTreeMap<u8, u32>,
+}
 
 /// A partition as a reader sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -259,13 +265,19 @@ fn see_partition(changes: &[(i64, &Change)], now: u32) -> SeenPartition {
     let whole = changes.iter().filter(|(_, c)| matches!(c, Change::DeletePartition)).map(|(t, _)| *t).max();
     let statics = changes
         .iter()
-        .filter_map(|(t, c)| if let Change::Static(written) = c { Some((*t, *written)) } else { None })
-        .max_by_key(|(t, _)| *t)
-        .filter(|(t, _)| whole.is_none_or(|whole| *t > whole))
-        .and_then(|(_, written)| written);
+        .filter_map(|(t, c)| match c {
+            Change::Static { written, ttl } => Some((*t, *written, *ttl)),
+            _ => None,
+        })
+        .max_by_key(|(t, _, _)| *t)
+        .filter(|(t, _, ttl)| whole.is_none_or(|whole| *t > whole) && ttl.is_none_or(|(_, end)| now < end))
+        .and_then(|(_, written, _)| written);
     let mut rows: Vec<Row> = changes
         .iter()
-        .filter_map(|(_, c)| if let Change::Cells { row, .. } = c { Some(*row) } else { None })
+        .filter_map(|(_, c)| match c {
+            Change::Cells { row, .. } | Change::Map { row, .. } => Some(*row),
+            _ => None,
+        })
         .collect();
     rows.sort_by_key(|row| row.rank());
     rows.dedup();
@@ -306,7 +318,34 @@ fn see_row(changes: &[(i64, &Change)], wanted: Row, whole: Option<i64>, now: u32
             }
         }
     }
-    let seen = cells.map(|cell| cell.and_then(|(_, value)| value));
+    let cells = cells.map(|cell| cell.and_then(|(_, value)| value));
+    let map = see_map(changes, wanted, deleted);
     let marked = marker.is_some_and(|(_, alive)| alive);
-    (marked || seen.iter().any(Option::is_some)).then_some(seen)
+    (marked || !map.is_empty() || cells.iter().any(Option::is_some)).then_some(SeenRow { cells, map })
+}
+
+fn see_map(changes: &[(i64, &Change)], wanted: Row, deleted: Option<i64>) -> BTreeMap<u8, u32> {
+    let of_row = || {
+        changes.iter().filter_map(|(timestamp, change)| match change {
+            Change::Map { row, clears, elements } if *row == wanted => Some((*timestamp, *clears, elements)),
+            _ => None,
+        })
+    };
+    // A map that is cleared loses what is older than the write that clears it.
+    let cleared = of_row().filter(|(_, clears, _)| *clears).map(|(timestamp, _, _)| timestamp - 1).max();
+    let gone = deleted.max(cleared);
+    let mut newest: BTreeMap<u8, (i64, Option<u32>)> = BTreeMap::new();
+    for (timestamp, _, elements) in of_row() {
+        for (element, written) in elements {
+            let known = newest.entry(*element).or_insert((timestamp, *written));
+            if known.0 < timestamp {
+                *known = (timestamp, *written);
+            }
+        }
+    }
+    newest
+        .into_iter()
+        .filter(|(_, (timestamp, _))| gone.is_none_or(|gone| *timestamp > gone))
+        .filter_map(|(element, (_, written))| Some((element, written?)))
+        .collect()
 }

@@ -1,4 +1,4 @@
-//! The tables of the simulation: two clustering columns (one descending), a static and two regular columns.
+//! The tables of the simulation: two clustering columns (one descending), a static, two regular columns and a map.
 
 use std::rc::Rc;
 
@@ -14,6 +14,9 @@ use model::{Column, ColumnId, ColumnKind, CqlType, DeletionTime, RowBuilder, Tab
 pub const STATIC: ColumnId = ColumnId(3);
 /// The regular columns.
 pub const REGULARS: [ColumnId; 2] = [ColumnId(4), ColumnId(5)];
+
+/// The column that has a cell for each element of a map.
+pub const MAP: ColumnId = ColumnId(6);
 
 /// A clustering: ascending by the first, descending by the second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -132,13 +135,18 @@ pub fn definition(slot: usize, id: u128) -> TableDefinition {
             column(3, "s", CqlType::Blob, ColumnKind::Static, 0, false),
             column(4, "a", CqlType::Blob, ColumnKind::Regular, 0, false),
             column(5, "b", CqlType::Blob, ColumnKind::Regular, 0, false),
+            column(6, "m", map(), ColumnKind::Regular, 0, false),
         ],
         dropped: std::collections::BTreeMap::new(),
         options,
-        next_column_id: 6,
+        next_column_id: 7,
         tablets_log2: 2,
         revision: 1,
     }
+}
+
+fn map() -> CqlType {
+    CqlType::Map { key: Box::new(CqlType::Int), value: Box::new(CqlType::Blob), frozen: false }
 }
 
 /// Whether the table in a slot forgets tombstones at once; its writes then come in the order of their timestamps.
@@ -156,7 +164,21 @@ pub enum Change {
     /// A row goes.
     DeleteRow(Row),
     /// The static cell; `None` deletes it.
-    Static(Option<u32>),
+    Static {
+        /// The value.
+        written: Option<u32>,
+        /// Time to live and when it ends.
+        ttl: Option<(u32, u32)>,
+    },
+    /// Elements of a row's map.
+    Map {
+        /// Which row.
+        row: Row,
+        /// Whether what was in it before goes first.
+        clears: bool,
+        /// Elements by key, each once; `None` removes one.
+        elements: Vec<(u8, Option<u32>)>,
+    },
     /// A row's cells by place in [`REGULARS`]; `None` deletes one.
     Cells {
         /// Which row.
@@ -174,7 +196,8 @@ impl Change {
     /// Whether both write the same cells.
     pub fn collides(&self, other: &Change) -> bool {
         match (self, other) {
-            (Self::Static(_), Self::Static(_)) => true,
+            (Self::Static { .. }, Self::Static { .. }) => true,
+            (Self::Map { row, .. }, Self::Map { row: other, .. }) => row == other,
             (Self::Cells { row, .. }, Self::Cells { row: other, .. }) => row == other,
             _ => false,
         }
@@ -186,7 +209,7 @@ pub fn mutation(table: &Rc<Table>, key: u8, timestamp: i64, now: u32, changes: &
     let deletion = DeletionTime { timestamp, local_time: now };
     let whole = changes.iter().any(|change| matches!(change, Change::DeletePartition));
     let written = changes.iter().find_map(|change| match change {
-        Change::Static(written) => Some(*written),
+        Change::Static { written, ttl } => Some((*written, *ttl)),
         _ => None,
     });
     let mut out = Vec::new();
@@ -198,10 +221,10 @@ pub fn mutation(table: &Rc<Table>, key: u8, timestamp: i64, now: u32, changes: &
         &bytes,
         if whole { deletion } else { DeletionTime::LIVE },
         |out| {
-            if let Some(written) = written {
+            if let Some((written, ttl)) = written {
                 let value = written.map(value);
                 let mut row = RowBuilder::new(out, Liveness::NONE, DeletionTime::LIVE);
-                row.cell(cell(STATIC, timestamp, now, value.as_deref(), None));
+                row.cell(cell(STATIC, timestamp, now, value.as_deref(), ttl));
                 row.finish();
             }
         },
@@ -231,7 +254,21 @@ pub fn mutation(table: &Rc<Table>, key: u8, timestamp: i64, now: u32, changes: &
                 }
                 row.finish();
             }),
-            _ => {}
+            Change::Map { row, clears, elements } => rows.row(&clustering(*row), |out| {
+                let mut row = RowBuilder::new(out, Liveness::NONE, DeletionTime::LIVE);
+                if *clears {
+                    // Just before what comes with it, as for a map that is set.
+                    let kind = CellKind::CollectionDeletion { local_time: now };
+                    row.cell(CellView { column: MAP, timestamp: timestamp - 1, path: None, kind });
+                }
+                for (element, written) in elements {
+                    let (path, value) = (i32::from(*element).to_be_bytes(), written.map(value));
+                    let plain = cell(MAP, timestamp, now, value.as_deref(), None);
+                    row.cell(CellView { path: Some(&path), ..plain });
+                }
+                row.finish();
+            }),
+            Change::DeletePartition | Change::DeleteRange(..) | Change::Static { .. } => {}
         }
     }
     rows.finish();

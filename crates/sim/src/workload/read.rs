@@ -9,8 +9,8 @@ use reactor::{Group, mesh};
 use storage::{Flow, PartitionBound, PartitionRange, ReadCommand, RowConsumer, Storage};
 
 use super::{COMPONENTS, KEYS, Worker, below, seconds};
-use crate::history::{SeenPartition, SeenTable, describe};
-use crate::table::{Bound, REGULARS, Row, STATIC, key_bytes, parse_clustering, token, value};
+use crate::history::{SeenPartition, SeenRow, SeenTable, describe};
+use crate::table::{Bound, MAP, REGULARS, Row, STATIC, key_bytes, parse_clustering, token, value};
 
 /// A read that travels to the shard that does it.
 #[derive(Debug, Clone)]
@@ -50,7 +50,15 @@ impl RowConsumer for Collector {
 
     fn row(&mut self, clustering: &[u8], row: RowView<'_>) -> Flow {
         let rank = parse_clustering(clustering).rank();
-        let seen = REGULARS.map(|column| row.cell(column).and_then(|cell| self.number(cell.value())));
+        let cells = REGULARS.map(|column| row.cell(column).and_then(|cell| self.number(cell.value())));
+        let mut seen = SeenRow { cells, map: BTreeMap::new() };
+        for cell in row.cells().filter(|cell| cell.column == MAP) {
+            match (cell.path, self.number(cell.value())) {
+                (Some([0, 0, 0, element]), Some(number)) => drop(seen.map.insert(*element, number)),
+                // A reader is not shown what is deleted.
+                _ => self.problem = Some(format!("an element {:?} of a map", cell.path)),
+            }
+        }
         match self.answer.last_mut() {
             Some((_, partition, order)) => {
                 partition.rows.insert(rank, seen);

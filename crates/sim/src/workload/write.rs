@@ -8,6 +8,9 @@ use super::{COMPONENTS, KEYS, Worker, below, seconds};
 use crate::history::Action;
 use crate::table::{Bound, Change, Row, forgets, mutation};
 
+/// Keys a map may have.
+const ELEMENTS: u8 = 6;
+
 impl Worker {
     pub(super) async fn write(&self, slot: usize) -> Result<(), String> {
         let Some(table) = self.table(slot) else { return Ok(()) };
@@ -59,17 +62,30 @@ impl Worker {
                 Change::DeleteRange(a, b)
             }
             3 | 4 => Change::DeleteRow(row),
-            5 | 6 => Change::Static(written()),
+            5 | 6 => Change::Static { written: written(), ttl: ttl(now) },
+            7..=10 => {
+                let mut elements = Vec::new();
+                for element in 0..ELEMENTS {
+                    if below(3) == 0 {
+                        elements.push((element, written()));
+                    }
+                }
+                Change::Map { row, clears: below(4) == 0, elements }
+            }
             _ => {
                 let cells = [(); 2].map(|()| (below(3) > 0).then(&mut written));
-                let ttl = (below(6) == 0).then(|| {
-                    let ttl = 1 + below(3) as u32;
-                    (ttl, now + ttl)
-                });
-                Change::Cells { row, marker: below(2) == 0, cells, ttl }
+                Change::Cells { row, marker: below(2) == 0, cells, ttl: ttl(now) }
             }
         }
     }
+}
+
+/// A time to live and when it ends, now and then.
+fn ttl(now: u32) -> Option<(u32, u32)> {
+    (below(6) == 0).then(|| {
+        let ttl = 1 + below(3) as u32;
+        (ttl, now + ttl)
+    })
 }
 
 fn bound() -> Bound {
