@@ -1,10 +1,11 @@
 //! The model: what was begun, what was acknowledged, and what a reader may see.
 //!
 //! It keeps every operation and computes answers anew by looking at all of them: slow and plain, sharing no code with what it
-//! checks. Timestamps are distinct, so that the greatest wins and ties are not its business.
+//! checks. Timestamps of mutations are distinct; within one, `Weight` says which of two words on one cell counts.
 //! After a crash it looks for a history that explains what is on the disk: all that was promised to be durable, and of the
 //! rest either any part (operations in doubt) or a prefix per shard (writes not synced yet).
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::table::{Change, Row};
@@ -300,21 +301,22 @@ fn see_row(changes: &[(i64, &Change)], wanted: Row, whole: Option<i64>, now: u32
     let alive = |timestamp: i64, ttl: &Option<(u32, u32)>| {
         deleted.is_none_or(|deleted| timestamp > deleted) && ttl.is_none_or(|(_, end)| now < end)
     };
-    let mut marker = None;
-    let mut cells: [Option<(i64, Option<u32>)>; 2] = [None, None];
+    let mut marker: Option<(Weight, bool)> = None;
+    let mut cells: [Option<(Weight, Option<u32>)>; 2] = [None, None];
     for (timestamp, change) in changes {
         let Change::Cells { row, marker: marks, cells: written, ttl } = change else { continue };
         if *row != wanted {
             continue;
         }
-        if *marks && marker.is_none_or(|(at, _)| at < *timestamp) {
-            marker = Some((*timestamp, alive(*timestamp, ttl)));
+        let weight = weigh(*timestamp, Some(0), ttl);
+        if *marks && marker.is_none_or(|(other, _)| other < weight) {
+            marker = Some((weight, alive(*timestamp, ttl)));
         }
         for (cell, written) in cells.iter_mut().zip(written) {
-            if let Some(value) = written
-                && cell.is_none_or(|(at, _)| at < *timestamp)
-            {
-                *cell = Some((*timestamp, value.filter(|_| alive(*timestamp, ttl))));
+            let Some(value) = written else { continue };
+            let weight = weigh(*timestamp, *value, ttl);
+            if cell.is_none_or(|(other, _)| other < weight) {
+                *cell = Some((weight, value.filter(|_| alive(*timestamp, ttl))));
             }
         }
     }
@@ -322,6 +324,18 @@ fn see_row(changes: &[(i64, &Change)], wanted: Row, whole: Option<i64>, now: u32
     let map = see_map(changes, wanted, deleted);
     let marked = marker.is_some_and(|(_, alive)| alive);
     (marked || !map.is_empty() || cells.iter().any(Option::is_some)).then_some(SeenRow { cells, map })
+}
+
+/// What decides between two words on one cell, the first that differs: the later one; a deletion over a value that expires
+/// over one that stays; what ends later; what was given less time; the greater value.
+type Weight = (i64, u8, u32, Reverse<u32>, u32);
+
+fn weigh(timestamp: i64, value: Option<u32>, ttl: &Option<(u32, u32)>) -> Weight {
+    match (value, ttl) {
+        (None, _) => (timestamp, 2, 0, Reverse(0), 0),
+        (Some(value), None) => (timestamp, 0, 0, Reverse(0), value),
+        (Some(value), Some((ttl, end))) => (timestamp, 1, *end, Reverse(*ttl), value),
+    }
 }
 
 fn see_map(changes: &[(i64, &Change)], wanted: Row, deleted: Option<i64>) -> BTreeMap<u8, u32> {
@@ -334,18 +348,17 @@ fn see_map(changes: &[(i64, &Change)], wanted: Row, deleted: Option<i64>) -> BTr
     // A map that is cleared loses what is older than the write that clears it.
     let cleared = of_row().filter(|(_, clears, _)| *clears).map(|(timestamp, _, _)| timestamp - 1).max();
     let gone = deleted.max(cleared);
-    let mut newest: BTreeMap<u8, (i64, Option<u32>)> = BTreeMap::new();
+    let mut newest: BTreeMap<u8, (Weight, Option<u32>)> = BTreeMap::new();
     for (timestamp, _, elements) in of_row() {
         for (element, written) in elements {
-            let known = newest.entry(*element).or_insert((timestamp, *written));
-            if known.0 < timestamp {
-                *known = (timestamp, *written);
-            }
+            let word = (weigh(timestamp, *written, &None), *written);
+            let known = newest.entry(*element).or_insert(word);
+            *known = word.max(*known);
         }
     }
     newest
         .into_iter()
-        .filter(|(_, (timestamp, _))| gone.is_none_or(|gone| *timestamp > gone))
+        .filter(|(_, (weight, _))| gone.is_none_or(|gone| weight.0 > gone))
         .filter_map(|(element, (_, written))| Some((element, written?)))
         .collect()
 }

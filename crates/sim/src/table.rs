@@ -193,14 +193,9 @@ pub enum Change {
 }
 
 impl Change {
-    /// Whether both write the same cells.
+    /// Whether both cannot stand in one mutation.
     pub fn collides(&self, other: &Change) -> bool {
-        match (self, other) {
-            (Self::Static { .. }, Self::Static { .. }) => true,
-            (Self::Map { row, .. }, Self::Map { row: other, .. }) => row == other,
-            (Self::Cells { row, .. }, Self::Cells { row: other, .. }) => row == other,
-            _ => false,
-        }
+        matches!((self, other), (Self::Static { .. }, Self::Static { .. }))
     }
 }
 

@@ -25,8 +25,12 @@ use crate::table::token;
 pub const SLOTS: usize = 3;
 const KEYS: u8 = 12;
 const COMPONENTS: u64 = 5;
+/// Between the timestamps of two writes; more than the next one.
+const TIMESTAMP_STEP: i64 = 64;
+/// Steps that a write is dated back at most.
+const STEPS_BACK_MAX: i64 = 40;
 /// More than writes are ever dated back.
-const TIMESTAMP_GAP: i64 = 100_000;
+const TIMESTAMP_GAP: i64 = (STEPS_BACK_MAX + 1) * TIMESTAMP_STEP;
 /// Longest time between two flushes of the device in periodic mode.
 const PERIOD: Duration = Duration::from_millis(200);
 

@@ -2,50 +2,80 @@
 
 use std::time::Duration;
 
-use reactor::Deadline;
+use reactor::{Deadline, Group, mesh};
+use storage::Storage;
 
-use super::{COMPONENTS, KEYS, Worker, below, seconds};
+use super::{COMPONENTS, KEYS, STEPS_BACK_MAX, TIMESTAMP_STEP, Worker, below, seconds};
 use crate::history::Action;
 use crate::table::{Bound, Change, Row, forgets, mutation};
 
+/// Most writes at once.
+const AT_ONCE_MAX: u64 = 4;
 /// Keys a map may have.
 const ELEMENTS: u8 = 6;
 
 impl Worker {
+    /// One write, or several at once where their order says nothing.
+    ///
+    /// In periodic mode a crash may lose the end of the log, so there its order has to be that of the history; and a
+    /// table that forgets tombstones at once needs its writes in the order of their timestamps.
     pub(super) async fn write(&self, slot: usize) -> Result<(), String> {
-        let Some(table) = self.table(slot) else { return Ok(()) };
+        let several = self.shared.borrow().batch && !forgets(slot) && below(3) == 0;
+        let count = if several { 2 + below(AT_ONCE_MAX - 1) } else { 1 };
+        let mut sent = Vec::new();
+        for _ in 0..count {
+            let Some((operation, owner, bytes)) = self.begin_write(slot) else { return Ok(()) };
+            let write = reactor::spawn(Group::STATEMENT, async move {
+                let applied = mesh::call(owner, Group::STATEMENT, move || async move {
+                    let storage = reactor::local::<Storage>().ok_or("no storage")?;
+                    let deadline = Deadline::after(Duration::from_secs(2));
+                    storage.apply(&bytes, deadline).await.map_err(|error| error.to_string())
+                });
+                applied.await.map_err(|error| error.to_string())?
+            });
+            sent.push((operation, write));
+        }
+        let mut outcome = Ok(());
+        for (operation, write) in sent {
+            match write.await.map_err(|error| error.to_string())? {
+                Ok(()) => self.shared.borrow_mut().history.acknowledge(operation),
+                Err(error) => {
+                    outcome = outcome.and(self.unless_faulty(&format!("a write failed: {error}")));
+                }
+            }
+        }
+        outcome
+    }
+
+    /// Makes a write up and notes that it begins: its number, the shard it goes to, its bytes.
+    fn begin_write(&self, slot: usize) -> Option<(usize, usize, Vec<u8>)> {
+        let table = self.table(slot)?;
         let key = below(u64::from(KEYS)) as u8;
         let (now, owner) = (seconds(), self.owner(key));
         let mut changes: Vec<Change> = Vec::new();
         for _ in 0..1 + below(4) * below(2) {
-            // One timestamp, so one word on each cell.
+            // A mutation has one static row; a row may come several times.
             let change = self.change(now);
             if !changes.iter().any(|other| change.collides(other)) {
                 changes.push(change);
             }
         }
-        let timestamp = {
-            let mut shared = self.shared.borrow_mut();
-            shared.timestamps += 64;
-            // Distinct, and now and then older than what was written before.
-            let back =
-                if forgets(slot) || below(3) > 0 { 0 } else { below(40) as i64 * 64 + 1 + below(60) as i64 };
-            shared.timestamps - back
-        };
+        let timestamp = self.timestamp(slot);
         let bytes = mutation(&table, key, timestamp, now, &changes);
-        let operation =
-            self.shared.borrow_mut().history.begin(slot, owner, Action::Write { key, timestamp, changes });
-        let written = self
-            .on(owner, async move |storage| {
-                let deadline = Deadline::after(Duration::from_secs(2));
-                storage.apply(&bytes, deadline).await.map_err(|error| error.to_string())
-            })
-            .await;
-        match written {
-            Ok(()) => self.shared.borrow_mut().history.acknowledge(operation),
-            Err(error) => return self.unless_faulty(&format!("a write failed: {error}")),
+        let action = Action::Write { key, timestamp, changes };
+        Some((self.shared.borrow_mut().history.begin(slot, owner, action), owner, bytes))
+    }
+
+    /// A timestamp that no other write has, now and then older than what was written before.
+    fn timestamp(&self, slot: usize) -> i64 {
+        let mut shared = self.shared.borrow_mut();
+        shared.timestamps += TIMESTAMP_STEP;
+        if forgets(slot) || below(3) > 0 {
+            return shared.timestamps;
         }
-        Ok(())
+        // Each step has one timestamp for every step that may look back at it.
+        let back = 1 + below(STEPS_BACK_MAX as u64) as i64;
+        shared.timestamps - back * TIMESTAMP_STEP + back
     }
 
     pub(super) fn change(&self, now: u32) -> Change {
