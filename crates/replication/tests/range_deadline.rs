@@ -34,12 +34,14 @@ impl RowConsumer for Count {
     }
 }
 
+/// Rows read, time taken, and what came of it.
+type Outcome = (usize, Duration, Result<(), ReplicationError>);
+
 #[derive(Default)]
 struct Shared {
     /// Rows are in table files.
     filled: Cell<bool>,
-    /// Rows read, time taken, and the outcome.
-    read: RefCell<Option<(usize, Duration, Result<(), ReplicationError>)>>,
+    read: RefCell<Option<Outcome>>,
 }
 
 async fn node(shared: Rc<Shared>) {
@@ -68,7 +70,7 @@ async fn node(shared: Rc<Shared>) {
     *shared.read.borrow_mut() = Some((count.0, reactor::now().since(start), read));
 }
 
-fn read_with(latency: Duration) -> (usize, Duration, Result<(), ReplicationError>) {
+fn read_with(latency: Duration) -> Outcome {
     let mut world = World::new(1);
     let shared = Rc::new(Shared::default());
     let of_node = Rc::clone(&shared);

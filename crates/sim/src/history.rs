@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::table::{Change, Row};
+use crate::table::{Change, Dropped, Row};
 
 /// What became of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,9 +83,21 @@ pub struct History {
     operations: Vec<Operation>,
     /// Operations before this are settled: acknowledged or lost for good.
     settled: usize,
+    /// The second regular column of each slot as it was dropped last.
+    dropped: BTreeMap<usize, Dropped>,
 }
 
 impl History {
+    /// Notes that the second regular column was dropped and made again.
+    pub fn drop_second(&mut self, slot: usize, dropped: Dropped) {
+        self.dropped.insert(slot, dropped);
+    }
+
+    /// The second regular column as it was dropped last.
+    pub fn dropped(&self, slot: usize) -> Option<Dropped> {
+        self.dropped.get(&slot).copied()
+    }
+
     /// Notes that an operation begins; it is in doubt until acknowledged.
     pub fn begin(&mut self, slot: usize, shard: usize, action: Action) -> usize {
         self.operations.push(Operation { slot, shard, action, fate: Fate::InDoubt });
@@ -119,6 +131,7 @@ impl History {
 
     /// A table made anew begins empty.
     pub fn forget(&mut self, slot: usize) {
+        self.dropped.remove(&slot);
         for operation in self.operations.iter_mut().filter(|operation| operation.slot == slot) {
             operation.fate = Fate::Lost;
         }
@@ -127,7 +140,7 @@ impl History {
     /// What a reader at `now` sees of a slot's table, of what was acknowledged.
     pub fn seen(&self, slot: usize, now: u32) -> SeenTable {
         let operations: Vec<_> = self.operations.iter().filter(|o| o.fate == Fate::Acknowledged).collect();
-        see(&operations, slot, now)
+        see(&operations, slot, now, self.dropped(slot))
     }
 
     /// After a crash: finds what of the unsettled operations of one shard happened, given all it holds now.
@@ -181,8 +194,10 @@ impl History {
                 let mut differences = 0;
                 let mut first = None;
                 for slot in slots {
-                    let expected: SeenTable =
-                        see(&assumed, *slot, now).into_iter().filter(|(key, _)| owns(*slot, *key)).collect();
+                    let expected: SeenTable = see(&assumed, *slot, now, self.dropped(*slot))
+                        .into_iter()
+                        .filter(|(key, _)| owns(*slot, *key))
+                        .collect();
                     let mut found = found.get(slot).cloned().unwrap_or_default();
                     found.retain(|key, _| owns(*slot, *key));
                     differences += different_keys(&expected, &found);
@@ -245,7 +260,7 @@ pub fn describe(slot: usize, expected: &SeenTable, found: &SeenTable) -> String 
     "no difference".to_owned()
 }
 
-fn see(operations: &[&Operation], slot: usize, now: u32) -> SeenTable {
+fn see(operations: &[&Operation], slot: usize, now: u32, dropped: Option<Dropped>) -> SeenTable {
     let mut of_key: BTreeMap<u8, Vec<(i64, &Change)>> = BTreeMap::new();
     for operation in operations.iter().filter(|operation| operation.slot == slot) {
         match &operation.action {
@@ -257,12 +272,12 @@ fn see(operations: &[&Operation], slot: usize, now: u32) -> SeenTable {
     }
     of_key
         .into_iter()
-        .map(|(key, changes)| (key, see_partition(&changes, now)))
+        .map(|(key, changes)| (key, see_partition(&changes, now, dropped)))
         .filter(|(_, seen)| seen.statics.is_some() || !seen.rows.is_empty())
         .collect()
 }
 
-fn see_partition(changes: &[(i64, &Change)], now: u32) -> SeenPartition {
+fn see_partition(changes: &[(i64, &Change)], now: u32, dropped: Option<Dropped>) -> SeenPartition {
     let whole = changes.iter().filter(|(_, c)| matches!(c, Change::DeletePartition)).map(|(t, _)| *t).max();
     let statics = changes
         .iter()
@@ -282,12 +297,19 @@ fn see_partition(changes: &[(i64, &Change)], now: u32) -> SeenPartition {
         .collect();
     rows.sort_by_key(|row| row.rank());
     rows.dedup();
-    let rows =
-        rows.into_iter().filter_map(|row| see_row(changes, row, whole, now).map(|seen| (row.rank(), seen)));
+    let rows = rows
+        .into_iter()
+        .filter_map(|row| see_row(changes, row, whole, now, dropped).map(|seen| (row.rank(), seen)));
     SeenPartition { statics, rows: rows.collect() }
 }
 
-fn see_row(changes: &[(i64, &Change)], wanted: Row, whole: Option<i64>, now: u32) -> Option<SeenRow> {
+fn see_row(
+    changes: &[(i64, &Change)],
+    wanted: Row,
+    whole: Option<i64>,
+    now: u32,
+    dropped: Option<Dropped>,
+) -> Option<SeenRow> {
     let deleted = changes
         .iter()
         .filter(|(_, change)| match change {
@@ -319,6 +341,11 @@ fn see_row(changes: &[(i64, &Change)], wanted: Row, whole: Option<i64>, now: u32
                 *cell = Some((weight, value.filter(|_| alive(*timestamp, ttl))));
             }
         }
+    }
+    if let (Some(dropped), Some(((timestamp, ..), _))) = (dropped, cells[1])
+        && timestamp <= dropped.at
+    {
+        cells[1] = None;
     }
     let cells = cells.map(|cell| cell.and_then(|(_, value)| value));
     let map = see_map(changes, wanted, deleted);

@@ -6,14 +6,25 @@ use model::clustering::{Position, append_component};
 use model::deletion::Liveness;
 use model::mutation::MutationBuilder;
 use model::row::{CellKind, CellView};
-use model::schema::{TableDefinition, TableOptions};
+use model::schema::{DroppedColumn, TableDefinition, TableOptions};
 use model::token::murmur3_token;
 use model::{Column, ColumnId, ColumnKind, CqlType, DeletionTime, RowBuilder, Table, TableId, Token};
 
 /// Column ids.
 pub const STATIC: ColumnId = ColumnId(3);
-/// The regular columns.
-pub const REGULARS: [ColumnId; 2] = [ColumnId(4), ColumnId(5)];
+/// The regular columns of one cell; the second may have been dropped and made again.
+pub fn regulars(table: &Table) -> [ColumnId; 2] {
+    ["a", "b"].map(|name| table.column(name).expect("a column of the table").id)
+}
+
+/// The second regular column as it was dropped last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dropped {
+    /// How often that happened.
+    pub times: u16,
+    /// Timestamp of the last time.
+    pub at: i64,
+}
 
 /// The column that has a cell for each element of a map.
 pub const MAP: ColumnId = ColumnId(6);
@@ -107,8 +118,8 @@ pub fn value(write: u32) -> Vec<u8> {
     value
 }
 
-/// The definition of the table in slot `slot` with identity `id`.
-pub fn definition(slot: usize, id: u128) -> TableDefinition {
+/// The definition of the table in slot `slot` with identity `id`, whose second regular column is as `dropped` says.
+pub fn definition(slot: usize, id: u128, dropped: Option<Dropped>) -> TableDefinition {
     let column = |id: u16, name: &str, ty, kind, position, reversed| Column {
         id: ColumnId(id),
         name: name.to_owned(),
@@ -117,6 +128,15 @@ pub fn definition(slot: usize, id: u128) -> TableDefinition {
         position,
         reversed,
     };
+    let times = dropped.map_or(0, |dropped| dropped.times);
+    let second = |times: u16| {
+        let id = if times == 0 { 5 } else { MAP.0 + times };
+        column(id, "b", CqlType::Blob, ColumnKind::Regular, 0, false)
+    };
+    let before = dropped.map(|dropped| {
+        let column = second(times - 1);
+        ("b".to_owned(), DroppedColumn { column, dropped_at_us: dropped.at })
+    });
     let mut options = TableOptions::default();
     if forgets(slot) {
         options.gc_grace_seconds = 0;
@@ -134,14 +154,14 @@ pub fn definition(slot: usize, id: u128) -> TableDefinition {
             column(2, "inner", CqlType::Int, ColumnKind::Clustering, 1, true),
             column(3, "s", CqlType::Blob, ColumnKind::Static, 0, false),
             column(4, "a", CqlType::Blob, ColumnKind::Regular, 0, false),
-            column(5, "b", CqlType::Blob, ColumnKind::Regular, 0, false),
+            second(times),
             column(6, "m", map(), ColumnKind::Regular, 0, false),
         ],
-        dropped: std::collections::BTreeMap::new(),
+        dropped: before.into_iter().collect(),
         options,
-        next_column_id: 7,
+        next_column_id: MAP.0 + 1 + times,
         tablets_log2: 2,
-        revision: 1,
+        revision: u64::from(times),
     }
 }
 
@@ -179,7 +199,7 @@ pub enum Change {
         /// Elements by key, each once; `None` removes one.
         elements: Vec<(u8, Option<u32>)>,
     },
-    /// A row's cells by place in [`REGULARS`]; `None` deletes one.
+    /// A row's cells in the order of [`regulars`]; `None` deletes one.
     Cells {
         /// Which row.
         row: Row,
@@ -241,7 +261,7 @@ pub fn mutation(table: &Rc<Table>, key: u8, timestamp: i64, now: u32, changes: &
                 let liveness = Liveness { timestamp, ttl: ttl_seconds, expires_at };
                 let liveness = if *marker { liveness } else { Liveness::NONE };
                 let mut row = RowBuilder::new(out, liveness, DeletionTime::LIVE);
-                for (column, written) in REGULARS.iter().zip(cells) {
+                for (column, written) in regulars(table).iter().zip(cells) {
                     if let Some(written) = written {
                         let value = written.map(value);
                         row.cell(cell(*column, timestamp, now, value.as_deref(), *ttl));

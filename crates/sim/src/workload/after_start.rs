@@ -74,6 +74,16 @@ impl Worker {
             }
         }
         shared.doubtful = None;
+        if let Some((slot, dropped)) = shared.altering.take()
+            && let Some(table) = schema.table("sim", &format!("t{slot}"))
+        {
+            let known = shared.history.dropped(slot).map_or(0, |known| known.times);
+            match table.definition().revision {
+                revision if revision == u64::from(dropped.times) => shared.history.drop_second(slot, dropped),
+                revision if revision == u64::from(known) => {}
+                other => return Err(format!("table {slot} has revision {other}, not {known} or one more")),
+            }
+        }
         Ok(())
     }
 }

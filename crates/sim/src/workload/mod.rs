@@ -19,7 +19,7 @@ use reactor::{Group, ShardInfo, mesh};
 use storage::{CommitlogSync, Storage, StorageConfig};
 
 use crate::history::{History, IN_DOUBT_MAX};
-use crate::table::token;
+use crate::table::{Dropped, token};
 
 /// Tables at work.
 pub const SLOTS: usize = 3;
@@ -51,6 +51,8 @@ pub struct Shared {
     /// Table in each slot, and one that may be there instead.
     tables: [Option<u128>; SLOTS],
     doubtful: Option<(usize, Option<u128>)>,
+    /// A column that may have been dropped and made again.
+    altering: Option<(usize, Dropped)>,
     keyspace: bool,
     next: u32,
     timestamps: i64,
@@ -83,6 +85,7 @@ impl Shared {
             durable: vec![0; shards],
             tables: [None; SLOTS],
             doubtful: None,
+            altering: None,
             keyspace: false,
             next: 1,
             timestamps: 1_000,
@@ -180,7 +183,10 @@ impl Worker {
         loop {
             {
                 let mut shared = self.shared.borrow_mut();
-                if shared.steps == 0 || shared.history.in_doubt() >= IN_DOUBT_MAX || shared.doubtful.is_some()
+                if shared.steps == 0
+                    || shared.history.in_doubt() >= IN_DOUBT_MAX
+                    || shared.doubtful.is_some()
+                    || shared.altering.is_some()
                 {
                     break;
                 }
@@ -204,7 +210,7 @@ impl Worker {
             34 | 35 => "flushing",
             36 => "compacting",
             37 => "truncating",
-            38 => "making a table anew",
+            38 => "making a table or a column anew",
             _ => "sleeping",
         };
         match step {
@@ -215,6 +221,7 @@ impl Worker {
             36 => self.compact(slot).await,
             37 if below(3) == 0 => self.truncate(slot).await,
             38 if below(4) == 0 => self.remake(slot).await,
+            38 if below(2) == 0 => self.alter(slot).await,
             _ => {
                 let before = self.shared.borrow().history.len();
                 reactor::sleep(PERIOD * (1 + below(8) as u32)).await;

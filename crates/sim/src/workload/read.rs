@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use model::clustering::Slice;
 use model::partition_key::DecoratedKey;
-use model::{RowView, TableId, Token};
+use model::{ColumnId, RowView, TableId, Token};
 use reactor::{Group, mesh};
 use storage::{Flow, PartitionBound, PartitionRange, ReadCommand, RowConsumer, Storage};
 
 use super::{COMPONENTS, KEYS, Worker, below, seconds};
 use crate::history::{SeenPartition, SeenRow, SeenTable, describe};
-use crate::table::{Bound, MAP, REGULARS, Row, STATIC, key_bytes, parse_clustering, token, value};
+use crate::table::{Bound, MAP, Row, STATIC, key_bytes, parse_clustering, regulars, token, value};
 
 /// A read that travels to the shard that does it.
 #[derive(Debug, Clone)]
@@ -28,6 +28,7 @@ pub(super) struct Question {
 pub(super) type Answer = Vec<(u8, SeenPartition, Vec<(i16, i16)>)>;
 
 struct Collector {
+    regulars: [ColumnId; 2],
     answer: Answer,
     rows: usize,
     stop_after: usize,
@@ -50,7 +51,7 @@ impl RowConsumer for Collector {
 
     fn row(&mut self, clustering: &[u8], row: RowView<'_>) -> Flow {
         let rank = parse_clustering(clustering).rank();
-        let cells = REGULARS.map(|column| row.cell(column).and_then(|cell| self.number(cell.value())));
+        let cells = self.regulars.map(|column| row.cell(column).and_then(|cell| self.number(cell.value())));
         let mut seen = SeenRow { cells, map: BTreeMap::new() };
         for cell in row.cells().filter(|cell| cell.column == MAP) {
             match (cell.path, self.number(cell.value())) {
@@ -112,6 +113,7 @@ async fn ask_here(question: Question) -> Result<Answer, String> {
         now: question.now,
     };
     let mut collector = Collector {
+        regulars: regulars(&command.table),
         answer: Vec::new(),
         rows: 0,
         stop_after: question.stop_after,

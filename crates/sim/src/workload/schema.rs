@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use model::schema::{KeyspaceOptions, SchemaChange};
 
 use super::{SLOTS, Worker};
-use crate::table::definition;
+use crate::table::{Dropped, definition};
 
 impl Worker {
     pub(super) async fn make_tables(&self) -> Result<(), String> {
@@ -33,7 +33,7 @@ impl Worker {
 
     pub(super) async fn make(&self, slot: usize) -> Result<(), String> {
         let id = (u128::from(reactor::random_u64()) << 64) | u128::from(reactor::random_u64());
-        let change = SchemaChange::CreateTable(Box::new(definition(slot, id)));
+        let change = SchemaChange::CreateTable(Box::new(definition(slot, id, None)));
         self.shared.borrow_mut().doubtful = Some((slot, Some(id)));
         match self.storage.change_schema(&change).await {
             Ok(()) => {
@@ -43,6 +43,29 @@ impl Worker {
                 Ok(())
             }
             Err(error) => self.unless_faulty(&format!("a table could not be made: {error}")),
+        }
+    }
+
+    /// Drops the second regular column and makes it again.
+    pub(super) async fn alter(&self, slot: usize) -> Result<(), String> {
+        let Some(id) = self.table_id(slot) else { return Ok(()) };
+        let dropped = {
+            let mut shared = self.shared.borrow_mut();
+            let times = 1 + shared.history.dropped(slot).map_or(0, |dropped| dropped.times);
+            let dropped = Dropped { times, at: shared.timestamps };
+            shared.altering = Some((slot, dropped));
+            dropped
+        };
+        let id = u128::from_be_bytes(id.0);
+        let change = SchemaChange::AlterTable(Box::new(definition(slot, id, Some(dropped))));
+        match self.storage.change_schema(&change).await {
+            Ok(()) => {
+                let mut shared = self.shared.borrow_mut();
+                shared.altering = None;
+                shared.history.drop_second(slot, dropped);
+                Ok(())
+            }
+            Err(error) => self.unless_faulty(&format!("a table could not be altered: {error}")),
         }
     }
 
