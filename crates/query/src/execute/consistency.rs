@@ -72,13 +72,42 @@ pub fn for_write(consistency: Wire) -> Result<Consistency, QueryError> {
     }
 }
 
+/// The serial level of a conditional write; SERIAL where the client said nothing.
+///
+/// # Errors
+/// [`QueryError::Invalid`] for other levels.
+pub fn for_serial(consistency: Option<Wire>) -> Result<Consistency, QueryError> {
+    match consistency {
+        None | Some(Wire::Serial) => Ok(Consistency::Serial),
+        Some(Wire::LocalSerial) => Ok(Consistency::LocalSerial),
+        Some(_) => Err(QueryError::invalid(
+            "Invalid consistency for conditional update. Must be one of SERIAL or LOCAL_SERIAL",
+        )),
+    }
+}
+
+/// The level at which a conditional write is shown to plain reads.
+///
+/// # Errors
+/// [`QueryError::Invalid`] for serial levels.
+pub fn for_commit(consistency: Wire) -> Result<Consistency, QueryError> {
+    match consistency {
+        Wire::Serial | Wire::LocalSerial => Err(QueryError::Invalid(format!(
+            "{consistency} is not supported as conditional update commit consistency. Use ANY if you mean \"make sure \
+             it is accepted but I don't care how many replicas commit it for non-SERIAL reads\""
+        ))),
+        Wire::NodeLocal => Err(node_local()),
+        other => Ok(level(other)),
+    }
+}
+
 fn node_local() -> QueryError {
     QueryError::invalid(
         "NODE_LOCAL consistency level is highly dangerous and should be used only for debugging purposes",
     )
 }
 
-/// What a client is told about a write that failed.
+/// What a client is told about a write to the partition of `key` that failed.
 #[cold]
 pub fn write_error(
     error: ReplicationError,
@@ -133,11 +162,11 @@ pub fn mutation_key(mutation: &[u8]) -> Vec<u8> {
 
 /// As Cassandra's `MutationExceededMaxSizeException` says it.
 fn oversized(table: &Table, key: &[u8], bytes: usize, bytes_max: usize) -> String {
-    let key = key_text(table, key);
     format!(
-        "Rejected an oversized mutation ({bytes}/{bytes_max}) for keyspace: {}. Top keys are: {}.{key}",
+        "Rejected an oversized mutation ({bytes}/{bytes_max}) for keyspace: {}. Top keys are: {}.{}",
         table.keyspace(),
-        table.name()
+        table.name(),
+        key_text(table, key)
     )
 }
 

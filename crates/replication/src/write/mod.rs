@@ -4,6 +4,7 @@ mod apply;
 mod plan;
 mod quorum;
 
+pub(crate) use apply::storage_error;
 use model::Table;
 use model::mutation::MutationView;
 use reactor::Deadline;
