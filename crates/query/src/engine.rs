@@ -15,7 +15,7 @@ use cql::ast::QualifiedName;
 use model::mutation::MutationView;
 use model::{Schema, Table, TableId, Token};
 use reactor::{Deadline, Group, mesh};
-use replication::{Consistency, ReadLimits, Replicator};
+use replication::{BatchFailure, BatchWrite, Consistency, ReadLimits, Replicator};
 use smallvec::SmallVec;
 use storage::{PartitionRange, ReadCommand, RowConsumer, Slices, Storage};
 use wire::request::{BatchKind, BatchStatementKind, BatchStatements, QueryParameters};
@@ -435,6 +435,26 @@ impl Engine {
         written.map_err(|error| {
             let key = MutationView::trusted(mutation).map_or(&[][..], |view| view.key);
             consistency::write_error(error, level, write_type, table, key)
+        })
+    }
+
+    /// Writes to several partitions, all or none of them.
+    pub(crate) async fn write_batch(
+        &self,
+        writes: Vec<BatchWrite>,
+        level: Consistency,
+    ) -> Result<(), QueryError> {
+        let deadline = Deadline::after(self.0.config.write_timeout);
+        let id = self.ambient().timeuuid();
+        // What the error tells of the write that failed.
+        let named: Vec<_> = writes.iter().map(|write| Rc::clone(&write.table)).collect();
+        let keys: Vec<_> = writes.iter().map(|write| consistency::mutation_key(&write.mutation)).collect();
+        let written = self.0.replicator.write_batch(*id.as_bytes(), writes, level, deadline).await;
+        written.map_err(|failure| match failure {
+            BatchFailure::Log(error) => consistency::batch_log_error(error, id),
+            BatchFailure::Write { at, error } => {
+                consistency::write_error(error, level, "BATCH", &named[at], &keys[at])
+            }
         })
     }
 

@@ -100,6 +100,8 @@ impl SchemaEvent {
                 event(Change::Updated, Target::Type, keyspace, name)
             }
             SchemaChange::DropType { keyspace, name } => event(Change::Dropped, Target::Type, keyspace, name),
+            // Stands in a shortened log only; no statement makes it.
+            SchemaChange::Version { .. } => event(Change::Updated, Target::Keyspace, "", ""),
         }
     }
 

@@ -4,6 +4,7 @@
 //! tablet executes in place, without a task switch and without allocating; another shard of the node is reached through
 //! the mesh with owned bytes. What reads before it writes (`lwt`) stands in one line for each partition. It speaks no CQL.
 
+pub mod batchlog;
 pub mod consistency;
 pub mod error;
 pub mod lwt;
@@ -13,6 +14,7 @@ pub mod read;
 pub mod replicator;
 pub mod write;
 
+pub use batchlog::{BatchFailure, BatchWrite};
 pub use consistency::Consistency;
 pub use error::ReplicationError;
 pub use lwt::{Ballot, CasError, CasOutcome, CasRead, CasRequest};

@@ -1,6 +1,6 @@
 //! The shard's way to replicas: one per shard, found by other shards through the shard-local registry.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
@@ -21,6 +21,17 @@ struct Inner {
     data_center: String,
     placements: RefCell<Placements>,
     acceptor: Acceptor,
+    /// Logged batches that are being tried again.
+    retries: Rc<Cell<u32>>,
+}
+
+/// A place among the batches that are tried again.
+pub(crate) struct Retry(Rc<Cell<u32>>);
+
+impl Drop for Retry {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
 }
 
 impl fmt::Debug for Replicator {
@@ -36,6 +47,7 @@ impl Replicator {
             storage,
             data_center: data_center.into(),
             placements: RefCell::new(Placements::default()),
+            retries: Rc::default(),
             acceptor: Acceptor::new(Rc::new(PartitionLines::default())),
         };
         let replicator = Self(Rc::new(inner));
@@ -46,6 +58,15 @@ impl Replicator {
     /// The shard's own storage.
     pub fn storage(&self) -> &Storage {
         &self.0.storage
+    }
+
+    /// A place among at most `most` batches that are tried again.
+    pub(crate) fn begin_retry(&self, most: u32) -> Option<Retry> {
+        let retries = &self.0.retries;
+        (retries.get() < most).then(|| {
+            retries.set(retries.get() + 1);
+            Retry(Rc::clone(retries))
+        })
     }
 
     /// The shard's part in conditional writes.

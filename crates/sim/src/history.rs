@@ -1,13 +1,14 @@
 //! The model: what was begun, what was acknowledged, and what a reader may see.
 //!
 //! It keeps every operation and computes answers anew by looking at all of them: slow and plain, sharing no code with what it
-//! checks. Timestamps are distinct, so that the greatest wins and ties are not its business.
+//! checks. Timestamps of mutations are distinct; within one, `Weight` says which of two words on one cell counts.
 //! After a crash it looks for a history that explains what is on the disk: all that was promised to be durable, and of the
 //! rest either any part (operations in doubt) or a prefix per shard (writes not synced yet).
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::table::{Change, Row};
+use crate::table::{Change, Dropped, Row};
 
 /// What became of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,8 +53,14 @@ pub struct Operation {
     pub fate: Fate,
 }
 
-/// A row as a reader sees it: whether it has a marker, and its cells.
-pub type SeenRow = [Option<u32>; 2];
+/// A row as a reader sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SeenRow {
+    /// Cells.
+    pub cells: [Option<u32>; 2],
+    /// Elements of the map.
+    pub map: BTreeMap<u8, u32>,
+}
 
 /// A partition as a reader sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -76,9 +83,21 @@ pub struct History {
     operations: Vec<Operation>,
     /// Operations before this are settled: acknowledged or lost for good.
     settled: usize,
+    /// The second regular column of each slot as it was dropped last.
+    dropped: BTreeMap<usize, Dropped>,
 }
 
 impl History {
+    /// Notes that the second regular column was dropped and made again.
+    pub fn drop_second(&mut self, slot: usize, dropped: Dropped) {
+        self.dropped.insert(slot, dropped);
+    }
+
+    /// The second regular column as it was dropped last.
+    pub fn dropped(&self, slot: usize) -> Option<Dropped> {
+        self.dropped.get(&slot).copied()
+    }
+
     /// Notes that an operation begins; it is in doubt until acknowledged.
     pub fn begin(&mut self, slot: usize, shard: usize, action: Action) -> usize {
         self.operations.push(Operation { slot, shard, action, fate: Fate::InDoubt });
@@ -112,6 +131,7 @@ impl History {
 
     /// A table made anew begins empty.
     pub fn forget(&mut self, slot: usize) {
+        self.dropped.remove(&slot);
         for operation in self.operations.iter_mut().filter(|operation| operation.slot == slot) {
             operation.fate = Fate::Lost;
         }
@@ -120,7 +140,7 @@ impl History {
     /// What a reader at `now` sees of a slot's table, of what was acknowledged.
     pub fn seen(&self, slot: usize, now: u32) -> SeenTable {
         let operations: Vec<_> = self.operations.iter().filter(|o| o.fate == Fate::Acknowledged).collect();
-        see(&operations, slot, now)
+        see(&operations, slot, now, self.dropped(slot))
     }
 
     /// After a crash: finds what of the unsettled operations of one shard happened, given all it holds now.
@@ -174,8 +194,10 @@ impl History {
                 let mut differences = 0;
                 let mut first = None;
                 for slot in slots {
-                    let expected: SeenTable =
-                        see(&assumed, *slot, now).into_iter().filter(|(key, _)| owns(*slot, *key)).collect();
+                    let expected: SeenTable = see(&assumed, *slot, now, self.dropped(*slot))
+                        .into_iter()
+                        .filter(|(key, _)| owns(*slot, *key))
+                        .collect();
                     let mut found = found.get(slot).cloned().unwrap_or_default();
                     found.retain(|key, _| owns(*slot, *key));
                     differences += different_keys(&expected, &found);
@@ -238,7 +260,7 @@ pub fn describe(slot: usize, expected: &SeenTable, found: &SeenTable) -> String 
     "no difference".to_owned()
 }
 
-fn see(operations: &[&Operation], slot: usize, now: u32) -> SeenTable {
+fn see(operations: &[&Operation], slot: usize, now: u32, dropped: Option<Dropped>) -> SeenTable {
     let mut of_key: BTreeMap<u8, Vec<(i64, &Change)>> = BTreeMap::new();
     for operation in operations.iter().filter(|operation| operation.slot == slot) {
         match &operation.action {
@@ -250,31 +272,44 @@ fn see(operations: &[&Operation], slot: usize, now: u32) -> SeenTable {
     }
     of_key
         .into_iter()
-        .map(|(key, changes)| (key, see_partition(&changes, now)))
+        .map(|(key, changes)| (key, see_partition(&changes, now, dropped)))
         .filter(|(_, seen)| seen.statics.is_some() || !seen.rows.is_empty())
         .collect()
 }
 
-fn see_partition(changes: &[(i64, &Change)], now: u32) -> SeenPartition {
+fn see_partition(changes: &[(i64, &Change)], now: u32, dropped: Option<Dropped>) -> SeenPartition {
     let whole = changes.iter().filter(|(_, c)| matches!(c, Change::DeletePartition)).map(|(t, _)| *t).max();
     let statics = changes
         .iter()
-        .filter_map(|(t, c)| if let Change::Static(written) = c { Some((*t, *written)) } else { None })
-        .max_by_key(|(t, _)| *t)
-        .filter(|(t, _)| whole.is_none_or(|whole| *t > whole))
-        .and_then(|(_, written)| written);
+        .filter_map(|(t, c)| match c {
+            Change::Static { written, ttl } => Some((*t, *written, *ttl)),
+            _ => None,
+        })
+        .max_by_key(|(t, _, _)| *t)
+        .filter(|(t, _, ttl)| whole.is_none_or(|whole| *t > whole) && ttl.is_none_or(|(_, end)| now < end))
+        .and_then(|(_, written, _)| written);
     let mut rows: Vec<Row> = changes
         .iter()
-        .filter_map(|(_, c)| if let Change::Cells { row, .. } = c { Some(*row) } else { None })
+        .filter_map(|(_, c)| match c {
+            Change::Cells { row, .. } | Change::Map { row, .. } => Some(*row),
+            _ => None,
+        })
         .collect();
     rows.sort_by_key(|row| row.rank());
     rows.dedup();
-    let rows =
-        rows.into_iter().filter_map(|row| see_row(changes, row, whole, now).map(|seen| (row.rank(), seen)));
+    let rows = rows
+        .into_iter()
+        .filter_map(|row| see_row(changes, row, whole, now, dropped).map(|seen| (row.rank(), seen)));
     SeenPartition { statics, rows: rows.collect() }
 }
 
-fn see_row(changes: &[(i64, &Change)], wanted: Row, whole: Option<i64>, now: u32) -> Option<SeenRow> {
+fn see_row(
+    changes: &[(i64, &Change)],
+    wanted: Row,
+    whole: Option<i64>,
+    now: u32,
+    dropped: Option<Dropped>,
+) -> Option<SeenRow> {
     let deleted = changes
         .iter()
         .filter(|(_, change)| match change {
@@ -288,25 +323,69 @@ fn see_row(changes: &[(i64, &Change)], wanted: Row, whole: Option<i64>, now: u32
     let alive = |timestamp: i64, ttl: &Option<(u32, u32)>| {
         deleted.is_none_or(|deleted| timestamp > deleted) && ttl.is_none_or(|(_, end)| now < end)
     };
-    let mut marker = None;
-    let mut cells: [Option<(i64, Option<u32>)>; 2] = [None, None];
+    let mut marker: Option<(Weight, bool)> = None;
+    let mut cells: [Option<(Weight, Option<u32>)>; 2] = [None, None];
     for (timestamp, change) in changes {
         let Change::Cells { row, marker: marks, cells: written, ttl } = change else { continue };
         if *row != wanted {
             continue;
         }
-        if *marks && marker.is_none_or(|(at, _)| at < *timestamp) {
-            marker = Some((*timestamp, alive(*timestamp, ttl)));
+        let weight = weigh(*timestamp, Some(0), ttl);
+        if *marks && marker.is_none_or(|(other, _)| other < weight) {
+            marker = Some((weight, alive(*timestamp, ttl)));
         }
         for (cell, written) in cells.iter_mut().zip(written) {
-            if let Some(value) = written
-                && cell.is_none_or(|(at, _)| at < *timestamp)
-            {
-                *cell = Some((*timestamp, value.filter(|_| alive(*timestamp, ttl))));
+            let Some(value) = written else { continue };
+            let weight = weigh(*timestamp, *value, ttl);
+            if cell.is_none_or(|(other, _)| other < weight) {
+                *cell = Some((weight, value.filter(|_| alive(*timestamp, ttl))));
             }
         }
     }
-    let seen = cells.map(|cell| cell.and_then(|(_, value)| value));
+    if let (Some(dropped), Some(((timestamp, ..), _))) = (dropped, cells[1])
+        && timestamp <= dropped.at
+    {
+        cells[1] = None;
+    }
+    let cells = cells.map(|cell| cell.and_then(|(_, value)| value));
+    let map = see_map(changes, wanted, deleted);
     let marked = marker.is_some_and(|(_, alive)| alive);
-    (marked || seen.iter().any(Option::is_some)).then_some(seen)
+    (marked || !map.is_empty() || cells.iter().any(Option::is_some)).then_some(SeenRow { cells, map })
+}
+
+/// What decides between two words on one cell, the first that differs: the later one; a deletion over a value that expires
+/// over one that stays; what ends later; what was given less time; the greater value.
+type Weight = (i64, u8, u32, Reverse<u32>, u32);
+
+fn weigh(timestamp: i64, value: Option<u32>, ttl: &Option<(u32, u32)>) -> Weight {
+    match (value, ttl) {
+        (None, _) => (timestamp, 2, 0, Reverse(0), 0),
+        (Some(value), None) => (timestamp, 0, 0, Reverse(0), value),
+        (Some(value), Some((ttl, end))) => (timestamp, 1, *end, Reverse(*ttl), value),
+    }
+}
+
+fn see_map(changes: &[(i64, &Change)], wanted: Row, deleted: Option<i64>) -> BTreeMap<u8, u32> {
+    let of_row = || {
+        changes.iter().filter_map(|(timestamp, change)| match change {
+            Change::Map { row, clears, elements } if *row == wanted => Some((*timestamp, *clears, elements)),
+            _ => None,
+        })
+    };
+    // A map that is cleared loses what is older than the write that clears it.
+    let cleared = of_row().filter(|(_, clears, _)| *clears).map(|(timestamp, _, _)| timestamp - 1).max();
+    let gone = deleted.max(cleared);
+    let mut newest: BTreeMap<u8, (Weight, Option<u32>)> = BTreeMap::new();
+    for (timestamp, _, elements) in of_row() {
+        for (element, written) in elements {
+            let word = (weigh(timestamp, *written, &None), *written);
+            let known = newest.entry(*element).or_insert(word);
+            *known = word.max(*known);
+        }
+    }
+    newest
+        .into_iter()
+        .filter(|(_, (weight, _))| gone.is_none_or(|gone| weight.0 > gone))
+        .filter_map(|(element, (_, written))| Some((element, written?)))
+        .collect()
 }

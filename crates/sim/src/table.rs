@@ -1,4 +1,4 @@
-//! The tables of the simulation: two clustering columns (one descending), a static and two regular columns.
+//! The tables of the simulation: two clustering columns (one descending), a static, two regular columns and a map.
 
 use std::rc::Rc;
 
@@ -6,14 +6,28 @@ use model::clustering::{Position, append_component};
 use model::deletion::Liveness;
 use model::mutation::MutationBuilder;
 use model::row::{CellKind, CellView};
-use model::schema::{TableDefinition, TableOptions};
+use model::schema::{DroppedColumn, TableDefinition, TableOptions};
 use model::token::murmur3_token;
 use model::{Column, ColumnId, ColumnKind, CqlType, DeletionTime, RowBuilder, Table, TableId, Token};
 
 /// Column ids.
 pub const STATIC: ColumnId = ColumnId(3);
-/// The regular columns.
-pub const REGULARS: [ColumnId; 2] = [ColumnId(4), ColumnId(5)];
+/// The regular columns of one cell; the second may have been dropped and made again.
+pub fn regulars(table: &Table) -> [ColumnId; 2] {
+    ["a", "b"].map(|name| table.column(name).expect("a column of the table").id)
+}
+
+/// The second regular column as it was dropped last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dropped {
+    /// How often that happened.
+    pub times: u16,
+    /// Timestamp of the last time.
+    pub at: i64,
+}
+
+/// The column that has a cell for each element of a map.
+pub const MAP: ColumnId = ColumnId(6);
 
 /// A clustering: ascending by the first, descending by the second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -104,8 +118,8 @@ pub fn value(write: u32) -> Vec<u8> {
     value
 }
 
-/// The definition of the table in slot `slot` with identity `id`.
-pub fn definition(slot: usize, id: u128) -> TableDefinition {
+/// The definition of the table in slot `slot` with identity `id`, whose second regular column is as `dropped` says.
+pub fn definition(slot: usize, id: u128, dropped: Option<Dropped>) -> TableDefinition {
     let column = |id: u16, name: &str, ty, kind, position, reversed| Column {
         id: ColumnId(id),
         name: name.to_owned(),
@@ -114,6 +128,15 @@ pub fn definition(slot: usize, id: u128) -> TableDefinition {
         position,
         reversed,
     };
+    let times = dropped.map_or(0, |dropped| dropped.times);
+    let second = |times: u16| {
+        let id = if times == 0 { 5 } else { MAP.0 + times };
+        column(id, "b", CqlType::Blob, ColumnKind::Regular, 0, false)
+    };
+    let before = dropped.map(|dropped| {
+        let column = second(times - 1);
+        ("b".to_owned(), DroppedColumn { column, dropped_at_us: dropped.at })
+    });
     let mut options = TableOptions::default();
     if forgets(slot) {
         options.gc_grace_seconds = 0;
@@ -131,14 +154,19 @@ pub fn definition(slot: usize, id: u128) -> TableDefinition {
             column(2, "inner", CqlType::Int, ColumnKind::Clustering, 1, true),
             column(3, "s", CqlType::Blob, ColumnKind::Static, 0, false),
             column(4, "a", CqlType::Blob, ColumnKind::Regular, 0, false),
-            column(5, "b", CqlType::Blob, ColumnKind::Regular, 0, false),
+            second(times),
+            column(6, "m", map(), ColumnKind::Regular, 0, false),
         ],
-        dropped: std::collections::BTreeMap::new(),
+        dropped: before.into_iter().collect(),
         options,
-        next_column_id: 6,
+        next_column_id: MAP.0 + 1 + times,
         tablets_log2: 2,
-        revision: 1,
+        revision: u64::from(times),
     }
+}
+
+fn map() -> CqlType {
+    CqlType::Map { key: Box::new(CqlType::Int), value: Box::new(CqlType::Blob), frozen: false }
 }
 
 /// Whether the table in a slot forgets tombstones at once; its writes then come in the order of their timestamps.
@@ -156,8 +184,22 @@ pub enum Change {
     /// A row goes.
     DeleteRow(Row),
     /// The static cell; `None` deletes it.
-    Static(Option<u32>),
-    /// A row's cells by place in [`REGULARS`]; `None` deletes one.
+    Static {
+        /// The value.
+        written: Option<u32>,
+        /// Time to live and when it ends.
+        ttl: Option<(u32, u32)>,
+    },
+    /// Elements of a row's map.
+    Map {
+        /// Which row.
+        row: Row,
+        /// Whether what was in it before goes first.
+        clears: bool,
+        /// Elements by key, each once; `None` removes one.
+        elements: Vec<(u8, Option<u32>)>,
+    },
+    /// A row's cells in the order of [`regulars`]; `None` deletes one.
     Cells {
         /// Which row.
         row: Row,
@@ -171,13 +213,9 @@ pub enum Change {
 }
 
 impl Change {
-    /// Whether both write the same cells.
+    /// Whether both cannot stand in one mutation.
     pub fn collides(&self, other: &Change) -> bool {
-        match (self, other) {
-            (Self::Static(_), Self::Static(_)) => true,
-            (Self::Cells { row, .. }, Self::Cells { row: other, .. }) => row == other,
-            _ => false,
-        }
+        matches!((self, other), (Self::Static { .. }, Self::Static { .. }))
     }
 }
 
@@ -186,7 +224,7 @@ pub fn mutation(table: &Rc<Table>, key: u8, timestamp: i64, now: u32, changes: &
     let deletion = DeletionTime { timestamp, local_time: now };
     let whole = changes.iter().any(|change| matches!(change, Change::DeletePartition));
     let written = changes.iter().find_map(|change| match change {
-        Change::Static(written) => Some(*written),
+        Change::Static { written, ttl } => Some((*written, *ttl)),
         _ => None,
     });
     let mut out = Vec::new();
@@ -198,10 +236,10 @@ pub fn mutation(table: &Rc<Table>, key: u8, timestamp: i64, now: u32, changes: &
         &bytes,
         if whole { deletion } else { DeletionTime::LIVE },
         |out| {
-            if let Some(written) = written {
+            if let Some((written, ttl)) = written {
                 let value = written.map(value);
                 let mut row = RowBuilder::new(out, Liveness::NONE, DeletionTime::LIVE);
-                row.cell(cell(STATIC, timestamp, now, value.as_deref(), None));
+                row.cell(cell(STATIC, timestamp, now, value.as_deref(), ttl));
                 row.finish();
             }
         },
@@ -223,7 +261,7 @@ pub fn mutation(table: &Rc<Table>, key: u8, timestamp: i64, now: u32, changes: &
                 let liveness = Liveness { timestamp, ttl: ttl_seconds, expires_at };
                 let liveness = if *marker { liveness } else { Liveness::NONE };
                 let mut row = RowBuilder::new(out, liveness, DeletionTime::LIVE);
-                for (column, written) in REGULARS.iter().zip(cells) {
+                for (column, written) in regulars(table).iter().zip(cells) {
                     if let Some(written) = written {
                         let value = written.map(value);
                         row.cell(cell(*column, timestamp, now, value.as_deref(), *ttl));
@@ -231,7 +269,21 @@ pub fn mutation(table: &Rc<Table>, key: u8, timestamp: i64, now: u32, changes: &
                 }
                 row.finish();
             }),
-            _ => {}
+            Change::Map { row, clears, elements } => rows.row(&clustering(*row), |out| {
+                let mut row = RowBuilder::new(out, Liveness::NONE, DeletionTime::LIVE);
+                if *clears {
+                    // Just before what comes with it, as for a map that is set.
+                    let kind = CellKind::CollectionDeletion { local_time: now };
+                    row.cell(CellView { column: MAP, timestamp: timestamp - 1, path: None, kind });
+                }
+                for (element, written) in elements {
+                    let (path, value) = (i32::from(*element).to_be_bytes(), written.map(value));
+                    let plain = cell(MAP, timestamp, now, value.as_deref(), None);
+                    row.cell(CellView { path: Some(&path), ..plain });
+                }
+                row.finish();
+            }),
+            Change::DeletePartition | Change::DeleteRange(..) | Change::Static { .. } => {}
         }
     }
     rows.finish();

@@ -32,12 +32,25 @@ const COMPONENT_BYTES_MAX: u64 = 2 << 30;
 /// A partition up to this size is read with one request.
 const WHOLE_PARTITION_BYTES: u64 = 16 * 1024;
 
-/// What readers share.
+/// What readers share, and how the rows are read.
 #[derive(Debug)]
 pub(crate) struct Inner {
+    pub(crate) layout: Layout,
+    file: Rc<Open>,
+}
+
+impl std::ops::Deref for Inner {
+    type Target = Open;
+    fn deref(&self) -> &Open {
+        &self.file
+    }
+}
+
+/// What does not depend on the table.
+#[derive(Debug)]
+pub(crate) struct Open {
     pub(crate) descriptor: Descriptor,
     pub(crate) dir: PathBuf,
-    pub(crate) layout: Layout,
     pub(crate) data: DataFile,
     pub(crate) index: Rc<IndexFile>,
     pub(crate) reads: ReadCounter,
@@ -77,6 +90,19 @@ async fn read_optional(
     }
 }
 
+fn resolve(
+    descriptor: Descriptor,
+    path: &Path,
+    statistics: &Statistics,
+    table: &Table,
+) -> Result<Layout, SstableError> {
+    let unsigned = descriptor.version.features().unsigned_deletion_times;
+    Layout::resolve(&statistics.header, table, unsigned).map_err(|what| {
+        let table = format!("{}.{}", table.keyspace(), table.name());
+        SstableError::Schema { path: path.to_owned(), table, what }
+    })
+}
+
 async fn open_data(path: &Path) -> Result<(File, u64), SstableError> {
     let file =
         File::open(path, OpenOptions::new().read(true).direct(true)).await.map_err(SstableError::io(path))?;
@@ -94,10 +120,7 @@ impl Sstable {
         let (path, bytes) = read_component(dir, descriptor, Component::Statistics).await?;
         let statistics =
             Statistics::decode(&bytes, features).map_err(|error| error.of(Component::Statistics, &path))?;
-        let layout =
-            Layout::resolve(&statistics.header, table, features.unsigned_deletion_times).map_err(|what| {
-                SstableError::Schema { path, table: format!("{}.{}", table.keyspace(), table.name()), what }
-            })?;
+        let layout = resolve(descriptor, &path, &statistics, table)?;
 
         let index_path = descriptor.path(dir, Component::Index);
         let (file, length) = open_data(&index_path).await?;
@@ -123,22 +146,33 @@ impl Sstable {
         for component in Component::ALL {
             bytes_on_disk += metadata_size(&descriptor.path(dir, component)).await.unwrap_or(0);
         }
-        Ok(Self {
-            inner: Rc::new(Inner {
-                descriptor,
-                dir: dir.to_owned(),
-                layout,
-                data,
-                index,
-                reads: ReadCounter::default(),
-                filter,
-                summary,
-                statistics,
-                first,
-                last,
-                bytes_on_disk,
-            }),
-        })
+        let file = Rc::new(Open {
+            descriptor,
+            dir: dir.to_owned(),
+            data,
+            index,
+            reads: ReadCounter::default(),
+            filter,
+            summary,
+            statistics,
+            first,
+            last,
+            bytes_on_disk,
+        });
+        Ok(Self { inner: Rc::new(Inner { layout, file }) })
+    }
+
+    /// The same open file, its rows read as those of `table`, which was altered since.
+    ///
+    /// Readers of the old one go on as they began.
+    ///
+    /// # Errors
+    /// [`SstableError::Schema`] where the two do not go together; no alteration leads there.
+    pub fn with_table(&self, table: &Table) -> Result<Self, SstableError> {
+        let file = Rc::clone(&self.inner.file);
+        let path = file.descriptor.path(&file.dir, Component::Statistics);
+        let layout = resolve(file.descriptor, &path, &file.statistics, table)?;
+        Ok(Self { inner: Rc::new(Inner { layout, file }) })
     }
 
     async fn chunks(dir: &Path, descriptor: Descriptor, file_length: u64) -> Result<Chunks, SstableError> {

@@ -5,6 +5,7 @@
 //! changes its tables, `compaction` keeps files few. This crate knows no other node; other shards only through
 //! `reactor::mesh`. `replication` and `query` lean on [`Storage`].
 
+mod batchlog;
 mod commitlog;
 mod compaction;
 mod config;
@@ -22,6 +23,7 @@ mod schema_log;
 mod shard;
 mod tablet;
 
+pub use batchlog::LoggedBatch;
 pub use config::{CommitlogSync, StorageConfig};
 pub use error::StorageError;
 pub use identity::Identity;

@@ -262,7 +262,7 @@ impl Storage {
                 files: store.tablets().map(|t| t.files().len()).sum(),
                 file_bytes: store
                     .tablets()
-                    .flat_map(|t| t.files().iter().map(|f| f.sstable.bytes_on_disk()).collect::<Vec<_>>())
+                    .flat_map(|t| t.files().iter().map(|f| f.sstable().bytes_on_disk()).collect::<Vec<_>>())
                     .sum(),
             })
             .collect();

@@ -95,6 +95,14 @@ pub enum SchemaChange {
         #[n(1)]
         name: String,
     },
+    /// The version that the history before had come to; ends a history that stands for a longer one.
+    #[n(9)]
+    Version {
+        /// The schema's version from now on.
+        #[n(0)]
+        #[cbor(with = "minicbor::bytes")]
+        version: [u8; 16],
+    },
 }
 
 /// A change that does not fit the schema it was applied to: a log that does not belong to it.
@@ -185,6 +193,10 @@ impl Schema {
             }
             SchemaChange::DropType { keyspace, name } => {
                 self.keyspace_mut(keyspace)?.types.remove(name).ok_or_else(|| missing("type", name))?;
+            }
+            SchemaChange::Version { version } => {
+                self.version = *version;
+                return Ok(());
             }
         }
         self.advance_version(change);

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use hashbrown::HashMap;
 use model::TableId;
 use model::token::murmur3_token;
-use replication::Consistency;
+use replication::{BatchWrite, Consistency};
 use wire::request::BatchKind;
 
 use super::apply::{self, Moment, Updates};
@@ -173,7 +173,7 @@ impl Gathered {
         Ok(())
     }
 
-    /// Writes what was gathered, one mutation for each partition.
+    /// Writes what was gathered, one mutation for each partition; those of a logged batch all or none.
     ///
     /// # Errors
     /// [`QueryError`] of the first partition that could not be written.
@@ -188,8 +188,17 @@ impl Gathered {
             BatchKind::Logged | BatchKind::Unlogged => "UNLOGGED_BATCH",
             BatchKind::Counter => "COUNTER",
         };
+        let updates = self.updates.iter().filter(|update| !update.is_empty());
+        if kind == BatchKind::Logged && updates.clone().count() > 1 {
+            let encoded = updates.map(|update| {
+                let mut mutation = Vec::new();
+                update.encode(&mut mutation);
+                BatchWrite { table: Rc::clone(&update.table), mutation }
+            });
+            return Box::pin(engine.write_batch(encoded.collect(), level)).await;
+        }
         let mut mutation = Vec::new();
-        for update in self.updates.iter().filter(|update| !update.is_empty()) {
+        for update in updates {
             mutation.clear();
             update.encode(&mut mutation);
             engine.write(&update.table, &mutation, level, write_type).await?;

@@ -1,5 +1,6 @@
 //! Consistency levels of requests: which make sense for what, and what is said when copies do not answer.
 
+use model::mutation::MutationView;
 use model::{Column, CqlType, Table};
 use replication::{Consistency, ReplicationError};
 use storage::StorageError;
@@ -133,6 +134,30 @@ pub fn write_error(
         }
         other => common(other, consistency),
     }
+}
+
+/// What a client is told about a logged batch that is not in the batch log.
+#[cold]
+pub fn batch_log_error(error: ReplicationError, id: uuid::Uuid) -> QueryError {
+    match error {
+        ReplicationError::Storage(StorageError::MutationTooLarge { bytes, bytes_max }) => {
+            QueryError::Invalid(format!(
+                "Rejected an oversized mutation ({bytes}/{bytes_max}) for keyspace: system. Top keys are: batches.{id}"
+            ))
+        }
+        ReplicationError::TimedOut { received, required } => {
+            QueryError::WriteTimeout { consistency: Wire::One, received, required, write_type: "BATCH_LOG" }
+        }
+        other => {
+            reactor::error!("a batch could not be logged: {}", other);
+            common(other, Wire::One)
+        }
+    }
+}
+
+/// The key a mutation writes to; nothing where it is none.
+pub fn mutation_key(mutation: &[u8]) -> Vec<u8> {
+    MutationView::trusted(mutation).map_or_else(|_| Vec::new(), |view| view.key.to_vec())
 }
 
 /// As Cassandra's `MutationExceededMaxSizeException` says it.

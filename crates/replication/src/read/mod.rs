@@ -1,12 +1,13 @@
 //! A read: planned over the shards that have its partitions, answered in token order.
 
 mod answer;
+mod paced;
 mod plan;
 pub mod position;
 mod quorum;
 
 use reactor::Deadline;
-use storage::{ReadCommand, RowConsumer};
+use storage::{PartitionRange, ReadCommand, RowConsumer};
 
 use crate::consistency::Consistency;
 use crate::error::ReplicationError;
@@ -24,7 +25,8 @@ pub struct ReadLimits {
 impl Replicator {
     /// Feeds `consumer` what `command` finds, at `consistency`.
     ///
-    /// Partitions come in token order over all shards. The consumer's word ends the read at once.
+    /// Partitions come in token order over all shards. The consumer's word ends the read at once. The time until
+    /// `deadline` is for one partition's read, or for each fetch of a range, however many there are.
     ///
     /// # Errors
     /// [`ReplicationError::Unavailable`] before anything is read; later errors come after the consumer may have
@@ -40,6 +42,10 @@ impl Replicator {
     ) -> Result<(), ReplicationError> {
         let required = self.required(command.table.keyspace(), consistency)?;
         let plan = plan::ReadPlan::new(command, required);
+        if matches!(command.range, PartitionRange::Between { .. }) {
+            // Boxed, so that a read of one partition does not carry the space of a range's.
+            return Box::pin(paced::collect(self, &plan, command, limits, deadline, consumer)).await;
+        }
         let answer =
             reactor::timeout(deadline, quorum::collect(self, &plan, command, limits, consumer)).await;
         answer.unwrap_or(Err(ReplicationError::TimedOut { received: 0, required }))

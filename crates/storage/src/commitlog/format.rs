@@ -101,6 +101,10 @@ pub(crate) enum EntryKind {
     End = 4,
     /// Entries of a tablet before a position are in durable table files: table id, tablet, position.
     Flushed = 5,
+    /// Writes that happen together or not at all: an id, then mutations, each with its length.
+    Batch = 6,
+    /// All writes of the batch of that id are in the logs of their shards.
+    BatchDone = 7,
 }
 
 impl EntryKind {
@@ -111,6 +115,8 @@ impl EntryKind {
             3 => Self::Synced,
             4 => Self::End,
             5 => Self::Flushed,
+            6 => Self::Batch,
+            7 => Self::BatchDone,
             _ => return None,
         })
     }

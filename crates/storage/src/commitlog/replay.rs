@@ -41,6 +41,8 @@ pub(crate) struct OldLog {
     flushed: BTreeMap<(TableId, TabletId), Position>,
     /// Table files that truncations had to remove.
     pub(crate) truncated_files: BTreeMap<TableId, Vec<u64>>,
+    /// Batches that were not done, with their places.
+    batches: BTreeMap<BatchId, (Position, Vec<u8>)>,
 }
 
 /// Where an intact entry is missing.
@@ -68,6 +70,7 @@ impl OldLog {
             truncations: BTreeMap::new(),
             flushed: BTreeMap::new(),
             truncated_files: BTreeMap::new(),
+            batches: BTreeMap::new(),
         };
         let (gaps, durable) = log.look_through().await?;
         if !ignore_errors {
@@ -78,7 +81,7 @@ impl OldLog {
                     segment = log.segments[gap.segment].path.display(), offset = gap.offset);
             }
         }
-        log.collect_truncations().await?;
+        log.collect().await?;
         Ok(log)
     }
 
@@ -102,7 +105,11 @@ impl OldLog {
                             segment.ended = true;
                             break;
                         }
-                        EntryKind::Mutation | EntryKind::Truncate | EntryKind::Flushed => {}
+                        EntryKind::Mutation
+                        | EntryKind::Truncate
+                        | EntryKind::Flushed
+                        | EntryKind::Batch
+                        | EntryKind::BatchDone => {}
                     }
                     continue;
                 }
@@ -159,7 +166,8 @@ impl OldLog {
         Ok(())
     }
 
-    async fn collect_truncations(&mut self) -> Result<(), StorageError> {
+    /// Notes what entries say of other entries.
+    async fn collect(&mut self) -> Result<(), StorageError> {
         for segment in &self.segments {
             if !segment.has_entries() {
                 continue;
@@ -178,11 +186,45 @@ impl OldLog {
                         let known = self.flushed.entry(tablet).or_insert(upto);
                         *known = upto.max(*known);
                     }
+                    EntryKind::Batch => {
+                        let Some((id, mutations)) = payload.split_first_chunk() else { continue };
+                        self.batches.insert(*id, (place, mutations.to_vec()));
+                    }
+                    EntryKind::BatchDone => {
+                        let Ok(id) = BatchId::try_from(payload) else { continue };
+                        self.batches.remove(&id);
+                    }
                     EntryKind::Mutation | EntryKind::Synced | EntryKind::End => {}
                 }
             }
         }
         Ok(())
+    }
+
+    /// Hands each batch that was not done to `each`: its id, and its mutations that were not truncated.
+    ///
+    /// Some of them may have been applied, and may be in table files: applying them again changes nothing.
+    ///
+    /// # Errors
+    /// Those of `each`.
+    pub(crate) async fn unfinished_batches(
+        &self,
+        mut each: impl AsyncFnMut(BatchId, Vec<&[u8]>) -> Result<(), StorageError>,
+    ) -> Result<(), StorageError> {
+        for (id, (place, payload)) in &self.batches {
+            let mutations =
+                batch_mutations(payload).filter(|bytes| !self.is_truncated(*place, bytes)).collect();
+            each(*id, mutations).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether the table of a mutation was truncated behind `place`.
+    fn is_truncated(&self, place: Position, mutation: &[u8]) -> bool {
+        mutation
+            .get(1..17)
+            .and_then(|id| self.truncations.get(&TableId(id.try_into().expect("sixteen bytes"))))
+            .is_some_and(|truncated| place < *truncated)
     }
 
     /// Hands the mutations of one segment that were not truncated to `each`, in order, with their places.
@@ -204,11 +246,7 @@ impl OldLog {
                 continue;
             }
             let place = Position { segment: segment.header.id, offset: offset as u32 };
-            let gone = payload
-                .get(1..17)
-                .and_then(|id| self.truncations.get(&TableId(id.try_into().expect("sixteen bytes"))))
-                .is_some_and(|truncated| place < *truncated);
-            if !gone {
+            if !self.is_truncated(place, payload) {
                 each(place, payload).await?;
             }
             reactor::maybe_yield().await;
@@ -345,6 +383,30 @@ async fn open_segments(directory: &Path, ignore_errors: bool) -> Result<Vec<OldS
     }
     segments.sort_by_key(|segment| segment.header.id);
     Ok(segments)
+}
+
+/// Names a batch: a time UUID.
+pub(crate) type BatchId = [u8; 16];
+
+/// The payload of a batch.
+pub(crate) fn encode_batch<'m>(id: BatchId, mutations: impl Iterator<Item = &'m [u8]>) -> Vec<u8> {
+    let mut bytes = id.to_vec();
+    for mutation in mutations {
+        // Longer ones are refused by their size before.
+        bytes.extend_from_slice(&u32::try_from(mutation.len()).unwrap_or(u32::MAX).to_le_bytes());
+        bytes.extend_from_slice(mutation);
+    }
+    bytes
+}
+
+/// The mutations in a batch's payload, from behind its id on; what is broken ends them.
+pub(crate) fn batch_mutations(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let (length, rest) = bytes.split_first_chunk::<4>()?;
+        let (mutation, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        bytes = rest;
+        Some(mutation)
+    })
 }
 
 /// The payload of a truncation: the table, and generations of its files that are gone with it.

@@ -91,14 +91,15 @@ impl Storage {
             return None;
         }
         let files = tablet.files();
-        let sizes: Vec<u64> = files.iter().map(|file| file.sstable.bytes_on_disk()).collect();
+        let sizes: Vec<u64> = files.iter().map(|file| file.sstable().bytes_on_disk()).collect();
         Some(options.pick(&sizes)?.into_iter().map(|index| Rc::clone(&files[index])).collect())
     }
 
     /// Replaces files by their merge. The caller has the tablet's compaction turn.
     async fn compact_files(&self, tablet: &Rc<Tablet>, inputs: &[Rc<TableFile>]) -> Result<(), StorageError> {
         let table = tablet.table();
-        let partitions = inputs.iter().map(|f| f.sstable.stats().partition_sizes.count().max(0) as u64).sum();
+        let partitions =
+            inputs.iter().map(|f| f.sstable().stats().partition_sizes.count().max(0) as u64).sum();
         let output = self.output(tablet, &table, minima(inputs), partitions).await?;
         // What was flushed must not be replayed once its tombstones are forgotten, so the marks have to be durable;
         // and no file may come back that nobody counts.
@@ -145,7 +146,7 @@ impl Storage {
         for file in inputs {
             let (from, to) = (PartitionBound::START, PartitionBound::END);
             let failed = |error| file.failed(error);
-            let mut scanner = file.sstable.scan(&from, &to, &[Slice::all()]).await.map_err(failed)?;
+            let mut scanner = file.open().scan(&from, &to, &[Slice::all()]).await.map_err(failed)?;
             if scanner.next_partition().await.map_err(failed)? {
                 open.push(InputFile { file: Rc::clone(file), scanner: Some(Box::new(scanner)) });
             }
@@ -196,7 +197,7 @@ impl Storage {
             };
             let Some(_alone) = tablet.alone().await else { return };
             tablet.replace_files(std::slice::from_ref(&file), None);
-            let descriptor = file.sstable.descriptor();
+            let descriptor = file.sstable().descriptor();
             match quarantine(&tablet.directory, descriptor).await {
                 Ok(()) => {
                     reactor::error!("a corrupt table file was set aside, its data is missing from reads";
@@ -232,8 +233,8 @@ fn timestamp_limit(tablet: &Tablet, inputs: &[Rc<TableFile>], token: Token, key:
     let others = files
         .iter()
         .filter(|file| !inputs.iter().any(|input| Rc::ptr_eq(input, file)))
-        .filter(|file| file.sstable.may_contain(token, key))
-        .map(|file| file.sstable.stats().min_timestamp);
+        .filter(|file| file.sstable().may_contain(token, key))
+        .map(|file| file.sstable().stats().min_timestamp);
     let memtables = tablet.memtables();
     let memory = memtables
         .iter()
@@ -245,7 +246,7 @@ fn timestamp_limit(tablet: &Tablet, inputs: &[Rc<TableFile>], token: Token, key:
 fn minima(inputs: &[Rc<TableFile>]) -> EncodingMinima {
     let mut least = EncodingMinima::default();
     for file in inputs {
-        let of = file.sstable.statistics().header.minima;
+        let of = file.sstable().statistics().header.minima;
         least.timestamp = least.timestamp.min(of.timestamp);
         least.local_deletion_time = least.local_deletion_time.min(of.local_deletion_time);
         least.ttl = least.ttl.min(of.ttl);

@@ -40,7 +40,7 @@ impl<'c> Reader<'c> {
         consumer: &mut dyn RowConsumer,
     ) -> Result<Flow, StorageError> {
         let files: Vec<_> =
-            tablet.files().iter().filter(|f| f.sstable.may_contain(token, key)).cloned().collect();
+            tablet.files().iter().filter(|f| f.sstable().may_contain(token, key)).cloned().collect();
         if files.is_empty()
             && let Some(only) = tablet.only_memtable()
         {
@@ -72,7 +72,7 @@ impl<'c> Reader<'c> {
         }
         for file in files {
             let opened = file
-                .sstable
+                .open()
                 .partition(token, key, &self.command.slices, self.command.reversed)
                 .await
                 .map_err(|error| file.failed(error))?;

@@ -59,7 +59,7 @@ impl Reader<'_> {
             .collect();
         let mut files = Vec::new();
         for file in tablet.files().iter() {
-            if place.token <= file.sstable.last_key().0 && file.sstable.first_key().0 <= to.token {
+            if place.token <= file.sstable().last_key().0 && file.sstable().first_key().0 <= to.token {
                 // A reversed scan opens each partition anew, from its end.
                 let slices: &[Slice] = if self.command.reversed { &[] } else { &self.command.slices };
                 files.extend(FileScan::open(file, &place, &to, slices).await?);
@@ -128,7 +128,7 @@ impl Reader<'_> {
             if self.command.reversed {
                 let slices = &self.command.slices;
                 let opened =
-                    file.sstable.partition(token, key, slices, true).await.map_err(|e| file.failed(e))?;
+                    file.open().partition(token, key, slices, true).await.map_err(|e| file.failed(e))?;
                 let reader = opened.map(Box::new);
                 sources.extend(reader.map(|reader| Source::new(Input::Partition { file, reader })));
             } else if let Some(scanner) = scan.scanner.take() {
@@ -157,7 +157,7 @@ impl FileScan {
     ) -> Result<Option<Self>, StorageError> {
         let failed = |error| file.failed(error);
         let mut scanner =
-            file.sstable.scan(&from.as_place(true), &to.as_place(false), slices).await.map_err(failed)?;
+            file.open().scan(&from.as_place(true), &to.as_place(false), slices).await.map_err(failed)?;
         let more = scanner.next_partition().await.map_err(failed)?;
         Ok(more.then(|| Self { file: Rc::clone(file), scanner: Some(Box::new(scanner)) }))
     }

@@ -6,7 +6,8 @@
 //! crc    := CRC-32 of number, length and payload
 //! ```
 //! Numbers grow by one. Every append is durable before the next begins, so that only the last record can be torn.
-//! When most records are history, the log is replaced at a start by one that makes the same tables in one step each.
+//! When most records are history, the log is replaced at a start by one that makes the same tables in one step each and
+//! ends with the version they had.
 
 use std::path::{Path, PathBuf};
 
@@ -170,6 +171,7 @@ fn compacted(changes: &[SchemaChange]) -> Option<Vec<SchemaChange>> {
             keyspace.tables.values().map(|t| SchemaChange::CreateTable(Box::new(t.definition().clone()))),
         );
     }
+    fewer.push(SchemaChange::Version { version: schema.version() });
     (fewer.len() * 2 < changes.len()).then_some(fewer)
 }
 

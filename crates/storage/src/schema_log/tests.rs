@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use model::schema::{KeyspaceOptions, SchemaChange};
+use model::schema::{KeyspaceOptions, Schema, SchemaChange};
 
-use super::{MAGIC, encode, read};
+use super::{COMPACT_RECORDS_MIN, MAGIC, SchemaLog, encode, read};
 use crate::error::StorageError;
 
 fn change(number: usize) -> SchemaChange {
@@ -45,4 +45,38 @@ fn a_damaged_record_is_cut_only_at_the_end() {
             assert!(matches!(check(&damaged), Err(StorageError::SchemaLogCorrupt { .. })), "byte {at}");
         }
     }
+}
+
+#[test]
+fn a_log_of_many_records_is_shortened_and_its_schema_keeps_its_version() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_owned();
+    reactor::run_one(reactor::Config::default(), async move {
+        let mut expected = Schema::empty();
+        let (log, _) = SchemaLog::open(&path).await.unwrap();
+        let mut append = async |change: SchemaChange, log: &SchemaLog| {
+            log.append(&change).await.unwrap();
+            expected.apply(&change).unwrap();
+            expected.version()
+        };
+        append(change(0), &log).await;
+        let SchemaChange::CreateKeyspace { name, .. } = change(0) else { panic!("a keyspace") };
+        let mut version = [0; 16];
+        for number in 0..COMPACT_RECORDS_MIN {
+            let options =
+                KeyspaceOptions { replication: BTreeMap::new(), durable_writes: number.is_multiple_of(2) };
+            version = append(SchemaChange::AlterKeyspace { name: name.clone(), options }, &log).await;
+        }
+        drop(log);
+        for start in 0..3 {
+            let (mut log, changes) = SchemaLog::open(&path).await.unwrap();
+            let mut schema = Schema::empty();
+            changes.iter().for_each(|change| schema.apply(change).unwrap());
+            assert_eq!(schema.version(), version, "start {start}");
+            assert_eq!(changes.len() < 5, start > 0, "start {start}: {} records", changes.len());
+            log.compact(&changes).await.unwrap();
+            // The version moves on from where it was.
+            version = append(change(start + 1), &log).await;
+        }
+    });
 }

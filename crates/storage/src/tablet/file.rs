@@ -1,9 +1,10 @@
 //! An open table file of a tablet, and what becomes of a damaged one.
 
-use std::cell::Cell;
+use std::cell::{Cell, Ref, RefCell};
 use std::path::Path;
 use std::rc::Rc;
 
+use model::Table;
 use reactor::Event;
 use sstable::{Component, Descriptor, Sstable, SstableError};
 
@@ -14,7 +15,9 @@ const QUARANTINE: &str = "quarantine";
 
 /// A table file in use.
 pub(crate) struct TableFile {
-    pub(crate) sstable: Sstable,
+    /// Read as of the table's latest alteration.
+    sstable: RefCell<Sstable>,
+    generation: u64,
     broken: Cell<bool>,
     /// Told when a read finds the file damaged.
     damage: Rc<Event>,
@@ -22,11 +25,34 @@ pub(crate) struct TableFile {
 
 impl TableFile {
     pub(crate) fn new(sstable: Sstable, damage: &Rc<Event>) -> Self {
-        Self { sstable, broken: Cell::new(false), damage: Rc::clone(damage) }
+        let generation = sstable.descriptor().generation;
+        let sstable = RefCell::new(sstable);
+        Self { sstable, generation, broken: Cell::new(false), damage: Rc::clone(damage) }
     }
 
     pub(crate) fn generation(&self) -> u64 {
-        self.sstable.descriptor().generation
+        self.generation
+    }
+
+    /// The file, for as long as nothing waits.
+    #[inline]
+    pub(crate) fn sstable(&self) -> Ref<'_, Sstable> {
+        self.sstable.borrow()
+    }
+
+    /// The file, for those who wait.
+    pub(crate) fn open(&self) -> Sstable {
+        self.sstable.borrow().clone()
+    }
+
+    /// The table was altered: columns of the file are found by name anew, so that a column that was dropped and made
+    /// again under its name is read as after a restart.
+    pub(crate) fn set_table(&self, table: &Table) {
+        let altered = self.sstable.borrow().with_table(table);
+        match altered {
+            Ok(altered) => *self.sstable.borrow_mut() = altered,
+            Err(error) => reactor::error!("a table file does not fit its altered table"; error = &error),
+        }
     }
 
     /// Whether a read found it damaged.

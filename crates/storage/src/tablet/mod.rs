@@ -131,8 +131,10 @@ impl Tablet {
         Rc::clone(&self.table.borrow())
     }
 
+    /// The table was altered.
     pub(crate) fn set_table(&self, table: &Rc<Table>) {
         *self.table.borrow_mut() = Rc::clone(table);
+        self.files.borrow().iter().for_each(|file| file.set_table(table));
     }
 
     /// Applies a checked mutation to the newest memtable.
@@ -193,12 +195,15 @@ impl Tablet {
     /// Puts a file (or nothing, where nothing was left) in the place of a sealed memtable.
     pub(crate) fn replace_memtable(&self, old: &Rc<Memtable>, file: Option<Rc<TableFile>>) {
         self.memtables.borrow_mut().retain(|memtable| !Rc::ptr_eq(memtable, old));
+        // The table may have been altered while the file was written.
+        file.iter().for_each(|file| file.set_table(&self.table.borrow()));
         let mut files = self.files.borrow_mut();
         Rc::make_mut(&mut files).extend(file);
     }
 
     /// Puts files in the place of others.
     pub(crate) fn replace_files(&self, old: &[Rc<TableFile>], new: Option<Rc<TableFile>>) {
+        new.iter().for_each(|file| file.set_table(&self.table.borrow()));
         let mut files = self.files.borrow_mut();
         let files = Rc::make_mut(&mut files);
         files.retain(|file| !old.iter().any(|gone| Rc::ptr_eq(gone, file)));

@@ -1,0 +1,137 @@
+//! Logged batches: writes to several partitions that all happen, or none.
+//!
+//! The batch goes into a batch log first, then its writes to their replicas, then the batch log forgets it. Today the one
+//! replica of the batch log is this shard's own storage ([`Storage::log_batch`](storage::Storage::log_batch)); other
+//! nodes' would take the same bytes at the same three moments. What a crash interrupts, the next start finishes; what an
+//! overloaded shard or a client that went away interrupts, a task here does. A reader may see some of the writes before the
+//! others: a batch is atomic, not isolated.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use model::Table;
+use reactor::{Deadline, Group};
+use storage::{LoggedBatch, StorageError};
+
+use crate::consistency::Consistency;
+use crate::error::ReplicationError;
+use crate::replicator::Replicator;
+
+/// Batches that are tried again at once; beyond it they are left to their clients.
+const RETRIES_MAX: u32 = 256;
+/// Time between two attempts, and for each write of one.
+const RETRY_EVERY: Duration = Duration::from_secs(1);
+
+/// One write of a batch.
+#[derive(Debug, Clone)]
+pub struct BatchWrite {
+    /// The table.
+    pub table: Rc<Table>,
+    /// `model::mutation` bytes.
+    pub mutation: Vec<u8>,
+}
+
+/// Why a batch did not succeed.
+#[derive(Debug)]
+pub enum BatchFailure {
+    /// It is not in the batch log: nothing was written.
+    Log(ReplicationError),
+    /// A write failed, and with it the others may be late: they are tried again.
+    Write {
+        /// Which of them, the first that failed.
+        at: usize,
+        /// Why.
+        error: ReplicationError,
+    },
+}
+
+impl Replicator {
+    /// Writes a batch under `id`, a time UUID of its own.
+    ///
+    /// # Errors
+    /// [`BatchFailure::Write`] with what is wrong with a write before anything is done: too large, or too few replicas
+    /// alive; [`BatchFailure::Log`] when it did not happen; [`BatchFailure::Write`] when it will, but has not in time.
+    pub async fn write_batch(
+        &self,
+        id: [u8; 16],
+        writes: Vec<BatchWrite>,
+        consistency: Consistency,
+        deadline: Deadline,
+    ) -> Result<(), BatchFailure> {
+        for (at, write) in writes.iter().enumerate() {
+            self.storage()
+                .check_mutation_size(&write.mutation)
+                .map_err(ReplicationError::from)
+                .and_then(|()| self.required(write.table.keyspace(), consistency))
+                .map_err(|error| BatchFailure::Write { at, error })?;
+        }
+        let mutations = writes.iter().map(|write| write.mutation.as_slice());
+        let logged = self.storage().log_batch(id, mutations, deadline).await;
+        let logged = logged.map_err(|error| BatchFailure::Log(log_failure(error)))?;
+        // From here on whatever ends this early has the rest done by somebody else.
+        let mut promise = Promise { replicator: self, rest: Some((logged, writes)) };
+        let writes = promise.rest.as_ref().map_or(&[][..], |(_, writes)| writes);
+        for (at, write) in writes.iter().enumerate() {
+            self.write(&write.table, &write.mutation, consistency, deadline)
+                .await
+                .map_err(|error| BatchFailure::Write { at, error })?;
+        }
+        if let Some((logged, _)) = promise.rest.take() {
+            self.storage().finish_batch(logged).await;
+        }
+        Ok(())
+    }
+
+    /// Writes what is left of a batch until all of it is written or cannot be.
+    async fn complete(&self, batch: LoggedBatch, mut writes: Vec<BatchWrite>) {
+        while self.storage().wait_unless_draining(RETRY_EVERY).await {
+            let mut left = Vec::new();
+            for write in writes {
+                let deadline = Deadline::after(RETRY_EVERY);
+                // The client has its answer: one replica that has it is as good as a hint.
+                match self.write(&write.table, &write.mutation, Consistency::Any, deadline).await {
+                    Ok(()) | Err(ReplicationError::TableGone(_)) => {}
+                    Err(error) => {
+                        reactor::warn_limited!("a write of a logged batch is tried again"; error = error);
+                        left.push(write);
+                    }
+                }
+            }
+            if left.is_empty() {
+                self.storage().finish_batch(batch).await;
+                return;
+            }
+            writes = left;
+        }
+    }
+}
+
+/// Holds a batch that is logged and not done; who drops it hands the rest over.
+struct Promise<'r> {
+    replicator: &'r Replicator,
+    rest: Option<(LoggedBatch, Vec<BatchWrite>)>,
+}
+
+impl Drop for Promise<'_> {
+    fn drop(&mut self) {
+        let Some((batch, writes)) = self.rest.take() else { return };
+        // While the shard drains the next start does it.
+        let Some(hold) = self.replicator.storage().enter() else { return };
+        let Some(place) = self.replicator.begin_retry(RETRIES_MAX) else {
+            reactor::warn_limited!("too many logged batches are being tried again: one is left unfinished");
+            return;
+        };
+        let replicator = self.replicator.clone();
+        drop(reactor::spawn(Group::BACKGROUND, async move {
+            replicator.complete(batch, writes).await;
+            drop((place, hold));
+        }));
+    }
+}
+
+fn log_failure(error: StorageError) -> ReplicationError {
+    match error {
+        StorageError::CommitlogTimedOut => ReplicationError::TimedOut { received: 0, required: 1 },
+        other => other.into(),
+    }
+}

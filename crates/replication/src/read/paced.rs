@@ -1,0 +1,83 @@
+//! The time a range takes: one deadline for each fetch of it, not for the whole.
+//!
+//! A full scan or an aggregate may read for hours; what must come in time is the next of it, as in Cassandra, where
+//! `range_request_timeout` holds for each internal page of [`FETCH_ROWS`] rows. A read of one partition keeps its one deadline.
+
+use std::cell::Cell;
+use std::pin::pin;
+use std::time::Duration;
+
+use model::{RowView, Token};
+use reactor::Deadline;
+use storage::{Flow, ReadCommand, RowConsumer};
+
+use super::plan::ReadPlan;
+use super::{ReadLimits, quorum};
+use crate::error::ReplicationError;
+use crate::replicator::Replicator;
+
+/// Rows of one fetch: Cassandra's `SelectStatement.DEFAULT_PAGE_SIZE`, by which it reads for aggregates.
+const FETCH_ROWS: u32 = 10_000;
+
+/// Reads a range; `deadline` is the first fetch's, and each fetch takes as long at most.
+pub(super) async fn collect(
+    replicator: &Replicator,
+    plan: &ReadPlan,
+    command: &ReadCommand,
+    limits: ReadLimits,
+    deadline: Deadline,
+    consumer: &mut dyn RowConsumer,
+) -> Result<(), ReplicationError> {
+    let current = Cell::new(deadline);
+    let mut paced = Paced { consumer, left: FETCH_ROWS, patience: deadline.remaining(), deadline: &current };
+    let mut answer = pin!(quorum::collect(replicator, plan, command, limits, &mut paced));
+    // Each round has a later deadline than the one before.
+    loop {
+        let until = current.get();
+        match reactor::timeout(until, answer.as_mut()).await {
+            Ok(answer) => return answer,
+            Err(_) if current.get() == until => {
+                return Err(ReplicationError::TimedOut { received: 0, required: plan.required });
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// Counts what comes, and begins a new fetch when one is whole.
+struct Paced<'c> {
+    consumer: &'c mut dyn RowConsumer,
+    left: u32,
+    patience: Duration,
+    deadline: &'c Cell<Deadline>,
+}
+
+impl Paced<'_> {
+    #[inline]
+    fn count(&mut self) {
+        self.left -= 1;
+        if self.left == 0 {
+            self.left = FETCH_ROWS;
+            if self.deadline.get() != Deadline::NEVER {
+                self.deadline.set(Deadline::after(self.patience));
+            }
+        }
+    }
+}
+
+impl RowConsumer for Paced<'_> {
+    fn partition(&mut self, key: &[u8], token: Token, static_row: Option<RowView<'_>>) -> Flow {
+        self.count();
+        self.consumer.partition(key, token, static_row)
+    }
+
+    #[inline]
+    fn row(&mut self, clustering: &[u8], row: RowView<'_>) -> Flow {
+        self.count();
+        self.consumer.row(clustering, row)
+    }
+
+    fn partition_end(&mut self) -> Flow {
+        self.consumer.partition_end()
+    }
+}

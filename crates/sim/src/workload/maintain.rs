@@ -1,0 +1,59 @@
+//! What the node does beside reading and writing: flushes, compactions, truncations, the end of a life.
+
+use super::{KEYS, Worker, below};
+use crate::history::Action;
+
+impl Worker {
+    pub(super) async fn flush(&self, slot: usize) -> Result<(), String> {
+        let Some(table) = self.table_id(slot) else { return Ok(()) };
+        let shard = below(self.shards as u64) as usize;
+        let flushed = self
+            .on(shard, async move |storage| storage.flush(table).await.map_err(|error| error.to_string()))
+            .await;
+        // What it says of durability is checked by the crashes that follow: a flush syncs the log before.
+        flushed.or_else(|error| self.unless_faulty(&format!("a flush failed: {error}")))
+    }
+
+    pub(super) async fn compact(&self, slot: usize) -> Result<(), String> {
+        let Some(table) = self.table_id(slot) else { return Ok(()) };
+        let shard = below(self.shards as u64) as usize;
+        let compacted = self
+            .on(shard, async move |storage| storage.compact(table).await.map_err(|error| error.to_string()))
+            .await;
+        compacted.or_else(|error| self.unless_faulty(&format!("a compaction failed: {error}")))
+    }
+
+    pub(super) async fn truncate(&self, slot: usize) -> Result<(), String> {
+        let Some(table) = self.table_id(slot) else { return Ok(()) };
+        let shard = below(self.shards as u64) as usize;
+        let keys = (0..KEYS).filter(|key| self.owner(*key) == shard).collect();
+        let operation = self.shared.borrow_mut().history.begin(slot, shard, Action::Truncate { keys });
+        let truncated = self
+            .on(shard, async move |storage| storage.truncate(table).await.map_err(|error| error.to_string()))
+            .await;
+        match truncated {
+            Ok(()) => {
+                let mut shared = self.shared.borrow_mut();
+                shared.history.acknowledge(operation);
+                shared.durable[shard] = operation + 1;
+                Ok(())
+            }
+            Err(error) => self.unless_faulty(&format!("a truncation failed: {error}")),
+        }
+    }
+
+    pub(super) async fn drain(&self) {
+        for shard in (0..self.shards).rev() {
+            let before = self.shared.borrow().history.len();
+            let drained = self
+                .on(shard, async move |storage| storage.drain().await.map_err(|error| error.to_string()))
+                .await;
+            let mut shared = self.shared.borrow_mut();
+            match drained {
+                Ok(()) => shared.durable[shard] = before,
+                Err(_) if shared.faulty => {}
+                Err(error) => shared.fail(format!("shard {shard} does not drain: {error}")),
+            }
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! What runs on the simulated node: opens storage, checks what a crash left, then works at random and checks every read.
+//!
+//! Operations go one after another, so that the order of the commit log is that of the history. The shared
+//! state lives outside the node and survives its crashes.
+
+mod after_start;
+mod maintain;
+mod read;
+mod schema;
+mod write;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use model::tablet::TabletMap;
+use model::{Table, TableId};
+use reactor::{Group, ShardInfo, mesh};
+use storage::{CommitlogSync, Storage, StorageConfig};
+
+use crate::history::{History, IN_DOUBT_MAX};
+use crate::table::{Dropped, token};
+
+/// Tables at work.
+pub const SLOTS: usize = 3;
+const KEYS: u8 = 12;
+const COMPONENTS: u64 = 5;
+/// Between the timestamps of two writes; more than the next one.
+const TIMESTAMP_STEP: i64 = 64;
+/// Steps that a write is dated back at most.
+const STEPS_BACK_MAX: i64 = 40;
+/// More than writes are ever dated back.
+const TIMESTAMP_GAP: i64 = (STEPS_BACK_MAX + 1) * TIMESTAMP_STEP;
+/// Longest time between two flushes of the device in periodic mode.
+const PERIOD: Duration = Duration::from_millis(200);
+
+/// What outlives the node.
+pub struct Shared {
+    /// The model.
+    pub history: History,
+    /// Whether the commit log runs in batch mode.
+    pub batch: bool,
+    /// Shards of this life, and of the one before.
+    pub shards: (usize, usize),
+    /// Whether the last crash could lose what was not synced.
+    pub lost_unsynced: bool,
+    /// Whether this life's disk returns errors.
+    pub faulty: bool,
+    /// Operations promised to be durable, by shard.
+    durable: Vec<usize>,
+    /// Table in each slot, and one that may be there instead.
+    tables: [Option<u128>; SLOTS],
+    doubtful: Option<(usize, Option<u128>)>,
+    /// A column that may have been dropped and made again.
+    altering: Option<(usize, Dropped)>,
+    keyspace: bool,
+    next: u32,
+    timestamps: i64,
+    /// Steps still to do.
+    pub steps: u64,
+    /// The life is over: done, too much in doubt, or the disk failed at the start.
+    pub over: bool,
+    /// What the workload is at.
+    pub doing: &'static str,
+    last: bool,
+    last_checked: bool,
+    /// Lives that got as far as working.
+    pub lives: u64,
+    /// What went wrong, in words.
+    pub failure: Option<String>,
+}
+
+/// A handle on it.
+pub type SharedRef = Rc<RefCell<Shared>>;
+
+impl Shared {
+    /// Before the first life.
+    pub fn new(batch: bool, shards: usize, steps: u64) -> SharedRef {
+        Rc::new(RefCell::new(Self {
+            history: History::default(),
+            batch,
+            shards: (shards, shards),
+            lost_unsynced: false,
+            faulty: false,
+            durable: vec![0; shards],
+            tables: [None; SLOTS],
+            doubtful: None,
+            altering: None,
+            keyspace: false,
+            next: 1,
+            timestamps: 1_000,
+            steps,
+            over: false,
+            doing: "starting",
+            last: false,
+            last_checked: false,
+            lives: 0,
+            failure: None,
+        }))
+    }
+
+    /// From now on a life checks what it finds, and nothing else.
+    pub fn last_check(&mut self) {
+        self.last = true;
+    }
+
+    /// Whether such a life has come to its end.
+    pub fn is_last_checked(&self) -> bool {
+        self.last_checked
+    }
+
+    fn fail(&mut self, what: String) {
+        self.failure.get_or_insert(what);
+        self.over = true;
+    }
+}
+
+/// Settings of the simulated node: small, so that everything happens often.
+pub fn config(batch: bool) -> StorageConfig {
+    let mut config = StorageConfig::new("/ceto", 192 << 10);
+    config.segment_bytes = 48 << 10;
+    config.commitlog_bytes_max = 480 << 10;
+    config.commitlog_sync =
+        if batch { CommitlogSync::Batch } else { CommitlogSync::Periodic { period: PERIOD } };
+    config
+}
+
+/// The node's main, on each shard. Shards beyond those of this life stay idle.
+pub async fn node(info: ShardInfo, shared: SharedRef) {
+    let (shards, batch) = {
+        let shared = shared.borrow();
+        (shared.shards.0, shared.batch)
+    };
+    if info.id < shards {
+        match Storage::open(config(batch), info.id, shards).await {
+            Ok(storage) if info.id == 0 => {
+                let worked = Worker { storage, shared: Rc::clone(&shared), shards }.work().await;
+                let mut shared = shared.borrow_mut();
+                if let Err(failure) = worked {
+                    shared.fail(failure);
+                }
+                shared.over = true;
+            }
+            Ok(_) => {}
+            Err(error) => {
+                let mut shared = shared.borrow_mut();
+                if shared.faulty {
+                    shared.over = true;
+                } else {
+                    shared.fail(format!("shard {} does not start: {error}", info.id));
+                }
+            }
+        }
+    }
+    while !shared.borrow().over {
+        reactor::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+struct Worker {
+    storage: Storage,
+    shared: SharedRef,
+    shards: usize,
+}
+
+fn below(limit: u64) -> u64 {
+    reactor::random_u64() % limit
+}
+
+fn seconds() -> u32 {
+    u32::try_from(reactor::wall_clock_us() / 1_000_000).expect("a time before 2106")
+}
+
+impl Worker {
+    async fn work(&self) -> Result<(), String> {
+        self.check_after_start().await?;
+        self.shared.borrow_mut().lives += 1;
+        if self.shared.borrow().last {
+            self.shared.borrow_mut().last_checked = true;
+            return Ok(());
+        }
+        self.make_tables().await?;
+        loop {
+            {
+                let mut shared = self.shared.borrow_mut();
+                if shared.steps == 0
+                    || shared.history.in_doubt() >= IN_DOUBT_MAX
+                    || shared.doubtful.is_some()
+                    || shared.altering.is_some()
+                {
+                    break;
+                }
+                shared.steps -= 1;
+            }
+            self.step().await?;
+        }
+        if below(3) == 0 {
+            self.shared.borrow_mut().doing = "draining";
+            self.drain().await;
+        }
+        Ok(())
+    }
+
+    async fn step(&self) -> Result<(), String> {
+        let slot = below(SLOTS as u64) as usize;
+        let step = below(40);
+        self.shared.borrow_mut().doing = match step {
+            0..=23 => "writing",
+            24..=33 => "reading",
+            34 | 35 => "flushing",
+            36 => "compacting",
+            37 => "truncating",
+            38 => "making a table or a column anew",
+            _ => "sleeping",
+        };
+        match step {
+            0..=23 => self.write(slot).await,
+            24..=31 => self.read(slot).await,
+            32 | 33 => self.scan(slot).await,
+            34 | 35 => self.flush(slot).await,
+            36 => self.compact(slot).await,
+            37 if below(3) == 0 => self.truncate(slot).await,
+            38 if below(4) == 0 => self.remake(slot).await,
+            38 if below(2) == 0 => self.alter(slot).await,
+            _ => {
+                let before = self.shared.borrow().history.len();
+                reactor::sleep(PERIOD * (1 + below(8) as u32)).await;
+                let calm = !self.shared.borrow().faulty;
+                if calm && below(2) == 0 {
+                    // Two whole periods and the time of a flush have passed for what was written before.
+                    reactor::sleep(PERIOD * 3).await;
+                    let mut shared = self.shared.borrow_mut();
+                    shared.durable.iter_mut().for_each(|durable| *durable = before.max(*durable));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn table_id(&self, slot: usize) -> Option<TableId> {
+        self.shared.borrow().tables[slot].map(|id| TableId(id.to_be_bytes()))
+    }
+
+    fn table(&self, slot: usize) -> Option<Rc<Table>> {
+        self.table_id(slot).and_then(|id| self.storage.schema().table_by_id(id).cloned())
+    }
+
+    fn owner(&self, key: u8) -> usize {
+        owner(key, self.shards)
+    }
+
+    /// Runs something with the storage of a shard; its error in words.
+    async fn on<R: Send + 'static>(
+        &self,
+        shard: usize,
+        work: impl AsyncFnOnce(Storage) -> Result<R, String> + Send + 'static,
+    ) -> Result<R, String> {
+        let called = mesh::call(shard, Group::STATEMENT, move || async move {
+            let storage = reactor::local::<Storage>().ok_or("no storage")?;
+            work((*storage).clone()).await
+        });
+        called.await.map_err(|error| error.to_string())?
+    }
+
+    fn unless_faulty(&self, what: &str) -> Result<(), String> {
+        if self.shared.borrow().faulty { Ok(()) } else { Err(what.to_owned()) }
+    }
+}
+
+/// The shard of a key.
+fn owner(key: u8, shards: usize) -> usize {
+    let map = TabletMap::new(2);
+    map.shard_of(map.tablet_of(token(key)), shards)
+}

@@ -1,0 +1,157 @@
+//! Starting a shard's storage: schema, table files, commit log, in step with the other shards.
+//!
+//! Order, and why: shard 0 reads the schema log and cleans folders while nobody else looks at them; then every shard
+//! opens its tablets and its log, so that it can take writes; then each replays the old logs whose number
+//! is its own modulo the number of shards, keeping what is its own and sending the rest to the owners; and no
+//! shard serves before all have replayed. Old segments stay until what they hold is durable elsewhere.
+
+mod boot;
+mod replay;
+mod schema;
+
+use std::path::Path;
+use std::rc::Rc;
+
+use memory::Budget;
+use model::schema::Schema;
+use reactor::Event;
+
+use crate::commitlog::format::{BOOT_UNKNOWN, BootId};
+use crate::commitlog::replay::OldLog;
+use crate::commitlog::{Commitlog, CommitlogOptions};
+use crate::config::StorageConfig;
+use crate::error::StorageError;
+use crate::shard::{Inner, Storage};
+use crate::tablet::TableStore;
+use boot::{Boot, Phase, fetch_schema, tell_all};
+use schema::open_schema;
+
+const BOOT_ID_PATH: &str = "/proc/sys/kernel/random/boot_id";
+
+impl Storage {
+    /// Opens shard `shard` of `shards`; to be called on each shard at about the same time.
+    ///
+    /// Returns when every shard has replayed its commit log. The storage is also found by
+    /// `reactor::local::<Storage>()`.
+    ///
+    /// # Errors
+    /// [`StorageError::CommitlogCorrupt`] and [`StorageError::SchemaLogCorrupt`] for damage that is not a torn tail;
+    /// file errors; [`StorageError::Shard`] when another shard failed. A table file that is damaged is no error: it is
+    /// set aside.
+    pub async fn open(config: StorageConfig, shard: usize, shards: usize) -> Result<Self, StorageError> {
+        assert!(shard < shards, "shard {shard} of {shards}");
+        if Boot::here().ready.get() {
+            // An earlier storage of this process has been closed.
+            reactor::set_local(Rc::new(Boot::default()));
+        }
+        let opened = Self::open_here(config, shard, shards).await;
+        if let Err(error) = &opened {
+            tell_all(shard, shards, Err(error.to_string())).await;
+        }
+        opened
+    }
+
+    async fn open_here(config: StorageConfig, shard: usize, shards: usize) -> Result<Self, StorageError> {
+        let boot = Boot::here();
+        let (schema_log, changes) = if shard == 0 {
+            let (log, changes) = open_schema(&config).await?;
+            *boot.schema.borrow_mut() = Some(Ok(Rc::clone(&changes)));
+            boot.changed.notify_all();
+            (Some(log), changes)
+        } else {
+            (None, fetch_schema(&config, shard).await?)
+        };
+        let mut schema = Schema::empty();
+        for change in changes.iter() {
+            schema.apply(change)?;
+        }
+        let schema = Rc::new(schema);
+        let budget = Budget::new(config.memtable_bytes_max);
+        let damage = Rc::new(Event::new());
+        let mut tables = Vec::new();
+        for table in schema.tables() {
+            let store = TableStore::open(table, &config.data_dir, (shard, shards), &budget, &damage).await?;
+            tables.push((table.id(), Rc::new(store)));
+        }
+        let boot_id = boot_id().await;
+        let mut logs = survey_logs(&config, shard, shards, boot_id).await?;
+        for log in logs.iter_mut().map(|(_, log)| log) {
+            log.seal().await?;
+        }
+        let own = logs.iter().position(|(number, _)| *number == shard);
+        let options = CommitlogOptions {
+            directory: log_directory(&config, shard),
+            shard: shard as u32,
+            sync: config.commitlog_sync,
+            segment_bytes: config.segment_bytes,
+            bytes_max: config.commitlog_bytes_max,
+            boot: boot_id,
+        };
+        let old = own.map(|own| logs[own].1.segments.clone()).unwrap_or_default();
+        let (log, holds) = Commitlog::open(options, old).await?;
+        let inner = Inner::new(config, (shard, shards), schema, log, budget, schema_log, damage);
+        inner.tables.borrow_mut().extend(tables);
+        let storage = Self(Rc::new(inner));
+        reactor::set_local(Rc::new(storage.clone()));
+        storage.start_flushing();
+        storage.start_compacting();
+        boot.ready.set(true);
+        boot.changed.notify_all();
+        for (_, log) in &logs {
+            storage.remove_truncated(log).await?;
+        }
+        storage.meet(&boot, Phase::Truncated).await?;
+        storage.replay(&logs, own, holds).await?;
+        storage.meet(&boot, Phase::Replayed).await?;
+        storage.0.replaying.set(false);
+        Ok(storage)
+    }
+
+    /// Waits until every shard has come as far.
+    async fn meet(&self, boot: &Boot, phase: Phase) -> Result<(), StorageError> {
+        let (shard, shards) = (self.0.shard, self.0.shards);
+        tell_all(shard, shards, Ok(phase)).await;
+        let all = |boot: &Boot| boot.reached.borrow()[phase as usize].len() >= shards;
+        boot.wait_until(shard, &self.0.config, all).await
+    }
+}
+
+fn log_directory(config: &StorageConfig, shard: usize) -> std::path::PathBuf {
+    config.commitlog_dir.join(format!("shard-{shard}"))
+}
+
+/// The old logs that this shard replays: those whose number is its own modulo the number of shards.
+async fn survey_logs(
+    config: &StorageConfig,
+    shard: usize,
+    shards: usize,
+    boot: BootId,
+) -> Result<Vec<(usize, OldLog)>, StorageError> {
+    let directory: &Path = &config.commitlog_dir;
+    let exists = reactor::file::exists(directory).await.map_err(StorageError::of("look for", directory))?;
+    let mut logs = Vec::new();
+    if exists {
+        let entries =
+            reactor::file::read_dir(directory).await.map_err(StorageError::of("list", directory))?;
+        for entry in entries.into_iter().filter(|entry| entry.is_dir) {
+            let number = entry.name.strip_prefix("shard-").and_then(|n| n.parse::<usize>().ok());
+            let Some(number) = number.filter(|number| number % shards == shard) else { continue };
+            let path = directory.join(&entry.name);
+            let log = OldLog::survey(&path, boot, config.commitlog_replay_ignore_errors).await?;
+            logs.push((number, log));
+        }
+    }
+    Ok(logs)
+}
+
+/// The kernel's boot id: tells the end of the process from the end of the machine.
+async fn boot_id() -> BootId {
+    let Ok(text) = reactor::file::read_all(BOOT_ID_PATH, 4096).await else { return BOOT_UNKNOWN };
+    let digits: Vec<u8> =
+        text.iter().filter_map(|byte| (*byte as char).to_digit(16)).map(|d| d as u8).collect();
+    let mut id = BOOT_UNKNOWN;
+    if digits.len() == 32 {
+        id.iter_mut().zip(digits.chunks_exact(2)).for_each(|(byte, pair)| *byte = pair[0] << 4 | pair[1]);
+    }
+    id
+}

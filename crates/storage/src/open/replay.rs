@@ -1,0 +1,203 @@
+//! Brings back what old commit logs hold: truncations are finished, mutations go to the shards that own them now, and
+//! batches that were not done are.
+
+use model::mutation::MutationView;
+use reactor::{Deadline, Group};
+
+use super::boot::ready_on;
+use super::log_directory;
+use crate::commitlog::Hold;
+use crate::commitlog::replay::OldLog;
+use crate::ddl::on_shard;
+use crate::error::StorageError;
+use crate::shard::Storage;
+
+/// Mutations sent to another shard at once.
+const FORWARD_BATCH: usize = 128;
+/// Bytes of them.
+const FORWARD_BATCH_BYTES: usize = 1 << 20;
+
+impl Storage {
+    /// Applies old logs, `own` being that of this shard's number; the holds are those of its segments.
+    pub(super) async fn replay(
+        &self,
+        logs: &[(usize, OldLog)],
+        own: Option<usize>,
+        holds: Vec<Hold>,
+    ) -> Result<(), StorageError> {
+        let mut foreign = Foreign::default();
+        let mut unknown = 0u64;
+        for (at, (_, log)) in logs.iter().enumerate() {
+            for segment in 0..log.segments.len() {
+                let hold = if own == Some(at) { holds.get(segment) } else { None };
+                log.mutations(segment, async |place, bytes| {
+                    let view = MutationView::parse(bytes)?;
+                    let Ok(store) = self.table_store(view.table) else {
+                        unknown += 1;
+                        return Ok(());
+                    };
+                    let map = store.map();
+                    let tablet = map.tablet_of(view.token);
+                    if log.is_flushed(view.table, tablet, place) {
+                        return Ok(());
+                    }
+                    let owner = map.shard_of(tablet, self.0.shards);
+                    match hold {
+                        Some(hold) if owner == self.0.shard => {
+                            if self.0.budget.is_exhausted() {
+                                self.wait_for_memory(Deadline::after(self.0.config.start_timeout)).await?;
+                            }
+                            let (tablet, _) = self.owner_of(&view)?;
+                            self.insert(&tablet, &view, Some(hold.again()));
+                            Ok(())
+                        }
+                        _ => foreign.send(self, owner, bytes).await,
+                    }
+                })
+                .await?;
+            }
+        }
+        let mut finished = Vec::new();
+        for (at, (_, log)) in logs.iter().enumerate() {
+            log.unfinished_batches(async |id, mutations| {
+                reactor::info!("a batch that a crash interrupted is finished"; mutations = mutations.len());
+                for bytes in mutations {
+                    self.apply_of_batch(&mut foreign, bytes).await?;
+                }
+                if own == Some(at) {
+                    finished.push(id);
+                }
+                Ok(())
+            })
+            .await?;
+        }
+        foreign.finish(self).await?;
+        // Those of other logs go with their logs.
+        for id in finished {
+            self.note_done(id).await?;
+        }
+        if unknown > 0 {
+            reactor::info!("entries of the commit log for tables that were dropped are left out"; count = unknown);
+        }
+        // From here on every entry is held by a memtable, or is in the owner's log.
+        drop(holds);
+        for (at, (number, log)) in logs.iter().enumerate() {
+            if own != Some(at) {
+                log.forget().await?;
+                let directory = log_directory(&self.0.config, *number);
+                reactor::file::remove_dir_all(&directory)
+                    .await
+                    .map_err(StorageError::of("delete", &directory))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies one write of a batch, on whichever shard.
+    async fn apply_of_batch(&self, foreign: &mut Foreign, bytes: &[u8]) -> Result<(), StorageError> {
+        let view = MutationView::parse(bytes)?;
+        // Its table may have been dropped since.
+        let Ok(store) = self.table_store(view.table) else { return Ok(()) };
+        let map = store.map();
+        let owner = map.shard_of(map.tablet_of(view.token), self.0.shards);
+        if owner == self.0.shard {
+            return self.apply(bytes, Deadline::after(self.0.config.start_timeout)).await;
+        }
+        foreign.send(self, owner, bytes).await
+    }
+
+    /// Finishes truncations that a crash interrupted.
+    pub(super) async fn remove_truncated(&self, log: &OldLog) -> Result<(), StorageError> {
+        for (table, generations) in &log.truncated_files {
+            let Ok(store) = self.table_store(*table) else { continue };
+            let map = store.map();
+            for generation in generations {
+                let tablet = model::tablet::TabletId((generation % u64::from(map.count())) as u32);
+                let owner = map.shard_of(tablet, self.0.shards);
+                let (table, generation) = (*table, *generation);
+                let work = async move |storage: Storage| {
+                    let store = storage.table_store(table)?;
+                    let Some(tablet) = store.tablet(tablet) else { return Ok(()) };
+                    tablet.skip_generation(generation);
+                    let file = tablet.files().iter().find(|f| f.generation() == generation).cloned();
+                    if let Some(file) = file {
+                        tablet.replace_files(std::slice::from_ref(&file), None);
+                        if !storage.discard(tablet, generation).await {
+                            let shard = storage.0.shard;
+                            let reason = format!("truncated file {generation} cannot be removed");
+                            return Err(StorageError::Shard { shard, reason });
+                        }
+                    }
+                    Ok(())
+                };
+                if owner == self.0.shard {
+                    work(self.clone()).await?;
+                } else {
+                    ready_on(owner, &self.0.config).await?;
+                    on_shard(owner, work).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Mutations on their way to the shards that own them now.
+#[derive(Default)]
+struct Foreign {
+    batches: std::collections::BTreeMap<usize, (Vec<Vec<u8>>, usize)>,
+    reached: std::collections::BTreeSet<usize>,
+}
+
+impl Foreign {
+    async fn send(&mut self, storage: &Storage, owner: usize, bytes: &[u8]) -> Result<(), StorageError> {
+        let (batch, size) = self.batches.entry(owner).or_default();
+        batch.push(bytes.to_vec());
+        *size += bytes.len();
+        if batch.len() >= FORWARD_BATCH || *size >= FORWARD_BATCH_BYTES {
+            let batch = std::mem::take(batch);
+            *size = 0;
+            self.deliver(storage, owner, batch).await?;
+        }
+        Ok(())
+    }
+
+    async fn deliver(
+        &mut self,
+        storage: &Storage,
+        owner: usize,
+        batch: Vec<Vec<u8>>,
+    ) -> Result<(), StorageError> {
+        let deadline = Deadline::after(storage.0.config.start_timeout);
+        let work = async move |storage: Storage| {
+            // Together, so that they share writes of the log.
+            let writes: Vec<_> = batch
+                .into_iter()
+                .map(|bytes| {
+                    let storage = storage.clone();
+                    reactor::spawn(Group::COMMITLOG, async move { storage.apply(&bytes, deadline).await })
+                })
+                .collect();
+            for write in writes {
+                let shard = storage.0.shard;
+                write.await.map_err(|e| StorageError::Shard { shard, reason: e.to_string() })??;
+            }
+            Ok(())
+        };
+        if self.reached.insert(owner) {
+            ready_on(owner, &storage.0.config).await?;
+        }
+        on_shard(owner, work).await
+    }
+
+    /// Delivers the rest, and makes it durable where it went.
+    async fn finish(mut self, storage: &Storage) -> Result<(), StorageError> {
+        for (owner, (batch, _)) in std::mem::take(&mut self.batches) {
+            self.deliver(storage, owner, batch).await?;
+        }
+        for owner in self.reached {
+            on_shard(owner, async move |storage: Storage| storage.0.log.sync().await).await?;
+        }
+        Ok(())
+    }
+}

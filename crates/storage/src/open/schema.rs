@@ -1,0 +1,60 @@
+//! Shard 0's part before the others look: the schema from its log, and folders in order.
+
+use std::rc::Rc;
+
+use model::schema::{Schema, SchemaChange};
+
+use crate::compaction;
+use crate::config::StorageConfig;
+use crate::error::StorageError;
+use crate::schema_log::{SchemaLog, dropped_tables};
+use crate::tablet::directory_of;
+
+/// Reads the schema log and brings folders in order, before any shard looks at them.
+pub(super) async fn open_schema(
+    config: &StorageConfig,
+) -> Result<(SchemaLog, Rc<Vec<SchemaChange>>), StorageError> {
+    crate::directory::ensure(&config.data_dir).await?;
+    let (mut log, changes) = SchemaLog::open(&config.schema_dir).await?;
+    let mut schema = Schema::empty();
+    for change in &changes {
+        schema.apply(change)?;
+    }
+    for table in schema.tables() {
+        compaction::clean(&directory_of(&config.data_dir, table)).await?;
+    }
+    remove_leftovers(config, &schema, &changes).await?;
+    log.compact(&changes).await?;
+    Ok((log, Rc::new(changes)))
+}
+
+/// Removes folders of dropped tables; those of tables nobody knows stay, with a line in the log.
+async fn remove_leftovers(
+    config: &StorageConfig,
+    schema: &Schema,
+    changes: &[SchemaChange],
+) -> Result<(), StorageError> {
+    let hex = |id: &[u8; 16]| -> String { id.iter().map(|byte| format!("{byte:02x}")).collect() };
+    let dropped: Vec<String> = dropped_tables(changes).iter().map(|id| hex(&id.0)).collect();
+    let known: Vec<String> = schema.tables().map(|table| hex(&table.id().0)).collect();
+    let data = &config.data_dir;
+    for keyspace in reactor::file::read_dir(data).await.map_err(StorageError::of("list", data))? {
+        if !keyspace.is_dir {
+            continue;
+        }
+        let directory = data.join(&keyspace.name);
+        let tables =
+            reactor::file::read_dir(&directory).await.map_err(StorageError::of("list", &directory))?;
+        for table in tables.into_iter().filter(|table| table.is_dir) {
+            let id = table.name.rsplit('-').next().unwrap_or_default().to_owned();
+            let path = directory.join(&table.name);
+            if dropped.contains(&id) {
+                reactor::file::remove_dir_all(&path).await.map_err(StorageError::of("delete", &path))?;
+            } else if !known.contains(&id) {
+                reactor::warn!("a folder of a table that is not in the schema is left alone";
+                    directory = path.display());
+            }
+        }
+    }
+    Ok(())
+}
