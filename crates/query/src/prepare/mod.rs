@@ -5,6 +5,7 @@
 
 pub mod batch;
 mod expression;
+mod grouping;
 pub mod modify;
 pub mod names;
 mod resolved;
