@@ -373,7 +373,7 @@ impl Engine {
     }
 
     /// Parses and prepares a text.
-    fn prepare_text(&self, keyspace: Option<&str>, text: &str) -> Result<Prepared, QueryError> {
+    pub(crate) fn prepare_text(&self, keyspace: Option<&str>, text: &str) -> Result<Prepared, QueryError> {
         if text.len() > self.0.config.statement_bytes_max {
             return Err(QueryError::Invalid(format!(
                 "A statement of {} bytes is longer than the maximum of {}",

@@ -3,15 +3,20 @@
 pub mod apply;
 pub mod batch;
 mod cells;
+mod collections;
 pub mod consistency;
 mod evaluate;
+pub mod fetch;
+mod groups;
 pub mod modify;
+mod parallel;
 pub mod prior;
 pub mod routing;
 pub mod row_writer;
 pub mod rows;
 pub mod select;
 mod sort;
+mod stamps;
 mod truncate;
 pub mod update_buffer;
 

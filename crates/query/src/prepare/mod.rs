@@ -4,9 +4,14 @@
 //! one of them changes.
 
 pub mod batch;
+mod expression;
+mod grouping;
 pub mod modify;
 pub mod names;
+mod resolved;
 pub mod select;
+mod selectable;
+pub mod selection;
 pub mod selector;
 pub mod types;
 
