@@ -527,6 +527,10 @@ impl Names for Lookup<'_> {
         self.engine.find_table(self.keyspace, name)
     }
 
+    fn keyspace(&self) -> Option<&str> {
+        self.keyspace
+    }
+
     fn is_stored(&self, table: &Table) -> bool {
         self.schema.table_by_id(table.id()).is_some()
     }

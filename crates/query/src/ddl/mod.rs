@@ -27,7 +27,7 @@ pub(crate) use names::{REPLICATED_SYSTEM, is_system};
 
 /// Carries out a statement that changes the schema and appends SCHEMA_CHANGE, or VOID where nothing had to change.
 ///
-/// `keyspace` is what unqualified names mean instead of the connection's.
+/// `keyspace` is what unqualified names mean: that of the time when the statement was prepared.
 ///
 /// # Errors
 /// What is wrong with the statement, in Cassandra's words; [`QueryError::Internal`] when it could not be made durable.
@@ -37,7 +37,7 @@ pub async fn execute(
     keyspace: Option<&str>,
     out: &mut Response,
 ) -> Result<(), QueryError> {
-    let keyspace = keyspace.or(client.keyspace.as_deref()).map(str::to_owned);
+    let keyspace = keyspace.map(str::to_owned);
     let agreed = agree(ChangeRequest { statement: statement.clone(), keyspace }).await?;
     out.warnings.extend(agreed.warnings);
     match agreed.event {

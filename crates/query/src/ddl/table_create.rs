@@ -278,6 +278,9 @@ fn check_key(
                 _ => format!("Invalid non-frozen collection type {ty} for PRIMARY KEY column '{name}'"),
             }));
         }
+        if super::types::is_composite(ty) {
+            return Err(invalid(format!("{ty} type is not supported for PRIMARY KEY column '{name}'")));
+        }
         if ty.is_counter() {
             return Err(invalid(format!("counter type is not supported for PRIMARY KEY column '{name}'")));
         }

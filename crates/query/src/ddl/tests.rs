@@ -439,3 +439,46 @@ fn a_table_like_another_has_its_columns_and_options() {
         assert_eq!(answer(&session.run(statement).unwrap_err()), expected, "{statement}");
     }
 }
+
+#[test]
+fn columns_may_have_classes_that_no_type_stands_for() {
+    let mut session = Session::new();
+    for statement in [
+        "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+        "CREATE TABLE ks.t (k int PRIMARY KEY, v 'Int32Type', w 'LexicalUUIDType', x 'DateType', \
+         y 'DynamicCompositeType(a=>Int32Type)', z 'CompositeType(Int32Type, MapType(UTF8Type,Int32Type))')",
+    ] {
+        session.run(statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
+    }
+    let types: Vec<String> = session
+        .schema
+        .table("ks", "t")
+        .unwrap()
+        .columns()
+        .map(|column| column.ty.to_string().replace("org.apache.cassandra.db.marshal.", ""))
+        .collect();
+    assert_eq!(
+        types,
+        [
+            "int",
+            "int",
+            "'LexicalUUIDType'",
+            "timestamp",
+            "'DynamicCompositeType(a=>Int32Type)'",
+            "'CompositeType(Int32Type,MapType(UTF8Type,Int32Type))'"
+        ]
+    );
+    for (class, expected) in [
+        ("NoSuchType", "2000 Error setting type NoSuchType: Unable to find abstract-type class 'NoSuchType'"),
+        (
+            "CompositeType(NoSuchType)",
+            "2000 Error setting type CompositeType(NoSuchType): Unable to find abstract-type class \
+             'CompositeType(NoSuchType)'",
+        ),
+    ] {
+        let statement = format!("CREATE TABLE ks.u (k int PRIMARY KEY, v '{class}')");
+        assert_eq!(answer(&session.run(&statement).unwrap_err()), expected);
+    }
+    let error = session.run("CREATE TABLE ks.u (k 'CompositeType(Int32Type)' PRIMARY KEY)").unwrap_err();
+    assert!(answer(&error).ends_with("type is not supported for PRIMARY KEY column 'k'"), "{error}");
+}
