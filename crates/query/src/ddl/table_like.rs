@@ -101,7 +101,7 @@ fn columns(source: &[Column], from: &str, keyspace: &Keyspace) -> Result<Vec<Col
         .enumerate()
         .map(|(id, column)| Column {
             id: ColumnId(u16::try_from(id).expect("a table's columns are numbered")),
-            ty: moved(&column.ty, from, keyspace, &mut missing, &mut different),
+            ty: moved(&column.ty, keyspace, &mut missing, &mut different),
             ..column.clone()
         })
         .collect();
@@ -125,12 +125,11 @@ fn columns(source: &[Column], from: &str, keyspace: &Keyspace) -> Result<Vec<Col
 /// A type as it is in the new keyspace; what cannot be is gathered.
 fn moved(
     ty: &CqlType,
-    from: &str,
     keyspace: &Keyspace,
     missing: &mut Vec<String>,
     different: &mut Vec<String>,
 ) -> CqlType {
-    let mut inner = |ty: &CqlType| moved(ty, from, keyspace, missing, different);
+    let mut inner = |ty: &CqlType| moved(ty, keyspace, missing, different);
     match ty {
         CqlType::List { element, frozen } => {
             CqlType::List { element: Box::new(inner(element)), frozen: *frozen }
