@@ -27,6 +27,7 @@ use std::rc::Rc;
 use cql::ast::ArithmeticOperator;
 use model::schema::AggregateDefinition;
 use model::token::murmur3_token;
+use model::type_parser::quote_identifier;
 use model::{CqlType, Table, partition_key};
 
 use crate::QueryError;
@@ -94,6 +95,16 @@ impl Function {
     pub fn cast(from: &CqlType, to: &CqlType) -> Option<Self> {
         cast::exists(from, to)
             .then(|| Self::new(&format!("cast_as_{to}"), Kind::Cast, std::slice::from_ref(from), to.clone()))
+    }
+
+    /// What is wrong with `cast(from as to)` where [`Function::cast`] has none.
+    pub fn no_cast(to: &CqlType) -> QueryError {
+        let name = format!("cast_as_{to}");
+        let known: Vec<String> = cast::overloads(&name).iter().map(Self::signature).collect();
+        QueryError::Invalid(format!(
+            "Invalid call to function system.{name}, none of its type signatures match (known type signatures: {})",
+            known.join(", ")
+        ))
     }
 
     /// Name without keyspace.
@@ -264,17 +275,27 @@ impl Function {
 
     /// Name with its keyspace.
     pub(crate) fn full_name(&self) -> String {
-        let keyspace = match &self.kind {
+        format!("{}.{}", self.keyspace(), self.name)
+    }
+
+    fn keyspace(&self) -> &str {
+        match &self.kind {
             Kind::User(function) => function.keyspace(),
             Kind::Signature(aggregate) => &aggregate.keyspace,
             _ => "system",
-        };
-        format!("{keyspace}.{}", self.name)
+        }
     }
 
     fn signature(&self) -> String {
         let arguments: Vec<String> = self.arguments.iter().map(ToString::to_string).collect();
-        format!("{} : ({}) -> {}", self.full_name(), arguments.join(", "), self.result)
+        // Signatures are CQL, where a name is quoted if it must be; messages elsewhere are not.
+        format!(
+            "{}.{} : ({}) -> {}",
+            quote_identifier(self.keyspace()),
+            quote_identifier(&self.name),
+            arguments.join(", "),
+            self.result
+        )
     }
 }
 

@@ -51,9 +51,7 @@ pub(super) fn resolve<'e>(cx: &Context<'_>, expression: &'e Selectable) -> Resul
                 Some(from) => Function::cast(&from, &target),
                 None => return Err(cannot_infer(&operand.text())),
             };
-            let function = function.ok_or_else(|| {
-                QueryError::Invalid(format!("{} cannot be cast to {target}", operand.text()))
-            })?;
+            let function = function.ok_or_else(|| Function::no_cast(&target))?;
             Resolved::Cast { operand, target, function: Some(function) }
         }
         Selectable::Function { name, arguments } => call(cx, name, all(arguments)?)?,
@@ -140,7 +138,7 @@ fn operation<'e>(
     name: &str,
     arguments: Vec<Resolved<'e>>,
 ) -> Result<Resolved<'e>, QueryError> {
-    let function = overload(cx, None, name, &arguments)?
+    let function = overload(cx, Some("system"), name, &arguments)?
         .ok_or_else(|| QueryError::Internal(format!("there is no operation {name}")))?;
     Ok(Resolved::Call { function, arguments })
 }
