@@ -70,9 +70,8 @@ fn collect(site: &CallSite<'_>, arguments: &dyn CallArguments) -> Result<Vec<Fun
     let owner = site.keyspace.unwrap_or_else(|| site.table.keyspace());
     let mut all = super::user::overloads(site.schema, owner, site.name)?;
     if site.keyspace.is_none_or(|keyspace| keyspace == "system") {
-        let name = site.name.to_lowercase();
-        all.extend(candidates(&name, Some(site.table)));
-        all.extend(factory::make(&name, site.receiver, arguments)?);
+        all.extend(candidates(site.name, Some(site.table)));
+        all.extend(factory::make(site.name, site.receiver, arguments)?);
     }
     Ok(all)
 }
