@@ -262,6 +262,24 @@ mod tests {
     }
 
     #[test]
+    fn guardrails_are_set_by_cassandras_keys() {
+        let (config, warnings) = parse(
+            "tables_warn_threshold: 10\ntables_fail_threshold: 20\nkeyspaces_warn_threshold: -1\n\
+             table_properties_disallowed:\n  - cdc\n  - comment\ndrop_keyspace_enabled: false\n\
+             user_defined_functions_enabled: false\n",
+        )
+        .unwrap();
+        assert_eq!(config.guardrails.tables.warn, Some(10));
+        assert_eq!(config.guardrails.tables.fail, Some(20));
+        assert_eq!(config.guardrails.keyspaces.warn, None);
+        assert!(config.guardrails.table_properties.disallowed.iter().eq(["cdc", "comment"]));
+        assert!(!config.guardrails.drop_keyspace && !config.user_functions);
+        assert_eq!(warnings, Vec::<String>::new());
+        assert!(parse("tables_warn_threshold: many\n").is_err());
+        assert!(parse("table_properties_warned: 5\n").is_err());
+    }
+
+    #[test]
     fn keys_of_both_worlds_are_understood() {
         let (config, warnings) = parse(
             "cluster_name: 'x y'\nnative_transport_port: 9999\ncommitlog_sync: batch\ncommitlog_segment_size_in_mb: 8\n\
