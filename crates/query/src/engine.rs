@@ -26,6 +26,7 @@ use crate::ambient::Ambient;
 use crate::execute::rows::RowBuffers;
 use crate::execute::update_buffer::PartitionUpdate;
 use crate::execute::{self, Part, Request, consistency};
+use crate::guardrails::Guardrails;
 use crate::prepare::{self, Names, Prepared};
 use crate::prepared_cache::{CachedStatement, PreparedCache, statement_id};
 use crate::results::{MetadataId, MetadataMode, PreparedBody};
@@ -63,6 +64,10 @@ pub struct EngineConfig {
     pub prepared_bytes_max: usize,
     /// Longest text of a statement in bytes.
     pub statement_bytes_max: usize,
+    /// `user_defined_functions_enabled`
+    pub user_functions: bool,
+    /// What operators want to be warned of or refused.
+    pub guardrails: Guardrails,
 }
 
 impl EngineConfig {
@@ -83,6 +88,8 @@ impl EngineConfig {
             truncate_timeout: Duration::from_secs(60),
             prepared_bytes_max: 10 << 20,
             statement_bytes_max: 16 << 20,
+            user_functions: true,
+            guardrails: Guardrails::default(),
         }
     }
 }
@@ -557,6 +564,10 @@ impl Names for Lookup<'_> {
 
     fn table(&self, name: &QualifiedName) -> Result<Rc<Table>, QueryError> {
         self.engine.find_table(self.keyspace, name)
+    }
+
+    fn keyspace(&self) -> Option<&str> {
+        self.keyspace
     }
 
     fn is_stored(&self, table: &Table) -> bool {

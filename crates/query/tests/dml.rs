@@ -71,4 +71,5 @@ script!(collections_keep_their_elements_apart, "collections.cql");
 script!(timestamps_decide_and_functions_compute, "times.cql");
 script!(every_scalar_type_takes_its_literals, "types.cql");
 script!(functions_and_operators_compute, "functions.cql");
+script!(literals_that_are_no_values_say_why, "literal_mistakes.cql");
 script!(mistakes_are_answered_in_cassandras_words, "mistakes.cql");

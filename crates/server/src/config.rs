@@ -3,6 +3,7 @@
 //! A key means what it means there. A key we have no meaning for yet gives one warning; a key nobody knows, or a value
 //! that cannot be, stops the start with file, line and column and, for a key, the nearest known one.
 
+mod guardrails;
 mod keys;
 mod known;
 mod value;
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub(crate) use keys::parse_size;
+use query::guardrails::Guardrails;
 use reactor::log::Level;
 use value::Document;
 
@@ -84,6 +86,10 @@ pub struct Config {
     pub spin_us: u32,
     /// `reactor_driver`: `auto`, `uring` or `poll`.
     pub driver: Driver,
+    /// `user_defined_functions_enabled`.
+    pub user_functions: bool,
+    /// What operators want to be warned of or refused.
+    pub guardrails: Guardrails,
     /// `blocked_reactor_notify_ms`: a task that holds a core for longer is reported; zero for never.
     pub blocked_reactor_notify: Duration,
     /// `blocked_reactor_reports_per_minute`, for each shard.
@@ -140,6 +146,8 @@ impl Default for Config {
             developer_mode: false,
             spin_us: 0,
             driver: Driver::Auto,
+            user_functions: true,
+            guardrails: Guardrails::default(),
             blocked_reactor_notify: Duration::from_millis(5),
             blocked_reactor_reports_per_minute: 5,
             log_level: Level::Info,
@@ -251,6 +259,24 @@ mod tests {
 
     fn parse(text: &str) -> Result<(Config, Vec<String>), String> {
         Config::from_yaml(Path::new("c.yaml"), text).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn guardrails_are_set_by_cassandras_keys() {
+        let (config, warnings) = parse(
+            "tables_warn_threshold: 10\ntables_fail_threshold: 20\nkeyspaces_warn_threshold: -1\n\
+             table_properties_disallowed:\n  - cdc\n  - comment\ndrop_keyspace_enabled: false\n\
+             user_defined_functions_enabled: false\n",
+        )
+        .unwrap();
+        assert_eq!(config.guardrails.tables.warn, Some(10));
+        assert_eq!(config.guardrails.tables.fail, Some(20));
+        assert_eq!(config.guardrails.keyspaces.warn, None);
+        assert!(config.guardrails.table_properties.disallowed.iter().eq(["cdc", "comment"]));
+        assert!(!config.guardrails.drop_keyspace && !config.user_functions);
+        assert_eq!(warnings, Vec::<String>::new());
+        assert!(parse("tables_warn_threshold: many\n").is_err());
+        assert!(parse("table_properties_warned: 5\n").is_err());
     }
 
     #[test]

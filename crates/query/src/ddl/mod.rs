@@ -2,7 +2,9 @@
 //!
 //! Planning (`plan` and the files it names) is pure; carrying out is `agreement`'s.
 
+mod aggregate;
 mod drop;
+mod function;
 mod keyspace;
 pub(crate) mod mistake;
 mod names;
@@ -12,6 +14,7 @@ pub(crate) mod properties;
 mod replication;
 mod table_alter;
 pub(crate) mod table_create;
+mod table_like;
 pub(crate) mod types;
 mod user_type;
 
@@ -24,7 +27,7 @@ pub(crate) use names::{REPLICATED_SYSTEM, is_system};
 
 /// Carries out a statement that changes the schema and appends SCHEMA_CHANGE, or VOID where nothing had to change.
 ///
-/// `keyspace` is what unqualified names mean instead of the connection's.
+/// `keyspace` is what unqualified names mean: that of the time when the statement was prepared.
 ///
 /// # Errors
 /// What is wrong with the statement, in Cassandra's words; [`QueryError::Internal`] when it could not be made durable.
@@ -34,11 +37,11 @@ pub async fn execute(
     keyspace: Option<&str>,
     out: &mut Response,
 ) -> Result<(), QueryError> {
-    let keyspace = keyspace.or(client.keyspace.as_deref()).map(str::to_owned);
+    let keyspace = keyspace.map(str::to_owned);
     let agreed = agree(ChangeRequest { statement: statement.clone(), keyspace }).await?;
     out.warnings.extend(agreed.warnings);
     match agreed.event {
-        Some(event) => event.append_result(&mut out.body),
+        Some(event) => event.append_result(&mut out.body, client.version),
         None => results::append_void(&mut out.body),
     }
     Ok(())

@@ -97,6 +97,17 @@ impl RawType {
         matches!(self, Self::User { frozen: false, .. })
     }
 
+    /// Whether the text says frozen; tuples and vectors are so without being asked.
+    pub(crate) fn is_frozen(&self) -> bool {
+        matches!(
+            self,
+            Self::List { frozen: true, .. }
+                | Self::Set { frozen: true, .. }
+                | Self::Map { frozen: true, .. }
+                | Self::User { frozen: true, .. }
+        )
+    }
+
     fn is_duration(&self) -> bool {
         matches!(self, Self::Native(NativeType::Duration))
     }
@@ -305,17 +316,71 @@ fn nodes(ty: &CqlType) -> usize {
     }
 }
 
-/// A class name stands for the CQL type it serialises as; a class that none stands for is refused, because nothing
-/// here could order or check its values.
+/// A class name stands for the CQL type it serialises as. Of the classes that none stands for there are the old ones of
+/// times and UUIDs, and composites, whose values are bytes; all others are refused, because nothing here could order
+/// or check their values.
 fn resolve_class(class: &str) -> Result<ResolvedType, QueryError> {
     let (ty, reversed) = model::marshal::parse_class(class)
         .map_err(|error| syntax(format!("Error setting type {class}: {error}")))?;
+    if let CqlType::Custom(text) = &ty
+        && let Some(ty) = known_class(text)
+    {
+        return Ok(ResolvedType { ty, reversed });
+    }
     if contains_custom(&ty) {
         return Err(syntax(format!(
             "Error setting type {class}: Unable to find abstract-type class '{class}'"
         )));
     }
     Ok(ResolvedType { ty, reversed })
+}
+
+/// One of the classes without a CQL name that columns may have, parameters by their full names.
+fn known_class(text: &str) -> Option<CqlType> {
+    let short = text.strip_prefix(model::marshal::PACKAGE)?;
+    let custom = |class: String| Some(CqlType::Custom(format!("{}{class}", model::marshal::PACKAGE)));
+    match short {
+        "LexicalUUIDType" | "LegacyTimeUUIDType" => return custom(short.to_owned()),
+        // New columns of the old class for times have the one that took its place.
+        "DateType" => return Some(CqlType::Timestamp),
+        _ => {}
+    }
+    let (name, parameters) = short.strip_suffix(')')?.split_once('(')?;
+    let full = |parameter: &str| {
+        let (ty, reversed) = model::marshal::parse_class(parameter.trim()).ok()?;
+        (!contains_custom(&ty)).then(|| model::marshal::class_name(&ty, reversed))
+    };
+    let parts: Option<Vec<String>> = match name {
+        "CompositeType" => top_level(parameters).map(full).collect(),
+        "DynamicCompositeType" => top_level(parameters)
+            .map(|parameter| {
+                let (alias, class) = parameter.split_once("=>")?;
+                let alias = alias.trim();
+                let one = alias.len() == 1 && alias.bytes().all(|byte| byte.is_ascii_alphanumeric());
+                one.then(|| full(class).map(|class| format!("{alias}=>{class}")))?
+            })
+            .collect(),
+        _ => None,
+    };
+    custom(format!("{name}({})", parts.filter(|parts| !parts.is_empty())?.join(",")))
+}
+
+/// Parameters between the commas that are in no further parentheses.
+fn top_level(text: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0_usize;
+    text.split(move |c: char| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0
+    })
+}
+
+/// Whether values are composites, whose order nothing here knows.
+pub(crate) fn is_composite(ty: &CqlType) -> bool {
+    matches!(ty, CqlType::Custom(class) if class.contains("CompositeType("))
 }
 
 fn contains_custom(ty: &CqlType) -> bool {

@@ -74,8 +74,8 @@ pub async fn statement(
         Plan::Batch(plan) => Box::pin(batch::execute(engine, request, plan, out)).await,
         Plan::Truncate(table) => Box::pin(truncate::execute(engine, table, out)).await,
         Plan::Use(keyspace) => use_keyspace(engine, keyspace, out),
-        Plan::Schema(statement) => {
-            Box::pin(ddl::execute(request.client, statement, request.parameters.keyspace, out)).await
+        Plan::Schema(statement, keyspace) => {
+            Box::pin(ddl::execute(request.client, statement, keyspace.as_deref(), out)).await
         }
         Plan::Describe(statement) => {
             describe::execute(engine, request.client, statement, request.parameters, out)

@@ -6,6 +6,7 @@
 pub mod batch;
 pub mod condition;
 mod expression;
+mod grouping;
 pub mod modify;
 pub mod names;
 pub mod operation;
@@ -59,8 +60,8 @@ pub enum Plan {
     Truncate(Rc<Table>),
     /// USE
     Use(String),
-    /// CREATE, ALTER, DROP
-    Schema(Box<Statement>),
+    /// CREATE, ALTER, DROP, with the keyspace there was when it was prepared.
+    Schema(Box<Statement>, Option<Box<str>>),
     /// DESCRIBE
     Describe(Box<Describe>),
 }
@@ -81,7 +82,7 @@ impl Prepared {
             Plan::Modify(plan) => vec![&plan.table],
             Plan::Batch(plan) => plan.statements.iter().map(|statement| &*statement.table).collect(),
             Plan::Truncate(table) => vec![table],
-            Plan::Use(_) | Plan::Schema(_) | Plan::Describe(_) => Vec::new(),
+            Plan::Use(_) | Plan::Schema(..) | Plan::Describe(_) => Vec::new(),
         }
     }
 
@@ -109,6 +110,8 @@ pub trait Names {
     /// # Errors
     /// [`QueryError::Invalid`] where there is none, or no keyspace to look in.
     fn table(&self, name: &QualifiedName) -> Result<Rc<Table>, QueryError>;
+    /// The keyspace that names without one are in.
+    fn keyspace(&self) -> Option<&str>;
     /// Whether a table can be written.
     fn is_stored(&self, table: &Table) -> bool;
 }
@@ -162,7 +165,7 @@ pub fn prepare(
         Statement::Describe(describe) => Plan::Describe(Box::new(describe)),
         statement => match unsupported(&statement) {
             Some(what) => return Err(QueryError::Invalid(format!("{what} are not supported yet"))),
-            None => Plan::Schema(Box::new(statement)),
+            None => Plan::Schema(Box::new(statement), names.keyspace().map(Into::into)),
         },
     };
     finish(plan, markers, Vec::new())

@@ -9,14 +9,11 @@ use cql::ast::{
 };
 use model::{Column, ColumnKind, CqlType, Table};
 
-use super::expression;
+use super::grouping;
 use super::names;
-use super::resolved::{Resolved, is_primary_key};
-use super::selectable;
-use super::selection::{self, GroupBy, Selection, SelectionKind};
+use super::selection::{self, Selection, SelectionKind};
 use super::selector::Aggregate;
 use crate::QueryError;
-use crate::functions::Accumulator;
 use crate::restrictions::{self, Restrictions, StatementKind};
 use crate::results::ResultMetadata;
 use crate::terms::prepare::Context;
@@ -73,7 +70,7 @@ pub fn prepare(
         check_distinct(table, &selection, &restrictions, select.per_partition_limit.is_some())?;
     }
     if grouped && let SelectionKind::Groups(groups) = &mut selection.kind {
-        groups.by = Some(group_by(cx, table, select, &restrictions)?);
+        groups.by = Some(grouping::group_by(cx, table, select, &restrictions)?);
     }
     if selection.is_one_group() && select.per_partition_limit.is_some() {
         return Err(QueryError::invalid("PER PARTITION LIMIT is not allowed with aggregate queries."));
@@ -105,11 +102,10 @@ pub fn prepare(
     let timeout = last_of(&select.attributes).timeout;
     let timeout =
         timeout.map(|term| cx.prepare(term, &Receiver::new("[timeout]", CqlType::Duration))).transpose()?;
-    let mergeable = |aggregate: &Aggregate| Accumulator::is_mergeable(aggregate.kind, &aggregate.ty);
     let parallel = selection.is_one_group()
         && restrictions.key_range
         && !select.distinct
-        && selection.aggregates().iter().all(mergeable);
+        && selection.aggregates().iter().all(Aggregate::is_mergeable);
     Ok(SelectPlan {
         parallel: parallel.then(|| select.to_string().into_boxed_str()),
         table: Rc::clone(table),
@@ -226,114 +222,6 @@ fn check_distinct(
         ))),
         None => Ok(()),
     }
-}
-
-/// How GROUP BY cuts the rows.
-fn group_by(
-    cx: &mut Context<'_>,
-    table: &Table,
-    select: &ast::Select,
-    restrictions: &Restrictions,
-) -> Result<GroupBy, QueryError> {
-    const DECLARED_ORDER: &str =
-        "Group by currently only support groups of columns following their declared order in the PRIMARY KEY";
-    let key = table.partition_key().iter().chain(table.clustering());
-    let mut rest = key.enumerate();
-    let mut by = GroupBy::default();
-    for item in &select.group_by {
-        let resolved = selectable::resolve(cx, item)?;
-        let column = match &resolved {
-            Resolved::Aggregate { kind, .. } => {
-                return Err(QueryError::Invalid(format!(
-                    "Aggregate functions are not supported within the GROUP BY clause, got: system.{}",
-                    kind.name()
-                )));
-            }
-            Resolved::Call { .. } => group_function(cx, &resolved, &mut by)?,
-            Resolved::Column(column) => {
-                if !is_primary_key(column) {
-                    return Err(QueryError::Invalid(format!(
-                        "Group by is currently only supported on the columns of the PRIMARY KEY, got {}",
-                        column.name
-                    )));
-                }
-                if by.function.is_some() {
-                    return Err(QueryError::invalid(
-                        "Functions are only supported on the last element of the GROUP BY clause",
-                    ));
-                }
-                column.clone()
-            }
-            other => {
-                return Err(QueryError::Invalid(format!(
-                    "Group by is currently only supported on columns and functions of them, got {}",
-                    other.text()
-                )));
-            }
-        };
-        loop {
-            let (_, next) = rest.next().ok_or_else(|| QueryError::invalid(DECLARED_ORDER))?;
-            if next.kind == ColumnKind::Clustering {
-                by.clustering += 1;
-            }
-            if next.id == column.id {
-                break;
-            }
-            if !restrictions.is_equal(next) {
-                return Err(QueryError::invalid(DECLARED_ORDER));
-            }
-        }
-    }
-    if rest.next().is_some_and(|(_, column)| column.kind == ColumnKind::PartitionKey) {
-        return Err(QueryError::invalid("Group by is not supported on only a part of the partition key"));
-    }
-    if by.clustering > 0 && select.distinct {
-        return Err(QueryError::invalid(
-            "Grouping on clustering columns is not allowed for SELECT DISTINCT queries",
-        ));
-    }
-    Ok(by)
-}
-
-/// Takes a function of a clustering column into `by` and tells the column.
-fn group_function(
-    cx: &mut Context<'_>,
-    resolved: &Resolved<'_>,
-    by: &mut GroupBy,
-) -> Result<Column, QueryError> {
-    let function = expression::single(cx, resolved)?;
-    let mut columns: Vec<Column> = Vec::new();
-    function.for_each_column(&[], &mut |column| {
-        if !columns.iter().any(|seen| seen.id == column.id) {
-            columns.push(column.clone());
-        }
-    });
-    let column = match columns.as_slice() {
-        [] => {
-            return Err(QueryError::invalid(
-                "GROUP BY functions must have one clustering column name as parameter",
-            ));
-        }
-        [column] => column.clone(),
-        several => {
-            let names: Vec<String> = several
-                .iter()
-                .map(|column| model::type_parser::quote_identifier(&column.name).to_string())
-                .collect();
-            return Err(QueryError::Invalid(format!(
-                "GROUP BY functions accept only one clustering column as parameter, got: {}",
-                names.join(",")
-            )));
-        }
-    };
-    if column.kind != ColumnKind::Clustering {
-        return Err(QueryError::Invalid(format!(
-            "Group by functions are only supported on clustering columns, got {}",
-            column.name
-        )));
-    }
-    by.function = Some(function);
-    Ok(column)
 }
 
 fn ordering_columns(table: &Table, select: &ast::Select) -> Result<Vec<(Column, bool)>, QueryError> {

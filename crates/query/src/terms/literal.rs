@@ -67,6 +67,10 @@ pub fn assignment(constant: &Constant, ty: &CqlType) -> Assignment {
     if constant.kind == ConstantKind::Null {
         return if ty.is_counter() { Assignment::No } else { Assignment::Weak };
     }
+    if matches!(ty, T::Custom(_)) {
+        // Only the class knows what it reads.
+        return Assignment::Weak;
+    }
     if preferred_type(constant).as_ref() == Some(ty) {
         return Assignment::Exact;
     }
@@ -93,11 +97,16 @@ pub fn assignment(constant: &Constant, ty: &CqlType) -> Assignment {
         ConstantKind::Uuid => matches!(ty, T::Uuid | T::Timeuuid),
         ConstantKind::Float => matches!(ty, T::Decimal | T::Double | T::Float),
         ConstantKind::Boolean => matches!(ty, T::Boolean),
-        ConstantKind::Hex => matches!(ty, T::Blob | T::Custom(_)),
+        ConstantKind::Hex => matches!(ty, T::Blob),
         ConstantKind::Duration => matches!(ty, T::Duration),
         ConstantKind::Null => false,
     };
     if fits { Assignment::Weak } else { Assignment::No }
+}
+
+/// The constant as messages show it, and as its type reads it: Cassandra's numbers that are none have no sign.
+pub fn shown(constant: &Constant) -> &str {
+    if constant.kind == ConstantKind::Float && constant.text == "-NaN" { "NaN" } else { &constant.text }
 }
 
 /// What Cassandra calls the kind in its messages.
@@ -119,7 +128,7 @@ pub fn kind_name(kind: ConstantKind) -> &'static str {
 /// # Errors
 /// The client's text in Cassandra's words.
 pub fn append_value(constant: &Constant, ty: &CqlType, now_ms: i64, out: &mut Vec<u8>) -> Result<(), String> {
-    let text = constant.text.as_str();
+    let text = shown(constant);
     if constant.kind == ConstantKind::Hex {
         return append_hex(text.get(2..).unwrap_or(""), out);
     }
@@ -134,7 +143,11 @@ pub fn append_text(text: &str, ty: &CqlType, now_ms: i64, out: &mut Vec<u8>) -> 
     match ty {
         CqlType::Ascii if text.is_ascii() => out.extend_from_slice(text.as_bytes()),
         CqlType::Ascii => {
-            return Err(format!("Invalid ASCII character in string literal: '{text}'"));
+            let units = text.chars().find(|c| !c.is_ascii()).map_or(1, char::len_utf16);
+            return Err(format!(
+                "Invalid ASCII character in string literal: java.nio.charset.UnmappableCharacterException: Input length = \
+                 {units}"
+            ));
         }
         CqlType::Text => out.extend_from_slice(text.as_bytes()),
         CqlType::Tinyint => out.extend_from_slice(&integer::<i8>(text, "byte")?.to_be_bytes()),
@@ -189,6 +202,11 @@ pub fn append_text(text: &str, ty: &CqlType, now_ms: i64, out: &mut Vec<u8>) -> 
         CqlType::Inet if text.is_empty() => {}
         CqlType::Inet => append_inet(text, out)?,
         CqlType::Duration => duration::parse(text)?.append(out),
+        CqlType::Custom(class) if class.ends_with("UUIDType") => match uuid(text) {
+            Ok(value) => out.extend_from_slice(value.as_bytes()),
+            Err(_) => return Err(format!("unable to make UUID from '{text}'")),
+        },
+        CqlType::Custom(_) => append_hex(text, out)?,
         _ => return Err(format!("Cannot make a value of type {ty} from '{text}'")),
     }
     Ok(())
@@ -241,9 +259,32 @@ fn append_inet(text: &str, out: &mut Vec<u8>) -> Result<(), String> {
             Some(mapped) => out.extend_from_slice(&mapped.octets()),
             None => out.extend_from_slice(&address.octets()),
         },
-        Err(_) => return Err(format!("Unable to make inet address from '{text}'")),
+        Err(_) => match numeric_ipv4(text) {
+            Some(address) => out.extend_from_slice(&address.to_be_bytes()),
+            None => return Err(format!("Unable to make inet address from '{text}'")),
+        },
     }
     Ok(())
+}
+
+/// An IPv4 address of fewer than four numbers: the last one stands for all bytes that are left, as in `inet_aton`.
+fn numeric_ipv4(text: &str) -> Option<u32> {
+    let parts: Vec<&str> = text.split('.').collect();
+    let digits = |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    if parts.len() > 4 || !parts.iter().all(digits) {
+        return None;
+    }
+    let (last, first) = parts.split_last()?;
+    let mut address = 0_u32;
+    for part in first {
+        address = address << 8 | u32::from(part.parse::<u8>().ok()?);
+    }
+    let bits = 32 - 8 * first.len() as u32;
+    let last: u64 = last.parse().ok()?;
+    if last >= 1_u64 << bits {
+        return None;
+    }
+    Some((u64::from(address) << bits) as u32 | last as u32)
 }
 
 #[cfg(test)]
@@ -272,6 +313,8 @@ mod tests {
             (K::Hex, "0x", CqlType::Blob, &[]),
             (K::String, "::ffff:127.0.0.1", CqlType::Inet, &[127, 0, 0, 1]),
             (K::String, "", CqlType::Inet, &[]),
+            (K::String, "1", CqlType::Inet, &[0, 0, 0, 1]),
+            (K::String, "1.2.3", CqlType::Inet, &[1, 2, 0, 3]),
             (K::Duration, "1d", CqlType::Duration, &[0, 2, 0]),
         ] {
             assert_eq!(value(kind, text, ty.clone()).as_deref(), Ok(expected), "{text} as {ty}");
@@ -292,6 +335,9 @@ mod tests {
                 "Unable to make long from '9223372036854775808'",
             ),
             (K::Hex, "0x123", CqlType::Blob, "cannot parse '123' as hex bytes"),
+            (K::String, "1.2.3.256", CqlType::Inet, "Unable to make inet address from '1.2.3.256'"),
+            (K::String, "1.256.3", CqlType::Inet, "Unable to make inet address from '1.256.3'"),
+            (K::Float, "-NaN", CqlType::Decimal, "unable to make BigDecimal from 'NaN'"),
             (K::String, "localhost", CqlType::Inet, "Unable to make inet address from 'localhost'"),
             (K::Float, "NaN", CqlType::Decimal, "unable to make BigDecimal from 'NaN'"),
             (

@@ -88,7 +88,7 @@ impl Context<'_> {
                 kind => format!(
                     "Invalid {} constant ({}) for \"{}\" of type {}",
                     literal::kind_name(kind),
-                    constant.text,
+                    literal::shown(constant),
                     receiver.name,
                     receiver.ty
                 ),
@@ -112,6 +112,7 @@ impl Context<'_> {
         element: &ast::Term,
         receiver: &Receiver,
     ) -> Result<Term, QueryError> {
+        check_list(element, &receiver.ty)?;
         if !self.assignment(element, &receiver.ty).is_assignable() {
             return Err(QueryError::Invalid(format!(
                 "Invalid {kind} literal for {}: {role} {} is not of type {}",
@@ -144,9 +145,7 @@ impl Context<'_> {
                 Ok(collection(receiver.ty.clone(), parts))
             }
             CqlType::Vector { element, dimension } => self.vector(elements, receiver, element, *dimension),
-            other => Err(QueryError::Invalid(format!(
-                "Unexpected receiver type '{other}'; only list and vector are expected"
-            ))),
+            other => Err(unexpected_list(other)),
         }
     }
 
@@ -168,6 +167,7 @@ impl Context<'_> {
         let inner = Receiver::value_of(&receiver.name, element.clone());
         let mut components = Vec::with_capacity(elements.len());
         for part in elements {
+            check_list(part, element)?;
             if !self.assignment(part, element).is_assignable() {
                 return Err(QueryError::Invalid(format!(
                     "Invalid vector literal for {}: value {} is not of type {element}",
@@ -345,6 +345,19 @@ impl Context<'_> {
     pub fn assignment(&self, term: &ast::Term, ty: &CqlType) -> Assignment {
         Typing::new(self).assignment(term, ty)
     }
+}
+
+/// Refuses a list where none can be, in the words of the list.
+fn check_list(term: &ast::Term, ty: &CqlType) -> Result<(), QueryError> {
+    match (term, ty) {
+        (_, CqlType::List { .. } | CqlType::Vector { .. }) => Ok(()),
+        (ast::Term::List(_), other) => Err(unexpected_list(other)),
+        _ => Ok(()),
+    }
+}
+
+fn unexpected_list(ty: &CqlType) -> QueryError {
+    QueryError::Invalid(format!("Unexpected receiver type '{ty}'; only list and vector are expected"))
 }
 
 fn function_name(call: &FunctionCall) -> String {

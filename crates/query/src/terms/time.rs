@@ -32,7 +32,8 @@ pub fn parse_timestamp(text: &str, now_ms: i64) -> Result<i64, String> {
 /// As [`parse_timestamp`].
 pub fn parse_date(text: &str) -> Result<u32, String> {
     if is_integer(text) {
-        return text.parse().map_err(|_| format!("Unable to make unsigned int (for date) from: '{text}'"));
+        let days = text.parse::<i64>().ok().and_then(|days| u32::try_from(days).ok());
+        return days.ok_or_else(|| format!("Unable to make unsigned int (for date) from: '{text}'"));
     }
     let wrong = || format!("Unable to coerce '{text}' to a formatted date (long)");
     let mut cursor = Cursor { rest: text.as_bytes() };
@@ -316,6 +317,7 @@ mod tests {
         assert_eq!(parse_date("-5877641-06-23"), Ok(0));
         assert_eq!(parse_date("+5881580-07-11"), Ok(u32::MAX));
         assert_eq!(parse_date("12"), Ok(12));
+        assert_eq!(parse_date("-0"), Ok(0));
         for text in ["2015-02-30", "2015-2-3", "12345-01-01", "x", "", "+5881580-07-12", "-1"] {
             assert!(parse_date(text).is_err(), "{text}");
         }
