@@ -6,7 +6,7 @@
 
 use model::clustering::Clustering;
 use model::deletion::LocalSeconds;
-use model::{ColumnKind, CqlType, RowView, Token};
+use model::{ColumnKind, RowView, Token};
 use smallvec::SmallVec;
 use storage::{Flow, RowConsumer};
 
@@ -399,15 +399,6 @@ impl<'q> Rows<'q> {
     }
 }
 
-/// The empty value of a type that has none, as JSON: of what stands in quotes nothing in quotes, as Cassandra writes it.
-fn empty_json(ty: &CqlType) -> &'static str {
-    use CqlType as T;
-    match ty {
-        T::Uuid | T::Timeuuid | T::Inet | T::Time | T::Date | T::Timestamp | T::Duration => "\"\"",
-        _ => "null",
-    }
-}
-
 fn too_large() -> QueryError {
     QueryError::Invalid(format!("The result is larger than {UNPAGED_BYTES_MAX} bytes; ask for it in pages"))
 }
@@ -431,7 +422,8 @@ fn append_values<'v>(
             text.push_str(": ");
             let value = evaluate(selector, input, aggregated, binding)?;
             match value.as_deref() {
-                Some([]) if ty.is_empty_value_meaningless() => text.push_str(empty_json(ty)),
+                // The empty value of a type that has none: Cassandra writes nothing, in quotes.
+                Some([]) if ty.is_empty_value_meaningless() => text.push_str("\"\""),
                 value => json::append(ty, value, &mut text),
             }
         }
