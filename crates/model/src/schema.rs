@@ -7,6 +7,7 @@
 
 mod change;
 mod codec;
+mod function;
 mod options;
 mod table;
 
@@ -17,6 +18,7 @@ use minicbor::{Decode, Encode};
 
 pub use change::{ChangeError, SchemaChange, with_type};
 pub use codec::CodecError;
+pub use function::{AggregateDefinition, FunctionDefinition};
 pub use options::{CachingOptions, TableOptions};
 pub use table::{Column, ColumnId, ColumnKind, DroppedColumn, Table, TableDefinition, TableId};
 
@@ -33,6 +35,38 @@ pub struct Keyspace {
     pub tables: BTreeMap<String, Rc<Table>>,
     /// User-defined types by name.
     pub types: BTreeMap<String, TypeDefinition>,
+    /// User-defined functions by name, overloads by the text of their argument types.
+    pub functions: Vec<Rc<FunctionDefinition>>,
+    /// User-defined aggregates, in the same order.
+    pub aggregates: Vec<Rc<AggregateDefinition>>,
+}
+
+impl Keyspace {
+    /// A keyspace that holds nothing yet.
+    pub fn new(name: impl Into<String>, options: KeyspaceOptions) -> Self {
+        Self {
+            name: name.into(),
+            options,
+            tables: BTreeMap::new(),
+            types: BTreeMap::new(),
+            functions: Vec::new(),
+            aggregates: Vec::new(),
+        }
+    }
+
+    /// The function of that name for arguments of exactly these types.
+    pub fn function<'t>(
+        &self,
+        name: &str,
+        types: impl IntoIterator<Item = &'t CqlType> + Clone,
+    ) -> Option<&Rc<FunctionDefinition>> {
+        self.functions.iter().find(|function| function.name == name && function.takes(types.clone()))
+    }
+
+    /// The aggregate of that name for arguments of exactly these types.
+    pub fn aggregate(&self, name: &str, types: &[CqlType]) -> Option<&Rc<AggregateDefinition>> {
+        self.aggregates.iter().find(|aggregate| aggregate.name == name && aggregate.arguments == types)
+    }
 }
 
 /// What CREATE KEYSPACE sets.

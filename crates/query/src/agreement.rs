@@ -93,6 +93,7 @@ async fn change(engine: &Engine, request: ChangeRequest) -> Result<Agreed, Query
             shards: engine.config().shards,
             now_us: reactor::wall_clock_us(),
             chance: [reactor::random_u64(), reactor::random_u64()],
+            user_functions: engine.config().user_functions,
         },
     )?;
     let Some(change) = planned.change else {
@@ -116,6 +117,7 @@ fn events_of(event: &SchemaEvent, change: &SchemaChange) -> Vec<SchemaEvent> {
             target: Target::Table,
             keyspace: table.keyspace.clone(),
             name: table.name.clone(),
+            arguments: Vec::new(),
         }));
     }
     events

@@ -64,6 +64,8 @@ pub struct EngineConfig {
     pub prepared_bytes_max: usize,
     /// Longest text of a statement in bytes.
     pub statement_bytes_max: usize,
+    /// `user_defined_functions_enabled`
+    pub user_functions: bool,
 }
 
 impl EngineConfig {
@@ -84,6 +86,7 @@ impl EngineConfig {
             truncate_timeout: Duration::from_secs(60),
             prepared_bytes_max: 10 << 20,
             statement_bytes_max: 16 << 20,
+            user_functions: true,
         }
     }
 }

@@ -1,6 +1,8 @@
 //! What changed in the schema, as clients and the node's own caches are told.
 
+use model::CqlType;
 use model::schema::SchemaChange;
+use wire::version::ProtocolVersion;
 
 /// What happened to the thing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +35,10 @@ pub enum Target {
     Table,
     /// A user-defined type; tables that use it change with it.
     Type,
+    /// A user-defined function.
+    Function,
+    /// A user-defined aggregate.
+    Aggregate,
 }
 
 impl Target {
@@ -42,6 +48,8 @@ impl Target {
             Self::Keyspace => "KEYSPACE",
             Self::Table => "TABLE",
             Self::Type => "TYPE",
+            Self::Function => "FUNCTION",
+            Self::Aggregate => "AGGREGATE",
         }
     }
 }
@@ -55,19 +63,21 @@ pub struct SchemaEvent {
     pub target: Target,
     /// The keyspace.
     pub keyspace: String,
-    /// The table or type; empty for a keyspace.
+    /// The table, type, function or aggregate; empty for a keyspace.
     pub name: String,
+    /// Types of a function's or aggregate's arguments, as CQL.
+    pub arguments: Vec<String>,
 }
 
 impl SchemaEvent {
     /// Whether statements prepared for `keyspace.table` must be prepared anew.
     ///
-    /// A type's change reaches every table of its keyspace, because which of them use it is known only to the schema
-    /// before or after.
+    /// A type's or a function's change reaches every table of its keyspace, because which of them use it is known only to
+    /// the schema before or after.
     pub fn touches(&self, keyspace: &str, table: &str) -> bool {
         self.keyspace == keyspace
             && match self.target {
-                Target::Keyspace | Target::Type => true,
+                Target::Keyspace | Target::Type | Target::Function | Target::Aggregate => true,
                 Target::Table => self.name == table,
             }
     }
@@ -79,7 +89,9 @@ impl SchemaEvent {
             target,
             keyspace: keyspace.to_owned(),
             name: name.to_owned(),
+            arguments: Vec::new(),
         };
+        let texts = |types: &mut dyn Iterator<Item = &CqlType>| types.map(ToString::to_string).collect();
         match change {
             SchemaChange::CreateKeyspace { name, .. } => event(Change::Created, Target::Keyspace, name, ""),
             SchemaChange::AlterKeyspace { name, .. } => event(Change::Updated, Target::Keyspace, name, ""),
@@ -100,24 +112,48 @@ impl SchemaEvent {
                 event(Change::Updated, Target::Type, keyspace, name)
             }
             SchemaChange::DropType { keyspace, name } => event(Change::Dropped, Target::Type, keyspace, name),
+            SchemaChange::CreateFunction(function) => Self {
+                arguments: texts(&mut function.argument_types()),
+                ..event(Change::Created, Target::Function, &function.keyspace, &function.name)
+            },
+            SchemaChange::DropFunction { keyspace, name, arguments } => Self {
+                arguments: texts(&mut arguments.iter()),
+                ..event(Change::Dropped, Target::Function, keyspace, name)
+            },
+            SchemaChange::CreateAggregate(aggregate) => Self {
+                arguments: texts(&mut aggregate.arguments.iter()),
+                ..event(Change::Created, Target::Aggregate, &aggregate.keyspace, &aggregate.name)
+            },
+            SchemaChange::DropAggregate { keyspace, name, arguments } => Self {
+                arguments: texts(&mut arguments.iter()),
+                ..event(Change::Dropped, Target::Aggregate, keyspace, name)
+            },
         }
     }
 
     /// Appends the body of a RESULT of kind Schema_change, kind included (native_protocol_v5.spec §4.2.5.5).
-    pub fn append_result(&self, out: &mut Vec<u8>) {
+    ///
+    /// Version 3 knows no functions: there their keyspace was updated.
+    pub fn append_result(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         const KIND_SCHEMA_CHANGE: i32 = 0x0005;
         out.extend_from_slice(&KIND_SCHEMA_CHANGE.to_be_bytes());
-        self.append_body(out);
-    }
-
-    /// Appends change, target and names as strings: what follows the type in an EVENT of type SCHEMA_CHANGE
-    /// (native_protocol_v5.spec §4.2.6).
-    pub fn append_body(&self, out: &mut Vec<u8>) {
-        append_string(out, self.change.as_str());
-        append_string(out, self.target.as_str());
+        let of_function = matches!(self.target, Target::Function | Target::Aggregate);
+        let (change, target) = if of_function && version < ProtocolVersion::V4 {
+            (Change::Updated, Target::Keyspace)
+        } else {
+            (self.change, self.target)
+        };
+        append_string(out, change.as_str());
+        append_string(out, target.as_str());
         append_string(out, &self.keyspace);
-        if self.target != Target::Keyspace {
-            append_string(out, &self.name);
+        if target == Target::Keyspace {
+            return;
+        }
+        append_string(out, &self.name);
+        if of_function {
+            let count = u16::try_from(self.arguments.len()).expect("arguments are few");
+            out.extend_from_slice(&count.to_be_bytes());
+            self.arguments.iter().for_each(|argument| append_string(out, argument));
         }
     }
 }
@@ -140,14 +176,26 @@ mod tests {
             target: Target::Table,
             keyspace: "ks".into(),
             name: "t".into(),
+            arguments: Vec::new(),
         };
-        event.append_result(&mut out);
+        event.append_result(&mut out, ProtocolVersion::V4);
         assert_eq!(out, b"\0\0\0\x05\0\x07CREATED\0\x05TABLE\0\x02ks\0\x01t");
         assert!(event.touches("ks", "t") && !event.touches("ks", "u") && !event.touches("other", "t"));
         let dropped = SchemaEvent::of(&SchemaChange::DropKeyspace { name: "ks".into() });
         out.clear();
-        dropped.append_result(&mut out);
+        dropped.append_result(&mut out, ProtocolVersion::V4);
         assert_eq!(out, b"\0\0\0\x05\0\x07DROPPED\0\x08KEYSPACE\0\x02ks");
         assert!(dropped.touches("ks", "t"));
+        let function = SchemaEvent::of(&SchemaChange::DropFunction {
+            keyspace: "ks".into(),
+            name: "f".into(),
+            arguments: vec![CqlType::Int],
+        });
+        out.clear();
+        function.append_result(&mut out, ProtocolVersion::V4);
+        assert_eq!(out, b"\0\0\0\x05\0\x07DROPPED\0\x08FUNCTION\0\x02ks\0\x01f\0\x01\0\x03int");
+        out.clear();
+        function.append_result(&mut out, ProtocolVersion::V3);
+        assert_eq!(out, b"\0\0\0\x05\0\x07UPDATED\0\x08KEYSPACE\0\x02ks");
     }
 }

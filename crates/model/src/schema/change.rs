@@ -1,11 +1,13 @@
 //! Changes of the schema: what a DDL statement becomes, what is logged, and what every shard applies.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use minicbor::{Decode, Encode};
 
-use super::{Keyspace, KeyspaceOptions, Schema, Table, TableDefinition, TableId, TypeDefinition, codec};
+use super::{
+    AggregateDefinition, FunctionDefinition, Keyspace, KeyspaceOptions, Schema, Table, TableDefinition, TableId,
+    TypeDefinition, codec,
+};
 use crate::token::murmur3_hash128;
 use crate::types::{CqlType, UserType};
 
@@ -95,6 +97,40 @@ pub enum SchemaChange {
         #[n(1)]
         name: String,
     },
+    /// A user-defined function as it is from now on: a new one, or another body for the one of these argument types.
+    #[n(9)]
+    CreateFunction(#[n(0)] Box<FunctionDefinition>),
+    /// A user-defined function goes.
+    #[n(10)]
+    DropFunction {
+        /// Its keyspace.
+        #[n(0)]
+        keyspace: String,
+        /// Its name.
+        #[n(1)]
+        name: String,
+        /// Types of its arguments.
+        #[n(2)]
+        #[cbor(with = "codec::types")]
+        arguments: Vec<CqlType>,
+    },
+    /// A user-defined aggregate as it is from now on.
+    #[n(11)]
+    CreateAggregate(#[n(0)] Box<AggregateDefinition>),
+    /// A user-defined aggregate goes.
+    #[n(12)]
+    DropAggregate {
+        /// Its keyspace.
+        #[n(0)]
+        keyspace: String,
+        /// Its name.
+        #[n(1)]
+        name: String,
+        /// Types of its arguments.
+        #[n(2)]
+        #[cbor(with = "codec::types")]
+        arguments: Vec<CqlType>,
+    },
 }
 
 /// A change that does not fit the schema it was applied to: a log that does not belong to it.
@@ -120,12 +156,7 @@ impl Schema {
                 if self.keyspaces.contains_key(name) {
                     return Err(exists("keyspace", name));
                 }
-                let keyspace = Keyspace {
-                    name: name.clone(),
-                    options: options.clone(),
-                    tables: BTreeMap::new(),
-                    types: BTreeMap::new(),
-                };
+                let keyspace = Keyspace::new(name.clone(), options.clone());
                 self.keyspaces.insert(name.clone(), keyspace);
             }
             SchemaChange::AlterKeyspace { name, options } => {
@@ -179,12 +210,39 @@ impl Schema {
                     }
                 }
                 types.insert(definition.name.clone(), definition.clone());
+                self.keyspace_mut(keyspace)?.with_type(definition);
                 for table in tables {
                     self.put_table(table)?;
                 }
             }
             SchemaChange::DropType { keyspace, name } => {
                 self.keyspace_mut(keyspace)?.types.remove(name).ok_or_else(|| missing("type", name))?;
+            }
+            SchemaChange::CreateFunction(definition) => {
+                let functions = &mut self.keyspace_mut(&definition.keyspace)?.functions;
+                functions.retain(|function| {
+                    function.name != definition.name || !function.takes(definition.argument_types())
+                });
+                functions.push(Rc::new((**definition).clone()));
+                functions.sort_by_cached_key(|function| overload_key(&function.name, function.argument_types()));
+            }
+            SchemaChange::DropFunction { keyspace, name, arguments } => {
+                let functions = &mut self.keyspace_mut(keyspace)?.functions;
+                let at = functions.iter().position(|f| f.name == *name && f.takes(arguments));
+                functions.remove(at.ok_or_else(|| missing("function", name))?);
+            }
+            SchemaChange::CreateAggregate(definition) => {
+                let aggregates = &mut self.keyspace_mut(&definition.keyspace)?.aggregates;
+                aggregates.retain(|aggregate| {
+                    aggregate.name != definition.name || aggregate.arguments != definition.arguments
+                });
+                aggregates.push(Rc::new((**definition).clone()));
+                aggregates.sort_by_cached_key(|a| overload_key(&a.name, a.arguments.iter()));
+            }
+            SchemaChange::DropAggregate { keyspace, name, arguments } => {
+                let aggregates = &mut self.keyspace_mut(keyspace)?.aggregates;
+                let at = aggregates.iter().position(|a| a.name == *name && a.arguments == *arguments);
+                aggregates.remove(at.ok_or_else(|| missing("aggregate", name))?);
             }
         }
         self.advance_version(change);
@@ -216,6 +274,33 @@ impl Schema {
         self.version = ((u128::from(high as u64) << 64) | u128::from(low as u64)).to_be_bytes();
         self.version[6] = (self.version[6] & 0x0f) | 0x30;
         self.version[8] = (self.version[8] & 0x3f) | 0x80;
+    }
+}
+
+/// By what overloads are kept in order.
+fn overload_key<'t>(name: &str, types: impl Iterator<Item = &'t CqlType>) -> (String, Vec<String>) {
+    (name.to_owned(), types.map(ToString::to_string).collect())
+}
+
+impl Keyspace {
+    /// Gives functions and aggregates the new type where they use the one of that name.
+    fn with_type(&mut self, definition: &TypeDefinition) {
+        let keyspace = self.name.clone();
+        let uses = |ty: &CqlType| ty.references_udt(&keyspace, &definition.name);
+        for function in &mut self.functions {
+            if function.references_udt(&keyspace, &definition.name) {
+                for ty in Rc::make_mut(function).types_mut().filter(|ty| uses(ty)) {
+                    *ty = with_type(ty, &keyspace, definition);
+                }
+            }
+        }
+        for aggregate in &mut self.aggregates {
+            if aggregate.references_udt(&keyspace, &definition.name) {
+                for ty in Rc::make_mut(aggregate).types_mut().filter(|ty| uses(ty)) {
+                    *ty = with_type(ty, &keyspace, definition);
+                }
+            }
+        }
     }
 }
 

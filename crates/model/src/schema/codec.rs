@@ -75,6 +75,35 @@ pub(super) mod cql_type {
     }
 }
 
+pub(super) mod types {
+    use crate::types::CqlType;
+    use minicbor::decode::Error as DecodeError;
+    use minicbor::encode::Error as EncodeError;
+    use minicbor::encode::Write;
+    use minicbor::{Decoder, Encoder};
+
+    pub(in crate::schema) fn encode<C, W: Write>(
+        types: &[CqlType],
+        e: &mut Encoder<W>,
+        ctx: &mut C,
+    ) -> Result<(), EncodeError<W::Error>> {
+        e.array(types.len() as u64)?;
+        types.iter().try_for_each(|ty| super::cql_type::encode(ty, e, ctx))
+    }
+
+    pub(in crate::schema) fn decode<C>(
+        d: &mut Decoder<'_>,
+        ctx: &mut C,
+    ) -> Result<Vec<CqlType>, DecodeError> {
+        let length = d.array()?.ok_or_else(|| DecodeError::message("an array of known length"))?;
+        let mut types = Vec::new();
+        for _ in 0..length {
+            types.push(super::cql_type::decode(d, ctx)?);
+        }
+        Ok(types)
+    }
+}
+
 pub(super) mod fields {
     use crate::types::CqlType;
     use minicbor::decode::Error as DecodeError;

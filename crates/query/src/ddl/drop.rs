@@ -63,6 +63,22 @@ pub(super) fn user_type(statement: &DropType, context: &PlanContext<'_>) -> Resu
             users.join(", ")
         )))
     };
+    let functions: Vec<&str> = keyspace
+        .functions
+        .iter()
+        .filter(|function| function.references_udt(keyspace_name, name))
+        .map(|function| function.name.as_str())
+        .chain(
+            keyspace
+                .aggregates
+                .iter()
+                .filter(|aggregate| aggregate.references_udt(keyspace_name, name))
+                .map(|aggregate| aggregate.name.as_str()),
+        )
+        .collect();
+    if !functions.is_empty() {
+        return still_used("functions", functions);
+    }
     let types: Vec<&str> = keyspace
         .types
         .values()

@@ -2,7 +2,9 @@
 //!
 //! Planning (`plan` and the files it names) is pure; carrying out is `agreement`'s.
 
+mod aggregate;
 mod drop;
+mod function;
 mod keyspace;
 pub(crate) mod mistake;
 mod names;
@@ -38,7 +40,7 @@ pub async fn execute(
     let agreed = agree(ChangeRequest { statement: statement.clone(), keyspace }).await?;
     out.warnings.extend(agreed.warnings);
     match agreed.event {
-        Some(event) => event.append_result(&mut out.body),
+        Some(event) => event.append_result(&mut out.body, client.version),
         None => results::append_void(&mut out.body),
     }
     Ok(())

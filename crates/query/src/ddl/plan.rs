@@ -9,7 +9,7 @@ use model::schema::{Keyspace, SchemaChange};
 use model::{Schema, Table};
 
 use super::mistake::{invalid, unsupported};
-use super::{drop, keyspace, table_alter, table_create, user_type};
+use super::{aggregate, drop, function, keyspace, table_alter, table_create, user_type};
 use crate::QueryError;
 use crate::schema_events::{Change, SchemaEvent, Target};
 
@@ -28,6 +28,8 @@ pub(crate) struct PlanContext<'a> {
     pub(crate) now_us: i64,
     /// 128 bits of chance, for ids.
     pub(crate) chance: [u64; 2],
+    /// Whether functions may be made.
+    pub(crate) user_functions: bool,
 }
 
 /// What a statement comes to.
@@ -73,12 +75,10 @@ pub(crate) fn plan(statement: &Statement, context: &PlanContext<'_>) -> Result<P
         Statement::CreateMaterializedView(_)
         | Statement::AlterMaterializedView(_)
         | Statement::DropMaterializedView(_) => Err(unsupported("Materialized views are")),
-        Statement::CreateFunction(_) | Statement::DropFunction(_) => {
-            Err(unsupported("User-defined functions are"))
-        }
-        Statement::CreateAggregate(_) | Statement::DropAggregate(_) => {
-            Err(unsupported("User-defined aggregates are"))
-        }
+        Statement::CreateFunction(create) => function::create(create, context),
+        Statement::DropFunction(statement) => function::drop(statement, context),
+        Statement::CreateAggregate(create) => aggregate::create(create, context),
+        Statement::DropAggregate(statement) => aggregate::drop(statement, context),
         Statement::CreateTrigger(_) | Statement::DropTrigger(_) => Err(unsupported("Triggers are")),
         Statement::CreateRole(_)
         | Statement::AlterRole(_)
@@ -139,17 +139,17 @@ pub(super) fn existing_keyspace<'a>(
 
 /// The event for a table.
 pub(super) fn table_event(change: Change, keyspace: &str, name: &str) -> SchemaEvent {
-    SchemaEvent { change, target: Target::Table, keyspace: keyspace.to_owned(), name: name.to_owned() }
+    SchemaEvent { change, target: Target::Table, keyspace: keyspace.to_owned(), name: name.to_owned(), arguments: Vec::new() }
 }
 
 /// The event for a user type.
 pub(super) fn type_event(change: Change, keyspace: &str, name: &str) -> SchemaEvent {
-    SchemaEvent { change, target: Target::Type, keyspace: keyspace.to_owned(), name: name.to_owned() }
+    SchemaEvent { change, target: Target::Type, keyspace: keyspace.to_owned(), name: name.to_owned(), arguments: Vec::new() }
 }
 
 /// The event for a keyspace.
 pub(super) fn keyspace_event(change: Change, keyspace: &str) -> SchemaEvent {
-    SchemaEvent { change, target: Target::Keyspace, keyspace: keyspace.to_owned(), name: String::new() }
+    SchemaEvent { change, target: Target::Keyspace, keyspace: keyspace.to_owned(), name: String::new(), arguments: Vec::new() }
 }
 
 /// A table as messages name it, quoted where it must be.

@@ -60,6 +60,7 @@ impl Session {
             shards: 2,
             now_us: 1_600_000_000_000_000,
             chance: [1, self.schema.tables().count() as u64],
+            user_functions: true,
         };
         plan(statement, &context)
     }

@@ -97,6 +97,17 @@ impl RawType {
         matches!(self, Self::User { frozen: false, .. })
     }
 
+    /// Whether the text says frozen; tuples and vectors are so without being asked.
+    pub(crate) fn is_frozen(&self) -> bool {
+        matches!(
+            self,
+            Self::List { frozen: true, .. }
+                | Self::Set { frozen: true, .. }
+                | Self::Map { frozen: true, .. }
+                | Self::User { frozen: true, .. }
+        )
+    }
+
     fn is_duration(&self) -> bool {
         matches!(self, Self::Native(NativeType::Duration))
     }

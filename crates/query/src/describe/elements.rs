@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use cql::ast::{Describe, DescribeTarget, QualifiedName};
-use model::schema::{Keyspace, TypeDefinition};
+use model::schema::{AggregateDefinition, FunctionDefinition, Keyspace, TypeDefinition};
 use model::{CqlType, Schema, Table};
 
 use super::text;
@@ -18,6 +18,8 @@ use crate::system::Catalog;
 pub(super) enum Element<'a> {
     Keyspace(&'a Keyspace),
     Type(&'a str, &'a TypeDefinition),
+    Function(&'a FunctionDefinition),
+    Aggregate(&'a AggregateDefinition),
     Table(&'a Rc<Table>),
 }
 
@@ -35,6 +37,8 @@ impl Element<'_> {
         match self {
             Self::Keyspace(keyspace) => quote(&keyspace.name).into_owned(),
             Self::Type(keyspace, _) => quote(keyspace).into_owned(),
+            Self::Function(function) => quote(&function.keyspace).into_owned(),
+            Self::Aggregate(aggregate) => quote(&aggregate.keyspace).into_owned(),
             Self::Table(table) => quote(table.keyspace()).into_owned(),
         }
     }
@@ -43,18 +47,28 @@ impl Element<'_> {
         match self {
             Self::Keyspace(_) => "keyspace",
             Self::Type(..) => "type",
+            Self::Function(_) => "function",
+            Self::Aggregate(_) => "aggregate",
             Self::Table(_) => "table",
         }
     }
 
     pub(super) fn name(&self) -> String {
-        quote(self.bare_name()).into_owned()
+        let types: Option<Vec<String>> = match self {
+            Self::Function(function) => Some(function.argument_types().map(text::signature_type).collect()),
+            Self::Aggregate(aggregate) => Some(aggregate.arguments.iter().map(text::signature_type).collect()),
+            _ => None,
+        };
+        let name = quote(self.bare_name()).into_owned();
+        types.map_or(name.clone(), |types| format!("{name}({})", types.join(", ")))
     }
 
     pub(super) fn text(&self, internals: bool) -> String {
         match self {
             Self::Keyspace(keyspace) => text::keyspace(keyspace),
             Self::Type(keyspace, definition) => text::user_type(keyspace, definition),
+            Self::Function(function) => text::function(function),
+            Self::Aggregate(aggregate) => text::aggregate(aggregate),
             Self::Table(table) => text::table(table, internals),
         }
     }
@@ -63,6 +77,8 @@ impl Element<'_> {
         match self {
             Self::Keyspace(keyspace) => &keyspace.name,
             Self::Type(_, definition) => &definition.name,
+            Self::Function(function) => &function.name,
+            Self::Aggregate(aggregate) => &aggregate.name,
             Self::Table(table) => table.name(),
         }
     }
@@ -92,7 +108,8 @@ impl<'a> View<'a> {
             DescribeTarget::Types => self.list(|keyspace| {
                 keyspace.types.values().map(|definition| Element::Type(&keyspace.name, definition)).collect()
             }),
-            DescribeTarget::Functions | DescribeTarget::Aggregates => self.list(|_| Vec::new()),
+            DescribeTarget::Functions => self.list(|keyspace| functions(keyspace, None)),
+            DescribeTarget::Aggregates => self.list(|keyspace| aggregates(keyspace, None)),
             DescribeTarget::Table(name) => {
                 let keyspace = self.keyspace_of(name)?;
                 table(keyspace, name.name.as_str())
@@ -110,10 +127,14 @@ impl<'a> View<'a> {
                 Err(absent("Materialized view", name, self.keyspace_of(name)?))
             }
             DescribeTarget::Function(name) => {
-                Err(absent("User defined function", name, self.keyspace_of(name)?))
+                let keyspace = self.keyspace_of(name)?;
+                let found = functions(keyspace, Some(name.name.as_str()));
+                if found.is_empty() { Err(absent("User defined function", name, keyspace)) } else { Ok(found) }
             }
             DescribeTarget::Aggregate(name) => {
-                Err(absent("User defined aggregate", name, self.keyspace_of(name)?))
+                let keyspace = self.keyspace_of(name)?;
+                let found = aggregates(keyspace, Some(name.name.as_str()));
+                if found.is_empty() { Err(absent("User defined aggregate", name, keyspace)) } else { Ok(found) }
             }
             DescribeTarget::Anything(name) => self.anything(name),
         }
@@ -191,17 +212,32 @@ fn absent(what: &str, name: &QualifiedName, keyspace: &Keyspace) -> QueryError {
     invalid(format!("{what} '{}' not found in '{}'", name.name.name, keyspace.name))
 }
 
-/// A keyspace and all in it, in an order that can be run: types before those that use them, then tables.
+/// A keyspace and all in it, in an order that can be run: types before those that use them, functions, aggregates, then
+/// tables.
 fn content(keyspace: &Keyspace) -> Vec<Element<'_>> {
     let mut elements = vec![Element::Keyspace(keyspace)];
     let mut seen = BTreeSet::new();
     for definition in keyspace.types.values() {
         add_type(keyspace, definition, &mut seen, &mut elements);
     }
+    elements.append(&mut functions(keyspace, None));
+    elements.append(&mut aggregates(keyspace, None));
     let mut tables: Vec<Element<'_>> = keyspace.tables.values().map(Element::Table).collect();
     sort(&mut tables);
     elements.append(&mut tables);
     elements
+}
+
+/// The functions of a keyspace, all or those of a name.
+fn functions<'a>(keyspace: &'a Keyspace, name: Option<&str>) -> Vec<Element<'a>> {
+    let of_name = |function: &&'a Rc<FunctionDefinition>| name.is_none_or(|name| function.name == name);
+    keyspace.functions.iter().filter(of_name).map(|function| Element::Function(function)).collect()
+}
+
+/// The aggregates of a keyspace, all or those of a name.
+fn aggregates<'a>(keyspace: &'a Keyspace, name: Option<&str>) -> Vec<Element<'a>> {
+    let of_name = |aggregate: &&'a Rc<AggregateDefinition>| name.is_none_or(|name| aggregate.name == name);
+    keyspace.aggregates.iter().filter(of_name).map(|aggregate| Element::Aggregate(aggregate)).collect()
 }
 
 fn add_type<'a>(

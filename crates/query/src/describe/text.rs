@@ -4,13 +4,14 @@
 
 use std::fmt::Write;
 
-use model::schema::{DroppedColumn, Keyspace, TypeDefinition};
-use model::{Column, ColumnKind, Table};
+use model::schema::{AggregateDefinition, DroppedColumn, FunctionDefinition, Keyspace, TypeDefinition};
+use model::{Column, ColumnKind, CqlType, Table};
 
 use crate::ddl::options::caching_map;
 use crate::ddl::plan::{qualified, quote, table_text};
 use crate::ddl::properties::format_double;
 use crate::system::is_virtual;
+use crate::terms::constant;
 
 const LOCATOR: &str = "org.apache.cassandra.locator.";
 
@@ -224,4 +225,56 @@ fn single_quoted(text: &mut String, value: &str) {
 
 fn put(text: &mut String, arguments: std::fmt::Arguments<'_>) {
     text.write_fmt(arguments).expect("writing to a String does not fail");
+}
+
+/// A type as the signature of a function shows it.
+pub(super) fn signature_type(ty: &CqlType) -> String {
+    // Functions know no frozenness, and what a tuple or vector shows of it is not taken back by CREATE.
+    match ty {
+        CqlType::Tuple(components) => {
+            format!("tuple<{}>", components.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// The statement that makes a function.
+pub(super) fn function(function: &FunctionDefinition) -> String {
+    let arguments: Vec<String> = function
+        .arguments
+        .iter()
+        .map(|(name, ty)| format!("{} {}", quote(name), signature_type(ty)))
+        .collect();
+    format!(
+        "CREATE FUNCTION {}({})\n    {} ON NULL INPUT\n    RETURNS {}\n    LANGUAGE {}\n    AS $${}$$;",
+        qualified(&function.keyspace, &function.name),
+        arguments.join(", "),
+        if function.called_on_null_input { "CALLED" } else { "RETURNS NULL" },
+        signature_type(&function.returns),
+        function.language,
+        function.body
+    )
+}
+
+/// The statement that makes an aggregate.
+pub(super) fn aggregate(aggregate: &AggregateDefinition) -> String {
+    let types: Vec<String> = aggregate.arguments.iter().map(signature_type).collect();
+    let mut text = format!(
+        "CREATE AGGREGATE {}({})\n    SFUNC {}\n    STYPE {}",
+        qualified(&aggregate.keyspace, &aggregate.name),
+        types.join(", "),
+        quote(&aggregate.state_function),
+        signature_type(&aggregate.state_type)
+    );
+    if let Some(reduce) = &aggregate.reduce_function {
+        text.push_str(&format!("\n    REDUCEFUNC {}", quote(reduce)));
+    }
+    if let Some(last) = &aggregate.final_function {
+        text.push_str(&format!("\n    FINALFUNC {}", quote(last)));
+    }
+    if let Some(state) = &aggregate.initial_state {
+        let literal = constant::literal_text(&aggregate.state_type, Some(state));
+        text.push_str(&format!("\n    INITCOND {literal}"));
+    }
+    text + ";"
 }

@@ -162,7 +162,7 @@ fn check_digits(value: &BigDecimal) -> Result<(), QueryError> {
 }
 
 /// The value of a scalar type that is no blob as text.
-pub(super) fn text(from: &CqlType, value: &[u8]) -> Result<String, QueryError> {
+pub(crate) fn text(from: &CqlType, value: &[u8]) -> Result<String, QueryError> {
     let bad = || QueryError::Invalid(format!("A value of {} bytes is no {from}", value.len()));
     Ok(match from {
         CqlType::Boolean => (value != [0]).to_string(),

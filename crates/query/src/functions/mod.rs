@@ -19,9 +19,13 @@ pub mod number_text;
 mod operation;
 mod resolve;
 mod time;
+pub mod user;
 mod vector;
 
+use std::rc::Rc;
+
 use cql::ast::ArithmeticOperator;
+use model::schema::AggregateDefinition;
 use model::token::murmur3_token;
 use model::{CqlType, Table, partition_key};
 
@@ -43,7 +47,7 @@ pub struct Function {
     result: CqlType,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 enum Kind {
     NowTimeuuid,
     NowTimestamp,
@@ -75,6 +79,10 @@ enum Kind {
     CollectionCount,
     CollectionAggregate(AggregateKind),
     Similarity(vector::Similarity),
+    /// One of the user's.
+    User(Rc<user::UserFunction>),
+    /// The signature of a user's aggregate, for choosing between overloads; it is never called.
+    Signature(Rc<AggregateDefinition>),
 }
 
 impl Function {
@@ -136,11 +144,11 @@ impl Function {
 
     /// Name of the result column of a call: `system.now()`, `cast(v as int)`.
     pub fn column_name(&self, arguments: &[String]) -> String {
-        match self.kind {
+        match &self.kind {
             Kind::Cast => format!("cast({} as {})", arguments.join(", "), self.result),
             Kind::Operation(operator) => arguments.join(&format!(" {} ", operator.symbol())),
             Kind::Negate => format!("-{}", arguments.join(", ")),
-            _ => format!("system.{}({})", self.name, arguments.join(", ")),
+            _ => format!("{}({})", self.full_name(), arguments.join(", ")),
         }
     }
 
@@ -158,7 +166,14 @@ impl Function {
     pub fn is_pure(&self) -> bool {
         !matches!(
             self.kind,
-            Kind::NowTimeuuid | Kind::NowTimestamp | Kind::NowDate | Kind::NowTime | Kind::RandomUuid
+            Kind::NowTimeuuid
+                | Kind::NowTimestamp
+                | Kind::NowDate
+                | Kind::NowTime
+                | Kind::RandomUuid
+                // Nobody knows of a user's function, and calling one may take long.
+                | Kind::User(_)
+                | Kind::Signature(_)
         )
     }
 
@@ -172,14 +187,15 @@ impl Function {
         arguments: &[Option<&[u8]>],
         ambient: &Ambient,
     ) -> Result<Option<Vec<u8>>, QueryError> {
-        match self.kind {
+        match &self.kind {
             Kind::NowTimeuuid => return Ok(Some(ambient.timeuuid().as_bytes().to_vec())),
             Kind::NowTimestamp => return Ok(Some(ambient.now_ms().to_be_bytes().to_vec())),
             Kind::NowDate => return Ok(Some(time::now_date(ambient.now_ms()))),
             Kind::NowTime => return Ok(Some(time::now_time(ambient.now_ms()))),
             Kind::RandomUuid => return Ok(Some(ambient.random_uuid().as_bytes().to_vec())),
             Kind::Token => return self.token(arguments),
-            Kind::Operation(operator) => return self.operate(operator, arguments),
+            Kind::Operation(operator) => return self.operate(*operator, arguments),
+            Kind::User(function) => return function.call(arguments),
             Kind::ToJson => {
                 return Ok(Some(json::to_json(&self.arguments[0], arguments.first().copied().flatten())));
             }
@@ -205,7 +221,7 @@ impl Function {
     ) -> Result<Option<Vec<u8>>, QueryError> {
         let ty = &self.arguments[0];
         let more = |at: usize| rest.get(at).copied().flatten();
-        match self.kind {
+        match &self.kind {
             Kind::MinTimeuuid | Kind::MaxTimeuuid => {
                 Ok(time::bound_timeuuid(first, self.kind == Kind::MaxTimeuuid))
             }
@@ -218,20 +234,20 @@ impl Function {
             Kind::FromJson => json::from_json(&self.name, &self.result, first, ambient.now_ms()),
             Kind::Negate => operation::negate(ty, first),
             // What is outside of a function's domain is a mistake of the server in Cassandra; here it is the client's.
-            Kind::Math(math) => math::compute(math, ty, first).map_err(QueryError::Invalid),
+            Kind::Math(math) => math::compute(*math, ty, first).map_err(QueryError::Invalid),
             Kind::MaskHash => mask::hash(first, more(0)).map(Some),
             Kind::MaskPart(part) => {
                 let number =
                     |at| more(at).and_then(|value| value.try_into().ok()).map_or(0, i32::from_be_bytes);
-                mask::partial(&self.name, part, first, [number(0), number(1)], more(2)).map(Some)
+                mask::partial(&self.name, *part, first, [number(0), number(1)], more(2)).map(Some)
             }
             Kind::MapKeys | Kind::MapValues => {
                 collection::of_map(ty, first, self.kind == Kind::MapKeys).map(Some)
             }
             Kind::CollectionCount => collection::count(ty, first).map(Some),
-            Kind::CollectionAggregate(kind) => collection::aggregate(kind, ty, first),
+            Kind::CollectionAggregate(kind) => collection::aggregate(*kind, ty, first),
             Kind::Similarity(similarity) => match more(0) {
-                Some(second) => vector::score(&self.name, similarity, first, second).map(Some),
+                Some(second) => vector::score(&self.name, *similarity, first, second).map(Some),
                 None => Ok(None),
             },
             _ => cast::convert(ty, &self.result, first),
@@ -276,12 +292,12 @@ impl Function {
 
     /// Whether the overload was made for one call, see `factory`.
     pub(crate) fn is_made_for_its_arguments(&self) -> bool {
-        factory::exists(&self.name)
+        !matches!(self.kind, Kind::User(_)) && factory::exists(&self.name)
     }
 
     /// What messages call it.
     pub(crate) fn shown(&self) -> String {
-        match self.kind {
+        match &self.kind {
             Kind::Operation(operator) => format!("operation {}", operator.symbol()),
             _ => format!("function {}", self.full_name()),
         }
@@ -289,12 +305,17 @@ impl Function {
 
     /// Name with its keyspace.
     pub(crate) fn full_name(&self) -> String {
-        format!("system.{}", self.name)
+        let keyspace = match &self.kind {
+            Kind::User(function) => function.keyspace(),
+            Kind::Signature(aggregate) => &aggregate.keyspace,
+            _ => "system",
+        };
+        format!("{keyspace}.{}", self.name)
     }
 
     fn signature(&self) -> String {
         let arguments: Vec<String> = self.arguments.iter().map(ToString::to_string).collect();
-        format!("system.{} : ({}) -> {}", self.name, arguments.join(", "), self.result)
+        format!("{} : ({}) -> {}", self.full_name(), arguments.join(", "), self.result)
     }
 }
 
@@ -302,9 +323,9 @@ impl Function {
 fn candidates(name: &str, table: Option<&Table>) -> Vec<Function> {
     use CqlType as T;
     let one = |kind, arguments: &[T], result| vec![Function::new(name, kind, arguments, result)];
-    let of_times = |kind, result: T, from: &[T]| -> Vec<Function> {
+    let of_times = |kind: Kind, result: T, from: &[T]| -> Vec<Function> {
         from.iter()
-            .map(|from| Function::new(name, kind, std::slice::from_ref(from), result.clone()))
+            .map(|from| Function::new(name, Kind::clone(&kind), std::slice::from_ref(from), result.clone()))
             .collect()
     };
     match name {

@@ -48,20 +48,27 @@ pub struct CallSite<'a> {
 /// # Errors
 /// [`QueryError::Invalid`] where no overload, or more than one, takes the arguments.
 pub fn resolve(site: &CallSite<'_>, arguments: &dyn CallArguments) -> Result<Option<Function>, QueryError> {
-    let mut candidates = collect(site, arguments)?;
-    match candidates.len() {
-        0 => Ok(None),
-        1 => {
-            let only = candidates.remove(0);
-            check(&only, arguments)?;
-            Ok(Some(only))
-        }
-        _ => pick(site, candidates, arguments).map(Some),
+    let candidates = collect(site, arguments)?;
+    if candidates.is_empty() { Ok(None) } else { pick_of(site, candidates, arguments).map(Some) }
+}
+
+/// The one of these candidates that a call means; there is at least one.
+pub(super) fn pick_of(
+    site: &CallSite<'_>,
+    mut candidates: Vec<Function>,
+    arguments: &dyn CallArguments,
+) -> Result<Function, QueryError> {
+    if candidates.len() > 1 {
+        return pick(site, candidates, arguments);
     }
+    let only = candidates.remove(0);
+    check(&only, arguments)?;
+    Ok(only)
 }
 
 fn collect(site: &CallSite<'_>, arguments: &dyn CallArguments) -> Result<Vec<Function>, QueryError> {
-    let mut all = Vec::new();
+    let owner = site.keyspace.unwrap_or_else(|| site.table.keyspace());
+    let mut all = super::user::overloads(site.schema, owner, site.name)?;
     if site.keyspace.is_none_or(|keyspace| keyspace == "system") {
         let name = site.name.to_lowercase();
         all.extend(candidates(&name, Some(site.table)));

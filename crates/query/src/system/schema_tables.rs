@@ -5,6 +5,7 @@ use model::{Column, ColumnKind, Table};
 
 use super::rows::Rows;
 use crate::ddl::options::caching_map;
+use crate::terms::constant;
 
 /// A piece of what a table of the schema says about one keyspace: made up at once, in clustering order with the others.
 #[derive(Clone, Copy)]
@@ -30,10 +31,12 @@ pub(super) fn fill(rows: &mut Rows<'_>, table: &str, piece: Piece<'_>) {
     match (table, piece) {
         ("keyspaces", Piece::Keyspace(keyspace)) => keyspaces(rows, keyspace),
         ("types", Piece::Keyspace(keyspace)) => types(rows, keyspace),
+        ("functions", Piece::Keyspace(keyspace)) => functions(rows, keyspace),
+        ("aggregates", Piece::Keyspace(keyspace)) => aggregates(rows, keyspace),
         ("tables", Piece::Table(of)) => tables(rows, of),
         ("columns", Piece::Table(of)) => columns(rows, of),
         ("dropped_columns", Piece::Table(of)) => dropped_columns(rows, of),
-        // Indexes, views, functions, aggregates, triggers and masks do not exist yet, so neither do their rows.
+        // Indexes, views, triggers and masks do not exist yet, so neither do their rows.
         _ => {}
     }
 }
@@ -149,6 +152,42 @@ fn types(rows: &mut Rows<'_>, keyspace: &Keyspace) {
             row.text("type_name", &definition.name);
             row.texts("field_names", definition.fields.iter().map(|(name, _)| name.as_str()));
             row.texts("field_types", types.iter().map(String::as_str));
+        });
+    }
+}
+
+fn functions(rows: &mut Rows<'_>, keyspace: &Keyspace) {
+    for function in &keyspace.functions {
+        let types: Vec<String> = function.argument_types().map(ToString::to_string).collect();
+        rows.row(|row| {
+            row.text("keyspace_name", &keyspace.name);
+            row.text("function_name", &function.name);
+            row.texts("argument_types", types.iter().map(String::as_str));
+            row.texts("argument_names", function.arguments.iter().map(|(name, _)| name.as_str()));
+            row.text("body", &function.body);
+            row.boolean("called_on_null_input", function.called_on_null_input);
+            row.text("language", &function.language);
+            row.text("return_type", &function.returns.to_string());
+        });
+    }
+}
+
+fn aggregates(rows: &mut Rows<'_>, keyspace: &Keyspace) {
+    for aggregate in &keyspace.aggregates {
+        let types: Vec<String> = aggregate.arguments.iter().map(ToString::to_string).collect();
+        rows.row(|row| {
+            row.text("keyspace_name", &keyspace.name);
+            row.text("aggregate_name", &aggregate.name);
+            row.texts("argument_types", types.iter().map(String::as_str));
+            if let Some(last) = &aggregate.final_function {
+                row.text("final_func", last);
+            }
+            if let Some(state) = &aggregate.initial_state {
+                row.text("initcond", &constant::literal_text(&aggregate.state_type, Some(state)));
+            }
+            row.text("return_type", &aggregate.returns.to_string());
+            row.text("state_func", &aggregate.state_function);
+            row.text("state_type", &aggregate.state_type.to_string());
         });
     }
 }

@@ -4,6 +4,7 @@
 //! copies nothing; a marker gives the client's own bytes, validated. Restrictions, assignments and selections
 //! all take their values through here.
 
+pub mod constant;
 pub mod duration;
 pub mod literal;
 pub mod markers;

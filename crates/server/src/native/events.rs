@@ -11,6 +11,7 @@ use super::{Native, dispatch};
 /// The schema changed: every connection of this shard that asked for it hears of it.
 pub(super) fn schema_changed(native: &Rc<Native>, event: &SchemaEvent) {
     let open: Vec<_> = native.connections.borrow().values().filter_map(Weak::upgrade).collect();
+    let arguments: Vec<&str> = event.arguments.iter().map(String::as_str).collect();
     for connection in open.iter().filter(|connection| connection.session.events.get().schema_change) {
         let version = connection.session.client.borrow().version;
         dispatch::write_frame(&connection.session, version, EVENT_STREAM, |builder| {
@@ -25,6 +26,8 @@ pub(super) fn schema_changed(native: &Rc<Native>, event: &SchemaEvent) {
                     Target::Keyspace => SchemaTarget::Keyspace,
                     Target::Table => SchemaTarget::Table(&event.name),
                     Target::Type => SchemaTarget::Type(&event.name),
+                    Target::Function => SchemaTarget::Function(&event.name, &arguments),
+                    Target::Aggregate => SchemaTarget::Aggregate(&event.name, &arguments),
                 },
             }))
         });

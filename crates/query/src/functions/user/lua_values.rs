@@ -1,0 +1,265 @@
+//! CQL values as Lua values and back.
+//!
+//! | CQL | Lua |
+//! |---|---|
+//! | text, ascii, blob, uuid, timeuuid, inet | string |
+//! | tinyint … bigint, counter, time (ns), timestamp (ms) | integer |
+//! | varint | integer where it fits 64 bits, else string of digits |
+//! | decimal | string; numbers are taken too |
+//! | float, double | number |
+//! | date | table `year`, `month`, `day`; text is taken too |
+//! | duration | table `months`, `days`, `nanoseconds`; text is taken too |
+//! | list, vector, tuple | table from 1 |
+//! | set | table with the elements as keys |
+//! | map | table |
+//! | user type | table by field name |
+//!
+//! Strings in the notation of CQL literals are taken wherever a scalar is.
+
+use model::collection::{Components, Elements, Entries, VectorElements, append_element};
+use model::{CqlType, number};
+use mlua::{Lua, Table, Value};
+
+use crate::functions::cast;
+use crate::terms::{append_vector_component, assemble_collection, literal, time};
+
+/// Most elements taken from a table.
+const ELEMENTS_MAX: usize = 1 << 20;
+
+/// A value for Lua; nothing is nil.
+pub(super) fn to_lua(lua: &Lua, ty: &CqlType, value: Option<&[u8]>) -> mlua::Result<Value> {
+    let Some(value) = value else { return Ok(Value::Nil) };
+    if value.is_empty() && ty.is_empty_value_meaningless() {
+        return Ok(Value::Nil);
+    }
+    let broken = || mlua::Error::runtime(format!("an argument is no {ty}"));
+    let integer = |bytes: usize| -> mlua::Result<Value> {
+        if value.len() != bytes {
+            return Err(broken());
+        }
+        let mut wide = [if value[0] >= 0x80 { 0xff } else { 0 }; 8];
+        wide[8 - bytes..].copy_from_slice(value);
+        Ok(Value::Integer(i64::from_be_bytes(wide)))
+    };
+    let string = |bytes: &[u8]| lua.create_string(bytes).map(Value::String);
+    Ok(match ty {
+        CqlType::Ascii | CqlType::Text | CqlType::Blob | CqlType::Custom(_) | CqlType::Empty => string(value)?,
+        CqlType::Boolean => Value::Boolean(value != [0]),
+        CqlType::Tinyint => integer(1)?,
+        CqlType::Smallint => integer(2)?,
+        CqlType::Int => integer(4)?,
+        CqlType::Bigint | CqlType::Counter | CqlType::Time | CqlType::Timestamp => integer(8)?,
+        CqlType::Float => {
+            Value::Number(f64::from(f32::from_be_bytes(value.try_into().map_err(|_| broken())?)))
+        }
+        CqlType::Double => Value::Number(f64::from_be_bytes(value.try_into().map_err(|_| broken())?)),
+        CqlType::Varint => {
+            let number = number::decode_varint(value).ok_or_else(broken)?;
+            match i64::try_from(&number) {
+                Ok(number) => Value::Integer(number),
+                Err(_) => string(number.to_string().as_bytes())?,
+            }
+        }
+        CqlType::Date => {
+            let days = u32::from_be_bytes(value.try_into().map_err(|_| broken())?);
+            let (year, month, day) = time::civil_of(i64::from(days) - (1 << 31));
+            let table = lua.create_table()?;
+            table.set("year", year)?;
+            table.set("month", month)?;
+            table.set("day", day)?;
+            Value::Table(table)
+        }
+        CqlType::Duration => {
+            let duration = number::Duration::decode(value).map_err(|_| broken())?;
+            let table = lua.create_table()?;
+            table.set("months", duration.months())?;
+            table.set("days", duration.days())?;
+            table.set("nanoseconds", duration.nanoseconds())?;
+            Value::Table(table)
+        }
+        CqlType::List { element, .. } => {
+            sequence(lua, element, Elements::parse(value).map_err(|_| broken())?.flatten())?
+        }
+        CqlType::Vector { element, dimension } => {
+            sequence(lua, element, VectorElements::new(element, *dimension, value).flatten())?
+        }
+        CqlType::Set { element, .. } => {
+            let table = lua.create_table()?;
+            for part in Elements::parse(value).map_err(|_| broken())?.flatten() {
+                table.set(to_lua(lua, element, Some(part))?, true)?;
+            }
+            Value::Table(table)
+        }
+        CqlType::Map { key, value: of, .. } => {
+            let table = lua.create_table()?;
+            for (name, part) in Entries::parse(value).map_err(|_| broken())?.flatten() {
+                table.set(to_lua(lua, key, Some(name))?, to_lua(lua, of, Some(part))?)?;
+            }
+            Value::Table(table)
+        }
+        CqlType::Tuple(types) => {
+            let table = lua.create_table()?;
+            for ((at, ty), part) in (1..).zip(types).zip(Components::new(value)) {
+                table.set(at, to_lua(lua, ty, part.map_err(|_| broken())?)?)?;
+            }
+            Value::Table(table)
+        }
+        CqlType::Udt(udt) => {
+            let table = lua.create_table()?;
+            for ((name, ty), part) in udt.fields.iter().zip(Components::new(value)) {
+                table.set(name.as_str(), to_lua(lua, ty, part.map_err(|_| broken())?)?)?;
+            }
+            Value::Table(table)
+        }
+        CqlType::Decimal | CqlType::Inet | CqlType::Uuid | CqlType::Timeuuid => {
+            string(cast::text(ty, value).map_err(|_| broken())?.as_bytes())?
+        }
+    })
+}
+
+fn sequence<'v>(lua: &Lua, ty: &CqlType, parts: impl Iterator<Item = &'v [u8]>) -> mlua::Result<Value> {
+    let table = lua.create_table()?;
+    for part in parts {
+        table.push(to_lua(lua, ty, Some(part))?)?;
+    }
+    Ok(Value::Table(table))
+}
+
+/// What Lua returned as a value of the type; nil is null.
+///
+/// # Errors
+/// What does not fit.
+pub(super) fn from_lua(ty: &CqlType, value: &Value) -> Result<Option<Vec<u8>>, String> {
+    if value.is_nil() {
+        return Ok(None);
+    }
+    let unexpected = || format!("a Lua {} was returned where a {ty} is declared", value.type_name());
+    let text = |text: &str| {
+        let mut out = Vec::new();
+        literal::append_text(text, ty, 0, &mut out).map(|()| out)
+    };
+    let bytes = match (ty, value) {
+        (CqlType::Text | CqlType::Ascii | CqlType::Blob | CqlType::Custom(_), Value::String(string)) => {
+            string.as_bytes().to_vec()
+        }
+        (CqlType::Boolean, Value::Boolean(value)) => vec![u8::from(*value)],
+        (
+            CqlType::List { .. }
+            | CqlType::Set { .. }
+            | CqlType::Map { .. }
+            | CqlType::Vector { .. }
+            | CqlType::Tuple(_)
+            | CqlType::Udt(_),
+            Value::Table(table),
+        ) => composed(ty, table)?,
+        (CqlType::Date, Value::Table(table)) => {
+            let field = |name| table.get::<i64>(name).map_err(|_| format!("a date needs its {name}"));
+            text(&format!("{:04}-{:02}-{:02}", field("year")?, field("month")?, field("day")?))?
+        }
+        (CqlType::Duration, Value::Table(table)) => {
+            let field = |name| table.get::<Option<i64>>(name).map_err(|_| unexpected()).map(Option::unwrap_or_default);
+            let part = |name| i32::try_from(field(name)?).map_err(|_| format!("{name} of a duration out of range"));
+            let duration = number::Duration::new(part("months")?, part("days")?, field("nanoseconds")?)
+                .map_err(|error| error.to_string())?;
+            let mut out = Vec::new();
+            duration.append(&mut out);
+            out
+        }
+        (CqlType::Double, Value::Integer(number)) => (*number as f64).to_be_bytes().to_vec(),
+        (CqlType::Double, Value::Number(number)) => number.to_be_bytes().to_vec(),
+        (CqlType::Float, Value::Integer(number)) => (*number as f32).to_be_bytes().to_vec(),
+        (CqlType::Float, Value::Number(number)) => (*number as f32).to_be_bytes().to_vec(),
+        (CqlType::Decimal, Value::Number(number)) => text(&crate::functions::number_text::double(*number))?,
+        (CqlType::Timestamp, Value::Integer(number)) => number.to_be_bytes().to_vec(),
+        (_, Value::Integer(number)) if is_integer_like(ty) => text(&number.to_string())?,
+        (_, Value::Number(number)) if is_integer_like(ty) => {
+            if number.fract() != 0.0 || number.abs() >= 9.0e18 {
+                return Err(format!("{number} was returned where a {ty} is declared"));
+            }
+            text(&(*number as i64).to_string())?
+        }
+        (ty, Value::String(string)) if !ty.is_collection() => {
+            text(&string.to_str().map_err(|_| unexpected())?)?
+        }
+        _ => return Err(unexpected()),
+    };
+    Ok(Some(bytes))
+}
+
+fn is_integer_like(ty: &CqlType) -> bool {
+    use CqlType as T;
+    matches!(
+        ty,
+        T::Tinyint
+            | T::Smallint
+            | T::Int
+            | T::Bigint
+            | T::Counter
+            | T::Varint
+            | T::Decimal
+            | T::Time
+            | T::Timestamp
+    )
+}
+
+fn present(ty: &CqlType, value: &Value) -> Result<Vec<u8>, String> {
+    from_lua(ty, value)?.ok_or_else(|| format!("nil inside a {ty}"))
+}
+
+fn composed(ty: &CqlType, table: &Table) -> Result<Vec<u8>, String> {
+    let get = |key: Value| table.raw_get::<Value>(key).map_err(|error| error.to_string());
+    let mut out = Vec::new();
+    match ty {
+        CqlType::List { element, .. } => {
+            let parts = (1..=bounded(table.raw_len())?).map(|at| present(element, &get(Value::Integer(at as i64))?));
+            out = assemble_collection(ty, parts.collect::<Result<Vec<_>, _>>()?);
+        }
+        CqlType::Vector { element, dimension } => {
+            if table.raw_len() != *dimension as usize {
+                return Err(format!("a vector of {dimension} elements is declared, {} were returned", table.raw_len()));
+            }
+            for at in 1..=i64::from(*dimension) {
+                let part = present(element, &get(Value::Integer(at))?)?;
+                append_vector_component(&mut out, element, &part).map_err(|error| error.to_string())?;
+            }
+        }
+        CqlType::Set { element, .. } => {
+            let mut parts = Vec::new();
+            for pair in table.pairs::<Value, Value>() {
+                parts.push(present(element, &pair.map_err(|error| error.to_string())?.0)?);
+                bounded(parts.len())?;
+            }
+            out = assemble_collection(ty, parts);
+        }
+        CqlType::Map { key, value: of, .. } => {
+            let mut parts = Vec::new();
+            for pair in table.pairs::<Value, Value>() {
+                let (name, value) = pair.map_err(|error| error.to_string())?;
+                parts.push(present(key, &name)?);
+                parts.push(present(of, &value)?);
+                bounded(parts.len())?;
+            }
+            out = assemble_collection(ty, parts);
+        }
+        CqlType::Tuple(types) => {
+            for (at, ty) in (1..).zip(types) {
+                append_element(&mut out, from_lua(ty, &get(Value::Integer(at))?)?.as_deref());
+            }
+        }
+        CqlType::Udt(udt) => {
+            for (name, ty) in &udt.fields {
+                let value: Value = table.raw_get(name.as_str()).map_err(|error| error.to_string())?;
+                append_element(&mut out, from_lua(ty, &value)?.as_deref());
+            }
+        }
+        other => return Err(format!("a table is no {other}")),
+    }
+    Ok(out)
+}
+
+fn bounded(elements: usize) -> Result<usize, String> {
+    if elements > ELEMENTS_MAX {
+        return Err(format!("more than {ELEMENTS_MAX} elements were returned"));
+    }
+    Ok(elements)
+}

@@ -1,0 +1,245 @@
+//! Functions in WebAssembly, given as text (WAT).
+//!
+//! The module exports a function of the same name, its memory, and a global `_scylla_abi` that tells where in memory the
+//! version of the calling convention stands (docs/functions.md). Numbers and booleans are passed as they are where the
+//! function takes no nulls; everything else is passed as bytes in memory, by one number of size and address.
+//! Invariant: every call has an instance of its own, so nothing stays; imports are there only to fail.
+
+use model::CqlType;
+use model::schema::FunctionDefinition;
+use wasmi::{
+    Config, Engine, ExternType, Func, Instance, Linker, Memory, Module, Store, StoreLimits, StoreLimitsBuilder,
+    Val, ValType,
+};
+
+/// Fuel of one call: about as many instructions.
+const FUEL_MAX: u64 = 20_000_000;
+/// Bytes of memory one call may have.
+const MEMORY_BYTES_MAX: usize = 16 << 20;
+/// Entries of tables one call may have.
+const TABLE_ELEMENTS_MAX: usize = 100_000;
+/// Bytes memory grows by.
+const PAGE_BYTES: usize = 64 << 10;
+
+/// A compiled function.
+#[derive(Debug)]
+pub(super) struct WasmFunction {
+    engine: Engine,
+    module: Module,
+}
+
+struct Call {
+    store: Store<StoreLimits>,
+    instance: Instance,
+    memory: Memory,
+}
+
+/// How a value travels.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Passing {
+    I32,
+    I64,
+    F32,
+    F64,
+    /// Size and address of its bytes.
+    Memory,
+}
+
+impl Passing {
+    fn of(ty: &CqlType, takes_null: bool) -> Self {
+        match ty {
+            _ if takes_null => Self::Memory,
+            CqlType::Boolean | CqlType::Tinyint | CqlType::Smallint | CqlType::Int => Self::I32,
+            CqlType::Bigint => Self::I64,
+            CqlType::Float => Self::F32,
+            CqlType::Double => Self::F64,
+            _ => Self::Memory,
+        }
+    }
+
+    fn ty(self) -> ValType {
+        match self {
+            Self::I32 => ValType::I32,
+            Self::I64 | Self::Memory => ValType::I64,
+            Self::F32 => ValType::F32,
+            Self::F64 => ValType::F64,
+        }
+    }
+}
+
+impl WasmFunction {
+    /// Compiles the module and looks whether it keeps to the calling convention.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn compile(definition: &FunctionDefinition) -> Result<Self, String> {
+        let mut config = Config::default();
+        config.consume_fuel(true);
+        let engine = Engine::new(&config);
+        let module = Module::new(&engine, definition.body.as_bytes()).map_err(|error| error.to_string())?;
+        let Some(ExternType::Func(exported)) = module.get_export(&definition.name) else {
+            return Err(format!("the module exports no function {}", definition.name));
+        };
+        let takes_null = definition.called_on_null_input;
+        let parameters: Vec<ValType> =
+            definition.argument_types().map(|ty| Passing::of(ty, takes_null).ty()).collect();
+        let result = Passing::of(&definition.returns, takes_null).ty();
+        if exported.params() != parameters || exported.results() != [result] {
+            return Err(format!(
+                "the exported function has type {:?} -> {:?}, its declaration asks for {parameters:?} -> {:?}",
+                exported.params(),
+                exported.results(),
+                [result]
+            ));
+        }
+        let function = Self { engine, module };
+        let version = function.start()?.abi()?;
+        if !(1..=2).contains(&version) {
+            return Err(format!("version {version} of the calling convention is not supported"));
+        }
+        Ok(function)
+    }
+
+    fn start(&self) -> Result<Call, String> {
+        let limits = StoreLimitsBuilder::new()
+            .memory_size(MEMORY_BYTES_MAX)
+            .table_elements(TABLE_ELEMENTS_MAX)
+            .instances(1)
+            .memories(1)
+            .build();
+        let mut store = Store::new(&self.engine, limits);
+        store.limiter(|limits| limits);
+        store.set_fuel(FUEL_MAX).map_err(|error| error.to_string())?;
+        let mut linker = Linker::new(&self.engine);
+        for import in self.module.imports() {
+            let name = format!("{}.{}", import.module(), import.name());
+            let ExternType::Func(ty) = import.ty() else {
+                return Err(format!("the module imports {name}, and there is nothing to import but functions"));
+            };
+            let called = name.clone();
+            let refuse = Func::new(&mut store, ty.clone(), move |_, _, _| {
+                Err(wasmi::Error::new(format!("the function called {called}, which is not there")))
+            });
+            linker.define(import.module(), import.name(), refuse).map_err(|error| error.to_string())?;
+        }
+        let instance =
+            linker.instantiate_and_start(&mut store, &self.module).map_err(|error| error.to_string())?;
+        let memory = instance.get_memory(&store, "memory").ok_or("the module exports no memory")?;
+        Ok(Call { store, instance, memory })
+    }
+
+    /// Calls the function.
+    ///
+    /// # Errors
+    /// What stopped it; a result that lies outside of its memory.
+    pub(super) fn call(
+        &self,
+        definition: &FunctionDefinition,
+        arguments: &[Option<&[u8]>],
+    ) -> Result<Option<Vec<u8>>, String> {
+        let mut call = self.start()?;
+        let version = call.abi()?;
+        let takes_null = definition.called_on_null_input;
+        let mut values = Vec::with_capacity(arguments.len());
+        for (ty, argument) in definition.argument_types().zip(arguments) {
+            values.push(call.argument(ty, Passing::of(ty, takes_null), *argument, version)?);
+        }
+        let function = call
+            .instance
+            .get_func(&call.store, &definition.name)
+            .ok_or_else(|| format!("the module exports no function {}", definition.name))?;
+        let mut results = [Val::I64(0)];
+        function.call(&mut call.store, &values, &mut results).map_err(|error| error.to_string())?;
+        call.result(&definition.returns, &results[0], Passing::of(&definition.returns, takes_null))
+    }
+}
+
+impl Call {
+    /// The version of the calling convention.
+    fn abi(&self) -> Result<u32, String> {
+        let global = self.instance.get_global(&self.store, "_scylla_abi");
+        let Some(Val::I32(offset)) = global.map(|global| global.get(&self.store)) else {
+            return Err("the module exports no global _scylla_abi of type i32".to_owned());
+        };
+        let bytes = self.bytes(offset as u32, 4)?;
+        Ok(u32::from_le_bytes(bytes.try_into().map_err(|_| "a version has four bytes")?))
+    }
+
+    fn bytes(&self, address: u32, size: u32) -> Result<&[u8], String> {
+        let (from, size) = (address as usize, size as usize);
+        self.memory
+            .data(&self.store)
+            .get(from..from.saturating_add(size))
+            .ok_or_else(|| format!("{size} bytes at {from} lie outside of the module's memory"))
+    }
+
+    fn argument(
+        &mut self,
+        ty: &CqlType,
+        passing: Passing,
+        value: Option<&[u8]>,
+        version: u32,
+    ) -> Result<Val, String> {
+        let broken = || format!("an argument is no {ty}");
+        if passing == Passing::Memory {
+            return self.put(value, version).map(Val::I64);
+        }
+        let value = value.ok_or_else(broken)?;
+        Ok(match passing {
+            Passing::F32 => Val::F32(f32::from_be_bytes(value.try_into().map_err(|_| broken())?).into()),
+            Passing::F64 => Val::F64(f64::from_be_bytes(value.try_into().map_err(|_| broken())?).into()),
+            Passing::I64 => Val::I64(i64::from_be_bytes(value.try_into().map_err(|_| broken())?)),
+            _ => {
+                let first = *value.first().filter(|_| value.len() <= 4).ok_or_else(broken)?;
+                let mut wide = [if first >= 0x80 && *ty != CqlType::Boolean { 0xff } else { 0 }; 4];
+                wide[4 - value.len()..].copy_from_slice(value);
+                Val::I32(i32::from_be_bytes(wide))
+            }
+        })
+    }
+
+    /// Puts bytes into memory; gives size and address.
+    fn put(&mut self, value: Option<&[u8]>, version: u32) -> Result<i64, String> {
+        const NULL: i64 = -1 << 32;
+        let Some(value) = value else { return Ok(NULL) };
+        let size = u32::try_from(value.len()).map_err(|_| "an argument is too long")?;
+        let address = if version == 2 {
+            let allocate = self
+                .instance
+                .get_typed_func::<i32, i32>(&self.store, "_scylla_malloc")
+                .map_err(|error| format!("_scylla_malloc: {error}"))?;
+            allocate.call(&mut self.store, size as i32).map_err(|error| error.to_string())? as u32
+        } else {
+            let address = self.memory.data(&self.store).len();
+            let pages = value.len().div_ceil(PAGE_BYTES).max(1) as u64;
+            self.memory.grow(&mut self.store, pages).map_err(|error| error.to_string())?;
+            u32::try_from(address).map_err(|_| "the module's memory is full")?
+        };
+        self.memory
+            .write(&mut self.store, address as usize, value)
+            .map_err(|_| format!("{size} bytes at {address} lie outside of the module's memory"))?;
+        Ok(i64::from(size) << 32 | i64::from(address))
+    }
+
+    fn result(&self, ty: &CqlType, value: &Val, passing: Passing) -> Result<Option<Vec<u8>>, String> {
+        Ok(Some(match (passing, value) {
+            (Passing::Memory, Val::I64(place)) => {
+                let (size, address) = ((*place >> 32) as i32, *place as u32);
+                match u32::try_from(size) {
+                    Err(_) => return Ok(None),
+                    Ok(size) => self.bytes(address, size)?.to_vec(),
+                }
+            }
+            (Passing::I64, Val::I64(number)) => number.to_be_bytes().to_vec(),
+            (Passing::F32, Val::F32(number)) => f32::from(*number).to_be_bytes().to_vec(),
+            (Passing::F64, Val::F64(number)) => f64::from(*number).to_be_bytes().to_vec(),
+            (Passing::I32, Val::I32(number)) => match ty {
+                CqlType::Boolean => vec![u8::from(*number != 0)],
+                CqlType::Tinyint => (*number as i8).to_be_bytes().to_vec(),
+                CqlType::Smallint => (*number as i16).to_be_bytes().to_vec(),
+                _ => number.to_be_bytes().to_vec(),
+            },
+            _ => return Err(format!("{value:?} was returned where a {ty} is declared")),
+        }))
+    }
+}

@@ -1,0 +1,281 @@
+//! User-defined functions: made, called, limited, described, dropped, and there after a restart.
+
+mod support;
+
+use query::{Engine, QueryError};
+use support::{Options, body, int, node, prepare, rows, run};
+
+async fn error(engine: &Engine, statement: &str) -> String {
+    match body(engine, statement).await {
+        Ok(_) => panic!("{statement} was not refused"),
+        Err(error) => error.to_string(),
+    }
+}
+
+async fn lua(engine: &Engine, name: &str, signature: &str, returns: &str, source: &str) {
+    let statement = format!(
+        "CREATE FUNCTION ks.{name}({signature}) CALLED ON NULL INPUT RETURNS {returns} LANGUAGE lua AS $${source}$$"
+    );
+    run(engine, &statement).await;
+}
+
+async fn one(engine: &Engine, expression: &str) -> String {
+    rows(engine, &format!("SELECT {expression} FROM t WHERE k = 1")).await.join("; ")
+}
+
+async fn table(engine: &Engine) {
+    run(engine, "CREATE TYPE ks.point (x int, y int)").await;
+    run(
+        engine,
+        "CREATE TABLE ks.t (k int PRIMARY KEY, i int, b bigint, d double, de decimal, vi varint, t text, bl blob, \
+         da date, ts timestamp, du duration, u uuid, l list<int>, s set<text>, m map<text, int>, p frozen<point>, \
+         tup frozen<tuple<int, text>>, v vector<float, 2>, bo boolean)",
+    )
+    .await;
+    run(
+        engine,
+        "INSERT INTO ks.t (k, i, b, d, de, vi, t, bl, da, ts, du, u, l, s, m, p, tup, v, bo) VALUES (1, 7, 8, 1.5, 1.25, \
+         100000000000000000000, 'abc', 0xcafe, '2020-02-29', 1000, 1mo2d3ns, 6bddc89a-5644-41e4-97fc-56847afe9799, \
+         [3, 1], {'b', 'a'}, {'x': 1}, {x: 1, y: 2}, (1, 'z'), [1, 2], true)",
+    )
+    .await;
+}
+
+#[test]
+fn lua_takes_and_gives_values_of_every_type() {
+    let folder = tempfile::tempdir().unwrap();
+    node(folder.path(), 2, |engine| async move {
+        table(&engine).await;
+        for (column, ty) in [
+            ("i", "int"),
+            ("b", "bigint"),
+            ("d", "double"),
+            ("de", "decimal"),
+            ("vi", "varint"),
+            ("t", "text"),
+            ("bl", "blob"),
+            ("da", "date"),
+            ("ts", "timestamp"),
+            ("du", "duration"),
+            ("u", "uuid"),
+            ("l", "list<int>"),
+            ("s", "set<text>"),
+            ("m", "map<text, int>"),
+            ("p", "point"),
+            ("tup", "tuple<int, text>"),
+            ("v", "vector<float, 2>"),
+            ("bo", "boolean"),
+        ] {
+            lua(&engine, &format!("same_{column}"), &format!("x {ty}"), ty, "return x").await;
+            assert_eq!(
+                one(&engine, &format!("to_json(ks.same_{column}({column}))")).await,
+                one(&engine, &format!("to_json({column})")).await,
+                "{ty}"
+            );
+            assert_eq!(
+                rows(&engine, &format!("SELECT same_{column}({column}) FROM t WHERE k = 2")).await,
+                Vec::<String>::new()
+            );
+        }
+        lua(&engine, "add", "a int, b int", "int", "return (a or 100) + (b or 0)").await;
+        assert_eq!(one(&engine, "add(i, 5)").await, "12");
+        assert_eq!(one(&engine, "add(null, i)").await, "107");
+        lua(&engine, "total", "l list<int>", "bigint", "local s = 0; for _, v in ipairs(l) do s = s + v end return s").await;
+        assert_eq!(one(&engine, "total(l)").await, "4");
+        lua(&engine, "shift", "p point", "point", "return { x = p.x + 1, y = p.y }").await;
+        assert_eq!(one(&engine, "to_json(shift(p))").await, "'{\"x\": 2, \"y\": 2}'");
+        run(&engine, "INSERT INTO t (k, i) VALUES (2, add(1, 2))").await;
+        assert_eq!(rows(&engine, "SELECT i FROM t WHERE k = add(1, 1)").await, ["3"]);
+        let prepared = prepare(&engine, "UPDATE t SET i = ks.add(?, 1) WHERE k = 2").await.unwrap();
+        assert_eq!(prepared.markers, ["arg0(ks.add) int", "k int"].map(|m| m.replace("k int", "k int"))[..1]);
+        prepared.execute(&engine, &Options::values([int(41)])).await.unwrap();
+        assert_eq!(rows(&engine, "SELECT i FROM t WHERE k = 2").await, ["42"]);
+    });
+}
+
+#[test]
+fn a_function_that_fails_or_runs_too_long_says_so_and_nothing_else_happens() {
+    let folder = tempfile::tempdir().unwrap();
+    node(folder.path(), 1, |engine| async move {
+        table(&engine).await;
+        lua(&engine, "fails", "a int", "int", "error('no ' .. a)").await;
+        match body(&engine, "SELECT fails(i) FROM t").await.unwrap_err() {
+            QueryError::FunctionFailure { keyspace, function, arguments, message } => {
+                assert_eq!((keyspace.as_str(), function.as_str()), ("ks", "fails"));
+                assert_eq!(arguments, ["int"]);
+                assert!(message.starts_with("execution of 'ks.fails[int]' failed: "), "{message}");
+                assert!(message.contains("no 7"), "{message}");
+            }
+            other => panic!("{other}"),
+        }
+        for (name, source, problem) in [
+            ("spins", "while true do end", "instructions"),
+            ("fills", "local t = {} while true do t[#t + 1] = ('x'):rep(1000) .. #t end", "memory"),
+            ("opens", "return io.open('/etc/passwd')", "io"),
+            ("loads", "return load('return 1')()", "load"),
+            ("hides", "return pcall(error)", "pcall"),
+            ("wraps", "return 1 << 40", "Unable to make int from '1099511627776'"),
+            ("texts", "return {}", "a Lua table was returned where a int is declared"),
+        ] {
+            lua(&engine, name, "a int", "int", source).await;
+            let found = error(&engine, &format!("SELECT {name}(i) FROM t")).await;
+            assert!(found.contains(problem), "{name}: {found}");
+        }
+        lua(&engine, "counts", "a int", "int", "seen = (seen or 0) + 1; math.x = seen; return seen").await;
+        assert_eq!(one(&engine, "counts(i)").await, "1");
+        assert_eq!(one(&engine, "counts(i)").await, "1");
+        let refused = error(
+            &engine,
+            "CREATE FUNCTION ks.bad(a int) CALLED ON NULL INPUT RETURNS int LANGUAGE lua AS 'return )'",
+        )
+        .await;
+        assert!(refused.starts_with("Could not compile function 'ks.bad' from lua source: "), "{refused}");
+    });
+}
+
+const FIB: &str = r#"CREATE FUNCTION ks.fib (input bigint) RETURNS NULL ON NULL INPUT RETURNS bigint LANGUAGE wasm AS '
+    (module
+        (func $fib (param $n i64) (result i64)
+            (if (i64.lt_s (local.get $n) (i64.const 2)) (then (return (local.get $n))))
+            (i64.add
+                (call $fib (i64.sub (local.get $n) (i64.const 1)))
+                (call $fib (i64.sub (local.get $n) (i64.const 2)))))
+        (memory 2)
+        (export "memory" (memory 0))
+        (export "fib" (func $fib))
+        (global i32 (i32.const 1024))
+        (export "_scylla_abi" (global 0))
+        (data (i32.const 1024) "\01"))'"#;
+
+/// Gives its argument back, null too.
+const SAME: &str = r#"CREATE FUNCTION ks.same (input text) CALLED ON NULL INPUT RETURNS text LANGUAGE wasm AS '
+    (module
+        (func $same (param i64) (result i64) (local.get 0))
+        (func $malloc (param i32) (result i32) (i32.const 2048))
+        (func $free (param i32))
+        (memory 1)
+        (export "memory" (memory 0))
+        (export "same" (func $same))
+        (export "_scylla_malloc" (func $malloc))
+        (export "_scylla_free" (func $free))
+        (global i32 (i32.const 1024))
+        (export "_scylla_abi" (global 0))
+        (data (i32.const 1024) "\02"))'"#;
+
+#[test]
+fn webassembly_computes_within_its_limits() {
+    let folder = tempfile::tempdir().unwrap();
+    node(folder.path(), 1, |engine| async move {
+        table(&engine).await;
+        run(&engine, FIB).await;
+        assert_eq!(one(&engine, "fib(b)").await, "21");
+        run(&engine, SAME).await;
+        assert_eq!(one(&engine, "same(t)").await, "'abc'");
+        assert_eq!(one(&engine, "same(null)").await, "null");
+        run(&engine, "UPDATE t SET b = 60 WHERE k = 1").await;
+        let found = error(&engine, "SELECT fib(b) FROM t").await;
+        assert!(found.contains("fuel"), "{found}");
+        let other = FIB.replace("ks.fib (input bigint)", "ks.fib (input int)");
+        let found = error(&engine, &other).await;
+        assert!(found.contains("its declaration asks for"), "{found}");
+        let found = error(&engine, &FIB.replace("\"_scylla_abi\"", "\"abi\"").replace("ks.fib", "ks.gib")).await;
+        assert!(found.contains("exports no function gib"), "{found}");
+    });
+}
+
+#[test]
+fn functions_and_aggregates_are_part_of_the_schema() {
+    let folder = tempfile::tempdir().unwrap();
+    let workdir = folder.path().to_owned();
+    node(&workdir, 2, |engine| async move {
+        let create = "FUNCTION ks.f(a int, b list<text>) RETURNS NULL ON NULL INPUT RETURNS int LANGUAGE lua AS 'return a'";
+        run(&engine, &format!("CREATE {create}")).await;
+        assert_eq!(error(&engine, &format!("CREATE {create}")).await, "Function 'f' already exists");
+        run(&engine, &format!("CREATE OR REPLACE {}", create.replace("return a", "return a + 1"))).await;
+        run(&engine, &create.replace("FUNCTION", "CREATE FUNCTION IF NOT EXISTS")).await;
+        for (statement, expected) in [
+            (
+                "CREATE OR REPLACE FUNCTION IF NOT EXISTS f(a int) CALLED ON NULL INPUT RETURNS int LANGUAGE lua AS ''",
+                "Cannot use both 'OR REPLACE' and 'IF NOT EXISTS' directives",
+            ),
+            (
+                "CREATE OR REPLACE FUNCTION f(a int, b list<text>) CALLED ON NULL INPUT RETURNS int LANGUAGE lua AS ''",
+                "Function 'f' must have CALLED ON NULL INPUT directive",
+            ),
+            (
+                "CREATE OR REPLACE FUNCTION f(a int, b list<text>) RETURNS NULL ON NULL INPUT RETURNS text LANGUAGE lua AS ''",
+                "Cannot replace function 'f', the new return type text is not compatible with the return type int of existing function",
+            ),
+            (
+                "CREATE FUNCTION g(a frozen<list<int>>) CALLED ON NULL INPUT RETURNS int LANGUAGE lua AS ''",
+                "Argument 'frozen<list<int>>' cannot be frozen; remove frozen<> modifier from 'frozen<list<int>>'",
+            ),
+            (
+                "CREATE FUNCTION g(a int, a int) CALLED ON NULL INPUT RETURNS int LANGUAGE lua AS ''",
+                "Duplicate argument names for given function g with argument names [a, a]",
+            ),
+            (
+                "CREATE FUNCTION g(a int) CALLED ON NULL INPUT RETURNS int LANGUAGE java AS 'return a;'",
+                "Invalid language 'java' for function 'ks.g': functions may be written in lua or wasm",
+            ),
+            ("DROP FUNCTION g", "Function 'ks.g' doesn't exist"),
+            ("DROP FUNCTION f(int)", "Function 'ks.f(int)' doesn't exist"),
+            ("DROP AGGREGATE g", "Aggregate 'ks.g' doesn't exist"),
+            ("CREATE AGGREGATE a(int) SFUNC nope STYPE int", "State function ks.nope(int, int) doesn't exist"),
+        ] {
+            assert_eq!(error(&engine, statement).await, expected);
+        }
+        run(
+            &engine,
+            "CREATE FUNCTION plus(s int, v int) RETURNS NULL ON NULL INPUT RETURNS int LANGUAGE lua AS 'return s + v'",
+        )
+        .await;
+        run(
+            &engine,
+            "CREATE FUNCTION show(s int) CALLED ON NULL INPUT RETURNS text LANGUAGE lua AS 'return tostring(s)'",
+        )
+        .await;
+        assert_eq!(
+            error(&engine, "CREATE AGGREGATE total(int) SFUNC plus STYPE int").await,
+            "Cannot create aggregate 'total' without INITCOND because state function ks.plus does not accept 'null' \
+             arguments"
+        );
+        run(
+            &engine,
+            "CREATE AGGREGATE total(int) SFUNC plus STYPE int REDUCEFUNC plus FINALFUNC show INITCOND 10",
+        )
+        .await;
+        assert_eq!(
+            error(&engine, "DROP FUNCTION plus").await,
+            "Function 'ks.plus' is still referenced by aggregates ks.total"
+        );
+    });
+    node(&workdir, 2, |engine| async move {
+        let described = rows(&engine, "DESCRIBE FUNCTION ks.f").await;
+        assert_eq!(
+            described,
+            ["'ks' | 'function' | 'f(int, list<text>)' | 'CREATE FUNCTION ks.f(a int, b list<text>)\n    RETURNS NULL ON \
+              NULL INPUT\n    RETURNS int\n    LANGUAGE lua\n    AS $$return a + 1$$;'"]
+        );
+        let described = rows(&engine, "DESCRIBE AGGREGATE ks.total").await;
+        assert_eq!(
+            described,
+            ["'ks' | 'aggregate' | 'total(int)' | 'CREATE AGGREGATE ks.total(int)\n    SFUNC plus\n    STYPE int\n    \
+              REDUCEFUNC plus\n    FINALFUNC show\n    INITCOND 10;'"]
+        );
+        assert_eq!(
+            rows(&engine, "SELECT aggregate_name, argument_types, initcond, return_type, state_func FROM system_schema.aggregates").await,
+            ["'total' | ['int'] | '10' | 'text' | 'plus'"]
+        );
+        assert_eq!(
+            rows(&engine, "SELECT function_name, argument_types, argument_names, called_on_null_input, language, return_type \
+                           FROM system_schema.functions WHERE keyspace_name = 'ks' AND function_name = 'f'").await,
+            ["'f' | ['int', 'list<text>'] | ['a', 'b'] | false | 'lua' | 'int'"]
+        );
+        run(&engine, "DROP AGGREGATE total").await;
+        run(&engine, "DROP FUNCTION plus").await;
+        run(&engine, "DROP FUNCTION IF EXISTS plus").await;
+        run(&engine, "DROP FUNCTION f(int, list<text>)").await;
+        assert_eq!(rows(&engine, "DESCRIBE FUNCTIONS").await, ["'ks' | 'function' | 'show(int)'"]);
+    });
+}
