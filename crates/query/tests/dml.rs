@@ -69,4 +69,8 @@ script!(collections_keep_their_elements_apart, "collections.cql");
 script!(timestamps_decide_and_functions_compute, "times.cql");
 script!(every_scalar_type_takes_its_literals, "types.cql");
 script!(functions_and_operators_compute, "functions.cql");
+script!(selections_show_what_cassandra_shows, "select_selections.cql");
+script!(restrictions_choose_or_refuse_as_cassandra_does, "select_restrictions.cql");
+script!(arithmetic_is_selected_and_groups_are_cut_by_functions, "select_arithmetic.cql");
+script!(rows_are_selected_as_json, "select_json.cql");
 script!(mistakes_are_answered_in_cassandras_words, "mistakes.cql");
