@@ -73,4 +73,5 @@ script!(selections_show_what_cassandra_shows, "select_selections.cql");
 script!(restrictions_choose_or_refuse_as_cassandra_does, "select_restrictions.cql");
 script!(arithmetic_is_selected_and_groups_are_cut_by_functions, "select_arithmetic.cql");
 script!(rows_are_selected_as_json, "select_json.cql");
+script!(what_cassandra_has_not_is_there_too, "select_extensions.cql");
 script!(mistakes_are_answered_in_cassandras_words, "mistakes.cql");
