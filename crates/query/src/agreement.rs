@@ -94,6 +94,7 @@ async fn change(engine: &Engine, request: ChangeRequest) -> Result<Agreed, Query
             now_us: reactor::wall_clock_us(),
             chance: [reactor::random_u64(), reactor::random_u64()],
             user_functions: engine.config().user_functions,
+            guardrails: &engine.config().guardrails,
         },
     )?;
     let Some(change) = planned.change else {

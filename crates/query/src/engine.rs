@@ -27,6 +27,7 @@ use crate::execute::prior::Prior;
 use crate::execute::rows::RowBuffers;
 use crate::execute::update_buffer::PartitionUpdate;
 use crate::execute::{self, Request, consistency, modify};
+use crate::guardrails::Guardrails;
 use crate::prepare::{self, Names, Prepared};
 use crate::prepared_cache::{CachedStatement, PreparedCache, statement_id};
 use crate::results::{self, MetadataId, MetadataMode, PreparedBody};
@@ -66,6 +67,8 @@ pub struct EngineConfig {
     pub statement_bytes_max: usize,
     /// `user_defined_functions_enabled`
     pub user_functions: bool,
+    /// What operators want to be warned of or refused.
+    pub guardrails: Guardrails,
 }
 
 impl EngineConfig {
@@ -87,6 +90,7 @@ impl EngineConfig {
             prepared_bytes_max: 10 << 20,
             statement_bytes_max: 16 << 20,
             user_functions: true,
+            guardrails: Guardrails::default(),
         }
     }
 }

@@ -12,6 +12,7 @@ pub mod engine;
 pub mod error;
 pub mod execute;
 pub mod functions;
+pub mod guardrails;
 pub mod paging;
 pub mod prepare;
 pub mod prepared_cache;

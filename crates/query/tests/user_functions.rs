@@ -77,17 +77,24 @@ fn lua_takes_and_gives_values_of_every_type() {
                 Vec::<String>::new()
             );
         }
-        lua(&engine, "add", "a int, b int", "int", "return (a or 100) + (b or 0)").await;
-        assert_eq!(one(&engine, "add(i, 5)").await, "12");
-        assert_eq!(one(&engine, "add(null, i)").await, "107");
-        lua(&engine, "total", "l list<int>", "bigint", "local s = 0; for _, v in ipairs(l) do s = s + v end return s").await;
+        lua(&engine, "sum2", "a int, b int", "int", "return (a or 100) + (b or 0)").await;
+        assert_eq!(one(&engine, "sum2(i, 5)").await, "12");
+        assert_eq!(one(&engine, "sum2(null, i)").await, "107");
+        lua(
+            &engine,
+            "total",
+            "l list<int>",
+            "bigint",
+            "local s = 0; for _, v in ipairs(l) do s = s + v end return s",
+        )
+        .await;
         assert_eq!(one(&engine, "total(l)").await, "4");
         lua(&engine, "shift", "p point", "point", "return { x = p.x + 1, y = p.y }").await;
         assert_eq!(one(&engine, "to_json(shift(p))").await, "'{\"x\": 2, \"y\": 2}'");
-        run(&engine, "INSERT INTO t (k, i) VALUES (2, add(1, 2))").await;
-        assert_eq!(rows(&engine, "SELECT i FROM t WHERE k = add(1, 1)").await, ["3"]);
-        let prepared = prepare(&engine, "UPDATE t SET i = ks.add(?, 1) WHERE k = 2").await.unwrap();
-        assert_eq!(prepared.markers, ["arg0(ks.add) int", "k int"].map(|m| m.replace("k int", "k int"))[..1]);
+        run(&engine, "INSERT INTO t (k, i) VALUES (2, sum2(1, 2))").await;
+        assert_eq!(rows(&engine, "SELECT i FROM t WHERE k = sum2(1, 1)").await, ["3"]);
+        let prepared = prepare(&engine, "UPDATE t SET i = ks.sum2(?, 1) WHERE k = 2").await.unwrap();
+        assert_eq!(prepared.markers, ["arg0(ks.sum2) int"]);
         prepared.execute(&engine, &Options::values([int(41)])).await.unwrap();
         assert_eq!(rows(&engine, "SELECT i FROM t WHERE k = 2").await, ["42"]);
     });
@@ -178,7 +185,8 @@ fn webassembly_computes_within_its_limits() {
         let other = FIB.replace("ks.fib (input bigint)", "ks.fib (input int)");
         let found = error(&engine, &other).await;
         assert!(found.contains("its declaration asks for"), "{found}");
-        let found = error(&engine, &FIB.replace("\"_scylla_abi\"", "\"abi\"").replace("ks.fib", "ks.gib")).await;
+        let found =
+            error(&engine, &FIB.replace("\"_scylla_abi\"", "\"abi\"").replace("ks.fib", "ks.gib")).await;
         assert!(found.contains("exports no function gib"), "{found}");
     });
 }
@@ -221,7 +229,10 @@ fn functions_and_aggregates_are_part_of_the_schema() {
             ("DROP FUNCTION g", "Function 'ks.g' doesn't exist"),
             ("DROP FUNCTION f(int)", "Function 'ks.f(int)' doesn't exist"),
             ("DROP AGGREGATE g", "Aggregate 'ks.g' doesn't exist"),
-            ("CREATE AGGREGATE a(int) SFUNC nope STYPE int", "State function ks.nope(int, int) doesn't exist"),
+            (
+                "CREATE AGGREGATE a(int) SFUNC nope STYPE int",
+                "State function ks.nope(int, int) doesn't exist",
+            ),
         ] {
             assert_eq!(error(&engine, statement).await, expected);
         }
@@ -254,14 +265,18 @@ fn functions_and_aggregates_are_part_of_the_schema() {
         let described = rows(&engine, "DESCRIBE FUNCTION ks.f").await;
         assert_eq!(
             described,
-            ["'ks' | 'function' | 'f(int, list<text>)' | 'CREATE FUNCTION ks.f(a int, b list<text>)\n    RETURNS NULL ON \
-              NULL INPUT\n    RETURNS int\n    LANGUAGE lua\n    AS $$return a + 1$$;'"]
+            [
+                "'ks' | 'function' | 'f(int, list<text>)' | 'CREATE FUNCTION ks.f(a int, b list<text>)\n    RETURNS NULL ON \
+              NULL INPUT\n    RETURNS int\n    LANGUAGE lua\n    AS $$return a + 1$$;'"
+            ]
         );
         let described = rows(&engine, "DESCRIBE AGGREGATE ks.total").await;
         assert_eq!(
             described,
-            ["'ks' | 'aggregate' | 'total(int)' | 'CREATE AGGREGATE ks.total(int)\n    SFUNC plus\n    STYPE int\n    \
-              REDUCEFUNC plus\n    FINALFUNC show\n    INITCOND 10;'"]
+            [
+                "'ks' | 'aggregate' | 'total(int)' | 'CREATE AGGREGATE ks.total(int)\n    SFUNC plus\n    STYPE int\n    \
+              REDUCEFUNC plus\n    FINALFUNC show\n    INITCOND 10;'"
+            ]
         );
         assert_eq!(
             rows(&engine, "SELECT aggregate_name, argument_types, initcond, return_type, state_func FROM system_schema.aggregates").await,
@@ -271,6 +286,21 @@ fn functions_and_aggregates_are_part_of_the_schema() {
             rows(&engine, "SELECT function_name, argument_types, argument_names, called_on_null_input, language, return_type \
                            FROM system_schema.functions WHERE keyspace_name = 'ks' AND function_name = 'f'").await,
             ["'f' | ['int', 'list<text>'] | ['a', 'b'] | false | 'lua' | 'int'"]
+        );
+        run(&engine, "CREATE TABLE n (k int, c int, v int, PRIMARY KEY (k, c))").await;
+        for (k, c, v) in [(1, 1, "5"), (1, 2, "null"), (1, 3, "7"), (2, 1, "1")] {
+            run(&engine, &format!("INSERT INTO n (k, c, v) VALUES ({k}, {c}, {v})")).await;
+        }
+        assert_eq!(rows(&engine, "SELECT total(v), ks.total(c), count(v) FROM n").await, ["'23' | '17' | 3"]);
+        assert_eq!(rows(&engine, "SELECT k, total(v) FROM n GROUP BY k").await, ["1 | '22'", "2 | '11'"]);
+        assert_eq!(rows(&engine, "SELECT total(plus(v, 1)) FROM n WHERE k = 1").await, ["'24'"]);
+        assert_eq!(
+            error(&engine, "SELECT total(max(v)) FROM n").await,
+            "aggregate functions cannot be used as arguments of aggregate functions"
+        );
+        assert_eq!(
+            error(&engine, "SELECT total(v, v) FROM n").await,
+            "Invalid number of arguments in call to function ks.total: 1 required but 2 provided"
         );
         run(&engine, "DROP AGGREGATE total").await;
         run(&engine, "DROP FUNCTION plus").await;

@@ -3,6 +3,7 @@
 //! A key means what it means there. A key we have no meaning for yet gives one warning; a key nobody knows, or a value
 //! that cannot be, stops the start with file, line and column and, for a key, the nearest known one.
 
+mod guardrails;
 mod keys;
 mod known;
 mod value;
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub(crate) use keys::parse_size;
+use query::guardrails::Guardrails;
 use reactor::log::Level;
 use value::Document;
 
@@ -84,6 +86,10 @@ pub struct Config {
     pub spin_us: u32,
     /// `reactor_driver`: `auto`, `uring` or `poll`.
     pub driver: Driver,
+    /// `user_defined_functions_enabled`.
+    pub user_functions: bool,
+    /// What operators want to be warned of or refused.
+    pub guardrails: Guardrails,
     /// `default_log_level`: `error`, `warn`, `info`, `debug`.
     pub log_level: Level,
 }
@@ -136,6 +142,8 @@ impl Default for Config {
             developer_mode: false,
             spin_us: 0,
             driver: Driver::Auto,
+            user_functions: true,
+            guardrails: Guardrails::default(),
             log_level: Level::Info,
         }
     }

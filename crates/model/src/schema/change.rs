@@ -5,8 +5,8 @@ use std::rc::Rc;
 use minicbor::{Decode, Encode};
 
 use super::{
-    AggregateDefinition, FunctionDefinition, Keyspace, KeyspaceOptions, Schema, Table, TableDefinition, TableId,
-    TypeDefinition, codec,
+    AggregateDefinition, FunctionDefinition, Keyspace, KeyspaceOptions, Schema, Table, TableDefinition,
+    TableId, TypeDefinition, codec,
 };
 use crate::token::murmur3_hash128;
 use crate::types::{CqlType, UserType};
@@ -224,7 +224,8 @@ impl Schema {
                     function.name != definition.name || !function.takes(definition.argument_types())
                 });
                 functions.push(Rc::new((**definition).clone()));
-                functions.sort_by_cached_key(|function| overload_key(&function.name, function.argument_types()));
+                functions
+                    .sort_by_cached_key(|function| overload_key(&function.name, function.argument_types()));
             }
             SchemaChange::DropFunction { keyspace, name, arguments } => {
                 let functions = &mut self.keyspace_mut(keyspace)?.functions;

@@ -22,12 +22,12 @@ pub(super) fn create(statement: &CreateAggregate, context: &PlanContext<'_>) -> 
     check_keyspace_name(keyspace_name)?;
     check_directives(statement.if_not_exists, statement.or_replace)?;
     check_name("Aggregate", name)?;
-    let raws = statement.argument_types.iter().map(|ty| raw("Argument", ty)).collect::<Result<Vec<_>, _>>()?;
+    let raws =
+        statement.argument_types.iter().map(|ty| raw("Argument", ty)).collect::<Result<Vec<_>, _>>()?;
     let raw_state = raw("State type", &statement.state_type)?;
     let keyspace = existing_keyspace(keyspace_name, context)?;
-    let resolve = |raw: &super::types::RawType| {
-        raw.resolve(keyspace_name, &keyspace.types).map(|resolved| resolved.ty)
-    };
+    let resolve =
+        |raw: &super::types::RawType| raw.resolve(keyspace_name, &keyspace.types).map(|resolved| resolved.ty);
     let arguments = raws.iter().map(resolve).collect::<Result<Vec<_>, _>>()?;
     let state_type = resolve(&raw_state)?;
 
@@ -47,7 +47,8 @@ pub(super) fn create(statement: &CreateAggregate, context: &PlanContext<'_>) -> 
     let mut returns = state.returns.clone();
     if let Some(last) = &statement.final_function {
         let types = std::slice::from_ref(&state_type);
-        let last = find(keyspace, "Final", last.as_str(), types, &shown(last.as_str(), &[raw_state.to_string()]))?;
+        let last =
+            find(keyspace, "Final", last.as_str(), types, &shown(last.as_str(), &[raw_state.to_string()]))?;
         returns = last.returns.clone();
     }
     if let Some(reduce) = &statement.reduce_function {

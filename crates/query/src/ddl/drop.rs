@@ -14,6 +14,7 @@ pub(super) fn keyspace(statement: &DropKeyspace, context: &PlanContext<'_>) -> R
     let name = statement.name.as_str();
     check_content(name, Action::Drop, &format!("<keyspace {name}>"))?;
     check_keyspace_name(name)?;
+    context.guardrails.drop_keyspace()?;
     let event = keyspace_event(Change::Dropped, name);
     if context.schema.keyspace(name).is_some() {
         return Ok(Planned::change(SchemaChange::DropKeyspace { name: name.to_owned() }, event));
@@ -30,6 +31,7 @@ pub(super) fn table(statement: &DropTable, context: &PlanContext<'_>) -> Result<
     let name = statement.name.name.as_str();
     check_content(keyspace, Action::Drop, &format!("<table {keyspace}.{name}>"))?;
     check_keyspace_name(keyspace)?;
+    context.guardrails.drop_truncate_table()?;
     let event = table_event(Change::Dropped, keyspace, name);
     if let Some(table) = context.schema.table(keyspace, name) {
         let change =

@@ -39,9 +39,12 @@ pub(super) fn create(statement: &CreateFunction, context: &PlanContext<'_>) -> R
         return Err(invalid(format!("A function cannot have more than {ARGUMENTS_MAX} arguments")));
     }
     if statement.body.len() > BODY_BYTES_MAX {
-        return Err(invalid(format!("The source of a function cannot be longer than {BODY_BYTES_MAX} bytes")));
+        return Err(invalid(format!(
+            "The source of a function cannot be longer than {BODY_BYTES_MAX} bytes"
+        )));
     }
-    let raws = statement.arguments.iter().map(|(_, ty)| raw("Argument", ty)).collect::<Result<Vec<_>, _>>()?;
+    let raws =
+        statement.arguments.iter().map(|(_, ty)| raw("Argument", ty)).collect::<Result<Vec<_>, _>>()?;
     let returns = raw("Return type", &statement.returns)?;
     let keyspace = existing_keyspace(keyspace_name, context)?;
     let resolve = |raw: &RawType| raw.resolve(keyspace_name, &keyspace.types).map(|resolved| resolved.ty);
@@ -162,7 +165,9 @@ pub(super) fn check_name(what: &str, name: &str) -> Result<(), QueryError> {
 pub(super) fn raw(what: &str, ty: &TypeName) -> Result<RawType, QueryError> {
     let raw = RawType::new(ty)?;
     if raw.is_frozen() {
-        return Err(invalid(format!("{what} '{raw}' cannot be frozen; remove frozen<> modifier from '{raw}'")));
+        return Err(invalid(format!(
+            "{what} '{raw}' cannot be frozen; remove frozen<> modifier from '{raw}'"
+        )));
     }
     Ok(raw)
 }

@@ -41,6 +41,7 @@ pub(super) fn create(statement: &CreateKeyspace, context: &PlanContext<'_>) -> R
     }
     let durable_writes = properties.boolean("durable_writes")?.unwrap_or(true);
     let mut warnings = Vec::new();
+    context.guardrails.keyspace(name, context.user_keyspaces().count() + 1, &mut warnings)?;
     let replication = replication::read(name, replication, &BTreeMap::new(), context, &mut warnings)?;
     let options = KeyspaceOptions { replication, durable_writes };
     let change = SchemaChange::CreateKeyspace { name: name.to_owned(), options };

@@ -14,6 +14,7 @@ pub(crate) mod properties;
 mod replication;
 mod table_alter;
 pub(crate) mod table_create;
+mod table_like;
 pub(crate) mod types;
 mod user_type;
 

@@ -9,8 +9,9 @@ use model::schema::{Keyspace, SchemaChange};
 use model::{Schema, Table};
 
 use super::mistake::{invalid, unsupported};
-use super::{aggregate, drop, function, keyspace, table_alter, table_create, user_type};
+use super::{aggregate, drop, function, keyspace, table_alter, table_create, table_like, user_type};
 use crate::QueryError;
+use crate::guardrails::Guardrails;
 use crate::schema_events::{Change, SchemaEvent, Target};
 
 /// What planning a change depends on besides the statement.
@@ -30,6 +31,15 @@ pub(crate) struct PlanContext<'a> {
     pub(crate) chance: [u64; 2],
     /// Whether functions may be made.
     pub(crate) user_functions: bool,
+    /// What operators want to be warned of or refused.
+    pub(crate) guardrails: &'a Guardrails,
+}
+
+impl<'a> PlanContext<'a> {
+    /// Keyspaces that are not the node's or the cluster's own.
+    pub(super) fn user_keyspaces(&self) -> impl Iterator<Item = &'a Keyspace> {
+        self.schema.keyspaces().filter(|keyspace| !super::is_system(&keyspace.name))
+    }
 }
 
 /// What a statement comes to.
@@ -70,7 +80,7 @@ pub(crate) fn plan(statement: &Statement, context: &PlanContext<'_>) -> Result<P
         Statement::CreateType(create) => user_type::create(create, context),
         Statement::AlterType(alter) => user_type::alter(alter, context),
         Statement::DropType(statement) => drop::user_type(statement, context),
-        Statement::CreateTableLike(_) => Err(unsupported("CREATE TABLE LIKE is")),
+        Statement::CreateTableLike(create) => table_like::create(create, context),
         Statement::CreateIndex(_) | Statement::DropIndex(_) => Err(unsupported("Secondary indexes are")),
         Statement::CreateMaterializedView(_)
         | Statement::AlterMaterializedView(_)
@@ -139,17 +149,35 @@ pub(super) fn existing_keyspace<'a>(
 
 /// The event for a table.
 pub(super) fn table_event(change: Change, keyspace: &str, name: &str) -> SchemaEvent {
-    SchemaEvent { change, target: Target::Table, keyspace: keyspace.to_owned(), name: name.to_owned(), arguments: Vec::new() }
+    SchemaEvent {
+        change,
+        target: Target::Table,
+        keyspace: keyspace.to_owned(),
+        name: name.to_owned(),
+        arguments: Vec::new(),
+    }
 }
 
 /// The event for a user type.
 pub(super) fn type_event(change: Change, keyspace: &str, name: &str) -> SchemaEvent {
-    SchemaEvent { change, target: Target::Type, keyspace: keyspace.to_owned(), name: name.to_owned(), arguments: Vec::new() }
+    SchemaEvent {
+        change,
+        target: Target::Type,
+        keyspace: keyspace.to_owned(),
+        name: name.to_owned(),
+        arguments: Vec::new(),
+    }
 }
 
 /// The event for a keyspace.
 pub(super) fn keyspace_event(change: Change, keyspace: &str) -> SchemaEvent {
-    SchemaEvent { change, target: Target::Keyspace, keyspace: keyspace.to_owned(), name: String::new(), arguments: Vec::new() }
+    SchemaEvent {
+        change,
+        target: Target::Keyspace,
+        keyspace: keyspace.to_owned(),
+        name: String::new(),
+        arguments: Vec::new(),
+    }
 }
 
 /// A table as messages name it, quoted where it must be.

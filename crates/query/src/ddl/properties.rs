@@ -4,7 +4,7 @@
 //! Invariant: a property is either one text or one map of texts; a number is the text it was written as.
 //! `keyspace` and `options` lean on it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cql::ast::{Constant, Property, PropertyItem, PropertyValue};
 
@@ -47,6 +47,16 @@ impl Properties {
             Some(name) => Err(syntax(format!("Unknown property '{name}'"))),
             None => Ok(()),
         }
+    }
+
+    /// The names given.
+    pub(crate) fn names(&self) -> BTreeSet<&str> {
+        self.0.keys().map(String::as_str).collect()
+    }
+
+    /// As if the property had not been given.
+    pub(crate) fn remove(&mut self, name: &str) {
+        self.0.remove(name);
     }
 
     /// Whether the property was given.

@@ -63,6 +63,7 @@ fn simple(
     if let Some(name) = options.keys().find(|name| *name != FACTOR) {
         return Err(unrecognized(name, "SimpleStrategy", keyspace));
     }
+    guard(keyspace, factor, context, warnings)?;
     let nodes: usize = context.data_centers.iter().map(|(_, nodes)| nodes).sum();
     if usize::try_from(factor).is_ok_and(|factor| factor > nodes) {
         warnings.push(format!(
@@ -109,6 +110,7 @@ fn topology(
             return Err(unrecognized(name, "NetworkTopologyStrategy", keyspace));
         };
         let factor = factor(text)?;
+        guard(keyspace, factor, context, warnings)?;
         if usize::try_from(factor).is_ok_and(|factor| factor > *nodes) && *nodes > 0 {
             warnings.push(format!(
                 "Your replication factor {factor} for keyspace {keyspace} is higher than the number of nodes {nodes} \
@@ -117,6 +119,15 @@ fn topology(
         }
     }
     Ok(())
+}
+
+fn guard(
+    keyspace: &str,
+    factor: i32,
+    context: &PlanContext<'_>,
+    warnings: &mut Vec<String>,
+) -> Result<(), QueryError> {
+    context.guardrails.replication_factor(keyspace, u64::from(factor.unsigned_abs()), warnings)
 }
 
 /// The sum of the factors of a kept map.

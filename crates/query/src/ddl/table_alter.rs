@@ -23,7 +23,7 @@ use crate::schema_events::Change;
 pub(super) fn alter(statement: &AlterTable, context: &PlanContext<'_>) -> Result<Planned, QueryError> {
     let keyspace_name = keyspace_of(&statement.name, context)?;
     let name = statement.name.name.as_str();
-    let properties = match &statement.change {
+    let mut properties = match &statement.change {
         AlterTableChange::Options(properties) => Some(Properties::new(properties)?),
         _ => None,
     };
@@ -45,6 +45,18 @@ pub(super) fn alter(statement: &AlterTable, context: &PlanContext<'_>) -> Result
     };
     let mut after = table.definition().clone();
     let mut warnings = Vec::new();
+    let guardrails = context.guardrails;
+    if let Some(properties) = &mut properties {
+        for ignored in guardrails.properties(&properties.names(), &mut warnings)? {
+            properties.remove(&ignored);
+        }
+    }
+    match &statement.change {
+        AlterTableChange::Add { .. } | AlterTableChange::Drop { .. } | AlterTableChange::Rename { .. } => {
+            guardrails.alter_table()?;
+        }
+        _ => {}
+    }
     match &statement.change {
         AlterTableChange::ColumnType { .. } => {
             return Err(invalid("Altering column types is no longer supported"));
@@ -61,6 +73,10 @@ pub(super) fn alter(statement: &AlterTable, context: &PlanContext<'_>) -> Result
         AlterTableChange::Add { if_not_exists, columns } => {
             for column in columns {
                 add(&mut after, column, *if_not_exists, keyspace, table)?;
+            }
+            guardrails.columns(name, after.columns.len(), &mut warnings)?;
+            for column in after.columns.iter().skip(table.columns().count()) {
+                guardrails.vectors(&column.name, &column.ty, &mut warnings)?;
             }
         }
         AlterTableChange::Drop { if_exists, columns, timestamp } => {
@@ -92,6 +108,7 @@ pub(super) fn alter(statement: &AlterTable, context: &PlanContext<'_>) -> Result
                 return Err(config("Cannot alter table id."));
             }
             after.options = Draft::alter(properties, table.options())?.finish()?;
+            guardrails.options(&after.options, &mut warnings)?;
             options::warnings(&after.options, &mut warnings);
         }
     }

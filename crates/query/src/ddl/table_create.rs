@@ -27,8 +27,16 @@ pub(super) const COLUMNS_MAX: usize = 8192;
 pub(super) fn create(statement: &CreateTable, context: &PlanContext<'_>) -> Result<Planned, QueryError> {
     let keyspace_name = keyspace_of(&statement.name, context)?;
     let name = statement.name.name.as_str();
-    let shape = Shape::new(statement)?;
+    let mut shape = Shape::new(statement)?;
     check_content(keyspace_name, Action::Create, &format!("<all tables in {keyspace_name}>"))?;
+    let mut warnings = Vec::new();
+    let guardrails = context.guardrails;
+    for ignored in guardrails.properties(&shape.properties.names(), &mut warnings)? {
+        shape.properties.remove(&ignored);
+    }
+    guardrails.columns(name, shape.columns.len(), &mut warnings)?;
+    let tables: usize = context.user_keyspaces().map(|keyspace| keyspace.tables.len()).sum();
+    guardrails.table(name, tables + 1, &mut warnings)?;
     let draft = Draft::create(&shape.properties)?;
     check_keyspace_name(keyspace_name)?;
     let keyspace = existing_keyspace(keyspace_name, context)?;
@@ -50,11 +58,12 @@ pub(super) fn create(statement: &CreateTable, context: &PlanContext<'_>) -> Resu
     check_table_name(keyspace_name, name)?;
     check_id(&table, context.schema)?;
     table.tablets_log2 = TabletMap::for_shards(context.shards).log2();
-    let mut planned = Planned::change(SchemaChange::CreateTable(Box::new(table)), event);
-    if let Some(SchemaChange::CreateTable(table)) = &planned.change {
-        options::warnings(&table.options, &mut planned.warnings);
+    guardrails.options(&table.options, &mut warnings)?;
+    for column in &table.columns {
+        guardrails.vectors(&column.name, &column.ty, &mut warnings)?;
     }
-    Ok(planned)
+    options::warnings(&table.options, &mut warnings);
+    Ok(Planned { change: Some(SchemaChange::CreateTable(Box::new(table))), event, warnings })
 }
 
 /// The definition a CREATE TABLE of the node's own stands for; for tables no statement may make.
@@ -376,7 +385,7 @@ fn parse_id(text: &str) -> Result<TableId, QueryError> {
 }
 
 /// A version-4 UUID.
-fn random_id([high, low]: [u64; 2]) -> TableId {
+pub(super) fn random_id([high, low]: [u64; 2]) -> TableId {
     let bytes = ((u128::from(high) << 64) | u128::from(low)).to_be_bytes();
     TableId(uuid::Builder::from_random_bytes(bytes).into_uuid().into_bytes())
 }

@@ -8,6 +8,7 @@ use model::Schema;
 
 use super::plan::{PlanContext, Planned, plan};
 use crate::QueryError;
+use crate::guardrails::{Guardrails, Threshold};
 use crate::schema_events::Change;
 
 const MISTAKES: &str = include_str!("../../testdata/ddl_mistakes.txt");
@@ -40,6 +41,7 @@ const OTHERWISE: [(&str, &str); 5] = [
 pub(crate) struct Session {
     pub(crate) schema: Schema,
     pub(crate) keyspace: Option<String>,
+    pub(crate) guardrails: Guardrails,
 }
 
 impl Session {
@@ -49,7 +51,7 @@ impl Session {
         for change in crate::system::first_changes(&Schema::empty(), 1).unwrap() {
             schema.apply(&change).unwrap();
         }
-        Self { schema, keyspace: None }
+        Self { schema, keyspace: None, guardrails: Guardrails::default() }
     }
 
     fn plan(&self, statement: &Statement) -> Result<Planned, QueryError> {
@@ -61,6 +63,7 @@ impl Session {
             now_us: 1_600_000_000_000_000,
             chance: [1, self.schema.tables().count() as u64],
             user_functions: true,
+            guardrails: &self.guardrails,
         };
         plan(statement, &context)
     }
@@ -178,16 +181,10 @@ fn what_this_version_has_not_got_says_so() {
         ("CREATE TABLE c (k int PRIMARY KEY, c counter)", "Counters are"),
         ("CREATE INDEX ON t (v)", "Secondary indexes are"),
         ("DROP INDEX i", "Secondary indexes are"),
-        ("CREATE TABLE u LIKE t", "CREATE TABLE LIKE is"),
         (
             "CREATE MATERIALIZED VIEW m AS SELECT * FROM t WHERE v IS NOT NULL AND k IS NOT NULL PRIMARY KEY (v, k)",
             "Materialized views are",
         ),
-        (
-            "CREATE FUNCTION f (a int) CALLED ON NULL INPUT RETURNS int LANGUAGE java AS 'return a;'",
-            "User-defined functions are",
-        ),
-        ("CREATE AGGREGATE a (int) SFUNC f STYPE int", "User-defined aggregates are"),
         ("CREATE TRIGGER g ON t USING 'x'", "Triggers are"),
         ("CREATE ROLE r", "Roles and permissions are"),
         ("GRANT SELECT ON t TO r", "Roles and permissions are"),
@@ -289,4 +286,156 @@ fn factors_that_cannot_be_met_are_kept_with_a_warning() {
         .run("ALTER KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': '5'}")
         .unwrap();
     assert_eq!(planned.warnings.len(), 2);
+}
+
+#[test]
+fn guardrails_warn_and_refuse() {
+    let mut session = Session::new();
+    let both = |warn, fail| Threshold { warn: Some(warn), fail: Some(fail) };
+    session.guardrails = Guardrails {
+        keyspaces: both(1, 2),
+        tables: both(1, 2),
+        columns_per_table: both(2, 3),
+        fields_per_udt: both(1, 2),
+        vector_dimensions: both(2, 4),
+        minimum_replication_factor: Threshold { warn: None, fail: Some(1) },
+        maximum_replication_factor: both(1, 3),
+        drop_keyspace: false,
+        drop_truncate_table: false,
+        alter_table: false,
+        ..Guardrails::default()
+    };
+    session.guardrails.table_properties.ignored.insert("comment".to_owned());
+    session.guardrails.table_properties.disallowed.insert("cdc".to_owned());
+    let create = |name: &str, factor: u32| {
+        format!(
+            "CREATE KEYSPACE {name} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': {factor}}}"
+        )
+    };
+    let mut check = |statement: &str, expected: &[&str]| {
+        let found = match session.run(statement) {
+            Ok(planned) => planned.warnings,
+            Err(error) => vec![format!("! {error}")],
+        };
+        assert_eq!(found, expected, "{statement}");
+    };
+    check(&create("a", 1), &[]);
+    check(
+        &create("b", 2),
+        &[
+            "Guardrail keyspaces violated: Creating keyspace b, current number of keyspaces 2 exceeds warning threshold \
+             of 1.",
+            "Guardrail maximum_replication_factor violated: The keyspace b has a replication factor of 2, above the \
+             warning threshold of 1.",
+            "Your replication factor 2 for keyspace b is higher than the number of nodes 1",
+        ],
+    );
+    check(
+        &create("c", 1),
+        &[
+            "! Guardrail keyspaces violated: Cannot have more than 2 keyspaces, aborting the creation of keyspace c",
+        ],
+    );
+    check(
+        "ALTER KEYSPACE a WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 0}",
+        &[
+            "! Guardrail minimum_replication_factor violated: The keyspace a has a replication factor of 0, below the \
+           failure threshold of 1.",
+        ],
+    );
+    check("CREATE TABLE a.t (k int PRIMARY KEY, v int)", &[]);
+    check(
+        "CREATE TABLE a.u (k int PRIMARY KEY, v int, w vector<float, 3>) WITH comment = 'x'",
+        &[
+            "Guardrail table_properties violated: Ignoring provided values [comment] as they are not supported for Table \
+             Properties (ignored values are: [comment])",
+            "Guardrail columns_per_table violated: The table u has 3 columns, this exceeds the warning threshold of 2.",
+            "Guardrail tables violated: Creating table u, current number of tables 2 exceeds warning threshold of 1.",
+            "Guardrail vector_dimensions violated: w has a vector of 3 dimensions, this exceeds the warning threshold of \
+             2.",
+        ],
+    );
+    check(
+        "CREATE TABLE a.w (k int PRIMARY KEY)",
+        &["! Guardrail tables violated: Cannot have more than 2 tables, aborting the creation of table w"],
+    );
+    check(
+        "ALTER TABLE a.t WITH cdc = true",
+        &[
+            "! Guardrail table_properties violated: Provided values [cdc] are not allowed for Table Properties (disallowed \
+           values are: [cdc])",
+        ],
+    );
+    check(
+        "ALTER TABLE a.t DROP v",
+        &["! Guardrail alter_table violated: ALTER TABLE changing columns is not allowed"],
+    );
+    check(
+        "ALTER TABLE a.t WITH compaction = {'class': 'TimeWindowCompactionStrategy'}",
+        &[
+            "Guardrail zero_ttl_on_twcs violated: 0 default_time_to_live on a table with TimeWindowCompactionStrategy \
+             compaction strategy is not recommended. It is suspicious to use default_time_to_live set to 0 with such \
+             compaction strategy. Please keep in mind that data will not start to automatically expire after they are \
+             older than a respective compaction window unit of a certain size. Please set TTL for your INSERT or UPDATE \
+             statements if you expect data to be expired as table settings will not do it. ",
+            "TimeWindowCompactionStrategy is kept with the table; until this version knows it, its files are compacted \
+             by size",
+        ],
+    );
+    check(
+        "CREATE TYPE a.y (a int, b int, c int)",
+        &[
+            "! Guardrail fields_per_udt violated: User types cannot have more than 2 columns, but 3 provided for user type \
+           y.",
+        ],
+    );
+    check(
+        "DROP TABLE a.t",
+        &[
+            "! Guardrail drop_truncate_table_enabled violated: DROP and TRUNCATE TABLE functionality is not allowed",
+        ],
+    );
+    check(
+        "DROP KEYSPACE a",
+        &["! Guardrail drop_keyspace_enabled violated: DROP KEYSPACE functionality is not allowed"],
+    );
+}
+
+#[test]
+fn a_table_like_another_has_its_columns_and_options() {
+    let mut session = Session::new();
+    for statement in [
+        "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+        "CREATE KEYSPACE other WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+        "CREATE TYPE ks.p (x int)",
+        "CREATE TABLE ks.t (k int, c text, s int static, v list<int>, gone int, PRIMARY KEY (k, c)) \
+         WITH CLUSTERING ORDER BY (c DESC) AND comment = 'one' AND gc_grace_seconds = 7",
+        "ALTER TABLE ks.t DROP gone",
+        "CREATE TABLE ks.u (k int PRIMARY KEY, p p)",
+        "CREATE TABLE IF NOT EXISTS other.copy LIKE ks.t WITH comment = 'two'",
+        "CREATE TABLE IF NOT EXISTS other.copy LIKE ks.t",
+        "CREATE TABLE ks.w LIKE ks.u",
+    ] {
+        session.run(statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
+    }
+    let (source, copy) =
+        (session.schema.table("ks", "t").unwrap(), session.schema.table("other", "copy").unwrap());
+    assert_ne!(source.id(), copy.id());
+    let shape = |table: &model::Table| {
+        table.columns().map(|c| (c.name.clone(), c.ty.clone(), c.kind, c.reversed)).collect::<Vec<_>>()
+    };
+    assert_eq!(shape(source), shape(copy));
+    assert!(copy.definition().dropped.is_empty());
+    assert_eq!(copy.options().comment, "two");
+    assert_eq!(copy.options().gc_grace_seconds, 7);
+    for (statement, expected) in [
+        ("CREATE TABLE ks.x LIKE ks.nope", "2200 Souce Table 'ks.nope' doesn't exist"),
+        ("CREATE TABLE nope.x LIKE ks.t", "2200 Keyspace 'nope' doesn't exist"),
+        ("CREATE TABLE ks.u LIKE ks.t", "2400 ks.u"),
+        ("CREATE TABLE other.x LIKE ks.u", "2200 UDTs p do not exist in target keyspace 'other'."),
+        ("CREATE TABLE ks.x LIKE ks.t WITH id = 5", "2300 Cannot alter table id."),
+        ("CREATE TABLE ks.x LIKE ks.t WITH INDEXES", "2200 Secondary indexes are not supported yet"),
+    ] {
+        assert_eq!(answer(&session.run(statement).unwrap_err()), expected, "{statement}");
+    }
 }

@@ -32,6 +32,8 @@ pub(super) fn create(statement: &CreateType, context: &PlanContext<'_>) -> Resul
             Err(invalid(format!("A user type with name '{name}' already exists")))
         };
     }
+    let mut warnings = Vec::new();
+    context.guardrails.fields(name, statement.fields.len(), &mut warnings)?;
     for (index, (field, _)) in statement.fields.iter().enumerate() {
         if statement.fields[..index].iter().any(|(known, _)| known == field) {
             return Err(invalid(format!("Duplicate field name '{}' in type '{name}'", field.name)));
@@ -48,8 +50,12 @@ pub(super) fn create(statement: &CreateType, context: &PlanContext<'_>) -> Resul
     for ((field, _), raw) in statement.fields.iter().zip(&raws) {
         fields.push((field.name.clone(), raw.resolve(keyspace_name, &keyspace.types)?.ty));
     }
+    for (field, ty) in &fields {
+        context.guardrails.vectors(field, ty, &mut warnings)?;
+    }
     let definition = TypeDefinition { name: name.to_owned(), fields };
-    Ok(Planned::change(SchemaChange::CreateType { keyspace: keyspace_name.to_owned(), definition }, event))
+    let change = SchemaChange::CreateType { keyspace: keyspace_name.to_owned(), definition };
+    Ok(Planned { change: Some(change), event, warnings })
 }
 
 /// Plans ALTER TYPE.
@@ -81,6 +87,10 @@ pub(super) fn alter(statement: &AlterType, context: &PlanContext<'_>) -> Result<
     if after == *before {
         return Ok(Planned::nothing(event));
     }
+    let mut warnings = Vec::new();
+    if after.fields.len() > before.fields.len() {
+        context.guardrails.fields(name, after.fields.len(), &mut warnings)?;
+    }
     let tables = tables_with(keyspace, &after);
     for table in &tables {
         for column in &table.columns {
@@ -93,7 +103,7 @@ pub(super) fn alter(statement: &AlterType, context: &PlanContext<'_>) -> Result<
         definition: after,
         tables,
     };
-    Ok(Planned::change(change, event))
+    Ok(Planned { change: Some(change), event, warnings })
 }
 
 fn raw_field(ty: &TypeName) -> Result<RawType, QueryError> {

@@ -56,7 +56,9 @@ impl Element<'_> {
     pub(super) fn name(&self) -> String {
         let types: Option<Vec<String>> = match self {
             Self::Function(function) => Some(function.argument_types().map(text::signature_type).collect()),
-            Self::Aggregate(aggregate) => Some(aggregate.arguments.iter().map(text::signature_type).collect()),
+            Self::Aggregate(aggregate) => {
+                Some(aggregate.arguments.iter().map(text::signature_type).collect())
+            }
             _ => None,
         };
         let name = quote(self.bare_name()).into_owned();
@@ -129,12 +131,20 @@ impl<'a> View<'a> {
             DescribeTarget::Function(name) => {
                 let keyspace = self.keyspace_of(name)?;
                 let found = functions(keyspace, Some(name.name.as_str()));
-                if found.is_empty() { Err(absent("User defined function", name, keyspace)) } else { Ok(found) }
+                if found.is_empty() {
+                    Err(absent("User defined function", name, keyspace))
+                } else {
+                    Ok(found)
+                }
             }
             DescribeTarget::Aggregate(name) => {
                 let keyspace = self.keyspace_of(name)?;
                 let found = aggregates(keyspace, Some(name.name.as_str()));
-                if found.is_empty() { Err(absent("User defined aggregate", name, keyspace)) } else { Ok(found) }
+                if found.is_empty() {
+                    Err(absent("User defined aggregate", name, keyspace))
+                } else {
+                    Ok(found)
+                }
             }
             DescribeTarget::Anything(name) => self.anything(name),
         }

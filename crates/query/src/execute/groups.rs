@@ -12,6 +12,7 @@ use super::evaluate::{RowInput, evaluate};
 use crate::QueryError;
 use crate::functions::Accumulator;
 use crate::prepare::selection::{GroupBy, Groups};
+use crate::prepare::selector::Aggregate;
 use crate::restrictions::keys;
 use crate::terms::Binding;
 
@@ -19,7 +20,7 @@ use crate::terms::Binding;
 #[derive(Debug)]
 pub(super) struct OpenGroup<'q> {
     groups: &'q Groups,
-    accumulators: Vec<Accumulator>,
+    accumulators: Vec<Part>,
     /// Whether a row was added.
     is_open: bool,
     /// Whether what is shown needs the first row.
@@ -30,10 +31,60 @@ pub(super) struct OpenGroup<'q> {
     output: Option<Vec<u8>>,
 }
 
+/// What an aggregate has of the group so far.
+#[derive(Debug, Clone)]
+enum Part {
+    Native(Accumulator),
+    /// The state of one of the user's.
+    User(Option<Vec<u8>>),
+}
+
+impl Part {
+    fn new(aggregate: &Aggregate) -> Self {
+        match aggregate {
+            Aggregate::Native { kind, ty, .. } => Self::Native(Accumulator::new(*kind, ty)),
+            Aggregate::User { aggregate, .. } => Self::User(aggregate.first()),
+        }
+    }
+
+    fn add(
+        &mut self,
+        aggregate: &Aggregate,
+        input: &RowInput<'_>,
+        binding: &Binding<'_>,
+    ) -> Result<(), QueryError> {
+        match (self, aggregate) {
+            (Self::Native(accumulator), Aggregate::Native { argument: None, .. }) => accumulator.add(None),
+            (Self::Native(accumulator), Aggregate::Native { argument: Some(argument), .. }) => {
+                accumulator.add(evaluate(argument, input, &[], binding)?.as_deref())
+            }
+            (Self::User(state), Aggregate::User { aggregate, arguments }) => {
+                let values = arguments
+                    .iter()
+                    .map(|argument| evaluate(argument, input, &[], binding))
+                    .collect::<Result<SmallVec<[_; 4]>, _>>()?;
+                let values: SmallVec<[Option<&[u8]>; 4]> =
+                    values.iter().map(|value| value.as_deref()).collect();
+                *state = aggregate.step(state.take(), &values)?;
+                Ok(())
+            }
+            _ => Err(QueryError::Internal("the parts of an aggregate do not fit".to_owned())),
+        }
+    }
+
+    fn result(&mut self, aggregate: &Aggregate) -> Result<Option<Vec<u8>>, QueryError> {
+        match (self, aggregate) {
+            (Self::User(state), Aggregate::User { aggregate, .. }) => aggregate.finish(state.take()),
+            (Self::Native(accumulator), _) => Ok(accumulator.result()),
+            _ => Err(QueryError::Internal("the parts of an aggregate do not fit".to_owned())),
+        }
+    }
+}
+
 /// What a shard has of a group that other shards have rows of too.
 #[derive(Debug, Clone)]
 pub(super) struct Partial {
-    accumulators: Vec<Accumulator>,
+    accumulators: Vec<Part>,
     first: Option<FirstRow>,
 }
 
@@ -119,12 +170,7 @@ impl<'q> OpenGroup<'q> {
         binding: &Binding<'_>,
     ) -> Result<(), QueryError> {
         for (aggregate, accumulator) in self.groups.aggregates.iter().zip(&mut self.accumulators) {
-            match &aggregate.argument {
-                None => accumulator.add(None)?,
-                Some(argument) => {
-                    accumulator.add(evaluate(argument, &row.input, &[], binding)?.as_deref())?
-                }
-            }
+            accumulator.add(aggregate, &row.input, binding)?;
         }
         if self.is_open {
             return Ok(());
@@ -159,7 +205,10 @@ impl<'q> OpenGroup<'q> {
             return Err(QueryError::Internal("the parts of an aggregate do not fit".to_owned()));
         }
         for (accumulator, part) in self.accumulators.iter_mut().zip(partial.accumulators) {
-            accumulator.merge(part)?;
+            match (accumulator, part) {
+                (Part::Native(accumulator), Part::Native(part)) => accumulator.merge(part)?,
+                _ => return Err(QueryError::Internal("the parts of an aggregate do not fit".to_owned())),
+            }
         }
         if let Some(first) = partial.first.filter(|_| !self.is_open) {
             self.first = first;
@@ -178,7 +227,12 @@ impl<'q> OpenGroup<'q> {
         now: model::deletion::LocalSeconds,
         show: impl FnOnce(&RowInput<'_>, &[Option<Vec<u8>>]) -> Result<(), QueryError>,
     ) -> Result<(), QueryError> {
-        let values: Vec<Option<Vec<u8>>> = self.accumulators.iter().map(Accumulator::result).collect();
+        let values = self
+            .accumulators
+            .iter_mut()
+            .zip(&self.groups.aggregates)
+            .map(|(part, aggregate)| part.result(aggregate))
+            .collect::<Result<Vec<_>, _>>()?;
         let first = &self.first;
         let (is_open, view) = (self.is_open && self.keeps_first, RowView::trusted);
         let key = if is_open { keys::split(table, &first.key) } else { SmallVec::new() };
@@ -199,6 +253,6 @@ impl<'q> OpenGroup<'q> {
     }
 }
 
-fn accumulators(groups: &Groups) -> Vec<Accumulator> {
-    groups.aggregates.iter().map(|aggregate| Accumulator::new(aggregate.kind, &aggregate.ty)).collect()
+fn accumulators(groups: &Groups) -> Vec<Part> {
+    groups.aggregates.iter().map(Part::new).collect()
 }

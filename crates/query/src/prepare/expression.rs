@@ -102,8 +102,16 @@ impl<'c, 'a> Preparation<'c, 'a> {
                 let name = kind.column_name(inner.as_ref().map(|inner| inner.name.as_str()));
                 let result = kind.result(ty).unwrap_or(CqlType::Bigint);
                 let argument = inner.map(|inner| inner.selector);
-                self.aggregates.push(Aggregate { kind: *kind, ty: ty.clone(), argument });
+                self.aggregates.push(Aggregate::Native { kind: *kind, ty: ty.clone(), argument });
                 Ok(Prepared { selector: Selector::Aggregate(self.aggregates.len() - 1), name, ty: result })
+            }
+            Resolved::UserAggregate { aggregate, arguments } => {
+                let types = aggregate.arguments().to_vec();
+                let (selectors, names) = self.parts(arguments.iter().zip(&types))?;
+                let name = format!("{}({})", aggregate.full_name(), names.join(", "));
+                let (aggregate, ty) = (aggregate.clone(), aggregate.result().clone());
+                self.aggregates.push(Aggregate::User { aggregate, arguments: selectors });
+                Ok(Prepared { selector: Selector::Aggregate(self.aggregates.len() - 1), name, ty })
             }
             Resolved::Field { receiver, field } => self.field(receiver, field),
             Resolved::Element { receiver, key } => self.element(receiver, key),

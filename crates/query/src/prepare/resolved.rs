@@ -3,11 +3,14 @@
 //! What a literal or marker is worth stays open until `prepare::selection` knows the type that is asked for; here is
 //! what can be said of it before: the type it has anyway, how well it fits another, how messages show it.
 
+use std::rc::Rc;
+
 use cql::ast::{self, CellFunction};
 use model::types::UserType;
 use model::{Column, ColumnKind, CqlType};
 
 use crate::QueryError;
+use crate::functions::user::UserAggregate;
 use crate::functions::{AggregateKind, Function, type_assignment};
 use crate::terms::literal::{self, Assignment};
 use crate::terms::text;
@@ -29,6 +32,8 @@ pub(super) enum Resolved<'e> {
     Call { function: Function, arguments: Vec<Resolved<'e>> },
     /// An aggregate over values of `ty`; `count(*)` has no argument.
     Aggregate { kind: AggregateKind, ty: CqlType, argument: Option<Box<Resolved<'e>>> },
+    /// One of the user's aggregates.
+    UserAggregate { aggregate: Rc<UserAggregate>, arguments: Vec<Resolved<'e>> },
     /// `receiver.field`
     Field { receiver: Box<Resolved<'e>>, field: &'e ast::Ident },
     /// `receiver[key]`
@@ -131,7 +136,7 @@ impl Resolved<'_> {
     /// Whether an aggregate is anywhere in it.
     pub(super) fn has_aggregate(&self) -> bool {
         match self {
-            Self::Aggregate { .. } => true,
+            Self::Aggregate { .. } | Self::UserAggregate { .. } => true,
             Self::Column(_) | Self::Constant(_) | Self::Marker(_) | Self::Cell { .. } => false,
             Self::Cast { operand: inner, .. }
             | Self::Hint { operand: inner, .. }
@@ -170,6 +175,7 @@ impl Resolved<'_> {
             Self::Cast { target, .. } => Some(target.clone()),
             Self::Call { function, .. } => Some(function.result().clone()),
             Self::Aggregate { kind, ty, .. } => kind.result(ty),
+            Self::UserAggregate { aggregate, .. } => Some(aggregate.result().clone()),
             Self::Field { receiver, field } => match receiver.exact_type()? {
                 CqlType::Udt(udt) => {
                     udt.fields.iter().find(|(name, _)| *name == field.name).map(|(_, ty)| ty.clone())
@@ -258,6 +264,9 @@ impl Resolved<'_> {
             }
             Self::Aggregate { kind, argument, .. } => {
                 kind.column_name(argument.as_ref().map(|argument| argument.text()).as_deref())
+            }
+            Self::UserAggregate { aggregate, arguments } => {
+                format!("{}({})", aggregate.full_name(), joined(arguments))
             }
             Self::Field { receiver, field } => format!("{}.{}", receiver.text(), field.name),
             Self::Element { receiver, key } => format!("{}[{}]", receiver.text(), text::of_term(key)),

@@ -16,7 +16,6 @@ use super::selectable;
 use super::selection::{self, Selection, SelectionKind};
 use super::selector::Aggregate;
 use crate::QueryError;
-use crate::functions::Accumulator;
 use crate::restrictions::{self, Restrictions, StatementKind};
 use crate::results::ResultMetadata;
 use crate::terms::prepare::Context;
@@ -107,11 +106,10 @@ pub fn prepare(
     let timeout = last_of(&select.attributes).timeout;
     let timeout =
         timeout.map(|term| cx.prepare(term, &Receiver::new("[timeout]", CqlType::Duration))).transpose()?;
-    let mergeable = |aggregate: &Aggregate| Accumulator::is_mergeable(aggregate.kind, &aggregate.ty);
     let parallel = selection.is_one_group()
         && restrictions.key_range
         && !select.distinct
-        && selection.aggregates().iter().all(mergeable);
+        && selection.aggregates().iter().all(Aggregate::is_mergeable);
     Ok(SelectPlan {
         parallel: parallel.then(|| select.to_string().into_boxed_str()),
         table: Rc::clone(table),

@@ -3,12 +3,15 @@
 //! Each expression is resolved once, so that the work grows with the text alone. Rules and messages as Cassandra 5's
 //! `Selectable` and `FunctionResolver`.
 
+use std::rc::Rc;
+
 use cql::ast::{self, Selectable};
 use model::CqlType;
 
 use super::resolved::{Entry, Resolved, cell_word};
 use super::{names, types};
 use crate::QueryError;
+use crate::functions::user::UserAggregate;
 use crate::functions::{self, AggregateKind, Function};
 use crate::terms::literal::Assignment;
 use crate::terms::prepare::Context;
@@ -104,6 +107,14 @@ fn call<'e>(
         return Ok(Resolved::Aggregate { kind, ty, argument: Some(Box::new(argument)) });
     }
     let keyspace = name.keyspace.as_ref().map(|keyspace| keyspace.name.as_str());
+    if let Some(aggregate) = user_aggregate(cx, keyspace, &name.name.name, &arguments)? {
+        if arguments.iter().any(Resolved::has_aggregate) {
+            return Err(QueryError::invalid(
+                "aggregate functions cannot be used as arguments of aggregate functions",
+            ));
+        }
+        return Ok(Resolved::UserAggregate { aggregate, arguments });
+    }
     let function = overload(cx, keyspace, &name.name.name, &arguments)?.ok_or_else(|| {
         let keyspace = keyspace.map(|keyspace| format!("{keyspace}.")).unwrap_or_default();
         QueryError::Invalid(format!("Unknown function '{keyspace}{}'", name.name.name))
@@ -130,6 +141,17 @@ fn overload(
 ) -> Result<Option<Function>, QueryError> {
     let site = functions::CallSite { keyspace, name, table: cx.table, schema: cx.schema, receiver: None };
     functions::resolve(&site, &Arguments(arguments))
+}
+
+/// The user's aggregate that a call means.
+fn user_aggregate(
+    cx: &Context<'_>,
+    keyspace: Option<&str>,
+    name: &str,
+    arguments: &[Resolved<'_>],
+) -> Result<Option<Rc<UserAggregate>>, QueryError> {
+    let site = functions::CallSite { keyspace, name, table: cx.table, schema: cx.schema, receiver: None };
+    functions::user::resolve_aggregate(&site, &Arguments(arguments))
 }
 
 /// The arguments of a call, as overloads are chosen by.

@@ -4,9 +4,12 @@
 //! names and messages as Cassandra 5's `Selectable` and `Selector`. `execute::evaluate` computes them.
 
 use cql::ast::CellFunction;
+use std::rc::Rc;
+
 use model::{Column, CqlType};
 
-use crate::functions::{AggregateKind, Function};
+use crate::functions::user::UserAggregate;
+use crate::functions::{Accumulator, AggregateKind, Function};
 use crate::terms::Term;
 
 /// A prepared expression.
@@ -70,13 +73,41 @@ pub struct Slice {
 
 /// An aggregate of a selection.
 #[derive(Debug, Clone)]
-pub struct Aggregate {
-    /// Which.
-    pub kind: AggregateKind,
-    /// Type of the argument; of `count(*)` any.
-    pub ty: CqlType,
-    /// The argument; `None` of `count(*)`.
-    pub argument: Option<Selector>,
+pub enum Aggregate {
+    /// One of the language.
+    Native {
+        /// Which.
+        kind: AggregateKind,
+        /// Type of the argument; of `count(*)` any.
+        ty: CqlType,
+        /// The argument; `None` of `count(*)`.
+        argument: Option<Selector>,
+    },
+    /// One of the user's.
+    User {
+        /// Which.
+        aggregate: Rc<UserAggregate>,
+        /// Its arguments.
+        arguments: Vec<Selector>,
+    },
+}
+
+impl Aggregate {
+    /// What it is taken over.
+    pub fn arguments(&self) -> &[Selector] {
+        match self {
+            Self::Native { argument, .. } => argument.as_slice(),
+            Self::User { arguments, .. } => arguments,
+        }
+    }
+
+    /// Whether shards may each aggregate their own rows. The user's do not: the first state would count for each shard.
+    pub fn is_mergeable(&self) -> bool {
+        match self {
+            Self::Native { kind, ty, .. } => Accumulator::is_mergeable(*kind, ty),
+            Self::User { .. } => false,
+        }
+    }
 }
 
 /// An expression with what the result shows of it.
@@ -97,9 +128,9 @@ impl Selector {
             each(column);
         }
         if let Self::Aggregate(at) = self
-            && let Some(argument) = aggregates.get(*at).and_then(|aggregate| aggregate.argument.as_ref())
+            && let Some(aggregate) = aggregates.get(*at)
         {
-            argument.for_each_column(aggregates, each);
+            aggregate.arguments().iter().for_each(|argument| argument.for_each_column(aggregates, each));
         }
         self.parts().iter().for_each(|part| part.for_each_column(aggregates, each));
     }

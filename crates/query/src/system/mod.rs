@@ -190,7 +190,8 @@ fn definitions(text: &str, shards: usize) -> Result<Vec<TableDefinition>, QueryE
         now_us: 0,
         // Every definition carries its id.
         chance: [0, 0],
-            user_functions: true,
+        user_functions: true,
+        guardrails: &crate::guardrails::Guardrails::default(),
     };
     let mut tables = Vec::new();
     for statement in text.split(";\n").map(str::trim).filter(|statement| !statement.is_empty()) {

@@ -99,6 +99,8 @@ fn engine_config(config: &Config, identity: &Identity) -> EngineConfig {
         range_timeout: config.range_timeout,
         write_timeout: config.write_timeout,
         truncate_timeout: config.truncate_timeout,
+        user_functions: config.user_functions,
+        guardrails: config.guardrails.clone(),
         ..EngineConfig::new(identity.host_id, reactor::shard_count())
     }
 }

@@ -7,18 +7,22 @@ use std::time::Duration;
 use reactor::log::Level;
 
 use super::value::Value;
-use super::{Config, Driver};
+use super::{Config, Driver, guardrails};
 
-type Setter = fn(&mut Config, &Value) -> Result<(), String>;
+pub(super) type Setter = fn(&mut Config, &Value) -> Result<(), String>;
 
 /// What a key does, or `None` for a key without meaning here.
 pub(super) fn setter(key: &str) -> Option<Setter> {
-    SETTERS.iter().find(|(name, _)| *name == key).map(|(_, set)| *set)
+    all().find(|(name, _)| *name == key).map(|(_, set)| *set)
 }
 
 /// Every key with a meaning.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    SETTERS.iter().map(|(name, _)| *name)
+    all().map(|(name, _)| *name)
+}
+
+fn all() -> impl Iterator<Item = &'static (&'static str, Setter)> {
+    SETTERS.iter().chain(guardrails::SETTERS)
 }
 
 const SETTERS: &[(&str, Setter)] = &[
@@ -133,7 +137,7 @@ fn address(value: &Value) -> Result<IpAddr, String> {
     .ok_or_else(|| format!("expected an IP address or localhost, found {value}"))
 }
 
-fn flag(value: &Value) -> Result<bool, String> {
+pub(super) fn flag(value: &Value) -> Result<bool, String> {
     match value {
         Value::Bool(flag) => Ok(*flag),
         Value::Text(text) if ["yes", "on"].contains(&text.as_str()) => Ok(true),

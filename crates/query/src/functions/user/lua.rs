@@ -8,8 +8,8 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use model::schema::FunctionDefinition;
 use mlua::{HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState};
+use model::schema::FunctionDefinition;
 
 use super::lua_values::{from_lua, to_lua};
 
@@ -21,7 +21,8 @@ const INSTRUCTIONS_STEP: u32 = 1_000;
 const MEMORY_BYTES_MAX: usize = 16 << 20;
 /// Base functions that are left.
 const BASE: [&str; 11] = [
-    "assert", "error", "ipairs", "next", "pairs", "rawequal", "rawlen", "select", "tonumber", "tostring", "type",
+    "assert", "error", "ipairs", "next", "pairs", "rawequal", "rawlen", "select", "tonumber", "tostring",
+    "type",
 ];
 /// Libraries, and what is taken out of each.
 const LIBRARIES: [(&str, &[&str]); 4] = [
@@ -88,8 +89,9 @@ impl Machine {
         restrict(&lua)?;
         let left = Rc::new(Cell::new(0_u32));
         let counter = Rc::clone(&left);
-        lua.set_hook(HookTriggers::new().every_nth_instruction(INSTRUCTIONS_STEP), move |_, _| {
-            match counter.get().checked_sub(INSTRUCTIONS_STEP) {
+        lua.set_hook(
+            HookTriggers::new().every_nth_instruction(INSTRUCTIONS_STEP),
+            move |_, _| match counter.get().checked_sub(INSTRUCTIONS_STEP) {
                 Some(left) => {
                     counter.set(left);
                     Ok(VmState::Continue)
@@ -97,10 +99,11 @@ impl Machine {
                 None => Err(mlua::Error::runtime(format!(
                     "the function took more than {INSTRUCTIONS_MAX} instructions"
                 ))),
-            }
-        })?;
+            },
+        )?;
         let names: Vec<&str> = definition.arguments.iter().map(|(name, _)| name.as_str()).collect();
-        let locals = if names.is_empty() { String::new() } else { format!("local {} = ...; ", names.join(", ")) };
+        let locals =
+            if names.is_empty() { String::new() } else { format!("local {} = ...; ", names.join(", ")) };
         let source = format!("{locals}{}", definition.body);
         let function = lua.load(source).set_name(format!("={}", definition.name)).into_function()?;
         Ok(Self { lua, function, left })
@@ -134,7 +137,8 @@ fn restrict(lua: &Lua) -> mlua::Result<()> {
             library.set(*function, Value::Nil)?;
         }
     }
-    let names: Vec<String> = globals.pairs::<String, Value>().map(|pair| pair.map(|(name, _)| name)).collect::<Result<_, _>>()?;
+    let names: Vec<String> =
+        globals.pairs::<String, Value>().map(|pair| pair.map(|(name, _)| name)).collect::<Result<_, _>>()?;
     for name in names {
         let kept = BASE.contains(&name.as_str()) || LIBRARIES.iter().any(|(library, _)| *library == name);
         if !kept {

@@ -16,9 +16,9 @@
 //!
 //! Strings in the notation of CQL literals are taken wherever a scalar is.
 
+use mlua::{Lua, Table, Value};
 use model::collection::{Components, Elements, Entries, VectorElements, append_element};
 use model::{CqlType, number};
-use mlua::{Lua, Table, Value};
 
 use crate::functions::cast;
 use crate::terms::{append_vector_component, assemble_collection, literal, time};
@@ -43,7 +43,9 @@ pub(super) fn to_lua(lua: &Lua, ty: &CqlType, value: Option<&[u8]>) -> mlua::Res
     };
     let string = |bytes: &[u8]| lua.create_string(bytes).map(Value::String);
     Ok(match ty {
-        CqlType::Ascii | CqlType::Text | CqlType::Blob | CqlType::Custom(_) | CqlType::Empty => string(value)?,
+        CqlType::Ascii | CqlType::Text | CqlType::Blob | CqlType::Custom(_) | CqlType::Empty => {
+            string(value)?
+        }
         CqlType::Boolean => Value::Boolean(value != [0]),
         CqlType::Tinyint => integer(1)?,
         CqlType::Smallint => integer(2)?,
@@ -157,8 +159,11 @@ pub(super) fn from_lua(ty: &CqlType, value: &Value) -> Result<Option<Vec<u8>>, S
             text(&format!("{:04}-{:02}-{:02}", field("year")?, field("month")?, field("day")?))?
         }
         (CqlType::Duration, Value::Table(table)) => {
-            let field = |name| table.get::<Option<i64>>(name).map_err(|_| unexpected()).map(Option::unwrap_or_default);
-            let part = |name| i32::try_from(field(name)?).map_err(|_| format!("{name} of a duration out of range"));
+            let field = |name| {
+                table.get::<Option<i64>>(name).map_err(|_| unexpected()).map(Option::unwrap_or_default)
+            };
+            let part =
+                |name| i32::try_from(field(name)?).map_err(|_| format!("{name} of a duration out of range"));
             let duration = number::Duration::new(part("months")?, part("days")?, field("nanoseconds")?)
                 .map_err(|error| error.to_string())?;
             let mut out = Vec::new();
@@ -211,12 +216,16 @@ fn composed(ty: &CqlType, table: &Table) -> Result<Vec<u8>, String> {
     let mut out = Vec::new();
     match ty {
         CqlType::List { element, .. } => {
-            let parts = (1..=bounded(table.raw_len())?).map(|at| present(element, &get(Value::Integer(at as i64))?));
+            let parts =
+                (1..=bounded(table.raw_len())?).map(|at| present(element, &get(Value::Integer(at as i64))?));
             out = assemble_collection(ty, parts.collect::<Result<Vec<_>, _>>()?);
         }
         CqlType::Vector { element, dimension } => {
             if table.raw_len() != *dimension as usize {
-                return Err(format!("a vector of {dimension} elements is declared, {} were returned", table.raw_len()));
+                return Err(format!(
+                    "a vector of {dimension} elements is declared, {} were returned",
+                    table.raw_len()
+                ));
             }
             for at in 1..=i64::from(*dimension) {
                 let part = present(element, &get(Value::Integer(at))?)?;

@@ -189,7 +189,6 @@ pub struct UserAggregate {
     definition: Rc<AggregateDefinition>,
     state: Rc<UserFunction>,
     last: Option<Rc<UserFunction>>,
-    reduce: Option<Rc<UserFunction>>,
 }
 
 impl UserAggregate {
@@ -210,11 +209,6 @@ impl UserAggregate {
         Ok(Self {
             state: function(&definition.state_function, arguments)?,
             last: definition.final_function.as_ref().map(|name| function(name, vec![state])).transpose()?,
-            reduce: definition
-                .reduce_function
-                .as_ref()
-                .map(|name| function(name, vec![state, state]))
-                .transpose()?,
             definition: Rc::clone(definition),
         })
     }
@@ -232,11 +226,6 @@ impl UserAggregate {
     /// Type of the result.
     pub fn result(&self) -> &CqlType {
         &self.definition.returns
-    }
-
-    /// Whether two partial states can be made one, so that parts may be aggregated apart.
-    pub fn can_reduce(&self) -> bool {
-        self.reduce.is_some()
     }
 
     /// The state before the first row.
@@ -259,17 +248,6 @@ impl UserAggregate {
         let all: Vec<Option<&[u8]>> =
             std::iter::once(state.as_deref()).chain(arguments.iter().copied()).collect();
         self.state.call(&all)
-    }
-
-    /// One state of two; the second counts as later rows.
-    ///
-    /// # Errors
-    /// [`QueryError::FunctionFailure`]; [`QueryError::Internal`] where the aggregate has no REDUCEFUNC.
-    pub fn reduce(&self, a: Option<&[u8]>, b: Option<&[u8]>) -> Result<Option<Vec<u8>>, QueryError> {
-        match &self.reduce {
-            Some(reduce) => reduce.call(&[a, b]),
-            None => Err(QueryError::Internal(format!("{} has no REDUCEFUNC", self.full_name()))),
-        }
     }
 
     /// The result of the last state.

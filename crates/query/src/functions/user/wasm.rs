@@ -8,8 +8,8 @@
 use model::CqlType;
 use model::schema::FunctionDefinition;
 use wasmi::{
-    Config, Engine, ExternType, Func, Instance, Linker, Memory, Module, Store, StoreLimits, StoreLimitsBuilder,
-    Val, ValType,
+    Config, Engine, ExternType, Func, Instance, Linker, Memory, Module, Store, StoreLimits,
+    StoreLimitsBuilder, Val, ValType,
 };
 
 /// Fuel of one call: about as many instructions.
@@ -114,7 +114,9 @@ impl WasmFunction {
         for import in self.module.imports() {
             let name = format!("{}.{}", import.module(), import.name());
             let ExternType::Func(ty) = import.ty() else {
-                return Err(format!("the module imports {name}, and there is nothing to import but functions"));
+                return Err(format!(
+                    "the module imports {name}, and there is nothing to import but functions"
+                ));
             };
             let called = name.clone();
             let refuse = Func::new(&mut store, ty.clone(), move |_, _, _| {

@@ -1,0 +1,379 @@
+//! Guardrails: what an operator wants to be warned of or refused, by the names of `cassandra.yaml`.
+//!
+//! A threshold of `None` is off, as a negative one is in the file. Names, texts and defaults are Cassandra 5's
+//! (`org.apache.cassandra.db.guardrails`). Leaned on by schema statements; each says what it is about to do before it does.
+
+use std::collections::BTreeSet;
+
+use crate::QueryError;
+
+/// Two numbers: beyond the one there is a warning, beyond the other a refusal.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Threshold {
+    /// `…_warn_threshold`
+    pub warn: Option<u64>,
+    /// `…_fail_threshold`
+    pub fail: Option<u64>,
+}
+
+/// Names of options that are warned of, left out or refused.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Named {
+    /// `…_warned`
+    pub warned: BTreeSet<String>,
+    /// `…_ignored`
+    pub ignored: BTreeSet<String>,
+    /// `…_disallowed`
+    pub disallowed: BTreeSet<String>,
+}
+
+/// All guardrails of schema statements.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Guardrails {
+    /// `keyspaces_*_threshold`: keyspaces of users.
+    pub keyspaces: Threshold,
+    /// `tables_*_threshold`: tables of users.
+    pub tables: Threshold,
+    /// `columns_per_table_*_threshold`
+    pub columns_per_table: Threshold,
+    /// `fields_per_udt_*_threshold`
+    pub fields_per_udt: Threshold,
+    /// `vector_dimensions_*_threshold`
+    pub vector_dimensions: Threshold,
+    /// `minimum_replication_factor_*_threshold`
+    pub minimum_replication_factor: Threshold,
+    /// `maximum_replication_factor_*_threshold`
+    pub maximum_replication_factor: Threshold,
+    /// `table_properties_*`
+    pub table_properties: Named,
+    /// `alter_table_enabled`: whether columns may be added, dropped and renamed.
+    pub alter_table: bool,
+    /// `drop_truncate_table_enabled`
+    pub drop_truncate_table: bool,
+    /// `drop_keyspace_enabled`
+    pub drop_keyspace: bool,
+    /// `uncompressed_tables_enabled`
+    pub uncompressed_tables: bool,
+    /// `vector_type_enabled`
+    pub vector_type: bool,
+    /// `zero_ttl_on_twcs_enabled`
+    pub zero_ttl_on_twcs: bool,
+    /// `zero_ttl_on_twcs_warned`
+    pub zero_ttl_on_twcs_warned: bool,
+}
+
+impl Default for Guardrails {
+    fn default() -> Self {
+        Self {
+            keyspaces: Threshold::default(),
+            tables: Threshold::default(),
+            columns_per_table: Threshold::default(),
+            fields_per_udt: Threshold::default(),
+            vector_dimensions: Threshold::default(),
+            minimum_replication_factor: Threshold::default(),
+            maximum_replication_factor: Threshold::default(),
+            table_properties: Named::default(),
+            alter_table: true,
+            drop_truncate_table: true,
+            drop_keyspace: true,
+            uncompressed_tables: true,
+            vector_type: true,
+            zero_ttl_on_twcs: true,
+            zero_ttl_on_twcs_warned: true,
+        }
+    }
+}
+
+/// The error of a guardrail.
+fn violated(name: &str, message: &str) -> QueryError {
+    QueryError::Invalid(text(name, message))
+}
+
+fn text(name: &str, message: &str) -> String {
+    format!("Guardrail {name} violated: {message}")
+}
+
+impl Threshold {
+    /// Refuses or warns of what is above; the closures say how, given the threshold.
+    fn at_most(
+        self,
+        name: &str,
+        value: u64,
+        warnings: &mut Vec<String>,
+        warning: impl FnOnce(u64) -> String,
+        failure: impl FnOnce(u64) -> String,
+    ) -> Result<(), QueryError> {
+        match self {
+            Self { fail: Some(threshold), .. } if value > threshold => {
+                Err(violated(name, &failure(threshold)))
+            }
+            Self { warn: Some(threshold), .. } if value > threshold => {
+                warnings.push(text(name, &warning(threshold)));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses or warns of what is below.
+    fn at_least(
+        self,
+        name: &str,
+        value: u64,
+        warnings: &mut Vec<String>,
+        message: impl Fn(&str, u64) -> String,
+    ) -> Result<(), QueryError> {
+        match self {
+            Self { fail: Some(threshold), .. } if value < threshold => {
+                Err(violated(name, &message("failure", threshold)))
+            }
+            Self { warn: Some(threshold), .. } if value < threshold => {
+                warnings.push(text(name, &message("warning", threshold)));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Guardrails {
+    /// One more keyspace, after which there are `count`.
+    pub(crate) fn keyspace(
+        &self,
+        name: &str,
+        count: usize,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), QueryError> {
+        self.keyspaces.at_most(
+            "keyspaces",
+            count as u64,
+            warnings,
+            |at| {
+                format!("Creating keyspace {name}, current number of keyspaces {count} exceeds warning threshold of {at}.")
+            },
+            |at| format!("Cannot have more than {at} keyspaces, aborting the creation of keyspace {name}"),
+        )
+    }
+
+    /// One more table, after which there are `count`.
+    pub(crate) fn table(
+        &self,
+        name: &str,
+        count: usize,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), QueryError> {
+        self.tables.at_most(
+            "tables",
+            count as u64,
+            warnings,
+            |at| format!("Creating table {name}, current number of tables {count} exceeds warning threshold of {at}."),
+            |at| format!("Cannot have more than {at} tables, aborting the creation of table {name}"),
+        )
+    }
+
+    /// A table of so many columns.
+    pub(crate) fn columns(
+        &self,
+        table: &str,
+        count: usize,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), QueryError> {
+        self.columns_per_table.at_most(
+            "columns_per_table",
+            count as u64,
+            warnings,
+            |at| {
+                format!("The table {table} has {count} columns, this exceeds the warning threshold of {at}.")
+            },
+            |at| format!("Tables cannot have more than {at} columns, but {count} provided for table {table}"),
+        )
+    }
+
+    /// A user type of so many fields.
+    pub(crate) fn fields(
+        &self,
+        name: &str,
+        count: usize,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), QueryError> {
+        self.fields_per_udt.at_most(
+            "fields_per_udt",
+            count as u64,
+            warnings,
+            |at| format!("The user type {name} has {count} columns, this exceeds the warning threshold of {at}."),
+            |at| {
+                format!("User types cannot have more than {at} columns, but {count} provided for user type {name}.")
+            },
+        )
+    }
+
+    /// A type of a column or field, for the vectors in it.
+    pub(crate) fn vectors(
+        &self,
+        name: &str,
+        ty: &model::CqlType,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), QueryError> {
+        use model::CqlType as T;
+        match ty {
+            T::Vector { element, dimension } => {
+                if !self.vector_type {
+                    return Err(violated("vector_type_enabled", "usage of the vector type is not allowed"));
+                }
+                let message = |word: &str, at: u64| {
+                    format!(
+                        "{name} has a vector of {dimension} dimensions, this exceeds the {word} threshold of {at}."
+                    )
+                };
+                self.vector_dimensions.at_most(
+                    "vector_dimensions",
+                    u64::from(*dimension),
+                    warnings,
+                    |at| message("warning", at),
+                    |at| message("failure", at),
+                )?;
+                self.vectors(name, element, warnings)
+            }
+            T::List { element, .. } | T::Set { element, .. } => self.vectors(name, element, warnings),
+            T::Map { key, value, .. } => {
+                self.vectors(name, key, warnings)?;
+                self.vectors(name, value, warnings)
+            }
+            T::Tuple(types) => types.iter().try_for_each(|ty| self.vectors(name, ty, warnings)),
+            _ => Ok(()),
+        }
+    }
+
+    /// A replication factor of a keyspace.
+    pub(crate) fn replication_factor(
+        &self,
+        keyspace: &str,
+        factor: u64,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), QueryError> {
+        let message = |side: &str, word: &str, at: u64| {
+            format!(
+                "The keyspace {keyspace} has a replication factor of {factor}, {side} the {word} threshold of {at}."
+            )
+        };
+        self.minimum_replication_factor.at_least(
+            "minimum_replication_factor",
+            factor,
+            warnings,
+            |word, at| message("below", word, at),
+        )?;
+        self.maximum_replication_factor.at_most(
+            "maximum_replication_factor",
+            factor,
+            warnings,
+            |at| message("above", "warning", at),
+            |at| message("above", "failure", at),
+        )
+    }
+
+    /// The options a table statement names; those in the answer are left out.
+    pub(crate) fn properties(
+        &self,
+        names: &BTreeSet<&str>,
+        warnings: &mut Vec<String>,
+    ) -> Result<Vec<String>, QueryError> {
+        const NAME: &str = "table_properties";
+        let shown =
+            |names: &mut dyn Iterator<Item = &str>| format!("[{}]", names.collect::<Vec<_>>().join(", "));
+        let given = |known: &BTreeSet<String>| -> Vec<String> {
+            known.iter().filter(|name| names.contains(name.as_str())).cloned().collect()
+        };
+        let named = &self.table_properties;
+        let list = |found: &[String]| shown(&mut found.iter().map(String::as_str));
+        let all = |known: &BTreeSet<String>| shown(&mut known.iter().map(String::as_str));
+        let disallowed = given(&named.disallowed);
+        if !disallowed.is_empty() {
+            return Err(violated(
+                NAME,
+                &format!(
+                    "Provided values {} are not allowed for Table Properties (disallowed values are: {})",
+                    list(&disallowed),
+                    all(&named.disallowed)
+                ),
+            ));
+        }
+        let ignored = given(&named.ignored);
+        if !ignored.is_empty() {
+            warnings.push(text(
+                NAME,
+                &format!(
+                    "Ignoring provided values {} as they are not supported for Table Properties (ignored values are: {})",
+                    list(&ignored),
+                    all(&named.ignored)
+                ),
+            ));
+        }
+        let warned = given(&named.warned);
+        if !warned.is_empty() {
+            warnings.push(text(
+                NAME,
+                &format!(
+                    "Provided values {} are not recommended for Table Properties (warned values are: {})",
+                    list(&warned),
+                    all(&named.warned)
+                ),
+            ));
+        }
+        Ok(ignored)
+    }
+
+    /// Changing the columns of a table.
+    pub(crate) fn alter_table(&self) -> Result<(), QueryError> {
+        allowed(self.alter_table, "alter_table", "ALTER TABLE changing columns")
+    }
+
+    /// Dropping or truncating a table.
+    pub(crate) fn drop_truncate_table(&self) -> Result<(), QueryError> {
+        allowed(
+            self.drop_truncate_table,
+            "drop_truncate_table_enabled",
+            "DROP and TRUNCATE TABLE functionality",
+        )
+    }
+
+    /// Dropping a keyspace.
+    pub(crate) fn drop_keyspace(&self) -> Result<(), QueryError> {
+        allowed(self.drop_keyspace, "drop_keyspace_enabled", "DROP KEYSPACE functionality")
+    }
+
+    /// The options of a table as they are to be.
+    pub(crate) fn options(
+        &self,
+        options: &model::schema::TableOptions,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), QueryError> {
+        const REASON: &str = "It is suspicious to use default_time_to_live set to 0 with such compaction strategy. \
+            Please keep in mind that data will not start to automatically expire after they are older than a respective \
+            compaction window unit of a certain size. Please set TTL for your INSERT or UPDATE statements if you expect \
+            data to be expired as table settings will not do it. ";
+        const WINDOWS: &str =
+            "0 default_time_to_live on a table with TimeWindowCompactionStrategy compaction strategy";
+        if options.compression.get("enabled").is_some_and(|enabled| enabled == "false") {
+            allowed(self.uncompressed_tables, "uncompressed_tables_enabled", "Uncompressed table")?;
+        }
+        let windows = options
+            .compaction
+            .get("class")
+            .is_some_and(|class| class.ends_with("TimeWindowCompactionStrategy"));
+        if windows && options.default_time_to_live == 0 {
+            if !self.zero_ttl_on_twcs {
+                let message = format!("{WINDOWS} is not allowed. {REASON}");
+                return Err(violated("zero_ttl_on_twcs", &message));
+            }
+            if self.zero_ttl_on_twcs_warned {
+                let message = format!("{WINDOWS} is not recommended. {REASON}");
+                warnings.push(text("zero_ttl_on_twcs", &message));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn allowed(enabled: bool, name: &str, what: &str) -> Result<(), QueryError> {
+    if enabled { Ok(()) } else { Err(violated(name, &format!("{what} is not allowed"))) }
+}
