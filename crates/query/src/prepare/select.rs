@@ -32,6 +32,8 @@ pub struct SelectPlan {
     pub selection: Selection,
     /// One row for each partition.
     pub distinct: bool,
+    /// ALLOW FILTERING, needed or not.
+    pub allow_filtering: bool,
     /// Rows from the last to the first.
     pub reversed: bool,
     /// Whether the result is ordered as a whole (ORDER BY where IN names several partitions): it has no pages.
@@ -116,6 +118,7 @@ pub fn prepare(
         restrictions,
         selection,
         distinct: select.distinct,
+        allow_filtering: select.allow_filtering,
         reversed,
         sorted_whole,
         sort,
