@@ -17,6 +17,7 @@ pub mod mesh;
 pub mod metrics;
 pub mod net;
 pub mod signal;
+pub mod stall;
 pub mod sync;
 
 mod op;
@@ -37,5 +38,5 @@ pub use sync::event::Event;
 pub use sync::gate::{Gate, GateClosed, GateHold};
 pub use sync::oneshot::oneshot;
 pub use sync::semaphore::{Permit, Semaphore, TooManyWaiters};
-pub use task::{JoinHandle, TaskPanicked, spawn};
+pub use task::{JoinHandle, TaskPanicked, spawn, spawn_now};
 pub use time::{Deadline, Instant, TimedOut, now, sleep, sleep_until, timeout, wall_clock_us};

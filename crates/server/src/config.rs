@@ -90,6 +90,10 @@ pub struct Config {
     pub user_functions: bool,
     /// What operators want to be warned of or refused.
     pub guardrails: Guardrails,
+    /// `blocked_reactor_notify_ms`: a task that holds a core for longer is reported; zero for never.
+    pub blocked_reactor_notify: Duration,
+    /// `blocked_reactor_reports_per_minute`, for each shard.
+    pub blocked_reactor_reports_per_minute: u32,
     /// `default_log_level`: `error`, `warn`, `info`, `debug`.
     pub log_level: Level,
 }
@@ -144,6 +148,8 @@ impl Default for Config {
             driver: Driver::Auto,
             user_functions: true,
             guardrails: Guardrails::default(),
+            blocked_reactor_notify: Duration::from_millis(5),
+            blocked_reactor_reports_per_minute: 5,
             log_level: Level::Info,
         }
     }

@@ -1,13 +1,52 @@
 //! Reads columns of a row: single cells in place, collections and user types put together from their cells.
 
 use model::collection::{CollectionBuilder, append_element};
-use model::row::CellKind;
-use model::{CellView, Column, CqlType, RowView};
+use model::row::{CellKind, Cells};
+use model::{CellView, Column, ColumnId, CqlType, RowView};
 
 /// The value of a column with one cell.
 #[inline]
 pub(super) fn single<'r>(row: RowView<'r>, column: &Column) -> Option<&'r [u8]> {
     row.cell(column.id).and_then(|cell| cell.value())
+}
+
+/// Finds one column after the other: one walk over the row where they are asked for in its order.
+#[derive(Debug)]
+pub(super) struct Finder<'r> {
+    row: RowView<'r>,
+    rest: Cells<'r>,
+    /// The first cell not yet asked for.
+    ahead: Option<CellView<'r>>,
+    /// The column asked for last.
+    last: Option<ColumnId>,
+}
+
+impl<'r> Finder<'r> {
+    pub(super) fn new(row: RowView<'r>) -> Self {
+        let mut rest = row.cells();
+        let ahead = rest.next();
+        Self { row, rest, ahead, last: None }
+    }
+
+    /// The value of a column with one cell.
+    #[inline]
+    pub(super) fn single(&mut self, column: ColumnId) -> Option<&'r [u8]> {
+        if self.last >= Some(column) {
+            *self = Self::new(self.row);
+        }
+        self.last = Some(column);
+        while let Some(cell) = self.ahead {
+            if cell.column == column {
+                self.ahead = self.rest.next();
+                return cell.value();
+            }
+            if cell.column > column {
+                return None;
+            }
+            self.ahead = self.rest.next();
+        }
+        None
+    }
 }
 
 /// Appends the serialised value of a column with a cell for each element; false where it has none.
@@ -77,4 +116,37 @@ pub(super) fn of<'r>(row: RowView<'r>, column: &Column) -> impl Iterator<Item = 
         .skip_while(move |cell| cell.column < id)
         .take_while(move |cell| cell.column == id)
         .filter(|cell| matches!(cell.kind, CellKind::Live(_) | CellKind::Expiring { .. }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{DeletionTime, Liveness, RowBuilder};
+
+    #[test]
+    fn columns_are_found_in_any_order_and_more_than_once() {
+        let mut bytes = Vec::new();
+        let mut builder = RowBuilder::new(&mut bytes, Liveness::NONE, DeletionTime::LIVE);
+        for column in [1, 3, 4, 9] {
+            let value = [column as u8];
+            let kind = CellKind::Live(&value);
+            builder.cell(CellView { column: ColumnId(column), timestamp: 1, path: None, kind });
+        }
+        builder.finish();
+        let mut finder = Finder::new(RowView::trusted(&bytes));
+        for (column, expected) in [
+            (0, None),
+            (1, Some(1)),
+            (2, None),
+            (4, Some(4)),
+            (3, Some(3)),
+            (3, Some(3)),
+            (9, Some(9)),
+            (10, None),
+            (1, Some(1)),
+        ] {
+            let found = finder.single(ColumnId(column)).map(|value| value[0]);
+            assert_eq!(found, expected, "column {column}");
+        }
+    }
 }

@@ -4,6 +4,8 @@ pub mod apply;
 pub mod batch;
 mod cells;
 mod collections;
+mod condition;
+mod conditional;
 pub mod consistency;
 mod evaluate;
 pub mod fetch;
@@ -25,6 +27,7 @@ use model::deletion::LocalSeconds;
 use wire::request::QueryParameters;
 
 use crate::engine::Engine;
+use crate::prepare::modify::ModifyPlan;
 use crate::prepare::{Plan, Prepared};
 use crate::results::{self, MetadataMode};
 use crate::terms::Binding;
@@ -42,6 +45,15 @@ pub struct Request<'a> {
     pub binding: &'a Binding<'a>,
     /// Seconds that count as now.
     pub now: LocalSeconds,
+}
+
+/// One modification with its values.
+#[derive(Debug, Clone, Copy)]
+pub struct Part<'a> {
+    /// What is done.
+    pub plan: &'a ModifyPlan,
+    /// Values.
+    pub binding: Binding<'a>,
 }
 
 /// Carries out one statement and appends its RESULT body.

@@ -10,7 +10,7 @@ use model::{ColumnKind, RowView, Token};
 use smallvec::SmallVec;
 use storage::{Flow, RowConsumer};
 
-use super::cells;
+use super::cells::{self, Finder};
 use super::evaluate::{Aggregated, RowInput, evaluate};
 use super::groups::{Arriving, OpenGroup, Partial};
 use crate::QueryError;
@@ -438,6 +438,8 @@ fn append_values<'v>(
 
 #[inline]
 fn append_columns(sources: &[Source], input: &RowInput<'_>, out: &mut Vec<u8>) {
+    let mut statics = input.static_row.map(Finder::new);
+    let mut regulars = input.row.map(Finder::new);
     for source in sources {
         let column = &source.column;
         match column.kind {
@@ -448,8 +450,8 @@ fn append_columns(sources: &[Source], input: &RowInput<'_>, out: &mut Vec<u8>) {
                 append_value(out, input.clustering.get(usize::from(column.position)).copied().flatten());
             }
             ColumnKind::Static | ColumnKind::Regular => {
-                let row = input.row_of(column);
                 if source.multi_cell {
+                    let row = input.row_of(column);
                     let start = out.len();
                     out.extend_from_slice(&[0; 4]);
                     if row.is_some_and(|row| cells::append_multi(row, column, out)) {
@@ -460,7 +462,8 @@ fn append_columns(sources: &[Source], input: &RowInput<'_>, out: &mut Vec<u8>) {
                         append_value(out, None);
                     }
                 } else {
-                    append_value(out, row.and_then(|row| cells::single(row, column)));
+                    let row = if column.kind == ColumnKind::Static { &mut statics } else { &mut regulars };
+                    append_value(out, row.as_mut().and_then(|row| row.single(column.id)));
                 }
             }
         }

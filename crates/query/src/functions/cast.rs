@@ -161,7 +161,10 @@ fn check_digits(value: &BigDecimal) -> Result<(), QueryError> {
     Ok(())
 }
 
-/// The value of a scalar type that is no blob as text.
+/// The text of a value of a scalar type, but for those that are text.
+///
+/// # Errors
+/// [`QueryError`] for bytes that are no such value and types without a text.
 pub(crate) fn text(from: &CqlType, value: &[u8]) -> Result<String, QueryError> {
     let bad = || QueryError::Invalid(format!("A value of {} bytes is no {from}", value.len()));
     Ok(match from {
