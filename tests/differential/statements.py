@@ -49,6 +49,14 @@ LITERALS |= COMPOSITES
 SCALARS = [t for t in LITERALS if t not in COMPOSITES]
 CELLS = {"list<int>", "set<text>", "map<text, int>", "map<int, text>", "udt0"}  # a cell for each element
 CAST = {"int": ["text", "bigint", "double", "varint"], "text": ["ascii"], "timestamp": ["date", "text"], "double": ["int", "text"]}
+JSON = {  # values as JSON has them, right ones and some that are not
+    "int": ["0", "1", "2", '"3"', "null", '"x"'], "text": ['"b"', '"\\u00e4"', '""'], "bigint": ["7", '"0"', "1.5"],
+    "ascii": ['"a"', '"abc"', '"\\u00e4"'], "uuid": ['"123e4567-e89b-42d3-a456-426614174000"', '"nope"'],
+    "boolean": ["true", '"false"'], "double": ["0.5", '"NaN"', "2"], "list<int>": ["[1, 2]", "[]", '"[3]"', "[null]"],
+    "set<text>": ['["b", "a"]', "[]"], "map<text, int>": ['{"a": 1}', "{}"], "udt0": ['{"a": 1, "b": "x"}', '{"nope": 1}'],
+    "blob": ['"0xcafe"', '"x"'], "decimal": ["1.50", '"1e3"'], "frozen<list<int>>": ["[1]"], "timestamp": ['"2024-01-01"', "0"],
+}
+COUNTED = "CREATE TABLE counted (k int, c int, n counter, m counter, s counter static, PRIMARY KEY (k, c))"
 BYTES = {
     "ascii": [b"", b"a", b"abc"],
     "text": [b"b", "\u20ac".encode()],
@@ -103,7 +111,7 @@ class Table:
 
 @dataclass
 class Statement:
-    kind: str  # ddl, write, select, wrong, prepare or execute
+    kind: str  # ddl, write, lwt, counter, select, wrong, prepare or execute
     cql: str
     page: int = 5000
     values: tuple = ()  # of an execute: bytes, None for null, or "unset"
@@ -200,6 +208,70 @@ class Generator:
             if form > 0.8:
                 what = " " + ", ".join(c.name for c in self.random.sample(table.of("regular"), 1))
         return f"DELETE{what} FROM {table.name}{self.using(ttl=False)} WHERE {' AND '.join(where)}"
+
+    def insert_json(self, table):
+        """INSERT JSON of a scalar key and a few values; what is not named is null or left as it is."""
+        pick = self.random
+        keys = [c for c in table.of("partition") + table.of("clustering")]
+        if any(c.type not in JSON for c in keys):
+            return self.insert(table)
+        others = [c for c in table.of("regular") if c.type in JSON and pick.random() < 0.7]
+        parts = [f'"{c.name.strip(chr(34)) if c.name[0] != chr(34) else chr(92) + c.name[:-1] + chr(92) + chr(34)}": {pick.choice(JSON[c.type])}' for c in keys + others]
+        default = pick.choice(["", " DEFAULT NULL", " DEFAULT UNSET"])
+        text = "{" + ", ".join(parts) + "}"
+        return f"INSERT INTO {table.name} JSON $${text}$${default}{self.using()}"
+
+    def conditional(self, table):
+        """A lightweight transaction; conditions are on scalar columns, elements and fields."""
+        pick = self.random
+        key = " AND ".join(self.key(table.of("partition") + table.of("clustering")))
+        form = pick.random()
+        if form < 0.25:
+            columns = table.of("partition") + table.of("clustering") + [c for c in table.of("regular") if pick.random() < 0.6]
+            names, values = ", ".join(c.name for c in columns), ", ".join(self.value(c) for c in columns)
+            return f"INSERT INTO {table.name} ({names}) VALUES ({values}) IF NOT EXISTS"
+        column = pick.choice(table.of("regular"))
+        sets = ", ".join(self.assignment(c) for c in pick.sample(table.of("regular"), 1))
+        condition = pick.choice(["EXISTS", self.condition(column), self.condition(column), f"{self.condition(column)} AND {self.condition(pick.choice(table.of('regular')))}"])
+        if form < 0.75:
+            return f"UPDATE {table.name} SET {sets} WHERE {key} IF {condition}"
+        return f"DELETE {column.name if pick.random() < 0.4 else ''} FROM {table.name} WHERE {key} IF {condition}"
+
+    def condition(self, column):
+        pick, name = self.random, column.name
+        if column.type in CELLS and pick.random() < 0.5:
+            if column.type == "udt0":
+                return f"{name}.{pick.choice(['a = 1', 'b != null', 'a > 0'])}"
+            if column.type.startswith("map"):
+                key, value = ("'a'", "1") if "text, int" in column.type else ("1", "'x'")
+                return pick.choice([f"{name}[{key}] {pick.choice(['=', '!=', '>'])} {value}", f"{name} CONTAINS KEY {key}"])
+            if column.type == "list<int>":
+                return pick.choice([f"{name}[0] = 1", f"{name} CONTAINS 2"])
+            return f"{name} CONTAINS 'a'"
+        value = self.value(column) if pick.random() > 0.15 else "null"
+        if pick.random() < 0.2:
+            return f"{name} IN ({self.value(column)}, {value})"
+        return f"{name} {pick.choice(['=', '!=', '<', '>=', '='])} {value}"
+
+    def counter(self):
+        pick = self.random
+        key = f"k = {pick.randint(1, 3)} AND c = {pick.randint(1, 2)}"
+        return pick.choice([
+            lambda: f"UPDATE counted SET n = n {pick.choice('+-')} {pick.randint(0, 9)} WHERE {key}",
+            lambda: f"UPDATE counted SET n = n + 1, m = m - 2 WHERE {key}",
+            lambda: f"UPDATE counted SET s = s + 3 WHERE k = {pick.randint(1, 3)}",
+            lambda: f"BEGIN COUNTER BATCH UPDATE counted SET n = n + 1 WHERE {key}; UPDATE counted SET m = m + 5 WHERE {key}; APPLY BATCH",
+            lambda: f"DELETE m FROM counted WHERE {key}" if pick.random() < 0.1 else "SELECT * FROM counted",
+            lambda: "SELECT k, c, n, m, n + m, s FROM counted",
+            lambda: "SELECT k, sum(n), max(m), count(n), avg(n) FROM counted GROUP BY k",
+            lambda: "SELECT JSON * FROM counted",
+            lambda: f"UPDATE counted SET n = 5 WHERE {key}",
+            lambda: f"UPDATE counted USING {pick.choice(['TTL 5', 'TIMESTAMP 5'])} SET n = n + 1 WHERE {key}",
+            lambda: f"INSERT INTO counted (k, c, n) VALUES (1, 1, 1)",
+            lambda: f"UPDATE counted SET n = n + 1 WHERE {key} IF n = 1",
+            lambda: "SELECT writetime(n) FROM counted",
+            lambda: "SELECT k FROM counted WHERE n = 1 ALLOW FILTERING",
+        ])()
 
     def batch(self, table):
         members = [self.random.choice([self.insert, self.update, self.delete])(table) for _ in range(self.random.randint(1, 5))]
@@ -502,19 +574,27 @@ class Generator:
         table.columns.append(Column(name, kind, "regular"))
         return f"ALTER TABLE {table.name} ADD {name} {kind}"
 
-    def statements(self, count, tables=8):
+    def statements(self, count, tables=10):
         yield Statement("ddl", TYPE)
+        yield Statement("ddl", COUNTED)
         for number in range(tables):
             yield Statement("ddl", self.make_table(number).create())
-        writers = [self.insert] * 5 + [self.update] * 2 + [self.delete, self.batch]
+        # Conditional writes take the server's time: their tables are their own, so that no `writetime` is compared.
+        conditional = [self.tables.pop() for _ in range(2)]
+        writers = [self.insert] * 5 + [self.update] * 2 + [self.insert_json, self.delete, self.batch]
         for table in self.tables:
             for _ in range(15):
                 yield Statement("write", self.random.choice(writers[:-2])(table))
         for _ in range(count):
             table = self.random.choice(self.tables)
             form = self.random.random()
-            if form < 0.35:
+            if form < 0.29:
                 yield Statement("write", self.random.choice(writers)(table))
+            elif form < 0.33:
+                table = self.random.choice(conditional)
+                yield Statement("lwt", self.conditional(table) if self.random.random() < 0.8 else f"SELECT * FROM {table.name}")
+            elif form < 0.35:
+                yield Statement("counter", self.counter())
             elif form < 0.7:
                 yield Statement("select", self.select(table), self.random.choice([1, 2, 3, 7, 5000, 5000]))
             elif form < 0.88:
