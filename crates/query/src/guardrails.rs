@@ -27,7 +27,7 @@ pub struct Named {
     pub disallowed: BTreeSet<String>,
 }
 
-/// All guardrails of schema statements.
+/// All guardrails of schema statements and of reads (`execute/guard`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Guardrails {
     /// `keyspaces_*_threshold`: keyspaces of users.
@@ -60,6 +60,16 @@ pub struct Guardrails {
     pub zero_ttl_on_twcs: bool,
     /// `zero_ttl_on_twcs_warned`
     pub zero_ttl_on_twcs_warned: bool,
+    /// `page_size_*_threshold`: rows of a page that a client asks for.
+    pub page_size: Threshold,
+    /// `partition_keys_in_select_*_threshold`: partitions that IN names.
+    pub partition_keys_in_select: Threshold,
+    /// `in_select_cartesian_product_*_threshold`: what IN lists multiply to.
+    pub in_select_cartesian_product: Threshold,
+    /// `allow_filtering_enabled`
+    pub allow_filtering: bool,
+    /// `group_by_enabled`
+    pub group_by: bool,
 }
 
 impl Default for Guardrails {
@@ -80,12 +90,17 @@ impl Default for Guardrails {
             vector_type: true,
             zero_ttl_on_twcs: true,
             zero_ttl_on_twcs_warned: true,
+            page_size: Threshold::default(),
+            partition_keys_in_select: Threshold::default(),
+            in_select_cartesian_product: Threshold::default(),
+            allow_filtering: true,
+            group_by: true,
         }
     }
 }
 
 /// The error of a guardrail.
-fn violated(name: &str, message: &str) -> QueryError {
+pub(crate) fn violated(name: &str, message: &str) -> QueryError {
     QueryError::Invalid(text(name, message))
 }
 
@@ -94,8 +109,14 @@ fn text(name: &str, message: &str) -> String {
 }
 
 impl Threshold {
+    /// Whether it warns or refuses at all.
+    #[inline]
+    pub(crate) fn is_on(self) -> bool {
+        self.warn.is_some() || self.fail.is_some()
+    }
+
     /// Refuses or warns of what is above; the closures say how, given the threshold.
-    fn at_most(
+    pub(crate) fn at_most(
         self,
         name: &str,
         value: u64,

@@ -10,6 +10,7 @@ pub mod consistency;
 mod evaluate;
 pub mod fetch;
 mod groups;
+mod guard;
 pub mod modify;
 mod parallel;
 pub mod prior;

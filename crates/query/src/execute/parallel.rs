@@ -52,6 +52,8 @@ type Answer = Result<(Partial, Option<Rest>), Failure>;
 enum Failure {
     /// The statement's fault.
     Invalid(String),
+    /// A function's.
+    Function { keyspace: String, function: String, arguments: Vec<String>, message: String },
     /// The shard's.
     Failed(String),
 }
@@ -112,6 +114,9 @@ pub(super) async fn aggregate(
                     shards.push((shard, Round { partial: Some(partial), rest, ..round }));
                 }
                 Err(Failure::Invalid(text)) => return Err(QueryError::Invalid(text)),
+                Err(Failure::Function { keyspace, function, arguments, message }) => {
+                    return Err(QueryError::FunctionFailure { keyspace, function, arguments, message });
+                }
                 Err(Failure::Failed(text)) => return Err(failed(shard, text)),
             }
         }
@@ -122,7 +127,12 @@ pub(super) async fn aggregate(
 /// One round on this shard.
 async fn fetch(round: Round) -> Answer {
     let engine = Engine::here().ok_or_else(|| Failure::Failed("the shard is starting".to_owned()))?;
-    let invalid = |error: QueryError| Failure::Invalid(error.to_string());
+    let invalid = |error: QueryError| match error {
+        QueryError::FunctionFailure { keyspace, function, arguments, message } => {
+            Failure::Function { keyspace, function, arguments, message }
+        }
+        other => Failure::Invalid(other.to_string()),
+    };
     let prepared = engine.prepare_text(Some(&round.keyspace), &round.text).map_err(invalid)?;
     let Plan::Select(plan) = &prepared.plan else {
         return Err(Failure::Failed("the statement is no SELECT here".to_owned()));

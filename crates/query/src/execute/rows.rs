@@ -368,6 +368,12 @@ impl<'q> Rows<'q> {
     /// # Errors
     /// Those of functions over aggregates.
     pub fn finish(&mut self, limit: u64) -> Result<(), QueryError> {
+        if self.group.is_some() && !self.is_done() {
+            self.end_group();
+        }
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
         if let Some(mut group) = self.group.take()
             && group.by().is_none()
             && let SelectionKind::Groups(groups) = &self.plan.selection.kind
@@ -415,8 +421,11 @@ fn append_values<'v>(
             text.push_str(key);
             text.push_str(": ");
             let value = evaluate(selector, input, aggregated, binding)?;
-            let value = value.as_deref().filter(|v| !v.is_empty() || !ty.is_empty_value_meaningless());
-            json::append(ty, value, &mut text);
+            match value.as_deref() {
+                // The empty value of a type that has none: Cassandra writes nothing, in quotes.
+                Some([]) if ty.is_empty_value_meaningless() => text.push_str("\"\""),
+                value => json::append(ty, value, &mut text),
+            }
         }
         text.push('}');
         append_value(out, Some(text.as_bytes()));
@@ -465,6 +474,10 @@ impl RowConsumer for Rows<'_> {
     #[inline]
     fn partition(&mut self, key: &[u8], _token: Token, static_row: Option<RowView<'_>>) -> Flow {
         if self.is_done() {
+            return Flow::Stop;
+        }
+        // A partition of which nothing but its static row is there may end without a word.
+        if self.group.is_some() && !self.resumed && self.end_group() == Flow::Stop {
             return Flow::Stop;
         }
         self.buffers.key.clear();

@@ -61,6 +61,8 @@ pub async fn execute(
         limits
     };
 
+    let guardrails = &engine.config().guardrails;
+    guardrails.select(engine, plan, parameters.page_size, &mut out.warnings)?;
     let mut guard = engine.scratch(&plan.table);
     let scratch: &mut crate::engine::Scratch = &mut guard;
     let body = RowsBody::begin(&mut out.body, request.client.version, &plan.metadata, mode);
@@ -77,6 +79,16 @@ pub async fn execute(
     };
     read.reversed = plan.reversed;
     read.now = request.now;
+    if guardrails.in_select_cartesian_product.is_on() && plan.restrictions.clustering_has_in() {
+        slices::fill(&plan.restrictions, &plan.table, binding, &mut read.slices)?;
+        guardrails.in_product("clustering key", read.slices.len(), &mut out.warnings)?;
+    }
+    if (guardrails.partition_keys_in_select.is_on() || guardrails.in_select_cartesian_product.is_on())
+        && plan.restrictions.partition_key_has_in()
+    {
+        let keys = keys::all(&plan.restrictions, &plan.table, binding)?;
+        guardrails.partition_keys(plan.table.name(), keys.len(), &mut out.warnings)?;
+    }
     let single = if plan.restrictions.key_range || state.is_some() {
         None
     } else {

@@ -80,6 +80,9 @@ impl AggregateKind {
                 arguments.len()
             )),
             Self::Count => match arguments {
+                [(_, text)] if !fits(&CqlType::Blob).is_assignable() => invalid(format!(
+                    "Type error: {text} cannot be passed as argument 0 of function system.count of type blob"
+                )),
                 [(ty, _)] => Ok(ty.clone().unwrap_or(CqlType::Blob)),
                 _ => invalid(format!(
                     "Invalid number of arguments in call to function system.count: 1 required but {} provided",
@@ -242,7 +245,7 @@ impl Accumulator {
                     let step = (number - &*sum) / BigDecimal::from(self.count + 1);
                     *sum += step.with_scale_round(scale, RoundingMode::HalfEven);
                 } else {
-                    *sum += number;
+                    add_decimal(sum, &number);
                 }
             }
             State::Varint(sum) => match number::decode_varint(value) {
@@ -293,7 +296,7 @@ impl Accumulator {
                 *sum += theirs;
                 *compensation += lost;
             }
-            (State::Decimal(sum), State::Decimal(theirs)) => *sum += theirs,
+            (State::Decimal(sum), State::Decimal(theirs)) => add_decimal(sum, &theirs),
             (State::Varint(sum), State::Varint(theirs)) => *sum += theirs,
             _ => return Err(unlike()),
         }
@@ -319,6 +322,8 @@ impl Accumulator {
             State::Floating { sum, plain, .. } => {
                 let sum = if sum.is_nan() && plain.is_infinite() { *plain } else { *sum };
                 let value = if average { sum / self.count.max(1) as f64 } else { sum };
+                // One of the many that are no number, as Java writes it.
+                let value = if value.is_nan() { f64::NAN.abs() } else { value };
                 match self.ty {
                     CqlType::Float => (value as f32).to_be_bytes().to_vec(),
                     _ => value.to_be_bytes().to_vec(),
@@ -337,6 +342,15 @@ impl Accumulator {
                 out
             }
         })
+    }
+}
+
+/// Adds as Java does: the sum has the larger of the two scales, also where one of them is zero.
+fn add_decimal(sum: &mut BigDecimal, number: &BigDecimal) {
+    let scale = number.as_bigint_and_scale().1.max(sum.as_bigint_and_scale().1);
+    *sum += number;
+    if sum.as_bigint_and_scale().1 != scale {
+        *sum = sum.with_scale(scale);
     }
 }
 

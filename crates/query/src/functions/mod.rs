@@ -97,14 +97,45 @@ impl Function {
             .then(|| Self::new(&format!("cast_as_{to}"), Kind::Cast, std::slice::from_ref(from), to.clone()))
     }
 
-    /// What is wrong with `cast(from as to)` where [`Function::cast`] has none.
-    pub fn no_cast(to: &CqlType) -> QueryError {
-        let name = format!("cast_as_{to}");
-        let known: Vec<String> = cast::overloads(&name).iter().map(Self::signature).collect();
-        QueryError::Invalid(format!(
-            "Invalid call to function system.{name}, none of its type signatures match (known type signatures: {})",
-            known.join(", ")
-        ))
+    /// What a client is told who casts what cannot be: in Cassandra's words, with the casts to `to` that there are.
+    pub fn no_cast(text: &str, to: &CqlType) -> QueryError {
+        use CqlType as T;
+        let native = [
+            T::Ascii,
+            T::Bigint,
+            T::Blob,
+            T::Boolean,
+            T::Counter,
+            T::Date,
+            T::Decimal,
+            T::Double,
+            T::Duration,
+            T::Float,
+            T::Inet,
+            T::Int,
+            T::Smallint,
+            T::Text,
+            T::Time,
+            T::Timestamp,
+            T::Timeuuid,
+            T::Tinyint,
+            T::Uuid,
+            T::Varint,
+        ];
+        let casts: Vec<Self> =
+            native.iter().filter(|from| *from != to).filter_map(|from| Self::cast(from, to)).collect();
+        let name = format!("system.cast_as_{to}");
+        QueryError::Invalid(match casts.as_slice() {
+            [] => format!("{text} cannot be cast to {to}"),
+            [only] => format!(
+                "Type error: {text} cannot be passed as argument 0 of function {name} of type {}",
+                only.arguments[0]
+            ),
+            _ => format!(
+                "Invalid call to function {name}, none of its type signatures match (known type signatures: {})",
+                casts.iter().map(Self::signature).collect::<Vec<_>>().join(", ")
+            ),
+        })
     }
 
     /// Name without keyspace.
@@ -367,7 +398,7 @@ pub fn type_assignment(have: &CqlType, want: &CqlType) -> Assignment {
         (T::Blob, _)
             | (T::Text, T::Ascii)
             | (T::Uuid, T::Timeuuid)
-            | (T::Bigint | T::Counter, T::Timestamp)
+            | (T::Bigint, T::Timestamp)
             | (T::Bigint, T::Counter)
             | (T::Counter, T::Bigint)
             | (T::Varint, T::Int | T::Bigint | T::Timestamp)

@@ -9,6 +9,7 @@ use model::CqlType;
 use super::resolved::{Entry, Resolved, cannot_infer, cell_type, cell_word, element_type, is_primary_key};
 use super::selector::{Aggregate, Prepared, Selector, Slice};
 use crate::QueryError;
+use crate::functions::Function;
 use crate::terms::prepare::Context;
 use crate::terms::{Receiver, Term};
 
@@ -71,13 +72,20 @@ impl<'c, 'a> Preparation<'c, 'a> {
                     ty: cell_type(*function, multi_cell),
                 })
             }
-            Resolved::Cast { operand, target, function } => {
+            Resolved::Cast { operand, target } => {
                 let inner = self.expression(operand, None)?;
-                // A cast to the type that is there already is left out, also from the name of the result column.
-                let Some(function) = function else { return Ok(inner) };
+                if inner.ty == *target {
+                    // Left out altogether, also from the name of the result column.
+                    return Ok(inner);
+                }
+                let function = Function::cast(&inner.ty, target)
+                    .ok_or_else(|| Function::no_cast(&inner.name, target))?;
                 let name = format!("cast({} as {target})", inner.name);
-                let selector = Selector::Call(function.clone(), vec![inner.selector]);
-                Ok(Prepared { selector, name, ty: target.clone() })
+                Ok(Prepared {
+                    selector: Selector::Call(function, vec![inner.selector]),
+                    name,
+                    ty: target.clone(),
+                })
             }
             Resolved::Call { function, arguments } => {
                 let types = function.arguments().to_vec();

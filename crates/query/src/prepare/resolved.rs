@@ -26,8 +26,8 @@ pub(super) enum Resolved<'e> {
     Marker(&'e ast::BindMarker),
     /// `writetime`, `maxwritetime` or `ttl` of a column or a part of it.
     Cell { function: CellFunction, column: Column, operand: Box<Resolved<'e>> },
-    /// `cast(operand as target)`; `None` where the operand has the type already.
-    Cast { operand: Box<Resolved<'e>>, target: CqlType, function: Option<Function> },
+    /// `cast(operand as target)`
+    Cast { operand: Box<Resolved<'e>>, target: CqlType },
     /// A scalar function.
     Call { function: Function, arguments: Vec<Resolved<'e>> },
     /// An aggregate over values of `ty`; `count(*)` has no argument.
@@ -182,7 +182,11 @@ impl Resolved<'_> {
                 }
                 _ => None,
             },
-            Self::Element { receiver, .. } => element_type(&receiver.exact_type()?),
+            Self::Element { receiver, .. } => match receiver.exact_type()? {
+                // Refused where it is prepared; until then it has a type, as in Cassandra.
+                CqlType::List { .. } => Some(CqlType::Timeuuid),
+                other => element_type(&other),
+            },
             Self::Slice { receiver, .. } => receiver.exact_type().filter(CqlType::is_collection),
             Self::Hint { ty, .. } => Some(ty.clone()),
             Self::List(parts) => Some(CqlType::List { element: first(parts)?, frozen: true }),

@@ -11,6 +11,8 @@ use model::{Column, ColumnKind, CqlType, Table};
 
 use super::grouping;
 use super::names;
+use super::resolved::Resolved;
+use super::selectable;
 use super::selection::{self, Selection, SelectionKind};
 use super::selector::Aggregate;
 use crate::QueryError;
@@ -30,6 +32,8 @@ pub struct SelectPlan {
     pub selection: Selection,
     /// One row for each partition.
     pub distinct: bool,
+    /// ALLOW FILTERING, needed or not.
+    pub allow_filtering: bool,
     /// Rows from the last to the first.
     pub reversed: bool,
     /// Whether the result is ordered as a whole (ORDER BY where IN names several partitions): it has no pages.
@@ -59,13 +63,15 @@ pub fn prepare(
     select: &ast::Select,
 ) -> Result<SelectPlan, QueryError> {
     refuse_unsupported(select)?;
-    let only_static = selects_only_static(table, &select.selection);
+    let (only_static, looked_at) = look_for_statics(cx, table, &select.selection)?;
     let relations = select.where_clause.as_ref().map_or(&[][..], |clause| &clause.relations);
     let ordering = ordering_columns(table, select)?;
     let restrictions =
         restrictions::prepare(cx, StatementKind::Select, relations, only_static, select.allow_filtering)?;
+    let resolved = selection::resolve(cx, &select.selection, looked_at)?;
     let grouped = !select.group_by.is_empty();
-    let (mut selection, mut columns) = selection::prepare(cx, table, &select.selection, grouped)?;
+    let (mut selection, mut columns) =
+        selection::prepare(cx, table, (&select.selection, &resolved), grouped)?;
     if select.distinct {
         check_distinct(table, &selection, &restrictions, select.per_partition_limit.is_some())?;
     }
@@ -112,6 +118,7 @@ pub fn prepare(
         restrictions,
         selection,
         distinct: select.distinct,
+        allow_filtering: select.allow_filtering,
         reversed,
         sorted_whole,
         sort,
@@ -168,20 +175,39 @@ fn for_each_name(expression: &Selectable, each: &mut dyn FnMut(&Ident)) {
     }
 }
 
-fn selects_only_static(table: &Table, selection: &RawSelection) -> bool {
-    let RawSelection::Selectors(selectors) = selection else { return false };
-    let (mut statics, mut others) = (false, false);
-    for selector in selectors {
-        for_each_name(&selector.expression, &mut |name| match table
-            .column(&name.name)
-            .map(|column| column.kind)
-        {
-            Some(ColumnKind::Static) => statics = true,
-            Some(ColumnKind::PartitionKey) => {}
-            _ => others = true,
-        });
+/// Whether nothing but static columns and the partition key is selected, and the expressions that were resolved to
+/// tell.
+///
+/// Cassandra looks at a selection before the WHERE clause only so far as this needs: which of two mistakes is told
+/// depends on it.
+fn look_for_statics<'e>(
+    cx: &Context<'_>,
+    table: &Table,
+    selection: &'e RawSelection,
+) -> Result<(bool, Vec<Option<Resolved<'e>>>), QueryError> {
+    let RawSelection::Selectors(selectors) = selection else { return Ok((false, Vec::new())) };
+    let mut resolved: Vec<Option<Resolved<'e>>> = selectors.iter().map(|_| None).collect();
+    if table.statics().is_empty() {
+        return Ok((false, resolved));
     }
-    statics && !others
+    let mut any = |wanted: &dyn Fn(ColumnKind) -> bool| -> Result<bool, QueryError> {
+        for (selector, slot) in selectors.iter().zip(&mut resolved) {
+            if slot.is_none() {
+                *slot = Some(selectable::resolve(cx, &selector.expression)?);
+            }
+            let mut found = false;
+            for_each_name(&selector.expression, &mut |name| {
+                found |= table.column(&name.name).is_some_and(|column| wanted(column.kind));
+            });
+            if found {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    };
+    let statics = any(&|kind| kind == ColumnKind::Static)?;
+    let others = statics && any(&|kind| !matches!(kind, ColumnKind::Static | ColumnKind::PartitionKey))?;
+    Ok((statics && !others, resolved))
 }
 
 fn check_distinct(

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use cql::ast::{self, Selectable};
 use model::CqlType;
 
-use super::resolved::{Entry, Resolved, cannot_infer, cell_word};
+use super::resolved::{Entry, Resolved, cell_word};
 use super::{names, types};
 use crate::QueryError;
 use crate::functions::user::UserAggregate;
@@ -42,17 +42,7 @@ pub(super) fn resolve<'e>(cx: &Context<'_>, expression: &'e Selectable) -> Resul
         }
         Selectable::Cast { operand, target } => {
             let target = types::resolve(&ast::TypeName::Native(*target), cx.table.keyspace(), cx.schema)?;
-            let operand = boxed(operand)?;
-            let from = operand.exact_type();
-            if from.as_ref() == Some(&target) {
-                return Ok(Resolved::Cast { operand, target, function: None });
-            }
-            let function = match from {
-                Some(from) => Function::cast(&from, &target),
-                None => return Err(cannot_infer(&operand.text())),
-            };
-            let function = function.ok_or_else(|| Function::no_cast(&target))?;
-            Resolved::Cast { operand, target, function: Some(function) }
+            Resolved::Cast { operand: boxed(operand)?, target }
         }
         Selectable::Function { name, arguments } => call(cx, name, all(arguments)?)?,
         Selectable::Arithmetic { operator, left, right } => {

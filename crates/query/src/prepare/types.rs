@@ -28,6 +28,8 @@ fn shown(name: &TypeName, keyspace: Option<&str>) -> String {
             format!("tuple<{}>", components.join(", "))
         }
         TypeName::Vector(element, dimension) => format!("vector<{}, {dimension}>", text(element)),
+        // A tuple is always frozen, and is not said to be.
+        TypeName::Frozen(inner) if matches!(**inner, TypeName::Tuple(_)) => text(inner),
         TypeName::Frozen(inner) => format!("frozen<{}>", text(inner)),
         TypeName::User(name) => match (name.keyspace.as_ref().map(|owner| owner.as_str()), keyspace) {
             (Some(owner), Some(_)) | (None, Some(owner)) => format!("{owner}.{}", name.name.name),

@@ -79,6 +79,11 @@ impl Restrictions {
         !self.key_range && self.partition_key.iter().any(|clause| matches!(clause.test, Test::In(_)))
     }
 
+    /// Whether IN lists of clustering columns multiply.
+    pub fn clustering_has_in(&self) -> bool {
+        self.clustering.iter().any(|clause| matches!(clause.test, Test::In(_)))
+    }
+
     /// Whether the clustering restrictions name whole rows.
     pub fn names_rows(&self, table: &Table) -> bool {
         self.clustering.iter().all(Clause::is_equality)

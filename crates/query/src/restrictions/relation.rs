@@ -3,6 +3,7 @@
 //! Rules and messages as Cassandra 5's `SingleColumnRelation`, `MultiColumnRelation` and `TokenRelation`.
 
 use cql::ast::{ComparisonOperator, Ident, InValues, Relation, RelationTarget, Term as RawTerm};
+use model::type_parser::quote_identifier;
 use model::{Column, ColumnKind, CqlType};
 
 use super::clause::{Clause, Contains, InTerms, Looked, RowTerm, Test};
@@ -68,7 +69,10 @@ pub(super) fn prepare(
         }
         Relation::IsNotNull { column } => {
             let column = names::column(cx.table, column)?;
-            Err(QueryError::Invalid(format!("Unsupported restriction: {} IS NOT NULL", column.name)))
+            Err(QueryError::Invalid(format!(
+                "Unsupported restriction: {} IS NOT NULL",
+                quote_identifier(&column.name)
+            )))
         }
         Relation::CustomIndex { index, .. } => Err(QueryError::Invalid(format!(
             "Invalid index expression, index {} not found for {}",
@@ -102,7 +106,7 @@ fn compare(
     match target {
         RelationTarget::Column(name) => {
             if operator == ComparisonOperator::NotEqual {
-                return Err(not_equal(&name.name, value));
+                return Err(not_equal(&quote_identifier(&name.name), value));
             }
             let column = names::column(cx.table, name)?;
             if operator != ComparisonOperator::Equal {

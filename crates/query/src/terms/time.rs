@@ -178,9 +178,9 @@ pub fn time_text(nanoseconds: i64) -> String {
     format!("{:02}:{:02}:{:02}.{fraction:09}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
-/// The date, as stored, of a point in time.
+/// The date, as stored, of a point in time: of whole seconds before 1970 the day that follows, as Cassandra has it.
 pub fn date_of_millis(milliseconds: i64) -> u32 {
-    (milliseconds.div_euclid(MILLISECONDS_PER_DAY) + DATE_BIAS) as u32
+    (milliseconds.div_euclid(1000) / (MILLISECONDS_PER_DAY / 1000) + DATE_BIAS) as u32
 }
 
 /// Midnight UTC of a stored date, in milliseconds since the epoch.

@@ -73,12 +73,13 @@ pub async fn rows(engine: &Engine, text: &str) -> Vec<String> {
     Rows::parse(&run(engine, text).await).rows
 }
 
-async fn open(workdir: PathBuf, shard: usize, shards: usize) -> Engine {
+async fn open(workdir: PathBuf, shard: usize, shards: usize, adjust: fn(&mut EngineConfig)) -> Engine {
     let storage = Storage::open(StorageConfig::new(workdir, 16 << 20), shard, shards).await.unwrap();
     if shard == 0 {
         agreement::make_system_tables(&storage).await.unwrap();
     }
-    let config = EngineConfig::new([7; 16], shards);
+    let mut config = EngineConfig::new([7; 16], shards);
+    adjust(&mut config);
     let replicator = Replicator::new(storage.clone(), config.data_center.clone());
     let engine = Engine::new(config, storage, replicator, Rc::new(SystemTables::new().unwrap()));
     for other in 0..shards {
@@ -99,13 +100,27 @@ where
     T: Send + 'static,
     Fut: Future<Output = T> + 'static,
 {
+    node_with(workdir, shards, |_| {}, work)
+}
+
+/// As [`node`], with a configuration that `adjust` changes.
+pub fn node_with<T, Fut>(
+    workdir: &Path,
+    shards: usize,
+    adjust: fn(&mut EngineConfig),
+    work: fn(Engine) -> Fut,
+) -> T
+where
+    T: Send + 'static,
+    Fut: Future<Output = T> + 'static,
+{
     let (sender, receiver) = mpsc::channel();
     let workdir = workdir.to_owned();
     let config = Config { shards, driver: DriverChoice::Poll, pin: false, ..Config::default() };
     let running = reactor::start(config, move |shard| {
         let (sender, workdir) = (sender.clone(), workdir.clone());
         async move {
-            let engine = open(workdir, shard.id, shard.count).await;
+            let engine = open(workdir, shard.id, shard.count, adjust).await;
             if shard.id == 0 {
                 run(&engine, CREATE_KEYSPACE).await;
                 let done = work(engine).await;

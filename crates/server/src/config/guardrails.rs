@@ -32,6 +32,18 @@ pub(super) const SETTERS: &[(&str, Setter)] = &[
     ("maximum_replication_factor_fail_threshold", |c, v| {
         fail(&mut c.guardrails.maximum_replication_factor, v)
     }),
+    ("page_size_warn_threshold", |c, v| warn(&mut c.guardrails.page_size, v)),
+    ("page_size_fail_threshold", |c, v| fail(&mut c.guardrails.page_size, v)),
+    ("partition_keys_in_select_warn_threshold", |c, v| warn(&mut c.guardrails.partition_keys_in_select, v)),
+    ("partition_keys_in_select_fail_threshold", |c, v| fail(&mut c.guardrails.partition_keys_in_select, v)),
+    ("in_select_cartesian_product_warn_threshold", |c, v| {
+        warn(&mut c.guardrails.in_select_cartesian_product, v)
+    }),
+    ("in_select_cartesian_product_fail_threshold", |c, v| {
+        fail(&mut c.guardrails.in_select_cartesian_product, v)
+    }),
+    ("allow_filtering_enabled", |c, v| flag(v).map(|v| c.guardrails.allow_filtering = v)),
+    ("group_by_enabled", |c, v| flag(v).map(|v| c.guardrails.group_by = v)),
     ("table_properties_warned", |c, v| set(&mut c.guardrails.table_properties.warned, v)),
     ("table_properties_ignored", |c, v| set(&mut c.guardrails.table_properties.ignored, v)),
     ("table_properties_disallowed", |c, v| set(&mut c.guardrails.table_properties.disallowed, v)),

@@ -170,6 +170,11 @@ fn compacted(changes: &[SchemaChange]) -> Option<Vec<SchemaChange>> {
         fewer.extend(
             keyspace.tables.values().map(|t| SchemaChange::CreateTable(Box::new(t.definition().clone()))),
         );
+        fewer
+            .extend(keyspace.functions.iter().map(|f| SchemaChange::CreateFunction(Box::new((**f).clone()))));
+        fewer.extend(
+            keyspace.aggregates.iter().map(|a| SchemaChange::CreateAggregate(Box::new((**a).clone()))),
+        );
     }
     fewer.push(SchemaChange::Version { version: schema.version() });
     (fewer.len() * 2 < changes.len()).then_some(fewer)

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use model::schema::{KeyspaceOptions, Schema, SchemaChange};
+use model::CqlType;
+use model::schema::{AggregateDefinition, FunctionDefinition, KeyspaceOptions, Schema, SchemaChange};
 
 use super::{COMPACT_RECORDS_MIN, MAGIC, SchemaLog, encode, read};
 use crate::error::StorageError;
@@ -11,6 +12,32 @@ use crate::error::StorageError;
 fn change(number: usize) -> SchemaChange {
     let options = KeyspaceOptions { replication: BTreeMap::new(), durable_writes: number.is_multiple_of(2) };
     SchemaChange::CreateKeyspace { name: format!("keyspace_{number}"), options }
+}
+
+/// A function, and an aggregate that calls it.
+fn functions(keyspace: &str) -> [SchemaChange; 2] {
+    [
+        SchemaChange::CreateFunction(Box::new(FunctionDefinition {
+            keyspace: keyspace.to_owned(),
+            name: "larger".to_owned(),
+            arguments: vec![("a".to_owned(), CqlType::Int), ("b".to_owned(), CqlType::Int)],
+            returns: CqlType::Int,
+            called_on_null_input: false,
+            language: "lua".to_owned(),
+            body: "return math.max(a, b)".to_owned(),
+        })),
+        SchemaChange::CreateAggregate(Box::new(AggregateDefinition {
+            keyspace: keyspace.to_owned(),
+            name: "largest".to_owned(),
+            arguments: vec![CqlType::Int],
+            state_function: "larger".to_owned(),
+            state_type: CqlType::Int,
+            final_function: None,
+            initial_state: None,
+            returns: CqlType::Int,
+            reduce_function: None,
+        })),
+    ]
 }
 
 fn check(bytes: &[u8]) -> Result<usize, StorageError> {
@@ -61,6 +88,9 @@ fn a_log_of_many_records_is_shortened_and_its_schema_keeps_its_version() {
         };
         append(change(0), &log).await;
         let SchemaChange::CreateKeyspace { name, .. } = change(0) else { panic!("a keyspace") };
+        for change in functions(&name) {
+            append(change, &log).await;
+        }
         let mut version = [0; 16];
         for number in 0..COMPACT_RECORDS_MIN {
             let options =
@@ -73,7 +103,9 @@ fn a_log_of_many_records_is_shortened_and_its_schema_keeps_its_version() {
             let mut schema = Schema::empty();
             changes.iter().for_each(|change| schema.apply(change).unwrap());
             assert_eq!(schema.version(), version, "start {start}");
-            assert_eq!(changes.len() < 5, start > 0, "start {start}: {} records", changes.len());
+            let keyspace = schema.keyspace(&name).unwrap();
+            assert_eq!((keyspace.functions.len(), keyspace.aggregates.len()), (1, 1), "start {start}");
+            assert_eq!(changes.len() < 8, start > 0, "start {start}: {} records", changes.len());
             log.compact(&changes).await.unwrap();
             // The version moves on from where it was.
             version = append(change(start + 1), &log).await;

@@ -1,0 +1,125 @@
+//! Guardrails of reads: pages too large, IN lists too long, filters and groups where they are not wanted.
+//!
+//! Names and texts are Cassandra 5's (`org.apache.cassandra.db.guardrails`). All are off unless configured; tables of
+//! the node itself are exempt.
+
+use crate::QueryError;
+use crate::engine::Engine;
+use crate::guardrails::{Guardrails, violated};
+use crate::prepare::select::SelectPlan;
+use crate::prepare::selection::SelectionKind;
+
+impl Guardrails {
+    /// What is to be said before anything is read. `page_size` is that of the request.
+    ///
+    /// # Errors
+    /// [`QueryError::Invalid`] where a guardrail forbids the statement.
+    #[inline]
+    pub(super) fn select(
+        &self,
+        engine: &Engine,
+        plan: &SelectPlan,
+        page_size: Option<u32>,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), QueryError> {
+        let plain = self.allow_filtering && self.group_by && !self.page_size.is_on();
+        if plain { Ok(()) } else { self.select_checked(engine, plan, page_size, warnings) }
+    }
+
+    #[cold]
+    fn select_checked(
+        &self,
+        engine: &Engine,
+        plan: &SelectPlan,
+        page_size: Option<u32>,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), QueryError> {
+        if engine.stored_table(plan.table.id()).is_none() || plan.table.keyspace().starts_with("system") {
+            return Ok(());
+        }
+        if plan.allow_filtering && !self.allow_filtering {
+            return Err(violated(
+                "allow_filtering",
+                "Querying with ALLOW FILTERING is not allowed. ALLOW FILTERING can potentially visit all the data in \
+                 the table and have unpredictable performance.",
+            ));
+        }
+        let grouped = matches!(&plan.selection.kind, SelectionKind::Groups(groups) if groups.by.is_some());
+        if grouped && !self.group_by {
+            return Err(violated("group_by", "GROUP BY functionality is not allowed"));
+        }
+        let (Some(rows), table) = (page_size, plan.table.name()) else { return Ok(()) };
+        self.page_size.at_most(
+            "page_size",
+            u64::from(rows),
+            warnings,
+            |most| {
+                format!("Query for table {table} with page size {rows} exceeds warning threshold of {most}.")
+            },
+            |most| {
+                format!(
+                    "Aborting query for table {table}, page size {rows} exceeds fail threshold of {most}."
+                )
+            },
+        )
+    }
+
+    /// IN names `keys` partitions.
+    ///
+    /// # Errors
+    /// [`QueryError::Invalid`] where they are too many.
+    pub(super) fn partition_keys(
+        &self,
+        table: &str,
+        keys: usize,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), QueryError> {
+        self.in_product("partition key", keys, warnings)?;
+        self.partition_keys_in_select.at_most(
+            "partition_keys_in_select",
+            keys as u64,
+            warnings,
+            |most| {
+                format!(
+                    "Query with partition keys in IN clause on table {table}, with number of partition keys {keys} \
+                     exceeds warning threshold of {most}."
+                )
+            },
+            |most| {
+                format!(
+                    "Aborting query with partition keys in IN clause on table {table}, number of partition keys \
+                     {keys} exceeds fail threshold of {most}."
+                )
+            },
+        )
+    }
+
+    /// The IN lists of a key multiply to `values`.
+    ///
+    /// # Errors
+    /// [`QueryError::Invalid`] where they are too many.
+    pub(super) fn in_product(
+        &self,
+        what: &str,
+        values: usize,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), QueryError> {
+        self.in_select_cartesian_product.at_most(
+            "in_select_cartesian_product",
+            values as u64,
+            warnings,
+            |most| {
+                format!(
+                    "The cartesian product of the IN restrictions on {what} produces {values} values, this exceeds \
+                     warning threshold of {most}."
+                )
+            },
+            |most| {
+                format!(
+                    "Aborting query because the cartesian product of the IN restrictions on {what} produces {values} \
+                     values, this exceeds fail threshold of {most}."
+                )
+            },
+        )
+    }
+}
