@@ -6,13 +6,20 @@
 
 use std::cmp::Ordering;
 
+use crate::counter;
 use crate::deletion::{DeletionTime, EXPIRED_LIVENESS_TTL, Liveness, LocalSeconds, NO_TIMESTAMP};
 use crate::row::{CellKind, CellView, RowBuilder, RowView};
 use crate::schema::Table;
 
-/// The cell that wins of two with the same column and path.
+/// The cell that wins of two with the same column and path. Two counters are more than either: [`merge_rows`] merges them.
 #[inline]
 pub fn cell<'a>(left: CellView<'a>, right: CellView<'a>) -> CellView<'a> {
+    // A counter does not come back from its deletion (`Cells.resolveCounter`).
+    match (left.kind, right.kind) {
+        (CellKind::Counter(_), CellKind::Tombstone { .. }) => return right,
+        (CellKind::Tombstone { .. }, CellKind::Counter(_)) => return left,
+        _ => {}
+    }
     match left.timestamp.cmp(&right.timestamp) {
         Ordering::Greater => return left,
         Ordering::Less => return right,
@@ -21,7 +28,7 @@ pub fn cell<'a>(left: CellView<'a>, right: CellView<'a>) -> CellView<'a> {
     // At the same timestamp: a tombstone over an expiring value over a plain one, so that the outcome does
     // not depend on when the merge happens; then the later local time, the smaller TTL, the greater value.
     let rank = |cell: &CellView<'_>| match cell.kind {
-        CellKind::Live(_) => 0u8,
+        CellKind::Live(_) | CellKind::Counter(_) => 0u8,
         CellKind::Expiring { .. } => 1,
         CellKind::Tombstone { .. } | CellKind::CollectionDeletion { .. } => 2,
     };
@@ -58,6 +65,8 @@ pub fn merge_rows(table: &Table, left: RowView<'_>, right: RowView<'_>, out: &mu
     let mut shadow = Shadow::new(row_deletion);
     let (mut lefts, mut rights) = (left.cells(), right.cells());
     let (mut l, mut r) = (lefts.next(), rights.next());
+    // What two counters are together, for as long as it takes to append it.
+    let mut counted = Vec::new();
     loop {
         let winner = match (l, r) {
             (None, None) => break,
@@ -81,7 +90,23 @@ pub fn merge_rows(table: &Table, left: RowView<'_>, right: RowView<'_>, out: &mu
                 Ordering::Equal => {
                     l = lefts.next();
                     r = rights.next();
-                    cell(a, b)
+                    match (a.kind, b.kind) {
+                        (CellKind::Counter(x), CellKind::Counter(y)) => {
+                            counted.clear();
+                            counter::merge(x, y, &mut counted);
+                            let counter =
+                                CellView { timestamp: a.timestamp.max(b.timestamp), kind: CellKind::Counter(&counted), ..a };
+                            // Both were written after what would shadow them, or neither counts.
+                            match (shadow.lets_pass(&a), shadow.lets_pass(&b)) {
+                                (true, true) => builder.cell(counter),
+                                (true, false) => builder.cell(a),
+                                (false, true) => builder.cell(b),
+                                (false, false) => {}
+                            }
+                            continue;
+                        }
+                        _ => cell(a, b),
+                    }
                 }
             },
         };

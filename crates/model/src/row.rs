@@ -6,7 +6,7 @@
 //! deletion := timestamp:i64 local_time:u32                   (flags & DELETION)
 //! cell     := column:u16 flags:u8 timestamp:i64 [local_time:u32] [ttl:u32] [path] [value]
 //! path     := length:u32 bytes          (flags & PATH)
-//! value    := length:u32 bytes          (unless TOMBSTONE or COLLECTION_DELETION)
+//! value    := length:u32 bytes          (unless TOMBSTONE or COLLECTION_DELETION; COUNTER: a context of counter.rs)
 //! ```
 //! All numbers are little endian. Cells stand by column id; within a non-frozen collection the deletion of
 //! the whole collection comes first, then the elements in the order of their paths.
@@ -24,6 +24,7 @@ const TOMBSTONE: u8 = 1;
 const EXPIRES: u8 = 2;
 const PATH: u8 = 4;
 const COLLECTION_DELETION: u8 = 8;
+const COUNTER: u8 = 16;
 
 /// Most cells one row may hold (their count is a 16-bit number).
 pub const CELLS_PER_ROW_MAX: usize = u16::MAX as usize;
@@ -50,6 +51,8 @@ pub enum CellKind<'a> {
         /// When it expires.
         expires_at: LocalSeconds,
     },
+    /// What nodes have counted: a context of [`crate::counter`], or a delta on its way to the leader.
+    Counter(&'a [u8]),
     /// The deletion of this one cell.
     Tombstone {
         /// When it was deleted.
@@ -79,7 +82,7 @@ impl<'a> CellView<'a> {
     /// The value, were it live: `None` for tombstones.
     pub fn value(&self) -> Option<&'a [u8]> {
         match self.kind {
-            CellKind::Live(value) | CellKind::Expiring { value, .. } => Some(value),
+            CellKind::Live(value) | CellKind::Expiring { value, .. } | CellKind::Counter(value) => Some(value),
             CellKind::Tombstone { .. } | CellKind::CollectionDeletion { .. } => None,
         }
     }
@@ -87,7 +90,7 @@ impl<'a> CellView<'a> {
     /// Whether a reader at `now` sees a value.
     pub fn is_live(&self, now: LocalSeconds) -> bool {
         match self.kind {
-            CellKind::Live(_) => true,
+            CellKind::Live(_) | CellKind::Counter(_) => true,
             CellKind::Expiring { expires_at, .. } => now < expires_at,
             CellKind::Tombstone { .. } | CellKind::CollectionDeletion { .. } => false,
         }
@@ -101,7 +104,7 @@ impl<'a> CellView<'a> {
     /// When it was deleted or expires, [`NO_LOCAL_TIME`] for a plain value.
     pub fn local_time(&self) -> LocalSeconds {
         match self.kind {
-            CellKind::Live(_) => NO_LOCAL_TIME,
+            CellKind::Live(_) | CellKind::Counter(_) => NO_LOCAL_TIME,
             CellKind::Expiring { expires_at, .. } => expires_at,
             CellKind::Tombstone { local_time } | CellKind::CollectionDeletion { local_time } => local_time,
         }
@@ -296,8 +299,8 @@ impl<'a> Reader<'a> {
         if flags == 0 {
             return Ok(CellView { column, timestamp, path: None, kind: CellKind::Live(self.sized()?) });
         }
-        if flags & !(TOMBSTONE | EXPIRES | PATH | COLLECTION_DELETION) != 0
-            || (flags & (TOMBSTONE | EXPIRES | COLLECTION_DELETION)).count_ones() > 1
+        if flags & !(TOMBSTONE | EXPIRES | PATH | COLLECTION_DELETION | COUNTER) != 0
+            || (flags & (TOMBSTONE | EXPIRES | COLLECTION_DELETION | COUNTER)).count_ones() > 1
         {
             return Err(RowCorrupt { offset: start });
         }
@@ -316,6 +319,8 @@ impl<'a> Reader<'a> {
             let value = self.sized()?;
             if flags & EXPIRES != 0 {
                 CellKind::Expiring { value, ttl, expires_at: local_time }
+            } else if flags & COUNTER != 0 {
+                CellKind::Counter(value)
             } else {
                 CellKind::Live(value)
             }
@@ -371,6 +376,7 @@ impl<'b> RowBuilder<'b> {
         self.count += 1;
         let mut flags = match cell.kind {
             CellKind::Live(_) => 0,
+            CellKind::Counter(_) => COUNTER,
             CellKind::Expiring { .. } => EXPIRES,
             CellKind::Tombstone { .. } => TOMBSTONE,
             CellKind::CollectionDeletion { .. } => COLLECTION_DELETION,
@@ -382,7 +388,7 @@ impl<'b> RowBuilder<'b> {
         self.out.push(flags);
         self.out.extend_from_slice(&cell.timestamp.to_le_bytes());
         match cell.kind {
-            CellKind::Live(_) => {}
+            CellKind::Live(_) | CellKind::Counter(_) => {}
             CellKind::Expiring { ttl, expires_at, .. } => {
                 self.out.extend_from_slice(&expires_at.to_le_bytes());
                 self.out.extend_from_slice(&ttl.to_le_bytes());

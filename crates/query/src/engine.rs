@@ -14,7 +14,7 @@ use std::time::Duration;
 use cql::ast::QualifiedName;
 use model::{Schema, Table, TableId, Token};
 use reactor::{Deadline, Group, mesh};
-use replication::{Consistency, ReadLimits, Replicator};
+use replication::{Consistency, ReadLimits, ReplicationError, Replicator};
 use smallvec::SmallVec;
 use storage::{PartitionRange, ReadCommand, RowConsumer, Slices, Storage};
 use wire::request::{BatchKind, BatchStatementKind, BatchStatements, QueryParameters};
@@ -22,6 +22,7 @@ use wire::values::{ValueRef, Values};
 use wire::version::ProtocolVersion;
 
 use crate::ambient::Ambient;
+use crate::execute::counter::Totals;
 use crate::execute::rows::RowBuffers;
 use crate::execute::update_buffer::PartitionUpdate;
 use crate::execute::{self, Part, Request, consistency};
@@ -434,6 +435,19 @@ impl Engine {
         written.map_err(|error| consistency::write_error(error, level, write_type))
     }
 
+    /// Counts what one mutation of a table of counters says.
+    pub(crate) async fn count(
+        &self,
+        table: &Table,
+        mutation: &[u8],
+        level: Consistency,
+    ) -> Result<(), QueryError> {
+        let deadline = Deadline::after(self.0.config.write_timeout);
+        let node = self.0.config.host_id;
+        let counted = self.0.replicator.count(table, mutation, node, level, deadline).await;
+        counted.map_err(|error| consistency::write_error(error, level, "COUNTER"))
+    }
+
     /// Feeds the consumer what a command finds in a stored table or in one of the node's own.
     #[inline]
     pub(crate) async fn read(
@@ -452,8 +466,26 @@ impl Engine {
             PartitionRange::Key(_) => self.0.config.read_timeout,
             PartitionRange::Between { .. } => self.0.config.range_timeout,
         });
-        let read = self.0.replicator.read(command, limits, level, Deadline::after(timeout), consumer).await;
+        let deadline = Deadline::after(timeout);
+        let read = if table.is_counter() {
+            // Rare: boxed, so that other reads do not carry its space.
+            Box::pin(self.read_counters(command, limits, level, deadline, consumer)).await
+        } else {
+            self.0.replicator.read(command, limits, level, deadline, consumer).await
+        };
         read.map_err(|error| consistency::read_error(error, level))
+    }
+
+    async fn read_counters(
+        &self,
+        command: &ReadCommand,
+        limits: ReadLimits,
+        level: Consistency,
+        deadline: Deadline,
+        consumer: &mut dyn RowConsumer,
+    ) -> Result<(), ReplicationError> {
+        let mut totals = Totals::new(consumer);
+        self.0.replicator.read(command, limits, level, deadline, &mut totals).await
     }
 
     /// Buffers for one request on `table`.

@@ -14,7 +14,7 @@ use wire::request::BatchKind;
 use super::apply::{self, Moment, Updates};
 use super::prior::Prior;
 use super::update_buffer::PartitionUpdate;
-use super::{Part, Request, conditional, consistency, modify};
+use super::{Part, Request, conditional, consistency, counter, modify};
 use crate::engine::Engine;
 use crate::prepare::batch::BatchPlan;
 use crate::prepare::modify::{ModifyPlan, Route};
@@ -70,6 +70,10 @@ pub async fn parts(
     }
     let moment = modify::moment(engine, request);
     let moment = Moment { timestamp: timestamp.unwrap_or(moment.timestamp), ..moment };
+    let counters = parts.iter().find(|part| part.plan.route == Route::Counter);
+    if let Some(part) = counters {
+        counter::check_level(request.parameters.consistency, &part.plan.table)?;
+    }
     let level = consistency::for_write(request.parameters.consistency)?;
     let mut gathered = Gathered::default();
     for part in parts {
@@ -81,7 +85,15 @@ pub async fn parts(
         warn_of_no_grace(parts, &mut out.warnings);
     }
     gathered.check_size(kind, &mut out.warnings)?;
-    gathered.write(engine, kind, level).await?;
+    if counters.is_some() {
+        let mut mutation = Vec::new();
+        for update in &gathered.updates {
+            mutation.clear();
+            counter::count(engine, request.parameters.consistency, update, &mut mutation).await?;
+        }
+    } else {
+        gathered.write(engine, kind, level).await?;
+    }
     results::append_void(&mut out.body);
     Ok(())
 }
@@ -185,8 +197,7 @@ impl Gathered {
     ) -> Result<(), QueryError> {
         let write_type = match kind {
             BatchKind::Logged if self.updates.len() > 1 => "BATCH",
-            BatchKind::Logged | BatchKind::Unlogged => "UNLOGGED_BATCH",
-            BatchKind::Counter => "COUNTER",
+            BatchKind::Logged | BatchKind::Unlogged | BatchKind::Counter => "UNLOGGED_BATCH",
         };
         let mut mutation = Vec::new();
         for update in self.updates.iter().filter(|update| !update.is_empty()) {

@@ -6,6 +6,7 @@ mod cells;
 mod condition;
 mod conditional;
 pub mod consistency;
+pub(crate) mod counter;
 mod evaluate;
 pub mod modify;
 pub mod prior;

@@ -5,7 +5,7 @@ use model::token::murmur3_token;
 use super::apply::{Moment, Updates, apply};
 use super::prior::Prior;
 use super::update_buffer::PartitionUpdate;
-use super::{Request, conditional, consistency, routing};
+use super::{Request, conditional, consistency, counter, routing};
 use crate::engine::{Engine, WriteBuffers};
 use crate::prepare::modify::{ModifyPlan, Route};
 use crate::results;
@@ -36,7 +36,7 @@ pub async fn execute(
         }
         // Rare: boxed, so that the future of a plain write does not carry their space.
         Route::Conditional => return Box::pin(conditional::single(engine, request, plan, out)).await,
-        Route::Counter => return Err(QueryError::invalid("Counter tables are not supported yet")),
+        Route::Counter => return Box::pin(counter::execute(engine, request, plan, out)).await,
     }
     let mut scratch = engine.scratch(&plan.table);
     let scratch = &mut *scratch;
@@ -67,9 +67,11 @@ pub fn moment(engine: &Engine, request: &Request<'_>) -> Moment {
 }
 
 /// Updates of one statement: each key comes once.
-struct Partitions<'b> {
-    updates: &'b mut Vec<PartitionUpdate>,
-    used: usize,
+pub(super) struct Partitions<'b> {
+    /// Buffers; those beyond the ones in use are old.
+    pub(super) updates: &'b mut Vec<PartitionUpdate>,
+    /// How many are in use.
+    pub(super) used: usize,
 }
 
 impl Updates for Partitions<'_> {

@@ -13,7 +13,7 @@ use model::{CellView, Column, CqlType, DeletionTime, Liveness, RowBuilder, RowVi
 use super::cells;
 use crate::QueryError;
 use crate::functions::{Accumulator, AggregateKind};
-use crate::prepare::operation::{Action, Operation};
+use crate::prepare::operation::{Action, Count, Operation};
 use crate::terms::{Binding, Bound, Term};
 
 /// Largest time to live: 20 years (Cassandra's `Attributes.MAX_TTL`).
@@ -109,6 +109,10 @@ fn fill(
         rest = behind;
         let column = &first.column;
         if !column.ty.is_multi_cell() {
+            if matches!(first.action, Action::Count(..)) && group.len() > 1 {
+                counters(column, group, stamp, binding, builder, cells)?;
+                continue;
+            }
             // Of several operations on one cell the last one counts; only DELETE may name a column twice.
             for operation in &group[group.len() - 1..] {
                 single_cell(column, &operation.action, existing, stamp, binding, builder, cells)?;
@@ -183,7 +187,7 @@ fn single_cell(
     builder: &mut RowBuilder<'_>,
     cells: &mut usize,
 ) -> Result<(), QueryError> {
-    let (bound, grown);
+    let (bound, grown, delta);
     let kind = match action {
         Action::Set(term) => {
             bound = term.bind(binding)?;
@@ -194,6 +198,16 @@ fn single_cell(
             }
         }
         Action::Delete => stamp.tombstone(),
+        Action::Count(term, way) => {
+            delta = match term.bind(binding)? {
+                Bound::Unset => return Ok(()),
+                Bound::Null => {
+                    return Err(QueryError::invalid("Invalid null value for counter increment"));
+                }
+                Bound::Value(value) => count(&value, *way)?.to_be_bytes(),
+            };
+            CellKind::Counter(&delta)
+        }
         Action::Plus(term) | Action::Append(term) => {
             match grow(column, action, existing, term.bind(binding)?)? {
                 None => return Ok(()),
@@ -208,6 +222,47 @@ fn single_cell(
     builder.cell(CellView { column: column.id, timestamp: stamp.timestamp, path: None, kind });
     *cells += 1;
     Ok(())
+}
+
+/// Several changes of one counter in one statement are one.
+#[cold]
+fn counters(
+    column: &Column,
+    group: &[Operation],
+    stamp: &Stamp,
+    binding: &Binding<'_>,
+    builder: &mut RowBuilder<'_>,
+    cells: &mut usize,
+) -> Result<(), QueryError> {
+    let mut sum = None;
+    for operation in group {
+        let Action::Count(term, way) = &operation.action else {
+            return Err(QueryError::Internal(format!("column {} is a counter", column.name)));
+        };
+        match term.bind(binding)? {
+            Bound::Unset => {}
+            Bound::Null => return Err(QueryError::invalid("Invalid null value for counter increment")),
+            Bound::Value(value) => sum = Some(count(&value, *way)?.wrapping_add(sum.unwrap_or(0))),
+        }
+    }
+    let Some(sum) = sum.map(i64::to_be_bytes) else { return Ok(()) };
+    let kind = CellKind::Counter(&sum);
+    builder.cell(CellView { column: column.id, timestamp: stamp.timestamp, path: None, kind });
+    *cells += 1;
+    Ok(())
+}
+
+/// By how much a counter goes up.
+fn count(value: &[u8], way: Count) -> Result<i64, QueryError> {
+    let by = value.try_into().map(i64::from_be_bytes);
+    let by = by.map_err(|_| QueryError::invalid("Invalid empty value for counter increment"))?;
+    match way {
+        Count::Up => Ok(by),
+        Count::Down if by == i64::MIN => Err(QueryError::Invalid(format!(
+            "The negation of {by} overflows supported counter precision (signed 8 bytes integer)"
+        ))),
+        Count::Down => Ok(-by),
+    }
 }
 
 /// What is there with `by` added to it or put behind it; `None` where nothing is there or `by` was left out.

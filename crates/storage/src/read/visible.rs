@@ -41,7 +41,7 @@ pub(crate) fn visible<'a>(
 fn is_plain(row: RowView<'_>) -> bool {
     row.deletion().is_live()
         && row.liveness().ttl == 0
-        && row.cells().all(|cell| matches!(cell.kind, CellKind::Live(_)))
+        && row.cells().all(|cell| matches!(cell.kind, CellKind::Live(_) | CellKind::Counter(_)))
 }
 
 /// Appends the row without cells of dropped columns; says whether there were any, else nothing is appended.
