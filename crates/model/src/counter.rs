@@ -48,13 +48,16 @@ pub fn shards(context: &[u8]) -> Option<impl Iterator<Item = Shard> + '_> {
     if body.len() % SHARD_BYTES != 0 {
         return None;
     }
-    let mut headers = headers.chunks_exact(2).map(|header| i16::from_be_bytes([header[0], header[1]])).peekable();
+    let mut headers =
+        headers.chunks_exact(2).map(|header| i16::from_be_bytes([header[0], header[1]])).peekable();
     Some(body.chunks_exact(SHARD_BYTES).enumerate().map(move |(at, shard)| {
         let number = |from: usize| i64::from_be_bytes(shard[from..from + 8].try_into().expect("eight bytes"));
         // Headers name the shards that are not remote, in order.
         let kind = match headers.peek() {
             Some(header) if usize::try_from(*header) == Ok(at) => ShardKind::Local,
-            Some(header) if *header < 0 && usize::try_from(i32::from(*header) - i32::from(i16::MIN)) == Ok(at) => {
+            Some(header)
+                if *header < 0 && usize::try_from(i32::from(*header) - i32::from(i16::MIN)) == Ok(at) =>
+            {
                 ShardKind::Global
             }
             _ => ShardKind::Remote,
@@ -62,7 +65,12 @@ pub fn shards(context: &[u8]) -> Option<impl Iterator<Item = Shard> + '_> {
         if kind != ShardKind::Remote {
             headers.next();
         }
-        Shard { id: shard[..16].try_into().expect("sixteen bytes"), clock: number(16), count: number(24), kind }
+        Shard {
+            id: shard[..16].try_into().expect("sixteen bytes"),
+            clock: number(16),
+            count: number(24),
+            kind,
+        }
     }))
 }
 
@@ -79,6 +87,11 @@ pub fn delta(bytes: &[u8]) -> Option<i64> {
 /// The shard of a node in a context.
 pub fn shard_of(context: &[u8], id: &[u8; 16]) -> Option<Shard> {
     shards(context)?.find(|shard| shard.id == *id)
+}
+
+/// Whether any shard is from before Cassandra 2.1.
+pub fn has_legacy_shards(context: &[u8]) -> bool {
+    shards(context).is_some_and(|mut shards| shards.any(|shard| shard.kind != ShardKind::Global))
 }
 
 /// Appends the context of these shards, which come by id.
@@ -143,7 +156,11 @@ fn one(a: Shard, b: Shard) -> Shard {
             Shard { clock: a.clock.wrapping_add(b.clock), count: a.count.wrapping_add(b.count), ..a }
         }
         ShardKind::Global | ShardKind::Remote => {
-            if (a.clock, a.count) >= (b.clock, b.count) { a } else { b }
+            if (a.clock, a.count) >= (b.clock, b.count) {
+                a
+            } else {
+                b
+            }
         }
     }
 }

@@ -94,8 +94,11 @@ pub fn merge_rows(table: &Table, left: RowView<'_>, right: RowView<'_>, out: &mu
                         (CellKind::Counter(x), CellKind::Counter(y)) => {
                             counted.clear();
                             counter::merge(x, y, &mut counted);
-                            let counter =
-                                CellView { timestamp: a.timestamp.max(b.timestamp), kind: CellKind::Counter(&counted), ..a };
+                            let counter = CellView {
+                                timestamp: a.timestamp.max(b.timestamp),
+                                kind: CellKind::Counter(&counted),
+                                ..a
+                            };
                             // Both were written after what would shadow them, or neither counts.
                             match (shadow.lets_pass(&a), shadow.lets_pass(&b)) {
                                 (true, true) => builder.cell(counter),

@@ -82,7 +82,9 @@ impl<'a> CellView<'a> {
     /// The value, were it live: `None` for tombstones.
     pub fn value(&self) -> Option<&'a [u8]> {
         match self.kind {
-            CellKind::Live(value) | CellKind::Expiring { value, .. } | CellKind::Counter(value) => Some(value),
+            CellKind::Live(value) | CellKind::Expiring { value, .. } | CellKind::Counter(value) => {
+                Some(value)
+            }
             CellKind::Tombstone { .. } | CellKind::CollectionDeletion { .. } => None,
         }
     }

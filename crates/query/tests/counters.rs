@@ -18,7 +18,8 @@ async fn many_count(engine: Engine) {
                 let engine = Engine::here().unwrap();
                 for _ in 0..UPDATES {
                     let key = client % 3;
-                    run(&engine, &format!("UPDATE t SET c = c + 2, s = s - 1 WHERE k = {key} AND r = 1")).await;
+                    run(&engine, &format!("UPDATE t SET c = c + 2, s = s - 1 WHERE k = {key} AND r = 1"))
+                        .await;
                 }
             };
             tasks.push(reactor::spawn(Group::STATEMENT, mesh::call(shard, Group::STATEMENT, work)));
@@ -36,7 +37,8 @@ fn no_increment_is_lost() {
     for shards in [1, 2] {
         let folder = tempfile::tempdir().unwrap();
         node(folder.path(), shards, |engine| async move {
-            run(&engine, "CREATE TABLE t (k int, r int, s counter static, c counter, PRIMARY KEY (k, r))").await;
+            run(&engine, "CREATE TABLE t (k int, r int, s counter static, c counter, PRIMARY KEY (k, r))")
+                .await;
             many_count(engine).await;
         });
     }
@@ -80,16 +82,15 @@ async fn bound(engine: Engine) {
     }
     let body = read.execute(&engine, &Options::values([key()])).await.unwrap();
     assert_eq!(support::Rows::parse(&body).rows, ["0x6b6579 | 8 | -4"]);
-    let null = add.execute(&engine, &Options::values([support::Bound::Null, long(1), key()])).await.unwrap_err();
+    let null =
+        add.execute(&engine, &Options::values([support::Bound::Null, long(1), key()])).await.unwrap_err();
     assert_eq!(null.to_string(), "Invalid null value for counter increment");
     // A client's own timestamp is no USING TIMESTAMP.
     let stamped = Options { timestamp: Some(5), ..Options::default() };
     query(&engine, "UPDATE t SET \"C0\" = \"C0\" + 1 WHERE k = 0x00", &stamped).await.unwrap();
-    for (level, expected) in [
-        (0, None),
-        (10, None),
-        (8, Some("Counter operations are inherently non-serializable")),
-    ] {
+    for (level, expected) in
+        [(0, None), (10, None), (8, Some("Counter operations are inherently non-serializable"))]
+    {
         let options = Options { consistency: level, ..Options::default() };
         let found = query(&engine, "UPDATE t SET \"C0\" = \"C0\" + 1 WHERE k = 0x00", &options).await;
         assert_eq!(found.err().map(|error| error.to_string()).as_deref(), expected);

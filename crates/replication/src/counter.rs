@@ -4,13 +4,13 @@
 //! counter and writes it anew with a later clock and the new sum, as Cassandra's `CounterMutation`. Between the two
 //! nobody else counts in the partition: the update has the partition's turn, and keeps it until the write is applied.
 
+use model::clustering::Slice;
 use model::counter::{self, Shard, ShardKind};
+use model::deletion::LocalSeconds;
 use model::mutation::{MutationBuilder, MutationView};
 use model::partition_key::DecoratedKey;
 use model::row::CellKind;
 use model::{CellView, ColumnId, Position, RowBuilder, RowView, Table};
-use model::clustering::Slice;
-use model::deletion::LocalSeconds;
 use reactor::{Deadline, Group, mesh};
 use storage::{PartitionRange, ReadCommand, Slices};
 
@@ -61,9 +61,8 @@ impl Replicator {
         let turn = acceptor.turn(view.table, view.key, deadline).await?;
         let slices: Slices = {
             let mut clusterings: Vec<&[u8]> = view.rows().map(|(clustering, _)| clustering).collect();
-            clusterings.sort_by(|a, b| {
-                model::clustering::compare_clusterings(table.clustering_orders(), a, b)
-            });
+            clusterings
+                .sort_by(|a, b| model::clustering::compare_clusterings(table.clustering_orders(), a, b));
             clusterings.dedup();
             clusterings.into_iter().map(Slice::prefix).collect()
         };

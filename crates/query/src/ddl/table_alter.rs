@@ -131,7 +131,8 @@ fn add(
         }
     }
     if ty.is_counter() != table.is_counter() {
-        let (column, of) = if ty.is_counter() { ("counter", "non counter") } else { ("non counter", "counter") };
+        let (column, of) =
+            if ty.is_counter() { ("counter", "non counter") } else { ("non counter", "counter") };
         return Err(config(format!(
             "{}.{}: Cannot have a {column} column (\"{name}\") in a {of} table",
             table.keyspace(),

@@ -4,10 +4,10 @@
 //! caller can have all of it in memory; [`row`] and [`marker`] then decode. A head that lacks bytes says
 //! [`Problem::Truncated`], which is a question for more rather than an error as long as the file has more.
 
-use model::{Liveness, counter};
 use model::clustering::{CLUSTERING_VALUE_BYTES_MAX, append_component};
 use model::deletion::{DeletionTime, LocalSeconds, NO_LOCAL_TIME};
 use model::row::{CELLS_PER_ROW_MAX, CellKind, CellView, RowBuilder};
+use model::{Liveness, counter};
 use smallvec::SmallVec;
 
 use super::{BITMAP_COLUMNS_MAX, VALUES_PER_HEADER, flags, kind};
