@@ -71,4 +71,5 @@ script!(clustering_restrictions_become_slices, "clustering.cql");
 script!(collections_keep_their_elements_apart, "collections.cql");
 script!(timestamps_decide_and_functions_compute, "times.cql");
 script!(every_scalar_type_takes_its_literals, "types.cql");
+script!(functions_and_operators_compute, "functions.cql");
 script!(mistakes_are_answered_in_cassandras_words, "mistakes.cql");

@@ -327,15 +327,14 @@ impl<'c, 'a> Preparation<'c, 'a> {
             return Err(unknown());
         }
         let shapes: Vec<Shape<'_>> = arguments.iter().map(|argument| self.shape(argument)).collect();
-        let function = functions::resolve(
-            &lower,
-            Some(self.cx.table),
-            arguments.len(),
-            expected,
-            &|at, want| shapes[at].fits(want),
-            &|at| shapes[at].text(),
-        )?
-        .ok_or_else(unknown)?;
+        let site = functions::CallSite {
+            keyspace: name.keyspace.as_ref().map(|keyspace| keyspace.name.as_str()),
+            name: &name.name.name,
+            table: self.cx.table,
+            schema: self.cx.schema,
+            receiver: expected,
+        };
+        let function = functions::resolve(&site, &shapes.as_slice())?.ok_or_else(unknown)?;
         let mut selectors = Vec::with_capacity(arguments.len());
         let mut shown = Vec::with_capacity(arguments.len());
         for (argument, ty) in arguments.iter().zip(function.arguments().to_vec()) {
@@ -406,6 +405,32 @@ enum Shape<'e> {
     Constant(&'e ast::Constant),
     Marker,
     Typed(CqlType, String),
+}
+
+impl functions::CallArguments for &[Shape<'_>] {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn fits(&self, at: usize, ty: &CqlType) -> Assignment {
+        self[at].fits(ty)
+    }
+
+    fn compatible_type(&self, at: usize) -> Option<CqlType> {
+        match &self[at] {
+            Shape::Constant(constant) => literal::preferred_type(constant),
+            Shape::Marker => None,
+            Shape::Typed(ty, _) => Some(ty.clone()),
+        }
+    }
+
+    fn is_marker(&self, at: usize) -> bool {
+        matches!(self[at], Shape::Marker)
+    }
+
+    fn text(&self, at: usize) -> String {
+        self[at].text()
+    }
 }
 
 impl Shape<'_> {
