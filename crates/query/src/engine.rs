@@ -342,7 +342,7 @@ impl Engine {
         let now = parameters.now_in_seconds.unwrap_or_else(|| self.0.ambient.now_seconds());
         let request = Request { client, parameters, binding: &binding, now };
         let start = out.body.len();
-        let done = execute::batch::parts(self, &request, kind, None, &parts, out).await;
+        let done = execute::batch::parts(self, &request, kind, (None, None), &parts, out).await;
         if done.is_err() {
             out.body.truncate(start);
         }
@@ -429,8 +429,9 @@ impl Engine {
         mutation: &[u8],
         level: Consistency,
         write_type: &'static str,
+        timeout: Option<Duration>,
     ) -> Result<(), QueryError> {
-        let deadline = Deadline::after(self.0.config.write_timeout);
+        let deadline = Deadline::after(timeout.unwrap_or(self.0.config.write_timeout));
         let written = self.0.replicator.write(table, mutation, level, deadline).await;
         written.map_err(|error| consistency::write_error(error, level, write_type))
     }
@@ -441,8 +442,9 @@ impl Engine {
         table: &Table,
         mutation: &[u8],
         level: Consistency,
+        timeout: Option<Duration>,
     ) -> Result<(), QueryError> {
-        let deadline = Deadline::after(self.0.config.write_timeout);
+        let deadline = Deadline::after(timeout.unwrap_or(self.0.config.write_timeout));
         let node = self.0.config.host_id;
         let counted = self.0.replicator.count(table, mutation, node, level, deadline).await;
         counted.map_err(|error| consistency::write_error(error, level, "COUNTER"))

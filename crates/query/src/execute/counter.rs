@@ -1,11 +1,13 @@
 //! Counters as statements see them: deltas on their way in, one number for each on their way out.
 
+use std::time::Duration;
+
 use model::row::CellKind;
 use model::{CellView, RowBuilder, RowView, Table, Token, counter};
 use storage::{Flow, RowConsumer};
 use wire::consistency::Consistency as Wire;
 
-use super::apply::apply;
+use super::apply;
 use super::prior::Prior;
 use super::update_buffer::PartitionUpdate;
 use super::{Request, consistency, modify, routing};
@@ -25,16 +27,17 @@ pub(super) async fn execute(
 ) -> Result<(), QueryError> {
     check_level(request.parameters.consistency, &plan.table)?;
     let moment = modify::moment(engine, request);
+    let timeout = apply::timeout(plan.timeout.as_ref(), request.binding)?;
     let mut scratch = engine.scratch(&plan.table);
     let scratch = &mut *scratch;
     let WriteBuffers { key, updates, mutation } = &mut scratch.write;
     let mut partitions = modify::Partitions { updates, used: 0 };
     let slices = &mut scratch.read.slices;
-    apply(plan, request.binding, moment, &Prior::default(), key, slices, &mut partitions)?;
+    apply::apply(plan, request.binding, moment, &Prior::default(), key, slices, &mut partitions)?;
     let used = partitions.used;
     for update in &updates[..used] {
         mutation.clear();
-        count(engine, request.parameters.consistency, update, mutation).await?;
+        count(engine, request.parameters.consistency, update, mutation, timeout).await?;
     }
     if let [update] = &updates[..used] {
         routing::hint(engine, request.client, &plan.table, update.token, &mut out.tablet_payload);
@@ -52,12 +55,13 @@ pub(super) async fn count(
     level: Wire,
     update: &PartitionUpdate,
     mutation: &mut Vec<u8>,
+    timeout: Option<Duration>,
 ) -> Result<(), QueryError> {
     if update.is_empty() {
         return Ok(());
     }
     update.encode(mutation);
-    engine.count(&update.table, mutation, consistency::for_write(level)?).await
+    engine.count(&update.table, mutation, consistency::for_write(level)?, timeout).await
 }
 
 /// Refuses levels that counters do not have.

@@ -8,6 +8,7 @@ mod conditional;
 pub mod consistency;
 pub(crate) mod counter;
 mod evaluate;
+mod json;
 pub mod modify;
 pub mod prior;
 pub mod routing;

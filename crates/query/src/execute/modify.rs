@@ -1,11 +1,12 @@
 //! Executes INSERT, UPDATE and DELETE.
 
 use model::token::murmur3_token;
+use replication::Consistency;
 
-use super::apply::{Moment, Updates, apply};
+use super::apply::{self, Moment, Updates};
 use super::prior::Prior;
 use super::update_buffer::PartitionUpdate;
-use super::{Request, conditional, consistency, counter, routing};
+use super::{Request, conditional, consistency, counter, json, routing};
 use crate::engine::{Engine, WriteBuffers};
 use crate::prepare::modify::{ModifyPlan, Route};
 use crate::results;
@@ -22,27 +23,63 @@ pub async fn execute(
     plan: &ModifyPlan,
     out: &mut Response,
 ) -> Result<(), QueryError> {
-    let (level, moment, prior);
     match plan.route {
-        Route::Plain => {
-            level = consistency::for_write(request.parameters.consistency)?;
-            moment = self::moment(engine, request);
-            prior = Prior::default();
-        }
-        Route::ReadFirst => {
-            level = consistency::for_write(request.parameters.consistency)?;
-            moment = self::moment(engine, request);
-            prior = Box::pin(Prior::read(engine, plan, request.binding, moment, level)).await?;
-        }
+        Route::Plain => plain(engine, request, plan, out).await,
         // Rare: boxed, so that the future of a plain write does not carry their space.
-        Route::Conditional => return Box::pin(conditional::single(engine, request, plan, out)).await,
-        Route::Counter => return Box::pin(counter::execute(engine, request, plan, out)).await,
+        Route::ReadFirst => Box::pin(read_first(engine, request, plan, out)).await,
+        Route::Conditional => Box::pin(conditional::single(engine, request, plan, out)).await,
+        Route::Counter => Box::pin(counter::execute(engine, request, plan, out)).await,
+        Route::Json => match &plan.json {
+            Some(values) => Box::pin(json::execute(engine, request, plan, values, out)).await,
+            None => Err(QueryError::Internal("INSERT JSON without values".to_owned())),
+        },
     }
+}
+
+/// Writes what does not depend on what is there.
+///
+/// # Errors
+/// As [`execute`].
+#[inline]
+pub(super) async fn plain(
+    engine: &Engine,
+    request: &Request<'_>,
+    plan: &ModifyPlan,
+    out: &mut Response,
+) -> Result<(), QueryError> {
+    let level = consistency::for_write(request.parameters.consistency)?;
+    let moment = moment(engine, request);
+    write(engine, request, plan, &Prior::default(), moment, level, out).await
+}
+
+async fn read_first(
+    engine: &Engine,
+    request: &Request<'_>,
+    plan: &ModifyPlan,
+    out: &mut Response,
+) -> Result<(), QueryError> {
+    let level = consistency::for_write(request.parameters.consistency)?;
+    let moment = moment(engine, request);
+    let prior = Prior::read(engine, plan, request.binding, moment, level).await?;
+    write(engine, request, plan, &prior, moment, level, out).await
+}
+
+#[inline]
+async fn write(
+    engine: &Engine,
+    request: &Request<'_>,
+    plan: &ModifyPlan,
+    prior: &Prior,
+    moment: Moment,
+    level: Consistency,
+    out: &mut Response,
+) -> Result<(), QueryError> {
+    let timeout = apply::timeout(plan.timeout.as_ref(), request.binding)?;
     let mut scratch = engine.scratch(&plan.table);
     let scratch = &mut *scratch;
     let WriteBuffers { key, updates, mutation } = &mut scratch.write;
     let mut partitions = Partitions { updates, used: 0 };
-    apply(plan, request.binding, moment, &prior, key, &mut scratch.read.slices, &mut partitions)?;
+    apply::apply(plan, request.binding, moment, prior, key, &mut scratch.read.slices, &mut partitions)?;
     let used = partitions.used;
     for update in &updates[..used] {
         if update.is_empty() {
@@ -50,7 +87,7 @@ pub async fn execute(
         }
         mutation.clear();
         update.encode(mutation);
-        engine.write(&plan.table, mutation, level, "SIMPLE").await?;
+        engine.write(&plan.table, mutation, level, "SIMPLE", timeout).await?;
     }
     if let [update] = &updates[..used] {
         routing::hint(engine, request.client, &plan.table, update.token, &mut out.tablet_payload);

@@ -5,6 +5,7 @@
 
 pub mod batch;
 pub mod condition;
+pub mod json;
 pub mod modify;
 pub mod names;
 pub mod operation;
