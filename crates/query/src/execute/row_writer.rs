@@ -343,10 +343,11 @@ fn multi_cell<'a>(
         Action::Delete => *deletion = Some(stamp.timestamp),
         Action::DeleteElement(key) => {
             let path = match &column.ty {
-                CqlType::Set { .. } => {
-                    let element = key.bind(binding)?.set(|| "Invalid unset set element".to_owned())?;
-                    element.ok_or_else(|| QueryError::invalid("Invalid null set element"))?
-                }
+                CqlType::Set { .. } => match key.bind(binding)? {
+                    Bound::Unset => return Ok(()),
+                    Bound::Null => return Err(QueryError::invalid("Invalid null set element")),
+                    Bound::Value(element) => element,
+                },
                 _ => map_key(key, binding)?,
             };
             elements.push(Element { path, value: None });
@@ -392,6 +393,7 @@ fn list_element<'a>(
                 Bound::Value(value) => elements.push(Element { path, value: Some(value) }),
             }
         }
+        Action::DeleteIndex(index) if index.bind(binding)? == Bound::Unset => {}
         Action::DeleteIndex(index) => {
             elements.push(Element { path: at(index, "delete an element from")?, value: None });
         }
