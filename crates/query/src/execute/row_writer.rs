@@ -124,7 +124,8 @@ fn fill(
         for operation in group {
             match &operation.action {
                 Action::SetIndex(..) | Action::DeleteIndex(_) | Action::RemoveValues(_) => {
-                    list_element(column, &operation.action, existing, binding, &mut elements)?;
+                    let held = held(table, column, existing, deletion.is_some(), &elements);
+                    list_element(column, &operation.action, &held, binding, &mut elements)?;
                 }
                 action => multi_cell(column, action, stamp, binding, &mut deletion, &mut elements)?,
             }
@@ -360,29 +361,56 @@ fn multi_cell<'a>(
     Ok(())
 }
 
+/// Path and value of an element of a list.
+type Held = (Vec<u8>, Vec<u8>);
+
+/// The elements of a list as they were with what the statement has done to it so far, in order.
+fn held(
+    table: &Table,
+    column: &Column,
+    existing: Option<RowView<'_>>,
+    deleted: bool,
+    pending: &[Element<'_>],
+) -> Vec<Held> {
+    let mut held: Vec<Held> = match existing {
+        Some(row) if !deleted => cells::of(row, column)
+            .map(|cell| (cell.path.unwrap_or_default().to_vec(), cell.value().unwrap_or_default().to_vec()))
+            .collect(),
+        _ => Vec::new(),
+    };
+    for element in pending {
+        held.retain(|(path, _)| path.as_slice() != &*element.path);
+        if let Some(value) = &element.value {
+            held.push((element.path.to_vec(), value.to_vec()));
+        }
+    }
+    if !pending.is_empty() {
+        held.sort_by(|(a, _), (b, _)| table.compare_paths(column.id, a, b));
+    }
+    held
+}
+
 /// Changes elements of a list found by what it held before.
 fn list_element<'a>(
     column: &Column,
     action: &'a Action,
-    existing: Option<RowView<'_>>,
+    held: &[Held],
     binding: &Binding<'a>,
     elements: &mut Vec<Element<'a>>,
 ) -> Result<(), QueryError> {
-    let cells: Vec<CellView<'_>> = existing.map_or_else(Vec::new, |row| cells::of(row, column).collect());
-    let path_of = |cell: &CellView<'_>| Cow::Owned(cell.path.unwrap_or_default().to_vec());
     let at = |index: &Term, what: &str| -> Result<Cow<'static, [u8]>, QueryError> {
         let index = index
             .bind(binding)?
             .set(|| "Invalid unset value for list index".to_owned())?
             .ok_or_else(|| QueryError::invalid("Invalid null value for list index"))?;
-        if cells.is_empty() {
+        if held.is_empty() {
             return Err(QueryError::Invalid(format!("Attempted to {what} a list which is null")));
         }
         let index = index.as_ref().try_into().map(i32::from_be_bytes).unwrap_or(-1);
-        let cell = usize::try_from(index).ok().and_then(|at| cells.get(at)).ok_or_else(|| {
-            QueryError::Invalid(format!("List index {index} out of bound, list has size {}", cells.len()))
+        let (path, _) = usize::try_from(index).ok().and_then(|at| held.get(at)).ok_or_else(|| {
+            QueryError::Invalid(format!("List index {index} out of bound, list has size {}", held.len()))
         })?;
-        Ok(path_of(cell))
+        Ok(Cow::Owned(path.clone()))
     };
     match action {
         Action::SetIndex(index, value) => {
@@ -405,10 +433,9 @@ fn list_element<'a>(
             let mut gone: Vec<&[u8]> =
                 Elements::parse(&values).map_err(broken)?.collect::<Result<_, _>>().map_err(broken)?;
             gone.sort_by(|a, b| compare(element, a, b));
-            for cell in &cells {
-                let value = cell.value().unwrap_or_default();
+            for (path, value) in held {
                 if gone.binary_search_by(|candidate| compare(element, candidate, value)).is_ok() {
-                    elements.push(Element { path: path_of(cell), value: None });
+                    elements.push(Element { path: Cow::Owned(path.clone()), value: None });
                 }
             }
         }
