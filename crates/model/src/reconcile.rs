@@ -14,12 +14,6 @@ use crate::schema::Table;
 /// The cell that wins of two with the same column and path. Two counters are more than either: [`merge_rows`] merges them.
 #[inline]
 pub fn cell<'a>(left: CellView<'a>, right: CellView<'a>) -> CellView<'a> {
-    // A counter does not come back from its deletion (`Cells.resolveCounter`).
-    match (left.kind, right.kind) {
-        (CellKind::Counter(_), CellKind::Tombstone { .. }) => return right,
-        (CellKind::Tombstone { .. }, CellKind::Counter(_)) => return left,
-        _ => {}
-    }
     match left.timestamp.cmp(&right.timestamp) {
         Ordering::Greater => return left,
         Ordering::Less => return right,
@@ -90,25 +84,10 @@ pub fn merge_rows(table: &Table, left: RowView<'_>, right: RowView<'_>, out: &mu
                 Ordering::Equal => {
                     l = lefts.next();
                     r = rights.next();
-                    match (a.kind, b.kind) {
-                        (CellKind::Counter(x), CellKind::Counter(y)) => {
-                            counted.clear();
-                            counter::merge(x, y, &mut counted);
-                            let counter = CellView {
-                                timestamp: a.timestamp.max(b.timestamp),
-                                kind: CellKind::Counter(&counted),
-                                ..a
-                            };
-                            // Both were written after what would shadow them, or neither counts.
-                            match (shadow.lets_pass(&a), shadow.lets_pass(&b)) {
-                                (true, true) => builder.cell(counter),
-                                (true, false) => builder.cell(a),
-                                (false, true) => builder.cell(b),
-                                (false, false) => {}
-                            }
-                            continue;
-                        }
-                        _ => cell(a, b),
+                    if is_counter(&a) || is_counter(&b) {
+                        counters(row_deletion, a, b, &mut counted)
+                    } else {
+                        cell(a, b)
                     }
                 }
             },
@@ -118,6 +97,42 @@ pub fn merge_rows(table: &Table, left: RowView<'_>, right: RowView<'_>, out: &mu
         }
     }
     builder.finish();
+}
+
+#[inline]
+fn is_counter(cell: &CellView<'_>) -> bool {
+    matches!(cell.kind, CellKind::Counter(_))
+}
+
+/// Two counters under the deletion of their row, or a counter and its own deletion (Cassandra's
+/// `Cells.resolveCounter`); `counted` holds what two counters are together.
+#[cold]
+#[inline(never)]
+fn counters<'c>(
+    row: DeletionTime,
+    left: CellView<'c>,
+    right: CellView<'c>,
+    counted: &'c mut Vec<u8>,
+) -> CellView<'c> {
+    // What the row's deletion took does not come back through the other's time.
+    if row.deletes(left.timestamp) {
+        return right;
+    }
+    if row.deletes(right.timestamp) {
+        return left;
+    }
+    match (left.kind, right.kind) {
+        (CellKind::Counter(x), CellKind::Counter(y)) => {
+            counted.clear();
+            counter::merge(x, y, counted);
+            let timestamp = left.timestamp.max(right.timestamp);
+            CellView { timestamp, kind: CellKind::Counter(counted), ..left }
+        }
+        // A counter does not come back from its deletion.
+        (CellKind::Tombstone { .. }, _) => left,
+        (_, CellKind::Tombstone { .. }) => right,
+        _ => cell(left, right),
+    }
 }
 
 /// Order of cells within a row: column, then the collection's deletion, then paths by their type.
