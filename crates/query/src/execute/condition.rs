@@ -61,7 +61,9 @@ impl<'a> BoundCondition<'a> {
             },
         };
         let key = match &condition.part {
-            Part::Element(term) => term.bind(binding)?.set(|| "Invalid 'unset' value in condition".to_owned())?,
+            Part::Element(term) => {
+                term.bind(binding)?.set(|| "Invalid 'unset' value in condition".to_owned())?
+            }
             Part::Whole | Part::Field(_) => None,
         };
         Ok(Self { condition, key, values })
@@ -113,9 +115,7 @@ impl<'a> BoundCondition<'a> {
             Part::Element(_) => {
                 let Some(key) = self.key.as_deref() else {
                     let what = if matches!(column.ty, CqlType::Map { .. }) { "map" } else { "list" };
-                    return Err(QueryError::Invalid(format!(
-                        "Invalid null value for {what} element access"
-                    )));
+                    return Err(QueryError::Invalid(format!("Invalid null value for {what} element access")));
                 };
                 let index = match &column.ty {
                     CqlType::List { .. } => Some(list_index(key)?),

@@ -3,6 +3,7 @@
 use cql::ast::JsonDefault;
 use wire::values::ValueRef;
 
+use super::prior::Prior;
 use super::{Request, conditional, modify};
 use crate::engine::Engine;
 use crate::prepare::json::{JsonValues, Values};
@@ -28,7 +29,7 @@ pub(super) async fn execute(
     if plan.condition.is_some() {
         conditional::single(engine, &request, plan, out).await
     } else {
-        modify::plain(engine, &request, plan, out).await
+        modify::write(engine, &request, plan, &Prior::default(), out).await
     }
 }
 

@@ -1,7 +1,6 @@
 //! Executes INSERT, UPDATE and DELETE.
 
 use model::token::murmur3_token;
-use replication::Consistency;
 
 use super::apply::{self, Moment, Updates};
 use super::prior::Prior;
@@ -24,7 +23,7 @@ pub async fn execute(
     out: &mut Response,
 ) -> Result<(), QueryError> {
     match plan.route {
-        Route::Plain => plain(engine, request, plan, out).await,
+        Route::Plain => write(engine, request, plan, &Prior::default(), out).await,
         // Rare: boxed, so that the future of a plain write does not carry their space.
         Route::ReadFirst => Box::pin(read_first(engine, request, plan, out)).await,
         Route::Conditional => Box::pin(conditional::single(engine, request, plan, out)).await,
@@ -36,22 +35,6 @@ pub async fn execute(
     }
 }
 
-/// Writes what does not depend on what is there.
-///
-/// # Errors
-/// As [`execute`].
-#[inline]
-pub(super) async fn plain(
-    engine: &Engine,
-    request: &Request<'_>,
-    plan: &ModifyPlan,
-    out: &mut Response,
-) -> Result<(), QueryError> {
-    let level = consistency::for_write(request.parameters.consistency)?;
-    let moment = moment(engine, request);
-    write(engine, request, plan, &Prior::default(), moment, level, out).await
-}
-
 async fn read_first(
     engine: &Engine,
     request: &Request<'_>,
@@ -59,21 +42,24 @@ async fn read_first(
     out: &mut Response,
 ) -> Result<(), QueryError> {
     let level = consistency::for_write(request.parameters.consistency)?;
-    let moment = moment(engine, request);
-    let prior = Prior::read(engine, plan, request.binding, moment, level).await?;
-    write(engine, request, plan, &prior, moment, level, out).await
+    let prior = Prior::read(engine, plan, request.binding, moment(engine, request), level).await?;
+    write(engine, request, plan, &prior, out).await
 }
 
+/// Writes what does not depend on what is there, or on nothing but `prior`.
+///
+/// # Errors
+/// As [`execute`].
 #[inline]
-async fn write(
+pub(super) async fn write(
     engine: &Engine,
     request: &Request<'_>,
     plan: &ModifyPlan,
     prior: &Prior,
-    moment: Moment,
-    level: Consistency,
     out: &mut Response,
 ) -> Result<(), QueryError> {
+    let level = consistency::for_write(request.parameters.consistency)?;
+    let moment = moment(engine, request);
     let timeout = apply::timeout(plan.timeout.as_ref(), request.binding)?;
     let mut scratch = engine.scratch(&plan.table);
     let scratch = &mut *scratch;
