@@ -12,6 +12,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use cql::ast::QualifiedName;
+use model::mutation::MutationView;
 use model::{Schema, Table, TableId, Token};
 use reactor::{Deadline, Group, mesh};
 use replication::{Consistency, ReadLimits, ReplicationError, Replicator};
@@ -371,7 +372,7 @@ impl Engine {
     }
 
     /// Parses and prepares a text.
-    fn prepare_text(&self, keyspace: Option<&str>, text: &str) -> Result<Prepared, QueryError> {
+    pub(crate) fn prepare_text(&self, keyspace: Option<&str>, text: &str) -> Result<Prepared, QueryError> {
         if text.len() > self.0.config.statement_bytes_max {
             return Err(QueryError::Invalid(format!(
                 "A statement of {} bytes is longer than the maximum of {}",
@@ -433,7 +434,10 @@ impl Engine {
     ) -> Result<(), QueryError> {
         let deadline = Deadline::after(timeout.unwrap_or(self.0.config.write_timeout));
         let written = self.0.replicator.write(table, mutation, level, deadline).await;
-        written.map_err(|error| consistency::write_error(error, level, write_type))
+        written.map_err(|error| {
+            let key = MutationView::trusted(mutation).map_or(&[][..], |view| view.key);
+            consistency::write_error(error, level, write_type, table, key)
+        })
     }
 
     /// Counts what one mutation of a table of counters says.
@@ -447,7 +451,10 @@ impl Engine {
         let deadline = Deadline::after(timeout.unwrap_or(self.0.config.write_timeout));
         let node = self.0.config.host_id;
         let counted = self.0.replicator.count(table, mutation, node, level, deadline).await;
-        counted.map_err(|error| consistency::write_error(error, level, "COUNTER"))
+        counted.map_err(|error| {
+            let key = MutationView::trusted(mutation).map_or(&[][..], |view| view.key);
+            consistency::write_error(error, level, "COUNTER", table, key)
+        })
     }
 
     /// Feeds the consumer what a command finds in a stored table or in one of the node's own.

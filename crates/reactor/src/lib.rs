@@ -17,6 +17,7 @@ pub mod mesh;
 pub mod metrics;
 pub mod net;
 pub mod signal;
+pub mod stall;
 pub mod sync;
 
 mod op;

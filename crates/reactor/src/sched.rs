@@ -3,7 +3,10 @@
 //! Each group has a virtual runtime: the time it held the core, kernel time of its I/O included, divided by its
 //! shares. The runnable group with the least runs next, for at most a quantum; within a group it is first come,
 //! first served. A group that was idle does not save up: it comes back no further behind than one quantum.
-//! Invariant: every queued task is in the queue of its own group, once.
+//! A background slice is shorter while foreground work waits, and ends early when such work arrives.
+//! Invariant: every queued task is in the queue of its own group, once. What each group got is told by `usage`.
+
+pub(crate) mod usage;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -12,13 +15,17 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use crate::shard;
+use usage::Usage;
 
 /// Number of scheduling groups.
 pub(crate) const GROUPS: usize = 9;
 /// Longest slice of one group before others are looked at.
 pub(crate) const QUANTUM_NS: u64 = 500_000;
-/// From here on a background slice ends as soon as the ring reports completions.
+/// From here on a background slice ends as soon as something of the foreground's has arrived.
 pub(crate) const BACKGROUND_SLICE_MIN_NS: u64 = 20_000;
+/// Within this background work gives way: its slice's length while foreground tasks wait, and, measured from one
+/// look at the clock to the next, what makes giving way late.
+pub(crate) const GIVE_WAY_NS: u64 = 100_000;
 /// How much virtual time a group may come back with after having been idle.
 const CREDIT_NS: u64 = QUANTUM_NS;
 const SHARES_UNIT: u64 = 1000;
@@ -82,14 +89,24 @@ impl Group {
 
     /// Nanoseconds of the core this group has used on this shard, kernel time of its submissions included.
     pub fn cpu_ns(self) -> u64 {
-        shard::with(|shard| shard.sched.cpu_ns[self.0 as usize].get())
+        shard::with(|shard| shard.sched.usage[self.0 as usize].run_ns.get())
     }
 
     /// Background groups give way as soon as completions are pending.
     pub(crate) fn is_background(self) -> bool {
-        matches!(self, Self::MEMTABLE | Self::COMPACTION | Self::STREAMING | Self::REPAIR | Self::BACKGROUND)
+        BACKGROUND_MASK & (1 << self.0) != 0
     }
+
+    /// Marks a group that does not exist: nobody runs.
+    const NOBODY: Group = Group(u8::MAX);
 }
+
+/// The background groups, a bit each.
+const BACKGROUND_MASK: u16 = 1 << Group::MEMTABLE.0
+    | 1 << Group::COMPACTION.0
+    | 1 << Group::STREAMING.0
+    | 1 << Group::REPAIR.0
+    | 1 << Group::BACKGROUND.0;
 
 pub(crate) struct Sched {
     queues: [RefCell<VecDeque<u32>>; GROUPS],
@@ -98,7 +115,13 @@ pub(crate) struct Sched {
     /// The least virtual time of any group that ran lately: where a waking group joins.
     floor_ns: Cell<u64>,
     shares: [Cell<u32>; GROUPS],
-    cpu_ns: [Cell<u64>; GROUPS],
+    pub(crate) usage: [Usage; GROUPS],
+    /// Whose slice it is; `NOBODY` between slices.
+    running: Cell<Group>,
+    /// A foreground group has become runnable since the slice began.
+    arrived: Cell<bool>,
+    /// The clock when it was last read: at each slice's begin and end, and after a sleep.
+    pub(crate) clock_ns: Cell<u64>,
     pub(crate) current: Cell<Group>,
     /// End of the present slice; zero outside of one.
     pub(crate) slice_begin_ns: Cell<u64>,
@@ -113,7 +136,10 @@ impl Sched {
             virtual_ns: std::array::from_fn(|_| Cell::new(0)),
             floor_ns: Cell::new(0),
             shares: std::array::from_fn(|group| Cell::new(SHARES[group])),
-            cpu_ns: std::array::from_fn(|_| Cell::new(0)),
+            usage: std::array::from_fn(|_| Usage::default()),
+            running: Cell::new(Group::NOBODY),
+            arrived: Cell::new(false),
+            clock_ns: Cell::new(0),
             current: Cell::new(Group::ADMIN),
             slice_begin_ns: Cell::new(0),
             slice_end_ns: Cell::new(0),
@@ -128,7 +154,53 @@ impl Sched {
             self.runnable.set(self.runnable.get() | bit);
             let joined = self.floor_ns.get().saturating_sub(CREDIT_NS);
             self.virtual_ns[number].set(self.virtual_ns[number].get().max(joined));
+            if group != self.running.get() {
+                self.usage[number].becomes_runnable(self.clock_ns.get());
+                if bit & BACKGROUND_MASK == 0 {
+                    self.arrived.set(true);
+                }
+            }
         }
+    }
+
+    /// A slice of `group` begins.
+    pub(crate) fn begin_slice(&self, group: Group, now_ns: u64) {
+        self.clock_ns.set(now_ns);
+        self.running.set(group);
+        self.arrived.set(false);
+        self.usage[group.0 as usize].runs(now_ns);
+    }
+
+    /// The slice is over.
+    pub(crate) fn end_slice(&self, now_ns: u64) {
+        self.clock_ns.set(now_ns);
+        let group = self.running.replace(Group::NOBODY);
+        let waits = self.runnable.get() & (1 << group.0) != 0;
+        self.usage[group.0 as usize].stops(now_ns, waits);
+    }
+
+    /// Whether a foreground group has become runnable since the slice began.
+    pub(crate) fn foreground_arrived(&self) -> bool {
+        self.arrived.get()
+    }
+
+    /// Whether a foreground group waits for the core.
+    pub(crate) fn foreground_waits(&self) -> bool {
+        self.runnable.get() & !BACKGROUND_MASK != 0
+    }
+
+    /// Whether the present slice is `group`'s.
+    pub(crate) fn runs(&self, group: Group) -> bool {
+        self.running.get() == group
+    }
+
+    pub(crate) fn shares_of(&self, group: Group) -> u32 {
+        self.shares[group.0 as usize].get()
+    }
+
+    /// Tasks of `group` that wait for the core.
+    pub(crate) fn queued(&self, group: Group) -> usize {
+        self.queues[group.0 as usize].borrow().len()
     }
 
     pub(crate) fn pop(&self, group: Group) -> Option<u32> {
@@ -183,7 +255,8 @@ impl Sched {
     /// Adds time a group has held the core.
     pub(crate) fn charge(&self, group: Group, ns: u64) {
         let number = group.0 as usize;
-        self.cpu_ns[number].set(self.cpu_ns[number].get() + ns);
+        let usage = &self.usage[number];
+        usage.run_ns.set(usage.run_ns.get() + ns);
         let weighted = ns * SHARES_UNIT / u64::from(self.shares[number].get());
         self.virtual_ns[number].set(self.virtual_ns[number].get() + weighted);
     }
@@ -195,7 +268,7 @@ pub fn current_group() -> Group {
 }
 
 /// Whether the running task should let others run: its group's slice is over, or, for a background group,
-/// I/O of somebody else has completed. Cheap enough to ask once per row.
+/// something else has arrived: completions, messages of other shards, tasks of the foreground. Cheap enough to ask once per row.
 pub fn need_preempt() -> bool {
     shard::with(|shard| shard.need_preempt())
 }
@@ -221,5 +294,58 @@ pub async fn yield_now() {
 pub async fn maybe_yield() {
     if need_preempt() {
         yield_now().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_foreground_cuts_a_background_slice_short() {
+        let sched = Sched::new();
+        sched.push(Group::COMPACTION, 1);
+        assert_eq!(sched.pop(Group::COMPACTION), Some(1));
+        sched.begin_slice(Group::COMPACTION, 1000);
+        for other in [Group::COMPACTION, Group::MEMTABLE, Group::BACKGROUND] {
+            sched.push(other, 2);
+            assert!(!sched.foreground_arrived() && !sched.foreground_waits());
+        }
+        sched.push(Group::STATEMENT, 3);
+        assert!(sched.foreground_arrived() && sched.foreground_waits());
+        sched.end_slice(2000);
+        sched.begin_slice(Group::MEMTABLE, 2000);
+        assert!(!sched.foreground_arrived(), "who waited before the slice has not arrived in it");
+        assert!(sched.foreground_waits());
+    }
+
+    #[test]
+    fn running_starving_and_waiting_add_up_to_the_time_that_passed() {
+        let sched = Sched::new();
+        let usage = &sched.usage[Group::MEMTABLE.0 as usize];
+        sched.clock_ns.set(100);
+        sched.push(Group::MEMTABLE, 1); // waited 100
+        sched.push(Group::MEMTABLE, 2);
+        sched.begin_slice(Group::MEMTABLE, 150); // starved 50
+        sched.pop(Group::MEMTABLE);
+        sched.end_slice(170); // ran 20, one task is left
+        sched.begin_slice(Group::MEMTABLE, 200); // starved 30
+        sched.pop(Group::MEMTABLE);
+        sched.end_slice(210); // ran 10
+        assert_eq!((usage.wait_ns(300, false), usage.starve_ns(300)), (190, 80));
+        sched.clock_ns.set(400);
+        sched.push(Group::MEMTABLE, 3);
+        assert_eq!((usage.wait_ns(450, false), usage.starve_ns(450)), (290, 130));
+    }
+
+    #[test]
+    fn what_exceeds_the_quantum_is_a_violation() {
+        let usage = Usage::default();
+        usage.held(QUANTUM_NS, 8);
+        assert_eq!((usage.violations.get(), usage.violation_ns.get()), (0, 0));
+        usage.held(QUANTUM_NS + 7, 1);
+        usage.held(10, 1);
+        assert_eq!((usage.violations.get(), usage.violation_ns.get(), usage.polls.get()), (1, 7, 10));
+        assert_eq!(usage.longest_ns.get(), QUANTUM_NS + 7);
     }
 }

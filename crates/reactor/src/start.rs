@@ -19,6 +19,7 @@ use crate::driver::{Driver, socket};
 use crate::mesh::{MeshEnd, MeshSeed};
 use crate::sched::Group;
 use crate::shard::{Parts, Shard};
+use crate::stall::{StallDetector, Watch};
 use crate::waker::Remote;
 
 /// Which driver a shard uses.
@@ -48,6 +49,8 @@ pub struct Config {
     pub name: String,
     /// Bytes of file buffers each shard keeps for reuse.
     pub pool_bytes_max: usize,
+    /// Whether tasks that hold the core are found and reported.
+    pub stalls: Option<StallDetector>,
 }
 
 impl Default for Config {
@@ -59,6 +62,7 @@ impl Default for Config {
             spin_us: 0,
             name: "shard".to_owned(),
             pool_bytes_max: 16 << 20,
+            stalls: None,
         }
     }
 }
@@ -203,7 +207,7 @@ where
                 return Ok(()); // another shard could not start
             }
             let info = ShardInfo { id, count: config.shards };
-            drive(&shard, async move { main(info).await }, &together).map(drop)
+            drive(&shard, async move { main(info).await }, &together, config.stalls).map(drop)
         };
         match std::thread::Builder::new().name(name).spawn(body) {
             Ok(thread) => threads.push(thread),
@@ -237,7 +241,7 @@ where
     let seed = MeshEnd::full(&remotes).pop().expect("a mesh of one");
     let config = Config { shards: 1, ..config };
     let shard = build(&config, 0, seed, remotes[0].clone()).unwrap_or_else(|error| panic!("{error}"));
-    match drive(&shard, future, &together) {
+    match drive(&shard, future, &together, config.stalls) {
         Ok(output) => output,
         Err(message) => panic!("{message}"),
     }
@@ -269,8 +273,16 @@ fn drive<T: 'static>(
     shard: &Rc<Shard>,
     main: impl Future<Output = T> + 'static,
     together: &Together,
+    stalls: Option<StallDetector>,
 ) -> Result<T, String> {
     let _entered = shard.enter();
+    let _watch = stalls.and_then(|detector| match Watch::start(shard.pulse.clone(), detector) {
+        Ok(watch) => Some(watch),
+        Err(error) => {
+            crate::warn!("stalls cannot be detected here: {}", error);
+            None
+        }
+    });
     let outcome: Rc<RefCell<Option<Result<T, String>>>> = Rc::default();
     let task = shard.spawn(Group::ADMIN, main);
     let place = outcome.clone();

@@ -207,3 +207,55 @@ fn a_shard_whose_loop_fails_is_reported_and_its_callers_are_told() {
         assert_eq!((failed.shard, failed.message.as_str()), (1, "the loop failed on purpose"));
     }
 }
+
+fn metric(name: &str, group: Group) -> u64 {
+    let label = [("group".to_owned(), group.name().to_owned())];
+    let found = reactor::metrics::snapshot()
+        .into_iter()
+        .find(|sample| sample.name == name && sample.labels == label)
+        .unwrap_or_else(|| panic!("no metric {name}"));
+    match found.value {
+        reactor::metrics::Value::Counter(count) => count,
+        reactor::metrics::Value::Gauge(level) => level as u64,
+        other => panic!("{name} is {other:?}"),
+    }
+}
+
+/// Holds the core for `time`, without looking whether others wait.
+fn hold(time: Duration) {
+    let begin = reactor::now();
+    while begin.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
+#[test]
+fn who_holds_the_core_beyond_the_quota_is_counted() {
+    on_each_driver(|| async {
+        let held = spawn(Group::COMPACTION, async { hold(Duration::from_millis(5)) });
+        // A second task of the foreground starves meanwhile.
+        let starved = spawn(Group::GOSSIP, async {});
+        held.await.unwrap();
+        starved.await.unwrap();
+        assert!(metric("reactor_task_quota_violations_total", Group::COMPACTION) >= 1);
+        assert!(metric("scylla_scheduler_time_spent_on_task_quota_violations_ms", Group::COMPACTION) >= 4);
+        assert!(metric("reactor_longest_hold_us", Group::COMPACTION) >= 5000);
+        assert!(metric("scylla_scheduler_runtime_ms", Group::COMPACTION) >= 5);
+        assert!(metric("scylla_scheduler_tasks_processed", Group::COMPACTION) >= 1);
+        assert_eq!(metric("scylla_scheduler_queue_length", Group::COMPACTION), 0);
+        assert_eq!(metric("scylla_scheduler_shares", Group::COMPACTION), 200);
+    });
+}
+
+#[test]
+fn a_group_that_waits_for_the_core_starves_and_one_without_tasks_waits() {
+    on_each_driver(|| async {
+        let starving = spawn(Group::BACKGROUND, async { reactor::now() });
+        // The main task's group goes on holding the core while the other one's task is queued.
+        hold(Duration::from_millis(3));
+        starving.await.unwrap();
+        reactor::sleep(Duration::from_millis(3)).await;
+        assert!(metric("scylla_scheduler_starvetime_ms", Group::BACKGROUND) >= 2);
+        assert!(metric("scylla_scheduler_waittime_ms", Group::BACKGROUND) >= 2);
+    });
+}

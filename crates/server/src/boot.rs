@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 
 use reactor::mesh::{self, MeshError};
+use reactor::stall::StallDetector;
 use reactor::{Group, ShardInfo};
 use storage::Identity;
 
@@ -88,6 +89,11 @@ fn run(options: &ServerOptions) -> Result<(), Box<dyn std::error::Error>> {
         pin: !config.developer_mode,
         spin_us: config.spin_us,
         name: "ceto".into(),
+        stalls: (!config.blocked_reactor_notify.is_zero()).then(|| StallDetector {
+            threshold: config.blocked_reactor_notify,
+            reports_per_minute: config.blocked_reactor_reports_per_minute,
+            ..StallDetector::default()
+        }),
         ..reactor::Config::default()
     };
     // The first error of any shard, as text, for the exit code.

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -53,6 +54,9 @@ pub struct ServerOptions {
     /// How shards talk to the kernel [default: auto]
     #[arg(long, value_name = "DRIVER")]
     pub driver: Option<Driver>,
+    /// Report a task that holds its core for longer than this, in milliseconds, 0 for never [default: 5]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(0..=3_600_000))]
+    pub blocked_reactor_notify_ms: Option<u64>,
     /// Share the machine: no pinning of threads, no demands on it
     #[arg(long)]
     pub developer_mode: bool,
@@ -93,6 +97,9 @@ impl ServerOptions {
         if let Some(driver) = self.driver {
             config.driver = driver;
         }
+        if let Some(ms) = self.blocked_reactor_notify_ms {
+            config.blocked_reactor_notify = Duration::from_millis(ms);
+        }
         config.developer_mode |= self.developer_mode;
         Ok((config, warnings))
     }
@@ -126,6 +133,8 @@ mod tests {
             "--driver",
             "poll",
             "--developer-mode",
+            "--blocked-reactor-notify-ms",
+            "20",
             "--shard-aware-port",
             "0",
         ])
@@ -135,6 +144,7 @@ mod tests {
         assert!(warnings.is_empty());
         assert_eq!((config.native_port, config.shard_aware_port), (9999, None));
         assert_eq!((config.shards, config.memory_bytes), (Some(2), Some(512 << 20)));
+        assert_eq!(config.blocked_reactor_notify, Duration::from_millis(20));
         assert_eq!((config.driver, config.developer_mode), (Driver::Poll, true));
     }
 }

@@ -84,6 +84,10 @@ pub struct Config {
     pub spin_us: u32,
     /// `reactor_driver`: `auto`, `uring` or `poll`.
     pub driver: Driver,
+    /// `blocked_reactor_notify_ms`: a task that holds a core for longer is reported; zero for never.
+    pub blocked_reactor_notify: Duration,
+    /// `blocked_reactor_reports_per_minute`, for each shard.
+    pub blocked_reactor_reports_per_minute: u32,
     /// `default_log_level`: `error`, `warn`, `info`, `debug`.
     pub log_level: Level,
 }
@@ -136,6 +140,8 @@ impl Default for Config {
             developer_mode: false,
             spin_us: 0,
             driver: Driver::Auto,
+            blocked_reactor_notify: Duration::from_millis(5),
+            blocked_reactor_reports_per_minute: 5,
             log_level: Level::Info,
         }
     }

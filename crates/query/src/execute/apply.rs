@@ -83,7 +83,8 @@ fn stamp(plan: &ModifyPlan, binding: &Binding<'_>, moment: Moment) -> Result<Sta
             if plan.time_to_live.is_none() { "default " } else { "" }
         )));
     }
-    Ok(Stamp { timestamp: moment.timestamp, now: moment.now, ttl })
+    let deletion_timestamp = if moment.fixed { moment.timestamp - 1 } else { moment.timestamp };
+    Ok(Stamp { timestamp: moment.timestamp, now: moment.now, ttl, deletion_timestamp })
 }
 
 /// The value of USING TIMESTAMP; `None` where it was left out.

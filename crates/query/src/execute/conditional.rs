@@ -269,7 +269,9 @@ impl<'a> Cas<'a> {
             Ok(CasOutcome::Applied) => None,
             Ok(CasOutcome::Rejected(current)) => Some(current),
             Err(CasError::Request(error)) => return Err(error),
-            Err(CasError::Replication(error)) => return Err(consistency::write_error(error, serial, "CAS")),
+            Err(CasError::Replication(error)) => {
+                return Err(consistency::write_error(error, serial, "CAS", table, &key.key));
+            }
         };
         routing::hint(engine, request.client, table, key.token, &mut out.tablet_payload);
         Ok(outcome)

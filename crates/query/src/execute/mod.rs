@@ -3,19 +3,24 @@
 pub mod apply;
 pub mod batch;
 mod cells;
+mod collections;
 mod condition;
 mod conditional;
 pub mod consistency;
 pub(crate) mod counter;
 mod evaluate;
+pub mod fetch;
+mod groups;
 mod json;
 pub mod modify;
+mod parallel;
 pub mod prior;
 pub mod routing;
 pub mod row_writer;
 pub mod rows;
 pub mod select;
 mod sort;
+mod stamps;
 mod truncate;
 pub mod update_buffer;
 

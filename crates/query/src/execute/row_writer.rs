@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use model::collection::{Components, Elements, Entries};
 use model::compare::compare;
 use model::deletion::{LOCAL_TIME_MAX, LocalSeconds};
-use model::row::{CELLS_PER_ROW_MAX, CellKind};
+use model::row::CellKind;
 use model::{CellView, Column, CqlType, DeletionTime, Liveness, RowBuilder, RowView, Table, reconcile};
 
 use super::cells;
@@ -28,12 +28,15 @@ pub struct Stamp {
     pub now: LocalSeconds,
     /// Time to live in seconds, 0 for ever.
     pub ttl: u32,
+    /// Timestamp of deletions of more than a cell: a conditional write's come before all else it writes, so that its
+    /// statements may delete and write what is the same row.
+    pub deletion_timestamp: i64,
 }
 
 impl Stamp {
     /// The deletion of everything written before.
     pub fn deletion(&self) -> DeletionTime {
-        DeletionTime { timestamp: self.timestamp, local_time: self.now }
+        DeletionTime { timestamp: self.deletion_timestamp, local_time: self.now }
     }
 
     /// The marker of an inserted row.
@@ -136,12 +139,6 @@ fn fill(
             *cells += 1;
         }
         *cells += elements.len();
-        if *cells > CELLS_PER_ROW_MAX {
-            return Err(QueryError::Invalid(format!(
-                "A row takes at most {CELLS_PER_ROW_MAX} cells, column {} makes it {cells}",
-                column.name
-            )));
-        }
         append_elements(table, column, stamp, elements, builder);
     }
     Ok(())
@@ -341,7 +338,7 @@ fn multi_cell<'a>(
                 Bound::Value(value) => elements.push(Element { path, value: Some(value) }),
             }
         }
-        Action::Delete => *deletion = Some(stamp.timestamp),
+        Action::Delete => *deletion = Some(stamp.deletion_timestamp),
         Action::DeleteElement(key) => {
             let path = match &column.ty {
                 CqlType::Set { .. } => match key.bind(binding)? {

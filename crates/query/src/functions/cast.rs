@@ -161,8 +161,11 @@ fn check_digits(value: &BigDecimal) -> Result<(), QueryError> {
     Ok(())
 }
 
-/// The value of a scalar type that is no blob as text.
-pub(super) fn text(from: &CqlType, value: &[u8]) -> Result<String, QueryError> {
+/// The text of a value of a scalar type, but for those that are text.
+///
+/// # Errors
+/// [`QueryError`] for bytes that are no such value and types without a text.
+pub(crate) fn text(from: &CqlType, value: &[u8]) -> Result<String, QueryError> {
     let bad = || QueryError::Invalid(format!("A value of {} bytes is no {from}", value.len()));
     Ok(match from {
         CqlType::Boolean => (value != [0]).to_string(),

@@ -5,11 +5,15 @@
 
 pub mod batch;
 pub mod condition;
+mod expression;
 pub mod json;
 pub mod modify;
 pub mod names;
 pub mod operation;
+mod resolved;
 pub mod select;
+mod selectable;
+pub mod selection;
 pub mod selector;
 pub mod types;
 

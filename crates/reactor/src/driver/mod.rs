@@ -208,6 +208,8 @@ pub enum Output {
         handle: Handle,
         /// Whether O_DIRECT was granted.
         direct: bool,
+        /// What offsets and lengths of reads have to be multiples of, in bytes: at most [`crate::file::ALIGNMENT`].
+        read_alignment: u32,
     },
     /// A directory's content.
     Entries(Vec<DirEntry>),

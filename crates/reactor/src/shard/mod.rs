@@ -23,6 +23,7 @@ use crate::metrics::Registry;
 use crate::op::OpTable;
 use crate::sched::{BACKGROUND_SLICE_MIN_NS, Group, Sched};
 use crate::signal::SignalState;
+use crate::stall::Pulse;
 use crate::task::pool::TaskPool;
 use crate::task::slab::Slab;
 use crate::task::{self, JoinHandle};
@@ -42,6 +43,7 @@ pub(crate) struct Shard {
     pub(crate) buffers: Rc<BufferPool>,
     pub(crate) signals: Rc<SignalState>,
     pub(crate) disk: crate::file::DiskCounters,
+    pub(crate) pulse: Arc<Pulse>,
     remote: Arc<Remote>,
     home: Home,
     tasks: Slab,
@@ -116,6 +118,7 @@ impl Shard {
             buffers: BufferPool::new(parts.pool_bytes_max),
             signals: Rc::new(SignalState::new()),
             disk: crate::file::DiskCounters::new(),
+            pulse: Pulse::new(parts.id),
             home: Home::register(parts.remote.clone()),
             remote: parts.remote,
             tasks: Slab::new(),
@@ -215,7 +218,7 @@ impl Shard {
         }
         self.sched.current.get().is_background()
             && now - self.sched.slice_begin_ns.get() >= BACKGROUND_SLICE_MIN_NS
-            && self.driver.borrow().completions_pending()
+            && self.others_arrived()
     }
 
     pub(crate) fn submit(&self, id: OpId, op: Op, group: Group) -> Option<Finished> {

@@ -8,13 +8,15 @@ use std::task::{Context, Waker};
 
 use super::Shard;
 use crate::driver::{Completion, Harvest, Wait};
-use crate::sched::{BACKGROUND_SLICE_MIN_NS, Group, QUANTUM_NS};
+use crate::sched::{BACKGROUND_SLICE_MIN_NS, GIVE_WAY_NS, Group, QUANTUM_NS};
 use crate::waker;
 
 /// Longest time a turn polls tasks before it looks at the driver again.
 const TURN_NS: u64 = 2 * QUANTUM_NS;
 /// Polls of one slice after which the clock is read even if tasks are very short.
 const POLLS_PER_CLOCK: u32 = 8;
+/// If that many took longer, the clock is read after each for a while.
+const LONG_POLLS_NS: u64 = 50_000;
 /// Rounds of dropping tasks at the end; destructors that go on spawning tasks are cut off after these.
 const TEARDOWN_ROUNDS_MAX: usize = 1 << 20;
 
@@ -26,10 +28,15 @@ impl Shard {
         self.run_tasks();
         self.flush_closes();
         let wait = if self.sched.is_idle() && may_sleep() { self.settle() } else { Wait::No };
-        self.harvest(wait);
-        if wait != Wait::No {
-            self.remote.end_sleep();
+        self.pulse.beat();
+        if wait == Wait::No {
+            self.harvest(wait);
+            return;
         }
+        self.pulse.sleeps();
+        self.harvest(wait);
+        self.pulse.wakes();
+        self.remote.end_sleep();
     }
 
     fn hear_others(&self) {
@@ -78,10 +85,13 @@ impl Shard {
                 self.settle_charges(&mut harvest);
             }
             let begin = now;
+            self.pulse.enters(group);
+            self.sched.begin_slice(group, begin);
             self.sched.slice_begin_ns.set(begin);
-            let end = begin + if group.is_background() { self.background_slice_ns } else { QUANTUM_NS };
+            let end = begin + self.slice_ns(group);
             self.sched.slice_end_ns.set(end);
             now = self.run_slice(group, begin, end);
+            self.sched.end_slice(now);
             if self.poll_cost_ns.is_none() {
                 self.sched.charge(group, now.saturating_sub(begin));
             }
@@ -116,34 +126,63 @@ impl Shard {
         self.sched.next_group()
     }
 
+    /// How long a slice of `group` may be: a background group's is short while somebody of the foreground waits.
+    fn slice_ns(&self, group: Group) -> u64 {
+        if !group.is_background() {
+            QUANTUM_NS
+        } else if self.sched.foreground_waits() {
+            self.background_slice_ns.min(GIVE_WAY_NS)
+        } else {
+            self.background_slice_ns
+        }
+    }
+
+    /// Whether a background slice should end: completions are pending, a peer has sent something, or a task of the
+    /// foreground was woken meanwhile. Loads of memory only.
+    pub(crate) fn others_arrived(&self) -> bool {
+        self.sched.foreground_arrived()
+            || self.remote.is_notified()
+            || self.driver.borrow().completions_pending()
+    }
+
     /// Polls tasks of one group until its slice is over or its queue empty; the time then.
     fn run_slice(&self, group: Group, begin: u64, end: u64) -> u64 {
+        let usage = &self.sched.usage[group.0 as usize];
+        let background = group.is_background();
         let mut now = begin;
-        let mut until_clock = POLLS_PER_CLOCK;
+        let (mut polls, mut until_clock) = (0, if background { 1 } else { POLLS_PER_CLOCK });
         while let Some(index) = self.sched.pop(group) {
             self.poll_task(index);
+            polls += 1;
             if let Some(cost) = self.poll_cost_ns {
                 self.sched.charge(group, cost);
-                break;
+                usage.held(cost, u64::from(polls));
+                return now;
             }
-            until_clock -= 1;
-            if until_clock == 0 {
-                until_clock = POLLS_PER_CLOCK;
-                now = self.now().0;
-                if now >= end {
+            if polls < until_clock {
+                continue;
+            }
+            let before = std::mem::replace(&mut now, self.now().0);
+            let held = now - before;
+            usage.held(held, u64::from(std::mem::take(&mut polls)));
+            if now >= end {
+                return now;
+            }
+            if background {
+                if now - begin >= BACKGROUND_SLICE_MIN_NS && self.others_arrived() {
+                    if held > GIVE_WAY_NS {
+                        usage.late.set(usage.late.get() + 1);
+                    }
                     return now;
                 }
-            }
-            if group.is_background() {
-                now = self.now().0;
-                if now >= end
-                    || (now - begin >= BACKGROUND_SLICE_MIN_NS && self.driver.borrow().completions_pending())
-                {
-                    return now;
-                }
+            } else {
+                until_clock = if held > LONG_POLLS_NS { 1 } else { POLLS_PER_CLOCK };
             }
         }
-        now = now.max(self.now().0);
+        if polls > 0 {
+            let before = std::mem::replace(&mut now, self.now().0);
+            usage.held(now - before, u64::from(polls));
+        }
         now
     }
 
@@ -152,10 +191,12 @@ impl Shard {
         let Some((task, generation)) = self.tasks.begin(index) else { return };
         let waker = waker::waker(self.home.0, generation, index);
         let before = self.sched.current.replace(task.header().group);
+        let outer = self.pulse.begin_poll(task.identity());
         self.polls.set(self.polls.get() + 1);
         // SAFETY: the slab holds the task until it is done. Polls nest only where a task starts one that is new, so
         // this one is not being polled.
         let done = unsafe { task.poll(&mut Context::from_waker(&waker)) };
+        self.pulse.end_poll(outer);
         self.sched.current.set(before);
         if done && let Some(task) = self.tasks.remove(index) {
             task.leave_slab();
@@ -181,6 +222,7 @@ impl Shard {
         if self.spin_ns > 0 {
             let end = self.now().0 + self.spin_ns;
             while self.now().0 < end {
+                self.pulse.beat();
                 self.harvest(Wait::No);
                 if self.remote.is_notified() || !self.sched.is_idle() {
                     return Wait::No;
@@ -200,6 +242,9 @@ impl Shard {
     fn harvest(&self, wait: Wait) {
         let mut harvest = self.harvest.take();
         self.driver.borrow_mut().poll(wait, &mut harvest);
+        if wait != Wait::No {
+            self.sched.clock_ns.set(self.now().0);
+        }
         self.settle_charges(&mut harvest);
         for completion in harvest.completions.drain(..) {
             self.complete(completion);

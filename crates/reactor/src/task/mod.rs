@@ -30,7 +30,20 @@ pub struct TaskPanicked {
     pub message: String,
 }
 
+/// What a task is, for reports: the same for all tasks of one future's type.
+pub(crate) struct Identity {
+    name: fn() -> &'static str,
+}
+
+impl Identity {
+    /// The type of the task's future.
+    pub(crate) fn name(&self) -> &'static str {
+        (self.name)()
+    }
+}
+
 struct VTable {
+    identity: Identity,
     poll: unsafe fn(TaskRef, &mut Context<'_>) -> Poll<Result<(), String>>,
     cancel: unsafe fn(TaskRef, String),
     take: unsafe fn(TaskRef, NonNull<()>),
@@ -68,6 +81,10 @@ impl TaskRef {
         // SAFETY: a `TaskRef` exists only while the slab or a join handle keeps the block alive, and nobody
         // takes `&mut` of a header.
         unsafe { self.0.as_ref() }
+    }
+
+    pub(crate) fn identity(&self) -> &'static Identity {
+        &self.header().vtable.identity
     }
 
     /// Polls the future once. `true` when it is done, also by panic.
@@ -118,8 +135,13 @@ impl TaskRef {
 }
 
 impl<F: Future> TaskCell<F> {
-    const VTABLE: VTable =
-        VTable { poll: Self::poll, cancel: Self::cancel, take: Self::take, destroy: Self::destroy };
+    const VTABLE: VTable = VTable {
+        identity: Identity { name: std::any::type_name::<F> },
+        poll: Self::poll,
+        cancel: Self::cancel,
+        take: Self::take,
+        destroy: Self::destroy,
+    };
 
     /// The stage of `task`, which is a `TaskCell<F>`.
     fn stage(task: TaskRef) -> *mut Stage<F> {

@@ -79,6 +79,12 @@ const SETTERS: &[(&str, Setter)] = &[
     ("memory", |c, v| size(v).map(|v| c.memory_bytes = Some(v))),
     ("developer_mode", |c, v| flag(v).map(|v| c.developer_mode = v)),
     ("reactor_spin_us", |c, v| count(v, 0, 100_000).map(|v| c.spin_us = v as u32)),
+    ("blocked_reactor_notify_ms", |c, v| {
+        count(v, 0, 3_600_000).map(|ms| c.blocked_reactor_notify = Duration::from_millis(ms))
+    }),
+    ("blocked_reactor_reports_per_minute", |c, v| {
+        count(v, 0, 1_000_000).map(|n| c.blocked_reactor_reports_per_minute = n as u32)
+    }),
     ("reactor_driver", |c, v| {
         choice(v, &[("auto", Driver::Auto), ("uring", Driver::Uring), ("poll", Driver::Poll)])
             .map(|v| c.driver = v)

@@ -1,0 +1,130 @@
+//! The thread that gives stalls their names: woken by the handler, at the lowest priority, one for the process.
+//!
+//! Finding names reads the program's debug information, which takes long the first time and memory while it lasts;
+//! neither is felt by a shard. Invariant: the thread touches a pulse's slot only while it is marked full.
+
+use std::ffi::c_void;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::{Pulse, Stall, StallKind};
+use crate::sched::Group;
+
+type Watched = Vec<(Weak<Pulse>, fn(&Stall))>;
+
+/// Frames named in one report.
+const NAMES_MAX: usize = 32;
+
+static WATCHED: Mutex<Watched> = Mutex::new(Vec::new());
+static BELL: OnceLock<OwnedFd> = OnceLock::new();
+
+/// Makes the thread look after `pulse`; starts it if it does not run yet.
+pub(super) fn register(pulse: &Arc<Pulse>, report: fn(&Stall)) -> io::Result<()> {
+    let mut watched = WATCHED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if BELL.get().is_none() {
+        // Under the lock, so nobody else does this at once.
+        let bell = eventfd(0, EventfdFlags::CLOEXEC)?;
+        let bell = BELL.get_or_init(|| bell).as_fd();
+        std::thread::Builder::new().name("stalls".to_owned()).spawn(move || work(bell))?;
+    }
+    watched.retain(|(pulse, _)| pulse.strong_count() > 0);
+    watched.push((Arc::downgrade(pulse), report));
+    Ok(())
+}
+
+/// Wakes the thread: from the handler, so only a write.
+pub(super) fn call() {
+    if let Some(bell) = BELL.get() {
+        let one = 1u64;
+        // SAFETY: a descriptor that is never closed, and eight bytes of a local. Fails only when the counter is full,
+        // and then the thread has been called.
+        unsafe { libc::write(bell.as_raw_fd(), (&raw const one).cast(), size_of::<u64>()) };
+    }
+}
+
+fn work(bell: BorrowedFd<'static>) {
+    crate::start::unpin();
+    // SAFETY: no memory is involved. At its own priority the thread would compete with the shard it reports on.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
+    let mut count = [0; 8];
+    // One round per call; ends only if the descriptor is broken.
+    while matches!(rustix::io::read(bell, &mut count), Ok(_) | Err(rustix::io::Errno::INTR)) {
+        let watched: Watched =
+            WATCHED.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).iter().cloned().collect();
+        for (pulse, report) in watched {
+            if let Some(stall) = pulse.upgrade().and_then(|pulse| take(&pulse)) {
+                report(&stall);
+            }
+        }
+        // Gives back what the debug information took.
+        backtrace::clear_symbol_cache();
+    }
+}
+
+fn take(pulse: &Pulse) -> Option<Stall> {
+    let slot = &pulse.slot;
+    if !slot.full.load(Ordering::Acquire) {
+        return None;
+    }
+    let addresses: Vec<usize> = slot.frames[..slot.count.load(Ordering::Relaxed)]
+        .iter()
+        .map(|at| at.load(Ordering::Relaxed))
+        .collect();
+    let group = slot.group.load(Ordering::Relaxed);
+    let task = slot.task.load(Ordering::Relaxed);
+    // SAFETY: null or a `&'static Identity`, as stored by `begin_poll`.
+    let task = unsafe { task.as_ref() }.map(|identity| identity.name());
+    let kind = StallKind::ALL.into_iter().find(|kind| *kind as u8 == slot.kind.load(Ordering::Relaxed));
+    let stall = Stall {
+        shard: pulse.shard,
+        held: Duration::from_nanos(slot.held_ns.load(Ordering::Relaxed)),
+        kind: kind.unwrap_or(StallKind::Task),
+        group: Group::all().find(|known| known.0 == group).map(Group::name),
+        task,
+        trace: Vec::new(),
+        left_out: slot.left_out.load(Ordering::Relaxed),
+    };
+    slot.full.store(false, Ordering::Release);
+    Some(Stall { trace: names(&addresses), ..stall })
+}
+
+/// The functions at `addresses`, inlined ones included, up to where the executor called the task.
+fn names(addresses: &[usize]) -> Vec<String> {
+    let mut names = Vec::new();
+    for (number, address) in addresses.iter().enumerate() {
+        // All but the innermost are addresses to return to: `resolve` looks one byte before what it is given.
+        let address = address + usize::from(number == 0);
+        let mut own = true;
+        let mut any = false;
+        backtrace::resolve(ptr::without_provenance_mut::<c_void>(address), |symbol| {
+            let name = symbol.name().map_or_else(|| "unknown".to_owned(), |name| format!("{name:#}"));
+            any = true;
+            own &= !name.contains("reactor::task::TaskCell") && !name.starts_with("reactor::shard::turn");
+            if own && names.len() < NAMES_MAX && !is_plumbing(&name) {
+                names.push(name);
+            }
+        });
+        if !any && names.len() < NAMES_MAX {
+            names.push(format!("{address:#x}"));
+        }
+        if !own {
+            break;
+        }
+    }
+    names
+}
+
+/// Frames every task has, which say nothing of it.
+fn is_plumbing(name: &str) -> bool {
+    name.starts_with("std::panicking::")
+        || name.starts_with("std::panic::")
+        || name.starts_with("__rust_try")
+        || name.contains("AssertUnwindSafe")
+        || name.contains("core::ops::function::FnOnce::call_once")
+}
