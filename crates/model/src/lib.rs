@@ -8,6 +8,7 @@
 pub mod clustering;
 pub mod collection;
 pub mod compare;
+pub mod counter;
 pub mod deletion;
 pub mod marshal;
 pub mod mutation;

@@ -6,11 +6,12 @@
 
 use std::cmp::Ordering;
 
+use crate::counter;
 use crate::deletion::{DeletionTime, EXPIRED_LIVENESS_TTL, Liveness, LocalSeconds, NO_TIMESTAMP};
 use crate::row::{CellKind, CellView, RowBuilder, RowView};
 use crate::schema::Table;
 
-/// The cell that wins of two with the same column and path.
+/// The cell that wins of two with the same column and path. Two counters are more than either: [`merge_rows`] merges them.
 #[inline]
 pub fn cell<'a>(left: CellView<'a>, right: CellView<'a>) -> CellView<'a> {
     if right_wins(&left, &right) { right } else { left }
@@ -31,7 +32,7 @@ fn right_wins_tie(left: &CellView<'_>, right: &CellView<'_>) -> bool {
     // At the same timestamp: a tombstone over an expiring value over a plain one, so that the outcome does
     // not depend on when the merge happens; then the later local time, the smaller TTL, the greater value.
     let rank = |cell: &CellView<'_>| match cell.kind {
-        CellKind::Live(_) => 0u8,
+        CellKind::Live(_) | CellKind::Counter(_) => 0u8,
         CellKind::Expiring { .. } => 1,
         CellKind::Tombstone { .. } | CellKind::CollectionDeletion { .. } => 2,
     };
@@ -90,6 +91,8 @@ pub fn merge_rows(table: &Table, left: RowView<'_>, right: RowView<'_>, out: &mu
             builder.copy_plain(&winner);
         }
     }
+    // What two counters are together, for as long as it takes to append it.
+    let mut counted = Vec::new();
     let (mut l, mut r) = (lefts.next_with_bytes(), rights.next_with_bytes());
     loop {
         let order = match (&l, &r) {
@@ -101,6 +104,13 @@ pub fn merge_rows(table: &Table, left: RowView<'_>, right: RowView<'_>, out: &mu
         let left = if order.is_le() { std::mem::replace(&mut l, lefts.next_with_bytes()) } else { None };
         let right = if order.is_ge() { std::mem::replace(&mut r, rights.next_with_bytes()) } else { None };
         let winner = match (left, right) {
+            (Some(a), Some(b)) if is_counter(&a.0) || is_counter(&b.0) => {
+                let winner = counters(row_deletion, a.0, b.0, &mut counted);
+                if shadow.lets_pass(&winner) {
+                    builder.cell(winner);
+                }
+                continue;
+            }
             (Some(a), Some(b)) if right_wins(&a.0, &b.0) => b,
             (Some(one), _) | (None, Some(one)) => one,
             (None, None) => break,
@@ -110,6 +120,42 @@ pub fn merge_rows(table: &Table, left: RowView<'_>, right: RowView<'_>, out: &mu
         }
     }
     builder.finish();
+}
+
+#[inline]
+fn is_counter(cell: &CellView<'_>) -> bool {
+    matches!(cell.kind, CellKind::Counter(_))
+}
+
+/// Two counters under the deletion of their row, or a counter and its own deletion (Cassandra's
+/// `Cells.resolveCounter`); `counted` holds what two counters are together.
+#[cold]
+#[inline(never)]
+fn counters<'c>(
+    row: DeletionTime,
+    left: CellView<'c>,
+    right: CellView<'c>,
+    counted: &'c mut Vec<u8>,
+) -> CellView<'c> {
+    // What the row's deletion took does not come back through the other's time.
+    if row.deletes(left.timestamp) {
+        return right;
+    }
+    if row.deletes(right.timestamp) {
+        return left;
+    }
+    match (left.kind, right.kind) {
+        (CellKind::Counter(x), CellKind::Counter(y)) => {
+            counted.clear();
+            counter::merge(x, y, counted);
+            let timestamp = left.timestamp.max(right.timestamp);
+            CellView { timestamp, kind: CellKind::Counter(counted), ..left }
+        }
+        // A counter does not come back from its deletion.
+        (CellKind::Tombstone { .. }, _) => left,
+        (_, CellKind::Tombstone { .. }) => right,
+        _ => cell(left, right),
+    }
 }
 
 /// Order of cells within a row: column, then the collection's deletion, then paths by their type.

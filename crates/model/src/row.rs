@@ -6,7 +6,7 @@
 //! deletion := timestamp:i64 local_time:u32                   (flags & DELETION)
 //! cell     := column:u16 flags:u8 timestamp:i64 [local_time:u32] [ttl:u32] [path] [value]
 //! path     := length:u32 bytes          (flags & PATH)
-//! value    := length:u32 bytes          (unless TOMBSTONE or COLLECTION_DELETION)
+//! value    := length:u32 bytes          (unless TOMBSTONE or COLLECTION_DELETION; COUNTER: a context of counter.rs)
 //! ```
 //! `flags & ALL_LIVE` says that every cell is a plain value: a reader of a row without deletion and expiry sees it as it
 //! stands. All numbers are little endian. Cells stand by column id; within a non-frozen collection the deletion of
@@ -26,6 +26,7 @@ const TOMBSTONE: u8 = 1;
 const EXPIRES: u8 = 2;
 const PATH: u8 = 4;
 const COLLECTION_DELETION: u8 = 8;
+const COUNTER: u8 = 16;
 
 const COUNT_BYTES: usize = 4;
 
@@ -51,6 +52,8 @@ pub enum CellKind<'a> {
         /// When it expires.
         expires_at: LocalSeconds,
     },
+    /// What nodes have counted: a context of [`crate::counter`], or a delta on its way to the leader.
+    Counter(&'a [u8]),
     /// The deletion of this one cell.
     Tombstone {
         /// When it was deleted.
@@ -80,7 +83,9 @@ impl<'a> CellView<'a> {
     /// The value, were it live: `None` for tombstones.
     pub fn value(&self) -> Option<&'a [u8]> {
         match self.kind {
-            CellKind::Live(value) | CellKind::Expiring { value, .. } => Some(value),
+            CellKind::Live(value) | CellKind::Expiring { value, .. } | CellKind::Counter(value) => {
+                Some(value)
+            }
             CellKind::Tombstone { .. } | CellKind::CollectionDeletion { .. } => None,
         }
     }
@@ -88,7 +93,7 @@ impl<'a> CellView<'a> {
     /// Whether a reader at `now` sees a value.
     pub fn is_live(&self, now: LocalSeconds) -> bool {
         match self.kind {
-            CellKind::Live(_) => true,
+            CellKind::Live(_) | CellKind::Counter(_) => true,
             CellKind::Expiring { expires_at, .. } => now < expires_at,
             CellKind::Tombstone { .. } | CellKind::CollectionDeletion { .. } => false,
         }
@@ -102,7 +107,7 @@ impl<'a> CellView<'a> {
     /// When it was deleted or expires, [`NO_LOCAL_TIME`] for a plain value.
     pub fn local_time(&self) -> LocalSeconds {
         match self.kind {
-            CellKind::Live(_) => NO_LOCAL_TIME,
+            CellKind::Live(_) | CellKind::Counter(_) => NO_LOCAL_TIME,
             CellKind::Expiring { expires_at, .. } => expires_at,
             CellKind::Tombstone { local_time } | CellKind::CollectionDeletion { local_time } => local_time,
         }
@@ -379,8 +384,8 @@ impl<'a> Reader<'a> {
         let column = ColumnId(u16::from_le_bytes([head[0], head[1]]));
         let flags = head[2];
         let timestamp = i64::from_le_bytes(head[3..11].try_into().expect("eight bytes"));
-        if flags & !(TOMBSTONE | EXPIRES | PATH | COLLECTION_DELETION) != 0
-            || (flags & (TOMBSTONE | EXPIRES | COLLECTION_DELETION)).count_ones() > 1
+        if flags & !(TOMBSTONE | EXPIRES | PATH | COLLECTION_DELETION | COUNTER) != 0
+            || (flags & (TOMBSTONE | EXPIRES | COLLECTION_DELETION | COUNTER)).count_ones() > 1
         {
             return Err(RowCorrupt { offset: start });
         }
@@ -399,6 +404,8 @@ impl<'a> Reader<'a> {
             let value = self.sized()?;
             if flags & EXPIRES != 0 {
                 CellKind::Expiring { value, ttl, expires_at: local_time }
+            } else if flags & COUNTER != 0 {
+                CellKind::Counter(value)
             } else {
                 CellKind::Live(value)
             }
@@ -493,6 +500,7 @@ impl<'b> RowBuilder<'b> {
     fn any_cell(&mut self, cell: CellView<'_>) {
         let mut flags = match cell.kind {
             CellKind::Live(_) => 0,
+            CellKind::Counter(_) => COUNTER,
             CellKind::Expiring { .. } => EXPIRES,
             CellKind::Tombstone { .. } => TOMBSTONE,
             CellKind::CollectionDeletion { .. } => COLLECTION_DELETION,
@@ -504,7 +512,7 @@ impl<'b> RowBuilder<'b> {
         self.out.push(flags);
         self.out.extend_from_slice(&cell.timestamp.to_le_bytes());
         match cell.kind {
-            CellKind::Live(_) => {}
+            CellKind::Live(_) | CellKind::Counter(_) => {}
             CellKind::Expiring { ttl, expires_at, .. } => {
                 self.out.extend_from_slice(&expires_at.to_le_bytes());
                 self.out.extend_from_slice(&ttl.to_le_bytes());

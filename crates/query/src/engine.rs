@@ -15,7 +15,7 @@ use cql::ast::QualifiedName;
 use model::mutation::MutationView;
 use model::{Schema, Table, TableId, Token};
 use reactor::{Deadline, Group, mesh};
-use replication::{BatchFailure, BatchWrite, Consistency, ReadLimits, Replicator};
+use replication::{BatchFailure, BatchWrite, Consistency, ReadLimits, ReplicationError, Replicator};
 use smallvec::SmallVec;
 use storage::{PartitionRange, ReadCommand, RowConsumer, Slices, Storage};
 use wire::request::{BatchKind, BatchStatementKind, BatchStatements, QueryParameters};
@@ -23,6 +23,7 @@ use wire::values::{ValueRef, Values};
 use wire::version::ProtocolVersion;
 
 use crate::ambient::Ambient;
+use crate::execute::counter::Totals;
 use crate::execute::rows::RowBuffers;
 use crate::execute::update_buffer::PartitionUpdate;
 use crate::execute::{self, Part, Request, consistency};
@@ -349,7 +350,7 @@ impl Engine {
         let now = parameters.now_in_seconds.unwrap_or_else(|| self.0.ambient.now_seconds());
         let request = Request { client, parameters, binding: &binding, now };
         let start = out.body.len();
-        let done = execute::batch::parts(self, &request, kind, None, &parts, out).await;
+        let done = execute::batch::parts(self, &request, kind, (None, None), &parts, out).await;
         if done.is_err() {
             out.body.truncate(start);
         }
@@ -436,8 +437,9 @@ impl Engine {
         mutation: &[u8],
         level: Consistency,
         write_type: &'static str,
+        timeout: Option<Duration>,
     ) -> Result<(), QueryError> {
-        let deadline = Deadline::after(self.0.config.write_timeout);
+        let deadline = Deadline::after(timeout.unwrap_or(self.0.config.write_timeout));
         let written = self.0.replicator.write(table, mutation, level, deadline).await;
         written.map_err(|error| {
             let key = MutationView::trusted(mutation).map_or(&[][..], |view| view.key);
@@ -465,6 +467,23 @@ impl Engine {
         })
     }
 
+    /// Counts what one mutation of a table of counters says.
+    pub(crate) async fn count(
+        &self,
+        table: &Table,
+        mutation: &[u8],
+        level: Consistency,
+        timeout: Option<Duration>,
+    ) -> Result<(), QueryError> {
+        let deadline = Deadline::after(timeout.unwrap_or(self.0.config.write_timeout));
+        let node = self.0.config.host_id;
+        let counted = self.0.replicator.count(table, mutation, node, level, deadline).await;
+        counted.map_err(|error| {
+            let key = MutationView::trusted(mutation).map_or(&[][..], |view| view.key);
+            consistency::write_error(error, level, "COUNTER", table, key)
+        })
+    }
+
     /// Feeds the consumer what a command finds in a stored table or in one of the node's own.
     #[inline]
     pub(crate) async fn read(
@@ -483,8 +502,26 @@ impl Engine {
             PartitionRange::Key(_) => self.0.config.read_timeout,
             PartitionRange::Between { .. } => self.0.config.range_timeout,
         });
-        let read = self.0.replicator.read(command, limits, level, Deadline::after(timeout), consumer).await;
+        let deadline = Deadline::after(timeout);
+        let read = if table.is_counter() {
+            // Rare: boxed, so that other reads do not carry its space.
+            Box::pin(self.read_counters(command, limits, level, deadline, consumer)).await
+        } else {
+            self.0.replicator.read(command, limits, level, deadline, consumer).await
+        };
         read.map_err(|error| consistency::read_error(error, level))
+    }
+
+    async fn read_counters(
+        &self,
+        command: &ReadCommand,
+        limits: ReadLimits,
+        level: Consistency,
+        deadline: Deadline,
+        consumer: &mut dyn RowConsumer,
+    ) -> Result<(), ReplicationError> {
+        let mut totals = Totals::new(consumer);
+        self.0.replicator.read(command, limits, level, deadline, &mut totals).await
     }
 
     /// Buffers for one request on `table`.

@@ -254,3 +254,19 @@ fn prepared_conditional_statements_are_marked_for_clients_that_ask() {
         }
     });
 }
+
+#[test]
+fn a_conditional_batch_may_delete_a_row_and_write_it_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    node(folder.path(), 1, |engine| async move {
+        run(&engine, "CREATE TABLE t (k int, c int, v int, l list<int>, PRIMARY KEY (k, c))").await;
+        run(&engine, "INSERT INTO t (k, c, v, l) VALUES (1, 1, 1, [1])").await;
+        run(&engine, "INSERT INTO t (k, c, v) VALUES (1, 2, 2)").await;
+        let batch = "BEGIN BATCH DELETE FROM t WHERE k = 1 AND c = 1 IF v = 1 UPDATE t SET v = 5 WHERE k = 1 AND c = 1 \
+                     DELETE l FROM t WHERE k = 1 AND c = 1 UPDATE t SET l = l + [7] WHERE k = 1 AND c = 1 \
+                     DELETE FROM t WHERE k = 1 AND c > 1 INSERT INTO t (k, c, v) VALUES (1, 3, 3) APPLY BATCH";
+        run(&engine, batch).await;
+        let rows = support::rows(&engine, "SELECT c, v, l FROM t WHERE k = 1").await;
+        assert_eq!(rows, ["1 | 5 | [7]", "3 | 3 | null"]);
+    });
+}

@@ -66,6 +66,9 @@ macro_rules! script {
 
 script!(rows_are_selected_written_and_deleted, "rows.cql");
 script!(conditional_statements_are_decided_by_what_is_there, "conditional.cql");
+script!(counters_count, "counters.cql");
+script!(inserts_as_json_and_mistakes, "inserts.cql");
+script!(updates_deletes_and_batches_with_their_mistakes, "updates.cql");
 script!(clustering_restrictions_become_slices, "clustering.cql");
 script!(collections_keep_their_elements_apart, "collections.cql");
 script!(timestamps_decide_and_functions_compute, "times.cql");

@@ -282,3 +282,82 @@ fn a_changed_table_changes_the_metadata() {
         node(folder.path(), shards, changes);
     }
 }
+
+/// Values left out and null, where Cassandra 5.0.6 takes them and where it does not.
+async fn left_out(engine: Engine) {
+    run(&engine, "CREATE TYPE a (x int, y text)").await;
+    run(&engine, "CREATE TABLE t (k int PRIMARY KEY, v int, l list<int>, s set<int>, m map<text, int>, u a)")
+        .await;
+    run(&engine, "INSERT INTO t (k, v, l, s, m, u) VALUES (1, 1, [1, 2], {1}, {'a': 1}, {x: 1, y: 'y'})")
+        .await;
+    let before = "1 | [1, 2] | {1} | {'a': 1} | (1, 'y')";
+    for (statement, value, expected) in [
+        ("UPDATE t SET v = ? WHERE k = 1", Bound::Unset, Ok(before)),
+        ("UPDATE t SET l = ? WHERE k = 1", Bound::Unset, Ok(before)),
+        ("UPDATE t SET l = l - ? WHERE k = 1", Bound::Unset, Ok(before)),
+        ("UPDATE t SET l = ? + l WHERE k = 1", Bound::Unset, Ok(before)),
+        ("UPDATE t SET l[?] = 5 WHERE k = 1", Bound::Unset, Err("Invalid unset value for list index")),
+        ("UPDATE t SET l[0] = ? WHERE k = 1", Bound::Unset, Ok(before)),
+        ("UPDATE t SET s = s + ? WHERE k = 1", Bound::Unset, Ok(before)),
+        ("UPDATE t SET s = s - ? WHERE k = 1", Bound::Unset, Ok(before)),
+        ("UPDATE t SET m = m + ? WHERE k = 1", Bound::Unset, Ok(before)),
+        ("UPDATE t SET m[?] = 5 WHERE k = 1", Bound::Unset, Err("Invalid unset map key")),
+        ("UPDATE t SET m['a'] = ? WHERE k = 1", Bound::Unset, Ok(before)),
+        ("UPDATE t SET m = m - ? WHERE k = 1", Bound::Unset, Ok(before)),
+        ("UPDATE t SET u = ? WHERE k = 1", Bound::Unset, Ok(before)),
+        ("UPDATE t SET u.x = ? WHERE k = 1", Bound::Unset, Ok(before)),
+        ("UPDATE t SET l = l + ? WHERE k = 1", Bound::Null, Ok(before)),
+        ("UPDATE t SET s = s - ? WHERE k = 1", Bound::Null, Ok(before)),
+        ("UPDATE t SET m = m + ? WHERE k = 1", Bound::Null, Ok(before)),
+        ("DELETE l[?] FROM t WHERE k = 1", Bound::Unset, Ok(before)),
+        ("DELETE s[?] FROM t WHERE k = 1", Bound::Unset, Ok(before)),
+        ("DELETE m[?] FROM t WHERE k = 1", Bound::Unset, Err("Invalid unset map key")),
+        (
+            "UPDATE t USING TIMESTAMP ? SET v = 8 WHERE k = 1",
+            Bound::Null,
+            Err("Invalid null value of timestamp"),
+        ),
+        (
+            "UPDATE t USING TTL ? SET v = 8 WHERE k = 1",
+            int(-1),
+            Err("A TTL must be greater or equal to 0, but was -1"),
+        ),
+        ("INSERT INTO t JSON ?", Bound::Null, Err("Got null for INSERT JSON values")),
+        (
+            "INSERT INTO t JSON ? DEFAULT UNSET",
+            text("{\"k\": 1, \"v\": 7}"),
+            Ok("7 | [1, 2] | {1} | {'a': 1} | (1, 'y')"),
+        ),
+        (
+            "UPDATE t SET u = {x: ?, y: 'z'} WHERE k = 1",
+            Bound::Unset,
+            Ok("7 | [1, 2] | {1} | {'a': 1} | (null, 'z')"),
+        ),
+        ("UPDATE t SET l[0] = ? WHERE k = 1", Bound::Null, Ok("7 | [2] | {1} | {'a': 1} | (null, 'z')")),
+    ] {
+        let prepared = prepare(&engine, statement).await.unwrap();
+        let done = prepared.execute(&engine, &Options::values([value])).await;
+        match expected {
+            Ok(row) => {
+                done.unwrap();
+                assert_eq!(
+                    rows(&engine, "SELECT v, l, s, m, u FROM t WHERE k = 1").await,
+                    [row],
+                    "{statement}"
+                );
+            }
+            Err(message) => assert_eq!(done.unwrap_err().to_string(), message, "{statement}"),
+        }
+    }
+    let json = prepare(&engine, "INSERT INTO t JSON :j USING TTL :t AND TIMESTAMP ?").await.unwrap();
+    assert_eq!(json.markers, ["j text", "t int", "[timestamp] bigint"]);
+    assert!(json.partition_key.is_empty());
+}
+
+#[test]
+fn values_may_be_left_out_where_cassandra_lets_them() {
+    for shards in [1, 2] {
+        let folder = tempfile::tempdir().unwrap();
+        node(folder.path(), shards, left_out);
+    }
+}

@@ -2,10 +2,11 @@
 //!
 //! On one node with one replica this is the code a cluster runs, with plans of one local replica. The shard that owns a
 //! tablet executes in place, without a task switch and without allocating; another shard of the node is reached through
-//! the mesh with owned bytes. What reads before it writes (`lwt`) stands in one line for each partition. It speaks no CQL.
+//! the mesh with owned bytes. What reads before it writes (`lwt`, `counter`) stands in one line for each partition. It speaks no CQL.
 
 pub mod batchlog;
 pub mod consistency;
+mod counter;
 pub mod error;
 pub mod lwt;
 mod partition_line;

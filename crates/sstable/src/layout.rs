@@ -24,6 +24,8 @@ pub(crate) struct Slot {
     pub(crate) complex: bool,
     /// Bytes of every value, where the type fixes them.
     pub(crate) value_length: Option<usize>,
+    /// Whether values are counter contexts.
+    pub(crate) counter: bool,
     /// Cells up to this timestamp are of a dropped column of the same name; the smallest number where there is none.
     pub(crate) dropped_at_us: i64,
 }
@@ -58,6 +60,7 @@ impl Slots {
                 name: column.name.clone(),
                 complex,
                 value_length: if complex { None } else { column.ty.fixed_value_length() },
+                counter: column.ty.is_counter(),
                 dropped_at_us: table
                     .definition()
                     .dropped

@@ -86,6 +86,12 @@ fn shapes(random: &mut Random) -> Vec<Shape> {
         statics: vec![],
         regulars: SCALARS.to_vec(),
     });
+    shapes.push(Shape {
+        key: vec![CqlType::Int],
+        clustering: vec![(CqlType::Int, false)],
+        statics: vec![CqlType::Counter],
+        regulars: vec![CqlType::Counter, CqlType::Counter],
+    });
     shapes.push(Shape { key: vec![CqlType::Uuid], clustering: vec![], statics: vec![], regulars: vec![] });
     for _ in 0..12 {
         shapes.push(support::shape(random));

@@ -142,3 +142,46 @@ proptest! {
         prop_assert_eq!(seen(&merged(&table, &compacted, &b)), seen(&merged(&table, &a, &b)));
     }
 }
+
+#[test]
+fn counters_of_a_row_are_counted_together_and_do_not_come_back() {
+    let table = table();
+    let shard = |node: u8, clock, count| {
+        let mut out = Vec::new();
+        let kind = counter::ShardKind::Global;
+        counter::append(&[counter::Shard { id: [node; 16], clock, count, kind }], &mut out);
+        out
+    };
+    let row = |timestamp, kind: CellKind<'_>, deleted_at: i64| {
+        let mut out = Vec::new();
+        let deletion = match deleted_at {
+            0 => DeletionTime::LIVE,
+            timestamp => DeletionTime { timestamp, local_time: 1 },
+        };
+        let mut builder = RowBuilder::new(&mut out, Liveness::NONE, deletion);
+        builder.cell(CellView { column: ColumnId(0), timestamp, path: None, kind });
+        builder.finish();
+        out
+    };
+    let (one, two) = (shard(1, 5, 10), shard(2, 9, -3));
+    let later = shard(1, 6, 11);
+    let check = |left: &[u8], right: &[u8], expected: Option<i64>| {
+        for (left, right) in [(left, right), (right, left)] {
+            let mut out = Vec::new();
+            merge_rows(&table, RowView::trusted(left), RowView::trusted(right), &mut out);
+            let cell = RowView::parse(&out).unwrap().cell(ColumnId(0));
+            let total = cell.and_then(|cell| match cell.kind {
+                CellKind::Counter(context) => Some(counter::total(context)),
+                _ => None,
+            });
+            assert_eq!(total, expected);
+        }
+    };
+    check(&row(1, CellKind::Counter(&one), 0), &row(2, CellKind::Counter(&two), 0), Some(7));
+    check(&row(1, CellKind::Counter(&one), 0), &row(2, CellKind::Counter(&later), 0), Some(11));
+    // Deleted on its own, whenever that was.
+    check(&row(9, CellKind::Counter(&one), 0), &row(2, CellKind::Tombstone { local_time: 1 }, 0), None);
+    // Deleted with its row: what came before is gone, what came after is there.
+    check(&row(3, CellKind::Counter(&one), 0), &row(7, CellKind::Counter(&two), 5), Some(-3));
+    check(&row(3, CellKind::Counter(&one), 0), &row(4, CellKind::Counter(&two), 5), None);
+}

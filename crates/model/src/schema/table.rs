@@ -255,7 +255,8 @@ impl Table {
 
     /// Whether any column holds counters.
     pub fn is_counter(&self) -> bool {
-        self.regulars.iter().chain(&self.statics).any(|column| column.ty == CqlType::Counter)
+        // Counters and other columns never share a table, so one column tells; every read asks.
+        self.regulars.first().or(self.statics.first()).is_some_and(|column| column.ty.is_counter())
     }
 
     /// Order of two paths within a non-frozen column: list time UUIDs, set elements, map keys, field indexes.

@@ -143,10 +143,15 @@ fn add(
     let kind = if column.is_static { ColumnKind::Static } else { ColumnKind::Regular };
     if let Some(dropped) = after.dropped.get(name) {
         check_return(&dropped.column, name, &ty, kind)?;
+        if table.is_counter() {
+            return Err(invalid(format!("Cannot re-add previously dropped counter column {name}")));
+        }
     }
-    if ty.is_counter() {
+    if ty.is_counter() != table.is_counter() {
+        let (column, of) =
+            if ty.is_counter() { ("counter", "non counter") } else { ("non counter", "counter") };
         return Err(config(format!(
-            "{}.{}: Cannot have a counter column (\"{name}\") in a non counter table",
+            "{}.{}: Cannot have a {column} column (\"{name}\") in a {of} table",
             table.keyspace(),
             table.name()
         )));

@@ -336,7 +336,7 @@ fn check_counters(
     if time_to_live > 0 {
         return Err(invalid("Cannot set default_time_to_live on a table with counters"));
     }
-    Err(unsupported("Counters are"))
+    Ok(())
 }
 
 /// Refuses what a column may carry and this version has not got.

@@ -178,7 +178,6 @@ fn what_is_already_so_changes_nothing() {
 fn what_this_version_has_not_got_says_so() {
     let table = "CREATE TABLE t (k int PRIMARY KEY, v int)";
     for (statement, what) in [
-        ("CREATE TABLE c (k int PRIMARY KEY, c counter)", "Counters are"),
         ("CREATE INDEX ON t (v)", "Secondary indexes are"),
         ("DROP INDEX i", "Secondary indexes are"),
         (

@@ -1,5 +1,7 @@
 //! Writes a prepared modification, with its values, into partition updates.
 
+use std::time::Duration;
+
 use model::Liveness;
 use model::deletion::{LOCAL_TIME_MAX, LocalSeconds};
 use storage::Slices;
@@ -81,7 +83,8 @@ fn stamp(plan: &ModifyPlan, binding: &Binding<'_>, moment: Moment) -> Result<Sta
             if plan.time_to_live.is_none() { "default " } else { "" }
         )));
     }
-    Ok(Stamp { timestamp: moment.timestamp, now: moment.now, ttl })
+    let deletion_timestamp = if moment.fixed { moment.timestamp - 1 } else { moment.timestamp };
+    Ok(Stamp { timestamp: moment.timestamp, now: moment.now, ttl, deletion_timestamp })
 }
 
 /// The value of USING TIMESTAMP; `None` where it was left out.
@@ -99,10 +102,40 @@ pub fn timestamp(term: &Term, binding: &Binding<'_>) -> Result<Option<i64>, Quer
     match i64::from_be_bytes(bytes) {
         // The timestamp of what was never written.
         i64::MIN => Err(QueryError::Invalid(format!(
-            "Timestamp value of {} is out of bounds: it stands for no timestamp",
-            i64::MIN
+            "Out of bound timestamp, must be in [{}, {}]",
+            i64::MIN + 1,
+            i64::MAX
         ))),
         timestamp => Ok(Some(timestamp)),
+    }
+}
+
+/// The value of USING TIMEOUT; `None` where there is none.
+///
+/// # Errors
+/// [`QueryError::Invalid`] for null, for days and months, and for what is no whole number of milliseconds.
+#[inline]
+pub fn timeout(term: Option<&Term>, binding: &Binding<'_>) -> Result<Option<Duration>, QueryError> {
+    match term {
+        None => Ok(None),
+        Some(term) => bound_timeout(term, binding).map(Some),
+    }
+}
+
+#[cold]
+fn bound_timeout(term: &Term, binding: &Binding<'_>) -> Result<Duration, QueryError> {
+    let Bound::Value(value) = term.bind(binding)? else {
+        return Err(QueryError::invalid("Timeout value cannot be unset/null"));
+    };
+    let duration =
+        model::number::Duration::decode(&value).map_err(|error| QueryError::Invalid(error.to_string()))?;
+    if duration.months() != 0 || duration.days() != 0 {
+        return Err(QueryError::invalid("Timeout values cannot be expressed in days/months"));
+    }
+    match u64::try_from(duration.nanoseconds()) {
+        Ok(nanoseconds) if nanoseconds % 1_000_000 == 0 => Ok(Duration::from_nanos(nanoseconds)),
+        Ok(_) => Err(QueryError::invalid("Timeout values must be expressed in millisecond granularity")),
+        Err(_) => Err(QueryError::invalid("Timeout values must be non-negative")),
     }
 }
 

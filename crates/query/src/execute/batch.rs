@@ -4,21 +4,25 @@
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::time::Duration;
 
 use hashbrown::HashMap;
 use model::TableId;
 use model::token::murmur3_token;
 use replication::{BatchWrite, Consistency};
 use wire::request::BatchKind;
+use wire::values::ValueRef;
 
 use super::apply::{self, Moment, Updates};
 use super::prior::Prior;
 use super::update_buffer::PartitionUpdate;
-use super::{Part, Request, conditional, consistency, modify};
+use super::{Part, Request, conditional, consistency, counter, json, modify};
 use crate::engine::Engine;
 use crate::prepare::batch::BatchPlan;
+use crate::prepare::json::Values;
 use crate::prepare::modify::{ModifyPlan, Route};
 use crate::prepare::names;
+use crate::terms::Binding;
 use crate::{QueryError, Response, results};
 
 /// Bytes beyond which a batch over several partitions is worth a warning (`batch_size_warn_threshold`).
@@ -47,9 +51,10 @@ pub async fn execute(
         None => None,
         Some(term) => apply::timestamp(term, request.binding)?,
     };
+    let timeout = apply::timeout(plan.timeout.as_ref(), request.binding)?;
     let statements: Vec<Part<'_>> =
         plan.statements.iter().map(|plan| Part { plan, binding: *request.binding }).collect();
-    parts(engine, request, plan.kind, timestamp, &statements, out).await
+    parts(engine, request, plan.kind, (timestamp, timeout), &statements, out).await
 }
 
 /// Executes statements together; they have been checked to go together.
@@ -61,15 +66,29 @@ pub async fn parts(
     engine: &Engine,
     request: &Request<'_>,
     kind: BatchKind,
-    timestamp: Option<i64>,
+    (timestamp, timeout): (Option<i64>, Option<Duration>),
     parts: &[Part<'_>],
     out: &mut Response,
 ) -> Result<(), QueryError> {
-    if parts.iter().any(|part| part.plan.route == Route::Conditional) {
-        return conditional::batch(engine, request, parts, out).await;
+    let (columns, values);
+    let with_json;
+    let parts = if parts.iter().any(|part| part.plan.json.is_some()) {
+        columns = json_columns(parts)?;
+        values = json_values(parts, &columns);
+        with_json = expanded(parts, &values);
+        &with_json
+    } else {
+        parts
+    };
+    if parts.iter().any(|part| part.plan.condition.is_some()) {
+        return conditional::batch(engine, request, parts, timeout, out).await;
     }
     let moment = modify::moment(engine, request);
     let moment = Moment { timestamp: timestamp.unwrap_or(moment.timestamp), ..moment };
+    let counters = parts.iter().find(|part| part.plan.route == Route::Counter);
+    if let Some(part) = counters {
+        counter::check_level(request.parameters.consistency, &part.plan.table)?;
+    }
     let level = consistency::for_write(request.parameters.consistency)?;
     let mut gathered = Gathered::default();
     for part in parts {
@@ -81,9 +100,41 @@ pub async fn parts(
         warn_of_no_grace(parts, &mut out.warnings);
     }
     gathered.check_size(kind, &mut out.warnings)?;
-    gathered.write(engine, kind, level).await?;
+    if counters.is_some() {
+        let mut mutation = Vec::new();
+        for update in &gathered.updates {
+            mutation.clear();
+            counter::count(engine, request.parameters.consistency, update, &mut mutation, timeout).await?;
+        }
+    } else {
+        gathered.write(engine, kind, level, timeout).await?;
+    }
     results::append_void(&mut out.body);
     Ok(())
+}
+
+/// The columns' values of each INSERT JSON.
+fn json_columns<'a>(parts: &[Part<'a>]) -> Result<Vec<Option<Values<'a>>>, QueryError> {
+    let read =
+        |part: &Part<'a>| part.plan.json.as_ref().map(|json| json::read(json, &part.binding)).transpose();
+    parts.iter().map(read).collect()
+}
+
+/// The markers' values of each INSERT JSON, with those of its columns.
+fn json_values<'a>(parts: &[Part<'a>], columns: &'a [Option<Values<'a>>]) -> Vec<Option<Vec<ValueRef<'a>>>> {
+    let values = |(part, columns): (&Part<'a>, &'a Option<Values<'a>>)| {
+        let json = part.plan.json.as_ref()?;
+        Some(json::expanded(json, &part.binding, columns.as_ref()?))
+    };
+    parts.iter().zip(columns).map(values).collect()
+}
+
+fn expanded<'a>(parts: &[Part<'a>], values: &'a [Option<Vec<ValueRef<'a>>>]) -> Vec<Part<'a>> {
+    let part = |(part, values): (&Part<'a>, &'a Option<Vec<ValueRef<'a>>>)| match values {
+        Some(values) => Part { binding: Binding { values, ..part.binding }, ..*part },
+        None => *part,
+    };
+    parts.iter().zip(values).map(part).collect()
 }
 
 /// A logged batch leans on tombstones of its log for as long as the tables keep theirs.
@@ -148,7 +199,7 @@ impl Gathered {
             return Ok(());
         }
         let tables = || written().map(|update| names::qualified(&update.table)).collect::<BTreeSet<_>>();
-        let bytes = self.bytes();
+        let bytes: usize = written().map(PartitionUpdate::data_bytes).sum();
         if bytes > BATCH_FAIL_BYTES {
             return Err(QueryError::invalid("Batch too large"));
         }
@@ -182,11 +233,11 @@ impl Gathered {
         engine: &Engine,
         kind: BatchKind,
         level: Consistency,
+        timeout: Option<Duration>,
     ) -> Result<(), QueryError> {
         let write_type = match kind {
             BatchKind::Logged if self.updates.len() > 1 => "BATCH",
-            BatchKind::Logged | BatchKind::Unlogged => "UNLOGGED_BATCH",
-            BatchKind::Counter => "COUNTER",
+            BatchKind::Logged | BatchKind::Unlogged | BatchKind::Counter => "UNLOGGED_BATCH",
         };
         let updates = self.updates.iter().filter(|update| !update.is_empty());
         if kind == BatchKind::Logged && updates.clone().count() > 1 {
@@ -201,7 +252,7 @@ impl Gathered {
         for update in updates {
             mutation.clear();
             update.encode(&mut mutation);
-            engine.write(&update.table, &mutation, level, write_type).await?;
+            engine.write(&update.table, &mutation, level, write_type, timeout).await?;
         }
         Ok(())
     }

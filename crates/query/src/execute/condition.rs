@@ -31,7 +31,7 @@ impl<'a> BoundCondition<'a> {
     /// Takes the values of one execution.
     ///
     /// # Errors
-    /// [`QueryError::Invalid`] for values left out and for a key that is null.
+    /// [`QueryError::Invalid`] for values left out.
     pub(super) fn bind(condition: &'a Condition, binding: &Binding<'a>) -> Result<Self, QueryError> {
         let is_in = matches!(condition.operator, Operator::In { .. });
         let values = match &condition.values {
@@ -62,11 +62,7 @@ impl<'a> BoundCondition<'a> {
         };
         let key = match &condition.part {
             Part::Element(term) => {
-                let what = if matches!(condition.column.ty, CqlType::Map { .. }) { "map" } else { "list" };
-                let key = term.bind(binding)?.set(|| "Invalid 'unset' value in condition".to_owned())?;
-                Some(key.ok_or_else(|| {
-                    QueryError::Invalid(format!("Invalid null value for {what} element access"))
-                })?)
+                term.bind(binding)?.set(|| "Invalid 'unset' value in condition".to_owned())?
             }
             Part::Whole | Part::Field(_) => None,
         };
@@ -76,7 +72,7 @@ impl<'a> BoundCondition<'a> {
     /// Whether it holds for the row, which may not be there.
     ///
     /// # Errors
-    /// [`QueryError::Invalid`] where null or an empty collection is given an order.
+    /// [`QueryError::Invalid`] where null or an empty collection is given an order, or an element's key is null.
     pub(super) fn holds(&self, row: Option<RowView<'_>>) -> Result<bool, QueryError> {
         let found = self.found(row)?;
         let negated = self.condition.operator == Operator::In { negated: true };
@@ -117,7 +113,10 @@ impl<'a> BoundCondition<'a> {
                 }))
             }
             Part::Element(_) => {
-                let key = self.key.as_deref().unwrap_or_default();
+                let Some(key) = self.key.as_deref() else {
+                    let what = if matches!(column.ty, CqlType::Map { .. }) { "map" } else { "list" };
+                    return Err(QueryError::Invalid(format!("Invalid null value for {what} element access")));
+                };
                 let index = match &column.ty {
                     CqlType::List { .. } => Some(list_index(key)?),
                     _ => None,

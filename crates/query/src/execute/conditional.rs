@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::rc::Rc;
+use std::time::Duration;
 
 use model::clustering::{Clustering, Slice, compare_clusterings};
 use model::deletion::LocalSeconds;
@@ -43,9 +44,10 @@ pub(super) async fn single(
     let Some(condition) = &plan.condition else {
         return Err(QueryError::Internal("a conditional statement without a condition".to_owned()));
     };
+    let timeout = apply::timeout(plan.timeout.as_ref(), request.binding)?;
     let parts = [Part { plan, binding: *request.binding }];
     let mut cas = Cas::new(&parts, request.now)?;
-    match cas.run(engine, request, out).await? {
+    match cas.run(engine, request, timeout, out).await? {
         None => append_applied(&condition.applied, request, out),
         Some(current) => cas.append_rejected(&condition.rejected, &condition.shown, &current, request, out),
     }
@@ -60,10 +62,11 @@ pub(super) async fn batch(
     engine: &Engine,
     request: &Request<'_>,
     parts: &[Part<'_>],
+    timeout: Option<Duration>,
     out: &mut Response,
 ) -> Result<(), QueryError> {
     let mut cas = Cas::new(parts, request.now)?;
-    let current = cas.run(engine, request, out).await?;
+    let current = cas.run(engine, request, timeout, out).await?;
     let table = &parts[0].plan.table;
     match current {
         None => append_applied(&result_metadata(table, &[]), request, out),
@@ -254,12 +257,13 @@ impl<'a> Cas<'a> {
         &mut self,
         engine: &Engine,
         request: &Request<'_>,
+        timeout: Option<Duration>,
         out: &mut Response,
     ) -> Result<Option<Current>, QueryError> {
         let serial = consistency::for_serial(request.parameters.serial_consistency)?;
         let commit = consistency::for_commit(request.parameters.consistency)?;
         let (table, key) = (self.table, self.key.clone());
-        let deadline = Deadline::after(engine.config().write_timeout);
+        let deadline = Deadline::after(timeout.unwrap_or(engine.config().write_timeout));
         let cas = engine.replicator().cas(table, &key, self, (serial, commit), deadline);
         let outcome = match cas.await {
             Ok(CasOutcome::Applied) => None,

@@ -2,10 +2,10 @@
 
 use model::token::murmur3_token;
 
-use super::apply::{Moment, Updates, apply};
+use super::apply::{self, Moment, Updates};
 use super::prior::Prior;
 use super::update_buffer::PartitionUpdate;
-use super::{Request, conditional, consistency, routing};
+use super::{Request, conditional, consistency, counter, json, routing};
 use crate::engine::{Engine, WriteBuffers};
 use crate::prepare::modify::{ModifyPlan, Route};
 use crate::results;
@@ -22,27 +22,50 @@ pub async fn execute(
     plan: &ModifyPlan,
     out: &mut Response,
 ) -> Result<(), QueryError> {
-    let (level, moment, prior);
     match plan.route {
-        Route::Plain => {
-            level = consistency::for_write(request.parameters.consistency)?;
-            moment = self::moment(engine, request);
-            prior = Prior::default();
-        }
-        Route::ReadFirst => {
-            level = consistency::for_write(request.parameters.consistency)?;
-            moment = self::moment(engine, request);
-            prior = Box::pin(Prior::read(engine, plan, request.binding, moment, level)).await?;
-        }
+        Route::Plain => write(engine, request, plan, &Prior::default(), out).await,
         // Rare: boxed, so that the future of a plain write does not carry their space.
-        Route::Conditional => return Box::pin(conditional::single(engine, request, plan, out)).await,
-        Route::Counter => return Err(QueryError::invalid("Counter tables are not supported yet")),
+        Route::ReadFirst => Box::pin(read_first(engine, request, plan, out)).await,
+        Route::Conditional => Box::pin(conditional::single(engine, request, plan, out)).await,
+        Route::Counter => Box::pin(counter::execute(engine, request, plan, out)).await,
+        Route::Json => match &plan.json {
+            Some(values) => Box::pin(json::execute(engine, request, plan, values, out)).await,
+            None => Err(QueryError::Internal("INSERT JSON without values".to_owned())),
+        },
     }
+}
+
+async fn read_first(
+    engine: &Engine,
+    request: &Request<'_>,
+    plan: &ModifyPlan,
+    out: &mut Response,
+) -> Result<(), QueryError> {
+    let level = consistency::for_write(request.parameters.consistency)?;
+    let prior = Prior::read(engine, plan, request.binding, moment(engine, request), level).await?;
+    write(engine, request, plan, &prior, out).await
+}
+
+/// Writes what does not depend on what is there, or on nothing but `prior`.
+///
+/// # Errors
+/// As [`execute`].
+#[inline]
+pub(super) async fn write(
+    engine: &Engine,
+    request: &Request<'_>,
+    plan: &ModifyPlan,
+    prior: &Prior,
+    out: &mut Response,
+) -> Result<(), QueryError> {
+    let level = consistency::for_write(request.parameters.consistency)?;
+    let moment = moment(engine, request);
+    let timeout = apply::timeout(plan.timeout.as_ref(), request.binding)?;
     let mut scratch = engine.scratch(&plan.table);
     let scratch = &mut *scratch;
     let WriteBuffers { key, updates, mutation } = &mut scratch.write;
     let mut partitions = Partitions { updates, used: 0 };
-    apply(plan, request.binding, moment, &prior, key, &mut scratch.read.slices, &mut partitions)?;
+    apply::apply(plan, request.binding, moment, prior, key, &mut scratch.read.slices, &mut partitions)?;
     let used = partitions.used;
     for update in &updates[..used] {
         if update.is_empty() {
@@ -50,7 +73,7 @@ pub async fn execute(
         }
         mutation.clear();
         update.encode(mutation);
-        engine.write(&plan.table, mutation, level, "SIMPLE").await?;
+        engine.write(&plan.table, mutation, level, "SIMPLE", timeout).await?;
     }
     if let [update] = &updates[..used] {
         routing::hint(engine, request.client, &plan.table, update.token, &mut out.tablet_payload);
@@ -67,9 +90,11 @@ pub fn moment(engine: &Engine, request: &Request<'_>) -> Moment {
 }
 
 /// Updates of one statement: each key comes once.
-struct Partitions<'b> {
-    updates: &'b mut Vec<PartitionUpdate>,
-    used: usize,
+pub(super) struct Partitions<'b> {
+    /// Buffers; those beyond the ones in use are old.
+    pub(super) updates: &'b mut Vec<PartitionUpdate>,
+    /// How many are in use.
+    pub(super) used: usize,
 }
 
 impl Updates for Partitions<'_> {

@@ -12,6 +12,7 @@ use replication::Consistency;
 use storage::{PartitionRange, ReadCommand, Slices};
 use wire::values::ValueRef;
 
+use super::counter::Totals;
 use super::fetch::{Fetch, Rest};
 use super::groups::Partial;
 use super::rows::{PageLimits, RowBuffers, Rows};
@@ -177,11 +178,13 @@ async fn fetch(round: Round) -> Answer {
     };
     let mut consumer = Fetch::new(&mut rows, &rest);
     if !(command.slices.is_empty() && matches!(command.range, PartitionRange::Key(_))) {
-        engine
-            .storage()
-            .read(&command, &mut consumer)
-            .await
-            .map_err(|error| Failure::Failed(error.to_string()))?;
+        let storage = engine.storage();
+        let read = if plan.table.is_counter() {
+            storage.read(&command, &mut Totals::new(&mut consumer)).await
+        } else {
+            storage.read(&command, &mut consumer).await
+        };
+        read.map_err(|error| Failure::Failed(error.to_string()))?;
     }
     let fetched = consumer.end();
     if let Some(error) = rows.error.take() {

@@ -13,7 +13,7 @@ use model::{CellView, Column, CqlType, DeletionTime, Liveness, RowBuilder, RowVi
 use super::cells;
 use crate::QueryError;
 use crate::functions::{Accumulator, AggregateKind};
-use crate::prepare::operation::{Action, Operation};
+use crate::prepare::operation::{Action, Count, Operation};
 use crate::terms::{Binding, Bound, Term};
 
 /// Largest time to live: 20 years (Cassandra's `Attributes.MAX_TTL`).
@@ -28,12 +28,15 @@ pub struct Stamp {
     pub now: LocalSeconds,
     /// Time to live in seconds, 0 for ever.
     pub ttl: u32,
+    /// Timestamp of deletions of more than a cell: a conditional write's come before all else it writes, so that its
+    /// statements may delete and write what is the same row.
+    pub deletion_timestamp: i64,
 }
 
 impl Stamp {
     /// The deletion of everything written before.
     pub fn deletion(&self) -> DeletionTime {
-        DeletionTime { timestamp: self.timestamp, local_time: self.now }
+        DeletionTime { timestamp: self.deletion_timestamp, local_time: self.now }
     }
 
     /// The marker of an inserted row.
@@ -109,6 +112,10 @@ fn fill(
         rest = behind;
         let column = &first.column;
         if !column.ty.is_multi_cell() {
+            if matches!(first.action, Action::Count(..)) && group.len() > 1 {
+                counters(column, group, stamp, binding, builder, cells)?;
+                continue;
+            }
             // Of several operations on one cell the last one counts; only DELETE may name a column twice.
             for operation in &group[group.len() - 1..] {
                 single_cell(column, &operation.action, existing, stamp, binding, builder, cells)?;
@@ -120,7 +127,8 @@ fn fill(
         for operation in group {
             match &operation.action {
                 Action::SetIndex(..) | Action::DeleteIndex(_) | Action::RemoveValues(_) => {
-                    list_element(column, &operation.action, existing, binding, &mut elements)?;
+                    let held = held(table, column, existing, deletion.is_some(), &elements);
+                    list_element(column, &operation.action, &held, binding, &mut elements)?;
                 }
                 action => multi_cell(column, action, stamp, binding, &mut deletion, &mut elements)?,
             }
@@ -177,7 +185,7 @@ fn single_cell(
     builder: &mut RowBuilder<'_>,
     cells: &mut usize,
 ) -> Result<(), QueryError> {
-    let (bound, grown);
+    let (bound, grown, delta);
     let kind = match action {
         Action::Set(term) => {
             bound = term.bind(binding)?;
@@ -188,6 +196,16 @@ fn single_cell(
             }
         }
         Action::Delete => stamp.tombstone(),
+        Action::Count(term, way) => {
+            delta = match term.bind(binding)? {
+                Bound::Unset => return Ok(()),
+                Bound::Null => {
+                    return Err(QueryError::invalid("Invalid null value for counter increment"));
+                }
+                Bound::Value(value) => count(&value, *way)?.to_be_bytes(),
+            };
+            CellKind::Counter(&delta)
+        }
         Action::Plus(term) | Action::Append(term) => {
             match grow(column, action, existing, term.bind(binding)?)? {
                 None => return Ok(()),
@@ -202,6 +220,47 @@ fn single_cell(
     builder.cell(CellView { column: column.id, timestamp: stamp.timestamp, path: None, kind });
     *cells += 1;
     Ok(())
+}
+
+/// Several changes of one counter in one statement are one.
+#[cold]
+fn counters(
+    column: &Column,
+    group: &[Operation],
+    stamp: &Stamp,
+    binding: &Binding<'_>,
+    builder: &mut RowBuilder<'_>,
+    cells: &mut usize,
+) -> Result<(), QueryError> {
+    let mut sum = None;
+    for operation in group {
+        let Action::Count(term, way) = &operation.action else {
+            return Err(QueryError::Internal(format!("column {} is a counter", column.name)));
+        };
+        match term.bind(binding)? {
+            Bound::Unset => {}
+            Bound::Null => return Err(QueryError::invalid("Invalid null value for counter increment")),
+            Bound::Value(value) => sum = Some(count(&value, *way)?.wrapping_add(sum.unwrap_or(0))),
+        }
+    }
+    let Some(sum) = sum.map(i64::to_be_bytes) else { return Ok(()) };
+    let kind = CellKind::Counter(&sum);
+    builder.cell(CellView { column: column.id, timestamp: stamp.timestamp, path: None, kind });
+    *cells += 1;
+    Ok(())
+}
+
+/// By how much a counter goes up.
+fn count(value: &[u8], way: Count) -> Result<i64, QueryError> {
+    let by = value.try_into().map(i64::from_be_bytes);
+    let by = by.map_err(|_| QueryError::invalid("Invalid empty value for counter increment"))?;
+    match way {
+        Count::Up => Ok(by),
+        Count::Down if by == i64::MIN => Err(QueryError::Invalid(format!(
+            "The negation of {by} overflows supported counter precision (signed 8 bytes integer)"
+        ))),
+        Count::Down => Ok(-by),
+    }
 }
 
 /// What is there with `by` added to it or put behind it; `None` where nothing is there or `by` was left out.
@@ -279,13 +338,14 @@ fn multi_cell<'a>(
                 Bound::Value(value) => elements.push(Element { path, value: Some(value) }),
             }
         }
-        Action::Delete => *deletion = Some(stamp.timestamp),
+        Action::Delete => *deletion = Some(stamp.deletion_timestamp),
         Action::DeleteElement(key) => {
             let path = match &column.ty {
-                CqlType::Set { .. } => {
-                    let element = key.bind(binding)?.set(|| "Invalid unset set element".to_owned())?;
-                    element.ok_or_else(|| QueryError::invalid("Invalid null set element"))?
-                }
+                CqlType::Set { .. } => match key.bind(binding)? {
+                    Bound::Unset => return Ok(()),
+                    Bound::Null => return Err(QueryError::invalid("Invalid null set element")),
+                    Bound::Value(element) => element,
+                },
                 _ => map_key(key, binding)?,
             };
             elements.push(Element { path, value: None });
@@ -298,29 +358,56 @@ fn multi_cell<'a>(
     Ok(())
 }
 
+/// Path and value of an element of a list.
+type Held = (Vec<u8>, Vec<u8>);
+
+/// The elements of a list as they were with what the statement has done to it so far, in order.
+fn held(
+    table: &Table,
+    column: &Column,
+    existing: Option<RowView<'_>>,
+    deleted: bool,
+    pending: &[Element<'_>],
+) -> Vec<Held> {
+    let mut held: Vec<Held> = match existing {
+        Some(row) if !deleted => cells::of(row, column)
+            .map(|cell| (cell.path.unwrap_or_default().to_vec(), cell.value().unwrap_or_default().to_vec()))
+            .collect(),
+        _ => Vec::new(),
+    };
+    for element in pending {
+        held.retain(|(path, _)| path.as_slice() != &*element.path);
+        if let Some(value) = &element.value {
+            held.push((element.path.to_vec(), value.to_vec()));
+        }
+    }
+    if !pending.is_empty() {
+        held.sort_by(|(a, _), (b, _)| table.compare_paths(column.id, a, b));
+    }
+    held
+}
+
 /// Changes elements of a list found by what it held before.
 fn list_element<'a>(
     column: &Column,
     action: &'a Action,
-    existing: Option<RowView<'_>>,
+    held: &[Held],
     binding: &Binding<'a>,
     elements: &mut Vec<Element<'a>>,
 ) -> Result<(), QueryError> {
-    let cells: Vec<CellView<'_>> = existing.map_or_else(Vec::new, |row| cells::of(row, column).collect());
-    let path_of = |cell: &CellView<'_>| Cow::Owned(cell.path.unwrap_or_default().to_vec());
     let at = |index: &Term, what: &str| -> Result<Cow<'static, [u8]>, QueryError> {
         let index = index
             .bind(binding)?
             .set(|| "Invalid unset value for list index".to_owned())?
             .ok_or_else(|| QueryError::invalid("Invalid null value for list index"))?;
-        if cells.is_empty() {
+        if held.is_empty() {
             return Err(QueryError::Invalid(format!("Attempted to {what} a list which is null")));
         }
         let index = index.as_ref().try_into().map(i32::from_be_bytes).unwrap_or(-1);
-        let cell = usize::try_from(index).ok().and_then(|at| cells.get(at)).ok_or_else(|| {
-            QueryError::Invalid(format!("List index {index} out of bound, list has size {}", cells.len()))
+        let (path, _) = usize::try_from(index).ok().and_then(|at| held.get(at)).ok_or_else(|| {
+            QueryError::Invalid(format!("List index {index} out of bound, list has size {}", held.len()))
         })?;
-        Ok(path_of(cell))
+        Ok(Cow::Owned(path.clone()))
     };
     match action {
         Action::SetIndex(index, value) => {
@@ -331,6 +418,7 @@ fn list_element<'a>(
                 Bound::Value(value) => elements.push(Element { path, value: Some(value) }),
             }
         }
+        Action::DeleteIndex(index) if index.bind(binding)? == Bound::Unset => {}
         Action::DeleteIndex(index) => {
             elements.push(Element { path: at(index, "delete an element from")?, value: None });
         }
@@ -342,10 +430,9 @@ fn list_element<'a>(
             let mut gone: Vec<&[u8]> =
                 Elements::parse(&values).map_err(broken)?.collect::<Result<_, _>>().map_err(broken)?;
             gone.sort_by(|a, b| compare(element, a, b));
-            for cell in &cells {
-                let value = cell.value().unwrap_or_default();
+            for (path, value) in held {
                 if gone.binary_search_by(|candidate| compare(element, candidate, value)).is_ok() {
-                    elements.push(Element { path: path_of(cell), value: None });
+                    elements.push(Element { path: Cow::Owned(path.clone()), value: None });
                 }
             }
         }

@@ -6,10 +6,33 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use model::clustering::Slice;
+use model::clustering::{Clustering, Slice};
 use model::mutation::MutationBuilder;
 use model::partition_key::DecoratedKey;
 use model::{DeletionTime, RowView, Table, Token, reconcile};
+
+const LIVENESS_BYTES: usize = 8;
+const ROW_DELETION_BYTES: usize = 13;
+
+/// A row without its clustering, in Cassandra's count.
+fn row_bytes(row: RowView<'_>) -> usize {
+    let marker = LIVENESS_BYTES + if row.liveness().ttl == 0 { 0 } else { 12 };
+    let mut last = None;
+    let cells: usize = row
+        .cells()
+        .map(|cell| {
+            // The deletion of a collection counts also where there is none.
+            let complex = cell.path.is_some() || cell.collection_deletion().is_some();
+            let first = complex && last.replace(cell.column) != Some(cell.column);
+            let deletion = if first { 12 } else { 0 };
+            if cell.collection_deletion().is_some() {
+                return deletion;
+            }
+            deletion + 20 + cell.value().map_or(0, <[u8]>::len) + cell.path.map_or(0, <[u8]>::len)
+        })
+        .sum();
+    marker + ROW_DELETION_BYTES + cells
+}
 
 /// Writes to one partition.
 #[derive(Debug)]
@@ -77,6 +100,29 @@ impl PartitionUpdate {
     /// Bytes gathered so far.
     pub fn len(&self) -> usize {
         self.key.len() + self.static_row.len() + self.arena.len()
+    }
+
+    /// What it counts for where sizes of batches are limited: that of Cassandra's `PartitionUpdate.dataSize`.
+    pub fn data_bytes(&self) -> usize {
+        let prefix = |bytes: &[u8]| Clustering(bytes).components().flatten().map(<[u8]>::len).sum::<usize>();
+        let ranges: usize = self
+            .tombstones
+            .iter()
+            .map(|(slice, _)| prefix(&slice.start.prefix) + prefix(&slice.end.prefix) + 12)
+            .sum();
+        let rows: usize = self
+            .rows
+            .iter()
+            .map(|(clustering, row)| {
+                prefix(&self.arena[clustering.clone()])
+                    + row_bytes(RowView::trusted(&self.arena[row.clone()]))
+            })
+            .sum();
+        let static_row = match self.static_row.as_slice() {
+            [] => LIVENESS_BYTES + ROW_DELETION_BYTES,
+            row => row_bytes(RowView::trusted(row)),
+        };
+        8 + if self.tombstones.is_empty() { 0 } else { 4 + ranges } + static_row + rows
     }
 
     /// Deletes the partition.

@@ -16,6 +16,8 @@ pub struct BatchPlan {
     pub kind: BatchKind,
     /// USING TIMESTAMP of the whole.
     pub timestamp: Option<Term>,
+    /// USING TIMEOUT of the whole.
+    pub timeout: Option<Term>,
     /// The statements.
     pub statements: Vec<ModifyPlan>,
 }
@@ -34,7 +36,7 @@ impl BatchPlan {
             return Err(QueryError::invalid("Global TTL on the BATCH statement is not supported."));
         }
         check(kind, attributes.timestamp.is_some(), statements.iter())?;
-        Ok(Self { kind, timestamp: attributes.timestamp, statements })
+        Ok(Self { kind, timestamp: attributes.timestamp, timeout: attributes.timeout, statements })
     }
 }
 
@@ -48,7 +50,8 @@ pub fn check<'p>(
     statements: impl Iterator<Item = &'p ModifyPlan> + Clone,
 ) -> Result<(), QueryError> {
     let any = |route: Route| statements.clone().any(|statement| statement.route == route);
-    let (conditional, counters) = (any(Route::Conditional), any(Route::Counter));
+    let conditional = statements.clone().any(|statement| statement.condition.is_some());
+    let counters = any(Route::Counter);
     let others = statements.clone().any(|statement| statement.route != Route::Counter);
     let mistake = if has_timestamp && conditional {
         "Cannot provide custom timestamp for conditional BATCH"

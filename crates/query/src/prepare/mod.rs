@@ -7,6 +7,7 @@ pub mod batch;
 pub mod condition;
 mod expression;
 mod grouping;
+pub mod json;
 pub mod modify;
 pub mod names;
 pub mod operation;

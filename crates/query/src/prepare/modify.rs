@@ -9,6 +9,7 @@ use cql::ast::{self, AssignmentOperation, Modification, Relation, RelationTarget
 use model::{Column, ColumnKind, CqlType, Table};
 
 use super::condition::Conditions;
+use super::json::{self, JsonValues};
 use super::names;
 use super::operation::{Operation, assign, deletion, set};
 use crate::QueryError;
@@ -36,6 +37,10 @@ pub struct ModifyPlan {
     pub time_to_live: Option<Term>,
     /// IF.
     pub condition: Option<Box<ConditionPlan>>,
+    /// Where the values of INSERT JSON come from.
+    pub json: Option<Box<JsonValues>>,
+    /// How long to wait instead of the configured time (ScyllaDB's extension).
+    pub timeout: Option<Term>,
     /// How it is carried out.
     pub route: Route,
     needs_read: bool,
@@ -52,6 +57,8 @@ pub enum Route {
     Conditional,
     /// Counters go up or down where they are.
     Counter,
+    /// The text becomes values first; there may be a condition.
+    Json,
 }
 
 /// An IF clause and what the client is told where it does not hold.
@@ -161,15 +168,21 @@ pub fn prepare(
     if condition.is_some() && attributes.timestamp.is_some() {
         return Err(QueryError::invalid("Cannot provide custom timestamp for conditional updates"));
     }
+    let mut json = None;
     let parts = match modification {
         Modification::Insert(insert) => self::insert(cx, table, insert, condition.as_ref())?,
-        Modification::InsertJson(_) => {
-            return Err(QueryError::invalid("INSERT JSON is not supported yet"));
+        Modification::InsertJson(_) if table.is_counter() => {
+            return Err(QueryError::invalid(INSERT_INTO_COUNTERS));
+        }
+        Modification::InsertJson(insert) => {
+            let (insert, values) = json::as_insert(cx, table, insert)?;
+            json = Some(Box::new(values));
+            self::insert(cx, table, &insert, condition.as_ref())?
         }
         Modification::Update(update) => self::update(cx, table, update, condition.as_ref())?,
         Modification::Delete(delete) => self::delete(cx, table, delete, condition.as_ref())?,
     };
-    assemble(table, parts, attributes, condition)
+    assemble(table, parts, attributes, condition, json)
 }
 
 /// The table a modification names.
@@ -189,6 +202,8 @@ pub struct Attributes {
     pub timestamp: Option<Term>,
     /// USING TTL.
     pub time_to_live: Option<Term>,
+    /// USING TIMEOUT.
+    pub timeout: Option<Term>,
 }
 
 /// Prepares a USING clause.
@@ -198,7 +213,6 @@ pub struct Attributes {
 pub fn attributes(cx: &mut Context<'_>, raw: &[ast::Attribute]) -> Result<Attributes, QueryError> {
     let view = ast::last_of(raw);
     for (given, what) in [
-        (view.timeout.is_some(), "USING TIMEOUT"),
         (view.concurrency.is_some(), "USING CONCURRENCY"),
         (view.service_level.is_some(), "USING SERVICE LEVEL"),
     ] {
@@ -212,6 +226,7 @@ pub fn attributes(cx: &mut Context<'_>, raw: &[ast::Attribute]) -> Result<Attrib
     Ok(Attributes {
         timestamp: one(view.timestamp, "[timestamp]", CqlType::Bigint)?,
         time_to_live: one(view.time_to_live, "[ttl]", CqlType::Int)?,
+        timeout: one(view.timeout, "[timeout]", CqlType::Duration)?,
     })
 }
 
@@ -225,8 +240,9 @@ struct Parts {
 fn assemble(
     table: &Rc<Table>,
     Parts { kind, operations, restrictions }: Parts,
-    Attributes { timestamp, time_to_live }: Attributes,
+    Attributes { timestamp, time_to_live, timeout }: Attributes,
     condition: Option<Conditions>,
+    json: Option<Box<JsonValues>>,
 ) -> Result<ModifyPlan, QueryError> {
     let invalid = |text: &str| Err(QueryError::invalid(text));
     if table.is_counter() {
@@ -241,7 +257,9 @@ fn assemble(
         }
     }
     let needs_read = operations.iter().any(|operation| operation.action.needs_read());
-    let route = if condition.is_some() {
+    let route = if json.is_some() {
+        Route::Json
+    } else if condition.is_some() {
         Route::Conditional
     } else if table.is_counter() {
         Route::Counter
@@ -264,6 +282,8 @@ fn assemble(
         timestamp,
         time_to_live,
         condition: condition.map(|conditions| Box::new(ConditionPlan::new(table, conditions))),
+        json,
+        timeout,
         route,
         needs_read,
     })

@@ -165,7 +165,7 @@ pub(super) fn assign(
             })?),
             ty if ty.is_collection() => Action::Add(cx.prepare(value, &whole)?),
             CqlType::Tuple(_) | CqlType::Udt(_) => return Err(wrong("tuple")),
-            CqlType::Counter if !conditional => Action::Count(cx.prepare(value, &whole)?, Count::Up),
+            CqlType::Counter => Action::Count(cx.prepare(value, &whole)?, Count::Up),
             CqlType::Ascii | CqlType::Text if conditional => Action::Append(cx.prepare(value, &whole)?),
             ty if conditional && is_number(ty) => Action::Plus(cx.prepare(value, &whole)?),
             _ if conditional => {

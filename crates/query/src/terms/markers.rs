@@ -43,6 +43,16 @@ impl Markers {
         }
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
     /// What follows belongs to this table.
     pub fn enter(&mut self, keyspace: &str, table: &str) {
         self.keyspace = keyspace.to_owned();

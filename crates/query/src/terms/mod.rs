@@ -188,7 +188,11 @@ impl Composite {
     fn bind(&self, binding: &Binding<'_>) -> Result<Vec<u8>, QueryError> {
         let mut out = Vec::new();
         for (index, component) in self.components.iter().enumerate() {
-            let value = component.bind(binding)?.set(|| self.unset_message(index))?;
+            let value = match component.bind(binding)? {
+                // Of a user type with a cell for each field one may be left out.
+                Bound::Unset if self.ty.is_multi_cell() => None,
+                bound => bound.set(|| self.unset_message(index))?,
+            };
             match &self.ty {
                 CqlType::Vector { element, .. } => {
                     let value =

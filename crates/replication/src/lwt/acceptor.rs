@@ -70,7 +70,7 @@ impl Acceptor {
         prepare: Prepare,
         deadline: Deadline,
     ) -> Result<(Turn, Promise), RemoteFailure> {
-        let turn = self.turn(&prepare, deadline).await?;
+        let turn = self.turn(prepare.table, &prepare.key.key, deadline).await?;
         let table = storage.schema().table_by_id(prepare.table).cloned();
         let table = table.ok_or(RemoteFailure::TableGone(prepare.table))?;
         let mut current = Current::default();
@@ -113,8 +113,14 @@ impl Acceptor {
         Ok(promise)
     }
 
-    async fn turn(&self, prepare: &Prepare, deadline: Deadline) -> Result<Turn, RemoteFailure> {
-        let mut turn = pin!(self.lines.turn(prepare.table, &prepare.key.key));
+    /// Waits for the turn of a partition, behind rounds that are under way and no longer than those may take.
+    pub(crate) async fn turn(
+        &self,
+        table: TableId,
+        key: &[u8],
+        deadline: Deadline,
+    ) -> Result<Turn, RemoteFailure> {
+        let mut turn = pin!(self.lines.turn(table, key));
         loop {
             self.forget_late_rounds();
             // Whoever holds the turn for another shard may be the one who never comes back.
@@ -152,7 +158,7 @@ impl Acceptor {
     }
 
     /// Applies a proposal and then gives the turn on. A future that is dropped leaves it being applied.
-    pub(super) async fn accept(
+    pub(crate) async fn accept(
         &self,
         storage: &Storage,
         turn: Turn,

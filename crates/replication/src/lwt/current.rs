@@ -38,13 +38,13 @@ impl Current {
 }
 
 /// Takes the rows of one read.
-pub(super) struct Taker<'c> {
+pub(crate) struct Taker<'c> {
     current: &'c mut Current,
     left: usize,
 }
 
 impl<'c> Taker<'c> {
-    pub(super) fn new(current: &'c mut Current, rows_max: usize) -> Self {
+    pub(crate) fn new(current: &'c mut Current, rows_max: usize) -> Self {
         Self { current, left: rows_max }
     }
 

@@ -13,6 +13,7 @@ mod current;
 
 pub(crate) use acceptor::Acceptor;
 pub use acceptor::ROUNDS_MAX;
+pub(crate) use current::Taker;
 pub use current::{CURRENT_BYTES_MAX, Current};
 
 use model::deletion::LocalSeconds;

@@ -4,10 +4,10 @@
 //! caller can have all of it in memory; [`row`] and [`marker`] then decode. A head that lacks bytes says
 //! [`Problem::Truncated`], which is a question for more rather than an error as long as the file has more.
 
-use model::Liveness;
 use model::clustering::{CLUSTERING_VALUE_BYTES_MAX, append_component};
 use model::deletion::{DeletionTime, LocalSeconds, NO_LOCAL_TIME};
 use model::row::{CellKind, CellView, RowBuilder};
+use model::{Liveness, counter};
 use smallvec::SmallVec;
 
 use super::{BITMAP_COLUMNS_MAX, VALUES_PER_HEADER, flags, kind};
@@ -387,6 +387,11 @@ impl CellReader<'_> {
             CellKind::Tombstone { local_time: time }
         } else if expiring && ttl != 0 {
             CellKind::Expiring { value, ttl, expires_at: time }
+        } else if slot.counter {
+            if counter::shards(value).is_none() {
+                return Err(Malformed::invalid(at, "a counter that is no context"));
+            }
+            CellKind::Counter(value)
         } else {
             CellKind::Live(value)
         };

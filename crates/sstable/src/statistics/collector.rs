@@ -7,6 +7,7 @@
 use std::cmp::Ordering;
 
 use model::clustering::{ClusteringOrder, OwnedPosition, Position};
+use model::counter;
 use model::deletion::{DeletionTime, Liveness, NO_LOCAL_TIME};
 use model::row::{CellKind, RowView};
 
@@ -126,6 +127,9 @@ impl Collector {
             if let CellKind::CollectionDeletion { .. } = cell.kind {
                 self.deletion(cell.collection_deletion().unwrap_or(DeletionTime::LIVE));
                 continue;
+            }
+            if let CellKind::Counter(context) = cell.kind {
+                self.stats.legacy_counters |= counter::has_legacy_shards(context);
             }
             self.ttl(cell.ttl());
             self.timestamp(cell.timestamp);

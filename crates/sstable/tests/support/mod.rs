@@ -10,6 +10,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use model::clustering::{ClusteringOrder, OwnedPosition, Position, Slice, append_component};
+use model::counter::{self, Shard, ShardKind};
 use model::deletion::{DeletionTime, Liveness, NO_LOCAL_TIME};
 use model::partition_key::{self, DecoratedKey};
 use model::row::{CellKind, CellView, RowBuilder, RowView};
@@ -138,7 +139,20 @@ pub(crate) fn value(random: &mut Random, ty: &CqlType) -> Vec<u8> {
         CqlType::Vector { element, dimension } => {
             (0..*dimension).flat_map(|_| value(random, element)).collect()
         }
-        CqlType::Counter | CqlType::Empty | CqlType::Custom(_) => unreachable!("not generated"),
+        CqlType::Counter => {
+            let mut out = Vec::new();
+            let shards: Vec<Shard> = (0..1 + random.below(4) as u8)
+                .map(|node| Shard {
+                    id: [node; 16],
+                    clock: random.next() as i64 >> 2,
+                    count: random.next() as i64 >> 20,
+                    kind: ShardKind::Global,
+                })
+                .collect();
+            counter::append(&shards, &mut out);
+            out
+        }
+        CqlType::Empty | CqlType::Custom(_) => unreachable!("not generated"),
     }
 }
 
@@ -364,6 +378,7 @@ pub(crate) fn row(random: &mut Random, table: &Table, columns: &[Column], is_sta
             };
             let own = random.chance(3) || liveness.is_none();
             let kind = match random.below(6) {
+                1.. if column.ty.is_counter() => CellKind::Counter(&bytes),
                 0 => CellKind::Tombstone { local_time: local_time(random) },
                 1 if !own && liveness.ttl != 0 => {
                     CellKind::Expiring { value: &bytes, ttl: liveness.ttl, expires_at: liveness.expires_at }

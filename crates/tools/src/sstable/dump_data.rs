@@ -140,13 +140,15 @@ fn cell_value(opened: &Opened, cell: &CellView<'_>) -> Value {
         let path_type = ty.and_then(CqlType::cell_path_type);
         add("path", path_type.map_or_else(|| json!(hex(path)), |ty| text::value(ty, path)));
     }
-    if let Some(value) = cell.value() {
+    if let CellKind::Counter(context) = cell.kind {
+        add("value", json!(model::counter::total(context)));
+    } else if let Some(value) = cell.value() {
         let value_type = ty.and_then(|ty| ty.cell_value_type(cell.path.unwrap_or(&[])));
         add("value", value_type.map_or_else(|| json!(hex(value)), |ty| text::value(ty, value)));
     }
     add("timestamp", json!(cell.timestamp));
     match cell.kind {
-        CellKind::Live(_) => {}
+        CellKind::Live(_) | CellKind::Counter(_) => {}
         CellKind::Expiring { ttl, expires_at, .. } => {
             add("ttl", json!(ttl));
             add("expires_at", text::local_time(expires_at));

@@ -1,0 +1,248 @@
+//! Counter contexts: how much each node has counted, so that copies can be merged in any order.
+//!
+//! ```text
+//! context := headers:i16 header{headers} shard*      header := index:i16, of a global shard index - 2^15
+//! shard   := id:[u8;16] clock:i64 count:i64          (big endian, by id)
+//! delta   := count:i64                               not yet counted: on its way to the partition's leader
+//! ```
+//! As Cassandra 5's `CounterContext`. The leader of a partition writes a global shard of its own with a clock that only
+//! grows and its sum so far; of two global shards with one id the later clock wins, so merging is commutative, associative
+//! and idempotent. Local and remote shards are those of Cassandra before 2.1: they are read and merged by its rules (local
+//! ones add up). Bytes that are no context count nothing and lose against those that are one.
+
+use std::cmp::Ordering;
+
+const SHARD_BYTES: usize = 32;
+
+/// Bytes of a delta.
+pub const DELTA_BYTES: usize = 8;
+
+/// What kind of claim a shard makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ShardKind {
+    /// Seen by another node (before Cassandra 2.1).
+    Remote,
+    /// Counted here (before Cassandra 2.1): shards add up.
+    Local,
+    /// The sum of all that its node counted up to its clock.
+    Global,
+}
+
+/// What one node has counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shard {
+    /// The node.
+    pub id: [u8; 16],
+    /// Grows with each change.
+    pub clock: i64,
+    /// The sum.
+    pub count: i64,
+    /// What kind of claim it is.
+    pub kind: ShardKind,
+}
+
+/// The shards of a context, by id; `None` where the bytes are no context.
+pub fn shards(context: &[u8]) -> Option<impl Iterator<Item = Shard> + '_> {
+    let (headers, rest) = context.split_first_chunk().map(|(n, rest)| (i16::from_be_bytes(*n), rest))?;
+    let (headers, body) = rest.split_at_checked(usize::from(headers.unsigned_abs()) * 2)?;
+    if body.len() % SHARD_BYTES != 0 {
+        return None;
+    }
+    let mut headers =
+        headers.chunks_exact(2).map(|header| i16::from_be_bytes([header[0], header[1]])).peekable();
+    Some(body.chunks_exact(SHARD_BYTES).enumerate().map(move |(at, shard)| {
+        let number = |from: usize| i64::from_be_bytes(shard[from..from + 8].try_into().expect("eight bytes"));
+        // Headers name the shards that are not remote, in order.
+        let kind = match headers.peek() {
+            Some(header) if usize::try_from(*header) == Ok(at) => ShardKind::Local,
+            Some(header)
+                if *header < 0 && usize::try_from(i32::from(*header) - i32::from(i16::MIN)) == Ok(at) =>
+            {
+                ShardKind::Global
+            }
+            _ => ShardKind::Remote,
+        };
+        if kind != ShardKind::Remote {
+            headers.next();
+        }
+        Shard {
+            id: shard[..16].try_into().expect("sixteen bytes"),
+            clock: number(16),
+            count: number(24),
+            kind,
+        }
+    }))
+}
+
+/// What a context says the counter is worth; sums wrap.
+pub fn total(context: &[u8]) -> i64 {
+    shards(context).map_or(0, |shards| shards.fold(0, |sum, shard| sum.wrapping_add(shard.count)))
+}
+
+/// The value of a delta; `None` where the bytes are none.
+pub fn delta(bytes: &[u8]) -> Option<i64> {
+    bytes.try_into().ok().map(i64::from_be_bytes)
+}
+
+/// The shard of a node in a context.
+pub fn shard_of(context: &[u8], id: &[u8; 16]) -> Option<Shard> {
+    shards(context)?.find(|shard| shard.id == *id)
+}
+
+/// Whether any shard is from before Cassandra 2.1.
+pub fn has_legacy_shards(context: &[u8]) -> bool {
+    shards(context).is_some_and(|mut shards| shards.any(|shard| shard.kind != ShardKind::Global))
+}
+
+/// Appends the context of these shards, which come by id.
+pub fn append(shards: &[Shard], out: &mut Vec<u8>) {
+    let headers = shards.iter().filter(|shard| shard.kind != ShardKind::Remote).count();
+    // A context has a shard for each node that ever led: far fewer than 2^15.
+    out.extend_from_slice(&(headers as i16).to_be_bytes());
+    for (at, shard) in shards.iter().enumerate() {
+        match shard.kind {
+            ShardKind::Remote => {}
+            ShardKind::Local => out.extend_from_slice(&(at as i16).to_be_bytes()),
+            ShardKind::Global => out.extend_from_slice(&(at as i16).wrapping_add(i16::MIN).to_be_bytes()),
+        }
+    }
+    for shard in shards {
+        out.extend_from_slice(&shard.id);
+        out.extend_from_slice(&shard.clock.to_be_bytes());
+        out.extend_from_slice(&shard.count.to_be_bytes());
+    }
+}
+
+/// Appends what two contexts, or two deltas, are together.
+pub fn merge(left: &[u8], right: &[u8], out: &mut Vec<u8>) {
+    if let (Some(a), Some(b)) = (delta(left), delta(right)) {
+        out.extend_from_slice(&a.wrapping_add(b).to_be_bytes());
+        return;
+    }
+    let (Some(lefts), Some(rights)) = (shards(left), shards(right)) else {
+        let winner = match (shards(left).is_some(), shards(right).is_some()) {
+            (true, _) => left,
+            (_, true) => right,
+            _ => left.max(right),
+        };
+        return out.extend_from_slice(winner);
+    };
+    let (mut lefts, mut rights) = (lefts.peekable(), rights.peekable());
+    let mut merged: Vec<Shard> = Vec::with_capacity((left.len() + right.len()) / SHARD_BYTES);
+    loop {
+        let order = match (lefts.peek(), rights.peek()) {
+            (None, None) => break,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(a), Some(b)) => a.id.cmp(&b.id),
+        };
+        let shard = match order {
+            Ordering::Less => lefts.next(),
+            Ordering::Greater => rights.next(),
+            Ordering::Equal => lefts.next().zip(rights.next()).map(|(a, b)| one(a, b)),
+        };
+        merged.extend(shard);
+    }
+    append(&merged, out);
+}
+
+/// The claim that counts of two about one node.
+fn one(a: Shard, b: Shard) -> Shard {
+    if a.kind != b.kind {
+        return if a.kind > b.kind { a } else { b };
+    }
+    match a.kind {
+        ShardKind::Local => {
+            Shard { clock: a.clock.wrapping_add(b.clock), count: a.count.wrapping_add(b.count), ..a }
+        }
+        ShardKind::Global | ShardKind::Remote => {
+            if (a.clock, a.count) >= (b.clock, b.count) {
+                a
+            } else {
+                b
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn context(shards: &[Shard]) -> Vec<u8> {
+        let mut out = Vec::new();
+        append(shards, &mut out);
+        out
+    }
+
+    fn merged(left: &[u8], right: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        merge(left, right, &mut out);
+        out
+    }
+
+    #[test]
+    fn a_global_shard_has_cassandras_bytes() {
+        let shard = Shard { id: [7; 16], clock: 2, count: -1, kind: ShardKind::Global };
+        let mut expected = vec![0, 1, 0x80, 0];
+        expected.extend_from_slice(&[7; 16]);
+        expected.extend_from_slice(&2_i64.to_be_bytes());
+        expected.extend_from_slice(&(-1_i64).to_be_bytes());
+        assert_eq!(context(&[shard]), expected);
+        assert_eq!(shards(&expected).unwrap().collect::<Vec<_>>(), [shard]);
+        assert_eq!(total(&expected), -1);
+    }
+
+    #[test]
+    fn the_greater_kind_wins_and_local_shards_add_up() {
+        let shard = |clock, count, kind| Shard { id: [1; 16], clock, count, kind };
+        for (a, b, expected) in [
+            (shard(1, 5, ShardKind::Global), shard(9, 9, ShardKind::Local), 5),
+            (shard(1, 5, ShardKind::Local), shard(9, 9, ShardKind::Remote), 5),
+            (shard(1, 5, ShardKind::Local), shard(9, 9, ShardKind::Local), 14),
+            (shard(1, 5, ShardKind::Remote), shard(9, 9, ShardKind::Remote), 9),
+            (shard(3, 5, ShardKind::Global), shard(2, 9, ShardKind::Global), 5),
+            (shard(3, 5, ShardKind::Global), shard(3, 9, ShardKind::Global), 9),
+        ] {
+            assert_eq!(total(&merged(&context(&[a]), &context(&[b]))), expected);
+            assert_eq!(total(&merged(&context(&[b]), &context(&[a]))), expected);
+        }
+    }
+
+    #[test]
+    fn deltas_add_up() {
+        assert_eq!(delta(&merged(&5_i64.to_be_bytes(), &(-7_i64).to_be_bytes())), Some(-2));
+    }
+
+    fn any_context() -> impl Strategy<Value = Vec<u8>> {
+        let shard = (0..4_u8, 0..4_i64, -3..4_i64, any::<bool>());
+        proptest::collection::btree_map(0..4_u8, shard, 0..4).prop_map(|shards| {
+            let shards: Vec<Shard> = shards
+                .into_iter()
+                .map(|(id, (_, clock, count, global))| Shard {
+                    id: [id; 16],
+                    clock,
+                    count,
+                    kind: if global { ShardKind::Global } else { ShardKind::Remote },
+                })
+                .collect();
+            context(&shards)
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn merging_is_commutative_associative_and_idempotent(a in any_context(), b in any_context(), c in any_context()) {
+            prop_assert_eq!(merged(&a, &b), merged(&b, &a));
+            prop_assert_eq!(merged(&merged(&a, &b), &c), merged(&a, &merged(&b, &c)));
+            prop_assert_eq!(merged(&a, &a), a);
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_a_panic(a in proptest::collection::vec(any::<u8>(), 0..80), b in any_context()) {
+            let _ = (total(&a), shard_of(&a, &[0; 16]));
+            prop_assert_eq!(merged(&a, &b), merged(&b, &a));
+        }
+    }
+}

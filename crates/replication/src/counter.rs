@@ -1,0 +1,164 @@
+//! Counters: deltas become this node's share of the counter where the partition is.
+//!
+//! The leader of an update (here the one replica, on the shard that has the partition) reads its own shard of each
+//! counter and writes it anew with a later clock and the new sum, as Cassandra's `CounterMutation`. Between the two
+//! nobody else counts in the partition: the update has the partition's turn, and keeps it until the write is applied.
+
+use model::clustering::Slice;
+use model::counter::{self, Shard, ShardKind};
+use model::deletion::LocalSeconds;
+use model::mutation::{MutationBuilder, MutationView};
+use model::partition_key::DecoratedKey;
+use model::row::CellKind;
+use model::{CellView, ColumnId, Position, RowBuilder, RowView, Table};
+use reactor::{Deadline, Group, mesh};
+use storage::{PartitionRange, ReadCommand, Slices};
+
+use crate::consistency::Consistency;
+use crate::error::{RemoteFailure, ReplicationError};
+use crate::lwt::{Current, Taker};
+use crate::placement::shard_of;
+use crate::replicator::{Replicator, here};
+
+impl Replicator {
+    /// Applies a mutation of `table` whose counter cells are deltas; what it deletes is deleted.
+    ///
+    /// `node` is this node's identity in counter contexts, the same for ever.
+    ///
+    /// # Errors
+    /// [`ReplicationError::Unavailable`] before anything is done; [`ReplicationError::TimedOut`] where the counters may
+    /// or may not have changed: asking again may count twice.
+    pub async fn count(
+        &self,
+        table: &Table,
+        mutation: &[u8],
+        node: [u8; 16],
+        consistency: Consistency,
+        deadline: Deadline,
+    ) -> Result<(), ReplicationError> {
+        let required = self.required(table.keyspace(), consistency)?;
+        let token = MutationView::trusted(mutation).map_err(storage::StorageError::from)?.token;
+        let shard = shard_of(table, token);
+        let mutation = mutation.to_vec();
+        // As a task of its own also here: the turn must outlive a client that goes away.
+        let call = mesh::call(shard, Group::STATEMENT, move || async move {
+            let replicator =
+                here().ok_or_else(|| RemoteFailure::Failed("the shard is starting".to_owned()))?;
+            replicator.lead(&mutation, node, deadline).await
+        });
+        match reactor::timeout(deadline, call).await {
+            Ok(answer) => answer?.map_err(|failure| failure.at(shard, required)),
+            Err(_) => Err(ReplicationError::TimedOut { received: 0, required }),
+        }
+    }
+
+    /// The leader's part.
+    async fn lead(&self, deltas: &[u8], node: [u8; 16], deadline: Deadline) -> Result<(), RemoteFailure> {
+        let view = MutationView::parse(deltas).map_err(|error| RemoteFailure::Failed(error.to_string()))?;
+        let table = self.storage().schema().table_by_id(view.table).cloned();
+        let table = table.ok_or(RemoteFailure::TableGone(view.table))?;
+        let acceptor = self.acceptor();
+        let turn = acceptor.turn(view.table, view.key, deadline).await?;
+        let slices: Slices = {
+            let mut clusterings: Vec<&[u8]> = view.rows().map(|(clustering, _)| clustering).collect();
+            clusterings
+                .sort_by(|a, b| model::clustering::compare_clusterings(table.clustering_orders(), a, b));
+            clusterings.dedup();
+            clusterings.into_iter().map(Slice::prefix).collect()
+        };
+        let command = ReadCommand {
+            table: table.clone(),
+            range: PartitionRange::Key(DecoratedKey { token: view.token, key: view.key.to_vec() }),
+            slices,
+            reversed: false,
+            now: LocalSeconds::try_from(reactor::wall_clock_us() / 1_000_000).unwrap_or(0),
+        };
+        let mut current = Current::default();
+        let mut taker = Taker::new(&mut current, usize::MAX);
+        let done = reactor::timeout(deadline, self.storage().read(&command, &mut taker)).await;
+        done.map_err(|_| RemoteFailure::TimedOut)?.map_err(|error| RemoteFailure::of(&error))?;
+        let counted = Leader { table: &table, current: &current, node }.count(&view);
+        let applied = acceptor.accept(self.storage(), turn, counted, deadline).await;
+        applied.map_err(|error| RemoteFailure::of(&error))
+    }
+}
+
+/// One update at work.
+struct Leader<'u> {
+    table: &'u Table,
+    current: &'u Current,
+    node: [u8; 16],
+}
+
+impl Leader<'_> {
+    /// The mutation to be written.
+    fn count(&self, deltas: &MutationView<'_>) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut builder =
+            MutationBuilder::new(&mut out, deltas.table, deltas.token, deltas.key, deltas.deletion, |out| {
+                if let Some(row) = deltas.static_row() {
+                    self.row(row, self.current.static_row(), out);
+                }
+            });
+        for (start, end, deletion) in deltas.tombstones() {
+            let position = |position: Position<'_>| position.to_owned();
+            builder.range_tombstone(position(start).as_ref(), position(end).as_ref(), deletion);
+        }
+        // A row may come more than once: its deltas are counted together.
+        let mut rows: Vec<(&[u8], Vec<u8>)> = Vec::with_capacity(deltas.row_count());
+        for (clustering, row) in deltas.rows() {
+            match rows.iter_mut().find(|(at, _)| *at == clustering) {
+                None => rows.push((clustering, row.as_bytes().to_vec())),
+                Some((_, sum)) => {
+                    let mut merged = Vec::new();
+                    model::reconcile::merge_rows(self.table, RowView::trusted(sum), row, &mut merged);
+                    *sum = merged;
+                }
+            }
+        }
+        let mut written = builder.rows();
+        for (clustering, row) in rows {
+            let row = RowView::trusted(&row);
+            written.row(clustering, |out| self.row(row, self.current.row(clustering), out));
+        }
+        written.finish();
+        out
+    }
+
+    /// Appends a row of deltas as this node's shards.
+    fn row(&self, deltas: RowView<'_>, current: Option<RowView<'_>>, out: &mut Vec<u8>) {
+        let mut builder = RowBuilder::new(out, deltas.liveness(), deltas.deletion());
+        let mut context = Vec::new();
+        for cell in deltas.cells() {
+            let delta = match cell.kind {
+                CellKind::Counter(delta) => counter::delta(delta),
+                _ => None,
+            };
+            let Some(delta) = delta else {
+                builder.cell(cell);
+                continue;
+            };
+            let before = self.shard(current, cell.column);
+            let shard = Shard {
+                id: self.node,
+                clock: reactor::wall_clock_us().max(before.clock.saturating_add(1)),
+                count: before.count.wrapping_add(delta),
+                kind: ShardKind::Global,
+            };
+            context.clear();
+            counter::append(&[shard], &mut context);
+            builder.cell(CellView { kind: CellKind::Counter(&context), ..cell });
+        }
+        builder.finish();
+    }
+
+    /// What this node has counted so far.
+    fn shard(&self, current: Option<RowView<'_>>, column: ColumnId) -> Shard {
+        let none = Shard { id: self.node, clock: 0, count: 0, kind: ShardKind::Global };
+        let cell = current.and_then(|row| row.cell(column));
+        match cell.map(|cell| cell.kind) {
+            Some(CellKind::Counter(context)) => counter::shard_of(context, &self.node).unwrap_or(none),
+            _ => none,
+        }
+    }
+}
