@@ -6,6 +6,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use crate::shard;
 
@@ -164,6 +165,8 @@ pub enum Value {
     Gauge(i64),
     /// Of a histogram.
     Histogram(HistogramSnapshot),
+    /// A counter of time, published in seconds.
+    Seconds(Duration),
 }
 
 /// One metric at one moment.
@@ -314,6 +317,10 @@ fn own_samples() -> Vec<Sample> {
         value: Value::Counter(reported),
     });
     scheduler_samples(&mut samples);
+    shard::with(|shard| {
+        let now_ns = shard.now().as_nanos();
+        shard.io.borrow().samples(|group| shard.sched.shares_of(group), now_ns, &mut samples);
+    });
     samples
 }
 

@@ -47,7 +47,7 @@ enum Call {
 enum Raw {
     Done,
     Number(u64),
-    File { descriptor: OwnedFd, direct: bool },
+    File { descriptor: OwnedFd, direct: bool, device: u64 },
     Entries(Vec<DirEntry>),
 }
 
@@ -180,8 +180,9 @@ fn to_output(raw: Raw) -> Output {
     match raw {
         Raw::Done => Output::Done,
         Raw::Number(number) => Output::Number(number),
-        Raw::File { descriptor, direct } => {
-            Output::File { handle: Handle::new(descriptor.into_raw_fd(), HandleKind::File), direct }
+        Raw::File { descriptor, direct, device } => {
+            let handle = Handle::new(descriptor.into_raw_fd(), HandleKind::File);
+            Output::File { handle, direct, device }
         }
         Raw::Entries(entries) => Output::Entries(entries),
     }
@@ -291,7 +292,7 @@ fn open(path: &Path, options: OpenOptions) -> io::Result<Raw> {
     open.create(options.create).create_new(options.create_new).truncate(options.truncate);
     if options.direct {
         match open.clone().custom_flags(libc::O_DIRECT).open(path) {
-            Ok(file) => return Ok(Raw::File { descriptor: file.into(), direct: true }),
+            Ok(file) => return opened(file, true),
             // The file system has no direct I/O (tmpfs, some overlays). With `create_new` the file may be there now.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                 if options.create_new && fs::metadata(path).is_ok_and(|metadata| metadata.len() == 0) {
@@ -301,7 +302,12 @@ fn open(path: &Path, options: OpenOptions) -> io::Result<Raw> {
             Err(error) => return Err(error),
         }
     }
-    open.open(path).map(|file| Raw::File { descriptor: file.into(), direct: false })
+    opened(open.open(path)?, false)
+}
+
+fn opened(file: fs::File, direct: bool) -> io::Result<Raw> {
+    let device = rustix::fs::fstat(&file)?.st_dev;
+    Ok(Raw::File { descriptor: file.into(), direct, device })
 }
 
 fn read_dir(path: &Path) -> io::Result<Raw> {
@@ -326,5 +332,5 @@ fn lock_file(path: &Path) -> io::Result<Raw> {
     let file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
     rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
     debug_assert!(file.as_raw_fd() >= 0);
-    Ok(Raw::File { descriptor: file.into(), direct: false })
+    opened(file, false)
 }

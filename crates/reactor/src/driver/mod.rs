@@ -208,6 +208,8 @@ pub enum Output {
         handle: Handle,
         /// Whether O_DIRECT was granted.
         direct: bool,
+        /// The number of the device it lies on, as stat(2) gives it; 0 under simulation.
+        device: u64,
     },
     /// A directory's content.
     Entries(Vec<DirEntry>),

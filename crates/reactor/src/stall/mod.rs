@@ -109,6 +109,8 @@ struct Seen {
     at_ns: AtomicU64,
     cpu_ns: AtomicU64,
     sleeps: AtomicU64,
+    /// The kinds this beat has been counted as, a bit each.
+    counted: AtomicU8,
     /// How long this beat must last to be reported next.
     next_ns: AtomicU64,
     minute: AtomicU64,

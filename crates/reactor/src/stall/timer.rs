@@ -138,6 +138,7 @@ impl Pulse {
             seen.at_ns.store(now_ns, Ordering::Relaxed);
             seen.cpu_ns.store(cpu_ns, Ordering::Relaxed);
             seen.sleeps.store(sleeps, Ordering::Relaxed);
+            seen.counted.store(0, Ordering::Relaxed);
             seen.next_ns.store(self.threshold_ns.load(Ordering::Relaxed), Ordering::Relaxed);
             return;
         }
@@ -145,7 +146,6 @@ impl Pulse {
         if held_ns < seen.next_ns.load(Ordering::Relaxed) {
             return;
         }
-        let first = seen.next_ns.load(Ordering::Relaxed) == self.threshold_ns.load(Ordering::Relaxed);
         // The same stall again only when it has become twice as long.
         seen.next_ns.store(held_ns.saturating_mul(2), Ordering::Relaxed);
         let on_cpu_ns = cpu_ns.saturating_sub(seen.cpu_ns.load(Ordering::Relaxed));
@@ -157,7 +157,10 @@ impl Pulse {
         } else {
             StallKind::Task
         };
-        if first {
+        // A stall that goes on counts once for each of its causes: the CPU may be taken from a task that computes.
+        let counted = seen.counted.load(Ordering::Relaxed);
+        if counted & (1 << kind as u8) == 0 {
+            seen.counted.store(counted | 1 << kind as u8, Ordering::Relaxed);
             self.detected[kind as usize].fetch_add(1, Ordering::Relaxed);
         }
         if kind != StallKind::Preempted {
