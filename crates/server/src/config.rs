@@ -3,6 +3,7 @@
 //! A key means what it means there. A key we have no meaning for yet gives one warning; a key nobody knows, or a value
 //! that cannot be, stops the start with file, line and column and, for a key, the nearest known one.
 
+pub(crate) mod io_properties;
 mod keys;
 mod known;
 mod value;
@@ -84,6 +85,8 @@ pub struct Config {
     pub spin_us: u32,
     /// `reactor_driver`: `auto`, `uring` or `poll`.
     pub driver: Driver,
+    /// `io_properties_file`: what the disks can do; `None` looks for `io_properties.yaml` in the work directory.
+    pub io_properties_file: Option<PathBuf>,
     /// `blocked_reactor_notify_ms`: a task that holds a core for longer is reported; zero for never.
     pub blocked_reactor_notify: Duration,
     /// `blocked_reactor_reports_per_minute`, for each shard.
@@ -140,6 +143,7 @@ impl Default for Config {
             developer_mode: false,
             spin_us: 0,
             driver: Driver::Auto,
+            io_properties_file: None,
             blocked_reactor_notify: Duration::from_millis(5),
             blocked_reactor_reports_per_minute: 5,
             log_level: Level::Info,

@@ -11,6 +11,7 @@
 
 mod account;
 pub(crate) mod disk;
+pub mod measure;
 mod queue;
 
 use std::sync::Arc;
