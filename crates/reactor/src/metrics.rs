@@ -316,6 +316,12 @@ fn own_samples() -> Vec<Sample> {
         labels: Vec::new(),
         value: Value::Counter(reported),
     });
+    samples.push(Sample {
+        name: "reactor_stall_ticks_total".to_owned(),
+        help: "Signals of the stall detector's timer; none while the shard is idle.".to_owned(),
+        labels: Vec::new(),
+        value: Value::Counter(shard::with(|shard| shard.pulse.ticks())),
+    });
     scheduler_samples(&mut samples);
     shard::with(|shard| {
         let now_ns = shard.now().as_nanos();

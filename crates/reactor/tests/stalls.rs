@@ -120,6 +120,27 @@ fn a_shard_that_waits_stalls_nobody() {
 }
 
 #[test]
+fn the_timer_stops_while_the_shard_sleeps() {
+    let _turn = lock(&TURN);
+    for driver in [DriverChoice::Uring, DriverChoice::Poll] {
+        run_one(watched(driver, "nothing", 1000), async {
+            // Left running, the timer would signal 50 times in each of these sleeps; it does once, and perhaps some
+            // more where the shard is awake for long. One good sleep of many shows it.
+            let mut least = u64::MAX;
+            for _ in 0..20 {
+                let before = count("reactor_stall_ticks_total", None);
+                reactor::sleep(Duration::from_millis(50)).await;
+                least = least.min(count("reactor_stall_ticks_total", None) - before);
+                if least <= 2 {
+                    break;
+                }
+            }
+            assert!(least <= 2, "{least} signals in a sleep");
+        });
+    }
+}
+
+#[test]
 fn beyond_the_rate_stalls_are_counted_but_not_reported() {
     let _turn = lock(&TURN);
     run_one(watched(DriverChoice::Auto, "nothing", 0), async {

@@ -1,7 +1,7 @@
 //! The timer of a watched thread and the handler of its signal.
 //!
 //! The timer is the thread's own (SIGEV_THREAD_ID), periodic, and stopped by the handler when it finds the thread
-//! asleep; the loop starts it again when it wakes. So a busy core takes two signals per threshold (some 2 us each),
+//! asleep; the loop starts it again when it next polls a task. So a busy core takes two signals per threshold (some 2 us each),
 //! a core that wakes now and then one signal and one timer_settime per sleep, an idle one nothing.
 //! Invariant: `on_tick` is async-signal-safe: stores, loads, clock_gettime, getrusage, timer_settime, write, and the
 //! unwinder, which glibc serves without a lock; it leaves `errno` as it was.
@@ -117,6 +117,7 @@ extern "C" fn on_tick(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut lib
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: just given, and this thread's own.
     let before = unsafe { *errno };
+    pulse.ticks.fetch_add(1, Ordering::Relaxed);
     if pulse.asleep.load(Ordering::Relaxed) {
         set(pulse, 0);
         pulse.armed.store(false, Ordering::Relaxed);
