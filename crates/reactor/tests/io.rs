@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use reactor::file::{AlignedBuf, File, OpenOptions};
 use reactor::io::DiskModel;
+use reactor::io::measure::{self, Pattern};
 use reactor::metrics::Value;
 use reactor::sim::{DiskFaults, NodeId, World};
 use reactor::{Group, spawn};
@@ -354,6 +355,51 @@ fn a_crash_while_requests_wait_leaves_a_node_that_starts_again() {
         world.crash(node);
         world.restart(node);
     }
+}
+
+#[test]
+fn measuring_finds_what_the_disk_can_do_and_leaves_nothing() {
+    let mut world = World::new(17);
+    let node = world.add_node_with(1, disk(MODEL), |_| async {
+        reactor::file::create_dir_all("/data").await.unwrap();
+        let file = measure::scratch("/data".as_ref()).await.unwrap();
+        file.fallocate(FILE_BYTES as u64).await.unwrap();
+        let rate = async |read: bool, random: bool, bytes: usize| {
+            let pattern = Pattern { read, random, bytes, depth: 16 };
+            measure::run(&file, FILE_BYTES as u64, pattern, SECOND / 2).await.unwrap()
+        };
+        let near = |seen: f64, truth: u64| {
+            assert!((seen - truth as f64).abs() < truth as f64 * 0.03, "{seen} measured, {truth} is true");
+        };
+        near(rate(true, true, 4096).await.iops(), MODEL.read_iops);
+        near(rate(false, true, 4096).await.iops(), MODEL.write_iops);
+        near(rate(true, false, 256 << 10).await.bandwidth(), MODEL.read_bandwidth);
+        near(rate(false, false, 256 << 10).await.bandwidth(), MODEL.write_bandwidth);
+        // A probe is generous, and takes some 20 ms.
+        let begin = reactor::now();
+        let model = measure::probe("/data".as_ref()).await.unwrap();
+        assert!(begin.elapsed() < Duration::from_millis(60), "{:?}", begin.elapsed());
+        assert!((MODEL.read_iops..=3 * MODEL.read_iops).contains(&model.read_iops), "{model:?}");
+        assert!(model.write_bandwidth >= MODEL.write_bandwidth, "{model:?}");
+        assert!(reactor::file::read_dir("/data").await.unwrap().is_empty());
+        // What is set is what every shard follows, under its name.
+        reactor::io::set_model("/data", model);
+        assert_eq!(reactor::io::model("/data"), Some(model));
+    });
+    world.run().unwrap();
+    assert_eq!(world.outcome(node), Some(Ok(())));
+}
+
+#[test]
+fn measuring_a_broken_disk_is_an_error() {
+    let mut world = World::new(19);
+    let broken = DiskFaults { write_error: 1.0, ..disk(MODEL) };
+    let node = world.add_node_with(1, broken, |_| async {
+        let error = measure::probe("/".as_ref()).await.unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(5));
+    });
+    world.run().unwrap();
+    assert_eq!(world.outcome(node), Some(Ok(())));
 }
 
 #[test]
