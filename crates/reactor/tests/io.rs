@@ -118,6 +118,42 @@ fn groups_share_a_saturated_disk_by_their_shares_and_none_starves() {
     }
 }
 
+/// Pieces of 64 KiB a flush writes in a second, one at a time with `pause` to make the next, beside a foreground
+/// that never rests.
+fn flushed_pieces(pause: Duration) -> u64 {
+    let (mut world, _, got) = world(2, 1, MODEL, Some(MODEL), move |file| {
+        let (got, file) = (Rc::new(Got::default()), file.clone());
+        drop(readers(Group::STATEMENT, 32, 4096, &file));
+        let place = got.clone();
+        spawn(Group::MEMTABLE, async move {
+            let mut buf = AlignedBuf::with_len(64 << 10);
+            loop {
+                let (written, back) = file.write_at(0, buf).await;
+                written.unwrap();
+                buf = back;
+                place.operations.set(place.operations.get() + 1);
+                reactor::sleep(pause).await;
+            }
+        })
+        .detach();
+        got
+    });
+    world.run_for(SECOND / 10).unwrap();
+    let before = got.borrow()[0].operations.get();
+    world.run_for(SECOND).unwrap();
+    let after = got.borrow()[0].operations.get();
+    after - before
+}
+
+#[test]
+fn a_flush_that_writes_one_piece_at_a_time_gets_its_shares_beside_a_foreground_that_never_rests() {
+    // 64 KiB take 1.25 ms: 228 in a second are 400 of 1400 shares, also when it pauses as long as it may be passed.
+    for pause_us in [50, 2_000] {
+        let pieces = flushed_pieces(Duration::from_micros(pause_us));
+        assert!((215..=240).contains(&pieces), "{pieces} pieces with pauses of {pause_us} us");
+    }
+}
+
 #[test]
 fn the_disk_is_given_no_more_than_a_millisecond_of_work() {
     // As fast as its model, and four times slower: the depth is bounded by what comes back.

@@ -31,6 +31,11 @@ impl Account {
         self.activations > 0
     }
 
+    /// Requests with the driver.
+    pub(super) fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
     fn activate(&mut self) {
         self.activations += u64::from(self.queued + self.in_flight == 0);
     }

@@ -1,7 +1,7 @@
 //! One shard's requests to one disk: a queue per scheduling group, served by shares.
 //!
 //! A group's virtual time is the device time it has had, divided by its shares; the waiting group with the least is
-//! next. One that was idle joins at the present, less a small credit. When a background group is next but has no
+//! next. One that was idle joins at the present, which is where the one that has had least stands, less a small credit. When a background group is next but has no
 //! room, a group of the foreground may pass it as long as it is not too far ahead: bursts of reads do not wait for
 //! background room, and a foreground that saturates the disk still leaves the others their shares.
 //! Invariant: a group is `waiting` while its queue holds an entry. Entries of withdrawn requests stay until they are
@@ -18,10 +18,11 @@ use crate::metrics::Sample;
 use crate::sched::{GROUPS, Group};
 
 const SHARES_UNIT: u64 = 1000;
-/// Virtual time an idle group may come back behind the present.
-const CREDIT_NS: u64 = 1_000_000;
 /// Virtual time a group of the foreground may be ahead of a background group it passes.
-const PASS_NS: u64 = 4_000_000;
+const PASS_NS: u64 = 2_000_000;
+/// Virtual time an idle group may come back behind the present. As much as it may have been passed by: a flush that
+/// writes one piece at a time is idle after each, and would lose its shares.
+const CREDIT_NS: u64 = PASS_NS;
 /// Withdrawn entries a queue may hold whatever its length.
 const WITHDRAWN_MIN: usize = 64;
 
@@ -137,8 +138,11 @@ impl Queue {
         if delay_ns.is_none() {
             self.join(request.group);
         }
+        let active = |class: &&Class| !class.entries.is_empty() || class.account.in_flight() > 0;
+        let own_ns = self.virtual_ns(request.group);
+        let least_ns = self.classes.iter().filter(active).map(|class| class.virtual_ns).min();
+        self.floor_ns = self.floor_ns.max(least_ns.map_or(own_ns, |least| least.min(own_ns)));
         let class = &mut self.classes[request.group.0 as usize];
-        self.floor_ns = self.floor_ns.max(class.virtual_ns);
         class.virtual_ns += request.cost_ns * SHARES_UNIT / u64::from(shares.max(1));
         class.account.starts(request, now_ns, delay_ns);
         self.disk.start(request.cost_ns, &mut self.local, now_ns);
