@@ -19,6 +19,8 @@ pub(crate) const BACKGROUND_ROOM_NS: u64 = FOREGROUND_ROOM_NS / 2;
 const PIECE_NS: u64 = BACKGROUND_ROOM_NS;
 /// Smaller pieces would cost more in operations than they win in latency.
 const PIECE_BYTES_MIN: u64 = 64 << 10;
+/// Disks a configuration may name: files know theirs by one byte.
+pub const DISKS_MAX: usize = 255;
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// What a disk can do in a second.
@@ -66,8 +68,9 @@ pub struct DiskSpec {
 pub(crate) struct Disks(pub(crate) Arc<[Arc<Disk>]>);
 
 impl Disks {
-    /// One disk without a model, and those that are given with their devices.
+    /// One disk without a model, and the first [`DISKS_MAX`] that are given with their devices.
     pub(crate) fn new(specs: impl IntoIterator<Item = (DiskSpec, u64)>, shards: usize) -> Self {
+        let specs = specs.into_iter().take(DISKS_MAX);
         let mut disks = vec![Disk::new(None, shards)];
         for (spec, device) in specs {
             let disk = Disk::new(Some(device), shards);

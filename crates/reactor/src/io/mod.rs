@@ -20,8 +20,8 @@ use crate::driver::{Op, OpId};
 use crate::metrics::Sample;
 use crate::sched::Group;
 use crate::shard;
+pub use disk::{DISKS_MAX, DiskModel, DiskSpec};
 pub(crate) use disk::{Disk, Disks};
-pub use disk::{DiskModel, DiskSpec};
 use queue::{Next, Queue};
 
 /// A request the scheduler knows of.

@@ -226,7 +226,8 @@ impl Shard {
             while self.now().0 < end {
                 self.pulse.beat();
                 self.harvest(Wait::No);
-                if self.remote.is_notified() || !self.sched.is_idle() {
+                let due = self.io.borrow().next_try_ns().is_some_and(|at| at <= self.now().0);
+                if due || self.remote.is_notified() || !self.sched.is_idle() {
                     return Wait::No;
                 }
                 std::hint::spin_loop();

@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use reactor::io::{DiskModel, DiskSpec};
+use reactor::io::{DISKS_MAX, DiskModel, DiskSpec};
 
 use super::value::{Document, Value};
 use super::{ConfigError, parse_size};
@@ -42,6 +42,9 @@ fn parse(path: &Path, text: &str) -> Result<Vec<DiskSpec>, ConfigError> {
 
 fn disks(value: &Value) -> Result<Vec<DiskSpec>, String> {
     let Value::List(disks) = value else { return Err(format!("expected a list of disks, found {value}")) };
+    if disks.len() > DISKS_MAX {
+        return Err(format!("{} disks, at most {DISKS_MAX} can be told apart", disks.len()));
+    }
     disks
         .iter()
         .enumerate()
@@ -122,6 +125,8 @@ mod tests {
                 "i.yaml:2:3: disks: disk 1: read_iops: expected a number above 0, such as 9001 or 160M, found '0'",
             ),
         );
+        let many = "disks:\n".to_owned() + &"  - x\n".repeat(256);
+        check(&many, Err("i.yaml:2:3: disks: 256 disks, at most 255 can be told apart"));
         check(
             "disks:\n  - {mountpoint: 5, read_iops: 1}\n",
             Err("i.yaml:2:3: disks: disk 1: mountpoint: expected a path, found '5'"),
