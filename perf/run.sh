@@ -8,7 +8,6 @@
 #
 # The report goes to standard output and to perf/results/latest.md; perf/README.md says how to read it.
 # Environment: CETO (target/release/ceto; built when not given), CETO_PERF (the program with `perf`, CETO),
-# INPROC (the server's example of that name; built when not given),
 # ROUNDS (3), SECONDS_EACH (5), WARM_UP (1), PEER_WARM_UP (20), CONNECTIONS (64), DEPTHS ("1 32"),
 # PARTITIONS (100000), ROW_BYTES (100), SERVER_CPU, CLIENT_CPU.
 set -euo pipefail
@@ -54,7 +53,6 @@ if [[ -z ${CETO:-} ]]; then
 fi
 ceto=${CETO:-target/release/ceto}
 perf=${CETO_PERF:-$ceto}
-inproc=${INPROC:-target/release/examples/inproc}
 
 # Server and client each on a core of their own, where there are two.
 mapfile -t cpus < <(python3 -c 'import os; print(*sorted(os.sched_getaffinity(0)), sep="\n")')
@@ -96,35 +94,10 @@ measure() { (alone "$client_cpu" "$perf" perf "$@" --json); }
 
 # --- counts -----------------------------------------------------------------------------------------------------------
 
-# Instructions that callgrind counts for `inproc KIND COUNT`.
-instructions() {
-  valgrind --tool=callgrind --callgrind-out-file="$scratch/callgrind.$1.$2" \
-    "$inproc" "$1" "$2" "$scratch/inproc" >"$scratch/valgrind.log" 2>&1 ||
-    { tail -20 "$scratch/valgrind.log" >&2; return 1; }
-  rm -rf "$scratch/inproc"
-  awk '/^(summary|totals):/ { count = $2 } END { print count }' "$scratch/callgrind.$1.$2"
-}
-
 counts() {
   para '## In process: one prepared request, frame bytes in, frame bytes out'
-  if [[ -z ${INPROC:-} && ! -f crates/server/examples/inproc.rs ]]; then
-    para 'Not measured: there is no `inproc` example of the server.'
-    return
-  fi
-  [[ -n ${INPROC:-} ]] || cargo build --release --locked -p server --example inproc >&2
   printf '| request | instructions | allocations |\n|---|---|---|\n' | tee -a "$report"
-  local kind few many counted printed
-  for kind in read write; do
-    printed=$("$inproc" "$kind" 20000 "$scratch/inproc" | sed -n '$s/.*, \(.*\) allocations each/\1/p')
-    rm -rf "$scratch/inproc"
-    counted='no valgrind here'
-    if command -v valgrind >/dev/null; then
-      few=$(instructions "$kind" 2000)
-      many=$(instructions "$kind" 12000)
-      counted=$(((many - few) / 10000))
-    fi
-    say "| $kind | $counted | $printed |"
-  done
+  perf/counts.sh | while read -r kind counted allocations; do say "| $kind | $counted | $allocations |"; done
   say
 }
 

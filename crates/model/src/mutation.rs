@@ -15,7 +15,8 @@ use crate::row::RowView;
 use crate::schema::{Table, TableId};
 use crate::token::Token;
 
-const VERSION: u8 = 1;
+/// 2: rows count their cells in 32 bits.
+const VERSION: u8 = 2;
 
 /// Bytes that are not a mutation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -13,11 +13,21 @@ use crate::schema::Table;
 /// The cell that wins of two with the same column and path.
 #[inline]
 pub fn cell<'a>(left: CellView<'a>, right: CellView<'a>) -> CellView<'a> {
+    if right_wins(&left, &right) { right } else { left }
+}
+
+/// Whether of two cells with the same column and path the second wins.
+#[inline]
+fn right_wins(left: &CellView<'_>, right: &CellView<'_>) -> bool {
     match left.timestamp.cmp(&right.timestamp) {
-        Ordering::Greater => return left,
-        Ordering::Less => return right,
-        Ordering::Equal => {}
+        Ordering::Greater => false,
+        Ordering::Less => true,
+        Ordering::Equal => right_wins_tie(left, right),
     }
+}
+
+#[inline(never)]
+fn right_wins_tie(left: &CellView<'_>, right: &CellView<'_>) -> bool {
     // At the same timestamp: a tombstone over an expiring value over a plain one, so that the outcome does
     // not depend on when the merge happens; then the later local time, the smaller TTL, the greater value.
     let rank = |cell: &CellView<'_>| match cell.kind {
@@ -25,14 +35,15 @@ pub fn cell<'a>(left: CellView<'a>, right: CellView<'a>) -> CellView<'a> {
         CellKind::Expiring { .. } => 1,
         CellKind::Tombstone { .. } | CellKind::CollectionDeletion { .. } => 2,
     };
-    let order = rank(&left)
-        .cmp(&rank(&right))
-        .then_with(|| {
-            if rank(&left) == 0 { Ordering::Equal } else { left.local_time().cmp(&right.local_time()) }
-        })
-        .then_with(|| right.ttl().cmp(&left.ttl()))
-        .then_with(|| left.value().cmp(&right.value()));
-    if order == Ordering::Less { right } else { left }
+    let order =
+        rank(left)
+            .cmp(&rank(right))
+            .then_with(|| {
+                if rank(left) == 0 { Ordering::Equal } else { left.local_time().cmp(&right.local_time()) }
+            })
+            .then_with(|| right.ttl().cmp(&left.ttl()))
+            .then_with(|| left.value().cmp(&right.value()));
+    order == Ordering::Less
 }
 
 /// The row marker that wins.
@@ -57,36 +68,45 @@ pub fn merge_rows(table: &Table, left: RowView<'_>, right: RowView<'_>, out: &mu
     let mut builder = RowBuilder::new(out, marker, row_deletion);
     let mut shadow = Shadow::new(row_deletion);
     let (mut lefts, mut rights) = (left.cells(), right.cells());
-    let (mut l, mut r) = (lefts.next(), rights.next());
-    loop {
-        let winner = match (l, r) {
-            (None, None) => break,
-            (Some(a), None) => {
-                l = lefts.next();
-                a
-            }
-            (None, Some(b)) => {
-                r = rights.next();
-                b
-            }
-            (Some(a), Some(b)) => match compare_cells(table, &a, &b) {
-                Ordering::Less => {
-                    l = lefts.next();
-                    a
-                }
-                Ordering::Greater => {
-                    r = rights.next();
-                    b
-                }
-                Ordering::Equal => {
-                    l = lefts.next();
-                    r = rights.next();
-                    cell(a, b)
-                }
+    // Most cells by far are plain values: as long as both rows have one next, there is less to look at.
+    while let (Some(a), Some(b)) = (lefts.peek_plain(), rights.peek_plain()) {
+        let order = a.column.cmp(&b.column);
+        if order.is_le() {
+            lefts.pass(&a);
+        }
+        if order.is_ge() {
+            rights.pass(&b);
+        }
+        let winner = match order {
+            Ordering::Less => a,
+            Ordering::Greater => b,
+            Ordering::Equal => match a.timestamp.cmp(&b.timestamp) {
+                Ordering::Less => b,
+                Ordering::Equal if a.value() < b.value() => b,
+                Ordering::Equal | Ordering::Greater => a,
             },
         };
-        if shadow.lets_pass(&winner) {
-            builder.cell(winner);
+        if !row_deletion.deletes(winner.timestamp) {
+            builder.copy_plain(&winner);
+        }
+    }
+    let (mut l, mut r) = (lefts.next_with_bytes(), rights.next_with_bytes());
+    loop {
+        let order = match (&l, &r) {
+            (None, None) => break,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some((a, _)), Some((b, _))) => compare_cells(table, a, b),
+        };
+        let left = if order.is_le() { std::mem::replace(&mut l, lefts.next_with_bytes()) } else { None };
+        let right = if order.is_ge() { std::mem::replace(&mut r, rights.next_with_bytes()) } else { None };
+        let winner = match (left, right) {
+            (Some(a), Some(b)) if right_wins(&a.0, &b.0) => b,
+            (Some(one), _) | (None, Some(one)) => one,
+            (None, None) => break,
+        };
+        if shadow.lets_pass(&winner.0) {
+            builder.copy(&winner.0, winner.1);
         }
     }
     builder.finish();
@@ -191,13 +211,16 @@ pub fn compact_row(row: RowView<'_>, active: DeletionTime, purge: &Purge, out: &
     let mut builder = RowBuilder::new(out, marker, kept_deletion);
     let mut shadow = Shadow::new(full_deletion);
     let mut any = false;
-    for mut cell in row.cells() {
+    let mut cells = row.cells();
+    while let Some((mut cell, bytes)) = cells.next_with_bytes() {
         if !shadow.lets_pass(&cell) {
             continue;
         }
+        let mut expired = false;
         if let CellKind::Expiring { ttl, expires_at, .. } = cell.kind
             && expires_at <= purge.now
         {
+            expired = true;
             cell.kind = CellKind::Tombstone { local_time: expires_at.saturating_sub(ttl) };
         }
         if let CellKind::Tombstone { local_time } | CellKind::CollectionDeletion { local_time } = cell.kind
@@ -206,7 +229,11 @@ pub fn compact_row(row: RowView<'_>, active: DeletionTime, purge: &Purge, out: &
             continue;
         }
         any = true;
-        builder.cell(cell);
+        if expired {
+            builder.cell(cell);
+        } else {
+            builder.copy(&cell, bytes);
+        }
     }
     builder.finish();
     if any || !marker.is_none() || !kept_deletion.is_live() {

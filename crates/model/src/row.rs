@@ -1,14 +1,15 @@
 //! A row as one flat run of bytes, read in place.
 //!
 //! ```text
-//! row      := flags:u8 [liveness] [deletion] cells:u16 cell*
+//! row      := flags:u8 [liveness] [deletion] cells:u32 cell*
 //! liveness := timestamp:i64 [ttl:u32 expires_at:u32]         (flags & LIVENESS, & LIVENESS_EXPIRES)
 //! deletion := timestamp:i64 local_time:u32                   (flags & DELETION)
 //! cell     := column:u16 flags:u8 timestamp:i64 [local_time:u32] [ttl:u32] [path] [value]
 //! path     := length:u32 bytes          (flags & PATH)
 //! value    := length:u32 bytes          (unless TOMBSTONE or COLLECTION_DELETION)
 //! ```
-//! All numbers are little endian. Cells stand by column id; within a non-frozen collection the deletion of
+//! `flags & ALL_LIVE` says that every cell is a plain value: a reader of a row without deletion and expiry sees it as it
+//! stands. All numbers are little endian. Cells stand by column id; within a non-frozen collection the deletion of
 //! the whole collection comes first, then the elements in the order of their paths.
 //! The commit log, memtables, the read path and shards that answer each other all use these bytes.
 //! [`RowView::parse`] checks bytes from outside once; everything later relies on the check.
@@ -19,14 +20,14 @@ use crate::schema::ColumnId;
 const LIVENESS: u8 = 1;
 const LIVENESS_EXPIRES: u8 = 2;
 const DELETION: u8 = 4;
+const ALL_LIVE: u8 = 8;
 
 const TOMBSTONE: u8 = 1;
 const EXPIRES: u8 = 2;
 const PATH: u8 = 4;
 const COLLECTION_DELETION: u8 = 8;
 
-/// Most cells one row may hold (their count is a 16-bit number).
-pub const CELLS_PER_ROW_MAX: usize = u16::MAX as usize;
+const COUNT_BYTES: usize = 4;
 
 /// Bytes that are not a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -131,7 +132,7 @@ impl<'a> RowView<'a> {
     pub fn parse(bytes: &'a [u8]) -> Result<Self, RowCorrupt> {
         let mut reader = Reader { bytes, at: 0 };
         let flags = reader.u8()?;
-        if flags & !(LIVENESS | LIVENESS_EXPIRES | DELETION) != 0 {
+        if flags & !(LIVENESS | LIVENESS_EXPIRES | DELETION | ALL_LIVE) != 0 {
             return Err(RowCorrupt { offset: 0 });
         }
         if flags & LIVENESS != 0 {
@@ -143,13 +144,18 @@ impl<'a> RowView<'a> {
             reader.skip(12)?;
         }
         let mut last = None;
-        for _ in 0..reader.u16()? {
+        let mut all_live = true;
+        for _ in 0..reader.u32()? {
             let start = reader.at;
             let cell = reader.cell()?;
             if last > Some(cell.column) {
                 return Err(RowCorrupt { offset: start });
             }
             last = Some(cell.column);
+            all_live &= matches!(cell.kind, CellKind::Live(_));
+        }
+        if all_live != (flags & ALL_LIVE != 0) {
+            return Err(RowCorrupt { offset: 0 });
         }
         if reader.at == bytes.len() { Ok(Self { bytes }) } else { Err(RowCorrupt { offset: reader.at }) }
     }
@@ -194,8 +200,16 @@ impl<'a> RowView<'a> {
     pub fn cells(self) -> Cells<'a> {
         let flags = self.bytes[0];
         let at = 1 + liveness_length(flags) + if flags & DELETION != 0 { 12 } else { 0 };
-        let remaining = u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]]);
-        Cells { reader: Reader { bytes: self.bytes, at: at + 2 }, remaining }
+        Cells {
+            reader: Reader { bytes: self.bytes, at: at + COUNT_BYTES },
+            remaining: u32_at(self.bytes, at),
+        }
+    }
+
+    /// Whether nothing in the row is deleted or expires, so that any reader sees it as it stands.
+    #[inline]
+    pub fn is_plain(self) -> bool {
+        self.bytes[0] & (LIVENESS_EXPIRES | DELETION | ALL_LIVE) == ALL_LIVE
     }
 
     /// Whether the row says nothing at all.
@@ -229,7 +243,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 #[derive(Debug, Clone)]
 pub struct Cells<'a> {
     reader: Reader<'a>,
-    remaining: u16,
+    remaining: u32,
 }
 
 impl<'a> Iterator for Cells<'a> {
@@ -242,9 +256,66 @@ impl<'a> Iterator for Cells<'a> {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (0, Some(usize::from(self.remaining)))
+        (0, Some(self.remaining as usize))
     }
 }
+
+impl<'a> Cells<'a> {
+    /// The next cell, and its bytes for [`RowBuilder::copy`].
+    #[inline]
+    pub fn next_with_bytes(&mut self) -> Option<(CellView<'a>, &'a [u8])> {
+        let start = self.reader.at;
+        let cell = self.next()?;
+        Some((cell, &self.reader.bytes[start..self.reader.at]))
+    }
+}
+
+/// A plain value of a column with one cell, as it stands in its row.
+#[derive(Debug, Clone, Copy)]
+pub struct PlainCell<'a> {
+    /// Which column.
+    pub column: ColumnId,
+    /// Client timestamp in microseconds.
+    pub timestamp: i64,
+    bytes: &'a [u8],
+}
+
+impl<'a> PlainCell<'a> {
+    /// The value.
+    #[inline]
+    pub fn value(&self) -> &'a [u8] {
+        &self.bytes[PLAIN_HEAD_BYTES..]
+    }
+}
+
+impl<'a> Cells<'a> {
+    /// The next cell where it is a plain one; it stays the next one until [`Cells::pass`].
+    #[inline]
+    pub fn peek_plain(&self) -> Option<PlainCell<'a>> {
+        if self.remaining == 0 {
+            return None;
+        }
+        let rest = &self.reader.bytes[self.reader.at..];
+        let (head, _) = rest.split_first_chunk::<PLAIN_HEAD_BYTES>()?;
+        let [c0, c1, 0, t0, t1, t2, t3, t4, t5, t6, t7, l0, l1, l2, l3] = *head else { return None };
+        let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
+        Some(PlainCell {
+            column: ColumnId(u16::from_le_bytes([c0, c1])),
+            timestamp: i64::from_le_bytes([t0, t1, t2, t3, t4, t5, t6, t7]),
+            bytes: rest.get(..PLAIN_HEAD_BYTES + length)?,
+        })
+    }
+
+    /// Goes on behind a cell that [`Cells::peek_plain`] gave.
+    #[inline]
+    pub fn pass(&mut self, cell: &PlainCell<'a>) {
+        self.remaining -= 1;
+        self.reader.at += cell.bytes.len();
+    }
+}
+
+/// Bytes of a plain cell before its value.
+const PLAIN_HEAD_BYTES: usize = 15;
 
 #[derive(Debug, Clone)]
 struct Reader<'a> {
@@ -271,11 +342,6 @@ impl<'a> Reader<'a> {
     }
 
     #[inline]
-    fn u16(&mut self) -> Result<u16, RowCorrupt> {
-        Ok(u16::from_le_bytes(self.take(2)?.try_into().expect("two bytes")))
-    }
-
-    #[inline]
     fn u32(&mut self) -> Result<u32, RowCorrupt> {
         Ok(u32::from_le_bytes(self.take(4)?.try_into().expect("four bytes")))
     }
@@ -288,14 +354,31 @@ impl<'a> Reader<'a> {
 
     #[inline]
     fn cell(&mut self) -> Result<CellView<'a>, RowCorrupt> {
+        if let Some((head, rest)) = self.bytes[self.at..].split_first_chunk::<PLAIN_HEAD_BYTES>()
+            && head[2] == 0
+        {
+            let [c0, c1, _, t0, t1, t2, t3, t4, t5, t6, t7, l0, l1, l2, l3] = *head;
+            let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
+            let value = rest.get(..length).ok_or(RowCorrupt { offset: self.at })?;
+            self.at += PLAIN_HEAD_BYTES + length;
+            return Ok(CellView {
+                column: ColumnId(u16::from_le_bytes([c0, c1])),
+                timestamp: i64::from_le_bytes([t0, t1, t2, t3, t4, t5, t6, t7]),
+                path: None,
+                kind: CellKind::Live(value),
+            });
+        }
+        self.any_cell()
+    }
+
+    /// As `cell`, of any kind.
+    #[inline(never)]
+    fn any_cell(&mut self) -> Result<CellView<'a>, RowCorrupt> {
         let start = self.at;
         let head = self.take(11)?;
         let column = ColumnId(u16::from_le_bytes([head[0], head[1]]));
         let flags = head[2];
         let timestamp = i64::from_le_bytes(head[3..11].try_into().expect("eight bytes"));
-        if flags == 0 {
-            return Ok(CellView { column, timestamp, path: None, kind: CellKind::Live(self.sized()?) });
-        }
         if flags & !(TOMBSTONE | EXPIRES | PATH | COLLECTION_DELETION) != 0
             || (flags & (TOMBSTONE | EXPIRES | COLLECTION_DELETION)).count_ones() > 1
         {
@@ -328,9 +411,11 @@ impl<'a> Reader<'a> {
 #[derive(Debug)]
 pub struct RowBuilder<'b> {
     out: &'b mut Vec<u8>,
+    flags_at: usize,
     count_at: usize,
-    count: u16,
+    count: u32,
     last: Option<ColumnId>,
+    all_live: bool,
 }
 
 impl<'b> RowBuilder<'b> {
@@ -355,20 +440,57 @@ impl<'b> RowBuilder<'b> {
         }
         out[flags_at] = flags;
         let count_at = out.len();
-        out.extend_from_slice(&[0, 0]);
-        Self { out, count_at, count: 0, last: None }
+        out.extend_from_slice(&[0; COUNT_BYTES]);
+        Self { out, flags_at, count_at, count: 0, last: None, all_live: true }
     }
 
     /// Appends a cell.
     ///
-    /// Cells come by column id, and by path within a collection; a row takes [`CELLS_PER_ROW_MAX`] of them,
-    /// which the caller has to keep.
+    /// Cells come by column id, and by path within a collection. How many there are is bounded by what a
+    /// mutation may take and by memory: 2^32 cells would be 44 GiB.
     #[inline]
     pub fn cell(&mut self, cell: CellView<'_>) {
+        self.note(&cell);
+        if let (CellKind::Live(value), None) = (cell.kind, cell.path) {
+            let [c0, c1] = cell.column.0.to_le_bytes();
+            let [t0, t1, t2, t3, t4, t5, t6, t7] = cell.timestamp.to_le_bytes();
+            let [l0, l1, l2, l3] = length_of(value).to_le_bytes();
+            self.out.reserve(PLAIN_HEAD_BYTES + value.len());
+            let head: [u8; PLAIN_HEAD_BYTES] = [c0, c1, 0, t0, t1, t2, t3, t4, t5, t6, t7, l0, l1, l2, l3];
+            self.out.extend_from_slice(&head);
+            self.out.extend_from_slice(value);
+        } else {
+            self.any_cell(cell);
+        }
+    }
+
+    /// Appends a cell of another row as it stands there: `cell` and `bytes` are what [`Cells::next_with_bytes`] gave.
+    #[inline]
+    pub fn copy(&mut self, cell: &CellView<'_>, bytes: &[u8]) {
+        self.note(cell);
+        self.out.extend_from_slice(bytes);
+    }
+
+    /// Appends a plain cell of another row.
+    #[inline]
+    pub fn copy_plain(&mut self, cell: &PlainCell<'_>) {
         assert!(self.last <= Some(cell.column), "cells of a row come by column id");
-        assert!(usize::from(self.count) < CELLS_PER_ROW_MAX, "a row takes {CELLS_PER_ROW_MAX} cells");
         self.last = Some(cell.column);
         self.count += 1;
+        self.out.extend_from_slice(cell.bytes);
+    }
+
+    #[inline]
+    fn note(&mut self, cell: &CellView<'_>) {
+        assert!(self.last <= Some(cell.column), "cells of a row come by column id");
+        self.last = Some(cell.column);
+        self.count += 1;
+        self.all_live &= matches!(cell.kind, CellKind::Live(_));
+    }
+
+    /// Appends a cell of any kind.
+    #[inline(never)]
+    fn any_cell(&mut self, cell: CellView<'_>) {
         let mut flags = match cell.kind {
             CellKind::Live(_) => 0,
             CellKind::Expiring { .. } => EXPIRES,
@@ -401,13 +523,19 @@ impl<'b> RowBuilder<'b> {
 
     /// Ends the row.
     pub fn finish(self) {
-        self.out[self.count_at..self.count_at + 2].copy_from_slice(&self.count.to_le_bytes());
+        if self.all_live {
+            self.out[self.flags_at] |= ALL_LIVE;
+        }
+        self.out[self.count_at..self.count_at + COUNT_BYTES].copy_from_slice(&self.count.to_le_bytes());
     }
 }
 
+fn length_of(bytes: &[u8]) -> u32 {
+    u32::try_from(bytes.len()).expect("a value is shorter than a frame")
+}
+
 fn append_sized(out: &mut Vec<u8>, bytes: &[u8]) {
-    let length = u32::try_from(bytes.len()).expect("a value is shorter than a frame");
-    out.extend_from_slice(&length.to_le_bytes());
+    out.extend_from_slice(&length_of(bytes).to_le_bytes());
     out.extend_from_slice(bytes);
 }
 

@@ -12,6 +12,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use cql::ast::QualifiedName;
+use model::mutation::MutationView;
 use model::{Schema, Table, TableId, Token};
 use reactor::{Deadline, Group, mesh};
 use replication::{Consistency, ReadLimits, Replicator};
@@ -22,14 +23,12 @@ use wire::values::{ValueRef, Values};
 use wire::version::ProtocolVersion;
 
 use crate::ambient::Ambient;
-use crate::execute::batch::Gathered;
-use crate::execute::prior::Prior;
 use crate::execute::rows::RowBuffers;
 use crate::execute::update_buffer::PartitionUpdate;
-use crate::execute::{self, Request, consistency, modify};
+use crate::execute::{self, Part, Request, consistency};
 use crate::prepare::{self, Names, Prepared};
 use crate::prepared_cache::{CachedStatement, PreparedCache, statement_id};
-use crate::results::{self, MetadataId, MetadataMode, PreparedBody};
+use crate::results::{MetadataId, MetadataMode, PreparedBody};
 use crate::terms::Binding;
 use crate::{ClientState, QueryError, Response};
 
@@ -268,6 +267,7 @@ impl Engine {
             partition_key_indexes: &statement.prepared.partition_key_indexes,
             result: statement.prepared.result(),
             with_metadata_id: client.version >= ProtocolVersion::V5 || client.metadata_id,
+            lwt_mark: client.lwt_mark && statement.prepared.is_conditional(),
         };
         body.append(&mut out.body, client.version);
         Ok(())
@@ -293,7 +293,7 @@ impl Engine {
         self.run(client, prepared, parameters, &values, mode, out).await
     }
 
-    /// Executes a batch of statements and appends VOID.
+    /// Executes a batch of statements and appends VOID, or the rows of a conditional one.
     ///
     /// # Errors
     /// As [`Self::execute`]; [`QueryError::Invalid`] for statements that write nothing.
@@ -305,47 +305,48 @@ impl Engine {
         parameters: &QueryParameters<'_>,
         out: &mut Response,
     ) -> Result<(), QueryError> {
-        prepare::batch::check_kind(kind)?;
-        let level = consistency::for_write(parameters.consistency)?;
         let keyspace = parameters.keyspace.or(client.keyspace.as_deref());
-        let no_values = Binding { values: &[], markers: &[], ambient: &self.0.ambient };
-        let now = parameters.now_in_seconds.unwrap_or_else(|| self.0.ambient.now_seconds());
-        let request = Request { client, parameters, binding: &no_values, now };
-        let moment = modify::moment(self, &request);
-        let mut gathered = Gathered::default();
+        let mut held = Vec::with_capacity(statements.len());
         for statement in statements.iter() {
-            let (cached, fresh);
             let prepared = match statement.statement {
-                BatchStatementKind::Prepared(id) => {
-                    cached =
-                        self.0.prepared.get(id).ok_or_else(|| QueryError::Unprepared { id: id.to_vec() })?;
-                    &cached.prepared
-                }
-                BatchStatementKind::Text(text) => {
-                    fresh = self.prepare_text(keyspace, text)?;
-                    &fresh
-                }
+                BatchStatementKind::Prepared(id) => Held::Cached(
+                    self.0.prepared.get(id).ok_or_else(|| QueryError::Unprepared { id: id.to_vec() })?,
+                ),
+                BatchStatementKind::Text(text) => Held::Fresh(Box::new(self.prepare_text(keyspace, text)?)),
             };
-            let plan = prepared.modification().ok_or_else(|| {
-                QueryError::invalid(
+            let markers = prepared.get().markers.len();
+            if prepared.get().modification().is_none() {
+                return Err(QueryError::invalid(
                     "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed.",
-                )
-            })?;
-            let values = bind_values(&statement.values, prepared).map_err(|_| {
+                ));
+            }
+            let values = bind_values(&statement.values, prepared.get()).map_err(|_| {
                 QueryError::Invalid(format!(
-                    "There were {} markers(?) in CQL but {} bound variables",
-                    prepared.markers.len(),
+                    "There were {markers} markers(?) in CQL but {} bound variables",
                     statement.values.len()
                 ))
             })?;
-            let binding = Binding { values: &values, markers: &prepared.markers, ambient: &self.0.ambient };
-            let prior = Prior::read(self, plan, &binding, moment, level).await?;
-            gathered.add(plan, &binding, moment, &prior)?;
+            held.push((prepared, values));
             reactor::maybe_yield().await;
         }
-        gathered.write(self, kind, level).await?;
-        results::append_void(&mut out.body);
-        Ok(())
+        let parts: Vec<Part<'_>> = held
+            .iter()
+            .filter_map(|(prepared, values)| {
+                let Prepared { markers, .. } = prepared.get();
+                let binding = Binding { values, markers, ambient: &self.0.ambient };
+                prepared.get().modification().map(|plan| Part { plan, binding })
+            })
+            .collect();
+        prepare::batch::check(kind, false, parts.iter().map(|part| part.plan))?;
+        let binding = Binding { values: &[], markers: &[], ambient: &self.0.ambient };
+        let now = parameters.now_in_seconds.unwrap_or_else(|| self.0.ambient.now_seconds());
+        let request = Request { client, parameters, binding: &binding, now };
+        let start = out.body.len();
+        let done = execute::batch::parts(self, &request, kind, None, &parts, out).await;
+        if done.is_err() {
+            out.body.truncate(start);
+        }
+        done
     }
 
     #[inline]
@@ -370,7 +371,7 @@ impl Engine {
     }
 
     /// Parses and prepares a text.
-    fn prepare_text(&self, keyspace: Option<&str>, text: &str) -> Result<Prepared, QueryError> {
+    pub(crate) fn prepare_text(&self, keyspace: Option<&str>, text: &str) -> Result<Prepared, QueryError> {
         if text.len() > self.0.config.statement_bytes_max {
             return Err(QueryError::Invalid(format!(
                 "A statement of {} bytes is longer than the maximum of {}",
@@ -431,7 +432,10 @@ impl Engine {
     ) -> Result<(), QueryError> {
         let deadline = Deadline::after(self.0.config.write_timeout);
         let written = self.0.replicator.write(table, mutation, level, deadline).await;
-        written.map_err(|error| consistency::write_error(error, level, write_type))
+        written.map_err(|error| {
+            let key = MutationView::trusted(mutation).map_or(&[][..], |view| view.key);
+            consistency::write_error(error, level, write_type, table, key)
+        })
     }
 
     /// Feeds the consumer what a command finds in a stored table or in one of the node's own.
@@ -467,6 +471,21 @@ impl Engine {
             None => Box::new(Scratch::new(table)),
         };
         ScratchGuard { engine: self, scratch: Some(scratch) }
+    }
+}
+
+/// A statement of a batch, for as long as the batch runs.
+enum Held {
+    Cached(Rc<CachedStatement>),
+    Fresh(Box<Prepared>),
+}
+
+impl Held {
+    fn get(&self) -> &Prepared {
+        match self {
+            Self::Cached(statement) => &statement.prepared,
+            Self::Fresh(prepared) => prepared,
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use std::cell::OnceCell;
 
 use model::CqlType;
 use model::token::murmur3_hash128;
+use wire::extensions::LWT_METADATA_MARK;
 use wire::types::append_option;
 use wire::version::ProtocolVersion;
 
@@ -188,6 +189,8 @@ pub struct PreparedBody<'a> {
     pub result: &'a ResultMetadata,
     /// Whether the id of the result metadata is sent: version 5, or a v4 client that asked for it.
     pub with_metadata_id: bool,
+    /// Whether the client is told that the statement is conditional (`SCYLLA_LWT_ADD_METADATA_MARK`).
+    pub lwt_mark: bool,
 }
 
 impl PreparedBody<'_> {
@@ -207,7 +210,8 @@ impl PreparedBody<'_> {
         let global = first.is_some_and(|first| {
             self.markers.iter().all(|m| m.keyspace == first.keyspace && m.table == first.table)
         });
-        int(out, if global { GLOBAL_TABLES_SPEC } else { 0 });
+        let mark = if self.lwt_mark { LWT_METADATA_MARK.cast_signed() } else { 0 };
+        int(out, mark | if global { GLOBAL_TABLES_SPEC } else { 0 });
         length(out, self.markers.len());
         if version >= ProtocolVersion::V4 {
             length(out, self.partition_key_indexes.len());

@@ -58,6 +58,19 @@ async fn every_size(engine: Engine) {
         "SELECT * FROM t WHERE s = 9 ALLOW FILTERING",
         "SELECT k FROM t WHERE k = 1000",
         "SELECT count(*) FROM t",
+        "SELECT k, count(*), max(c) FROM t GROUP BY k",
+        "SELECT k, count(*) FROM t GROUP BY k LIMIT 5",
+        "SELECT k, c, s, count(v) FROM t GROUP BY k, c",
+        "SELECT k, c FROM t GROUP BY k, c LIMIT 11",
+        "SELECT k, c, v FROM t GROUP BY k, c PER PARTITION LIMIT 2",
+        "SELECT k, c FROM t GROUP BY k, c PER PARTITION LIMIT 2 LIMIT 5",
+        "SELECT k, c, count(*) FROM t WHERE k = 7 GROUP BY c ORDER BY c DESC",
+        "SELECT k, count(*), min(c) FROM t WHERE k IN (3, 6, 7, 11) AND c > 1 GROUP BY k",
+        "SELECT k, c, count(*) FROM t WHERE v > '2' GROUP BY k, c ALLOW FILTERING",
+        "SELECT DISTINCT k, s FROM t GROUP BY k",
+        "SELECT * FROM t GROUP BY k",
+        "SELECT k, writetime(v) FROM t",
+        "SELECT k FROM t WHERE s = 9 AND c > 2 ALLOW FILTERING",
     ] {
         let whole = rows(&engine, statement).await;
         for page_size in [1, 2, 3, 5, 1000] {

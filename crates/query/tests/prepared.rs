@@ -221,7 +221,11 @@ async fn batches(engine: Engine) {
             "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed.",
         ),
         (0, (Err(insert.id), vec![int(1)]), "There were 3 markers(?) in CQL but 1 bound variables"),
-        (2, (Ok("INSERT INTO t (k, c) VALUES (1, 1)"), vec![]), "Counter batches are not supported yet"),
+        (
+            2,
+            (Ok("INSERT INTO t (k, c) VALUES (1, 1)"), vec![]),
+            "Cannot include non-counter statement in a counter batch",
+        ),
     ] {
         let mut out = Response::default();
         let body = batch_body(kind, &[part], &Options::default());

@@ -2,10 +2,12 @@
 //!
 //! On one node with one replica this is the code a cluster runs, with plans of one local replica. The shard that owns a
 //! tablet executes in place, without a task switch and without allocating; another shard of the node is reached through
-//! the mesh with owned bytes. It speaks no CQL.
+//! the mesh with owned bytes. What reads before it writes (`lwt`) stands in one line for each partition. It speaks no CQL.
 
 pub mod consistency;
 pub mod error;
+pub mod lwt;
+mod partition_line;
 pub mod placement;
 pub mod read;
 pub mod replicator;
@@ -13,6 +15,7 @@ pub mod write;
 
 pub use consistency::Consistency;
 pub use error::ReplicationError;
+pub use lwt::{Ballot, CasError, CasOutcome, CasRead, CasRequest};
 pub use placement::Placement;
 pub use read::ReadLimits;
 pub use replicator::Replicator;

@@ -8,6 +8,8 @@ use storage::Storage;
 
 use crate::consistency::Consistency;
 use crate::error::ReplicationError;
+use crate::lwt::Acceptor;
+use crate::partition_line::PartitionLines;
 use crate::placement::Placements;
 
 /// Writes to and reads from replicas.
@@ -18,6 +20,7 @@ struct Inner {
     storage: Storage,
     data_center: String,
     placements: RefCell<Placements>,
+    acceptor: Acceptor,
 }
 
 impl fmt::Debug for Replicator {
@@ -33,6 +36,7 @@ impl Replicator {
             storage,
             data_center: data_center.into(),
             placements: RefCell::new(Placements::default()),
+            acceptor: Acceptor::new(Rc::new(PartitionLines::default())),
         };
         let replicator = Self(Rc::new(inner));
         reactor::set_local(Rc::new(replicator.clone()));
@@ -42,6 +46,11 @@ impl Replicator {
     /// The shard's own storage.
     pub fn storage(&self) -> &Storage {
         &self.0.storage
+    }
+
+    /// The shard's part in conditional writes.
+    pub(crate) fn acceptor(&self) -> &Acceptor {
+        &self.0.acceptor
     }
 
     /// How many answers a level waits for in a keyspace.

@@ -2,7 +2,7 @@
 //!
 //! Prepares one statement on a node of one shard without sockets, answers it COUNT times, and prints heap allocations
 //! per request. Under `valgrind --tool=callgrind` the difference between two counts gives instructions per request;
-//! `perf/run.sh` and `tests/counts` do that. The commit log is on, in its periodic mode.
+//! `perf/counts.sh` does that. The commit log is on, in its periodic mode.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;

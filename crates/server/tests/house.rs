@@ -77,3 +77,31 @@ fn main_stays_short() {
     let main = std::fs::read_to_string(root().join("crates/server/src/main.rs")).unwrap();
     assert!(main.lines().count() < 100);
 }
+
+/// `cargo deny` without `cargo deny`: licences and names of what is linked, against deny.toml.
+#[test]
+fn what_is_linked_may_be() {
+    let deny: toml::Table = std::fs::read_to_string(root().join("deny.toml")).unwrap().parse().unwrap();
+    let allowed: Vec<_> =
+        deny["licenses"]["allow"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+    let banned: Vec<_> =
+        deny["bans"]["deny"].as_array().unwrap().iter().map(|ban| ban["name"].as_str().unwrap()).collect();
+    let output = std::process::Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version=1", "--locked", "--filter-platform"])
+        .arg(deny["graph"]["targets"][0].as_str().unwrap())
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    assert!(packages.len() > 50);
+    for package in packages {
+        let name = package["name"].as_str().unwrap();
+        assert!(!banned.contains(&name), "{name} is banned by deny.toml");
+        let Some(license) = package["license"].as_str() else { panic!("{name} says no licence") };
+        let expression = spdx::Expression::parse_mode(license, spdx::ParseMode::LAX).unwrap();
+        let may = expression.evaluate(|licence| allowed.contains(&licence.to_string().as_str()));
+        assert!(may, "{name}: {license} is not allowed by deny.toml");
+    }
+}

@@ -17,5 +17,12 @@ pub(crate) mod writer;
 /// Bytes of partition after which a new block starts, unless configured (`column_index_size`).
 pub const COLUMN_INDEX_BYTES_DEFAULT: u32 = 64 * 1024;
 
+/// Most bytes of index between two samples of the summary, but for a single longer entry.
+///
+/// With the head of the entry behind it, cut to blocks of 512 bytes, a stretch is read with 3 KiB at most, which leaves
+/// 5 KiB of the 8 KiB that a cold point read may take: a chunk of 4 KiB that cannot be compressed, with its checksum,
+/// wherever it stands.
+pub(crate) const STRETCH_BYTES: u64 = 2048;
+
 /// What widths of blocks are counted from, whatever the block size.
 const WIDTH_BASE: i64 = 64 * 1024;

@@ -8,7 +8,7 @@
 //! first_key, last_key := length:i32 bytes
 //! ```
 //! Source: Cassandra 5.0 `IndexSummary`, `IndexSummaryComponent`. Nothing in the format says that entries are
-//! evenly spaced: the writer samples by pages of the index (`index::writer`).
+//! evenly spaced: the writer samples by bytes of the index (`index::writer`).
 
 use model::partition_key::compare_decorated;
 use model::token::{Token, murmur3_token};

@@ -21,7 +21,7 @@ use crate::descriptor::{Component, Descriptor};
 use crate::error::{Malformed, SstableError};
 use crate::filter::Filter;
 use crate::index::promoted::Promoted;
-use crate::index::reader::{Entry, IndexFile};
+use crate::index::reader::{End, Entry, IndexFile};
 use crate::layout::Layout;
 use crate::scan::PartitionBound;
 use crate::statistics::{Statistics, Stats};
@@ -236,7 +236,12 @@ impl Sstable {
         let inner = &self.inner;
         let interval = inner.summary.interval(token, key);
         let Some(entry) = inner.index.find(&inner.reads, interval, key).await? else { return Ok(None) };
-        let ahead = match entry.end.and_then(|end| end.checked_sub(entry.position)) {
+        let end = match entry.end {
+            End::At(end) => Some(end),
+            End::OfData => Some(inner.data.length()),
+            End::Unknown => None,
+        };
+        let ahead = match end.and_then(|end| end.checked_sub(entry.position)) {
             Some(length) if length <= WHOLE_PARTITION_BYTES => length,
             _ => inner.data.chunk_length(),
         };

@@ -136,47 +136,6 @@ fn one_row(table: &Table, key: i64, text: &str) -> Partition {
 }
 
 #[test]
-fn a_cold_point_read_takes_two_reads_and_eight_kib_or_little_more() {
-    run_one(Config::default(), async {
-        let mut random = Random::new(1);
-        let table = simple(&mut random);
-        let mut partitions: Vec<Partition> = (0..20_000i64)
-            .map(|key| one_row(&table, key, &format!("value number {key} of many, and some more text")))
-            .collect();
-        partitions.sort_by(|a, b| a.key.cmp(&b.key));
-        let dir = tempfile::tempdir().unwrap();
-        let options = WriterOptions { expected_partitions: 20_000, ..WriterOptions::default() };
-        support::write(dir.path(), 1, &table, &partitions, options).await;
-        let file = Sstable::open(dir.path(), Descriptor::new(1), &table).await.unwrap();
-        let (mut bytes, mut most) = (0, 0);
-        let sample = 1000;
-        for partition in partitions.iter().step_by(partitions.len() / sample) {
-            let before = file.disk_reads();
-            let key = &partition.key;
-            let mut reader =
-                file.partition(key.token, &key.key, &[Slice::all()], false).await.unwrap().unwrap();
-            assert_eq!(drain(&mut reader).await, partition.stream(table.clustering_orders()));
-            let after = file.disk_reads();
-            assert!(after.requests - before.requests <= 2, "{} reads", after.requests - before.requests);
-            bytes += after.bytes - before.bytes;
-            most = most.max(after.bytes - before.bytes);
-        }
-        let average = bytes / sample as u64;
-        println!("cold point read: {average} bytes on average, {most} at most");
-        // One page of the index and the page of the chunk; a chunk or an entry that lies across pages takes another.
-        assert!(most <= 16 * 1024, "{most} bytes");
-        assert!(average <= 10 * 1024, "{average} bytes on average");
-        // A key that is not there and that the filter knows not to be there takes none.
-        let before = file.disk_reads();
-        let absent = (20_000i64..20_400).map(|key| DecoratedKey::new(key.to_be_bytes().to_vec()));
-        for key in absent.filter(|key| !file.may_contain(key.token, &key.key)) {
-            assert!(file.partition(key.token, &key.key, &[Slice::all()], false).await.unwrap().is_none());
-        }
-        assert_eq!(file.disk_reads(), before);
-    });
-}
-
-#[test]
 fn a_slice_of_a_wide_partition_reads_its_blocks_only() {
     run_one(Config::default(), async {
         let mut random = Random::new(3);

@@ -57,4 +57,9 @@ impl StorageConfig {
             start_timeout: Duration::from_secs(60),
         }
     }
+
+    /// Most bytes one mutation may take: half of a commit-log segment, as in Cassandra.
+    pub fn mutation_bytes_max(&self) -> usize {
+        self.segment_bytes / 2
+    }
 }

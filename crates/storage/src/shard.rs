@@ -174,6 +174,24 @@ impl Storage {
         Ok(())
     }
 
+    /// Most bytes a mutation may take.
+    pub fn mutation_bytes_max(&self) -> usize {
+        self.0.config.mutation_bytes_max()
+    }
+
+    /// Whether a mutation is small enough for the commit log of any shard.
+    ///
+    /// # Errors
+    /// [`StorageError::MutationTooLarge`].
+    #[inline]
+    pub fn check_mutation_size(&self, mutation: &[u8]) -> Result<(), StorageError> {
+        let bytes_max = self.mutation_bytes_max();
+        if mutation.len() > bytes_max {
+            return Err(StorageError::MutationTooLarge { bytes: mutation.len(), bytes_max });
+        }
+        Ok(())
+    }
+
     /// Puts a checked mutation where reads see it.
     pub(crate) fn insert(&self, tablet: &Tablet, view: &MutationView<'_>, hold: Option<Hold>) {
         tablet.apply(view, hold);

@@ -20,6 +20,8 @@ pub struct Moment {
     pub timestamp: i64,
     /// Seconds now.
     pub now: LocalSeconds,
+    /// Whether statements may not say otherwise: a conditional write has the timestamp of its ballot.
+    pub fixed: bool,
 }
 
 /// Where the writes of a statement go: one update for each partition.
@@ -45,7 +47,10 @@ pub fn apply(
     // Of several wrong values the first in this order is told, as in Cassandra.
     let timestamp = match &plan.timestamp {
         None => moment.timestamp,
-        Some(term) => timestamp(term, binding)?.unwrap_or(moment.timestamp),
+        Some(term) => match timestamp(term, binding)? {
+            Some(timestamp) if !moment.fixed => timestamp,
+            _ => moment.timestamp,
+        },
     };
     key.clear();
     let single = keys::append_single(&plan.restrictions, &plan.table, binding, key)?;

@@ -134,9 +134,17 @@ mod tests {
         }
         builder.finish();
         let mut finder = Finder::new(RowView::trusted(&bytes));
-        for (column, expected) in
-            [(0, None), (1, Some(1)), (2, None), (4, Some(4)), (3, Some(3)), (3, Some(3)), (9, Some(9)), (10, None), (1, Some(1))]
-        {
+        for (column, expected) in [
+            (0, None),
+            (1, Some(1)),
+            (2, None),
+            (4, Some(4)),
+            (3, Some(3)),
+            (3, Some(3)),
+            (9, Some(9)),
+            (10, None),
+            (1, Some(1)),
+        ] {
             let found = finder.single(ColumnId(column)).map(|value| value[0]);
             assert_eq!(found, expected, "column {column}");
         }

@@ -1,10 +1,13 @@
 //! Consistency levels of requests: which make sense for what, and what is said when copies do not answer.
 
+use model::{Column, CqlType, Table};
 use replication::{Consistency, ReplicationError};
 use storage::StorageError;
 use wire::consistency::Consistency as Wire;
 
 use crate::QueryError;
+use crate::functions::cast;
+use crate::restrictions::keys;
 
 fn level(wire: Wire) -> Consistency {
     match wire {
@@ -68,16 +71,55 @@ pub fn for_write(consistency: Wire) -> Result<Consistency, QueryError> {
     }
 }
 
+/// The serial level of a conditional write; SERIAL where the client said nothing.
+///
+/// # Errors
+/// [`QueryError::Invalid`] for other levels.
+pub fn for_serial(consistency: Option<Wire>) -> Result<Consistency, QueryError> {
+    match consistency {
+        None | Some(Wire::Serial) => Ok(Consistency::Serial),
+        Some(Wire::LocalSerial) => Ok(Consistency::LocalSerial),
+        Some(_) => Err(QueryError::invalid(
+            "Invalid consistency for conditional update. Must be one of SERIAL or LOCAL_SERIAL",
+        )),
+    }
+}
+
+/// The level at which a conditional write is shown to plain reads.
+///
+/// # Errors
+/// [`QueryError::Invalid`] for serial levels.
+pub fn for_commit(consistency: Wire) -> Result<Consistency, QueryError> {
+    match consistency {
+        Wire::Serial | Wire::LocalSerial => Err(QueryError::Invalid(format!(
+            "{consistency} is not supported as conditional update commit consistency. Use ANY if you mean \"make sure \
+             it is accepted but I don't care how many replicas commit it for non-SERIAL reads\""
+        ))),
+        Wire::NodeLocal => Err(node_local()),
+        other => Ok(level(other)),
+    }
+}
+
 fn node_local() -> QueryError {
     QueryError::invalid(
         "NODE_LOCAL consistency level is highly dangerous and should be used only for debugging purposes",
     )
 }
 
-/// What a client is told about a write that failed.
-pub fn write_error(error: ReplicationError, level: Consistency, write_type: &'static str) -> QueryError {
+/// What a client is told about a write to the partition of `key` that failed.
+#[cold]
+pub fn write_error(
+    error: ReplicationError,
+    level: Consistency,
+    write_type: &'static str,
+    table: &Table,
+    key: &[u8],
+) -> QueryError {
     let consistency = wire(level);
     match error {
+        ReplicationError::Storage(StorageError::MutationTooLarge { bytes, bytes_max }) => {
+            QueryError::Invalid(oversized(table, key, bytes, bytes_max))
+        }
         ReplicationError::TimedOut { received, required } => {
             QueryError::WriteTimeout { consistency, received, required, write_type }
         }
@@ -91,6 +133,27 @@ pub fn write_error(error: ReplicationError, level: Consistency, write_type: &'st
         }
         other => common(other, consistency),
     }
+}
+
+/// As Cassandra's `MutationExceededMaxSizeException` says it.
+fn oversized(table: &Table, key: &[u8], bytes: usize, bytes_max: usize) -> String {
+    format!(
+        "Rejected an oversized mutation ({bytes}/{bytes_max}) for keyspace: {}. Top keys are: {}.{}",
+        table.keyspace(),
+        table.name(),
+        key_text(table, key)
+    )
+}
+
+fn key_text(table: &Table, key: &[u8]) -> String {
+    let text = |(column, value): (&Column, &[u8])| match &column.ty {
+        CqlType::Text | CqlType::Ascii => String::from_utf8_lossy(value).into_owned(),
+        ty => {
+            cast::text(ty, value).unwrap_or_else(|_| value.iter().map(|byte| format!("{byte:02x}")).collect())
+        }
+    };
+    let columns = table.partition_key().iter().zip(keys::split(table, key));
+    columns.map(text).collect::<Vec<_>>().join(":")
 }
 
 /// What a client is told about a read that failed.
@@ -117,11 +180,6 @@ fn common(error: ReplicationError, consistency: Wire) -> QueryError {
         }
         ReplicationError::Overloaded { reason, .. } => QueryError::Overloaded(reason),
         ReplicationError::TableGone(table) => QueryError::TableGone(table),
-        ReplicationError::Storage(StorageError::MutationTooLarge { bytes, bytes_max }) => {
-            QueryError::Invalid(format!(
-                "Mutation of {bytes} bytes is too large for the maximum size of {bytes_max}"
-            ))
-        }
         ReplicationError::Storage(StorageError::Draining) => {
             QueryError::NotReady("the node is stopping".to_owned())
         }

@@ -2,17 +2,15 @@
 
 use std::borrow::Cow;
 
-use model::collection::{Components, Elements, Entries, append_element};
-use model::compare::compare;
+use model::collection::Components;
 use model::deletion::LocalSeconds;
-use model::row::CellKind;
-use model::{Column, ColumnKind, CqlType, RowView};
+use model::{Column, ColumnKind, RowView};
 use smallvec::SmallVec;
 
-use super::cells;
+use super::{cells, collections, stamps};
 use crate::QueryError;
 use crate::prepare::selector::Selector;
-use crate::terms::Binding;
+use crate::terms::{Binding, Term};
 
 /// One row with what surrounds it.
 #[derive(Debug, Clone, Copy)]
@@ -72,8 +70,9 @@ pub(super) fn evaluate<'v>(
 ) -> Result<Option<Cow<'v, [u8]>>, QueryError> {
     Ok(match selector {
         Selector::Column(column) => input.column(column),
-        Selector::WriteTime { column, greatest } => write_time(input, column, *greatest).map(Cow::Owned),
-        Selector::TimeToLive(column) => time_to_live(input, column).map(Cow::Owned),
+        Selector::Cell { function, operand, .. } => {
+            stamps::of(*function, operand, input, binding)?.map(Cow::Owned)
+        }
         Selector::Term(term) => {
             term.bind(binding)?.set(|| "Invalid unset value for a selected term".to_owned())?
         }
@@ -90,67 +89,39 @@ pub(super) fn evaluate<'v>(
             let field = Components::new(&value).nth(*at).and_then(Result::ok).flatten();
             field.map(|field| Cow::Owned(field.to_vec()))
         }
-        Selector::Element { collection, ty, key } => {
-            let key = key
-                .bind(binding)?
-                .set(|| "Invalid unset value for element selection".to_owned())?
-                .ok_or_else(|| QueryError::invalid("Invalid null value for element selection"))?;
+        Selector::Element { collection, ty, key, name } => {
+            let key = bind_key(key, name, binding)?;
             let Some(value) = evaluate(collection, input, aggregated, binding)? else { return Ok(None) };
-            element(ty, &value, &key).map(|element| Cow::Owned(element.to_vec()))
+            collections::element(ty, &value, &key).map(|element| Cow::Owned(element.to_vec()))
+        }
+        Selector::Slice(slice) => {
+            let bounds = collections::Bounds::bind(slice, binding)?;
+            let Some(value) = evaluate(&slice.collection, input, aggregated, binding)? else {
+                return Ok(None);
+            };
+            bounds.cut(&slice.ty, &value).map(Cow::Owned)
+        }
+        Selector::Build { ty, parts } => {
+            let mut values = Vec::with_capacity(parts.len());
+            for part in parts {
+                values.push(evaluate(part, input, aggregated, binding)?);
+            }
+            Some(Cow::Owned(collections::build(ty, &values)?))
         }
         Selector::Aggregate(at) => aggregated.get(*at).and_then(|value| value.as_deref()).map(Cow::Borrowed),
     })
 }
 
-fn element<'c>(ty: &CqlType, collection: &'c [u8], key: &[u8]) -> Option<&'c [u8]> {
-    match ty {
-        CqlType::Map { key: ty, .. } => {
-            let mut entries = Entries::parse(collection).ok()?.flatten();
-            entries.find(|(k, _)| compare(ty, k, key).is_eq()).map(|(_, value)| value)
-        }
-        CqlType::Set { element, .. } => {
-            let mut elements = Elements::parse(collection).ok()?.flatten();
-            elements.find(|e| compare(element, e, key).is_eq())
-        }
-        _ => None,
-    }
-}
-
-fn write_time(input: &RowInput<'_>, column: &Column, greatest: bool) -> Option<Vec<u8>> {
-    let row = input.row_of(column)?;
-    let mut cells = cells::of(row, column).map(|cell| cell.timestamp);
-    if greatest {
-        return cells.max().map(|timestamp| timestamp.to_be_bytes().to_vec());
-    }
-    if !column.ty.is_multi_cell() {
-        return cells.next().map(|timestamp| timestamp.to_be_bytes().to_vec());
-    }
-    list(cells.map(|timestamp| Some(timestamp.to_be_bytes().to_vec())))
-}
-
-fn time_to_live(input: &RowInput<'_>, column: &Column) -> Option<Vec<u8>> {
-    let row = input.row_of(column)?;
-    let now = input.now;
-    let mut cells = cells::of(row, column).map(|cell| match cell.kind {
-        CellKind::Expiring { expires_at, .. } => {
-            Some(i32::try_from(expires_at.saturating_sub(now)).unwrap_or(i32::MAX).to_be_bytes().to_vec())
-        }
-        _ => None,
-    });
-    if !column.ty.is_multi_cell() {
-        return cells.next().flatten();
-    }
-    list(cells)
-}
-
-/// A list of what the cells of a collection give, null where one gives nothing; nothing where there are no cells.
-fn list(values: impl Iterator<Item = Option<Vec<u8>>>) -> Option<Vec<u8>> {
-    let mut out = vec![0; 4];
-    let mut count = 0_i32;
-    for value in values {
-        append_element(&mut out, value.as_deref());
-        count += 1;
-    }
-    out[..4].copy_from_slice(&count.to_be_bytes());
-    (count > 0).then_some(out)
+/// The key of an element selection.
+///
+/// # Errors
+/// [`QueryError::Invalid`] where it is null or left out.
+pub(super) fn bind_key<'v>(
+    key: &'v Term,
+    name: &str,
+    binding: &Binding<'v>,
+) -> Result<Cow<'v, [u8]>, QueryError> {
+    key.bind(binding)?
+        .set(|| format!("Invalid unset value for element selection on {name}"))?
+        .ok_or_else(|| QueryError::Invalid(format!("Invalid null value for element selection on {name}")))
 }

@@ -3,15 +3,22 @@
 pub mod apply;
 pub mod batch;
 mod cells;
+mod collections;
+mod condition;
+mod conditional;
 pub mod consistency;
 mod evaluate;
+pub mod fetch;
+mod groups;
 pub mod modify;
+mod parallel;
 pub mod prior;
 pub mod routing;
 pub mod row_writer;
 pub mod rows;
 pub mod select;
 mod sort;
+mod stamps;
 mod truncate;
 pub mod update_buffer;
 
@@ -19,6 +26,7 @@ use model::deletion::LocalSeconds;
 use wire::request::QueryParameters;
 
 use crate::engine::Engine;
+use crate::prepare::modify::ModifyPlan;
 use crate::prepare::{Plan, Prepared};
 use crate::results::{self, MetadataMode};
 use crate::terms::Binding;
@@ -36,6 +44,15 @@ pub struct Request<'a> {
     pub binding: &'a Binding<'a>,
     /// Seconds that count as now.
     pub now: LocalSeconds,
+}
+
+/// One modification with its values.
+#[derive(Debug, Clone, Copy)]
+pub struct Part<'a> {
+    /// What is done.
+    pub plan: &'a ModifyPlan,
+    /// Values.
+    pub binding: Binding<'a>,
 }
 
 /// Carries out one statement and appends its RESULT body.

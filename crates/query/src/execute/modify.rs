@@ -5,9 +5,9 @@ use model::token::murmur3_token;
 use super::apply::{Moment, Updates, apply};
 use super::prior::Prior;
 use super::update_buffer::PartitionUpdate;
-use super::{Request, consistency, routing};
+use super::{Request, conditional, consistency, routing};
 use crate::engine::{Engine, WriteBuffers};
-use crate::prepare::modify::ModifyPlan;
+use crate::prepare::modify::{ModifyPlan, Route};
 use crate::results;
 use crate::{QueryError, Response};
 
@@ -22,13 +22,22 @@ pub async fn execute(
     plan: &ModifyPlan,
     out: &mut Response,
 ) -> Result<(), QueryError> {
-    let level = consistency::for_write(request.parameters.consistency)?;
-    let moment = moment(engine, request);
-    let prior = if plan.needs_read() {
-        Box::pin(Prior::read(engine, plan, request.binding, moment, level)).await?
-    } else {
-        Prior::default()
-    };
+    let (level, moment, prior);
+    match plan.route {
+        Route::Plain => {
+            level = consistency::for_write(request.parameters.consistency)?;
+            moment = self::moment(engine, request);
+            prior = Prior::default();
+        }
+        Route::ReadFirst => {
+            level = consistency::for_write(request.parameters.consistency)?;
+            moment = self::moment(engine, request);
+            prior = Box::pin(Prior::read(engine, plan, request.binding, moment, level)).await?;
+        }
+        // Rare: boxed, so that the future of a plain write does not carry their space.
+        Route::Conditional => return Box::pin(conditional::single(engine, request, plan, out)).await,
+        Route::Counter => return Err(QueryError::invalid("Counter tables are not supported yet")),
+    }
     let mut scratch = engine.scratch(&plan.table);
     let scratch = &mut *scratch;
     let WriteBuffers { key, updates, mutation } = &mut scratch.write;
@@ -54,7 +63,7 @@ pub async fn execute(
 pub fn moment(engine: &Engine, request: &Request<'_>) -> Moment {
     let timestamp =
         request.parameters.default_timestamp_us.unwrap_or_else(|| engine.ambient().timestamp_us());
-    Moment { timestamp, now: request.now }
+    Moment { timestamp, now: request.now, fixed: false }
 }
 
 /// Updates of one statement: each key comes once.

@@ -4,6 +4,7 @@
 //! does. Two writers at once may both see the list before the other; that is how such writes are.
 
 use model::{RowView, Token};
+use replication::lwt::Current;
 use replication::{Consistency, ReadLimits};
 use storage::{Flow, PartitionRange, ReadCommand, RowConsumer, Slices};
 
@@ -72,6 +73,18 @@ impl Prior {
             )));
         }
         Ok(prior)
+    }
+
+    /// What a conditional write found.
+    pub fn of(key: &[u8], current: &Current) -> Self {
+        let mut prior = Self { key: key.to_vec(), ..Self::default() };
+        if let Some(row) = current.static_row() {
+            prior.keep(None, row);
+        }
+        for (clustering, row) in current.rows() {
+            prior.keep(Some(clustering), row);
+        }
+        prior
     }
 
     /// The row as it was; the static one without a clustering.

@@ -7,12 +7,13 @@ use std::borrow::Cow;
 use model::collection::{Components, Elements, Entries};
 use model::compare::compare;
 use model::deletion::{LOCAL_TIME_MAX, LocalSeconds};
-use model::row::{CELLS_PER_ROW_MAX, CellKind};
+use model::row::CellKind;
 use model::{CellView, Column, CqlType, DeletionTime, Liveness, RowBuilder, RowView, Table, reconcile};
 
 use super::cells;
 use crate::QueryError;
-use crate::prepare::modify::{Action, Operation};
+use crate::functions::{Accumulator, AggregateKind};
+use crate::prepare::operation::{Action, Operation};
 use crate::terms::{Binding, Bound, Term};
 
 /// Largest time to live: 20 years (Cassandra's `Attributes.MAX_TTL`).
@@ -110,7 +111,7 @@ fn fill(
         if !column.ty.is_multi_cell() {
             // Of several operations on one cell the last one counts; only DELETE may name a column twice.
             for operation in &group[group.len() - 1..] {
-                single_cell(column, &operation.action, stamp, binding, builder, cells)?;
+                single_cell(column, &operation.action, existing, stamp, binding, builder, cells)?;
             }
             continue;
         }
@@ -130,12 +131,6 @@ fn fill(
             *cells += 1;
         }
         *cells += elements.len();
-        if *cells > CELLS_PER_ROW_MAX {
-            return Err(QueryError::Invalid(format!(
-                "A row takes at most {CELLS_PER_ROW_MAX} cells, column {} makes it {cells}",
-                column.name
-            )));
-        }
         append_elements(table, column, stamp, elements, builder);
     }
     Ok(())
@@ -176,12 +171,13 @@ fn as_cell<'e>(column: &Column, stamp: &Stamp, element: &'e Element<'_>) -> Cell
 fn single_cell(
     column: &Column,
     action: &Action,
+    existing: Option<RowView<'_>>,
     stamp: &Stamp,
     binding: &Binding<'_>,
     builder: &mut RowBuilder<'_>,
     cells: &mut usize,
 ) -> Result<(), QueryError> {
-    let bound;
+    let (bound, grown);
     let kind = match action {
         Action::Set(term) => {
             bound = term.bind(binding)?;
@@ -192,11 +188,48 @@ fn single_cell(
             }
         }
         Action::Delete => stamp.tombstone(),
+        Action::Plus(term) | Action::Append(term) => {
+            match grow(column, action, existing, term.bind(binding)?)? {
+                None => return Ok(()),
+                Some(value) => {
+                    grown = value;
+                    stamp.value(&grown)
+                }
+            }
+        }
         _ => return Err(QueryError::Internal(format!("column {} has one cell", column.name))),
     };
     builder.cell(CellView { column: column.id, timestamp: stamp.timestamp, path: None, kind });
     *cells += 1;
     Ok(())
+}
+
+/// What is there with `by` added to it or put behind it; `None` where nothing is there or `by` was left out.
+#[cold]
+fn grow(
+    column: &Column,
+    action: &Action,
+    existing: Option<RowView<'_>>,
+    by: Bound<'_>,
+) -> Result<Option<Vec<u8>>, QueryError> {
+    let by = match by {
+        Bound::Unset => return Ok(None),
+        Bound::Null => {
+            return Err(QueryError::Invalid(format!(
+                "Invalid null value for an addition to {}",
+                column.name
+            )));
+        }
+        Bound::Value(by) => by,
+    };
+    let Some(current) = existing.and_then(|row| cells::single(row, column)) else { return Ok(None) };
+    if matches!(action, Action::Append(_)) {
+        return Ok(Some([current, &by].concat()));
+    }
+    let mut sum = Accumulator::new(AggregateKind::Sum, &column.ty);
+    sum.add(Some(current))?;
+    sum.add(Some(&by))?;
+    Ok(sum.result())
 }
 
 fn multi_cell<'a>(
@@ -258,7 +291,7 @@ fn multi_cell<'a>(
             elements.push(Element { path, value: None });
         }
         Action::DeleteField(at) => elements.push(Element { path: field_path(*at), value: None }),
-        Action::Set(_) | Action::SetIndex(..) | Action::DeleteIndex(_) | Action::RemoveValues(_) => {
+        _ => {
             return Err(QueryError::Internal(format!("column {} has many cells", column.name)));
         }
     }

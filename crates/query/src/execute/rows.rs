@@ -4,8 +4,6 @@
 //! from its cells into the answer's buffer. Invariant: `last` is always the last row appended, so that a page
 //! that is told to end after it goes on right behind it.
 
-use std::borrow::Cow;
-
 use model::clustering::Clustering;
 use model::deletion::LocalSeconds;
 use model::{ColumnKind, RowView, Token};
@@ -13,11 +11,13 @@ use smallvec::SmallVec;
 use storage::{Flow, RowConsumer};
 
 use super::cells::{self, Finder};
-use super::evaluate::{RowInput, evaluate};
+use super::evaluate::{Aggregated, RowInput, evaluate};
+use super::groups::{Arriving, OpenGroup, Partial};
 use crate::QueryError;
-use crate::functions::Accumulator;
-use crate::prepare::select::{SelectPlan, SelectionKind, Source};
-use crate::prepare::selector::Aggregate;
+use crate::functions::json;
+use crate::prepare::select::SelectPlan;
+use crate::prepare::selection::{Selection, SelectionKind, Source};
+use crate::prepare::selector::Selector;
 use crate::restrictions::filter::BoundFilter;
 use crate::restrictions::keys;
 use crate::results::append_value;
@@ -72,17 +72,10 @@ pub struct Rows<'q> {
     pub more: bool,
     /// What went wrong inside a callback.
     pub error: Option<QueryError>,
-    aggregation: Option<Aggregation>,
+    /// Where rows of a group become one.
+    group: Option<Box<OpenGroup<'q>>>,
     /// Starts of rows and of their values, where the result is sorted afterwards.
     sorted: Option<Vec<usize>>,
-}
-
-/// All rows becoming one.
-#[derive(Debug)]
-struct Aggregation {
-    accumulators: Vec<Accumulator>,
-    /// For each value that is no aggregate what the first row gave.
-    first: Option<Vec<Option<Vec<u8>>>>,
 }
 
 /// How much a page may take.
@@ -107,11 +100,8 @@ impl<'q> Rows<'q> {
         buffers: &'q mut RowBuffers,
         out: &'q mut Vec<u8>,
     ) -> Self {
-        let aggregation = match &plan.selection.kind {
-            SelectionKind::Aggregates { aggregates, .. } => Some(Aggregation {
-                accumulators: aggregates.iter().map(|a| Accumulator::new(a.kind, &a.ty)).collect(),
-                first: None,
-            }),
+        let group = match &plan.selection.kind {
+            SelectionKind::Groups(groups) => Some(Box::new(OpenGroup::new(groups))),
             _ => None,
         };
         Self {
@@ -133,7 +123,7 @@ impl<'q> Rows<'q> {
             inside: false,
             more: false,
             error: None,
-            aggregation,
+            group,
             sorted: (!plan.sort.is_empty()).then(Vec::new),
         }
     }
@@ -142,6 +132,24 @@ impl<'q> Rows<'q> {
     pub fn resume(&mut self, partition_remaining: Option<u64>) {
         self.resumed = true;
         self.partition_remaining = partition_remaining.unwrap_or(self.per_partition);
+    }
+
+    /// The partition that is being read is read on, behind its rows so far.
+    pub(super) fn go_on(&mut self) {
+        self.resumed = true;
+    }
+
+    /// What there is of the one group so far.
+    pub(super) fn partial(mut self) -> Option<Partial> {
+        self.group.take().map(|group| group.partial())
+    }
+
+    /// Adds what a shard has of the one group.
+    ///
+    /// # Errors
+    /// [`QueryError::Internal`] where it is of another statement.
+    pub(super) fn merge(&mut self, partial: Partial) -> Result<(), QueryError> {
+        self.group.as_mut().map_or(Ok(()), |group| group.merge(partial))
     }
 
     /// What was resumed is read: the next partition begins anew.
@@ -165,7 +173,7 @@ impl<'q> Rows<'q> {
     /// Whether the answer's page is full.
     fn page_is_full(&self) -> bool {
         self.page_rows != usize::MAX
-            && self.aggregation.is_none()
+            && self.group.as_ref().is_none_or(|group| group.by().is_some())
             && (self.count >= self.page_rows || self.bytes() >= PAGE_BYTES_MAX)
     }
 
@@ -175,25 +183,21 @@ impl<'q> Rows<'q> {
 
     #[inline]
     fn emit(&mut self, clustering: Option<&[u8]>, row: Option<RowView<'_>>) -> Flow {
+        if self.group.is_some() {
+            return self.add_to_group(clustering, row);
+        }
         if self.page_is_full() {
             self.more = true;
             return Flow::Stop;
         }
-        let appended = if self.bytes() > UNPAGED_BYTES_MAX {
-            Err(QueryError::Invalid(format!(
-                "The result is larger than {UNPAGED_BYTES_MAX} bytes; ask for it in pages"
-            )))
-        } else {
-            self.append(clustering, row)
-        };
+        let appended =
+            if self.bytes() > UNPAGED_BYTES_MAX { Err(too_large()) } else { self.append(clustering, row) };
         if let Err(error) = appended {
             self.error = Some(error);
             return Flow::Stop;
         }
         self.count += 1;
-        if self.aggregation.is_none() {
-            self.remaining -= 1;
-        }
+        self.remaining -= 1;
         self.partition_remaining -= 1;
         if self.page_is_full() {
             self.remember(clustering);
@@ -226,41 +230,137 @@ impl<'q> Rows<'q> {
             Clustering(clustering.unwrap_or(&[])).components().collect();
         let static_row = self.has_static.then(|| RowView::trusted(&self.buffers.static_row));
         let input = RowInput { key: &key, clustering: &clustering, static_row, row, now: self.now };
+        if let Some(starts) = &mut self.sorted {
+            starts.push(self.out.len());
+        }
         match &plan.selection.kind {
             SelectionKind::Columns(sources) => {
-                if let Some(starts) = &mut self.sorted {
-                    starts.push(self.out.len());
-                }
                 append_columns(sources, &input, self.out);
                 Ok(())
             }
             SelectionKind::Expressions(selectors) => {
-                if let Some(starts) = &mut self.sorted {
-                    starts.push(self.out.len());
-                }
-                for selector in selectors {
-                    append_value(self.out, evaluate(selector, &input, &[], self.binding)?.as_deref());
-                }
-                Ok(())
+                append_values(&plan.selection, selectors, &input, &[], self.binding, self.out)
             }
-            SelectionKind::Aggregates { selectors, aggregates } => {
-                let Some(aggregation) = &mut self.aggregation else { return Ok(()) };
-                accumulate(aggregates, &mut aggregation.accumulators, &input, self.binding)?;
-                if aggregation.first.is_none() {
-                    let first = selectors
-                        .iter()
-                        .map(|selector| {
-                            if selector.has_aggregate() {
-                                return Ok(None);
-                            }
-                            Ok(evaluate(selector, &input, &[], self.binding)?.map(Cow::into_owned))
-                        })
-                        .collect::<Result<Vec<_>, QueryError>>()?;
-                    aggregation.first = Some(first);
-                }
-                Ok(())
+            SelectionKind::Groups(_) => Err(QueryError::Internal("a row of a group by itself".to_owned())),
+        }
+    }
+
+    /// Adds a row to the group it belongs to; the group before it is shown if this is another.
+    #[inline(never)]
+    fn add_to_group(&mut self, clustering: Option<&[u8]>, row: Option<RowView<'_>>) -> Flow {
+        match self.try_add_to_group(clustering, row) {
+            Ok(flow) => flow,
+            Err(error) => {
+                self.error = Some(error);
+                Flow::Stop
             }
         }
+    }
+
+    fn try_add_to_group(
+        &mut self,
+        clustering: Option<&[u8]>,
+        row: Option<RowView<'_>>,
+    ) -> Result<Flow, QueryError> {
+        let Some(mut group) = self.group.take() else { return Ok(Flow::Continue) };
+        let table = &self.plan.table;
+        let key_bytes = std::mem::take(&mut self.buffers.key);
+        let static_bytes = std::mem::take(&mut self.buffers.static_row);
+        let key = keys::split(table, &key_bytes);
+        let parts: SmallVec<[Option<&[u8]>; 4]> =
+            Clustering(clustering.unwrap_or(&[])).components().collect();
+        let static_row = self.has_static.then(|| RowView::trusted(&static_bytes));
+        let arriving = Arriving {
+            key: &key_bytes,
+            clustering: clustering.unwrap_or(&[]),
+            input: RowInput { key: &key, clustering: &parts, static_row, row, now: self.now },
+        };
+        let flow = self.place(&mut group, &arriving);
+        self.group = Some(group);
+        drop(key);
+        self.buffers.key = key_bytes;
+        self.buffers.static_row = static_bytes;
+        let flow = flow?;
+        if flow == Flow::Continue {
+            // Where the group ends, should a page end behind it.
+            self.buffers.last_clustering.clear();
+            self.buffers.last_clustering.extend_from_slice(clustering.unwrap_or(&[]));
+            self.inside = clustering.is_some();
+            if self.plan.distinct {
+                return Ok(Flow::SkipPartition);
+            }
+        }
+        Ok(flow)
+    }
+
+    fn place(&mut self, group: &mut OpenGroup<'q>, row: &Arriving<'_>) -> Result<Flow, QueryError> {
+        let mut output = None;
+        if let Some(by) = group.by() {
+            let (same, made) = group.takes(by, &self.plan.table, row, self.binding)?;
+            output = made;
+            if !same {
+                let flow = self.show_group(group, row.key)?;
+                if flow != Flow::Continue {
+                    return Ok(flow);
+                }
+            }
+            if !group.is_open() && self.page_is_full() {
+                self.more = true;
+                return Ok(Flow::Stop);
+            }
+        }
+        group.add(row, output, self.binding)?;
+        Ok(Flow::Continue)
+    }
+
+    /// Appends the row of a group that has ended; its last row is the last one that was added.
+    fn show_group(&mut self, group: &mut OpenGroup<'q>, key: &[u8]) -> Result<Flow, QueryError> {
+        if self.bytes() > UNPAGED_BYTES_MAX {
+            return Err(too_large());
+        }
+        let SelectionKind::Groups(groups) = &self.plan.selection.kind else { return Ok(Flow::Continue) };
+        if let Some(starts) = &mut self.sorted {
+            starts.push(self.out.len());
+        }
+        let (out, binding, plan) = (&mut *self.out, self.binding, self.plan);
+        group.close(&self.plan.table, self.now, |input, values| {
+            append_values(&plan.selection, &groups.selectors, input, values, binding, out)
+        })?;
+        self.buffers.last_key.clear();
+        self.buffers.last_key.extend_from_slice(key);
+        self.count += 1;
+        self.remaining -= 1;
+        self.partition_remaining -= 1;
+        Ok(if self.remaining == 0 {
+            Flow::Stop
+        } else if self.partition_remaining == 0 {
+            self.inside = false;
+            Flow::SkipPartition
+        } else {
+            Flow::Continue
+        })
+    }
+
+    /// Shows the group that ends with its partition.
+    #[inline(never)]
+    fn end_group(&mut self) -> Flow {
+        let Some(mut group) = self.group.take() else { return Flow::Continue };
+        let mut flow = Flow::Continue;
+        if group.by().is_some() && group.is_open() {
+            let key = std::mem::take(&mut self.buffers.key);
+            match self.show_group(&mut group, &key) {
+                Ok(Flow::Stop) => flow = Flow::Stop,
+                Ok(_) => {}
+                Err(error) => {
+                    self.error = Some(error);
+                    flow = Flow::Stop;
+                }
+            }
+            self.buffers.key = key;
+            self.inside = false;
+        }
+        self.group = Some(group);
+        flow
     }
 
     /// Appends the one row of an aggregate, or puts sorted rows in their order; call once, behind the last row.
@@ -268,21 +368,14 @@ impl<'q> Rows<'q> {
     /// # Errors
     /// Those of functions over aggregates.
     pub fn finish(&mut self, limit: u64) -> Result<(), QueryError> {
-        if let Some(aggregation) = &self.aggregation {
-            let SelectionKind::Aggregates { selectors, .. } = &self.plan.selection.kind else {
-                return Ok(());
-            };
-            let values: Vec<Option<Vec<u8>>> =
-                aggregation.accumulators.iter().map(Accumulator::result).collect();
-            let input = RowInput { key: &[], clustering: &[], static_row: None, row: None, now: self.now };
-            for (at, selector) in selectors.iter().enumerate() {
-                if selector.has_aggregate() {
-                    append_value(self.out, evaluate(selector, &input, &values, self.binding)?.as_deref());
-                } else {
-                    let first = aggregation.first.as_ref().and_then(|first| first.get(at)?.as_deref());
-                    append_value(self.out, first);
-                }
-            }
+        if let Some(mut group) = self.group.take()
+            && group.by().is_none()
+            && let SelectionKind::Groups(groups) = &self.plan.selection.kind
+        {
+            let (out, binding, plan) = (&mut *self.out, self.binding, self.plan);
+            group.close(&self.plan.table, self.now, |input, values| {
+                append_values(&plan.selection, &groups.selectors, input, values, binding, out)
+            })?;
             self.count = 1;
         }
         if let Some(starts) = self.sorted.take() {
@@ -300,17 +393,36 @@ impl<'q> Rows<'q> {
     }
 }
 
-fn accumulate(
-    aggregates: &[Aggregate],
-    accumulators: &mut [Accumulator],
-    input: &RowInput<'_>,
-    binding: &Binding<'_>,
+fn too_large() -> QueryError {
+    QueryError::Invalid(format!("The result is larger than {UNPAGED_BYTES_MAX} bytes; ask for it in pages"))
+}
+
+/// Appends what expressions are worth.
+fn append_values<'v>(
+    selection: &Selection,
+    selectors: &'v [Selector],
+    input: &RowInput<'v>,
+    aggregated: &'v Aggregated,
+    binding: &Binding<'v>,
+    out: &mut Vec<u8>,
 ) -> Result<(), QueryError> {
-    for (aggregate, accumulator) in aggregates.iter().zip(accumulators) {
-        match &aggregate.argument {
-            None => accumulator.add(None)?,
-            Some(argument) => accumulator.add(evaluate(argument, input, &[], binding)?.as_deref())?,
+    let mut selectors = selectors.iter();
+    if let Some(json) = &selection.json {
+        let mut text = String::from("{");
+        for (at, (key, ty)) in json.keys.iter().zip(&json.types).enumerate() {
+            let Some(selector) = selectors.next() else { break };
+            text.push_str(if at == 0 { "" } else { ", " });
+            text.push_str(key);
+            text.push_str(": ");
+            let value = evaluate(selector, input, aggregated, binding)?;
+            let value = value.as_deref().filter(|v| !v.is_empty() || !ty.is_empty_value_meaningless());
+            json::append(ty, value, &mut text);
         }
+        text.push('}');
+        append_value(out, Some(text.as_bytes()));
+    }
+    for selector in selectors {
+        append_value(out, evaluate(selector, input, aggregated, binding)?.as_deref());
     }
     Ok(())
 }
@@ -402,6 +514,7 @@ impl RowConsumer for Rows<'_> {
         self.inside = false;
         let shows_static =
             !self.seen_row && self.has_static && !resumed && self.plan.restrictions.shows_static_only();
-        if shows_static { self.emit(None, None) } else { Flow::Continue }
+        let flow = if shows_static { self.emit(None, None) } else { Flow::Continue };
+        if self.group.is_some() && flow != Flow::Stop { self.end_group() } else { flow }
     }
 }

@@ -8,11 +8,13 @@ use replication::{Consistency, ReadLimits};
 use storage::{PartitionRange, ReadCommand};
 use wire::request::QueryParameters;
 
+use super::fetch::{Fetch, Rest};
 use super::rows::{PageLimits, Rows};
-use super::{Request, consistency, routing};
+use super::{Request, consistency, parallel, routing};
 use crate::engine::{Engine, Scratch};
 use crate::paging::{self, PagingState};
-use crate::prepare::select::{SelectPlan, SelectionKind};
+use crate::prepare::select::SelectPlan;
+use crate::prepare::selection::SelectionKind;
 use crate::restrictions::{keys, slices};
 use crate::results::{MetadataMode, RowsBody};
 use crate::terms::{Binding, Bound, Term};
@@ -43,17 +45,17 @@ pub async fn execute(
     let filters =
         plan.restrictions.filters.iter().map(|filter| filter.bind(binding)).collect::<Result<Vec<_>, _>>()?;
     let user_limit = limits.remaining;
-    let aggregates = matches!(plan.selection.kind, SelectionKind::Aggregates { .. });
+    let grouped = matches!(plan.selection.kind, SelectionKind::Groups(_));
     if plan.sorted_whole && parameters.page_size.is_some() {
-        check_pages(engine, plan, binding, aggregates)?;
+        check_pages(engine, plan, binding, grouped)?;
     }
-    if aggregates && plan.restrictions.partition_key.is_empty() && plan.restrictions.token.is_none() {
+    if grouped && plan.restrictions.partition_key.is_empty() && plan.restrictions.token.is_none() {
         out.warnings.push("Aggregation query used without partition key".to_owned());
-    } else if aggregates && plan.restrictions.partition_key_has_in() {
+    } else if grouped && plan.restrictions.partition_key_has_in() {
         out.warnings.push("Aggregation query used on multiple partition keys (IN restriction)".to_owned());
     }
     // LIMIT counts rows of the result; an aggregate, and a result sorted as a whole, needs every row before that.
-    let limits = if aggregates || !plan.sort.is_empty() {
+    let limits = if plan.selection.is_one_group() || !plan.sort.is_empty() {
         PageLimits { remaining: u64::MAX, ..limits }
     } else {
         limits
@@ -65,8 +67,14 @@ pub async fn execute(
     let Scratch { read, rows: row_buffers, .. } = &mut *scratch;
     let rows_out = &mut out.body;
     let mut rows = Rows::new(plan, binding, filters, limits, request.now, row_buffers, rows_out);
-    let reader =
-        Reader { engine, plan, level, timeout, has_filters: !plan.restrictions.filters.is_empty(), limits };
+    let reader = Reader {
+        engine,
+        plan,
+        level,
+        timeout,
+        chooses: grouped || !plan.restrictions.filters.is_empty(),
+        limits,
+    };
     read.reversed = plan.reversed;
     read.now = request.now;
     let single = if plan.restrictions.key_range || state.is_some() {
@@ -83,7 +91,7 @@ pub async fn execute(
             reader.read(read, &mut rows).await?;
         }
         // Boxed, so that a read of one partition does not carry the space that scans need.
-        None => Box::pin(reader.many(binding, state, read, &mut rows)).await?,
+        None => Box::pin(reader.many(request, state, read, &mut rows)).await?,
     }
     if let Some(error) = rows.error.take() {
         return Err(error);
@@ -109,13 +117,13 @@ fn check_pages(
     engine: &Engine,
     plan: &SelectPlan,
     binding: &Binding<'_>,
-    aggregates: bool,
+    grouped: bool,
 ) -> Result<(), QueryError> {
     let keys = keys::all(&plan.restrictions, &plan.table, binding)?;
     let slices = &mut engine.scratch(&plan.table).read.slices;
     slices::fill(&plan.restrictions, &plan.table, binding, slices)?;
     if keys.is_empty() || slices.is_empty() {
-        if !aggregates {
+        if !grouped {
             return Ok(());
         }
     } else {
@@ -132,7 +140,8 @@ struct Reader<'e> {
     plan: &'e SelectPlan,
     level: Consistency,
     timeout: Option<Duration>,
-    has_filters: bool,
+    /// Whether more rows are read than shown.
+    chooses: bool,
     limits: PageLimits,
 }
 
@@ -158,13 +167,13 @@ impl Reader<'_> {
     fn read_limits(&self, rows: &Rows<'_>) -> ReadLimits {
         let per_partition = usize::try_from(self.limits.per_partition).ok().filter(|most| *most < usize::MAX);
         ReadLimits {
-            rows: (!self.has_filters)
+            rows: (!self.chooses)
                 .then(|| usize::try_from(rows.remaining).unwrap_or(usize::MAX).min(self.limits.page_rows))
                 .and_then(|most| most.checked_add(1)),
             rows_per_partition: if self.plan.distinct {
                 Some(0)
             } else {
-                per_partition.filter(|_| !self.has_filters)
+                per_partition.filter(|_| !self.chooses)
             },
         }
     }
@@ -185,12 +194,18 @@ impl Reader<'_> {
     /// Several keys, a range, or the rest of either.
     async fn many(
         &self,
-        binding: &Binding<'_>,
+        request: &Request<'_>,
         state: Option<PagingState<'_>>,
         command: &mut ReadCommand,
         rows: &mut Rows<'_>,
     ) -> Result<(), QueryError> {
-        let (plan, table) = (self.plan, &self.plan.table);
+        let (plan, table, binding) = (self.plan, &self.plan.table, request.binding);
+        if let (Some(text), None) = (&plan.parallel, &state)
+            && self.engine.stored_table(table.id()).is_some()
+        {
+            let what = (plan, &**text);
+            return parallel::aggregate(self.engine, request, what, self.level, self.timeout, rows).await;
+        }
         slices::fill(&plan.restrictions, table, binding, &mut command.slices)?;
         let resume = state.map(|state| Resume::new(plan, &state)).transpose()?;
         if plan.restrictions.key_range {
@@ -204,6 +219,9 @@ impl Reader<'_> {
             }
             if let (Some(range), false) = (rest, rows.is_done()) {
                 command.range = range;
+                if matches!(plan.selection.kind, SelectionKind::Groups(_)) {
+                    return self.in_fetches(command, rows).await;
+                }
                 self.read(command, rows).await?;
             }
             return Ok(());
@@ -226,6 +244,30 @@ impl Reader<'_> {
             }
             command.range = PartitionRange::Key(key);
             self.read(command, rows).await?;
+        }
+        Ok(())
+    }
+
+    /// A scan that makes few rows of many: it may take as many fetches as it needs.
+    async fn in_fetches(&self, command: &mut ReadCommand, rows: &mut Rows<'_>) -> Result<(), QueryError> {
+        let (plan, all) = (self.plan, command.slices.clone());
+        if all.is_empty() && plan.restrictions.restricts_clustering {
+            return Ok(());
+        }
+        let mut rest = Some(Rest::new(command.range.clone(), all.clone()));
+        while let Some(part) = rest.take() {
+            command.range = part.range.clone();
+            command.slices = part.slices.clone();
+            let limits = self.read_limits(rows);
+            let mut fetch = Fetch::new(rows, &part);
+            if !(part.is_inside() && command.slices.is_empty()) {
+                self.engine.read(command, limits, self.level, self.timeout, &mut fetch).await?;
+            }
+            let fetched = fetch.end();
+            if rows.is_done() {
+                break;
+            }
+            rest = part.behind(fetched, (&plan.table, plan.reversed), &all);
         }
         Ok(())
     }

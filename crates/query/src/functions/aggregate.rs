@@ -9,6 +9,7 @@ use model::{CqlType, number};
 use num_bigint::BigInt;
 
 use crate::QueryError;
+use crate::terms::literal::Assignment;
 
 /// Which aggregate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +33,7 @@ impl AggregateKind {
     pub fn of_name(name: &str) -> Option<Self> {
         Some(match name {
             "count" => Self::Count,
+            "count_rows" => Self::CountRows,
             "min" => Self::Min,
             "max" => Self::Max,
             "sum" => Self::Sum,
@@ -51,27 +53,96 @@ impl AggregateKind {
         }
     }
 
+    /// Name of the result column of a call.
+    pub fn column_name(self, argument: Option<&str>) -> String {
+        match argument {
+            Some(argument) => format!("system.{}({argument})", self.name()),
+            None => "count".to_owned(),
+        }
+    }
+
+    /// Type that the argument of a call is taken as. `arguments` are the types the arguments have where nothing asks
+    /// for another, and their texts; `fits` says how well the only one fits a type.
+    ///
+    /// # Errors
+    /// [`QueryError::Invalid`] in Cassandra's words where no overload, or more than one, takes the arguments.
+    pub fn argument_type(
+        self,
+        arguments: &[(Option<CqlType>, String)],
+        fits: &dyn Fn(&CqlType) -> Assignment,
+    ) -> Result<CqlType, QueryError> {
+        let name = self.name();
+        let invalid = |text: String| Err(QueryError::Invalid(text));
+        match self {
+            Self::CountRows if arguments.is_empty() => Ok(CqlType::Int),
+            Self::CountRows => invalid(format!(
+                "Invalid number of arguments in call to function system.count_rows: 0 required but {} provided",
+                arguments.len()
+            )),
+            Self::Count => match arguments {
+                [(ty, _)] => Ok(ty.clone().unwrap_or(CqlType::Blob)),
+                _ => invalid(format!(
+                    "Invalid number of arguments in call to function system.count: 1 required but {} provided",
+                    arguments.len()
+                )),
+            },
+            Self::Min | Self::Max => match arguments {
+                [(Some(ty), _)] => Ok(ty.clone()),
+                [(None, text)] => invalid(format!(
+                    "Cannot infer type of argument {text} in call to function system.{name}(any): use type casts to disambiguate"
+                )),
+                _ => invalid(format!("Invalid number of arguments for function system.{name}(any)")),
+            },
+            Self::Sum | Self::Average => {
+                let one = arguments.len() == 1;
+                let fitting = |wanted: Assignment| SUMMED.iter().filter(move |ty| one && fits(ty) == wanted);
+                if let Some(ty) = fitting(Assignment::Exact).next() {
+                    return Ok(ty.clone());
+                }
+                let signatures = |types: &mut dyn Iterator<Item = &CqlType>| {
+                    let signature = |ty: &CqlType| {
+                        format!("system.{name} : ({ty}) -> {}", self.result(ty).unwrap_or(CqlType::Bigint))
+                    };
+                    types.map(signature).collect::<Vec<_>>().join(", ")
+                };
+                let weak: Vec<&CqlType> = fitting(Assignment::Weak).collect();
+                match weak.as_slice() {
+                    [] => invalid(format!(
+                        "Invalid call to function {name}, none of its type signatures match (known type signatures: {})",
+                        signatures(&mut SUMMED.iter())
+                    )),
+                    [ty] => Ok((*ty).clone()),
+                    several => invalid(format!(
+                        "Ambiguous call to function {name} (can be matched by following signatures: {}): use type casts to disambiguate",
+                        signatures(&mut several.iter().copied())
+                    )),
+                }
+            }
+        }
+    }
+
     /// Type of the result over values of `ty`; `None` where there is no such aggregate.
     pub fn result(self, ty: &CqlType) -> Option<CqlType> {
         match self {
             Self::CountRows | Self::Count => Some(CqlType::Bigint),
             Self::Min | Self::Max => Some(ty.clone()),
-            Self::Sum | Self::Average => matches!(
-                ty,
-                CqlType::Tinyint
-                    | CqlType::Smallint
-                    | CqlType::Int
-                    | CqlType::Bigint
-                    | CqlType::Counter
-                    | CqlType::Float
-                    | CqlType::Double
-                    | CqlType::Decimal
-                    | CqlType::Varint
-            )
-            .then(|| if ty.is_counter() { CqlType::Bigint } else { ty.clone() }),
+            Self::Sum | Self::Average => SUMMED.contains(ty).then(|| ty.clone()),
         }
     }
 }
+
+/// Types whose values are summed.
+const SUMMED: [CqlType; 9] = [
+    CqlType::Tinyint,
+    CqlType::Smallint,
+    CqlType::Int,
+    CqlType::Bigint,
+    CqlType::Float,
+    CqlType::Double,
+    CqlType::Decimal,
+    CqlType::Varint,
+    CqlType::Counter,
+];
 
 /// An aggregate under way.
 #[derive(Debug, Clone)]
@@ -183,6 +254,53 @@ impl Accumulator {
         Ok(())
     }
 
+    /// Whether parts over different rows can be put together without a trace: a mean of decimals is rounded at every
+    /// step, so its value depends on the way.
+    pub fn is_mergeable(kind: AggregateKind, ty: &CqlType) -> bool {
+        !(kind == AggregateKind::Average && *ty == CqlType::Decimal)
+    }
+
+    /// Adds what was gathered over other rows.
+    ///
+    /// # Errors
+    /// [`QueryError::Internal`] where the two are not of one kind.
+    pub fn merge(&mut self, other: Self) -> Result<(), QueryError> {
+        let unlike = || QueryError::Internal("two aggregates of different kinds".to_owned());
+        if self.kind != other.kind || self.ty != other.ty || !Self::is_mergeable(self.kind, &self.ty) {
+            return Err(unlike());
+        }
+        match (&mut self.state, other.state) {
+            (State::Nothing, State::Nothing) => {}
+            (State::Extreme(best), State::Extreme(theirs)) => {
+                let better = match (&*best, &theirs) {
+                    (_, None) => false,
+                    (None, Some(_)) => true,
+                    (Some(mine), Some(theirs)) => {
+                        let order = compare(&self.ty, theirs, mine);
+                        if self.kind == AggregateKind::Min { order.is_lt() } else { order.is_gt() }
+                    }
+                };
+                if better {
+                    *best = theirs;
+                }
+            }
+            (State::Integer(sum), State::Integer(theirs)) => *sum += theirs,
+            (
+                State::Floating { sum, compensation, plain },
+                State::Floating { sum: theirs, compensation: lost, plain: their_plain },
+            ) => {
+                *plain += their_plain;
+                *sum += theirs;
+                *compensation += lost;
+            }
+            (State::Decimal(sum), State::Decimal(theirs)) => *sum += theirs,
+            (State::Varint(sum), State::Varint(theirs)) => *sum += theirs,
+            _ => return Err(unlike()),
+        }
+        self.count += other.count;
+        Ok(())
+    }
+
     /// The result so far.
     pub fn result(&self) -> Option<Vec<u8>> {
         let average = self.kind == AggregateKind::Average;
@@ -247,6 +365,32 @@ mod tests {
         check(AggregateKind::Max, 9_i32.to_be_bytes().to_vec());
         check(AggregateKind::Sum, 7_i32.to_be_bytes().to_vec());
         check(AggregateKind::Average, 2_i32.to_be_bytes().to_vec());
+    }
+
+    #[test]
+    fn parts_make_the_whole() {
+        let values: Vec<[u8; 4]> = [3_i32, -5, 9, 4, i32::MAX, 7].iter().map(|v| v.to_be_bytes()).collect();
+        for kind in [
+            AggregateKind::CountRows,
+            AggregateKind::Count,
+            AggregateKind::Min,
+            AggregateKind::Max,
+            AggregateKind::Sum,
+            AggregateKind::Average,
+        ] {
+            let of = |values: &[[u8; 4]]| {
+                let mut accumulator = Accumulator::new(kind, &CqlType::Int);
+                values.iter().for_each(|value| accumulator.add(Some(value)).unwrap());
+                accumulator
+            };
+            for cut in 0..=values.len() {
+                let mut first = of(&values[..cut]);
+                first.merge(of(&values[cut..])).unwrap();
+                assert_eq!(first.result(), of(&values).result(), "{kind:?} cut at {cut}");
+            }
+        }
+        let mean = || Accumulator::new(AggregateKind::Average, &CqlType::Decimal);
+        assert!(mean().merge(mean()).is_err());
     }
 
     #[test]

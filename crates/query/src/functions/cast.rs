@@ -2,12 +2,14 @@
 //!
 //! Numbers narrow as Java's `Number` methods do: integers wrap, floating-point values saturate first.
 
-use bigdecimal::{BigDecimal, ToPrimitive};
-use model::{CqlType, number};
+use bigdecimal::BigDecimal;
+use cql::ast::NativeType;
+use model::{CqlType, number, type_parser};
 use num_bigint::BigInt;
 use uuid::Uuid;
 
-use super::number_text;
+use super::number::{Number, is_number, read};
+use super::{Function, number_text};
 use crate::QueryError;
 use crate::terms::{duration, time};
 
@@ -32,29 +34,42 @@ pub(super) fn exists(from: &CqlType, to: &CqlType) -> bool {
     }
 }
 
-fn is_number(ty: &CqlType) -> bool {
-    use CqlType as T;
-    matches!(
-        ty,
-        T::Tinyint
-            | T::Smallint
-            | T::Int
-            | T::Bigint
-            | T::Counter
-            | T::Float
-            | T::Double
-            | T::Decimal
-            | T::Varint
-    )
+/// Name of the function that a cast to `target` stands for.
+pub fn cast_name(target: NativeType) -> &'static str {
+    match target {
+        NativeType::Ascii => "cast_as_ascii",
+        NativeType::Bigint => "cast_as_bigint",
+        NativeType::Blob => "cast_as_blob",
+        NativeType::Boolean => "cast_as_boolean",
+        NativeType::Counter => "cast_as_counter",
+        NativeType::Date => "cast_as_date",
+        NativeType::Decimal => "cast_as_decimal",
+        NativeType::Double => "cast_as_double",
+        NativeType::Duration => "cast_as_duration",
+        NativeType::Float => "cast_as_float",
+        NativeType::Inet => "cast_as_inet",
+        NativeType::Int => "cast_as_int",
+        NativeType::Smallint => "cast_as_smallint",
+        NativeType::Text | NativeType::Varchar => "cast_as_text",
+        NativeType::Time => "cast_as_time",
+        NativeType::Timestamp => "cast_as_timestamp",
+        NativeType::Timeuuid => "cast_as_timeuuid",
+        NativeType::Tinyint => "cast_as_tinyint",
+        NativeType::Uuid => "cast_as_uuid",
+        NativeType::Varint => "cast_as_varint",
+    }
 }
 
-/// A number on its way from one type to another.
-enum Number {
-    Integer(i64),
-    Single(f32),
-    Double(f64),
-    Decimal(BigDecimal),
-    Varint(BigInt),
+/// Overloads of a function that a cast stands for: from every type but the target itself.
+pub(super) fn overloads(name: &str) -> Vec<Function> {
+    let Some(to) = name.strip_prefix("cast_as_").and_then(type_parser::native_type) else {
+        return Vec::new();
+    };
+    let from = NativeType::ALL.iter().filter_map(|native| type_parser::native_type(native.name()));
+    let mut all: Vec<Function> =
+        from.filter(|from| *from != to).filter_map(|from| Function::cast(&from, &to)).collect();
+    all.dedup_by(|a, b| a.arguments() == b.arguments());
+    all
 }
 
 /// The value as the other type; an empty value of a type for which that means nothing gives null.
@@ -75,44 +90,14 @@ pub(super) fn convert(from: &CqlType, to: &CqlType, value: &[u8]) -> Result<Opti
     }
 }
 
-fn read(ty: &CqlType, value: &[u8]) -> Result<Option<Number>, QueryError> {
-    let bad = || QueryError::Invalid(format!("A value of {} bytes is no {ty}", value.len()));
-    Ok(Some(match ty {
-        CqlType::Tinyint => {
-            Number::Integer(i64::from(i8::from_be_bytes(value.try_into().map_err(|_| bad())?)))
-        }
-        CqlType::Smallint => {
-            Number::Integer(i64::from(i16::from_be_bytes(value.try_into().map_err(|_| bad())?)))
-        }
-        CqlType::Int => Number::Integer(i64::from(i32::from_be_bytes(value.try_into().map_err(|_| bad())?))),
-        CqlType::Float => Number::Single(f32::from_be_bytes(value.try_into().map_err(|_| bad())?)),
-        CqlType::Double => Number::Double(f64::from_be_bytes(value.try_into().map_err(|_| bad())?)),
-        CqlType::Decimal => match number::decode_decimal(value).map_err(|_| bad())? {
-            Some(decimal) => Number::Decimal(decimal),
-            None => return Ok(None),
-        },
-        CqlType::Varint => match number::decode_varint(value) {
-            Some(varint) => Number::Varint(varint),
-            None => return Ok(None),
-        },
-        _ => Number::Integer(i64::from_be_bytes(value.try_into().map_err(|_| bad())?)),
-    }))
-}
-
 fn write(number: Number, to: &CqlType) -> Result<Vec<u8>, QueryError> {
     Ok(match to {
         CqlType::Tinyint => (narrow(&number)? as i8).to_be_bytes().to_vec(),
         CqlType::Smallint => (narrow(&number)? as i16).to_be_bytes().to_vec(),
         CqlType::Int => (narrow(&number)? as i32).to_be_bytes().to_vec(),
         CqlType::Bigint => wide(&number)?.to_be_bytes().to_vec(),
-        CqlType::Float => {
-            let single = match &number {
-                Number::Single(value) => *value,
-                other => double(other) as f32,
-            };
-            single.to_be_bytes().to_vec()
-        }
-        CqlType::Double => double(&number).to_be_bytes().to_vec(),
+        CqlType::Float => number.to_f32().to_be_bytes().to_vec(),
+        CqlType::Double => number.to_f64().to_be_bytes().to_vec(),
         CqlType::Varint => {
             let mut out = Vec::new();
             number::append_varint_i64(&mut out, wide(&number)?);
@@ -169,25 +154,6 @@ fn low_bits(value: &BigInt) -> i64 {
     i64::from_be_bytes(low)
 }
 
-fn double(number: &Number) -> f64 {
-    match number {
-        Number::Integer(value) => *value as f64,
-        Number::Single(value) => f64::from(*value),
-        Number::Double(value) => *value,
-        Number::Varint(value) => value.to_f64().unwrap_or(f64::NAN),
-        Number::Decimal(value) => {
-            // Beyond the range of doubles the digits do not matter, and expanding them could take gigabytes.
-            let magnitude = value.digits() as i64 - value.as_bigint_and_scale().1;
-            let sign = if value.sign() == bigdecimal::num_bigint::Sign::Minus { -1.0 } else { 1.0 };
-            match magnitude {
-                400.. => sign * f64::INFINITY,
-                ..=-400 => sign * 0.0,
-                _ => value.to_f64().unwrap_or(f64::NAN),
-            }
-        }
-    }
-}
-
 fn check_digits(value: &BigDecimal) -> Result<(), QueryError> {
     if value.as_bigint_and_scale().1.abs() > DIGITS_MAX {
         return Err(QueryError::invalid("The decimal has too many digits to be written out"));
@@ -195,7 +161,11 @@ fn check_digits(value: &BigDecimal) -> Result<(), QueryError> {
     Ok(())
 }
 
-fn text(from: &CqlType, value: &[u8]) -> Result<String, QueryError> {
+/// The text of a value of a scalar type, but for those that are text.
+///
+/// # Errors
+/// [`QueryError`] for bytes that are no such value and types without a text.
+pub(crate) fn text(from: &CqlType, value: &[u8]) -> Result<String, QueryError> {
     let bad = || QueryError::Invalid(format!("A value of {} bytes is no {from}", value.len()));
     Ok(match from {
         CqlType::Boolean => (value != [0]).to_string(),

@@ -5,10 +5,23 @@
 
 pub mod aggregate;
 pub mod blob;
+mod calendar;
 pub mod cast;
+mod collection;
+mod decimal;
+mod elementary;
+mod factory;
+pub mod json;
+mod mask;
+mod math;
+mod number;
 pub mod number_text;
+mod operation;
+mod resolve;
 mod time;
+mod vector;
 
+use cql::ast::ArithmeticOperator;
 use model::token::murmur3_token;
 use model::{CqlType, Table, partition_key};
 
@@ -17,6 +30,9 @@ use crate::ambient::Ambient;
 use crate::terms::literal::Assignment;
 
 pub use aggregate::{Accumulator, AggregateKind};
+pub use cast::cast_name;
+pub use operation::{NEGATION, operator_name};
+pub use resolve::{CallArguments, CallSite, resolve};
 
 /// One resolved overload.
 #[derive(Debug, Clone)]
@@ -43,6 +59,22 @@ enum Kind {
     ToBlob,
     FromBlob,
     Cast,
+    Operation(ArithmeticOperator),
+    Negate,
+    Math(math::Math),
+    Floor,
+    ToJson,
+    FromJson,
+    MaskNull,
+    MaskDefault,
+    MaskReplace,
+    MaskHash,
+    MaskPart(mask::Part),
+    MapKeys,
+    MapValues,
+    CollectionCount,
+    CollectionAggregate(AggregateKind),
+    Similarity(vector::Similarity),
 }
 
 impl Function {
@@ -65,6 +97,8 @@ impl Function {
     pub fn column_name(&self, arguments: &[String]) -> String {
         match self.kind {
             Kind::Cast => format!("cast({} as {})", arguments.join(", "), self.result),
+            Kind::Operation(operator) => arguments.join(&format!(" {} ", operator.symbol())),
+            Kind::Negate => format!("-{}", arguments.join(", ")),
             _ => format!("system.{}({})", self.name, arguments.join(", ")),
         }
     }
@@ -90,7 +124,8 @@ impl Function {
     /// Computes the result; null arguments give null.
     ///
     /// # Errors
-    /// [`QueryError::Invalid`] where the arguments are values of their types but not of the function's domain.
+    /// [`QueryError::Invalid`] where the arguments are values of their types but not of the function's domain,
+    /// [`QueryError::FunctionFailure`] where computing failed.
     pub fn call(
         &self,
         arguments: &[Option<&[u8]>],
@@ -103,20 +138,62 @@ impl Function {
             Kind::NowTime => return Ok(Some(time::now_time(ambient.now_ms()))),
             Kind::RandomUuid => return Ok(Some(ambient.random_uuid().as_bytes().to_vec())),
             Kind::Token => return self.token(arguments),
+            Kind::Operation(operator) => return self.operate(operator, arguments),
+            Kind::ToJson => {
+                return Ok(Some(json::to_json(&self.arguments[0], arguments.first().copied().flatten())));
+            }
+            Kind::MaskNull => return Ok(None),
+            Kind::MaskDefault => return Ok(Some(mask::default_value(&self.result))),
+            Kind::MaskReplace => {
+                return Ok(arguments.get(1).copied().flatten().map(<[u8]>::to_vec));
+            }
             _ => {}
         }
-        let Some(argument) = arguments.first().copied().flatten() else { return Ok(None) };
+        match arguments.first().copied().flatten() {
+            Some(first) => self.call_with(first, &arguments[1..], ambient),
+            None => Ok(None),
+        }
+    }
+
+    /// Computes functions whose first argument decides whether there is a result.
+    fn call_with(
+        &self,
+        first: &[u8],
+        rest: &[Option<&[u8]>],
+        ambient: &Ambient,
+    ) -> Result<Option<Vec<u8>>, QueryError> {
         let ty = &self.arguments[0];
+        let more = |at: usize| rest.get(at).copied().flatten();
         match self.kind {
             Kind::MinTimeuuid | Kind::MaxTimeuuid => {
-                Ok(time::bound_timeuuid(argument, self.kind == Kind::MaxTimeuuid))
+                Ok(time::bound_timeuuid(first, self.kind == Kind::MaxTimeuuid))
             }
             Kind::ToDate | Kind::ToTimestamp | Kind::ToUnixTimestamp => {
-                Ok(time::convert(ty, &self.result, argument))
+                Ok(time::convert(ty, &self.result, first))
             }
-            Kind::ToBlob => Ok(Some(argument.to_vec())),
-            Kind::FromBlob => blob::from_blob(&self.name, &self.result, argument).map(Some),
-            _ => cast::convert(ty, &self.result, argument),
+            Kind::Floor => time::floor(ty, first, rest),
+            Kind::ToBlob => Ok(Some(first.to_vec())),
+            Kind::FromBlob => blob::from_blob(&self.name, &self.result, first).map(Some),
+            Kind::FromJson => json::from_json(&self.name, &self.result, first, ambient.now_ms()),
+            Kind::Negate => operation::negate(ty, first),
+            // What is outside of a function's domain is a mistake of the server in Cassandra; here it is the client's.
+            Kind::Math(math) => math::compute(math, ty, first).map_err(QueryError::Invalid),
+            Kind::MaskHash => mask::hash(first, more(0)).map(Some),
+            Kind::MaskPart(part) => {
+                let number =
+                    |at| more(at).and_then(|value| value.try_into().ok()).map_or(0, i32::from_be_bytes);
+                mask::partial(&self.name, part, first, [number(0), number(1)], more(2)).map(Some)
+            }
+            Kind::MapKeys | Kind::MapValues => {
+                collection::of_map(ty, first, self.kind == Kind::MapKeys).map(Some)
+            }
+            Kind::CollectionCount => collection::count(ty, first).map(Some),
+            Kind::CollectionAggregate(kind) => collection::aggregate(kind, ty, first),
+            Kind::Similarity(similarity) => match more(0) {
+                Some(second) => vector::score(&self.name, similarity, first, second).map(Some),
+                None => Ok(None),
+            },
+            _ => cast::convert(ty, &self.result, first),
         }
     }
 
@@ -128,6 +205,50 @@ impl Function {
                 .map_err(|e| QueryError::Invalid(e.to_string()))?;
         }
         Ok(Some(murmur3_token(&key).0.to_be_bytes().to_vec()))
+    }
+
+    fn operate(
+        &self,
+        operator: ArithmeticOperator,
+        arguments: &[Option<&[u8]>],
+    ) -> Result<Option<Vec<u8>>, QueryError> {
+        let ([Some(left), Some(right)], [left_type, right_type]) = (arguments, self.arguments.as_slice())
+        else {
+            return Ok(None);
+        };
+        operation::operate(operator, [left_type, right_type], &self.result, left, right).map_err(|problem| {
+            self.failure(format!(
+                "the operation '{left_type} {} {right_type}' failed: {problem}",
+                operator.symbol()
+            ))
+        })
+    }
+
+    fn failure(&self, message: String) -> QueryError {
+        QueryError::FunctionFailure {
+            keyspace: "system".to_owned(),
+            function: self.name.clone(),
+            arguments: self.arguments.iter().map(ToString::to_string).collect(),
+            message,
+        }
+    }
+
+    /// Whether the overload was made for one call, see `factory`.
+    pub(crate) fn is_made_for_its_arguments(&self) -> bool {
+        factory::exists(&self.name)
+    }
+
+    /// What messages call it.
+    pub(crate) fn shown(&self) -> String {
+        match self.kind {
+            Kind::Operation(operator) => format!("operation {}", operator.symbol()),
+            _ => format!("function {}", self.full_name()),
+        }
+    }
+
+    /// Name with its keyspace.
+    pub(crate) fn full_name(&self) -> String {
+        format!("system.{}", self.name)
     }
 
     fn signature(&self) -> String {
@@ -165,78 +286,32 @@ fn candidates(name: &str, table: Option<&Table>) -> Vec<Function> {
         "to_unix_timestamp" | "tounixtimestamp" => {
             of_times(Kind::ToUnixTimestamp, T::Bigint, &[T::Timeuuid, T::Timestamp, T::Date])
         }
+        "floor" => {
+            let floor = |ty: T, result: T, start: Option<T>| {
+                let arguments: Vec<T> = [ty, T::Duration].into_iter().chain(start).collect();
+                Function::new(name, Kind::Floor, &arguments, result)
+            };
+            vec![
+                floor(T::Timestamp, T::Timestamp, None),
+                floor(T::Timestamp, T::Timestamp, Some(T::Timestamp)),
+                floor(T::Timeuuid, T::Timestamp, None),
+                floor(T::Timeuuid, T::Timestamp, Some(T::Timestamp)),
+                floor(T::Date, T::Date, None),
+                floor(T::Date, T::Date, Some(T::Date)),
+                floor(T::Time, T::Time, None),
+            ]
+        }
         _ => match blob::conversion(name) {
             Some(blob::Conversion::ToBlob(ty)) => one(Kind::ToBlob, &[ty], T::Blob),
             Some(blob::Conversion::FromBlob(ty)) => one(Kind::FromBlob, &[T::Blob], ty),
-            None => Vec::new(),
+            None => {
+                let mut all = operation::overloads(name);
+                all.extend(math::overloads(name));
+                all.extend(cast::overloads(name));
+                all
+            }
         },
     }
-}
-
-/// The overload a call means; `None` where no function has the name.
-///
-/// `fits` says how well argument `n` fits a type, `text` shows it in messages.
-///
-/// # Errors
-/// [`QueryError::Invalid`] where no overload, or more than one, takes the arguments.
-pub fn resolve(
-    name: &str,
-    table: Option<&Table>,
-    argument_count: usize,
-    receiver: Option<&CqlType>,
-    fits: &dyn Fn(usize, &CqlType) -> Assignment,
-    text: &dyn Fn(usize) -> String,
-) -> Result<Option<Function>, QueryError> {
-    let mut candidates = candidates(name, table);
-    if candidates.len() == 1 {
-        let function = candidates.remove(0);
-        if function.arguments.len() != argument_count {
-            return Err(QueryError::Invalid(format!(
-                "Invalid number of arguments in call to function system.{name}: {} required but {argument_count} provided",
-                function.arguments.len()
-            )));
-        }
-        for (at, ty) in function.arguments.iter().enumerate() {
-            if !fits(at, ty).is_assignable() {
-                return Err(QueryError::Invalid(format!(
-                    "Type error: {} cannot be passed as argument {at} of function system.{name} of type {ty}",
-                    text(at)
-                )));
-            }
-        }
-        return Ok(Some(function));
-    }
-    if candidates.is_empty() {
-        return Ok(None);
-    }
-    let all: Vec<String> = candidates.iter().map(Function::signature).collect();
-    let mut compatible = Vec::new();
-    for candidate in candidates {
-        if receiver.is_some_and(|receiver| !type_assignment(&candidate.result, receiver).is_assignable())
-            || candidate.arguments.len() != argument_count
-        {
-            continue;
-        }
-        let fit = candidate.arguments.iter().enumerate().map(|(at, ty)| fits(at, ty)).min();
-        match fit.unwrap_or(Assignment::Exact) {
-            Assignment::Exact => return Ok(Some(candidate)),
-            Assignment::Weak => compatible.push(candidate),
-            Assignment::No => {}
-        }
-    }
-    if compatible.len() > 1 {
-        let signatures: Vec<String> = compatible.iter().map(Function::signature).collect();
-        return Err(QueryError::Invalid(format!(
-            "Ambiguous call to function {name} (can be matched by following signatures: {}): use type casts to disambiguate",
-            signatures.join(", ")
-        )));
-    }
-    compatible.pop().map(Some).ok_or_else(|| {
-        QueryError::Invalid(format!(
-            "Invalid call to function {name}, none of its type signatures match (known type signatures: {})",
-            all.join(", ")
-        ))
-    })
 }
 
 /// Whether values of `have` may stand where `want` is asked for (Cassandra's `isValueCompatibleWith`).
@@ -279,19 +354,5 @@ mod tests {
             assert!(!shapes(new).is_empty());
         }
         assert!(candidates("no_such", None).is_empty());
-    }
-
-    #[test]
-    fn overloads_are_chosen_by_argument() {
-        let pick = |ty: CqlType| {
-            resolve("totimestamp", None, 1, None, &|_, want| type_assignment(&ty, want), &|_| String::new())
-        };
-        let chosen = pick(CqlType::Date).unwrap().unwrap();
-        assert_eq!(chosen.arguments(), [CqlType::Date]);
-        assert_eq!(
-            pick(CqlType::Text).unwrap_err().to_string(),
-            "Invalid call to function totimestamp, none of its type signatures match (known type signatures: \
-             system.totimestamp : (timeuuid) -> timestamp, system.totimestamp : (date) -> timestamp)"
-        );
     }
 }

@@ -1,8 +1,12 @@
 //! Functions of time: what now is, and conversions between the types that hold time.
 
+use model::number::Duration;
 use model::{CqlType, timeuuid};
 use uuid::Uuid;
 
+use super::calendar;
+use crate::QueryError;
+use crate::terms::duration;
 use crate::terms::time::{NANOSECONDS_PER_DAY, date_of_millis, millis_of_date};
 
 /// Today, UTC, as a stored date.
@@ -35,6 +39,55 @@ pub(super) fn convert(from: &CqlType, to: &CqlType, value: &[u8]) -> Option<Vec<
         CqlType::Date => date_of_millis(millis).to_be_bytes().to_vec(),
         _ => millis.to_be_bytes().to_vec(),
     })
+}
+
+/// `floor(time, duration[, start])`; null where an argument is.
+///
+/// # Errors
+/// [`QueryError::Invalid`] for a duration that does not fit the type of time, or a start after the time.
+pub(super) fn floor(
+    ty: &CqlType,
+    time: &[u8],
+    rest: &[Option<&[u8]>],
+) -> Result<Option<Vec<u8>>, QueryError> {
+    let (Some(Some(duration)), false) = (rest.first(), time.is_empty()) else { return Ok(None) };
+    if duration.is_empty() {
+        return Ok(None);
+    }
+    let duration = Duration::decode(duration).map_err(|error| QueryError::Invalid(error.to_string()))?;
+    let shown = || duration::text(&duration);
+    if *ty == CqlType::Time {
+        let Ok(time) = time.try_into().map(i64::from_be_bytes) else { return Ok(None) };
+        let floor = calendar::floor_time(time, &duration).map_err(QueryError::Invalid)?;
+        return Ok(Some(floor.to_be_bytes().to_vec()));
+    }
+    let millis = |ty: &CqlType, value: &[u8]| {
+        let bytes = convert(ty, &CqlType::Bigint, value)?;
+        bytes.try_into().ok().map(i64::from_be_bytes)
+    };
+    let start_type = if *ty == CqlType::Date { CqlType::Date } else { CqlType::Timestamp };
+    let start = match rest.get(1) {
+        None => Some(0),
+        Some(start) => start.and_then(|start| millis(&start_type, start)),
+    };
+    let (Some(time), Some(start)) = (millis(ty, time), start) else { return Ok(None) };
+    if *ty == CqlType::Date && duration.nanoseconds() != 0 {
+        return Err(QueryError::Invalid(format!(
+            "The floor on date values cannot be computed for the {} duration as precision is below 1 day",
+            shown()
+        )));
+    }
+    if duration.nanoseconds() % 1_000_000 != 0 {
+        return Err(QueryError::Invalid(format!(
+            "The floor cannot be computed for the {} duration as precision is below 1 millisecond",
+            shown()
+        )));
+    }
+    let floor = calendar::floor(time, &duration, start).map_err(QueryError::Invalid)?;
+    Ok(Some(match ty {
+        CqlType::Date => date_of_millis(floor).to_be_bytes().to_vec(),
+        _ => floor.to_be_bytes().to_vec(),
+    }))
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
-//! BATCH as text, prepared.
+//! BATCH as text, prepared, and what statements of a batch may not be together.
+//!
+//! Rules and messages as Cassandra 5's `BatchStatement.validate`, for batches as text and those of the protocol alike.
 
 use cql::ast::{self, BatchKind as AstKind};
 use wire::request::BatchKind;
 
-use super::modify::{self, ModifyPlan};
+use super::modify::{self, ModifyPlan, Route};
 use crate::QueryError;
 use crate::terms::Term;
 
@@ -25,31 +27,54 @@ impl BatchPlan {
     /// [`QueryError::Invalid`] in Cassandra's words.
     pub fn new(
         kind: BatchKind,
-        (timestamp, time_to_live): modify::Attributes,
+        attributes: modify::Attributes,
         statements: Vec<ModifyPlan>,
     ) -> Result<Self, QueryError> {
-        if time_to_live.is_some() {
+        if attributes.time_to_live.is_some() {
             return Err(QueryError::invalid("Global TTL on the BATCH statement is not supported."));
         }
-        check_kind(kind)?;
-        if timestamp.is_some() && statements.iter().any(|statement| statement.timestamp.is_some()) {
-            return Err(QueryError::invalid(
-                "Timestamp must be set either on BATCH or individual statements",
-            ));
-        }
-        Ok(Self { kind, timestamp, statements })
+        check(kind, attributes.timestamp.is_some(), statements.iter())?;
+        Ok(Self { kind, timestamp: attributes.timestamp, statements })
     }
 }
 
-/// Refuses batches of kinds that do not work yet.
+/// Refuses statements that cannot stand in one batch; `has_timestamp` says that the whole has one.
 ///
 /// # Errors
-/// [`QueryError::Invalid`] for counter batches.
-pub fn check_kind(kind: BatchKind) -> Result<(), QueryError> {
-    match kind {
-        BatchKind::Counter => Err(QueryError::invalid("Counter batches are not supported yet")),
-        BatchKind::Logged | BatchKind::Unlogged => Ok(()),
-    }
+/// [`QueryError::Invalid`] in Cassandra's words.
+pub fn check<'p>(
+    kind: BatchKind,
+    has_timestamp: bool,
+    statements: impl Iterator<Item = &'p ModifyPlan> + Clone,
+) -> Result<(), QueryError> {
+    let any = |route: Route| statements.clone().any(|statement| statement.route == route);
+    let (conditional, counters) = (any(Route::Conditional), any(Route::Counter));
+    let others = statements.clone().any(|statement| statement.route != Route::Counter);
+    let mistake = if has_timestamp && conditional {
+        "Cannot provide custom timestamp for conditional BATCH"
+    } else if has_timestamp && kind == BatchKind::Counter {
+        "Cannot provide custom timestamp for counter BATCH"
+    } else if has_timestamp && statements.clone().any(|statement| statement.timestamp.is_some()) {
+        "Timestamp must be set either on BATCH or individual statements"
+    } else if has_timestamp && counters {
+        "Cannot provide custom timestamp for a BATCH containing counters"
+    } else if kind == BatchKind::Counter && others {
+        "Cannot include non-counter statement in a counter batch"
+    } else if counters && others {
+        "Counter and non-counter mutations cannot exist in the same batch"
+    } else if kind == BatchKind::Logged && counters {
+        "Cannot include a counter statement in a logged batch"
+    } else if conditional && spans_tables(statements) {
+        "Batch with conditions cannot span multiple tables"
+    } else {
+        return Ok(());
+    };
+    Err(QueryError::invalid(mistake))
+}
+
+fn spans_tables<'p>(mut statements: impl Iterator<Item = &'p ModifyPlan>) -> bool {
+    let first = statements.next().map(|statement| statement.table.id());
+    statements.any(|statement| Some(statement.table.id()) != first)
 }
 
 /// The protocol's kind of a batch's text.

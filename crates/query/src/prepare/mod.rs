@@ -4,9 +4,15 @@
 //! one of them changes.
 
 pub mod batch;
+pub mod condition;
+mod expression;
 pub mod modify;
 pub mod names;
+pub mod operation;
+mod resolved;
 pub mod select;
+mod selectable;
+pub mod selection;
 pub mod selector;
 pub mod types;
 
@@ -76,6 +82,15 @@ impl Prepared {
             Plan::Batch(plan) => plan.statements.iter().map(|statement| &*statement.table).collect(),
             Plan::Truncate(table) => vec![table],
             Plan::Use(_) | Plan::Schema(_) | Plan::Describe(_) => Vec::new(),
+        }
+    }
+
+    /// Whether it looks before it writes, which drivers route to the same replica first (the LWT mark).
+    pub fn is_conditional(&self) -> bool {
+        match &self.plan {
+            Plan::Modify(plan) => plan.condition.is_some(),
+            Plan::Batch(plan) => plan.statements.iter().any(|statement| statement.condition.is_some()),
+            _ => false,
         }
     }
 
@@ -193,7 +208,7 @@ fn prepare_batch(
         tables.push(table);
     }
     let Some(first) = tables.first().cloned() else {
-        let plan = BatchPlan::new(batch::kind(batch.kind), (None, None), Vec::new())?;
+        let plan = BatchPlan::new(batch::kind(batch.kind), modify::Attributes::default(), Vec::new())?;
         return finish(Plan::Batch(Box::new(plan)), markers, Vec::new());
     };
     let attributes = {

@@ -1,20 +1,21 @@
-//! INSERT, UPDATE and DELETE, prepared: which rows, and what is written to each.
+//! INSERT, UPDATE and DELETE, prepared: which rows, what is written to each, and under which condition.
 //!
-//! Rules and messages as Cassandra 5's `ModificationStatement`, `Operation` and `Attributes`. Operations stand by
-//! column id, the order in which a row takes cells.
+//! Rules and messages as Cassandra 5's `ModificationStatement` and `Attributes`. Operations stand by column id, the
+//! order in which a row takes cells. [`ModifyPlan::route`] is decided here, so that a plain write pays for nothing else.
 
 use std::rc::Rc;
 
-use cql::ast::{
-    self, AssignmentOperation, DeleteSelection, IfClause, Modification, Relation, RelationTarget,
-};
+use cql::ast::{self, AssignmentOperation, Modification, Relation, RelationTarget};
 use model::{Column, ColumnKind, CqlType, Table};
 
+use super::condition::Conditions;
 use super::names;
+use super::operation::{Operation, assign, deletion, set};
 use crate::QueryError;
 use crate::restrictions::{self, Restrictions, StatementKind};
+use crate::results::ResultMetadata;
 use crate::terms::prepare::Context;
-use crate::terms::{Receiver, Term, text};
+use crate::terms::{Receiver, Term};
 
 /// A prepared modification.
 #[derive(Debug)]
@@ -33,47 +34,79 @@ pub struct ModifyPlan {
     pub timestamp: Option<Term>,
     /// USING TTL.
     pub time_to_live: Option<Term>,
+    /// IF.
+    pub condition: Option<Box<ConditionPlan>>,
+    /// How it is carried out.
+    pub route: Route,
     needs_read: bool,
 }
 
-/// One column's change.
-#[derive(Debug)]
-pub struct Operation {
-    /// The column.
-    pub column: Column,
-    /// How it changes.
-    pub action: Action,
+/// How a modification is carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Route {
+    /// Written as it is.
+    Plain,
+    /// What is there is read first.
+    ReadFirst,
+    /// Read, decided on and written in one step.
+    Conditional,
+    /// Counters go up or down where they are.
+    Counter,
 }
 
-/// How a column changes.
+/// An IF clause and what the client is told where it does not hold.
 #[derive(Debug)]
-pub enum Action {
-    /// The one cell takes a value.
-    Set(Term),
-    /// All elements are replaced by those of a value.
-    Replace(Term),
-    /// The elements of a value are added; to a list at the end.
-    Add(Term),
-    /// The elements of a value are put before a list.
-    Prepend(Term),
-    /// The elements of a set are taken away; of a map those keys.
-    Remove(Term),
-    /// The entry of a map at a key takes a value.
-    SetEntry(Term, Term),
-    /// A field takes a value.
-    SetField(usize, Term),
-    /// The column, or all its elements, are deleted.
-    Delete,
-    /// The element of a set, or the entry of a map, is deleted.
-    DeleteElement(Term),
-    /// A field is deleted.
-    DeleteField(usize),
-    /// The element of a list at an index takes a value.
-    SetIndex(Term, Term),
-    /// The element of a list at an index is deleted.
-    DeleteIndex(Term),
-    /// The elements of a list that are equal to one of a value's are taken away.
-    RemoveValues(Term),
+pub struct ConditionPlan {
+    /// What must hold.
+    pub conditions: Conditions,
+    /// The result of a statement that was applied: `[applied]` alone.
+    pub applied: ResultMetadata,
+    /// The result of one that was not.
+    pub rejected: ResultMetadata,
+    /// Its columns behind `[applied]`.
+    pub shown: Vec<Column>,
+}
+
+/// Name of the column that says whether a condition held.
+pub const APPLIED: &str = "[applied]";
+
+impl ConditionPlan {
+    fn new(table: &Table, conditions: Conditions) -> Self {
+        let mut shown: Vec<Column> = Vec::new();
+        match &conditions {
+            Conditions::NotExists | Conditions::Exists => shown = all_columns(table),
+            Conditions::Columns(columns) => {
+                for condition in columns {
+                    if !shown.iter().any(|column| column.id == condition.column.id) {
+                        shown.push(condition.column.clone());
+                    }
+                }
+            }
+        }
+        let (applied, rejected) = (result_metadata(table, &[]), result_metadata(table, &shown));
+        Self { conditions, applied, rejected, shown }
+    }
+}
+
+/// All columns as a result that shows whole rows has them: the key, then static and regular columns by name.
+pub fn all_columns(table: &Table) -> Vec<Column> {
+    let mut columns: Vec<Column> = table.columns().cloned().collect();
+    columns.sort_by(|a, b| {
+        let is_value = |column: &Column| matches!(column.kind, ColumnKind::Static | ColumnKind::Regular);
+        a.kind.cmp(&b.kind).then_with(|| match is_value(a) {
+            true => a.name.cmp(&b.name),
+            false => a.position.cmp(&b.position),
+        })
+    });
+    columns
+}
+
+/// `[applied]` and these columns.
+pub fn result_metadata(table: &Table, columns: &[Column]) -> ResultMetadata {
+    let columns: Vec<(String, CqlType)> = std::iter::once((APPLIED.to_owned(), CqlType::Boolean))
+        .chain(columns.iter().map(|column| (column.name.clone(), column.ty.clone())))
+        .collect();
+    ResultMetadata::new(table.keyspace(), table.name(), &columns)
 }
 
 impl ModifyPlan {
@@ -87,6 +120,22 @@ impl ModifyPlan {
     pub fn writes_rows(&self) -> bool {
         self.table.clustering().is_empty() || self.restrictions.restricts_clustering
     }
+
+    /// The word for it in messages about conditions.
+    pub fn conditional_name(&self) -> &'static str {
+        if self.kind == StatementKind::Update { "updates" } else { "deletions" }
+    }
+
+    /// Whether it is about the static row and nothing else.
+    pub fn only_static(&self) -> bool {
+        let conditions = self.condition.as_ref().map(|plan| &plan.conditions);
+        let concerns = |kind| conditions.is_some_and(|conditions| conditions.concerns(kind));
+        self.regulars.is_empty()
+            && !deletes_rows(self.kind, self.statics.is_empty())
+            && !concerns(ColumnKind::Regular)
+            && (!self.statics.is_empty() || concerns(ColumnKind::Static))
+            && !self.restrictions.restricts_clustering
+    }
 }
 
 /// Prepares a modification of `table`.
@@ -98,27 +147,29 @@ pub fn prepare(
     table: &Rc<Table>,
     modification: &Modification,
 ) -> Result<ModifyPlan, QueryError> {
-    if table.is_counter() {
-        return Err(QueryError::invalid("Counter tables are not supported yet"));
-    }
-    match modification {
+    let (raw, condition) = match modification {
         Modification::Insert(insert) => {
-            refuse_condition(insert.if_not_exists)?;
-            let attributes = attributes(cx, &insert.attributes)?;
-            self::insert(cx, table, insert, attributes)
+            (&insert.attributes, insert.if_not_exists.then_some(Conditions::NotExists))
         }
-        Modification::InsertJson(_) => Err(QueryError::invalid("INSERT JSON is not supported yet")),
-        Modification::Update(update) => {
-            refuse_condition(update.condition != IfClause::None)?;
-            let attributes = attributes(cx, &update.attributes)?;
-            self::update(cx, table, update, attributes)
+        Modification::InsertJson(insert) => {
+            (&insert.attributes, insert.if_not_exists.then_some(Conditions::NotExists))
         }
-        Modification::Delete(delete) => {
-            refuse_condition(delete.condition != IfClause::None)?;
-            let attributes = attributes(cx, &delete.attributes)?;
-            self::delete(cx, table, delete, attributes)
-        }
+        Modification::Update(update) => (&update.attributes, Conditions::prepare(cx, &update.condition)?),
+        Modification::Delete(delete) => (&delete.attributes, Conditions::prepare(cx, &delete.condition)?),
+    };
+    let attributes = attributes(cx, raw)?;
+    if condition.is_some() && attributes.timestamp.is_some() {
+        return Err(QueryError::invalid("Cannot provide custom timestamp for conditional updates"));
     }
+    let parts = match modification {
+        Modification::Insert(insert) => self::insert(cx, table, insert, condition.as_ref())?,
+        Modification::InsertJson(_) => {
+            return Err(QueryError::invalid("INSERT JSON is not supported yet"));
+        }
+        Modification::Update(update) => self::update(cx, table, update, condition.as_ref())?,
+        Modification::Delete(delete) => self::delete(cx, table, delete, condition.as_ref())?,
+    };
+    assemble(table, parts, attributes, condition)
 }
 
 /// The table a modification names.
@@ -131,15 +182,14 @@ pub fn table_name(modification: &Modification) -> &ast::QualifiedName {
     }
 }
 
-fn refuse_condition(conditional: bool) -> Result<(), QueryError> {
-    if conditional {
-        return Err(QueryError::invalid("Conditional statements (IF) are not supported yet"));
-    }
-    Ok(())
+/// A USING clause.
+#[derive(Debug, Default)]
+pub struct Attributes {
+    /// USING TIMESTAMP.
+    pub timestamp: Option<Term>,
+    /// USING TTL.
+    pub time_to_live: Option<Term>,
 }
-
-/// USING TIMESTAMP and USING TTL.
-pub type Attributes = (Option<Term>, Option<Term>);
 
 /// Prepares a USING clause.
 ///
@@ -159,25 +209,53 @@ pub fn attributes(cx: &mut Context<'_>, raw: &[ast::Attribute]) -> Result<Attrib
     let mut one = |term: Option<&ast::Term>, name: &str, ty: CqlType| {
         term.map(|term| cx.prepare(term, &Receiver::new(name, ty))).transpose()
     };
-    Ok((one(view.timestamp, "[timestamp]", CqlType::Bigint)?, one(view.time_to_live, "[ttl]", CqlType::Int)?))
+    Ok(Attributes {
+        timestamp: one(view.timestamp, "[timestamp]", CqlType::Bigint)?,
+        time_to_live: one(view.time_to_live, "[ttl]", CqlType::Int)?,
+    })
+}
+
+/// What is particular to each of the statements.
+struct Parts {
+    kind: StatementKind,
+    operations: Vec<Operation>,
+    restrictions: Restrictions,
 }
 
 fn assemble(
     table: &Rc<Table>,
-    kind: StatementKind,
-    operations: Vec<Operation>,
-    restrictions: Restrictions,
-    (timestamp, time_to_live): Attributes,
-) -> ModifyPlan {
-    let needs_read = operations.iter().any(|operation| {
-        matches!(operation.action, Action::SetIndex(..) | Action::DeleteIndex(_) | Action::RemoveValues(_))
-    });
+    Parts { kind, operations, restrictions }: Parts,
+    Attributes { timestamp, time_to_live }: Attributes,
+    condition: Option<Conditions>,
+) -> Result<ModifyPlan, QueryError> {
+    let invalid = |text: &str| Err(QueryError::invalid(text));
+    if table.is_counter() {
+        if condition.is_some() {
+            return invalid("Conditional updates are not supported on counter tables");
+        }
+        if timestamp.is_some() {
+            return invalid("Cannot provide custom timestamp for counter updates");
+        }
+        if time_to_live.is_some() {
+            return invalid("Cannot provide custom TTL for counter updates");
+        }
+    }
+    let needs_read = operations.iter().any(|operation| operation.action.needs_read());
+    let route = if condition.is_some() {
+        Route::Conditional
+    } else if table.is_counter() {
+        Route::Counter
+    } else if needs_read {
+        Route::ReadFirst
+    } else {
+        Route::Plain
+    };
     let (mut statics, mut regulars): (Vec<_>, Vec<_>) =
         operations.into_iter().partition(|operation| operation.column.kind == ColumnKind::Static);
     // A stable sort: several operations on one column keep the order they were written in.
     statics.sort_by_key(|operation| operation.column.id);
     regulars.sort_by_key(|operation| operation.column.id);
-    ModifyPlan {
+    Ok(ModifyPlan {
         table: Rc::clone(table),
         kind,
         restrictions,
@@ -185,20 +263,41 @@ fn assemble(
         statics,
         timestamp,
         time_to_live,
+        condition: condition.map(|conditions| Box::new(ConditionPlan::new(table, conditions))),
+        route,
         needs_read,
-    }
+    })
 }
 
-fn applies_only_to_statics(operations: &[Operation]) -> bool {
-    !operations.is_empty() && operations.iter().all(|operation| operation.column.kind == ColumnKind::Static)
+/// Whether a DELETE names no column: then it is about all of them.
+fn deletes_rows(kind: StatementKind, names_nothing: bool) -> bool {
+    kind == StatementKind::Delete && names_nothing
+}
+
+/// Whether a statement writes, and looks at, static columns alone.
+fn applies_only_to_statics(
+    kind: StatementKind,
+    operations: &[Operation],
+    condition: Option<&Conditions>,
+) -> bool {
+    if deletes_rows(kind, operations.is_empty()) {
+        return false;
+    }
+    let writes = |kind| operations.iter().any(|operation| operation.column.kind == kind);
+    let concerns = |kind| condition.is_some_and(|condition| condition.concerns(kind));
+    !(writes(ColumnKind::Regular) || concerns(ColumnKind::Regular))
+        && (writes(ColumnKind::Static) || concerns(ColumnKind::Static))
 }
 
 fn insert(
     cx: &mut Context<'_>,
     table: &Rc<Table>,
     insert: &ast::Insert,
-    attributes: Attributes,
-) -> Result<ModifyPlan, QueryError> {
+    condition: Option<&Conditions>,
+) -> Result<Parts, QueryError> {
+    if table.is_counter() {
+        return Err(QueryError::invalid(INSERT_INTO_COUNTERS));
+    }
     if insert.columns.len() != insert.values.len() {
         return Err(QueryError::invalid("Unmatched column names/values"));
     }
@@ -221,17 +320,18 @@ fn insert(
             operations.push(set(cx, column, value)?);
         }
     }
-    let only_static = !has_clustering && applies_only_to_statics(&operations);
+    let only_static =
+        !has_clustering && applies_only_to_statics(StatementKind::Insert, &operations, condition);
     let restrictions = restrictions::prepare(cx, StatementKind::Insert, &relations, only_static, false)?;
-    Ok(assemble(table, StatementKind::Insert, operations, restrictions, attributes))
+    Ok(Parts { kind: StatementKind::Insert, operations, restrictions })
 }
 
 fn update(
     cx: &mut Context<'_>,
     table: &Rc<Table>,
     update: &ast::Update,
-    attributes: Attributes,
-) -> Result<ModifyPlan, QueryError> {
+    condition: Option<&Conditions>,
+) -> Result<Parts, QueryError> {
     let mut operations: Vec<Operation> = Vec::with_capacity(update.assignments.len());
     for (at, assignment) in update.assignments.iter().enumerate() {
         let column = names::column(table, &assignment.column)?;
@@ -247,12 +347,12 @@ fn update(
                 column.name
             )));
         }
-        operations.push(assign(cx, column, &assignment.operation)?);
+        operations.push(assign(cx, column, &assignment.operation, condition.is_some())?);
     }
-    let only_static = applies_only_to_statics(&operations);
+    let only_static = applies_only_to_statics(StatementKind::Update, &operations, condition);
     let relations = &update.where_clause.relations;
     let restrictions = restrictions::prepare(cx, StatementKind::Update, relations, only_static, false)?;
-    Ok(assemble(table, StatementKind::Update, operations, restrictions, attributes))
+    Ok(Parts { kind: StatementKind::Update, operations, restrictions })
 }
 
 fn compatible(a: &AssignmentOperation, b: &AssignmentOperation) -> bool {
@@ -269,191 +369,38 @@ fn delete(
     cx: &mut Context<'_>,
     table: &Rc<Table>,
     delete: &ast::Delete,
-    attributes: Attributes,
-) -> Result<ModifyPlan, QueryError> {
-    if attributes.1.is_some() {
-        return Err(QueryError::invalid("Invalid attribute TTL for DELETE statement"));
-    }
+    condition: Option<&Conditions>,
+) -> Result<Parts, QueryError> {
     let operations = delete
         .selections
         .iter()
         .map(|selection| deletion(cx, table, selection))
         .collect::<Result<Vec<_>, _>>()?;
-    let only_static = applies_only_to_statics(&operations);
+    let only_static = applies_only_to_statics(StatementKind::Delete, &operations, condition);
     let relations = &delete.where_clause.relations;
     let restrictions = restrictions::prepare(cx, StatementKind::Delete, relations, only_static, false)?;
-    let plan = assemble(table, StatementKind::Delete, operations, restrictions, attributes);
-    let names_rows = plan.restrictions.names_rows(table);
-    if !plan.regulars.is_empty() && !names_rows {
+    let regulars = operations.iter().any(|operation| operation.column.kind == ColumnKind::Regular);
+    let deletes_rows = deletes_rows(StatementKind::Delete, operations.is_empty());
+    let names_rows = restrictions.names_rows(table);
+    if let Some(condition) = condition.filter(|_| !names_rows) {
+        if regulars || deletes_rows {
+            return Err(QueryError::invalid(
+                "DELETE statements must restrict all PRIMARY KEY columns with equality relations in order to \
+                 delete non static columns",
+            ));
+        }
+        if condition.concerns(ColumnKind::Regular) {
+            return Err(QueryError::invalid(
+                "DELETE statements must restrict all PRIMARY KEY columns with equality relations in order to \
+                 use IF condition on non static columns",
+            ));
+        }
+    }
+    if regulars && !names_rows {
         return Err(QueryError::invalid("Range deletions are not supported for specific columns"));
     }
-    Ok(plan)
+    Ok(Parts { kind: StatementKind::Delete, operations, restrictions })
 }
 
-fn set(cx: &mut Context<'_>, column: &Column, value: &ast::Term) -> Result<Operation, QueryError> {
-    let term = cx.prepare(value, &Receiver::column(cx.table, column))?;
-    let action = if column.ty.is_multi_cell() { Action::Replace(term) } else { Action::Set(term) };
-    Ok(Operation { column: column.clone(), action })
-}
-
-/// An operation as messages show it.
-fn shown(column: &Column, operation: &AssignmentOperation) -> String {
-    let name = &column.name;
-    match operation {
-        AssignmentOperation::Set(value) => format!("{name} = {}", text::of_term(value)),
-        // Cassandra shows a minus here too.
-        AssignmentOperation::Prepend(value) => format!("{name} = {} - {name}", text::of_term(value)),
-        AssignmentOperation::Add(value) => format!("{name} = {name} + {}", text::of_term(value)),
-        AssignmentOperation::Subtract(value) => format!("{name} = {name} - {}", text::of_term(value)),
-        AssignmentOperation::SetElement { key, value } => {
-            format!("{name}[{}] = {}", text::of_term(key), text::of_term(value))
-        }
-        AssignmentOperation::SetField { field, value } => {
-            format!("{name}.{} = {}", field.name, text::of_term(value))
-        }
-    }
-}
-
-fn assign(
-    cx: &mut Context<'_>,
-    column: &Column,
-    operation: &AssignmentOperation,
-) -> Result<Operation, QueryError> {
-    let wrong = |what: &str| {
-        QueryError::Invalid(format!(
-            "Invalid operation ({}) for {what} column {}",
-            shown(column, operation),
-            column.name
-        ))
-    };
-    let whole = Receiver::column(cx.table, column);
-    let action = match operation {
-        AssignmentOperation::Set(value) => return set(cx, column, value),
-        AssignmentOperation::Prepend(value) => match &column.ty {
-            CqlType::List { frozen: false, .. } => Action::Prepend(cx.prepare(value, &whole)?),
-            CqlType::List { .. } => return Err(wrong("frozen list")),
-            CqlType::Set { .. } | CqlType::Map { .. } => return Err(wrong("non list")),
-            _ => return Err(wrong("non list")),
-        },
-        AssignmentOperation::Add(value) => match &column.ty {
-            ty if ty.is_collection() && !ty.is_multi_cell() => return Err(wrong("frozen collection")),
-            CqlType::Map { .. } => Action::Add(cx.prepare(value, &whole).map_err(|_| {
-                QueryError::Invalid(format!(
-                    "Value for a map addition has to be a map, but was: '{}'",
-                    text::of_term(value)
-                ))
-            })?),
-            ty if ty.is_collection() => Action::Add(cx.prepare(value, &whole)?),
-            CqlType::Tuple(_) | CqlType::Udt(_) => return Err(wrong("tuple")),
-            _ => return Err(wrong("non counter")),
-        },
-        AssignmentOperation::Subtract(value) => match &column.ty {
-            ty if ty.is_collection() && !ty.is_multi_cell() => return Err(wrong("frozen collection")),
-            CqlType::Map { key, .. } => {
-                let keys = CqlType::Set { element: key.clone(), frozen: false };
-                Action::Remove(cx.prepare(value, &Receiver::new(&column.name, keys)).map_err(|_| {
-                    QueryError::Invalid(format!(
-                        "Value for a map substraction has to be a set, but was: '{}'",
-                        text::of_term(value)
-                    ))
-                })?)
-            }
-            CqlType::Set { .. } => Action::Remove(cx.prepare(value, &whole)?),
-            CqlType::List { .. } => Action::RemoveValues(cx.prepare(value, &whole)?),
-            _ => return Err(wrong("non counter")),
-        },
-        AssignmentOperation::SetElement { key, value } => match &column.ty {
-            ty if !ty.is_collection() => return Err(wrong("non collection")),
-            ty if !ty.is_multi_cell() => return Err(wrong("frozen collection")),
-            CqlType::Map { key: key_type, value: value_type, .. } => {
-                let key = cx.prepare(key, &Receiver::key_of(&column.name, (**key_type).clone()))?;
-                let value = cx.prepare(value, &Receiver::value_of(&column.name, (**value_type).clone()))?;
-                Action::SetEntry(key, value)
-            }
-            CqlType::Set { .. } => return Err(wrong("set")),
-            CqlType::List { element, .. } => {
-                let index = cx.prepare(key, &Receiver::index_of(&column.name))?;
-                let value = cx.prepare(value, &Receiver::value_of(&column.name, (**element).clone()))?;
-                Action::SetIndex(index, value)
-            }
-            _ => return Err(wrong("non collection")),
-        },
-        AssignmentOperation::SetField { field, value } => {
-            let CqlType::Udt(udt) = &column.ty else { return Err(wrong("non-UDT")) };
-            if udt.frozen {
-                return Err(wrong("frozen UDT"));
-            }
-            let at = field_place(column, &field.name)?;
-            let receiver = Receiver::new(format!("{}.{}", column.name, field.name), udt.fields[at].1.clone());
-            Action::SetField(at, cx.prepare(value, &receiver)?)
-        }
-    };
-    Ok(Operation { column: column.clone(), action })
-}
-
-fn field_place(column: &Column, field: &str) -> Result<usize, QueryError> {
-    let fields = if let CqlType::Udt(udt) = &column.ty { &udt.fields[..] } else { &[] };
-    fields.iter().position(|(name, _)| name == field).ok_or_else(|| {
-        QueryError::Invalid(format!("UDT column {} does not have a field named {field}", column.name))
-    })
-}
-
-fn deletion(
-    cx: &mut Context<'_>,
-    table: &Table,
-    selection: &DeleteSelection,
-) -> Result<Operation, QueryError> {
-    let name = match selection {
-        DeleteSelection::Column(name)
-        | DeleteSelection::Element { column: name, .. }
-        | DeleteSelection::Field { column: name, .. } => name,
-    };
-    let column = names::column(table, name)?;
-    if matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering) {
-        return Err(QueryError::Invalid(format!(
-            "Invalid identifier {} for deletion (should not be a PRIMARY KEY part)",
-            column.name
-        )));
-    }
-    let invalid = |text: String| Err(QueryError::Invalid(text));
-    let action = match selection {
-        DeleteSelection::Column(_) => Action::Delete,
-        DeleteSelection::Element { key, .. } => match &column.ty {
-            ty if !ty.is_collection() => {
-                return invalid(format!(
-                    "Invalid deletion operation for non collection column {}",
-                    column.name
-                ));
-            }
-            ty if !ty.is_multi_cell() => {
-                return invalid(format!(
-                    "Invalid deletion operation for frozen collection column {}",
-                    column.name
-                ));
-            }
-            CqlType::Map { key: ty, .. } => {
-                Action::DeleteElement(cx.prepare(key, &Receiver::key_of(&column.name, (**ty).clone()))?)
-            }
-            CqlType::Set { element, .. } => Action::DeleteElement(
-                cx.prepare(key, &Receiver::value_of(&column.name, (**element).clone()))?,
-            ),
-            _ => Action::DeleteIndex(cx.prepare(key, &Receiver::index_of(&column.name))?),
-        },
-        DeleteSelection::Field { field, .. } => {
-            let CqlType::Udt(udt) = &column.ty else {
-                return invalid(format!(
-                    "Invalid field deletion operation for non-UDT column {}",
-                    column.name
-                ));
-            };
-            if udt.frozen {
-                return invalid(format!(
-                    "Frozen UDT column {} does not support field deletions",
-                    column.name
-                ));
-            }
-            Action::DeleteField(field_place(column, &field.name)?)
-        }
-    };
-    Ok(Operation { column: column.clone(), action })
-}
+/// What an INSERT into a table of counters is told.
+const INSERT_INTO_COUNTERS: &str = "INSERT statements are not allowed on counter tables, use UPDATE instead";

@@ -9,9 +9,14 @@ use cql::ast::{
 };
 use model::{Column, ColumnKind, CqlType, Table};
 
+use super::expression;
 use super::names;
-use super::selector::{Aggregate, Preparation, Selector};
+use super::resolved::{Resolved, is_primary_key};
+use super::selectable;
+use super::selection::{self, GroupBy, Selection, SelectionKind};
+use super::selector::Aggregate;
 use crate::QueryError;
+use crate::functions::Accumulator;
 use crate::restrictions::{self, Restrictions, StatementKind};
 use crate::results::ResultMetadata;
 use crate::terms::prepare::Context;
@@ -41,48 +46,10 @@ pub struct SelectPlan {
     pub per_partition_limit: Option<Term>,
     /// `USING TIMEOUT`: how long the coordinator waits instead of the configured time (ScyllaDB's extension).
     pub timeout: Option<Term>,
+    /// The statement's text, where all rows of a scan become one and shards can do their parts by themselves.
+    pub parallel: Option<Box<str>>,
     /// The result's columns as the wire shows them.
     pub metadata: ResultMetadata,
-}
-
-/// What is made of each row.
-#[derive(Debug)]
-pub struct Selection {
-    /// How values are made.
-    pub kind: SelectionKind,
-    /// Values of each row that the client sees; those behind are for sorting.
-    pub shown: usize,
-}
-
-/// How the values of a row are made.
-#[derive(Debug)]
-pub enum SelectionKind {
-    /// Each is a column.
-    Columns(Vec<Source>),
-    /// Each is an expression.
-    Expressions(Vec<Selector>),
-    /// All rows make one.
-    Aggregates {
-        /// What is shown, aggregates by their place.
-        selectors: Vec<Selector>,
-        /// The aggregates.
-        aggregates: Vec<Aggregate>,
-    },
-}
-
-/// A column as the place its values are taken from.
-#[derive(Debug, Clone)]
-pub struct Source {
-    /// The column.
-    pub column: Column,
-    /// Whether elements are put together from several cells.
-    pub multi_cell: bool,
-}
-
-impl Source {
-    fn of(column: &Column) -> Self {
-        Self { multi_cell: column.ty.is_multi_cell(), column: column.clone() }
-    }
 }
 
 /// Prepares a SELECT of `table`.
@@ -100,11 +67,15 @@ pub fn prepare(
     let ordering = ordering_columns(table, select)?;
     let restrictions =
         restrictions::prepare(cx, StatementKind::Select, relations, only_static, select.allow_filtering)?;
-    let (mut selection, mut columns) = selection(cx, table, &select.selection)?;
+    let grouped = !select.group_by.is_empty();
+    let (mut selection, mut columns) = selection::prepare(cx, table, &select.selection, grouped)?;
     if select.distinct {
         check_distinct(table, &selection, &restrictions, select.per_partition_limit.is_some())?;
     }
-    if matches!(selection.kind, SelectionKind::Aggregates { .. }) && select.per_partition_limit.is_some() {
+    if grouped && let SelectionKind::Groups(groups) = &mut selection.kind {
+        groups.by = Some(group_by(cx, table, select, &restrictions)?);
+    }
+    if selection.is_one_group() && select.per_partition_limit.is_some() {
         return Err(QueryError::invalid("PER PARTITION LIMIT is not allowed with aggregate queries."));
     }
     if !ordering.is_empty() && restrictions.key_range {
@@ -114,14 +85,33 @@ pub fn prepare(
     }
     let reversed = is_reversed(table, &ordering, &restrictions)?;
     let sorted_whole = !ordering.is_empty() && restrictions.partition_key_has_in();
-    let sort = if sorted_whole { sort_places(&mut selection, &ordering)? } else { Vec::new() };
+    let sort = if sorted_whole && !selection.is_one_group() {
+        let place = |(column, descending): &(Column, bool)| {
+            (selection.place_of(column, select.json), column.ty.clone(), *descending)
+        };
+        ordering.iter().map(place).collect()
+    } else {
+        Vec::new()
+    };
     columns.truncate(selection.shown);
+    if select.json {
+        columns = selection.become_json(&columns);
+    }
+    if restrictions.filters_unasked {
+        return Err(QueryError::invalid(restrictions::ALLOW_FILTERING_NEEDED));
+    }
     let limit = limit(cx, select.limit.as_ref(), "[limit]")?;
     let per_partition_limit = limit_per_partition(cx, select.per_partition_limit.as_ref())?;
     let timeout = last_of(&select.attributes).timeout;
     let timeout =
         timeout.map(|term| cx.prepare(term, &Receiver::new("[timeout]", CqlType::Duration))).transpose()?;
+    let mergeable = |aggregate: &Aggregate| Accumulator::is_mergeable(aggregate.kind, &aggregate.ty);
+    let parallel = selection.is_one_group()
+        && restrictions.key_range
+        && !select.distinct
+        && selection.aggregates().iter().all(mergeable);
     Ok(SelectPlan {
+        parallel: parallel.then(|| select.to_string().into_boxed_str()),
         table: Rc::clone(table),
         restrictions,
         selection,
@@ -146,12 +136,6 @@ fn limit_per_partition(cx: &mut Context<'_>, term: Option<&ast::Term>) -> Result
 
 fn refuse_unsupported(select: &ast::Select) -> Result<(), QueryError> {
     let unsupported = |what: &str| Err(QueryError::Invalid(format!("{what} is not supported yet")));
-    if select.json {
-        return unsupported("SELECT JSON");
-    }
-    if !select.group_by.is_empty() {
-        return unsupported("GROUP BY");
-    }
     if matches!(select.source, SelectSource::MutationFragments(_)) {
         return unsupported("SELECT from MUTATION_FRAGMENTS");
     }
@@ -204,44 +188,6 @@ fn selects_only_static(table: &Table, selection: &RawSelection) -> bool {
     statics && !others
 }
 
-/// Name and type of each value of a row.
-type ResultColumns = Vec<(String, CqlType)>;
-
-fn selection(
-    cx: &mut Context<'_>,
-    table: &Table,
-    raw: &RawSelection,
-) -> Result<(Selection, ResultColumns), QueryError> {
-    let RawSelection::Selectors(raw) = raw else {
-        let sources: Vec<Source> = table.columns().map(Source::of).collect();
-        let columns = table.columns().map(|column| (column.name.clone(), column.ty.clone())).collect();
-        let shown = sources.len();
-        return Ok((Selection { kind: SelectionKind::Columns(sources), shown }, columns));
-    };
-    let mut preparation = Preparation::new(cx);
-    let (mut selectors, mut columns) = (Vec::with_capacity(raw.len()), Vec::with_capacity(raw.len()));
-    for selector in raw {
-        let prepared = preparation.prepare(&selector.expression, None)?;
-        let name = selector.alias.as_ref().map_or(prepared.name, |alias| alias.name.clone());
-        columns.push((name, prepared.ty));
-        selectors.push(prepared.selector);
-    }
-    let shown = selectors.len();
-    let aggregates = preparation.aggregates;
-    let kind = if !aggregates.is_empty() {
-        SelectionKind::Aggregates { selectors, aggregates }
-    } else if selectors.iter().all(|selector| matches!(selector, Selector::Column(_))) {
-        let source = |selector: &Selector| match selector {
-            Selector::Column(column) => Some(Source::of(column)),
-            _ => None,
-        };
-        SelectionKind::Columns(selectors.iter().filter_map(source).collect())
-    } else {
-        SelectionKind::Expressions(selectors)
-    };
-    Ok((Selection { kind, shown }, columns))
-}
-
 fn check_distinct(
     table: &Table,
     selection: &Selection,
@@ -258,22 +204,13 @@ fn check_distinct(
     }
     let mut wrong = None;
     let mut selected = Vec::new();
-    let mut each = |column: &Column| match column.kind {
+    selection.for_each_column(&mut |column| match column.kind {
         ColumnKind::PartitionKey => selected.push(column.id),
         ColumnKind::Static => {}
         _ => {
             wrong.get_or_insert_with(|| column.name.clone());
         }
-    };
-    match &selection.kind {
-        SelectionKind::Columns(sources) => sources.iter().for_each(|source| each(&source.column)),
-        SelectionKind::Expressions(selectors) => {
-            selectors.iter().for_each(|selector| selector.for_each_column(&[], &mut each));
-        }
-        SelectionKind::Aggregates { selectors, aggregates } => {
-            selectors.iter().for_each(|selector| selector.for_each_column(aggregates, &mut each));
-        }
-    }
+    });
     if let Some(name) = wrong {
         return Err(QueryError::Invalid(format!(
             "SELECT DISTINCT queries must only request partition key columns and/or static columns (not {name})"
@@ -289,6 +226,114 @@ fn check_distinct(
         ))),
         None => Ok(()),
     }
+}
+
+/// How GROUP BY cuts the rows.
+fn group_by(
+    cx: &mut Context<'_>,
+    table: &Table,
+    select: &ast::Select,
+    restrictions: &Restrictions,
+) -> Result<GroupBy, QueryError> {
+    const DECLARED_ORDER: &str =
+        "Group by currently only support groups of columns following their declared order in the PRIMARY KEY";
+    let key = table.partition_key().iter().chain(table.clustering());
+    let mut rest = key.enumerate();
+    let mut by = GroupBy::default();
+    for item in &select.group_by {
+        let resolved = selectable::resolve(cx, item)?;
+        let column = match &resolved {
+            Resolved::Aggregate { kind, .. } => {
+                return Err(QueryError::Invalid(format!(
+                    "Aggregate functions are not supported within the GROUP BY clause, got: system.{}",
+                    kind.name()
+                )));
+            }
+            Resolved::Call { .. } => group_function(cx, &resolved, &mut by)?,
+            Resolved::Column(column) => {
+                if !is_primary_key(column) {
+                    return Err(QueryError::Invalid(format!(
+                        "Group by is currently only supported on the columns of the PRIMARY KEY, got {}",
+                        column.name
+                    )));
+                }
+                if by.function.is_some() {
+                    return Err(QueryError::invalid(
+                        "Functions are only supported on the last element of the GROUP BY clause",
+                    ));
+                }
+                column.clone()
+            }
+            other => {
+                return Err(QueryError::Invalid(format!(
+                    "Group by is currently only supported on columns and functions of them, got {}",
+                    other.text()
+                )));
+            }
+        };
+        loop {
+            let (_, next) = rest.next().ok_or_else(|| QueryError::invalid(DECLARED_ORDER))?;
+            if next.kind == ColumnKind::Clustering {
+                by.clustering += 1;
+            }
+            if next.id == column.id {
+                break;
+            }
+            if !restrictions.is_equal(next) {
+                return Err(QueryError::invalid(DECLARED_ORDER));
+            }
+        }
+    }
+    if rest.next().is_some_and(|(_, column)| column.kind == ColumnKind::PartitionKey) {
+        return Err(QueryError::invalid("Group by is not supported on only a part of the partition key"));
+    }
+    if by.clustering > 0 && select.distinct {
+        return Err(QueryError::invalid(
+            "Grouping on clustering columns is not allowed for SELECT DISTINCT queries",
+        ));
+    }
+    Ok(by)
+}
+
+/// Takes a function of a clustering column into `by` and tells the column.
+fn group_function(
+    cx: &mut Context<'_>,
+    resolved: &Resolved<'_>,
+    by: &mut GroupBy,
+) -> Result<Column, QueryError> {
+    let function = expression::single(cx, resolved)?;
+    let mut columns: Vec<Column> = Vec::new();
+    function.for_each_column(&[], &mut |column| {
+        if !columns.iter().any(|seen| seen.id == column.id) {
+            columns.push(column.clone());
+        }
+    });
+    let column = match columns.as_slice() {
+        [] => {
+            return Err(QueryError::invalid(
+                "GROUP BY functions must have one clustering column name as parameter",
+            ));
+        }
+        [column] => column.clone(),
+        several => {
+            let names: Vec<String> = several
+                .iter()
+                .map(|column| model::type_parser::quote_identifier(&column.name).to_string())
+                .collect();
+            return Err(QueryError::Invalid(format!(
+                "GROUP BY functions accept only one clustering column as parameter, got: {}",
+                names.join(",")
+            )));
+        }
+    };
+    if column.kind != ColumnKind::Clustering {
+        return Err(QueryError::Invalid(format!(
+            "Group by functions are only supported on clustering columns, got {}",
+            column.name
+        )));
+    }
+    by.function = Some(function);
+    Ok(column)
 }
 
 fn ordering_columns(table: &Table, select: &ast::Select) -> Result<Vec<(Column, bool)>, QueryError> {
@@ -339,33 +384,4 @@ fn is_reversed(
         reversed = Some(turned);
     }
     Ok(reversed.unwrap_or(false))
-}
-
-/// Places of the values a result is sorted by; columns that are not selected are read behind the others.
-fn sort_places(
-    selection: &mut Selection,
-    ordering: &[(Column, bool)],
-) -> Result<Vec<(usize, CqlType, bool)>, QueryError> {
-    let mut places = Vec::with_capacity(ordering.len());
-    for (column, descending) in ordering {
-        let place = match &mut selection.kind {
-            SelectionKind::Columns(sources) => {
-                let at = sources.iter().position(|source| source.column.id == column.id);
-                at.unwrap_or_else(|| {
-                    sources.push(Source::of(column));
-                    sources.len() - 1
-                })
-            }
-            SelectionKind::Expressions(selectors) => {
-                let at = selectors.iter().position(|s| matches!(s, Selector::Column(c) if c.id == column.id));
-                at.unwrap_or_else(|| {
-                    selectors.push(Selector::Column(column.clone()));
-                    selectors.len() - 1
-                })
-            }
-            SelectionKind::Aggregates { .. } => continue,
-        };
-        places.push((place, column.ty.clone(), *descending));
-    }
-    Ok(places)
 }

@@ -1,31 +1,28 @@
-//! Selected expressions: columns, their metadata, functions of them, and aggregates, prepared for evaluation.
+//! Selected expressions, prepared: what is evaluated for each row, or once for each group of rows.
 //!
-//! Rules, result names and messages as Cassandra 5's `Selectable` and `Selection`.
+//! `prepare::selectable` finds names and overloads, `prepare::selection` chooses types and makes these. Rules, result
+//! names and messages as Cassandra 5's `Selectable` and `Selector`. `execute::evaluate` computes them.
 
-use cql::ast::{self, CellFunction, Selectable};
-use model::{Column, ColumnKind, CqlType};
+use cql::ast::CellFunction;
+use model::{Column, CqlType};
 
-use crate::QueryError;
-use crate::functions::{self, AggregateKind, Function};
-use crate::prepare::{names, types};
-use crate::terms::literal::{self, Assignment};
-use crate::terms::prepare::Context;
-use crate::terms::{Receiver, Term};
+use crate::functions::{AggregateKind, Function};
+use crate::terms::Term;
 
 /// A prepared expression.
 #[derive(Debug, Clone)]
 pub enum Selector {
     /// A column's value.
     Column(Column),
-    /// When a column was written, in microseconds; of a collection a list of them.
-    WriteTime {
-        /// The column.
-        column: Column,
-        /// `MAXWRITETIME`: the latest of a collection.
-        greatest: bool,
+    /// When the cells of a column, or of a part of it, were written, or how long they have left.
+    Cell {
+        /// Which of the two.
+        function: CellFunction,
+        /// A column with fields, elements or slices of it.
+        operand: Box<Selector>,
+        /// Whether the operand has a cell for each element: the result is a list then.
+        multi_cell: bool,
     },
-    /// How many seconds a column's value has left; of a collection a list of them.
-    TimeToLive(Column),
     /// A value that no row changes.
     Term(Term),
     /// A function of other expressions.
@@ -40,9 +37,35 @@ pub enum Selector {
         ty: CqlType,
         /// Key or element.
         key: Term,
+        /// The collection as messages show it.
+        name: String,
+    },
+    /// The part of a set or map between two keys, both included.
+    Slice(Box<Slice>),
+    /// A list, set, map, vector, tuple or user type made of parts; of a map keys and values in turn.
+    Build {
+        /// What is made.
+        ty: CqlType,
+        /// Of what; a field that was not named is a null term.
+        parts: Vec<Selector>,
     },
     /// An aggregate, by its place among those of the selection.
     Aggregate(usize),
+}
+
+/// Part of a collection.
+#[derive(Debug, Clone)]
+pub struct Slice {
+    /// The collection.
+    pub collection: Selector,
+    /// Its type.
+    pub ty: CqlType,
+    /// First key or element; `None` for no bound.
+    pub from: Option<Term>,
+    /// Last key or element; `None` for no bound.
+    pub to: Option<Term>,
+    /// The collection as messages show it.
+    pub name: String,
 }
 
 /// An aggregate of a selection.
@@ -68,368 +91,33 @@ pub struct Prepared {
 }
 
 impl Selector {
-    /// Calls `each` for every column read.
+    /// Calls `each` for every column read, those of aggregates' arguments included.
     pub fn for_each_column(&self, aggregates: &[Aggregate], each: &mut dyn FnMut(&Column)) {
+        if let Self::Column(column) = self {
+            each(column);
+        }
+        if let Self::Aggregate(at) = self
+            && let Some(argument) = aggregates.get(*at).and_then(|aggregate| aggregate.argument.as_ref())
+        {
+            argument.for_each_column(aggregates, each);
+        }
+        self.parts().iter().for_each(|part| part.for_each_column(aggregates, each));
+    }
+
+    /// Whether a column is read outside of aggregates.
+    pub fn reads_row(&self) -> bool {
+        matches!(self, Self::Column(_)) || self.parts().iter().any(|part| part.reads_row())
+    }
+
+    /// Expressions this one is made of.
+    fn parts(&self) -> Vec<&Selector> {
         match self {
-            Self::Column(column) | Self::WriteTime { column, .. } | Self::TimeToLive(column) => each(column),
-            Self::Term(_) => {}
-            Self::Call(_, arguments) => arguments.iter().for_each(|a| a.for_each_column(aggregates, each)),
-            Self::Field(inner, _) | Self::Element { collection: inner, .. } => {
-                inner.for_each_column(aggregates, each);
-            }
-            Self::Aggregate(at) => {
-                if let Some(argument) = aggregates.get(*at).and_then(|aggregate| aggregate.argument.as_ref())
-                {
-                    argument.for_each_column(aggregates, each);
-                }
-            }
+            Self::Column(_) | Self::Term(_) | Self::Aggregate(_) => Vec::new(),
+            Self::Call(_, parts) | Self::Build { parts, .. } => parts.iter().collect(),
+            Self::Slice(slice) => vec![&slice.collection],
+            Self::Cell { operand: inner, .. }
+            | Self::Field(inner, _)
+            | Self::Element { collection: inner, .. } => vec![inner],
         }
     }
-
-    /// Whether an aggregate is anywhere in it.
-    pub fn has_aggregate(&self) -> bool {
-        match self {
-            Self::Aggregate(_) => true,
-            Self::Call(_, arguments) => arguments.iter().any(Self::has_aggregate),
-            Self::Field(inner, _) | Self::Element { collection: inner, .. } => inner.has_aggregate(),
-            _ => false,
-        }
-    }
-
-    /// Whether a column is read outside of an aggregate.
-    fn has_plain_column(&self) -> bool {
-        match self {
-            Self::Column(_) | Self::WriteTime { .. } | Self::TimeToLive(_) => true,
-            Self::Call(_, arguments) => arguments.iter().any(Self::has_plain_column),
-            Self::Field(inner, _) | Self::Element { collection: inner, .. } => inner.has_plain_column(),
-            Self::Term(_) | Self::Aggregate(_) => false,
-        }
-    }
-}
-
-/// Prepares expressions of one selection, gathering its aggregates.
-#[derive(Debug)]
-pub struct Preparation<'c, 'a> {
-    /// For terms and names.
-    pub cx: &'c mut Context<'a>,
-    /// Aggregates met so far.
-    pub aggregates: Vec<Aggregate>,
-    inside_aggregate: bool,
-}
-
-impl<'c, 'a> Preparation<'c, 'a> {
-    /// Nothing prepared yet.
-    pub fn new(cx: &'c mut Context<'a>) -> Self {
-        Self { cx, aggregates: Vec::new(), inside_aggregate: false }
-    }
-
-    /// Prepares one expression; `expected` is what a function around it asks for.
-    ///
-    /// # Errors
-    /// [`QueryError::Invalid`] in Cassandra's words.
-    pub fn prepare(
-        &mut self,
-        expression: &Selectable,
-        expected: Option<&CqlType>,
-    ) -> Result<Prepared, QueryError> {
-        let prepared = self.expression(expression, expected)?;
-        if prepared.selector.has_aggregate() && prepared.selector.has_plain_column() {
-            return Err(QueryError::Invalid(format!(
-                "Mixing aggregates and columns in one expression is not supported yet ({})",
-                prepared.name
-            )));
-        }
-        Ok(prepared)
-    }
-
-    fn expression(
-        &mut self,
-        expression: &Selectable,
-        expected: Option<&CqlType>,
-    ) -> Result<Prepared, QueryError> {
-        match expression {
-            Selectable::Column(name) => {
-                let column = names::column(self.cx.table, name)?.clone();
-                Ok(Prepared {
-                    name: column.name.clone(),
-                    ty: column.ty.clone(),
-                    selector: Selector::Column(column),
-                })
-            }
-            Selectable::Constant(constant) => {
-                self.term(&ast::Term::Constant(constant.clone()), &constant_text(constant), expected)
-            }
-            Selectable::BindMarker(marker) => {
-                let text = marker.name.as_ref().map_or("?".to_owned(), |name| format!(":{}", name.name));
-                self.term(&ast::Term::BindMarker(marker.clone()), &text, expected)
-            }
-            Selectable::CountRows => {
-                Ok(self.aggregate(AggregateKind::CountRows, CqlType::Int, None, "count".to_owned()))
-            }
-            Selectable::Cell { function, operand } => self.cell(*function, operand),
-            Selectable::Cast { operand, target } => {
-                let to = types::resolve(
-                    &ast::TypeName::Native(*target),
-                    self.cx.table.keyspace(),
-                    self.cx.schema,
-                )?;
-                let inner = self.expression(operand, None)?;
-                if inner.ty == to {
-                    // Left out altogether, also from the name of the result column.
-                    return Ok(inner);
-                }
-                let function = Function::cast(&inner.ty, &to)
-                    .ok_or_else(|| QueryError::Invalid(format!("{} cannot be cast to {to}", inner.name)))?;
-                let name = format!("cast({} as {to})", inner.name);
-                Ok(Prepared { selector: Selector::Call(function, vec![inner.selector]), name, ty: to })
-            }
-            Selectable::Function { name, arguments } => self.function(name, arguments, expected),
-            Selectable::Field { receiver, field } => {
-                let inner = self.expression(receiver, None)?;
-                let CqlType::Udt(udt) = &inner.ty else {
-                    return Err(QueryError::Invalid(format!(
-                        "Invalid field selection: {} of type {} is not a user type",
-                        inner.name, inner.ty
-                    )));
-                };
-                let at = udt.fields.iter().position(|(name, _)| *name == field.name).ok_or_else(|| {
-                    QueryError::Invalid(format!(
-                        "{} of type {} has no field {}",
-                        inner.name, inner.ty, field.name
-                    ))
-                })?;
-                let name = format!("{}.{}", inner.name, field.name);
-                let ty = udt.fields[at].1.clone();
-                Ok(Prepared { selector: Selector::Field(Box::new(inner.selector), at), name, ty })
-            }
-            Selectable::Element { receiver, key } => self.element(receiver, key),
-            Selectable::TypeHint { type_name, operand } => {
-                let ty = types::resolve(type_name, self.cx.table.keyspace(), self.cx.schema)?;
-                let inner = self.expression(operand, Some(&ty))?;
-                if !functions::type_assignment(&inner.ty, &ty).is_assignable() {
-                    return Err(QueryError::Invalid(format!(
-                        "Cannot cast value {} to type {ty}",
-                        inner.name
-                    )));
-                }
-                Ok(Prepared { name: format!("({}){}", types::text(type_name), inner.name), ty, ..inner })
-            }
-            Selectable::Tuple(parts) if parts.len() == 1 => {
-                let inner = self.expression(&parts[0], expected)?;
-                Ok(Prepared { name: format!("({})", inner.name), ..inner })
-            }
-            Selectable::Slice { .. } => Err(unsupported("Slices of collections")),
-            Selectable::Arithmetic { .. } | Selectable::Negate(_) => Err(unsupported("Arithmetic")),
-            Selectable::List(_)
-            | Selectable::Set(_)
-            | Selectable::MapOrUserType(_)
-            | Selectable::Tuple(_) => Err(unsupported("Building collections and tuples")),
-        }
-    }
-
-    fn term(
-        &mut self,
-        term: &ast::Term,
-        text: &str,
-        expected: Option<&CqlType>,
-    ) -> Result<Prepared, QueryError> {
-        let ty = expected.ok_or_else(|| {
-            QueryError::Invalid(format!(
-                "Cannot infer type for term {text} in selection clause (try using a cast to force a type)"
-            ))
-        })?;
-        let prepared = self.cx.prepare(term, &Receiver::new("[selection]", ty.clone()))?;
-        Ok(Prepared { selector: Selector::Term(prepared), name: text.to_owned(), ty: ty.clone() })
-    }
-
-    fn aggregate(
-        &mut self,
-        kind: AggregateKind,
-        ty: CqlType,
-        argument: Option<Selector>,
-        name: String,
-    ) -> Prepared {
-        let result = kind.result(&ty).unwrap_or(CqlType::Bigint);
-        self.aggregates.push(Aggregate { kind, ty, argument });
-        Prepared { selector: Selector::Aggregate(self.aggregates.len() - 1), name, ty: result }
-    }
-
-    fn cell(&mut self, function: CellFunction, operand: &Selectable) -> Result<Prepared, QueryError> {
-        let word = match function {
-            CellFunction::WriteTime => "writetime",
-            CellFunction::MaxWriteTime => "maxwritetime",
-            CellFunction::TimeToLive => "ttl",
-        };
-        let Selectable::Column(name) = operand else {
-            return Err(QueryError::Invalid(format!("{word} of a part of a column is not supported yet")));
-        };
-        let column = names::column(self.cx.table, name)?.clone();
-        if matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering) {
-            return Err(QueryError::Invalid(format!(
-                "Cannot use selection function {word} on PRIMARY KEY part {}",
-                column.name
-            )));
-        }
-        let one = if function == CellFunction::TimeToLive { CqlType::Int } else { CqlType::Bigint };
-        let ty = if column.ty.is_multi_cell() && function != CellFunction::MaxWriteTime {
-            CqlType::List { element: Box::new(one), frozen: false }
-        } else {
-            one
-        };
-        let name = format!("{word}({})", column.name);
-        let selector = match function {
-            CellFunction::TimeToLive => Selector::TimeToLive(column),
-            _ => Selector::WriteTime { column, greatest: function == CellFunction::MaxWriteTime },
-        };
-        Ok(Prepared { selector, name, ty })
-    }
-
-    fn element(&mut self, receiver: &Selectable, key: &ast::Term) -> Result<Prepared, QueryError> {
-        let inner = self.expression(receiver, None)?;
-        let (key_type, value_type) = match &inner.ty {
-            CqlType::Map { key, value, .. } => ((**key).clone(), (**value).clone()),
-            CqlType::Set { element, .. } => ((**element).clone(), (**element).clone()),
-            CqlType::List { .. } => {
-                return Err(QueryError::Invalid(format!(
-                    "Element selection is only allowed on sets and maps, but {} is a list",
-                    inner.name
-                )));
-            }
-            other => {
-                return Err(QueryError::Invalid(format!(
-                    "Invalid element selection: {} is of type {other} is not a collection",
-                    inner.name
-                )));
-            }
-        };
-        let name = format!("{}[{}]", inner.name, crate::terms::text::of_term(key));
-        let key = self.cx.prepare(key, &Receiver::key_of(&inner.name, key_type))?;
-        let selector = Selector::Element { collection: Box::new(inner.selector), ty: inner.ty, key };
-        Ok(Prepared { selector, name, ty: value_type })
-    }
-
-    fn function(
-        &mut self,
-        name: &ast::QualifiedName,
-        arguments: &[Selectable],
-        expected: Option<&CqlType>,
-    ) -> Result<Prepared, QueryError> {
-        let lower = name.name.name.to_lowercase();
-        let native = name.keyspace.as_ref().is_none_or(|keyspace| keyspace.name == "system");
-        if native && let Some(kind) = AggregateKind::of_name(&lower) {
-            return self.aggregate_call(kind, arguments);
-        }
-        let unknown = || {
-            let keyspace = name.keyspace.as_ref().map(|k| format!("{}.", k.name)).unwrap_or_default();
-            QueryError::Invalid(format!("Unknown function '{keyspace}{}'", name.name.name))
-        };
-        if !native {
-            return Err(unknown());
-        }
-        let shapes: Vec<Shape<'_>> = arguments.iter().map(|argument| self.shape(argument)).collect();
-        let function = functions::resolve(
-            &lower,
-            Some(self.cx.table),
-            arguments.len(),
-            expected,
-            &|at, want| shapes[at].fits(want),
-            &|at| shapes[at].text(),
-        )?
-        .ok_or_else(unknown)?;
-        let mut selectors = Vec::with_capacity(arguments.len());
-        let mut shown = Vec::with_capacity(arguments.len());
-        for (argument, ty) in arguments.iter().zip(function.arguments().to_vec()) {
-            let prepared = self.expression(argument, Some(&ty))?;
-            selectors.push(prepared.selector);
-            shown.push(prepared.name);
-        }
-        let name = function.column_name(&shown);
-        let ty = function.result().clone();
-        Ok(Prepared { selector: Selector::Call(function, selectors), name, ty })
-    }
-
-    fn aggregate_call(
-        &mut self,
-        kind: AggregateKind,
-        arguments: &[Selectable],
-    ) -> Result<Prepared, QueryError> {
-        if self.inside_aggregate {
-            return Err(QueryError::invalid(
-                "aggregate functions cannot be used as arguments of aggregate functions",
-            ));
-        }
-        let [argument] = arguments else {
-            return Err(QueryError::Invalid(format!(
-                "Invalid number of arguments in call to function system.{}: 1 required but {} provided",
-                kind.name(),
-                arguments.len()
-            )));
-        };
-        if kind == AggregateKind::Count && matches!(argument, Selectable::Constant(_)) {
-            return Ok(self.aggregate(AggregateKind::CountRows, CqlType::Int, None, "count".to_owned()));
-        }
-        self.inside_aggregate = true;
-        let inner = self.expression(argument, None);
-        self.inside_aggregate = false;
-        let inner = inner?;
-        if kind.result(&inner.ty).is_none() {
-            return Err(QueryError::Invalid(format!(
-                "Invalid call to function system.{0}, none of its type signatures match (there is no {0} of {1})",
-                kind.name(),
-                inner.ty
-            )));
-        }
-        let name = format!("system.{}({})", kind.name(), inner.name);
-        Ok(self.aggregate(kind, inner.ty, Some(inner.selector), name))
-    }
-
-    /// What is known of an argument before its overload is chosen.
-    fn shape<'e>(&mut self, argument: &'e Selectable) -> Shape<'e> {
-        match argument {
-            Selectable::Constant(constant) => Shape::Constant(constant),
-            Selectable::BindMarker(_) => Shape::Marker,
-            other => {
-                // Tried out only for its type: what it would gather is taken back.
-                let gathered = self.aggregates.len();
-                let typed = self.expression(other, None);
-                self.aggregates.truncate(gathered);
-                match typed {
-                    Ok(prepared) => Shape::Typed(prepared.ty, prepared.name),
-                    Err(_) => Shape::Marker,
-                }
-            }
-        }
-    }
-}
-
-enum Shape<'e> {
-    Constant(&'e ast::Constant),
-    Marker,
-    Typed(CqlType, String),
-}
-
-impl Shape<'_> {
-    fn fits(&self, want: &CqlType) -> Assignment {
-        match self {
-            Self::Constant(constant) => literal::assignment(constant, want),
-            Self::Marker => Assignment::Weak,
-            Self::Typed(have, _) => functions::type_assignment(have, want),
-        }
-    }
-
-    fn text(&self) -> String {
-        match self {
-            Self::Constant(constant) => constant_text(constant),
-            Self::Marker => "?".to_owned(),
-            Self::Typed(_, name) => name.clone(),
-        }
-    }
-}
-
-fn constant_text(constant: &ast::Constant) -> String {
-    crate::terms::text::of_term(&ast::Term::Constant(constant.clone()))
-}
-
-fn unsupported(what: &str) -> QueryError {
-    QueryError::Invalid(format!("{what} in the selection clause is not supported yet"))
 }

@@ -8,6 +8,16 @@ use crate::QueryError;
 
 /// The type as the text has it.
 pub fn text(name: &TypeName) -> String {
+    shown(name, None)
+}
+
+/// The type as the text has it, user types with their keyspace, as results show it in the names of their columns.
+pub fn qualified_text(name: &TypeName, keyspace: &str) -> String {
+    shown(name, Some(keyspace))
+}
+
+fn shown(name: &TypeName, keyspace: Option<&str>) -> String {
+    let text = |name: &TypeName| shown(name, keyspace);
     match name {
         TypeName::Native(native) => native.name().to_owned(),
         TypeName::List(element) => format!("list<{}>", text(element)),
@@ -19,7 +29,10 @@ pub fn text(name: &TypeName) -> String {
         }
         TypeName::Vector(element, dimension) => format!("vector<{}, {dimension}>", text(element)),
         TypeName::Frozen(inner) => format!("frozen<{}>", text(inner)),
-        TypeName::User(name) => name.name.name.clone(),
+        TypeName::User(name) => match (name.keyspace.as_ref().map(|owner| owner.as_str()), keyspace) {
+            (Some(owner), Some(_)) | (None, Some(owner)) => format!("{owner}.{}", name.name.name),
+            (_, None) => name.name.name.clone(),
+        },
         TypeName::Custom(class) => format!("'{class}'"),
     }
 }

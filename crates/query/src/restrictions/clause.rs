@@ -47,6 +47,19 @@ pub enum Test {
     },
     /// The collection holds these.
     Contains(Vec<Contains>),
+    /// Something that only looking at a row can tell.
+    Looked(Looked),
+}
+
+/// Tests that bound nothing, and stand beside any other of the same column: ALLOW FILTERING is always needed.
+#[derive(Debug, Clone)]
+pub enum Looked {
+    /// None of these.
+    NotIn(InTerms),
+    /// The collection does not hold this.
+    NotContains(Contains),
+    /// The text matches this pattern.
+    Like(Term),
 }
 
 /// One thing a collection must hold.
@@ -137,8 +150,7 @@ impl Clause {
             (Test::Slice { lower, upper }, Test::Slice { lower: other_lower, upper: other_upper }) => {
                 if self.multi && self.first != other.first {
                     return Err(QueryError::Invalid(format!(
-                        "Column \"{}\" cannot be restricted by two inequalities not starting with the same column",
-                        self.names[0]
+                        "Column \"{columns}\" cannot be restricted by two inequalities not starting with the same column"
                     )));
                 }
                 // Where tuples of different length meet, bounds keep their own lengths; the longer names the columns.
@@ -166,6 +178,9 @@ impl Clause {
                 all.extend(more);
                 Ok(())
             }
+            (Test::Looked(_), _) => {
+                Err(QueryError::Internal("a test of rows is merged with nothing".to_owned()))
+            }
             (Test::Contains(_), _) => Err(QueryError::Invalid(format!(
                 "Collection column {columns} can only be restricted by CONTAINS, CONTAINS KEY, or map-entry equality"
             ))),
@@ -185,6 +200,20 @@ impl RowTerm {
     /// The single term, where there is one.
     pub fn single(&self) -> Option<&Term> {
         if let Self::Parts(parts) = self { parts.first().filter(|_| parts.len() == 1) } else { None }
+    }
+
+    /// The values of a tuple that is compared for equality: messages differ from those of bounds.
+    ///
+    /// # Errors
+    /// As [`Self::bind`].
+    pub fn bind_tuple<'a>(&'a self, names: &[String], binding: &Binding<'a>) -> Result<Row<'a>, QueryError> {
+        let Self::Parts(parts) = self else { return self.bind(names, binding) };
+        let value = |(part, name): (&'a Term, &String)| {
+            part.bind(binding)?
+                .set(|| format!("Invalid unset value for column {name}"))?
+                .ok_or_else(|| QueryError::Invalid(format!("Invalid null value for column {name}")))
+        };
+        parts.iter().zip(names).map(value).collect()
     }
 
     /// The values.
@@ -245,6 +274,9 @@ impl InTerms {
     /// [`QueryError::Invalid`] naming what is null, left out or too much.
     pub fn bind<'a>(&'a self, names: &[String], binding: &Binding<'a>) -> Result<Vec<Row<'a>>, QueryError> {
         match self {
+            Self::List(rows) if names.len() > 1 => {
+                rows.iter().map(|row| row.bind_tuple(names, binding)).collect()
+            }
             Self::List(rows) => rows.iter().map(|row| row.bind(names, binding)).collect(),
             Self::Marker { index, types } => {
                 let bytes = match binding.values[*index] {

@@ -8,9 +8,13 @@ use model::collection::{Elements, Entries};
 use model::compare::compare;
 use model::{Column, ColumnKind, CqlType};
 
-use super::clause::{Clause, Contains, InTerms, RowTerm, Test};
+use super::clause::{Clause, Contains, InTerms, Looked, RowTerm, Test};
+use super::like;
 use crate::QueryError;
 use crate::terms::{Binding, Term};
+
+/// Bytes a LIKE pattern may have: matching takes at most as many steps for each byte of a value.
+pub const LIKE_BYTES_MAX: usize = 1024;
 
 /// A test of one column.
 #[derive(Debug, Clone)]
@@ -31,6 +35,10 @@ enum Check {
     ContainsValue(Term),
     ContainsKey(Term),
     ContainsEntry(Term, Term),
+    NotIn(InTerms),
+    NotContainsValue(Term),
+    NotContainsKey(Term),
+    Like(Term),
 }
 
 /// A filter with its values.
@@ -81,6 +89,18 @@ pub(super) fn from_clauses(
                     push(&run[0], Check::Less(term.clone(), *inclusive));
                 }
             }
+            Test::Looked(looked) => push(
+                &run[0],
+                match looked {
+                    Looked::NotIn(terms) => Check::NotIn(terms.clone()),
+                    Looked::NotContains(Contains::Value(term)) => Check::NotContainsValue(term.clone()),
+                    Looked::NotContains(Contains::Key(term)) => Check::NotContainsKey(term.clone()),
+                    Looked::NotContains(Contains::Entry(..)) => {
+                        return Err(QueryError::Internal("there is no inequality of entries".to_owned()));
+                    }
+                    Looked::Like(pattern) => Check::Like(pattern.clone()),
+                },
+            ),
             Test::Contains(all) => {
                 for contains in all {
                     push(
@@ -115,9 +135,39 @@ impl Filter {
             | Check::Less(term, _)
             | Check::Greater(term, _)
             | Check::ContainsValue(term)
-            | Check::ContainsKey(term) => vec![value(term)?],
-            Check::ContainsEntry(key, entry) => vec![value(key)?, value(entry)?],
-            Check::In(terms) => {
+            | Check::ContainsKey(term)
+            | Check::NotContainsValue(term)
+            | Check::NotContainsKey(term) => vec![value(term)?],
+            Check::Like(term) => {
+                let pattern = value(term)?;
+                if pattern.len() > LIKE_BYTES_MAX {
+                    return Err(QueryError::Invalid(format!(
+                        "A LIKE pattern of {} bytes is longer than the maximum of {LIKE_BYTES_MAX}",
+                        pattern.len()
+                    )));
+                }
+                vec![pattern]
+            }
+            Check::ContainsEntry(key, entry) => {
+                let part = |term: &'a Term, which: &str| -> Result<Cow<'a, [u8]>, QueryError> {
+                    term.bind(binding)?
+                        .set(|| format!("Unsupported unset map {which} for column {name}"))?
+                        .ok_or_else(|| {
+                            QueryError::Invalid(format!("Unsupported null map {which} for column {name}"))
+                        })
+                };
+                vec![part(key, "key")?, part(entry, "value")?]
+            }
+            Check::In(InTerms::List(rows)) | Check::NotIn(InTerms::List(rows)) => {
+                let mut values = Vec::with_capacity(rows.len());
+                for term in rows.iter().filter_map(RowTerm::single) {
+                    let unset = || format!("Invalid unset value for column {name}");
+                    // Nothing equals null.
+                    values.extend(term.bind(binding)?.set(unset)?);
+                }
+                values
+            }
+            Check::In(terms) | Check::NotIn(terms) => {
                 terms.bind(std::slice::from_ref(name), binding)?.into_iter().flatten().collect()
             }
         };
@@ -128,7 +178,10 @@ impl Filter {
 impl BoundFilter<'_> {
     /// Whether a value of the column passes; collections come assembled.
     pub fn passes(&self, value: Option<&[u8]>) -> bool {
-        let Some(value) = value else { return false };
+        let Some(value) = value else {
+            // A collection that is not there holds nothing.
+            return matches!(self.filter.check, Check::NotContainsValue(_) | Check::NotContainsKey(_));
+        };
         let ty = &self.filter.column.ty;
         let order = |with: usize| compare(ty, value, &self.values[with]);
         match &self.filter.check {
@@ -139,6 +192,10 @@ impl BoundFilter<'_> {
             Check::ContainsValue(_) => self.contains_value(ty, value),
             Check::ContainsKey(_) => self.entries(ty, value).any(|(key, _)| key),
             Check::ContainsEntry(..) => self.entries(ty, value).any(|(key, value)| key && value),
+            Check::NotIn(_) => !(0..self.values.len()).any(|at| order(at).is_eq()),
+            Check::NotContainsValue(_) => !self.contains_value(ty, value),
+            Check::NotContainsKey(_) => !self.entries(ty, value).any(|(key, _)| key),
+            Check::Like(_) => like::matches(value, &self.values[0]),
         }
     }
 

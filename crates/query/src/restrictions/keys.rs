@@ -60,7 +60,7 @@ pub fn all(
         let mut values = match &clause.test {
             Test::Equal(row) => vec![row.bind(&clause.names, binding)?],
             Test::In(terms) => terms.bind(&clause.names, binding)?,
-            Test::Slice { .. } | Test::Contains(_) => {
+            Test::Slice { .. } | Test::Contains(_) | Test::Looked(_) => {
                 return Err(QueryError::Internal(format!("{} names no key", clause.names[0])));
             }
         };
@@ -152,7 +152,7 @@ fn token_bounds(
             };
             low.zip(high).filter(|(low, high)| low <= high)
         }
-        Test::In(_) | Test::Contains(_) => {
+        Test::In(_) | Test::Contains(_) | Test::Looked(_) => {
             return Err(QueryError::Internal("a token is equal or between".to_owned()));
         }
     })

@@ -7,11 +7,12 @@
 pub mod clause;
 pub mod filter;
 pub mod keys;
+mod like;
 mod relation;
 pub mod slices;
 
 use cql::ast::Relation;
-use model::{ColumnKind, Table};
+use model::{Column, ColumnKind, Table};
 
 use self::clause::{Clause, Test};
 use self::filter::Filter;
@@ -66,6 +67,8 @@ pub struct Restrictions {
     pub restricts_clustering: bool,
     /// Whether any regular column is restricted.
     pub restricts_regular: bool,
+    /// Whether ALLOW FILTERING is missing. Told last, as Cassandra does: other mistakes of a SELECT come first.
+    pub filters_unasked: bool,
     /// Clustering columns restricted by an equality (not by IN), for ORDER BY.
     pub clustering_equal: Vec<bool>,
 }
@@ -80,6 +83,19 @@ impl Restrictions {
     pub fn names_rows(&self, table: &Table) -> bool {
         self.clustering.iter().all(Clause::is_equality)
             && self.clustering.last().map_or(0, Clause::end) == table.clustering().len()
+    }
+
+    /// Whether a key column has one value, not one of several.
+    pub fn is_equal(&self, column: &Column) -> bool {
+        match column.kind {
+            ColumnKind::PartitionKey => self.partition_key.iter().any(|clause| {
+                clause.first == usize::from(column.position) && matches!(clause.test, Test::Equal(_))
+            }),
+            ColumnKind::Clustering => {
+                self.clustering_equal.get(usize::from(column.position)).copied().unwrap_or(false)
+            }
+            ColumnKind::Static | ColumnKind::Regular => false,
+        }
     }
 
     /// Whether a partition without rows is shown by its static row.
@@ -107,7 +123,7 @@ pub fn prepare(
             let operator = if *key { "CONTAINS KEY" } else { "CONTAINS" };
             return Err(QueryError::Invalid(format!("Cannot use {} with {operator}", kind.name())));
         }
-        for prepared in relation::prepare(cx, relation)? {
+        for prepared in relation::prepare(cx, relation, allow_filtering)? {
             sets.add(prepared.target, prepared.clause, allow_filtering)?;
         }
     }
@@ -117,10 +133,10 @@ pub fn prepare(
     partitions(table, kind, &mut sets, allow_filtering, &mut out)?;
     rows(table, kind, sets.clustering, only_static, allow_filtering, &mut out)?;
     others(table, kind, sets.statics, sets.regulars, allow_filtering, &mut out)?;
+    looked(table, kind, sets.looked, allow_filtering, &mut out)?;
     // Clustering restrictions bound rows of named partitions; over a range of partitions they filter.
-    if out.key_range && out.restricts_clustering && !allow_filtering && !filters_freely(table) {
-        return Err(QueryError::invalid(ALLOW_FILTERING_NEEDED));
-    }
+    out.filters_unasked =
+        out.key_range && out.restricts_clustering && !allow_filtering && !filters_freely(table);
     Ok(out)
 }
 
@@ -132,11 +148,17 @@ struct Sets {
     clustering: Vec<Clause>,
     statics: Vec<Clause>,
     regulars: Vec<Clause>,
+    /// Tests that only looking at rows can tell, in the order written.
+    looked: Vec<(ColumnKind, Clause)>,
 }
 
 impl Sets {
     fn add(&mut self, target: Target, clause: Clause, allow_filtering: bool) -> Result<(), QueryError> {
         match target {
+            Target::Columns(kind) if matches!(clause.test, Test::Looked(_)) => {
+                self.looked.push((kind, clause));
+                Ok(())
+            }
             Target::Token => match &mut self.token {
                 Some(token) => token.merge(clause).map_err(|error| token_message(error, &token.names)),
                 None => {
@@ -371,6 +393,34 @@ fn others(
     out.restricts_regular = !regulars.is_empty();
     filter::from_clauses(table.statics(), ColumnKind::Static, &statics, &mut out.filters)?;
     filter::from_clauses(table.regulars(), ColumnKind::Regular, &regulars, &mut out.filters)
+}
+
+fn looked(
+    table: &Table,
+    kind: StatementKind,
+    looked: Vec<(ColumnKind, Clause)>,
+    allow_filtering: bool,
+    out: &mut Restrictions,
+) -> Result<(), QueryError> {
+    if looked.is_empty() {
+        return Ok(());
+    }
+    if kind != StatementKind::Select {
+        return Err(QueryError::Invalid(format!(
+            "Only EQ and IN relations can name the rows of {} statements",
+            kind.name()
+        )));
+    }
+    if !allow_filtering && !filters_freely(table) {
+        return Err(QueryError::invalid(ALLOW_FILTERING_NEEDED));
+    }
+    for (column_kind, clause) in &looked {
+        out.restricts_clustering |= *column_kind == ColumnKind::Clustering;
+        out.restricts_regular |= *column_kind == ColumnKind::Regular;
+        let columns = table.columns_of(*column_kind);
+        filter::from_clauses(columns, *column_kind, std::slice::from_ref(clause), &mut out.filters)?;
+    }
+    Ok(())
 }
 
 /// Whether a table is small and made in memory, so that filtering it needs no permission.

@@ -5,7 +5,7 @@
 use cql::ast::{ComparisonOperator, Ident, InValues, Relation, RelationTarget, Term as RawTerm};
 use model::{Column, ColumnKind, CqlType};
 
-use super::clause::{Clause, Contains, InTerms, RowTerm, Test};
+use super::clause::{Clause, Contains, InTerms, Looked, RowTerm, Test};
 use crate::QueryError;
 use crate::prepare::names;
 use crate::terms::prepare::Context;
@@ -33,7 +33,11 @@ pub(super) struct Prepared {
 ///
 /// # Errors
 /// [`QueryError::Invalid`] in Cassandra's words.
-pub(super) fn prepare(cx: &mut Context<'_>, relation: &Relation) -> Result<Vec<Prepared>, QueryError> {
+pub(super) fn prepare(
+    cx: &mut Context<'_>,
+    relation: &Relation,
+    allow_filtering: bool,
+) -> Result<Vec<Prepared>, QueryError> {
     match relation {
         Relation::Compare { target, operator, value } => {
             compare(cx, target, *operator, value).map(|prepared| vec![prepared])
@@ -45,30 +49,31 @@ pub(super) fn prepare(cx: &mut Context<'_>, relation: &Relation) -> Result<Vec<P
             compare(cx, target, ComparisonOperator::GreaterOrEqual, low)?,
             compare(cx, target, ComparisonOperator::LessOrEqual, high)?,
         ]),
-        Relation::Contains { column, negated: false, key, value } => {
-            contains(cx, column, *key, value).map(|prepared| vec![prepared])
-        }
-        Relation::In { negated: true, .. } => {
-            Err(QueryError::invalid("NOT IN restrictions are not supported yet"))
-        }
-        Relation::Contains { negated: true, .. } => {
-            Err(QueryError::invalid("NOT CONTAINS restrictions are not supported yet"))
+        Relation::In { target, negated: true, values } => not_in(cx, target, values).map(|one| vec![one]),
+        Relation::Contains { column, negated, key, value } => {
+            contains(cx, column, *negated, *key, value).map(|prepared| vec![prepared])
         }
         Relation::Like { column, pattern } => {
             let column = names::column(cx.table, column)?;
-            Err(QueryError::Invalid(format!(
-                "LIKE restriction is only supported on properly indexed columns. {} LIKE {} is not valid.",
-                column.name,
-                text::of_term(pattern)
-            )))
+            let shown = text::of_term(pattern);
+            let pattern = cx.prepare(pattern, &Receiver::column(cx.table, column))?;
+            // Cassandra asks for an index; ScyllaDB filters, and so does this where it is allowed to.
+            if !allow_filtering || !matches!(column.ty, CqlType::Text | CqlType::Ascii) {
+                return Err(QueryError::Invalid(format!(
+                    "LIKE restriction is only supported on properly indexed columns. {} LIKE {shown} is not valid.",
+                    column.name
+                )));
+            }
+            Ok(vec![single(cx, column, Test::Looked(Looked::Like(pattern)))])
         }
         Relation::IsNotNull { column } => {
             let column = names::column(cx.table, column)?;
             Err(QueryError::Invalid(format!("Unsupported restriction: {} IS NOT NULL", column.name)))
         }
         Relation::CustomIndex { index, .. } => Err(QueryError::Invalid(format!(
-            "Invalid restriction on index {}: secondary indexes are not supported yet",
-            index.name
+            "Invalid index expression, index {} not found for {}",
+            index.name,
+            names::qualified(cx.table)
         ))),
     }
 }
@@ -128,6 +133,9 @@ fn compare(
         }
         RelationTarget::Element { column, key } => {
             let column = names::column(cx.table, column)?;
+            if operator == ComparisonOperator::NotEqual {
+                return Err(not_equal(&format!("{}[{}]", column.name, text::of_term(key)), value));
+            }
             let (key_type, value_type) = map_types(column, operator)?;
             let key = cx.prepare(key, &Receiver::key_of(&column.name, key_type))?;
             let value = cx.prepare(value, &Receiver::value_of(&column.name, value_type))?;
@@ -175,7 +183,10 @@ fn in_list(cx: &mut Context<'_>, target: &RelationTarget, values: &InValues) -> 
                 InValues::Marker(marker) => {
                     let receivers: Vec<Receiver> =
                         columns.iter().map(|column| Receiver::column(cx.table, column)).collect();
-                    cx.markers.specify(marker.index, &Receiver::tuple_of(&receivers).in_list());
+                    let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+                    let list = Receiver::tuple_of(&receivers).in_list();
+                    cx.markers
+                        .specify(marker.index, &Receiver::new(format!("in({})", names.join(",")), list.ty));
                     let types = receivers.into_iter().map(|receiver| receiver.ty).collect();
                     Test::In(InTerms::Marker { index: marker.index, types })
                 }
@@ -200,7 +211,36 @@ fn in_list(cx: &mut Context<'_>, target: &RelationTarget, values: &InValues) -> 
     }
 }
 
-fn contains(cx: &mut Context<'_>, name: &Ident, key: bool, value: &RawTerm) -> Result<Prepared, QueryError> {
+/// `NOT IN`, which Cassandra 5.0 has not: none of the values, and not null.
+fn not_in(cx: &mut Context<'_>, target: &RelationTarget, values: &InValues) -> Result<Prepared, QueryError> {
+    let RelationTarget::Column(name) = target else {
+        return Err(QueryError::invalid("NOT IN is only supported on single columns"));
+    };
+    let column = names::column(cx.table, name)?;
+    check_operator(column, "NOT IN")?;
+    let receiver = Receiver::column(cx.table, column);
+    let terms = match values {
+        InValues::Marker(marker) => {
+            cx.markers.specify(marker.index, &receiver.in_list());
+            InTerms::Marker { index: marker.index, types: vec![receiver.ty] }
+        }
+        InValues::List(terms) => InTerms::List(
+            terms
+                .iter()
+                .map(|term| Ok(RowTerm::Parts(vec![cx.prepare(term, &receiver)?])))
+                .collect::<Result<Vec<_>, QueryError>>()?,
+        ),
+    };
+    Ok(single(cx, column, Test::Looked(Looked::NotIn(terms))))
+}
+
+fn contains(
+    cx: &mut Context<'_>,
+    name: &Ident,
+    negated: bool,
+    key: bool,
+    value: &RawTerm,
+) -> Result<Prepared, QueryError> {
     let column = names::column(cx.table, name)?;
     let element = match (&column.ty, key) {
         (CqlType::Map { key, .. }, true) => (**key).clone(),
@@ -223,7 +263,9 @@ fn contains(cx: &mut Context<'_>, name: &Ident, key: bool, value: &RawTerm) -> R
         if key { Receiver::key_of(&column.name, element) } else { Receiver::value_of(&column.name, element) };
     let term: Term = cx.prepare(value, &receiver)?;
     let contains = if key { Contains::Key(term) } else { Contains::Value(term) };
-    Ok(single(cx, column, Test::Contains(vec![contains])))
+    let test =
+        if negated { Test::Looked(Looked::NotContains(contains)) } else { Test::Contains(vec![contains]) };
+    Ok(single(cx, column, test))
 }
 
 fn check_no_duration(column: &Column) -> Result<(), QueryError> {

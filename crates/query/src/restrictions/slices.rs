@@ -13,7 +13,7 @@ use storage::Slices;
 use super::Restrictions;
 use super::clause::{ALTERNATIVES_MAX, Row, RowTerm, Test, bind_value, too_many};
 use crate::QueryError;
-use crate::terms::Binding;
+use crate::terms::{Binding, Bound};
 
 /// Puts the slices in `out`, in ascending order; buffers in `out` are used again where they fit.
 ///
@@ -35,7 +35,11 @@ pub fn fill(
     for clause in &restrictions.clustering {
         match &clause.test {
             Test::Equal(row) => {
-                let row = row.bind(&clause.names, binding)?;
+                let row = if clause.multi {
+                    row.bind_tuple(&clause.names, binding)?
+                } else {
+                    row.bind(&clause.names, binding)?
+                };
                 for prefix in &mut prefixes {
                     append_row(prefix, &row)?;
                 }
@@ -56,6 +60,22 @@ pub fn fill(
                 prefixes = longer;
             }
             Test::Slice { lower, upper } => {
+                // A null bound of one column stands before every value, in reading order; in a tuple it is refused.
+                let descending = orders[clause.first].reversed;
+                let is_null = |bound: &Option<(RowTerm, bool)>| match bound {
+                    Some((row, _)) if !clause.multi => match row.single() {
+                        Some(term) => Ok::<_, QueryError>(term.bind(binding)? == Bound::Null),
+                        None => Ok(false),
+                    },
+                    _ => Ok(false),
+                };
+                let (lower_null, upper_null) = (is_null(lower)?, is_null(upper)?);
+                if (lower_null && descending) || (upper_null && !descending) {
+                    out.clear();
+                    return Ok(());
+                }
+                let lower = lower.as_ref().filter(|_| !lower_null);
+                let upper = upper.as_ref().filter(|_| !upper_null);
                 let lower = match lower {
                     Some((row, inclusive)) => {
                         Some((row.bind(&clause.names[..row.width()], binding)?, *inclusive))
@@ -75,7 +95,9 @@ pub fn fill(
                 }
                 bounded = true;
             }
-            Test::Contains(_) => return Err(QueryError::Internal("CONTAINS bounds no slice".to_owned())),
+            Test::Contains(_) | Test::Looked(_) => {
+                return Err(QueryError::Internal("a test of rows bounds no slice".to_owned()));
+            }
         }
     }
     if !bounded {
@@ -102,6 +124,11 @@ fn one_prefix(
     slice.start.prefix.clear();
     for clause in &restrictions.clustering {
         let Test::Equal(RowTerm::Parts(parts)) = &clause.test else { continue };
+        if clause.multi {
+            let Test::Equal(row) = &clause.test else { continue };
+            append_row(&mut slice.start.prefix, &row.bind_tuple(&clause.names, binding)?)?;
+            continue;
+        }
         for (part, name) in parts.iter().zip(&clause.names) {
             append_value(&mut slice.start.prefix, &bind_value(part, name, binding)?)?;
         }

@@ -123,6 +123,14 @@ pub fn append_value(constant: &Constant, ty: &CqlType, now_ms: i64, out: &mut Ve
     if constant.kind == ConstantKind::Hex {
         return append_hex(text.get(2..).unwrap_or(""), out);
     }
+    append_text(text, ty, now_ms, out)
+}
+
+/// Appends the value of a native type that `text` stands for.
+///
+/// # Errors
+/// As [`append_value`].
+pub fn append_text(text: &str, ty: &CqlType, now_ms: i64, out: &mut Vec<u8>) -> Result<(), String> {
     match ty {
         CqlType::Ascii if text.is_ascii() => out.extend_from_slice(text.as_bytes()),
         CqlType::Ascii => {
@@ -136,24 +144,28 @@ pub fn append_value(constant: &Constant, ty: &CqlType, now_ms: i64, out: &mut Ve
             out.extend_from_slice(&integer::<i64>(text, "long")?.to_be_bytes());
         }
         CqlType::Varint => {
-            let value: BigInt = text.parse().map_err(|_| format!("unable to make int from '{text}'"))?;
+            // The library would also take underscores between digits.
+            let value: Option<BigInt> = text.parse().ok().filter(|_| !text.contains('_'));
+            let value = value.ok_or_else(|| format!("unable to make int from '{text}'"))?;
             number::append_varint(out, &value);
         }
         CqlType::Decimal => {
             let wrong = || format!("unable to make BigDecimal from '{text}'");
-            let value: BigDecimal = text.parse().map_err(|_| wrong())?;
+            let value: BigDecimal = text.parse().ok().filter(|_| !text.contains('_')).ok_or_else(wrong)?;
             if value.as_bigint_and_scale().1.abs() > DECIMAL_EXPONENT_MAX {
                 return Err(wrong());
             }
             number::append_decimal(out, &value).map_err(|_| wrong())?;
         }
         CqlType::Float => {
-            let value: f32 = text.parse().map_err(|_| format!("Unable to make float from '{text}'"))?;
+            let value: f32 =
+                java_number(text).ok_or_else(|| format!("Unable to make float from '{text}'"))?;
             let bits = if value.is_nan() { f32::NAN } else { value };
             out.extend_from_slice(&bits.to_be_bytes());
         }
         CqlType::Double => {
-            let value: f64 = text.parse().map_err(|_| format!("Unable to make double from '{text}'"))?;
+            let value: f64 =
+                java_number(text).ok_or_else(|| format!("Unable to make double from '{text}'"))?;
             let bits = if value.is_nan() { f64::NAN } else { value };
             out.extend_from_slice(&bits.to_be_bytes());
         }
@@ -186,6 +198,19 @@ fn integer<T: std::str::FromStr>(text: &str, what: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("Unable to make {what} from '{text}'"))
 }
 
+/// A floating-point number as `Double.parseDouble` reads it: blanks around it and a type suffix are left out, and of
+/// words only `NaN` and `Infinity` count, so spelt.
+fn java_number<T: std::str::FromStr>(text: &str) -> Option<T> {
+    let trimmed = text.trim();
+    let magnitude = trimmed.strip_prefix(['+', '-']).unwrap_or(trimmed);
+    if matches!(magnitude, "NaN" | "Infinity") {
+        return trimmed.parse().ok();
+    }
+    let number = trimmed.strip_suffix(['f', 'F', 'd', 'D']).unwrap_or(trimmed);
+    let digits = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'.' | b'e' | b'E' | b'+' | b'-');
+    number.bytes().all(digits).then(|| number.parse().ok())?
+}
+
 fn uuid(text: &str) -> Result<uuid::Uuid, String> {
     uuid::Uuid::try_parse(text)
         .ok()
@@ -193,7 +218,7 @@ fn uuid(text: &str) -> Result<uuid::Uuid, String> {
         .ok_or_else(|| format!("Unable to make UUID from '{text}'"))
 }
 
-fn append_hex(digits: &str, out: &mut Vec<u8>) -> Result<(), String> {
+pub(crate) fn append_hex(digits: &str, out: &mut Vec<u8>) -> Result<(), String> {
     let wrong = || format!("cannot parse '{digits}' as hex bytes");
     let nibble = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8).ok_or_else(wrong);
     let (pairs, rest) = digits.as_bytes().as_chunks::<2>();

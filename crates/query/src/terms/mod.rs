@@ -11,6 +11,7 @@ pub mod prepare;
 pub mod receiver;
 pub mod text;
 pub mod time;
+mod typing;
 
 use std::borrow::Cow;
 

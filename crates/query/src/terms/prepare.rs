@@ -6,13 +6,14 @@ use cql::ast::{self, ConstantKind, FunctionCall};
 use model::{CqlType, Schema, Table};
 
 use super::literal::{self, Assignment};
+use super::typing::Typing;
 use super::{
     Binding, Call, Collection, Composite, Markers, Receiver, Term, append_vector_component,
     assemble_collection, text,
 };
 use crate::QueryError;
 use crate::ambient::Ambient;
-use crate::functions::{self, AggregateKind, Function, type_assignment};
+use crate::functions::{AggregateKind, Function, type_assignment};
 use crate::prepare::types;
 
 /// What preparing a term needs to know.
@@ -45,7 +46,7 @@ impl Context<'_> {
             ast::Term::Map(entries) => self.map(entries, receiver),
             ast::Term::Tuple(components) => self.tuple(components, receiver),
             ast::Term::UserType(fields) => self.user_type(fields, receiver),
-            ast::Term::Function(call) => self.function(call, receiver),
+            ast::Term::Function(call) => self.function(term, call, receiver),
             ast::Term::TypeHint { type_name, operand } => {
                 let ty = types::resolve(type_name, self.table.keyspace(), self.schema)?;
                 if !self.assignment(operand, &ty).is_assignable() {
@@ -60,33 +61,24 @@ impl Context<'_> {
                 }
                 self.prepare(operand, receiver)
             }
-            ast::Term::Cast { operand, target } => {
-                let to = types::resolve(&ast::TypeName::Native(*target), self.table.keyspace(), self.schema)?;
-                let Some(from) = self.known_type(operand) else {
-                    return Err(QueryError::Invalid(format!(
-                        "Cannot infer type for term {} (try using a cast to force a type)",
-                        text::of_term(operand)
-                    )));
-                };
-                let function = Function::cast(&from, &to).ok_or_else(|| {
-                    QueryError::Invalid(format!("{} cannot be cast to {to}", text::of_term(operand)))
-                })?;
-                if !type_assignment(&to, &receiver.ty).is_assignable() {
-                    return Err(cannot_assign(term, receiver));
-                }
-                let argument = self.prepare(operand, &Receiver::new("cast", from))?;
-                self.fold(function, vec![argument])
-            }
-            ast::Term::Arithmetic { operator, .. } => Err(QueryError::Invalid(format!(
-                "Arithmetic in values is not supported yet ({} in {})",
-                operator.symbol(),
-                text::of_term(term)
-            ))),
-            ast::Term::Negate(_) => Err(QueryError::Invalid(format!(
-                "Arithmetic in values is not supported yet (- in {})",
-                text::of_term(term)
-            ))),
+            ast::Term::Cast { operand, .. } => self.operation(term, &[operand], receiver),
+            ast::Term::Arithmetic { left, right, .. } => self.operation(term, &[left, right], receiver),
+            ast::Term::Negate(operand) => self.operation(term, &[operand], receiver),
         }
+    }
+
+    fn operation(
+        &mut self,
+        term: &ast::Term,
+        operands: &[&ast::Term],
+        receiver: &Receiver,
+    ) -> Result<Term, QueryError> {
+        let function = Typing::new(self).overload(term, Some(&receiver.ty))?;
+        let function = function.ok_or_else(|| {
+            // Operators have overloads always; of casts, those to some types are not there at all.
+            QueryError::Invalid(format!("Unknown function {} called", text::of_term(term)))
+        })?;
+        self.call(function, operands, receiver)
     }
 
     fn constant(&mut self, constant: &ast::Constant, receiver: &Receiver) -> Result<Term, QueryError> {
@@ -224,6 +216,9 @@ impl Context<'_> {
     }
 
     fn tuple(&mut self, components: &[ast::Term], receiver: &Receiver) -> Result<Term, QueryError> {
+        if let ([only], false) = (components, matches!(receiver.ty, CqlType::Tuple(_))) {
+            return self.prepare(only, receiver);
+        }
         let CqlType::Tuple(types) = &receiver.ty else {
             return Err(QueryError::Invalid(format!(
                 "Invalid tuple type literal for {} of type {}",
@@ -290,26 +285,41 @@ impl Context<'_> {
         composite(receiver.ty.clone(), prepared)
     }
 
-    fn function(&mut self, call: &FunctionCall, receiver: &Receiver) -> Result<Term, QueryError> {
-        let Some(function) = self.overload(call, Some(&receiver.ty))? else {
+    fn function(
+        &mut self,
+        term: &ast::Term,
+        call: &FunctionCall,
+        receiver: &Receiver,
+    ) -> Result<Term, QueryError> {
+        let Some(function) = Typing::new(self).overload(term, Some(&receiver.ty))? else {
             return Err(QueryError::Invalid(if AggregateKind::of_name(&call.name.name.name).is_some() {
                 "Aggregation function are not supported in the where clause".to_owned()
             } else {
                 format!("Unknown function {} called", function_name(call))
             }));
         };
-        if !type_assignment(function.result(), &receiver.ty).is_assignable() {
+        self.call(function, &call.arguments.iter().collect::<Vec<_>>(), receiver)
+    }
+
+    fn call(
+        &mut self,
+        function: Function,
+        terms: &[&ast::Term],
+        receiver: &Receiver,
+    ) -> Result<Term, QueryError> {
+        let wants_cells = receiver.ty.is_multi_cell() && *function.result() != receiver.ty;
+        if wants_cells || !type_assignment(function.result(), &receiver.ty).is_assignable() {
             return Err(QueryError::Invalid(format!(
-                "Type error: cannot assign result of function system.{} (type {}) to {} (type {})",
-                function.short_name(),
+                "Type error: cannot assign result of {} (type {}) to {} (type {})",
+                function.shown(),
                 function.result(),
                 receiver.name,
                 receiver.ty
             )));
         }
-        let mut arguments = Vec::with_capacity(call.arguments.len());
-        for (at, (argument, ty)) in call.arguments.iter().zip(function.arguments().to_vec()).enumerate() {
-            let receiver = Receiver::new(format!("arg{at}(system.{})", function.short_name()), ty);
+        let mut arguments = Vec::with_capacity(terms.len());
+        for (at, (argument, ty)) in terms.iter().zip(function.arguments().to_vec()).enumerate() {
+            let receiver = Receiver::new(format!("arg{at}({})", function.full_name()), ty);
             arguments.push(self.prepare(argument, &receiver)?);
         }
         self.fold(function, arguments)
@@ -326,94 +336,14 @@ impl Context<'_> {
         Ok(Term::Constant(bound.as_bytes().map(Into::into)))
     }
 
-    fn overload(
-        &self,
-        call: &FunctionCall,
-        receiver: Option<&CqlType>,
-    ) -> Result<Option<Function>, QueryError> {
-        if call.name.keyspace.as_ref().is_some_and(|keyspace| keyspace.name != "system") {
-            return Ok(None);
-        }
-        functions::resolve(
-            &call.name.name.name.to_lowercase(),
-            Some(self.table),
-            call.arguments.len(),
-            receiver,
-            &|at, ty| self.assignment(&call.arguments[at], ty),
-            &|at| text::of_term(&call.arguments[at]),
-        )
-    }
-
     /// The type a term has whatever asks for it; `None` for markers and null.
     pub fn known_type(&self, term: &ast::Term) -> Option<CqlType> {
-        match term {
-            ast::Term::Constant(constant) => literal::preferred_type(constant),
-            ast::Term::Function(call) => Some(self.overload(call, None).ok()??.result().clone()),
-            ast::Term::TypeHint { type_name, .. } => {
-                types::resolve(type_name, self.table.keyspace(), self.schema).ok()
-            }
-            ast::Term::Cast { target, .. } => {
-                types::resolve(&ast::TypeName::Native(*target), self.table.keyspace(), self.schema).ok()
-            }
-            _ => None,
-        }
+        Typing::new(self).known_type(term)
     }
 
     /// How well a term fits a type.
     pub fn assignment(&self, term: &ast::Term, ty: &CqlType) -> Assignment {
-        let all = |terms: &mut dyn Iterator<Item = (&ast::Term, &CqlType)>| {
-            terms.map(|(term, ty)| self.assignment(term, ty)).min().unwrap_or(Assignment::Weak)
-        };
-        match term {
-            ast::Term::Constant(constant) => literal::assignment(constant, ty),
-            ast::Term::BindMarker(_) => Assignment::Weak,
-            ast::Term::List(elements) => match ty {
-                CqlType::List { element, .. } => all(&mut elements.iter().map(|e| (e, &**element))),
-                CqlType::Vector { element, dimension } if *dimension as usize == elements.len() => {
-                    all(&mut elements.iter().map(|e| (e, &**element)))
-                }
-                _ => Assignment::No,
-            },
-            ast::Term::Set(elements) => match ty {
-                CqlType::Set { element, .. } => all(&mut elements.iter().map(|e| (e, &**element))),
-                CqlType::Map { .. } if elements.is_empty() => Assignment::Weak,
-                _ => Assignment::No,
-            },
-            ast::Term::Map(entries) => match ty {
-                CqlType::Map { key, value, .. } => {
-                    all(&mut entries.iter().flat_map(|(k, v)| [(k, &**key), (v, &**value)]))
-                }
-                _ => Assignment::No,
-            },
-            ast::Term::Tuple(components) => match ty {
-                CqlType::Tuple(types) if components.len() <= types.len() => {
-                    all(&mut components.iter().zip(types)).min(Assignment::Weak)
-                }
-                _ => Assignment::No,
-            },
-            ast::Term::UserType(fields) => match ty {
-                CqlType::Udt(udt) => fields
-                    .iter()
-                    .map(|(name, value)| match udt.fields.iter().find(|(field, _)| *field == name.name) {
-                        Some((_, ty)) => self.assignment(value, ty),
-                        None => Assignment::No,
-                    })
-                    .min()
-                    .unwrap_or(Assignment::Weak)
-                    .min(Assignment::Weak),
-                _ => Assignment::No,
-            },
-            // A function that does not exist is refused where it is prepared, with a better message.
-            ast::Term::Function(call) => match self.overload(call, Some(ty)) {
-                Ok(Some(function)) => type_assignment(function.result(), ty),
-                _ => Assignment::Weak,
-            },
-            ast::Term::TypeHint { .. } | ast::Term::Cast { .. } => match self.known_type(term) {
-                Some(known) => type_assignment(&known, ty),
-                None => Assignment::No,
-            },
-            ast::Term::Arithmetic { .. } | ast::Term::Negate(_) => Assignment::Weak,
-        }
+        Typing::new(self).assignment(term, ty)
     }
 }
 

@@ -7,7 +7,8 @@ use std::fmt::Write;
 
 /// Nanoseconds of a day.
 pub const NANOSECONDS_PER_DAY: i64 = 86_400_000_000_000;
-const MILLISECONDS_PER_DAY: i64 = 86_400_000;
+/// Milliseconds of a day.
+pub const MILLISECONDS_PER_DAY: i64 = 86_400_000;
 /// What is added to days since the epoch so that dates order as unsigned numbers.
 const DATE_BIAS: i64 = 1 << 31;
 
@@ -158,6 +159,11 @@ pub fn timestamp_text(milliseconds: i64) -> String {
     text
 }
 
+/// `2011-02-03 04:05:06.789Z`, the shape JSON has.
+pub fn json_timestamp_text(milliseconds: i64) -> String {
+    timestamp_text(milliseconds).replacen('T', " ", 1)
+}
+
 /// `2011-02-03`
 pub fn date_text(biased_days: u32) -> String {
     let mut text = String::new();
@@ -198,7 +204,7 @@ fn is_integer(text: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-fn days_in_month(year: i64, month: i64) -> i64 {
+pub(crate) fn days_in_month(year: i64, month: i64) -> i64 {
     match month {
         4 | 6 | 9 | 11 => 30,
         2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
@@ -208,7 +214,7 @@ fn days_in_month(year: i64, month: i64) -> i64 {
 }
 
 /// Days since 1970-01-01; years start in March so that the leap day is the last.
-fn days_of(year: i64, month: i64, day: i64) -> i64 {
+pub(crate) fn days_of(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
     let year_of_era = year.rem_euclid(400);
@@ -217,7 +223,8 @@ fn days_of(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + day_of_era - 719_468
 }
 
-fn civil_of(days: i64) -> (i64, i64, i64) {
+/// Year, month and day of a number of days since 1970-01-01.
+pub(crate) fn civil_of(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
     let day_of_era = days.rem_euclid(146_097);

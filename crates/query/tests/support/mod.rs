@@ -283,6 +283,8 @@ pub struct Options {
     pub now: Option<i32>,
     /// Consistency level by number; 0 stands for ONE.
     pub consistency: u16,
+    /// Serial consistency level by number.
+    pub serial_consistency: Option<u16>,
 }
 
 impl Options {
@@ -300,6 +302,7 @@ impl Options {
             | flag(self.skip_metadata, 2)
             | flag(self.page_size.is_some(), 4)
             | flag(self.paging_state.is_some(), 8)
+            | flag(self.serial_consistency.is_some(), 0x10)
             | flag(self.timestamp.is_some(), 0x20)
             | flag(named, 0x40)
             | flag(self.now.is_some(), 0x100);
@@ -313,6 +316,9 @@ impl Options {
         if let Some(state) = &self.paging_state {
             out.extend_from_slice(&(state.len() as i32).to_be_bytes());
             out.extend_from_slice(state);
+        }
+        if let Some(consistency) = self.serial_consistency {
+            out.extend_from_slice(&consistency.to_be_bytes());
         }
         if let Some(timestamp) = self.timestamp {
             out.extend_from_slice(&timestamp.to_be_bytes());

@@ -15,7 +15,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
 use super::{Handle, HandleKind, Op, OpId, Output, PathOp};
-use crate::file::{DirEntry, OpenOptions};
+use crate::file::buffer::SECTOR_BYTES;
+use crate::file::{ALIGNMENT, DirEntry, OpenOptions};
 use crate::waker::Remote;
 
 /// Jobs that may wait; beyond it `submit` says so and the operation fails with `ResourceBusy`.
@@ -47,7 +48,7 @@ enum Call {
 enum Raw {
     Done,
     Number(u64),
-    File { descriptor: OwnedFd, direct: bool, device: u64 },
+    File { descriptor: OwnedFd, direct: bool, read_alignment: u32, device: u64 },
     Entries(Vec<DirEntry>),
 }
 
@@ -180,9 +181,9 @@ fn to_output(raw: Raw) -> Output {
     match raw {
         Raw::Done => Output::Done,
         Raw::Number(number) => Output::Number(number),
-        Raw::File { descriptor, direct, device } => {
+        Raw::File { descriptor, direct, read_alignment, device } => {
             let handle = Handle::new(descriptor.into_raw_fd(), HandleKind::File);
-            Output::File { handle, direct, device }
+            Output::File { handle, direct, read_alignment, device }
         }
         Raw::Entries(entries) => Output::Entries(entries),
     }
@@ -292,7 +293,10 @@ fn open(path: &Path, options: OpenOptions) -> io::Result<Raw> {
     open.create(options.create).create_new(options.create_new).truncate(options.truncate);
     if options.direct {
         match open.clone().custom_flags(libc::O_DIRECT).open(path) {
-            Ok(file) => return opened(file, true),
+            Ok(file) => {
+                let read_alignment = if options.read { read_alignment(&file) } else { ALIGNMENT as u32 };
+                return opened(file, true, read_alignment);
+            }
             // The file system has no direct I/O (tmpfs, some overlays). With `create_new` the file may be there now.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                 if options.create_new && fs::metadata(path).is_ok_and(|metadata| metadata.len() == 0) {
@@ -302,12 +306,33 @@ fn open(path: &Path, options: OpenOptions) -> io::Result<Raw> {
             Err(error) => return Err(error),
         }
     }
-    opened(open.open(path)?, false)
+    opened(open.open(path)?, false, SECTOR_BYTES)
 }
 
-fn opened(file: fs::File, direct: bool) -> io::Result<Raw> {
+fn opened(file: fs::File, direct: bool, read_alignment: u32) -> io::Result<Raw> {
     let device = rustix::fs::fstat(&file)?.st_dev;
-    Ok(Raw::File { descriptor: file.into(), direct, device })
+    Ok(Raw::File { descriptor: file.into(), direct, read_alignment, device })
+}
+
+/// What direct reads of a file have to be multiples of: the device's logical block as a rule, where the kernel
+/// (6.1 and later) and the file system say so; a page, which every one takes, where they do not.
+fn read_alignment(file: &fs::File) -> u32 {
+    let page = ALIGNMENT as u32;
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{AtFlags, StatxFlags, statx};
+        let told = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok();
+        let told = told.filter(|stat| {
+            stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0 && stat.stx_dio_mem_align <= page
+        });
+        if let Some(stat) = told
+            && stat.stx_dio_offset_align.is_power_of_two()
+        {
+            return stat.stx_dio_offset_align.clamp(SECTOR_BYTES, page);
+        }
+    }
+    let _ = file;
+    page
 }
 
 fn read_dir(path: &Path) -> io::Result<Raw> {
@@ -332,5 +357,5 @@ fn lock_file(path: &Path) -> io::Result<Raw> {
     let file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
     rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
     debug_assert!(file.as_raw_fd() >= 0);
-    opened(file, false)
+    opened(file, false, SECTOR_BYTES)
 }

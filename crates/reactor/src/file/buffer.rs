@@ -11,8 +11,10 @@ use std::rc::Rc;
 
 use crate::shard;
 
-/// Alignment of memory, offsets and lengths for direct I/O, in bytes.
+/// Alignment of memory, and of offsets and lengths of direct writes, in bytes.
 pub const ALIGNMENT: usize = 4096;
+/// Smallest multiple that direct reads are cut to, in bytes.
+pub(crate) const SECTOR_BYTES: u32 = 512;
 const CLASSES: usize = 9;
 
 /// The pool of one shard.

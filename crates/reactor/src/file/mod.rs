@@ -77,7 +77,8 @@ impl OpenOptions {
         self
     }
 
-    /// Bypasses the page cache where the file system can; offsets and lengths are then multiples of 4096.
+    /// Bypasses the page cache where the file system can; offsets and lengths of writes are then multiples of 4096,
+    /// those of reads of [`File::read_alignment`].
     #[must_use]
     pub const fn direct(mut self, yes: bool) -> Self {
         self.direct = yes;
@@ -134,6 +135,7 @@ async fn run_path(op: PathOp) -> io::Result<Output> {
 pub struct File {
     handle: Handle,
     direct: bool,
+    read_alignment: u32,
 }
 
 impl File {
@@ -143,14 +145,14 @@ impl File {
     /// As open(2).
     pub async fn open(path: impl AsRef<Path>, options: OpenOptions) -> io::Result<File> {
         match run_path(PathOp::Open(path.as_ref().to_owned(), options)).await? {
-            Output::File { handle, direct, device } => {
+            Output::File { handle, direct, read_alignment, device } => {
                 handle.set_disk(shard::with(|shard| shard.io.borrow().disk_of(device)));
                 let first =
                     options.direct && !direct && shard::with(|shard| !shard.disk.told_buffered.replace(true));
                 if first {
                     crate::info!("direct I/O is refused here, using the page cache"; path = path.as_ref().display());
                 }
-                Ok(File { handle, direct })
+                Ok(File { handle, direct, read_alignment })
             }
             other => Err(unexpected(&other)),
         }
@@ -161,12 +163,18 @@ impl File {
         self.direct
     }
 
-    /// Reads `len` bytes at `offset`, fewer at the end of the file. Direct files: both multiples of 4096.
+    /// What offsets and lengths of direct reads are multiples of, in bytes: 4096 or a power of two below it.
+    pub fn read_alignment(&self) -> usize {
+        self.read_alignment as usize
+    }
+
+    /// Reads `len` bytes at `offset`, fewer at the end of the file. Direct files: both multiples of
+    /// [`File::read_alignment`].
     ///
     /// # Errors
     /// As pread(2); `InvalidInput` when a direct read is not aligned, or longer than [`TRANSFER_BYTES_MAX`].
     pub async fn read_at(&self, offset: u64, len: usize) -> io::Result<AlignedBuf> {
-        self.check(offset, len)?;
+        self.check(offset, len, self.read_alignment())?;
         let mut buf = AlignedBuf::with_len(len);
         let piece = self.piece_bytes(true);
         let mut at = 0;
@@ -181,7 +189,7 @@ impl File {
                 Output::Number(count) => at += (count as usize).min(len - at),
                 other => return Err(unexpected(&other)),
             }
-            if self.direct && !at.is_multiple_of(ALIGNMENT) {
+            if self.direct && !at.is_multiple_of(self.read_alignment()) {
                 break; // a direct read stops short of alignment only at the end of the file
             }
         }
@@ -194,11 +202,12 @@ impl File {
     /// # Errors
     /// As pread(2).
     pub async fn read_range(&self, offset: u64, len: usize) -> io::Result<RangeBuf> {
-        let start = offset - offset % ALIGNMENT as u64;
+        let alignment = self.read_alignment();
+        let start = offset - offset % alignment as u64;
         let skip = (offset - start) as usize;
         let whole = skip
             .checked_add(len)
-            .and_then(|end| end.checked_next_multiple_of(ALIGNMENT))
+            .and_then(|end| end.checked_next_multiple_of(alignment))
             .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
         let buf = self.read_at(start, whole).await?;
         Ok(RangeBuf::new(buf, skip, skip + len))
@@ -209,7 +218,7 @@ impl File {
     /// # Errors
     /// As pwrite(2); some of the bytes may then be written.
     pub async fn write_at(&self, offset: u64, buf: AlignedBuf) -> (io::Result<()>, AlignedBuf) {
-        if let Err(error) = self.check(offset, buf.len()) {
+        if let Err(error) = self.check(offset, buf.len(), ALIGNMENT) {
             return (Err(error), buf);
         }
         let len = buf.len();
@@ -286,7 +295,7 @@ impl File {
         shard::with(|shard| shard.io.borrow().disk(self.handle.disk()).piece_bytes(read))
     }
 
-    fn check(&self, offset: u64, len: usize) -> io::Result<()> {
+    fn check(&self, offset: u64, len: usize, alignment: usize) -> io::Result<()> {
         let end = offset.checked_add(len as u64);
         if len > TRANSFER_BYTES_MAX || end.is_none_or(|end| end > i64::MAX as u64) {
             return Err(io::Error::new(
@@ -294,10 +303,10 @@ impl File {
                 format!("a transfer of {len} bytes at {offset}: at most {TRANSFER_BYTES_MAX} below 2^63"),
             ));
         }
-        if self.direct && !(offset.is_multiple_of(ALIGNMENT as u64) && len.is_multiple_of(ALIGNMENT)) {
+        if self.direct && !(offset.is_multiple_of(alignment as u64) && len.is_multiple_of(alignment)) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                format!("direct I/O of {len} bytes at {offset}: both must be multiples of {ALIGNMENT}"),
+                format!("direct I/O of {len} bytes at {offset}: both must be multiples of {alignment}"),
             ));
         }
         Ok(())

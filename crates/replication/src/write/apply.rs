@@ -16,14 +16,22 @@ pub(super) async fn here(
 ) -> Result<(), ReplicationError> {
     match replicator.storage().apply(mutation, deadline).await {
         Ok(()) => Ok(()),
-        Err(StorageError::UnknownTable { table }) => Err(ReplicationError::TableGone(table)),
-        Err(StorageError::CommitlogTimedOut | StorageError::TabletBusy { .. }) => {
-            Err(ReplicationError::TimedOut { received: 0, required })
+        Err(error) => Err(storage_error(error, required)),
+    }
+}
+
+/// What this shard's storage says to a write.
+#[cold]
+pub(crate) fn storage_error(error: StorageError, required: u32) -> ReplicationError {
+    match error {
+        StorageError::UnknownTable { table } => ReplicationError::TableGone(table),
+        StorageError::CommitlogTimedOut | StorageError::TabletBusy { .. } => {
+            ReplicationError::TimedOut { received: 0, required }
         }
-        Err(error @ StorageError::Overloaded { .. }) => {
-            Err(ReplicationError::Overloaded { shard: reactor::shard_id(), reason: error.to_string() })
+        error @ StorageError::Overloaded { .. } => {
+            ReplicationError::Overloaded { shard: reactor::shard_id(), reason: error.to_string() }
         }
-        Err(error) => Err(error.into()),
+        error => error.into(),
     }
 }
 

@@ -4,6 +4,7 @@ mod apply;
 mod plan;
 mod quorum;
 
+pub(crate) use apply::storage_error;
 use model::Table;
 use model::mutation::MutationView;
 use reactor::Deadline;
@@ -16,8 +17,8 @@ impl Replicator {
     /// Writes one mutation of `table` to enough replicas for `consistency`.
     ///
     /// # Errors
-    /// [`ReplicationError::Unavailable`] before anything is done; [`ReplicationError::TimedOut`] when the write may or
-    /// may not have happened; otherwise what the replica said.
+    /// [`storage::StorageError::MutationTooLarge`] and [`ReplicationError::Unavailable`] before anything is done;
+    /// [`ReplicationError::TimedOut`] when the write may or may not have happened; otherwise what the replica said.
     #[inline]
     pub async fn write(
         &self,
@@ -26,6 +27,7 @@ impl Replicator {
         consistency: Consistency,
         deadline: Deadline,
     ) -> Result<(), ReplicationError> {
+        self.storage().check_mutation_size(mutation)?;
         let required = self.required(table.keyspace(), consistency)?;
         let token = MutationView::trusted(mutation).map_err(storage::StorageError::from)?.token;
         let plan = plan::WritePlan::new(table, token, required);

@@ -16,6 +16,7 @@ use wire::frame::{FrameError, FrameHeader, Opcode};
 use wire::protocol_error::ProtocolError;
 
 use super::framing::Input;
+use super::limits::Answers;
 use super::session::{Phase, Session};
 use super::{Native, dispatch};
 
@@ -72,6 +73,11 @@ impl Connection {
         self.stopping.set(true);
         self.stop.notify_all();
         self.drained.notify_all();
+    }
+
+    /// Whether the client is so far behind with reading that events for it would only pile up.
+    pub(super) fn is_far_behind(&self) -> bool {
+        self.session.output.borrow().pending_bytes() > OUTPUT_BYTES_MAX
     }
 
     /// Takes back the answers that the client has not taken, so that what waits for it ends.
@@ -163,11 +169,13 @@ impl Connection {
         let Ok(hold) = self.requests.enter() else { return false };
         self.in_flight.set(self.in_flight.get() + 1);
         let connection = Rc::clone(self);
+        let expected = self.session.output.borrow().usual_bytes();
+        let answer = Answers::expect(&self.session.native.limits.answers, expected);
         reactor::spawn_now(Group::STATEMENT, async move {
             dispatch::answer(&connection.session, header, body).await;
             connection.in_flight.set(connection.in_flight.get() - 1);
+            drop((answer, admitted, hold));
             connection.drained.notify_all();
-            drop((admitted, hold));
         });
         true
     }
@@ -181,8 +189,9 @@ impl Connection {
         })
     }
 
-    /// Waits while the client leaves too many answers unread. Requests that run count as answers of the usual size, so that
-    /// thousands that started together do not all answer at length into memory.
+    /// Waits while the client leaves too many answers unread: too many of its own, or any while those of all clients of
+    /// the shard are too many. Requests that run count as answers of the usual size, so that thousands that started
+    /// together do not all answer at length into memory.
     async fn wait_for_reader(&self) {
         let drained = || {
             let (waiting, usual) = {
@@ -190,9 +199,11 @@ impl Connection {
                 (output.pending_bytes(), output.usual_bytes())
             };
             let running = self.in_flight.get();
-            self.stopping.get()
-                || waiting.saturating_add(running.saturating_mul(usual)) <= OUTPUT_BYTES_MAX
-                || (running == 0 && waiting <= OUTPUT_BYTES_MAX)
+            if self.stopping.get() || (waiting == 0 && running == 0) {
+                return true;
+            }
+            !self.session.native.limits.answers.are_too_many()
+                && waiting.saturating_add(running.saturating_mul(usual)) <= OUTPUT_BYTES_MAX
         };
         if !drained() {
             self.drained.wait_until(drained).await;

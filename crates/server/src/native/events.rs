@@ -12,6 +12,12 @@ use super::{Native, dispatch};
 pub(super) fn schema_changed(native: &Rc<Native>, event: &SchemaEvent) {
     let open: Vec<_> = native.connections.borrow().values().filter_map(Weak::upgrade).collect();
     for connection in open.iter().filter(|connection| connection.session.events.get().schema_change) {
+        if connection.is_far_behind() {
+            reactor::warn!("a client that asked for events does not read them and is given up");
+            connection.stop_reading();
+            connection.give_up();
+            continue;
+        }
         let version = connection.session.client.borrow().version;
         dispatch::write_frame(&connection.session, version, EVENT_STREAM, |builder| {
             builder.event(&Event::Schema(SchemaChange {

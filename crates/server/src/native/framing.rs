@@ -3,9 +3,13 @@
 //! Versions 3 and 4 put frames one after the other on the socket. Version 5 does so until STARTUP is answered; from then
 //! on frames travel in segments with checksums (native_protocol_v5.spec §2).
 
+use std::rc::Rc;
+
 use wire::compression::{Compression, Compressor};
 use wire::frame::{Direction, Frame, FrameError, FrameHeader};
 use wire::segment::{Decoded, SegmentDecoder, SegmentEncoder, SegmentFormat};
+
+use super::limits::Answers;
 
 /// A receive buffer above this is given back once it is empty.
 const INPUT_BYTES_KEPT: usize = 64 << 10;
@@ -118,9 +122,13 @@ impl Input {
     }
 }
 
-/// Answers on their way to the client.
+/// Answers on their way to the client, counted against the shard's limit until they are sent.
 #[derive(Debug)]
 pub(super) struct Output {
+    answers: Rc<Answers>,
+    /// Bytes counted with `answers`: those of `pending` and those being sent.
+    counted: usize,
+    sending: usize,
     pending: Vec<u8>,
     spare: Vec<u8>,
     /// Compression of bodies, in versions 3 and 4.
@@ -134,9 +142,12 @@ pub(super) struct Output {
     broken: bool,
 }
 
-impl Default for Output {
-    fn default() -> Self {
+impl Output {
+    pub(super) fn new(answers: Rc<Answers>) -> Self {
         Self {
+            answers,
+            counted: 0,
+            sending: 0,
             pending: Vec::new(),
             spare: Vec::new(),
             body_compression: None,
@@ -147,9 +158,13 @@ impl Default for Output {
             broken: false,
         }
     }
-}
 
-impl Output {
+    fn count(&mut self) {
+        let held = self.pending.len() + self.sending;
+        self.answers.count(self.counted, held);
+        self.counted = held;
+    }
+
     /// What is appended from now on goes out in segments.
     pub(super) fn begin_segments(&mut self, format: SegmentFormat) {
         self.segments = Some(SegmentEncoder::new(format));
@@ -173,6 +188,7 @@ impl Output {
         write(&mut self.pending, compression);
         // A short answer brings it down by an eighth only: lengths vary, and too small a guess costs memory.
         self.usual_bytes = (self.pending.len() - before).max(self.usual_bytes - self.usual_bytes / 8);
+        self.count();
     }
 
     /// How long an answer is likely to be at most: the longest of late, forgotten bit by bit.
@@ -193,11 +209,16 @@ impl Output {
         if self.pending.is_empty() {
             return None;
         }
-        Some(std::mem::replace(&mut self.pending, std::mem::take(&mut self.spare)))
+        let taken = std::mem::replace(&mut self.pending, std::mem::take(&mut self.spare));
+        self.sending = taken.len();
+        self.count();
+        Some(taken)
     }
 
     /// Gives the buffer of [`Self::take`] back.
     pub(super) fn give_back(&mut self, mut sent: Vec<u8>) {
+        self.sending = 0;
+        self.count();
         if sent.capacity() <= OUTPUT_BYTES_KEPT {
             sent.clear();
             self.spare = sent;
@@ -209,6 +230,13 @@ impl Output {
         self.broken = true;
         self.pending = Vec::new();
         self.run = None;
+        self.count();
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        self.answers.count(self.counted, 0);
     }
 }
 

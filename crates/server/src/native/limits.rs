@@ -1,4 +1,5 @@
-//! What is in flight on a shard: how many requests and how many bytes of them. Beyond the limits requests are shed.
+//! What is in flight on a shard: how many requests, how many bytes of them, and how many bytes of answers that wait for
+//! their clients. Beyond the limits requests are shed, and clients that leave answers unread are not read from.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -10,6 +11,7 @@ pub(super) struct ShardLimits {
     bytes_max: usize,
     requests: Cell<usize>,
     bytes: Cell<usize>,
+    pub(super) answers: Rc<Answers>,
     shed: Rc<reactor::metrics::Counter>,
 }
 
@@ -20,7 +22,14 @@ impl ShardLimits {
             "Requests answered with OVERLOADED because of a limit on what is in flight",
             &[],
         );
-        Rc::new(Self { requests_max, bytes_max, requests: Cell::new(0), bytes: Cell::new(0), shed })
+        Rc::new(Self {
+            requests_max,
+            bytes_max,
+            requests: Cell::new(0),
+            bytes: Cell::new(0),
+            answers: Rc::new(Answers::new(bytes_max)),
+            shed,
+        })
     }
 
     /// Counts a request of `bytes` bytes in, or says which limit forbids it.
@@ -67,5 +76,47 @@ impl Drop for InFlight {
     fn drop(&mut self) {
         self.limits.requests.set(self.limits.requests.get() - 1);
         self.limits.bytes.set(self.limits.bytes.get() - self.bytes);
+    }
+}
+
+/// Answers of a shard that are being made or wait for their clients.
+#[derive(Debug)]
+pub(super) struct Answers {
+    bytes_max: usize,
+    bytes: Cell<usize>,
+}
+
+impl Answers {
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Self { bytes_max, bytes: Cell::new(0) }
+    }
+
+    /// A connection has `after` bytes unread, of which `before` are counted.
+    pub(super) fn count(&self, before: usize, after: usize) {
+        self.bytes.set(self.bytes.get() - before + after);
+    }
+
+    /// Counts an answer that is being made and likely to have `bytes`, until what is returned is dropped.
+    pub(super) fn expect(this: &Rc<Self>, bytes: usize) -> Expected {
+        this.count(0, bytes);
+        Expected { answers: Rc::clone(this), bytes }
+    }
+
+    /// Whether all clients together have too much of them: whoever has any must read it first.
+    pub(super) fn are_too_many(&self) -> bool {
+        self.bytes.get() > self.bytes_max
+    }
+}
+
+/// An answer in the making.
+#[derive(Debug)]
+pub(super) struct Expected {
+    answers: Rc<Answers>,
+    bytes: usize,
+}
+
+impl Drop for Expected {
+    fn drop(&mut self) {
+        self.answers.count(self.bytes, 0);
     }
 }

@@ -54,6 +54,7 @@ impl Session {
             peer,
             user: Rc::from(native.authenticator.anonymous()),
         };
+        let output = RefCell::new(Output::new(Rc::clone(&native.limits.answers)));
         Self {
             native,
             client: RefCell::new(client),
@@ -61,7 +62,7 @@ impl Session {
             extensions: Cell::new(Extensions::default()),
             version: Cell::new(None),
             events: Cell::new(EventTypes::default()),
-            output: RefCell::default(),
+            output,
             written: Event::new(),
         }
     }

@@ -1,9 +1,9 @@
 //! The data file as chunks: reads whole ones, checks each, and hands out uncompressed bytes.
 
 use std::cell::Cell;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use reactor::file::File;
+use reactor::file::{File, RangeBuf};
 
 use crate::compression::{CHECKSUM_BYTES, ChunkChecksums, CompressionInfo};
 use crate::descriptor::Component;
@@ -17,7 +17,7 @@ const PLAIN_CHUNK_BYTES: u64 = 4096;
 pub struct DiskReads {
     /// Requests.
     pub requests: u64,
-    /// Bytes, counted in whole device pages.
+    /// Bytes, alignment included.
     pub bytes: u64,
 }
 
@@ -26,12 +26,25 @@ pub struct DiskReads {
 pub(crate) struct ReadCounter(Cell<DiskReads>);
 
 impl ReadCounter {
-    pub(crate) fn add(&self, offset: u64, length: usize) {
-        const PAGE: u64 = 4096;
+    /// Reads `offset..offset + length`, cut at the end of the file.
+    ///
+    /// # Errors
+    /// [`SstableError::Io`].
+    pub(crate) async fn read(
+        &self,
+        file: &File,
+        path: &Path,
+        offset: u64,
+        length: usize,
+    ) -> Result<RangeBuf, SstableError> {
+        let alignment = file.read_alignment() as u64;
         let mut reads = self.0.get();
         reads.requests += 1;
-        reads.bytes += (offset + length as u64).next_multiple_of(PAGE) - offset / PAGE * PAGE;
+        let end = offset.saturating_add(length as u64);
+        reads.bytes +=
+            end.checked_next_multiple_of(alignment).unwrap_or(end) - offset / alignment * alignment;
         self.0.set(reads);
+        file.read_range(offset, length).await.map_err(SstableError::io(path))
     }
 
     pub(crate) fn get(&self) -> DiskReads {
@@ -88,8 +101,7 @@ impl DataFile {
         let chunk_length = self.chunk_length();
         let start = self.file_offset(first);
         let length = (self.file_offset(end) - start) as usize;
-        counter.add(start, length);
-        let bytes = self.file.read_range(start, length).await.map_err(SstableError::io(&self.path))?;
+        let bytes = counter.read(&self.file, &self.path, start, length).await?;
         if bytes.len() != length {
             return Err(Malformed::truncated(start + bytes.len() as u64).of(Component::Data, &self.path));
         }

@@ -7,16 +7,17 @@
 use model::Liveness;
 use model::clustering::{CLUSTERING_VALUE_BYTES_MAX, append_component};
 use model::deletion::{DeletionTime, LocalSeconds, NO_LOCAL_TIME};
-use model::row::{CELLS_PER_ROW_MAX, CellKind, CellView, RowBuilder};
+use model::row::{CellKind, CellView, RowBuilder};
 use smallvec::SmallVec;
 
 use super::{BITMAP_COLUMNS_MAX, VALUES_PER_HEADER, flags, kind};
-use crate::error::{Malformed, Problem};
+use crate::error::Malformed;
 use crate::input::Input;
 use crate::layout::{Layout, Slot, Slots};
 
-/// Longest row or marker that is read.
-pub(crate) const ROW_BYTES_MAX: u64 = 1 << 28;
+/// Longest row or marker that is read: what a 32-bit signed number counts, as in Cassandra. No mutation is near it,
+/// but many updates of one collection merge into one row.
+pub(crate) const ROW_BYTES_MAX: u64 = i32::MAX as u64;
 /// Cells of a row that are sorted without touching the heap.
 const CELLS_INLINE: usize = 24;
 
@@ -234,24 +235,10 @@ pub(crate) fn row(
     let start = out.len();
     let mut row = RowBuilder::new(out, liveness, row_deletion);
     let result = if slots.in_id_order {
-        let mut cells = 0;
-        reader.cells(slots, &missing, input, &mut |at, cell| {
-            cells += 1;
-            if cells > CELLS_PER_ROW_MAX {
-                return Err(too_many(at));
-            }
-            row.cell(cell);
-            Ok(())
-        })
+        reader.cells(slots, &missing, input, &mut |cell| row.cell(cell))
     } else {
         let mut cells: SmallVec<[CellView<'_>; CELLS_INLINE]> = SmallVec::new();
-        let result = reader.cells(slots, &missing, input, &mut |at, cell| {
-            if cells.len() == CELLS_PER_ROW_MAX {
-                return Err(too_many(at));
-            }
-            cells.push(cell);
-            Ok(())
-        });
+        let result = reader.cells(slots, &missing, input, &mut |cell| cells.push(cell));
         cells.sort_by_key(|cell| cell.column);
         cells.into_iter().for_each(|cell| row.cell(cell));
         result
@@ -263,14 +250,6 @@ pub(crate) fn row(
         return Err(Malformed::invalid(input.offset(), "a row is longer than its cells"));
     }
     result
-}
-
-fn too_many(at: u64) -> Malformed {
-    let limit = CELLS_PER_ROW_MAX as u64;
-    Malformed {
-        offset: at,
-        problem: Problem::OverLimit { what: "number of cells of a row", found: limit + 1, limit },
-    }
 }
 
 /// Which of the file's columns a row lacks.
@@ -336,7 +315,7 @@ impl CellReader<'_> {
         slots: &Slots,
         missing: &Missing,
         input: &mut Input<'a>,
-        emit: &mut impl FnMut(u64, CellView<'a>) -> Result<(), Malformed>,
+        emit: &mut impl FnMut(CellView<'a>),
     ) -> Result<(), Malformed> {
         for (index, slot) in slots.list.iter().enumerate() {
             if missing.contains(index) {
@@ -347,14 +326,13 @@ impl CellReader<'_> {
                 continue;
             }
             if self.complex_deletions {
-                let at = input.offset();
                 let deletion = deletion(self.layout, input)?;
                 if let Some(column) = slot.id
                     && !deletion.is_live()
                     && deletion.timestamp > slot.dropped_at_us
                 {
                     let kind = CellKind::CollectionDeletion { local_time: deletion.local_time };
-                    emit(at, CellView { column, timestamp: deletion.timestamp, path: None, kind })?;
+                    emit(CellView { column, timestamp: deletion.timestamp, path: None, kind });
                 }
             }
             let count = input.vint()?;
@@ -370,7 +348,7 @@ impl CellReader<'_> {
         &self,
         slot: &Slot,
         input: &mut Input<'a>,
-        emit: &mut impl FnMut(u64, CellView<'a>) -> Result<(), Malformed>,
+        emit: &mut impl FnMut(CellView<'a>),
     ) -> Result<(), Malformed> {
         let at = input.offset();
         let bits = input.u8()?;
@@ -412,11 +390,11 @@ impl CellReader<'_> {
         } else {
             CellKind::Live(value)
         };
-        match slot.id {
-            Some(column) if timestamp > slot.dropped_at_us || slot.dropped_at_us == i64::MIN => {
-                emit(at, CellView { column, timestamp, path, kind })
-            }
-            _ => Ok(()),
+        if let Some(column) = slot.id
+            && (timestamp > slot.dropped_at_us || slot.dropped_at_us == i64::MIN)
+        {
+            emit(CellView { column, timestamp, path, kind });
         }
+        Ok(())
     }
 }

@@ -22,8 +22,8 @@ use crate::table_file::Inner;
 
 /// Bytes asked for when the head of a row is not at hand.
 const HEAD_BYTES: usize = 64;
-/// Longest stretch that is read backward as one block.
-const BLOCK_BYTES_MAX: u64 = 1 << 28;
+/// Longest stretch that is read backward as one block: one row may be as long as rows get.
+const BLOCK_BYTES_MAX: u64 = super::decode::ROW_BYTES_MAX;
 
 /// Reads partitions of one table file.
 #[derive(Debug)]

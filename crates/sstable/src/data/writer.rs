@@ -30,7 +30,7 @@ use crate::statistics::{
     Collector, CommitLogPosition, EncodingMinima, SIGNED_TIME_MAX, SerializationHeader, Statistics, Stats,
 };
 
-/// Memory for a summary unless configured; enough for pages of 35 GB of index with keys of 16 bytes.
+/// Memory for a summary unless configured; enough for stretches of 12 GB of index with keys of 16 bytes.
 const SUMMARY_BYTES_DEFAULT: usize = 256 << 20;
 
 /// How a table file is written.

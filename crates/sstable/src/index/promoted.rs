@@ -187,8 +187,7 @@ async fn read(
     at: u64,
     length: u64,
 ) -> Result<Vec<u8>, SstableError> {
-    counter.add(at, length as usize);
-    let bytes = index.file.read_range(at, length as usize).await.map_err(SstableError::io(&index.path))?;
+    let bytes = counter.read(&index.file, &index.path, at, length as usize).await?;
     if bytes.len() as u64 != length {
         return Err(index.malformed(Malformed::truncated(at + bytes.len() as u64)));
     }

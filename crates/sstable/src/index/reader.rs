@@ -1,12 +1,12 @@
 //! Finds partitions in `Index.db`.
 //!
-//! A lookup reads the stretch of the index that the summary names, one request of whole pages; in files this crate
-//! wrote that is one page. Foreign files may have wider stretches, which are read piece by piece.
+//! A lookup reads the stretch of the index that the summary names with one request; in files this crate wrote it lies
+//! within [`super::STRETCH_BYTES`]. Foreign files may have wider stretches, which are read piece by piece.
 
 use std::path::PathBuf;
 
 use model::token::{Token, murmur3_token};
-use reactor::file::{AlignedBuf, File};
+use reactor::file::{File, RangeBuf};
 
 use crate::data::chunks::ReadCounter;
 use crate::descriptor::Component;
@@ -14,8 +14,10 @@ use crate::error::{Malformed, Problem, SstableError};
 use crate::input::Input;
 use crate::scan::PartitionBound;
 
-/// What reads are multiples of.
-const PAGE: u64 = 4096;
+/// Bytes read at first where nothing says how many are needed.
+const GUESS_BYTES: u64 = 4096;
+/// Bytes of an entry's head besides its key: the key's length, the data's position, the promoted part's length.
+const HEAD_BYTES: u64 = 2 + 9 + 1;
 /// Most bytes of the index that one request asks for.
 const READ_BYTES_MAX: u64 = 64 * 1024;
 
@@ -28,20 +30,6 @@ pub(crate) struct IndexFile {
 }
 
 impl IndexFile {
-    /// Reads whole pages from the one that holds `at` on, about `length` bytes.
-    pub(crate) async fn read(
-        &self,
-        counter: &ReadCounter,
-        at: u64,
-        length: u64,
-    ) -> Result<(u64, AlignedBuf), SstableError> {
-        let start = at / PAGE * PAGE;
-        let length = (at - start + length).clamp(1, READ_BYTES_MAX).next_multiple_of(PAGE) as usize;
-        counter.add(start, length);
-        let bytes = self.file.read_at(start, length).await.map_err(SstableError::io(&self.path))?;
-        Ok((start, bytes))
-    }
-
     pub(crate) fn malformed(&self, malformed: Malformed) -> SstableError {
         malformed.of(Component::Index, &self.path)
     }
@@ -52,10 +40,21 @@ impl IndexFile {
 pub(crate) struct Entry {
     /// Where its data starts.
     pub(crate) position: u64,
-    /// Where the next partition's data starts, if that was at hand.
-    pub(crate) end: Option<u64>,
+    /// Where the data of the partition ends.
+    pub(crate) end: End,
     /// Where its promoted part is in the index and how long, 0 for none.
     pub(crate) promoted: (u64, u64),
+}
+
+/// What the index says of the end of a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Where the next one starts.
+    At(u64),
+    /// It is the last one.
+    OfData,
+    /// The next entry was not at hand.
+    Unknown,
 }
 
 /// Walks entries.
@@ -63,7 +62,7 @@ struct Walk<'i> {
     index: &'i IndexFile,
     counter: &'i ReadCounter,
     start: u64,
-    bytes: Option<AlignedBuf>,
+    bytes: Option<RangeBuf>,
 }
 
 struct Seen<'b> {
@@ -95,11 +94,12 @@ impl Walk<'_> {
                 return Err(self.index.malformed(problem));
             }
             // A head is at most 64 KiB and some bytes, so this reads three times at most.
-            let (start, bytes) = self.index.read(self.counter, at, wanted.max(1)).await?;
-            if start + bytes.len() as u64 <= at + at_hand {
+            let length = wanted.clamp(1, READ_BYTES_MAX).min(self.index.length - at);
+            let bytes = self.counter.read(&self.index.file, &self.index.path, at, length as usize).await?;
+            if bytes.len() as u64 <= at_hand {
                 return Err(self.index.malformed(problem));
             }
-            (self.start, self.bytes) = (start, Some(bytes));
+            (self.start, self.bytes) = (at, Some(bytes));
             wanted = READ_BYTES_MAX;
         }
         parse(self.from(at), at, self.index.length).map_err(|problem| self.index.malformed(problem))
@@ -144,15 +144,19 @@ impl IndexFile {
         let (mut at, end) = (interval.0, interval.1.unwrap_or(self.length).min(self.length));
         let mut walk = Walk { index: self, counter, start: 0, bytes: None };
         while at < end {
-            let seen = walk.entry(at, end - at).await?;
+            // Where the partition ends saves a guess at how much to read, and the next entry's key is about as long.
+            let seen = walk.entry(at, end - at + HEAD_BYTES + key.len() as u64).await?;
             let (found, next, mut entry) = (
                 seen.key == key,
                 seen.next,
-                Entry { position: seen.position, end: None, promoted: seen.promoted },
+                Entry { position: seen.position, end: End::Unknown, promoted: seen.promoted },
             );
             if found {
-                // Where the partition ends saves a guess at how much to read, but is not worth a request.
-                entry.end = parse(walk.from(next), next, self.length).ok().map(|seen| seen.position);
+                entry.end = match parse(walk.from(next), next, self.length) {
+                    Ok(seen) => End::At(seen.position),
+                    Err(_) if next == self.length => End::OfData,
+                    Err(_) => End::Unknown,
+                };
                 return Ok(Some(entry));
             }
             at = next;
@@ -170,7 +174,7 @@ impl IndexFile {
         let mut at = start;
         let mut walk = Walk { index: self, counter, start: 0, bytes: None };
         while at < self.length {
-            let seen = walk.entry(at, PAGE).await?;
+            let seen = walk.entry(at, GUESS_BYTES).await?;
             let token: Token = murmur3_token(seen.key);
             if bound.is_before(token, seen.key) {
                 return Ok(Some(seen.position));

@@ -1,8 +1,8 @@
 //! Writes `Index.db`, samples it for the summary, and fills the filter.
 //!
-//! A stretch of the index between two samples lies within one device page, so that finding a key reads one page.
-//! An entry that crosses into the next page is a stretch of its own. Only when the summary's share of memory is
-//! spent do stretches become wider: every other sample is left out from then on, again and again.
+//! A stretch of the index between two samples has [`STRETCH_BYTES`] at most, but for a longer entry, which is a stretch
+//! of its own, so that finding a key reads little. Only when the summary's share of memory is spent do stretches become
+//! wider: every other sample is left out from then on, again and again.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use model::deletion::DeletionTime;
 use model::token::{Token, murmur3_hash128};
 use model::vint;
 
-use super::WIDTH_BASE;
+use super::{STRETCH_BYTES, WIDTH_BASE};
 use crate::data::encode::append_whole_deletion;
 use crate::error::SstableError;
 use crate::file::OutputFile;
@@ -18,9 +18,6 @@ use crate::filter::Filter;
 use crate::input::append_short_sized;
 use crate::layout::Layout;
 use crate::summary::{SUMMARY_BYTES_MAX, Summary};
-
-/// The stretch of index that is read at once.
-const PAGE: u64 = 4096;
 
 /// The blocks of the partition that is written.
 #[derive(Debug, Default)]
@@ -110,8 +107,8 @@ pub(crate) struct IndexWriter {
     /// Stretches that make one, once memory is short.
     thinning: u64,
     stretches: u64,
-    /// Page of the stretch that is open; `None` right behind an entry that had its own.
-    page: Option<u64>,
+    /// Where the stretch that is open starts.
+    stretch: Option<u64>,
     filter: Option<Filter>,
     partitions: u64,
 }
@@ -132,7 +129,7 @@ impl IndexWriter {
             summary_bytes_max: summary_bytes_max.min(SUMMARY_BYTES_MAX),
             thinning: 1,
             stretches: 0,
-            page: None,
+            stretch: None,
             filter,
             partitions: 0,
         })
@@ -167,12 +164,11 @@ impl IndexWriter {
 
     fn sample(&mut self, token: Token, key: &[u8]) {
         let start = self.file.position();
-        let (first_page, last_page) = (start / PAGE, (start + self.entry.len() as u64 - 1) / PAGE);
-        let continues = self.page == Some(first_page) && first_page == last_page;
-        self.page = (first_page == last_page).then_some(first_page);
-        if continues {
+        let end = start + self.entry.len() as u64;
+        if self.stretch.is_some_and(|stretch| end - stretch <= STRETCH_BYTES) {
             return;
         }
+        self.stretch = Some(start);
         if self.summary.size() + key.len() > self.summary_bytes_max {
             self.summary.thin();
             self.thinning *= 2;

@@ -2,7 +2,7 @@
 
 use model::deletion::LocalSeconds;
 use model::reconcile::{Purge, compact_row, is_live};
-use model::row::{CellKind, CellView};
+use model::row::CellView;
 use model::{DeletionTime, RowBuilder, RowView, Table};
 
 /// Buffers for rows that are not seen as they are stored.
@@ -26,7 +26,7 @@ pub(crate) fn visible<'a>(
     if drop_dropped(table, seen, &mut scratch.kept) {
         seen = RowView::trusted(&scratch.kept);
     }
-    if active.is_live() && is_plain(seen) {
+    if active.is_live() && seen.is_plain() {
         return (!seen.is_empty()).then_some(seen);
     }
     scratch.compacted.clear();
@@ -35,13 +35,6 @@ pub(crate) fn visible<'a>(
     }
     let seen = RowView::trusted(&scratch.compacted);
     is_live(seen, now).then_some(seen)
-}
-
-/// Whether nothing in the row is deleted or expires, so that it is seen as it stands.
-fn is_plain(row: RowView<'_>) -> bool {
-    row.deletion().is_live()
-        && row.liveness().ttl == 0
-        && row.cells().all(|cell| matches!(cell.kind, CellKind::Live(_)))
 }
 
 /// Appends the row without cells of dropped columns; says whether there were any, else nothing is appended.

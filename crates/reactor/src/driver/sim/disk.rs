@@ -12,11 +12,12 @@ use std::path::{Path, PathBuf};
 use super::content::Content;
 use super::names::{Entry, Names, normal};
 use crate::driver::{Handle, HandleKind, Op, Output, PathOp};
+use crate::file::buffer::SECTOR_BYTES;
 use crate::file::{DirEntry, OpenOptions};
 use crate::io::{DiskModel, is_scheduled};
 
 /// What a device writes whole.
-const SECTOR: usize = 512;
+const SECTOR: usize = SECTOR_BYTES as usize;
 
 /// What goes wrong with a simulated disk, and how slow it is.
 #[derive(Debug, Clone)]
@@ -324,7 +325,7 @@ impl Disk {
         }
         let handle =
             self.describe(Descriptor { inode, read: options.read, write: options.write, lock: false });
-        Ok(Output::File { handle, direct: options.direct, device: 0 })
+        Ok(Output::File { handle, direct: options.direct, read_alignment: SECTOR_BYTES, device: 0 })
     }
 
     fn describe(&mut self, descriptor: Descriptor) -> Handle {
@@ -348,7 +349,7 @@ impl Disk {
             return Err(error(libc::EWOULDBLOCK));
         }
         let handle = self.describe(Descriptor { inode, read: true, write: true, lock: true });
-        Ok(Output::File { handle, direct: false, device: 0 })
+        Ok(Output::File { handle, direct: false, read_alignment: SECTOR_BYTES, device: 0 })
     }
 
     pub(super) fn close(&mut self, descriptor: i32) {

@@ -1,0 +1,415 @@
+//! Executes conditional modifications and conditional batches: one partition, looked at, decided on and written in one
+//! step, and a result that says what was there where it was not applied.
+//!
+//! Rules, messages and the result's shape as Cassandra 5's `CQL3CasRequest` and `buildCasResultSet`.
+
+use std::borrow::Cow;
+use std::rc::Rc;
+
+use model::clustering::{Clustering, Slice, compare_clusterings};
+use model::deletion::LocalSeconds;
+use model::partition_key::DecoratedKey;
+use model::{Column, ColumnKind, RowView, Table};
+use reactor::Deadline;
+use replication::lwt::Current;
+use replication::{Ballot, CasError, CasOutcome, CasRead, CasRequest};
+use smallvec::SmallVec;
+use storage::Slices;
+
+use super::apply::{self, Moment, Updates};
+use super::condition::BoundCondition;
+use super::evaluate::RowInput;
+use super::prior::Prior;
+use super::update_buffer::PartitionUpdate;
+use super::{Part, Request, consistency, routing};
+use crate::engine::Engine;
+use crate::prepare::condition::Conditions;
+use crate::prepare::modify::{ModifyPlan, all_columns, result_metadata};
+use crate::restrictions::clause::Test;
+use crate::restrictions::{keys, slices};
+use crate::results::{MetadataMode, ResultMetadata, RowsBody, append_value};
+use crate::{QueryError, Response};
+
+/// Executes one conditional modification and appends its rows.
+///
+/// # Errors
+/// [`QueryError`] of values, conditions, consistency or storage.
+pub(super) async fn single(
+    engine: &Engine,
+    request: &Request<'_>,
+    plan: &ModifyPlan,
+    out: &mut Response,
+) -> Result<(), QueryError> {
+    let Some(condition) = &plan.condition else {
+        return Err(QueryError::Internal("a conditional statement without a condition".to_owned()));
+    };
+    let parts = [Part { plan, binding: *request.binding }];
+    let mut cas = Cas::new(&parts, request.now)?;
+    match cas.run(engine, request, out).await? {
+        None => append_applied(&condition.applied, request, out),
+        Some(current) => cas.append_rejected(&condition.rejected, &condition.shown, &current, request, out),
+    }
+    Ok(())
+}
+
+/// Executes the statements of a conditional batch and appends its rows.
+///
+/// # Errors
+/// As [`single`], and where the statements are not about one partition.
+pub(super) async fn batch(
+    engine: &Engine,
+    request: &Request<'_>,
+    parts: &[Part<'_>],
+    out: &mut Response,
+) -> Result<(), QueryError> {
+    let mut cas = Cas::new(parts, request.now)?;
+    let current = cas.run(engine, request, out).await?;
+    let table = &parts[0].plan.table;
+    match current {
+        None => append_applied(&result_metadata(table, &[]), request, out),
+        Some(current) => {
+            let shown = shown_by_batch(table, parts);
+            cas.append_rejected(&result_metadata(table, &shown), &shown, &current, request, out);
+        }
+    }
+    Ok(())
+}
+
+/// Columns that a batch which was not applied shows: all where a row's existence was asked for, else the key and what
+/// conditions were on.
+fn shown_by_batch(table: &Table, parts: &[Part<'_>]) -> Vec<Column> {
+    let mut shown: Vec<Column> = table.partition_key().iter().chain(table.clustering()).cloned().collect();
+    for plan in parts.iter().filter_map(|part| part.plan.condition.as_ref()) {
+        match &plan.conditions {
+            Conditions::NotExists | Conditions::Exists => return all_columns(table),
+            Conditions::Columns(conditions) => {
+                for condition in conditions {
+                    if !shown.iter().any(|column| column.id == condition.column.id) {
+                        shown.push(condition.column.clone());
+                    }
+                }
+            }
+        }
+    }
+    shown
+}
+
+fn append_applied(metadata: &ResultMetadata, request: &Request<'_>, out: &mut Response) {
+    // Clients never keep the metadata of conditional statements: it depends on the outcome.
+    let body = RowsBody::begin(&mut out.body, request.client.version, metadata, MetadataMode::Full);
+    append_value(&mut out.body, Some(&[1]));
+    body.finish(&mut out.body, 1, None);
+}
+
+/// What must hold of one row.
+#[derive(Debug)]
+enum Must<'a> {
+    NotExist,
+    Exist,
+    Hold(Vec<BoundCondition<'a>>),
+}
+
+/// The conditions on one row, by its clustering; `None` is the static row.
+#[derive(Debug)]
+struct RowMust<'a> {
+    clustering: Option<Vec<u8>>,
+    must: Must<'a>,
+}
+
+/// The conditions and writes of one request.
+struct Cas<'a> {
+    parts: &'a [Part<'a>],
+    table: &'a Rc<Table>,
+    key: DecoratedKey,
+    now: LocalSeconds,
+    /// In the order of the rows; the static row first.
+    musts: Vec<RowMust<'a>>,
+    /// Rows that are read for what is written to them.
+    also_read: Vec<Vec<u8>>,
+    update: PartitionUpdate,
+    rows: Slices,
+    scratch_key: Vec<u8>,
+}
+
+impl<'a> Cas<'a> {
+    fn new(parts: &'a [Part<'a>], now: LocalSeconds) -> Result<Self, QueryError> {
+        let table = &parts[0].plan.table;
+        let mut cas = Self {
+            parts,
+            table,
+            key: DecoratedKey::new(Vec::new()),
+            now,
+            musts: Vec::new(),
+            also_read: Vec::new(),
+            update: PartitionUpdate::new(Rc::clone(table)),
+            rows: Slices::new(),
+            scratch_key: Vec::new(),
+        };
+        for (at, part) in parts.iter().enumerate() {
+            cas.add(part, at == 0)?;
+        }
+        let orders = table.clustering_orders();
+        cas.musts.sort_by(|a, b| match (&a.clustering, &b.clustering) {
+            (Some(a), Some(b)) => compare_clusterings(orders, a, b),
+            (a, b) => a.is_some().cmp(&b.is_some()),
+        });
+        Ok(cas)
+    }
+
+    fn is_batch(&self) -> bool {
+        self.parts.len() > 1
+    }
+
+    fn add(&mut self, part: &'a Part<'a>, first: bool) -> Result<(), QueryError> {
+        let Part { plan, binding } = part;
+        let invalid = |text: String| Err(QueryError::Invalid(text));
+        if plan.restrictions.partition_key_has_in() {
+            return if first && !self.is_batch() {
+                invalid(format!(
+                    "IN on the partition key is not supported with conditional {}",
+                    plan.conditional_name()
+                ))
+            } else {
+                invalid(
+                    "Batch with conditions cannot span multiple partitions (you cannot use IN on the partition key)"
+                        .to_owned(),
+                )
+            };
+        }
+        let mut key = Vec::new();
+        keys::append_single(&plan.restrictions, &plan.table, binding, &mut key)?;
+        keys::check_not_empty(&key)?;
+        if first {
+            self.key = DecoratedKey::new(key);
+        } else if self.key.key != key {
+            return invalid("Batch with conditions cannot span multiple partitions".to_owned());
+        }
+        if plan.restrictions.clustering.iter().any(|clause| matches!(clause.test, Test::In(_))) {
+            return invalid(format!(
+                "IN on the clustering key columns is not supported with conditional {}",
+                plan.conditional_name()
+            ));
+        }
+        slices::fill(&plan.restrictions, &plan.table, binding, &mut self.rows)?;
+        let whole_row = plan.restrictions.names_rows(&plan.table) && !plan.only_static();
+        let clustering = whole_row.then(|| self.rows[0].start.prefix.clone());
+        if plan.needs_read() && !plan.regulars.is_empty() {
+            self.also_read.extend(clustering.clone());
+        }
+        let Some(condition) = &plan.condition else { return Ok(()) };
+        match &condition.conditions {
+            Conditions::NotExists => self.exists(clustering, false),
+            Conditions::Exists => self.exists(clustering, true),
+            Conditions::Columns(conditions) => {
+                for condition in conditions {
+                    let bound = BoundCondition::bind(condition, binding)?;
+                    let row =
+                        if condition.column.kind == ColumnKind::Static { None } else { clustering.clone() };
+                    match self.must(&row) {
+                        Some(Must::Hold(others)) => others.push(bound),
+                        Some(_) => {
+                            return invalid(
+                                "Cannot mix IF conditions and IF NOT EXISTS for the same row".to_owned(),
+                            );
+                        }
+                        None => {
+                            self.musts.push(RowMust { clustering: row, must: Must::Hold(vec![bound]) });
+                        }
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn must(&mut self, clustering: &Option<Vec<u8>>) -> Option<&mut Must<'a>> {
+        self.musts.iter_mut().find(|row| row.clustering == *clustering).map(|row| &mut row.must)
+    }
+
+    fn exists(&mut self, clustering: Option<Vec<u8>>, exist: bool) -> Result<(), QueryError> {
+        let invalid = |text: String| Err(QueryError::Invalid(text));
+        match (self.must(&clustering), exist) {
+            (Some(Must::Exist), true) | (Some(Must::NotExist), false) => {}
+            (Some(Must::Hold(_)), _) => {
+                return invalid(format!(
+                    "Cannot mix IF conditions and IF {}EXISTS for the same row",
+                    if exist { "" } else { "NOT " }
+                ));
+            }
+            (Some(_), _) => {
+                return invalid(
+                    "Cannot mix IF EXISTS and IF NOT EXISTS conditions for the same row".to_owned(),
+                );
+            }
+            (None, _) => {
+                let must = if exist { Must::Exist } else { Must::NotExist };
+                self.musts.push(RowMust { clustering, must });
+            }
+        }
+        Ok(())
+    }
+
+    /// Carries it out; `None` where it was applied, else what was there.
+    async fn run(
+        &mut self,
+        engine: &Engine,
+        request: &Request<'_>,
+        out: &mut Response,
+    ) -> Result<Option<Current>, QueryError> {
+        let serial = consistency::for_serial(request.parameters.serial_consistency)?;
+        let commit = consistency::for_commit(request.parameters.consistency)?;
+        let (table, key) = (self.table, self.key.clone());
+        let deadline = Deadline::after(engine.config().write_timeout);
+        let cas = engine.replicator().cas(table, &key, self, (serial, commit), deadline);
+        let outcome = match cas.await {
+            Ok(CasOutcome::Applied) => None,
+            Ok(CasOutcome::Rejected(current)) => Some(current),
+            Err(CasError::Request(error)) => return Err(error),
+            Err(CasError::Replication(error)) => {
+                return Err(consistency::write_error(error, serial, "CAS", table, &key.key));
+            }
+        };
+        routing::hint(engine, request.client, table, key.token, &mut out.tablet_payload);
+        Ok(outcome)
+    }
+
+    /// Whether a column was looked at: all of the kind of row that is written, and what conditions are on.
+    fn is_seen(&self, column: &Column) -> bool {
+        let conditional = |part: &&Part<'_>| part.plan.condition.is_some();
+        let of_kind = match column.kind {
+            ColumnKind::Static => {
+                self.parts.iter().filter(conditional).any(|part| !part.plan.statics.is_empty())
+            }
+            ColumnKind::Regular => self.parts.iter().any(|part| part.plan.writes_rows()),
+            ColumnKind::PartitionKey | ColumnKind::Clustering => true,
+        };
+        of_kind
+            || self.parts.iter().filter(conditional).any(|part| {
+                let conditions =
+                    part.plan.condition.as_ref().map_or(&[][..], |plan| plan.conditions.columns());
+                let operations = part.plan.regulars.iter().chain(&part.plan.statics);
+                conditions.iter().any(|condition| condition.column.id == column.id)
+                    || operations
+                        .filter(|operation| operation.action.needs_read())
+                        .any(|operation| operation.column.id == column.id)
+            })
+    }
+
+    fn append_rejected(
+        &self,
+        metadata: &ResultMetadata,
+        shown: &[Column],
+        current: &Current,
+        request: &Request<'_>,
+        out: &mut Response,
+    ) {
+        let key = keys::split(self.table, &self.key.key);
+        let statics: Vec<&Column> =
+            self.table.statics().iter().filter(|column| self.is_seen(column)).collect();
+        let static_row = current.static_row().filter(|row| {
+            row.cells()
+                .any(|cell| statics.iter().any(|column| column.id == cell.column) && cell.is_live(self.now))
+        });
+        // Rows that are only written to are not part of the answer.
+        let by_row = self.musts.iter().any(|row| row.clustering.is_some());
+        let is_asked = |clustering: &[u8]| {
+            !by_row || self.musts.iter().any(|row| row.clustering.as_deref() == Some(clustering))
+        };
+        let mut rows: Vec<(&[u8], RowView<'_>)> =
+            current.rows().filter(|(clustering, _)| is_asked(clustering)).collect();
+        if !by_row {
+            rows.truncate(1);
+        }
+        if rows.is_empty() && static_row.is_none() {
+            let applied = result_metadata(self.table, &[]);
+            let body = RowsBody::begin(&mut out.body, request.client.version, &applied, MetadataMode::Full);
+            append_value(&mut out.body, Some(&[0]));
+            return body.finish(&mut out.body, 1, None);
+        }
+        let body = RowsBody::begin(&mut out.body, request.client.version, metadata, MetadataMode::Full);
+        let count = rows.len().max(1);
+        let rows = rows.into_iter().map(Some).chain(std::iter::repeat(None)).take(count);
+        for row in rows {
+            let clustering: SmallVec<[Option<&[u8]>; 4]> =
+                Clustering(row.map_or(&[], |(clustering, _)| clustering)).components().collect();
+            let row = row.map(|(_, row)| row);
+            let input = RowInput { key: &key, clustering: &clustering, static_row, row, now: self.now };
+            append_value(&mut out.body, Some(&[0]));
+            for column in shown {
+                let value: Option<Cow<'_, [u8]>> =
+                    if self.is_seen(column) { input.column(column) } else { None };
+                append_value(&mut out.body, value.as_deref());
+            }
+        }
+        body.finish(&mut out.body, count, None);
+    }
+}
+
+impl CasRequest for Cas<'_> {
+    type Error = QueryError;
+
+    fn reads(&self) -> (Vec<CasRead>, LocalSeconds) {
+        let mut reads = Vec::with_capacity(2);
+        let rows: Slices =
+            self.musts.iter().filter_map(|row| row.clustering.as_deref()).map(Slice::prefix).collect();
+        if rows.is_empty() {
+            // Any row tells a partition without static values from one that is not there.
+            reads.push(CasRead { slices: std::iter::once(Slice::all()).collect(), rows_max: 1 });
+        } else {
+            reads.push(CasRead { slices: rows, rows_max: usize::MAX });
+        }
+        for clustering in &self.also_read {
+            if !self.musts.iter().any(|row| row.clustering.as_ref() == Some(clustering)) {
+                let slices = std::iter::once(Slice::prefix(clustering)).collect();
+                reads.push(CasRead { slices, rows_max: 1 });
+            }
+        }
+        (reads, self.now)
+    }
+
+    fn decide(
+        &mut self,
+        current: &Current,
+        Ballot(timestamp): Ballot,
+        mutation: &mut Vec<u8>,
+    ) -> Result<bool, QueryError> {
+        for RowMust { clustering, must } in &self.musts {
+            let row = match clustering {
+                Some(clustering) => current.row(clustering),
+                None => current.static_row(),
+            };
+            let holds = match must {
+                Must::NotExist => row.is_none(),
+                Must::Exist => row.is_some(),
+                Must::Hold(conditions) => {
+                    conditions.iter().try_fold(true, |holds, condition| match holds {
+                        true => condition.holds(row),
+                        false => Ok(false),
+                    })?
+                }
+            };
+            if !holds {
+                return Ok(false);
+            }
+        }
+        let prior = Prior::of(&self.key.key, current);
+        let Self { parts, update, rows, scratch_key, key, .. } = self;
+        update.reset(&parts[0].plan.table);
+        update.set_key(key);
+        let moment = Moment { timestamp, now: self.now, fixed: true };
+        for Part { plan, binding } in *parts {
+            apply::apply(plan, binding, moment, &prior, scratch_key, rows, &mut One(update))?;
+        }
+        update.encode(mutation);
+        Ok(true)
+    }
+}
+
+/// Every statement writes to the one partition.
+struct One<'u>(&'u mut PartitionUpdate);
+
+impl Updates for One<'_> {
+    fn of(&mut self, _plan: &ModifyPlan, _key: &[u8]) -> &mut PartitionUpdate {
+        self.0
+    }
+}

@@ -1,0 +1,204 @@
+//! Groups of rows becoming one row each: GROUP BY, and aggregates over everything.
+//!
+//! A group is open from its first row until a row of another group comes or its partition ends. What is no aggregate is
+//! taken from the group's first row, of which a copy is kept while the group is open.
+
+use model::clustering::Clustering;
+use model::compare::compare;
+use model::{RowView, Table};
+use smallvec::SmallVec;
+
+use super::evaluate::{RowInput, evaluate};
+use crate::QueryError;
+use crate::functions::Accumulator;
+use crate::prepare::selection::{GroupBy, Groups};
+use crate::restrictions::keys;
+use crate::terms::Binding;
+
+/// The group that rows are added to.
+#[derive(Debug)]
+pub(super) struct OpenGroup<'q> {
+    groups: &'q Groups,
+    accumulators: Vec<Accumulator>,
+    /// Whether a row was added.
+    is_open: bool,
+    /// Whether what is shown needs the first row.
+    keeps_first: bool,
+    first: FirstRow,
+    /// Clustering of the first row, and what GROUP BY's function made of it.
+    clustering: Vec<u8>,
+    output: Option<Vec<u8>>,
+}
+
+/// What a shard has of a group that other shards have rows of too.
+#[derive(Debug, Clone)]
+pub(super) struct Partial {
+    accumulators: Vec<Accumulator>,
+    first: Option<FirstRow>,
+}
+
+/// A copy of a group's first row.
+#[derive(Debug, Clone, Default)]
+struct FirstRow {
+    key: Vec<u8>,
+    clustering: Vec<u8>,
+    static_row: Option<Vec<u8>>,
+    row: Option<Vec<u8>>,
+}
+
+/// A row as it comes, with its key still in one piece.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Arriving<'r> {
+    pub(super) key: &'r [u8],
+    pub(super) clustering: &'r [u8],
+    pub(super) input: RowInput<'r>,
+}
+
+impl<'q> OpenGroup<'q> {
+    /// Without rows.
+    pub(super) fn new(groups: &'q Groups) -> Self {
+        Self {
+            accumulators: accumulators(groups),
+            is_open: false,
+            keeps_first: groups.selectors.iter().any(|selector| selector.reads_row()),
+            first: FirstRow::default(),
+            clustering: Vec::new(),
+            output: None,
+            groups,
+        }
+    }
+
+    /// How GROUP BY cuts; `None` where all rows are one group.
+    pub(super) fn by(&self) -> Option<&'q GroupBy> {
+        self.groups.by.as_ref()
+    }
+
+    /// Whether it has rows.
+    pub(super) fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// Whether a row of the same partition belongs to it, and what GROUP BY's function makes of the row.
+    ///
+    /// # Errors
+    /// Those of the function.
+    pub(super) fn takes(
+        &self,
+        by: &'q GroupBy,
+        table: &Table,
+        row: &Arriving<'_>,
+        binding: &Binding<'_>,
+    ) -> Result<(bool, Option<Vec<u8>>), QueryError> {
+        let output = match &by.function {
+            Some(function) => evaluate(function, &row.input, &[], binding)?.map(|value| value.into_owned()),
+            None => None,
+        };
+        if !self.is_open {
+            return Ok((true, output));
+        }
+        let compared = by.clustering - usize::from(by.function.is_some());
+        let mut pairs = Clustering(&self.clustering)
+            .components()
+            .zip(Clustering(row.clustering).components())
+            .zip(table.clustering());
+        let same = pairs.by_ref().take(compared).all(|((a, b), column)| match (a, b) {
+            (Some(a), Some(b)) => compare(&column.ty, a, b).is_eq(),
+            (a, b) => a == b,
+        });
+        Ok((same && output == self.output, output))
+    }
+
+    /// Adds a row.
+    ///
+    /// # Errors
+    /// Those of functions over its columns.
+    pub(super) fn add(
+        &mut self,
+        row: &Arriving<'_>,
+        output: Option<Vec<u8>>,
+        binding: &Binding<'_>,
+    ) -> Result<(), QueryError> {
+        for (aggregate, accumulator) in self.groups.aggregates.iter().zip(&mut self.accumulators) {
+            match &aggregate.argument {
+                None => accumulator.add(None)?,
+                Some(argument) => {
+                    accumulator.add(evaluate(argument, &row.input, &[], binding)?.as_deref())?
+                }
+            }
+        }
+        if self.is_open {
+            return Ok(());
+        }
+        self.is_open = true;
+        self.output = output;
+        self.clustering.clear();
+        self.clustering.extend_from_slice(row.clustering);
+        if self.keeps_first {
+            let copy = |row: Option<RowView<'_>>| row.map(|row| row.as_bytes().to_vec());
+            self.first = FirstRow {
+                key: row.key.to_vec(),
+                clustering: row.clustering.to_vec(),
+                static_row: copy(row.input.static_row),
+                row: copy(row.input.row),
+            };
+        }
+        Ok(())
+    }
+
+    /// What there is so far, without what GROUP BY would need to know.
+    pub(super) fn partial(self) -> Partial {
+        Partial { accumulators: self.accumulators, first: self.is_open.then_some(self.first) }
+    }
+
+    /// Adds what a shard has whose rows come behind those that are here.
+    ///
+    /// # Errors
+    /// [`QueryError::Internal`] where it is of another statement.
+    pub(super) fn merge(&mut self, partial: Partial) -> Result<(), QueryError> {
+        if partial.accumulators.len() != self.accumulators.len() {
+            return Err(QueryError::Internal("the parts of an aggregate do not fit".to_owned()));
+        }
+        for (accumulator, part) in self.accumulators.iter_mut().zip(partial.accumulators) {
+            accumulator.merge(part)?;
+        }
+        if let Some(first) = partial.first.filter(|_| !self.is_open) {
+            self.first = first;
+            self.is_open = true;
+        }
+        Ok(())
+    }
+
+    /// Gives `show` the values of the group, and begins a new one.
+    ///
+    /// # Errors
+    /// Those of `show`.
+    pub(super) fn close(
+        &mut self,
+        table: &Table,
+        now: model::deletion::LocalSeconds,
+        show: impl FnOnce(&RowInput<'_>, &[Option<Vec<u8>>]) -> Result<(), QueryError>,
+    ) -> Result<(), QueryError> {
+        let values: Vec<Option<Vec<u8>>> = self.accumulators.iter().map(Accumulator::result).collect();
+        let first = &self.first;
+        let (is_open, view) = (self.is_open && self.keeps_first, RowView::trusted);
+        let key = if is_open { keys::split(table, &first.key) } else { SmallVec::new() };
+        let clustering: SmallVec<[Option<&[u8]>; 4]> = Clustering(&first.clustering).components().collect();
+        show(
+            &RowInput {
+                key: &key,
+                clustering: &clustering,
+                static_row: first.static_row.as_deref().map(view),
+                row: first.row.as_deref().map(view),
+                now,
+            },
+            &values,
+        )?;
+        self.accumulators = accumulators(self.groups);
+        self.is_open = false;
+        Ok(())
+    }
+}
+
+fn accumulators(groups: &Groups) -> Vec<Accumulator> {
+    groups.aggregates.iter().map(|aggregate| Accumulator::new(aggregate.kind, &aggregate.ty)).collect()
+}

@@ -1,0 +1,182 @@
+//! Aggregates over whole tables: every shard goes through its own tablets, and their parts become one result.
+//!
+//! The coordinator sends each shard the statement as text with its values and, round by round, what the shard has so
+//! far; a shard answers after [`super::fetch::FETCH_ROWS`] rows or at its end. So nothing outlives a coordinator that went
+//! away, and each round has a deadline. Shards have contiguous runs of tablets: parts are put together in their order.
+
+use std::time::Duration;
+
+use model::deletion::LocalSeconds;
+use reactor::{Deadline, Group, mesh};
+use replication::Consistency;
+use storage::{PartitionRange, ReadCommand, Slices};
+use wire::values::ValueRef;
+
+use super::fetch::{Fetch, Rest};
+use super::groups::Partial;
+use super::rows::{PageLimits, RowBuffers, Rows};
+use super::{Request, consistency};
+use crate::QueryError;
+use crate::engine::Engine;
+use crate::prepare::Plan;
+use crate::prepare::select::SelectPlan;
+use crate::restrictions::{keys, slices};
+use crate::terms::Binding;
+
+/// A value of a request, on its way to another shard.
+#[derive(Debug, Clone)]
+enum Value {
+    Null,
+    Unset,
+    Bytes(Vec<u8>),
+}
+
+/// One round of one shard.
+#[derive(Debug, Clone)]
+struct Round {
+    keyspace: String,
+    text: String,
+    values: Vec<Value>,
+    now: LocalSeconds,
+    /// What the shard has so far; `None` before its first round.
+    partial: Option<Partial>,
+    /// What is left; `None` before its first round.
+    rest: Option<Rest>,
+}
+
+/// What a shard has, and what is left of its part.
+type Answer = Result<(Partial, Option<Rest>), Failure>;
+
+/// Why a shard could not answer.
+#[derive(Debug)]
+enum Failure {
+    /// The statement's fault.
+    Invalid(String),
+    /// The shard's.
+    Failed(String),
+}
+
+/// Reads everything the plan asks for on all shards at once, into `rows`.
+///
+/// # Errors
+/// [`QueryError::ReadTimeout`] where a round takes too long; [`QueryError`] of functions and storage.
+pub(super) async fn aggregate(
+    engine: &Engine,
+    request: &Request<'_>,
+    (plan, text): (&SelectPlan, &str),
+    level: Consistency,
+    timeout: Option<Duration>,
+    rows: &mut Rows<'_>,
+) -> Result<(), QueryError> {
+    let required = engine
+        .replicator()
+        .required(plan.table.keyspace(), level)
+        .map_err(|error| consistency::read_error(error, level))?;
+    let failed = |shard: usize, reason: String| {
+        consistency::read_error(replication::ReplicationError::Shard { shard, reason }, level)
+    };
+    let value = |value: &ValueRef<'_>| match value {
+        ValueRef::Null => Value::Null,
+        ValueRef::Unset => Value::Unset,
+        ValueRef::Bytes(bytes) => Value::Bytes(bytes.to_vec()),
+    };
+    let first = Round {
+        keyspace: plan.table.keyspace().to_owned(),
+        text: text.to_owned(),
+        values: request.binding.values.iter().map(value).collect(),
+        now: request.now,
+        partial: None,
+        rest: None,
+    };
+    let mut shards: Vec<(usize, Round)> =
+        (0..reactor::shard_count()).map(|shard| (shard, first.clone())).collect();
+    let mut parts: Vec<Option<Partial>> = shards.iter().map(|_| None).collect();
+    while !shards.is_empty() {
+        let deadline = Deadline::after(timeout.unwrap_or(engine.config().range_timeout));
+        // All calls are under way before the first is waited for.
+        let calls: Vec<_> = shards
+            .drain(..)
+            .map(|(shard, round)| {
+                let sent = round.clone();
+                (shard, round, mesh::call(shard, Group::STATEMENT, move || fetch(sent)))
+            })
+            .collect();
+        for (shard, round, call) in calls {
+            let answer = reactor::timeout(deadline, call).await.map_err(|_| {
+                let timed_out = replication::ReplicationError::TimedOut { received: 0, required };
+                consistency::read_error(timed_out, level)
+            })?;
+            match answer.map_err(|error| failed(shard, error.to_string()))? {
+                Ok((partial, None)) => parts[shard] = Some(partial),
+                Ok((partial, rest)) => {
+                    shards.push((shard, Round { partial: Some(partial), rest, ..round }));
+                }
+                Err(Failure::Invalid(text)) => return Err(QueryError::Invalid(text)),
+                Err(Failure::Failed(text)) => return Err(failed(shard, text)),
+            }
+        }
+    }
+    parts.into_iter().flatten().try_for_each(|part| rows.merge(part))
+}
+
+/// One round on this shard.
+async fn fetch(round: Round) -> Answer {
+    let engine = Engine::here().ok_or_else(|| Failure::Failed("the shard is starting".to_owned()))?;
+    let invalid = |error: QueryError| Failure::Invalid(error.to_string());
+    let prepared = engine.prepare_text(Some(&round.keyspace), &round.text).map_err(invalid)?;
+    let Plan::Select(plan) = &prepared.plan else {
+        return Err(Failure::Failed("the statement is no SELECT here".to_owned()));
+    };
+    let values: Vec<ValueRef<'_>> = round
+        .values
+        .iter()
+        .map(|value| match value {
+            Value::Null => ValueRef::Null,
+            Value::Unset => ValueRef::Unset,
+            Value::Bytes(bytes) => ValueRef::Bytes(bytes),
+        })
+        .collect();
+    let binding = Binding { values: &values, markers: &prepared.markers, ambient: engine.ambient() };
+    let filters = plan.restrictions.filters.iter().map(|filter| filter.bind(&binding));
+    let filters = filters.collect::<Result<Vec<_>, _>>().map_err(invalid)?;
+    let mut all = Slices::new();
+    slices::fill(&plan.restrictions, &plan.table, &binding, &mut all).map_err(invalid)?;
+    let rest = match round.rest {
+        Some(rest) => Some(rest),
+        None => {
+            let range = keys::range(&plan.restrictions, &binding).map_err(invalid)?;
+            range
+                .filter(|_| !(all.is_empty() && plan.restrictions.restricts_clustering))
+                .map(|range| Rest::new(range, all.clone()))
+        }
+    };
+    let limits = PageLimits { remaining: u64::MAX, per_partition: u64::MAX, page_rows: usize::MAX };
+    let (mut buffers, mut out) = (RowBuffers::default(), Vec::new());
+    let mut rows = Rows::new(plan, &binding, filters, limits, round.now, &mut buffers, &mut out);
+    if let Some(partial) = round.partial {
+        rows.merge(partial).map_err(invalid)?;
+    }
+    let none = || Failure::Failed("the statement is no aggregate here".to_owned());
+    let Some(rest) = rest else { return Ok((rows.partial().ok_or_else(none)?, None)) };
+    let command = ReadCommand {
+        table: plan.table.clone(),
+        range: rest.range.clone(),
+        slices: rest.slices.clone(),
+        reversed: plan.reversed,
+        now: round.now,
+    };
+    let mut consumer = Fetch::new(&mut rows, &rest);
+    if !(command.slices.is_empty() && matches!(command.range, PartitionRange::Key(_))) {
+        engine
+            .storage()
+            .read(&command, &mut consumer)
+            .await
+            .map_err(|error| Failure::Failed(error.to_string()))?;
+    }
+    let fetched = consumer.end();
+    if let Some(error) = rows.error.take() {
+        return Err(invalid(error));
+    }
+    let rest = rest.behind(fetched, (&plan.table, plan.reversed), &all);
+    Ok((rows.partial().ok_or_else(none)?, rest))
+}

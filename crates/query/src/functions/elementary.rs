@@ -1,0 +1,163 @@
+//! Exponentials and logarithms of decimals to a given number of digits.
+//!
+//! Computed with whole numbers that stand for multiples of `10^-digits` (fixed point) and [`GUARD`] digits more than are
+//! asked for, then rounded half to even.
+
+use bigdecimal::{BigDecimal, RoundingMode, ToPrimitive, Zero};
+use num_bigint::BigInt;
+
+/// Digits computed beyond those asked for.
+const GUARD: u64 = 12;
+/// Arguments of `exp` beyond this give results whose exponent does not fit a decimal's.
+const EXPONENT_MAX: i64 = 2_000_000_000;
+
+fn power_of_ten(exponent: u64) -> BigInt {
+    BigInt::from(10).pow(u32::try_from(exponent).expect("digits are bounded by the callers"))
+}
+
+/// `value` in units of `10^-digits`; its own digits are few, see the callers.
+fn fixed(value: &BigDecimal, digits: u64) -> BigInt {
+    value.with_scale_round(digits as i64, RoundingMode::HalfEven).as_bigint_and_scale().0.into_owned()
+}
+
+fn rounded(value: BigDecimal, precision: u64) -> BigDecimal {
+    if value.is_zero() {
+        return BigDecimal::zero();
+    }
+    let precision = std::num::NonZeroU64::new(precision).unwrap_or(std::num::NonZeroU64::MIN);
+    let value = if value.digits() > precision.get() {
+        value.with_precision_round(precision, RoundingMode::HalfEven)
+    } else {
+        value
+    };
+    super::decimal::stripped(value)
+}
+
+/// e to the power of `value`, to `precision` digits.
+///
+/// # Errors
+/// `Overflow` where the result's exponent does not fit.
+pub(super) fn exp(value: &BigDecimal, precision: u64) -> Result<BigDecimal, String> {
+    let magnitude = value.digits() as i64 - value.as_bigint_and_scale().1;
+    if magnitude > 11 {
+        return Err("Overflow".to_owned());
+    }
+    if magnitude < -(precision as i64) {
+        return Ok(BigDecimal::from(1));
+    }
+    // value = count * ln 10 + rest, so that e^value = 10^count * e^rest.
+    let count = (value.to_f64().unwrap_or(0.0) / std::f64::consts::LN_10).round() as i64;
+    if count.abs() > EXPONENT_MAX {
+        return Err("Overflow".to_owned());
+    }
+    let digits = precision + GUARD + 11;
+    let rest = fixed(value, digits) - ln_fixed(&BigDecimal::from(10), digits) * count;
+    let power = exp_fixed(&rest, digits);
+    Ok(rounded(BigDecimal::new(power, digits as i64 - count), precision))
+}
+
+/// The natural logarithm of a positive number.
+pub(super) fn ln(value: &BigDecimal, precision: u64) -> BigDecimal {
+    // Near one the logarithm is small: digits are lost to zeros behind its point.
+    let near_one = (value - BigDecimal::from(1)).normalized();
+    let lost = (near_one.as_bigint_and_scale().1 - near_one.digits() as i64).max(0).unsigned_abs();
+    let digits = precision + GUARD + 11 + lost.min(2 * precision);
+    rounded(BigDecimal::new(ln_fixed(value, digits), digits as i64), precision)
+}
+
+/// The logarithm to base 10 of a positive number.
+pub(super) fn log10(value: &BigDecimal, precision: u64) -> BigDecimal {
+    let stripped = super::decimal::stripped(value.clone());
+    let (unscaled, scale) = stripped.as_bigint_and_scale();
+    if *unscaled == BigInt::from(1) {
+        return BigDecimal::from(-scale);
+    }
+    let digits = precision + GUARD + 11;
+    let logarithm = ln(value, digits);
+    let base = BigDecimal::new(ln_fixed(&BigDecimal::from(10), digits + GUARD), (digits + GUARD) as i64);
+    rounded(logarithm / base, precision)
+}
+
+/// e^x for |x| of a few units, by the series after halving x often enough.
+fn exp_fixed(value: &BigInt, digits: u64) -> BigInt {
+    const HALVINGS: u32 = 24;
+    let extra = 10;
+    let one = power_of_ten(digits + extra);
+    let small = value * power_of_ten(extra) / BigInt::from(1_u64 << HALVINGS);
+    let mut term = one.clone();
+    let mut sum = one.clone();
+    let mut n = 1_u64;
+    while !term.is_zero() {
+        term = term * &small / &one / n;
+        sum += &term;
+        n += 1;
+    }
+    for _ in 0..HALVINGS {
+        sum = &sum * &sum / &one;
+    }
+    sum / power_of_ten(extra)
+}
+
+/// ln of a positive number: `x = m * 2^k` with m near one, then the series of `2 artanh((m-1)/(m+1))`.
+fn ln_fixed(value: &BigDecimal, digits: u64) -> BigInt {
+    let one = power_of_ten(digits);
+    let (unscaled, scale) = value.as_bigint_and_scale();
+    // ln x = ln(unscaled) - scale * ln 10, the unscaled value scaled into [1, 10) first.
+    let places = unscaled.magnitude().to_string().len() as i64 - 1;
+    let mantissa = if places as u64 <= digits {
+        &*unscaled * power_of_ten(digits - places as u64)
+    } else {
+        &*unscaled / power_of_ten(places as u64 - digits)
+    };
+    let tens = places - scale;
+    let mut sum = ln_mantissa(mantissa, &one);
+    if tens != 0 {
+        sum += ln_mantissa(&one * 10, &one) * tens;
+    }
+    sum
+}
+
+/// ln of a number between one and ten, in units of `one`.
+fn ln_mantissa(mut value: BigInt, one: &BigInt) -> BigInt {
+    let mut halvings = 0_u32;
+    // Roots pull the number towards one, where the series is fast.
+    let near = one / 1000;
+    while &value - one > near {
+        value = (&value * one).sqrt();
+        halvings += 1;
+    }
+    let ratio = (&value - one) * one / (&value + one);
+    let square = &ratio * &ratio / one;
+    let mut power = ratio.clone();
+    let mut sum = ratio;
+    let mut n = 3_u64;
+    while !power.is_zero() {
+        power = power * &square / one;
+        sum += &power / n;
+        n += 2;
+    }
+    (sum * 2) << halvings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_right() {
+        let number = |text: &str| text.parse::<BigDecimal>().unwrap();
+        let check = |found: BigDecimal, expected: &str| assert_eq!(found, number(expected), "{found}");
+        check(exp(&number("1"), 32).unwrap(), "2.7182818284590452353602874713527");
+        check(exp(&number("0"), 32).unwrap(), "1");
+        check(exp(&number("-5.5"), 32).unwrap(), "0.0040867714384640669934647026847208");
+        check(exp(&number("100"), 32).unwrap(), "26881171418161354484126255515800000000000000");
+        check(ln(&number("2"), 32), "0.69314718055994530941723212145818");
+        check(ln(&number("1"), 32), "0");
+        check(ln(&number("1.0000000001"), 32), "9.9999999995000000000333333333308E-11");
+        check(ln(&number("0.001"), 32), "-6.9077552789821370520539743640531");
+        check(log10(&number("1000"), 32), "3");
+        check(log10(&number("0.010"), 32), "-2");
+        check(log10(&number("2"), 32), "0.30102999566398119521373889472449");
+        assert!(exp(&number("1E+12"), 32).is_err());
+    }
+}

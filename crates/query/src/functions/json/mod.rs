@@ -1,0 +1,90 @@
+//! Values as JSON and back: `to_json`, `from_json`, `SELECT JSON`, `INSERT … JSON`.
+//!
+//! What each type is written as and read from is Cassandra 5's (`AbstractType.toJSONString`, `fromJSONObject`), words of
+//! the errors included. Text from clients is parsed once into a tree that is never deeper than [`DEPTH_MAX`].
+
+mod parse;
+mod read;
+mod write;
+
+use model::CqlType;
+
+use crate::QueryError;
+
+pub use parse::{DEPTH_MAX, Json, ParseError, parse};
+pub use read::value;
+pub use write::{append, append_quoted};
+
+/// The value of each column that `INSERT … JSON` names: `None` where the text says nothing of the column, `Some(None)`
+/// where it says null.
+pub type ColumnValues = Vec<Option<Option<Vec<u8>>>>;
+
+/// Reads the object of `INSERT … JSON` into values of `columns`, in their order.
+///
+/// Keys name columns as identifiers do: without regard to case unless they are in (escaped) double quotes. Of a key
+/// that is there more than once the last counts.
+///
+/// # Errors
+/// [`QueryError::Invalid`] in Cassandra's words: text that is no object, a value that is none of its column's type, a
+/// key that is no column.
+pub fn columns(text: &str, columns: &[(&str, &CqlType)], now_ms: i64) -> Result<ColumnValues, QueryError> {
+    let not_a_map = |problem: String| {
+        QueryError::Invalid(format!("Could not decode JSON string as a map: {problem}. (String was: {text})"))
+    };
+    let entries = match parse(text).map_err(|error| not_a_map(error.to_string()))? {
+        Json::Map(entries) => entries,
+        Json::Null => return Err(QueryError::invalid("Got null for INSERT JSON values")),
+        other => return Err(not_a_map(format!("an object is expected, not a {}", other.class()))),
+    };
+    let entries = read::fold_case(entries);
+    let mut values = ColumnValues::with_capacity(columns.len());
+    for (name, ty) in columns {
+        values.push(match entries.iter().rfind(|(key, _)| key == name) {
+            None => None,
+            Some((_, json)) => Some(value(ty, json, now_ms).map_err(|problem| {
+                QueryError::Invalid(format!("Error decoding JSON value for {name}: {problem}"))
+            })?),
+        });
+    }
+    if let Some((unknown, _)) = entries.iter().find(|(key, _)| !columns.iter().any(|(name, _)| key == name)) {
+        return Err(QueryError::Invalid(format!("JSON values map contains unrecognized column: {unknown}")));
+    }
+    Ok(values)
+}
+
+/// `to_json(value)`.
+pub(super) fn to_json(ty: &CqlType, value: Option<&[u8]>) -> Vec<u8> {
+    let value = value.filter(|value| !value.is_empty() || !ty.is_empty_value_meaningless());
+    let mut text = String::new();
+    append(ty, value, &mut text);
+    text.into_bytes()
+}
+
+/// `from_json(text)` for a receiver of type `ty`.
+///
+/// # Errors
+/// [`QueryError::FunctionFailure`] where the text is no JSON or no value of the type.
+pub(super) fn from_json(
+    name: &str,
+    ty: &CqlType,
+    text: &[u8],
+    now_ms: i64,
+) -> Result<Option<Vec<u8>>, QueryError> {
+    let failure = |message: String| QueryError::FunctionFailure {
+        keyspace: "system".to_owned(),
+        function: name.to_owned(),
+        arguments: vec!["text".to_owned()],
+        message,
+    };
+    let text = str::from_utf8(text).map_err(|_| failure("String didn't validate.".to_owned()))?;
+    let json = parse(text).map_err(|error| {
+        failure(format!(
+            "execution of 'system.{name}[text]' failed: Could not decode JSON string '{text}': {error}"
+        ))
+    })?;
+    value(ty, &json, now_ms)
+        .map_err(|problem| failure(format!("org.apache.cassandra.serializers.MarshalException: {problem}")))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,205 @@
+//! Types of terms before anything is computed: which a term has of itself, and which it may stand for.
+//!
+//! Invariant: each part of a term is resolved at most once for each type asked of it, so that the work grows with the
+//! text and not with the depth of calls inside calls; what was found is remembered for the time of one question.
+
+use std::cell::RefCell;
+
+use cql::ast;
+use hashbrown::HashMap;
+use model::CqlType;
+
+use super::literal::{self, Assignment};
+use super::prepare::Context;
+use super::text;
+use crate::QueryError;
+use crate::functions::{self, CallArguments, CallSite, Function, type_assignment};
+use crate::prepare::types;
+
+/// A part of a term, by its place in memory, and the type asked of it.
+type Question = (usize, Option<CqlType>);
+
+/// Keyspace of the functions that operators and casts stand for.
+const SYSTEM: Option<&str> = Some("system");
+
+/// Answers questions about one term.
+pub(super) struct Typing<'t, 'c> {
+    context: &'t Context<'c>,
+    /// The overload a call means; `None` where there is none or no single one.
+    known: RefCell<HashMap<Question, Option<Function>, foldhash::fast::FixedState>>,
+}
+
+impl<'t, 'c> Typing<'t, 'c> {
+    pub(super) fn new(context: &'t Context<'c>) -> Self {
+        Self { context, known: RefCell::default() }
+    }
+
+    /// The overload that a call or an operator means where `receiver` is asked for; `None` where nothing has the name.
+    ///
+    /// # Errors
+    /// [`QueryError::Invalid`] where no overload, or more than one, takes the arguments.
+    pub(super) fn overload(
+        &self,
+        term: &ast::Term,
+        receiver: Option<&CqlType>,
+    ) -> Result<Option<Function>, QueryError> {
+        let (keyspace, name, terms) = match term {
+            ast::Term::Function(call) => (
+                call.name.keyspace.as_ref().map(|keyspace| keyspace.name.as_str()),
+                call.name.name.name.as_str(),
+                call.arguments.iter().collect::<Vec<_>>(),
+            ),
+            ast::Term::Arithmetic { operator, left, right } => {
+                (SYSTEM, functions::operator_name(*operator), vec![&**left, &**right])
+            }
+            ast::Term::Negate(operand) => (SYSTEM, functions::NEGATION, vec![&**operand]),
+            ast::Term::Cast { operand, target } => (SYSTEM, functions::cast_name(*target), vec![&**operand]),
+            _ => return Ok(None),
+        };
+        let (table, schema) = (self.context.table, self.context.schema);
+        let site = CallSite { keyspace, name, table, schema, receiver };
+        functions::resolve(&site, &TermArguments { typing: self, terms })
+    }
+
+    fn known_overload(&self, term: &ast::Term, receiver: Option<&CqlType>) -> Option<Function> {
+        let question = (std::ptr::from_ref(term) as usize, receiver.cloned());
+        if let Some(known) = self.known.borrow().get(&question) {
+            return known.clone();
+        }
+        let found = self.overload(term, receiver).ok().flatten();
+        self.known.borrow_mut().insert(question, found.clone());
+        found
+    }
+
+    /// The type a term has whatever asks for it; `None` for markers and null.
+    pub(super) fn known_type(&self, term: &ast::Term) -> Option<CqlType> {
+        match term {
+            ast::Term::Constant(constant) => literal::preferred_type(constant),
+            ast::Term::Function(_) | ast::Term::Arithmetic { .. } | ast::Term::Negate(_) => {
+                self.known_overload(term, None).map(|function| function.result().clone())
+            }
+            ast::Term::TypeHint { type_name, .. } => {
+                types::resolve(type_name, self.context.table.keyspace(), self.context.schema).ok()
+            }
+            ast::Term::Cast { target, .. } => types::resolve(
+                &ast::TypeName::Native(*target),
+                self.context.table.keyspace(),
+                self.context.schema,
+            )
+            .ok(),
+            ast::Term::Set(elements) => {
+                let element = Box::new(self.common_type(elements.iter())?);
+                Some(CqlType::Set { element, frozen: true })
+            }
+            ast::Term::Map(entries) => {
+                let key = Box::new(self.common_type(entries.iter().map(|(key, _)| key))?);
+                let value = Box::new(self.common_type(entries.iter().map(|(_, value)| value))?);
+                Some(CqlType::Map { key, value, frozen: true })
+            }
+            ast::Term::Tuple(components) => {
+                let types = components.iter().map(|component| self.known_type(component));
+                types.collect::<Option<Vec<_>>>().map(CqlType::Tuple)
+            }
+            // A list literal may also be a vector, which only the type asked for tells.
+            ast::Term::List(_) | ast::Term::BindMarker(_) | ast::Term::UserType(_) => None,
+        }
+    }
+
+    /// The first type among those of some terms that all of them fit.
+    fn common_type<'e>(&self, terms: impl Iterator<Item = &'e ast::Term>) -> Option<CqlType> {
+        let types: Vec<CqlType> = terms.filter_map(|term| self.known_type(term)).collect();
+        let fits = |want: &&CqlType| types.iter().all(|ty| type_assignment(ty, want).is_assignable());
+        types.iter().find(fits).cloned()
+    }
+
+    /// How well a term fits a type.
+    pub(super) fn assignment(&self, term: &ast::Term, ty: &CqlType) -> Assignment {
+        let all = |terms: &mut dyn Iterator<Item = (&ast::Term, &CqlType)>| {
+            terms.map(|(term, ty)| self.assignment(term, ty)).min().unwrap_or(Assignment::Weak)
+        };
+        match term {
+            ast::Term::Constant(constant) => literal::assignment(constant, ty),
+            ast::Term::BindMarker(_) => Assignment::Weak,
+            ast::Term::List(elements) => match ty {
+                CqlType::List { element, .. } => all(&mut elements.iter().map(|e| (e, &**element))),
+                CqlType::Vector { element, dimension } if *dimension as usize == elements.len() => {
+                    all(&mut elements.iter().map(|e| (e, &**element)))
+                }
+                _ => Assignment::No,
+            },
+            ast::Term::Set(elements) => match ty {
+                CqlType::Set { element, .. } => all(&mut elements.iter().map(|e| (e, &**element))),
+                CqlType::Map { .. } if elements.is_empty() => Assignment::Weak,
+                _ => Assignment::No,
+            },
+            ast::Term::Map(entries) => match ty {
+                CqlType::Map { key, value, .. } => {
+                    all(&mut entries.iter().flat_map(|(k, v)| [(k, &**key), (v, &**value)]))
+                }
+                _ => Assignment::No,
+            },
+            ast::Term::Tuple(components) => match ty {
+                CqlType::Tuple(types) if components.len() <= types.len() => {
+                    all(&mut components.iter().zip(types)).min(Assignment::Weak)
+                }
+                CqlType::Tuple(_) => Assignment::No,
+                // One term in parentheses is no tuple where none is asked for.
+                _ if components.len() == 1 => self.assignment(&components[0], ty),
+                _ => Assignment::No,
+            },
+            ast::Term::UserType(fields) => match ty {
+                CqlType::Udt(udt) => fields
+                    .iter()
+                    .map(|(name, value)| match udt.fields.iter().find(|(field, _)| *field == name.name) {
+                        Some((_, ty)) => self.assignment(value, ty),
+                        None => Assignment::No,
+                    })
+                    .min()
+                    .unwrap_or(Assignment::Weak)
+                    .min(Assignment::Weak),
+                _ => Assignment::No,
+            },
+            // A function that does not exist is refused where it is prepared, with a better message.
+            ast::Term::Function(_) | ast::Term::Arithmetic { .. } | ast::Term::Negate(_) => {
+                match self.known_overload(term, Some(ty)) {
+                    // Such a function gives whatever it is asked for: that must not decide between overloads.
+                    Some(function) if function.is_made_for_its_arguments() => Assignment::Weak,
+                    Some(function) => type_assignment(function.result(), ty),
+                    None => Assignment::Weak,
+                }
+            }
+            ast::Term::TypeHint { .. } | ast::Term::Cast { .. } => match self.known_type(term) {
+                Some(known) => type_assignment(&known, ty),
+                None => Assignment::No,
+            },
+        }
+    }
+}
+
+/// Terms as the arguments of a call.
+struct TermArguments<'q, 't, 'c> {
+    typing: &'q Typing<'t, 'c>,
+    terms: Vec<&'q ast::Term>,
+}
+
+impl CallArguments for TermArguments<'_, '_, '_> {
+    fn count(&self) -> usize {
+        self.terms.len()
+    }
+
+    fn fits(&self, at: usize, ty: &CqlType) -> Assignment {
+        self.typing.assignment(self.terms[at], ty)
+    }
+
+    fn compatible_type(&self, at: usize) -> Option<CqlType> {
+        self.typing.known_type(self.terms[at])
+    }
+
+    fn is_marker(&self, at: usize) -> bool {
+        matches!(self.terms[at], ast::Term::BindMarker(_))
+    }
+
+    fn text(&self, at: usize) -> String {
+        text::of_term(self.terms[at])
+    }
+}

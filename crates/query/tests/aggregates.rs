@@ -1,0 +1,72 @@
+//! Aggregates and groups over more rows than one fetch takes, on several shards at once.
+
+mod support;
+
+use query::Engine;
+use support::{node, rows, run};
+
+/// Rows of each partition, and partitions: one partition is longer than a fetch, all of them several.
+const ROWS: usize = 12_000;
+const BATCH: usize = 100;
+
+async fn fill(engine: &Engine) {
+    run(engine, "CREATE TABLE t (k int, c int, v int, s int static, d decimal, PRIMARY KEY (k, c))").await;
+    for (k, count) in [(1, ROWS), (2, 50), (3, ROWS / 2), (4, 1)] {
+        for from in (0..count).step_by(BATCH) {
+            let to = count.min(from + BATCH);
+            let writes: Vec<String> = (from..to)
+                .map(|c| format!("INSERT INTO t (k, c, v, d) VALUES ({k}, {c}, {}, {c}.5)", c % 7))
+                .collect();
+            run(engine, &format!("BEGIN UNLOGGED BATCH {}; APPLY BATCH", writes.join("; "))).await;
+        }
+    }
+    run(engine, "INSERT INTO t (k, s) VALUES (5, 9)").await;
+}
+
+async fn totals(engine: Engine) {
+    fill(&engine).await;
+    let all = ROWS + 50 + ROWS / 2 + 1;
+    let sevenths = |count: usize| (0..count).map(|c| c % 7).sum::<usize>();
+    let sum: usize = [ROWS, 50, ROWS / 2, 1].into_iter().map(sevenths).sum();
+    for (statement, expected) in [
+        ("SELECT count(*) FROM t", format!("{}", all + 1)),
+        ("SELECT count(v), sum(v), min(c), max(c) FROM t", format!("{all} | {sum} | 0 | {}", ROWS - 1)),
+        ("SELECT avg(c), count(s) FROM t WHERE k = 1", format!("{} | 0", (ROWS - 1) / 2)),
+        ("SELECT count(*) FROM t WHERE v = 3 ALLOW FILTERING", {
+            let hits = |count: usize| (0..count).filter(|c| c % 7 == 3).count();
+            format!("{}", hits(ROWS) + hits(50) + hits(ROWS / 2))
+        }),
+        ("SELECT count(*) FROM t WHERE c >= 6000 ALLOW FILTERING", format!("{}", ROWS - 6000)),
+        ("SELECT cast(avg(d) AS text) FROM t WHERE k = 2", "'25.0'".to_owned()),
+        ("SELECT count(*) FROM t WHERE k = 99", "0".to_owned()),
+        ("SELECT count(*) FROM t WHERE token(k) > 9223372036854775806", "0".to_owned()),
+    ] {
+        assert_eq!(rows(&engine, statement).await, [expected], "{statement}");
+    }
+    let mut groups = rows(&engine, "SELECT k, count(*), max(c) FROM t GROUP BY k").await;
+    groups.sort();
+    let expected = [
+        format!("1 | {ROWS} | {}", ROWS - 1),
+        "2 | 50 | 49".into(),
+        format!("3 | {} | {}", ROWS / 2, ROWS / 2 - 1),
+    ];
+    assert_eq!(groups[..3], expected);
+    assert_eq!(groups[3..], ["4 | 1 | 0", "5 | 1 | null"]);
+    let filtered = "SELECT k, count(*) FROM t WHERE v = 3 AND c > 11000 GROUP BY k ALLOW FILTERING";
+    assert_eq!(
+        rows(&engine, filtered).await,
+        [format!("1 | {}", (11_001..ROWS).filter(|c| c % 7 == 3).count())]
+    );
+    // The first row in token order gives what is no aggregate.
+    let first = rows(&engine, "SELECT k FROM t LIMIT 1").await;
+    let mixed = rows(&engine, "SELECT k, count(*) FROM t").await;
+    assert_eq!(mixed, [format!("{} | {}", first[0], all + 1)]);
+}
+
+#[test]
+fn totals_are_right_on_any_number_of_shards() {
+    for shards in [1, 3] {
+        let directory = tempfile::tempdir().unwrap();
+        node(directory.path(), shards, totals);
+    }
+}

@@ -1,0 +1,173 @@
+//! The replica's half of a round: promises a ballot with what it holds, then takes what is proposed under it.
+//!
+//! A promise is the partition's turn. A coordinator on this shard keeps it itself; for one on another shard it is kept
+//! here under its ballot until it proposes, gives up, or its deadline passes: a later proposal is refused.
+//! Invariant: ballots of a shard only grow, and a proposal is applied before its partition's turn goes on,
+//! also where the one who waited for it has gone.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::rc::Rc;
+
+use model::TableId;
+use model::deletion::LocalSeconds;
+use model::partition_key::DecoratedKey;
+use reactor::{Deadline, Gate, Group};
+use storage::{PartitionRange, ReadCommand, Storage, StorageError};
+
+use super::current::{Current, Taker};
+use super::{Ballot, CURRENT_BYTES_MAX, CasRead};
+use crate::error::RemoteFailure;
+use crate::partition_line::{PartitionLines, Turn};
+
+/// Most rounds that coordinators of other shards may have open on a shard.
+pub const ROUNDS_MAX: usize = 16_384;
+
+/// What a round looks at.
+#[derive(Debug, Clone)]
+pub(super) struct Prepare {
+    pub(super) table: TableId,
+    pub(super) key: DecoratedKey,
+    pub(super) reads: Vec<CasRead>,
+    pub(super) now: LocalSeconds,
+}
+
+/// A promised ballot and what was there.
+#[derive(Debug)]
+pub(super) struct Promise {
+    pub(super) ballot: Ballot,
+    pub(super) current: Current,
+}
+
+/// Rounds of one shard.
+pub(crate) struct Acceptor {
+    lines: Rc<PartitionLines>,
+    last: Cell<Ballot>,
+    rounds: RefCell<BTreeMap<Ballot, (Turn, Deadline)>>,
+    tasks: Gate,
+}
+
+impl Acceptor {
+    pub(crate) fn new(lines: Rc<PartitionLines>) -> Self {
+        Self {
+            lines,
+            last: Cell::new(Ballot(i64::MIN)),
+            rounds: RefCell::new(BTreeMap::new()),
+            tasks: Gate::new(),
+        }
+    }
+
+    /// Waits until every proposal taken is applied; takes none from now on.
+    pub(crate) async fn stop(&self) {
+        self.tasks.close().await;
+    }
+
+    /// Waits for the partition's turn, reads, and promises a ballot.
+    pub(super) async fn prepare(
+        &self,
+        storage: &Storage,
+        prepare: Prepare,
+        deadline: Deadline,
+    ) -> Result<(Turn, Promise), RemoteFailure> {
+        let turn = self.turn(&prepare, deadline).await?;
+        let table = storage.schema().table_by_id(prepare.table).cloned();
+        let table = table.ok_or(RemoteFailure::TableGone(prepare.table))?;
+        let mut current = Current::default();
+        for read in prepare.reads {
+            let command = ReadCommand {
+                table: Rc::clone(&table),
+                range: PartitionRange::Key(prepare.key.clone()),
+                slices: read.slices,
+                reversed: false,
+                now: prepare.now,
+            };
+            let mut taker = Taker::new(&mut current, read.rows_max);
+            let done = reactor::timeout(deadline, storage.read(&command, &mut taker)).await;
+            done.map_err(|_| RemoteFailure::TimedOut)?.map_err(|error| RemoteFailure::of(&error))?;
+        }
+        if current.is_too_large() {
+            return Err(RemoteFailure::Failed(format!(
+                "a conditional write looked at more than {CURRENT_BYTES_MAX} bytes"
+            )));
+        }
+        // The ballot is taken after the read: it is later than everything this shard's clock gave what was read.
+        let ballot = Ballot(reactor::wall_clock_us().max(self.last.get().0.saturating_add(1)));
+        self.last.set(ballot);
+        Ok((turn, Promise { ballot, current }))
+    }
+
+    /// As [`Self::prepare`], for a coordinator on another shard.
+    pub(super) async fn prepare_for_another(
+        &self,
+        storage: &Storage,
+        prepare: Prepare,
+        deadline: Deadline,
+    ) -> Result<Promise, RemoteFailure> {
+        self.forget_late_rounds();
+        if self.rounds.borrow().len() >= ROUNDS_MAX {
+            return Err(RemoteFailure::Overloaded(format!("{ROUNDS_MAX} conditional writes are under way")));
+        }
+        let (turn, promise) = self.prepare(storage, prepare, deadline).await?;
+        self.rounds.borrow_mut().insert(promise.ballot, (turn, deadline));
+        Ok(promise)
+    }
+
+    async fn turn(&self, prepare: &Prepare, deadline: Deadline) -> Result<Turn, RemoteFailure> {
+        let mut turn = pin!(self.lines.turn(prepare.table, &prepare.key.key));
+        loop {
+            self.forget_late_rounds();
+            // Whoever holds the turn for another shard may be the one who never comes back.
+            let holder = self.rounds.borrow().values().map(|(_, deadline)| *deadline).min();
+            let until = holder.map_or(deadline, |holder| holder.min(deadline));
+            match reactor::timeout(until, turn.as_mut()).await {
+                Ok(turn) => {
+                    return turn.map_err(|error| {
+                        RemoteFailure::Overloaded(format!("the partition is contended: {error}"))
+                    });
+                }
+                Err(_) if deadline.is_past() => return Err(RemoteFailure::TimedOut),
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn forget_late_rounds(&self) {
+        let late: Vec<_> = {
+            let mut rounds = self.rounds.borrow_mut();
+            rounds.extract_if(.., |_, (_, deadline)| deadline.is_past()).collect()
+        };
+        // Turns are given on outside the borrow.
+        drop(late);
+    }
+
+    /// Takes back a promise kept for another shard, for its proposal or because there will be none.
+    ///
+    /// # Errors
+    /// [`RemoteFailure::TimedOut`] where it is no longer kept: the round is lost, and nothing was written.
+    pub(super) fn take(&self, ballot: Ballot) -> Result<Turn, RemoteFailure> {
+        self.forget_late_rounds();
+        let round = self.rounds.borrow_mut().remove(&ballot);
+        round.map(|(turn, _)| turn).ok_or(RemoteFailure::TimedOut)
+    }
+
+    /// Applies a proposal and then gives the turn on. A future that is dropped leaves it being applied.
+    pub(super) async fn accept(
+        &self,
+        storage: &Storage,
+        turn: Turn,
+        mutation: Vec<u8>,
+        deadline: Deadline,
+    ) -> Result<(), StorageError> {
+        let inside = self.tasks.enter().map_err(|_| StorageError::Draining)?;
+        let storage = storage.clone();
+        let applied = reactor::spawn(Group::STATEMENT, async move {
+            let applied = storage.apply(&mutation, deadline).await;
+            drop(turn);
+            drop(inside);
+            applied
+        });
+        // A panic of the write is this request's failure; the reactor has logged it.
+        applied.await.unwrap_or(Err(StorageError::CommitlogTimedOut))
+    }
+}

@@ -1,0 +1,139 @@
+//! The coordinator's half of a round.
+
+use model::Table;
+use model::partition_key::DecoratedKey;
+use reactor::{Deadline, Group, mesh};
+
+use super::acceptor::{Prepare, Promise};
+use super::{Ballot, CasError, CasOutcome, CasRequest};
+use crate::consistency::Consistency;
+use crate::error::{RemoteFailure, ReplicationError};
+use crate::partition_line::Turn;
+use crate::placement::shard_of;
+use crate::replicator::{Replicator, here};
+
+/// A promise and where it is kept.
+enum Kept {
+    /// By this coordinator.
+    Here(Turn),
+    /// By the shard that has the partition.
+    There(usize),
+}
+
+impl Replicator {
+    /// Carries out a conditional write of one partition: what `request` decides on is what is there when it is written.
+    ///
+    /// Outcomes are linearizable over all conditional writes of a partition, from every shard. `serial` says among
+    /// which replicas, `commit` how many must have the write before this returns.
+    ///
+    /// # Errors
+    /// [`CasError::Request`] from `decide`; [`ReplicationError::Unavailable`] before anything is done;
+    /// [`ReplicationError::TimedOut`] at the deadline: the write may then have happened.
+    pub async fn cas<R: CasRequest>(
+        &self,
+        table: &Table,
+        key: &DecoratedKey,
+        request: &mut R,
+        (serial, commit): (Consistency, Consistency),
+        deadline: Deadline,
+    ) -> Result<CasOutcome, CasError<R::Error>> {
+        let required = self.required(table.keyspace(), serial)?;
+        self.required(table.keyspace(), commit)?;
+        let shard = shard_of(table, key.token);
+        let (reads, now) = request.reads();
+        let prepare = Prepare { table: table.id(), key: key.clone(), reads, now };
+        let round = Round { replicator: self, shard, required, deadline };
+        let (kept, Promise { ballot, current }) = round.prepare(prepare).await?;
+        let mut mutation = Vec::new();
+        match request.decide(&current, ballot, &mut mutation) {
+            Ok(true) => {
+                round.accept(kept, ballot, mutation).await?;
+                Ok(CasOutcome::Applied)
+            }
+            Ok(false) => {
+                round.give_up(kept, ballot);
+                Ok(CasOutcome::Rejected(current))
+            }
+            Err(error) => {
+                round.give_up(kept, ballot);
+                Err(CasError::Request(error))
+            }
+        }
+    }
+
+    /// Waits until every conditional write and counter update taken here is applied; takes none from now on.
+    pub async fn stop(&self) {
+        self.acceptor().stop().await;
+    }
+}
+
+struct Round<'r> {
+    replicator: &'r Replicator,
+    shard: usize,
+    required: u32,
+    deadline: Deadline,
+}
+
+impl Round<'_> {
+    fn timed_out(&self) -> ReplicationError {
+        ReplicationError::TimedOut { received: 0, required: self.required }
+    }
+
+    async fn prepare(&self, prepare: Prepare) -> Result<(Kept, Promise), ReplicationError> {
+        let deadline = self.deadline;
+        if self.shard == reactor::shard_id() {
+            let acceptor = self.replicator.acceptor();
+            let promised = acceptor.prepare(self.replicator.storage(), prepare, deadline).await;
+            let (turn, promise) = promised.map_err(|failure| failure.at(self.shard, self.required))?;
+            return Ok((Kept::Here(turn), promise));
+        }
+        let call = mesh::call(self.shard, Group::STATEMENT, move || async move {
+            let replicator = starting()?;
+            replicator.acceptor().prepare_for_another(replicator.storage(), prepare, deadline).await
+        });
+        let promise = reactor::timeout(deadline, call).await.map_err(|_| self.timed_out())??;
+        let promise = promise.map_err(|failure: RemoteFailure| failure.at(self.shard, self.required))?;
+        Ok((Kept::There(self.shard), promise))
+    }
+
+    async fn accept(&self, kept: Kept, ballot: Ballot, mutation: Vec<u8>) -> Result<(), ReplicationError> {
+        let deadline = self.deadline;
+        match kept {
+            Kept::Here(turn) => {
+                let acceptor = self.replicator.acceptor();
+                let accepted = acceptor.accept(self.replicator.storage(), turn, mutation, deadline);
+                let accepted = reactor::timeout(deadline, accepted).await.map_err(|_| self.timed_out())?;
+                accepted.map_err(|error| crate::write::storage_error(error, self.required))
+            }
+            Kept::There(shard) => {
+                let call = mesh::call(shard, Group::STATEMENT, move || async move {
+                    let replicator = starting()?;
+                    let turn = replicator.acceptor().take(ballot)?;
+                    let accepted =
+                        replicator.acceptor().accept(replicator.storage(), turn, mutation, deadline).await;
+                    accepted.map_err(|error| RemoteFailure::of(&error))
+                });
+                let accepted = reactor::timeout(deadline, call).await.map_err(|_| self.timed_out())??;
+                accepted.map_err(|failure: RemoteFailure| failure.at(shard, self.required))
+            }
+        }
+    }
+
+    /// Lets the next one have the partition's turn.
+    fn give_up(&self, kept: Kept, ballot: Ballot) {
+        if let Kept::There(shard) = kept {
+            let call = mesh::call(shard, Group::STATEMENT, move || async move {
+                if let Some(replicator) = here() {
+                    // A promise that is no longer kept has been given up already.
+                    drop(replicator.acceptor().take(ballot));
+                }
+            });
+            // Nobody waits for it: where it does not arrive, the promise ends at its deadline.
+            reactor::spawn(Group::STATEMENT, call).detach();
+        }
+    }
+}
+
+fn starting() -> Result<std::rc::Rc<Replicator>, RemoteFailure> {
+    here().ok_or_else(|| RemoteFailure::Failed("the shard is starting".to_owned()))
+}
