@@ -209,6 +209,9 @@ const BAR: usize = 30;
 impl Progress {
     fn new() -> Self {
         let progress = Self { bar: io::stderr().is_terminal(), rounds: 0, figures: 0 };
+        if !progress.bar {
+            eprintln!("measuring, a minute or less");
+        }
         progress.show("writing the file", "");
         progress
     }
