@@ -6,12 +6,13 @@
 //! Invariant: a value that belongs to a shard never leaves it; what crosses shards goes through [`mesh`].
 //!
 //! Map: `start` spawns shards → `shard` turns the loop → `sched` picks a group, `task` polls →
-//! `op` hands I/O to `driver` and gives completions back → `waker` finds the task again.
+//! `op` hands I/O, disk requests by way of `io`, to `driver` and gives completions back → `waker` finds the task again.
 #![allow(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // this crate is the door the lints point to
 
 pub mod driver;
 pub mod file;
+pub mod io;
 pub mod log;
 pub mod mesh;
 pub mod metrics;

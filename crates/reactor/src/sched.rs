@@ -102,7 +102,7 @@ impl Group {
 }
 
 /// The background groups, a bit each.
-const BACKGROUND_MASK: u16 = 1 << Group::MEMTABLE.0
+pub(crate) const BACKGROUND_MASK: u16 = 1 << Group::MEMTABLE.0
     | 1 << Group::COMPACTION.0
     | 1 << Group::STREAMING.0
     | 1 << Group::REPAIR.0

@@ -6,6 +6,8 @@
 use std::cell::RefCell;
 use std::future::Future;
 use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
@@ -16,6 +18,7 @@ use rustix::thread::CpuSet;
 use crate::driver::poll::PollDriver;
 use crate::driver::uring::UringDriver;
 use crate::driver::{Driver, socket};
+use crate::io::{DiskSpec, Disks};
 use crate::mesh::{MeshEnd, MeshSeed};
 use crate::sched::Group;
 use crate::shard::{Parts, Shard};
@@ -49,6 +52,8 @@ pub struct Config {
     pub name: String,
     /// Bytes of file buffers each shard keeps for reuse.
     pub pool_bytes_max: usize,
+    /// The disks whose speed is known; requests to others are not held back unless [`crate::io::set_model`] says.
+    pub disks: Vec<DiskSpec>,
     /// Whether tasks that hold the core are found and reported.
     pub stalls: Option<StallDetector>,
 }
@@ -62,6 +67,7 @@ impl Default for Config {
             spin_us: 0,
             name: "shard".to_owned(),
             pool_bytes_max: 16 << 20,
+            disks: Vec::new(),
             stalls: None,
         }
     }
@@ -89,6 +95,14 @@ pub enum StartError {
         shard: usize,
         /// Which was asked for.
         driver: DriverChoice,
+        /// Why.
+        source: io::Error,
+    },
+    /// A disk of the configuration is not there.
+    #[error("cannot look at the disk {}: {source}", mountpoint.display())]
+    Disk {
+        /// Its mount point.
+        mountpoint: PathBuf,
         /// Why.
         source: io::Error,
     },
@@ -174,6 +188,7 @@ where
         return Err(StartError::NoShards);
     }
     allowed();
+    let disks = disks(&config)?;
     let remotes = remotes(config.shards)?;
     let together = Arc::new(Together {
         running: AtomicUsize::new(config.shards),
@@ -187,13 +202,14 @@ where
     for (id, seed) in MeshEnd::full(&remotes).into_iter().enumerate() {
         let (go, wait) = mpsc::channel::<()>();
         let (config, main, together, ready) = (config.clone(), main.clone(), together.clone(), ready.clone());
+        let disks = disks.clone();
         let cpu = cpus.as_ref().map(|cpus| cpus[id]);
         let name = format!("{}-{id}", config.name);
         let body = move || {
             if let Some(cpu) = cpu {
                 pin_to(cpu);
             }
-            let shard = match build(&config, id, seed, together.remotes[id].clone()) {
+            let shard = match build(&config, id, seed, together.remotes[id].clone(), disks) {
                 Ok(shard) => shard,
                 Err(error) => {
                     // The starter listens until it has heard from every shard.
@@ -240,7 +256,8 @@ where
         Together { running: AtomicUsize::new(1), failed: AtomicBool::new(false), remotes: remotes.clone() };
     let seed = MeshEnd::full(&remotes).pop().expect("a mesh of one");
     let config = Config { shards: 1, ..config };
-    let shard = build(&config, 0, seed, remotes[0].clone()).unwrap_or_else(|error| panic!("{error}"));
+    let disks = disks(&config).unwrap_or_else(|error| panic!("{error}"));
+    let shard = build(&config, 0, seed, remotes[0].clone(), disks).unwrap_or_else(|error| panic!("{error}"));
     match drive(&shard, future, &together, config.stalls) {
         Ok(output) => output,
         Err(message) => panic!("{message}"),
@@ -321,7 +338,24 @@ fn remotes(count: usize) -> Result<Vec<Arc<Remote>>, StartError> {
         .collect()
 }
 
-fn build(config: &Config, id: usize, seed: MeshSeed, remote: Arc<Remote>) -> Result<Rc<Shard>, StartError> {
+/// The disks of the configuration, found by their devices.
+fn disks(config: &Config) -> Result<Disks, StartError> {
+    let mut found = Vec::new();
+    for spec in &config.disks {
+        let metadata = std::fs::metadata(&spec.mountpoint)
+            .map_err(|source| StartError::Disk { mountpoint: spec.mountpoint.clone(), source })?;
+        found.push((spec.clone(), metadata.dev()));
+    }
+    Ok(Disks::new(found, config.shards))
+}
+
+fn build(
+    config: &Config,
+    id: usize,
+    seed: MeshSeed,
+    remote: Arc<Remote>,
+    disks: Disks,
+) -> Result<Rc<Shard>, StartError> {
     let driver = create_driver(config, id, &remote).map_err(|source| StartError::Driver {
         shard: id,
         driver: config.driver,
@@ -335,6 +369,7 @@ fn build(config: &Config, id: usize, seed: MeshSeed, remote: Arc<Remote>) -> Res
         mesh: seed.plant(),
         pool_bytes_max: config.pool_bytes_max,
         spin_us: config.spin_us,
+        disks,
     }))
 }
 

@@ -13,6 +13,8 @@ use reactor::{Config, DriverChoice, Group, run_one, spawn};
 /// The detector's function has no state of its own: one test at a time.
 static TURN: Mutex<()> = Mutex::new(());
 static STALLS: Mutex<Vec<Stall>> = Mutex::new(Vec::new());
+/// The function whose stall is waited for.
+static PLANTED: Mutex<&str> = Mutex::new("nothing");
 static FOUND: AtomicBool = AtomicBool::new(false);
 static RELEASE: Mutex<Option<PipeWriter>> = Mutex::new(None);
 
@@ -22,6 +24,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn keep(stall: &Stall) {
+    // On a busy machine other things can take long, too, and reports of the test before may come late.
+    let planted = *lock(&PLANTED);
+    if !stall.trace.iter().any(|name| name.contains(planted)) {
+        return;
+    }
     lock(&STALLS).push(stall.clone());
     FOUND.store(true, Ordering::SeqCst);
     if let Some(mut writer) = lock(&RELEASE).take() {
@@ -29,7 +36,8 @@ fn keep(stall: &Stall) {
     }
 }
 
-fn watched(driver: DriverChoice, reports_per_minute: u32) -> Config {
+fn watched(driver: DriverChoice, planted: &'static str, reports_per_minute: u32) -> Config {
+    *lock(&PLANTED) = planted;
     lock(&STALLS).clear();
     FOUND.store(false, Ordering::SeqCst);
     let threshold = Duration::from_millis(2);
@@ -67,7 +75,7 @@ fn planted_wait(mut reader: PipeReader) {
 fn a_task_that_holds_the_core_is_found_and_named() {
     let _turn = lock(&TURN);
     for driver in [DriverChoice::Uring, DriverChoice::Poll] {
-        let (detected, reported) = run_one(watched(driver, 5), async {
+        let (detected, reported) = run_one(watched(driver, "planted_computation", 1000), async {
             spawn(Group::COMPACTION, async { planted_computation() }).await.unwrap();
             (
                 count("reactor_stalls_total", Some("task")) + count("reactor_stalls_total", Some("kernel")),
@@ -80,7 +88,6 @@ fn a_task_that_holds_the_core_is_found_and_named() {
         assert_eq!((stall.shard, stall.group), (0, Some("compaction")), "{stall:?}");
         assert!(stall.held >= Duration::from_millis(2));
         assert!(stall.task.unwrap().contains("a_task_that_holds_the_core"), "{stall:?}");
-        assert!(stall.trace.iter().any(|name| name.contains("planted_computation")), "{:?}", stall.trace);
         let outermost = stall.trace.last().unwrap();
         assert!(outermost.contains("a_task_that_holds_the_core"), "{:?}", stall.trace);
     }
@@ -89,7 +96,7 @@ fn a_task_that_holds_the_core_is_found_and_named() {
 #[test]
 fn a_system_call_that_blocks_is_told_apart() {
     let _turn = lock(&TURN);
-    run_one(watched(DriverChoice::Auto, 5), async {
+    run_one(watched(DriverChoice::Auto, "planted_wait", 1000), async {
         let (reader, writer) = std::io::pipe().unwrap();
         *lock(&RELEASE) = Some(writer);
         spawn(Group::STATEMENT, async move { planted_wait(reader) }).await.unwrap();
@@ -98,14 +105,13 @@ fn a_system_call_that_blocks_is_told_apart() {
     let stalls = lock(&STALLS);
     let stall = stalls.first().expect("a report");
     assert_eq!((stall.kind, stall.group), (StallKind::Kernel, Some("statement")), "{stall:?}");
-    assert!(stall.trace.iter().any(|name| name.contains("planted_wait")), "{:?}", stall.trace);
 }
 
 #[test]
 fn a_shard_that_waits_stalls_nobody() {
     let _turn = lock(&TURN);
     for driver in [DriverChoice::Uring, DriverChoice::Poll] {
-        run_one(watched(driver, 5), async {
+        run_one(watched(driver, "nothing", 1000), async {
             let before = count("reactor_stalls_total", Some("kernel"));
             reactor::sleep(Duration::from_millis(30)).await;
             assert_eq!(count("reactor_stalls_total", Some("kernel")), before);
@@ -114,9 +120,30 @@ fn a_shard_that_waits_stalls_nobody() {
 }
 
 #[test]
+fn the_timer_stops_while_the_shard_sleeps() {
+    let _turn = lock(&TURN);
+    for driver in [DriverChoice::Uring, DriverChoice::Poll] {
+        run_one(watched(driver, "nothing", 1000), async {
+            // Left running, the timer would signal 50 times in each of these sleeps; it does once, and perhaps some
+            // more where the shard is awake for long. One good sleep of many shows it.
+            let mut least = u64::MAX;
+            for _ in 0..20 {
+                let before = count("reactor_stall_ticks_total", None);
+                reactor::sleep(Duration::from_millis(50)).await;
+                least = least.min(count("reactor_stall_ticks_total", None) - before);
+                if least <= 2 {
+                    break;
+                }
+            }
+            assert!(least <= 2, "{least} signals in a sleep");
+        });
+    }
+}
+
+#[test]
 fn beyond_the_rate_stalls_are_counted_but_not_reported() {
     let _turn = lock(&TURN);
-    run_one(watched(DriverChoice::Auto, 0), async {
+    run_one(watched(DriverChoice::Auto, "nothing", 0), async {
         let begin = reactor::now();
         // Each round holds the core for longer than the threshold; one of them is seen by the timer.
         while count("reactor_stalls_total", Some("task")) == 0 && begin.elapsed() < Duration::from_secs(30) {

@@ -5,6 +5,7 @@
 //! memtables are flushed, and the process ends with 0. What fails before `ceto ready` ends it with 1 and one line
 //! that says what to do.
 
+mod disks;
 mod memory;
 mod shard;
 
@@ -78,6 +79,8 @@ fn run(options: &ServerOptions) -> Result<(), Box<dyn std::error::Error>> {
     for warning in warnings {
         reactor::warn!("{warning}");
     }
+    let disks = disks::configured(&config)?;
+    let probes = disks.is_none() && !config.developer_mode;
     let shards = config.shards.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let reactor_config = reactor::Config {
         shards,
@@ -89,6 +92,7 @@ fn run(options: &ServerOptions) -> Result<(), Box<dyn std::error::Error>> {
         pin: !config.developer_mode,
         spin_us: config.spin_us,
         name: "ceto".into(),
+        disks: disks.unwrap_or_default(),
         stalls: (!config.blocked_reactor_notify.is_zero()).then(|| StallDetector {
             threshold: config.blocked_reactor_notify,
             reports_per_minute: config.blocked_reactor_reports_per_minute,
@@ -102,7 +106,7 @@ fn run(options: &ServerOptions) -> Result<(), Box<dyn std::error::Error>> {
         let (config, failed) = (config.clone(), failed.clone());
         async move {
             if shard.id == 0
-                && let Err(error) = lead(config, shard).await
+                && let Err(error) = lead(config, shard, probes).await
             {
                 // The receiver outlives every shard.
                 let _ = failed.send(error.to_string());
@@ -117,7 +121,7 @@ fn run(options: &ServerOptions) -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// What shard 0 does: opens every shard, serves, and stops every shard.
-async fn lead(config: Config, info: ShardInfo) -> Result<(), BootError> {
+async fn lead(config: Config, info: ShardInfo, probes: bool) -> Result<(), BootError> {
     let started = reactor::now();
     let workdir = |source| BootError::Workdir { path: config.workdir.clone(), source };
     reactor::file::create_dir_all(&config.workdir).await.map_err(workdir)?;
@@ -126,7 +130,7 @@ async fn lead(config: Config, info: ShardInfo) -> Result<(), BootError> {
 
     let opened = open_node(&config, info.count).await;
     let served = match opened {
-        Ok(()) => serve(&config, started, stop).await,
+        Ok(()) => serve(&config, started, stop, probes).await,
         Err(error) => Err(error),
     };
     let closed = close_all(info.count).await;
@@ -180,6 +184,7 @@ async fn serve(
     config: &Config,
     started: reactor::Instant,
     stop: reactor::JoinHandle<std::io::Result<()>>,
+    probes: bool,
 ) -> Result<(), BootError> {
     let shard = reactor::local::<Shard>().expect("shard 0 opened");
     let listeners = shard.native.listen(config)?;
@@ -191,7 +196,13 @@ async fn serve(
         reactor::shard_count()
     );
     println!("connect with: cqlsh {} {}", config.rpc_address, config.native_port);
-    match stop.await {
+    let probe = probes.then(|| disks::probe(config));
+    let stopped = stop.await;
+    if let Some(probe) = probe {
+        // Done long since, or in a moment; a panic of it was logged.
+        let _ = probe.await;
+    }
+    match stopped {
         Ok(Ok(())) => reactor::info!("told to stop: draining"),
         Ok(Err(error)) => reactor::error!("cannot wait for signals: {error}"),
         Err(_) => reactor::error!("the task that waits for signals broke"),

@@ -54,6 +54,9 @@ pub struct ServerOptions {
     /// How shards talk to the kernel [default: auto]
     #[arg(long, value_name = "DRIVER")]
     pub driver: Option<Driver>,
+    /// What the disks can do, as `ceto io-setup` writes it [default: io_properties.yaml in the work directory]
+    #[arg(long, value_name = "FILE")]
+    pub io_properties_file: Option<PathBuf>,
     /// Report a task that holds its core for longer than this, in milliseconds, 0 for never [default: 5]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(0..=3_600_000))]
     pub blocked_reactor_notify_ms: Option<u64>,
@@ -97,6 +100,9 @@ impl ServerOptions {
         if let Some(driver) = self.driver {
             config.driver = driver;
         }
+        if let Some(path) = &self.io_properties_file {
+            config.io_properties_file = Some(path.clone());
+        }
         if let Some(ms) = self.blocked_reactor_notify_ms {
             config.blocked_reactor_notify = Duration::from_millis(ms);
         }
@@ -135,6 +141,8 @@ mod tests {
             "--developer-mode",
             "--blocked-reactor-notify-ms",
             "20",
+            "--io-properties-file",
+            "io.yaml",
             "--shard-aware-port",
             "0",
         ])
@@ -144,6 +152,7 @@ mod tests {
         assert!(warnings.is_empty());
         assert_eq!((config.native_port, config.shard_aware_port), (9999, None));
         assert_eq!((config.shards, config.memory_bytes), (Some(2), Some(512 << 20)));
+        assert_eq!(config.io_properties_file, Some("io.yaml".into()));
         assert_eq!(config.blocked_reactor_notify, Duration::from_millis(20));
         assert_eq!((config.driver, config.developer_mode), (Driver::Poll, true));
     }

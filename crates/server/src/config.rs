@@ -4,6 +4,7 @@
 //! that cannot be, stops the start with file, line and column and, for a key, the nearest known one.
 
 mod guardrails;
+pub(crate) mod io_properties;
 mod keys;
 mod known;
 mod value;
@@ -90,6 +91,8 @@ pub struct Config {
     pub user_functions: bool,
     /// What operators want to be warned of or refused.
     pub guardrails: Guardrails,
+    /// `io_properties_file`: what the disks can do; `None` looks for `io_properties.yaml` in the work directory.
+    pub io_properties_file: Option<PathBuf>,
     /// `blocked_reactor_notify_ms`: a task that holds a core for longer is reported; zero for never.
     pub blocked_reactor_notify: Duration,
     /// `blocked_reactor_reports_per_minute`, for each shard.
@@ -148,6 +151,7 @@ impl Default for Config {
             driver: Driver::Auto,
             user_functions: true,
             guardrails: Guardrails::default(),
+            io_properties_file: None,
             blocked_reactor_notify: Duration::from_millis(5),
             blocked_reactor_reports_per_minute: 5,
             log_level: Level::Info,

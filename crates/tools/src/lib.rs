@@ -5,6 +5,7 @@
 //! errors to standard error; the exit code says whether the answer is a good one.
 //! Invariant: no tool writes to a table file, and nothing that a file or a server says makes one panic.
 
+pub mod io_setup;
 mod output;
 pub mod perf;
 pub mod sstable;
@@ -22,6 +23,8 @@ pub enum Tool {
     /// Load a server and measure how it answers
     #[command(subcommand)]
     Perf(perf::PerfCommand),
+    /// Measure a disk for the server's I/O scheduler, in a minute or less
+    IoSetup(io_setup::IoSetupOptions),
 }
 
 impl Tool {
@@ -30,6 +33,7 @@ impl Tool {
         match self {
             Self::Sstable(command) => command.run(),
             Self::Perf(command) => command.run(),
+            Self::IoSetup(options) => options.run(),
         }
     }
 }

@@ -48,7 +48,7 @@ enum Call {
 enum Raw {
     Done,
     Number(u64),
-    File { descriptor: OwnedFd, direct: bool, read_alignment: u32 },
+    File { descriptor: OwnedFd, direct: bool, read_alignment: u32, device: u64 },
     Entries(Vec<DirEntry>),
 }
 
@@ -181,9 +181,9 @@ fn to_output(raw: Raw) -> Output {
     match raw {
         Raw::Done => Output::Done,
         Raw::Number(number) => Output::Number(number),
-        Raw::File { descriptor, direct, read_alignment } => {
+        Raw::File { descriptor, direct, read_alignment, device } => {
             let handle = Handle::new(descriptor.into_raw_fd(), HandleKind::File);
-            Output::File { handle, direct, read_alignment }
+            Output::File { handle, direct, read_alignment, device }
         }
         Raw::Entries(entries) => Output::Entries(entries),
     }
@@ -295,7 +295,7 @@ fn open(path: &Path, options: OpenOptions) -> io::Result<Raw> {
         match open.clone().custom_flags(libc::O_DIRECT).open(path) {
             Ok(file) => {
                 let read_alignment = if options.read { read_alignment(&file) } else { ALIGNMENT as u32 };
-                return Ok(Raw::File { descriptor: file.into(), direct: true, read_alignment });
+                return opened(file, true, read_alignment);
             }
             // The file system has no direct I/O (tmpfs, some overlays). With `create_new` the file may be there now.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
@@ -306,8 +306,12 @@ fn open(path: &Path, options: OpenOptions) -> io::Result<Raw> {
             Err(error) => return Err(error),
         }
     }
-    let read_alignment = SECTOR_BYTES;
-    open.open(path).map(|file| Raw::File { descriptor: file.into(), direct: false, read_alignment })
+    opened(open.open(path)?, false, SECTOR_BYTES)
+}
+
+fn opened(file: fs::File, direct: bool, read_alignment: u32) -> io::Result<Raw> {
+    let device = rustix::fs::fstat(&file)?.st_dev;
+    Ok(Raw::File { descriptor: file.into(), direct, read_alignment, device })
 }
 
 /// What direct reads of a file have to be multiples of: the device's logical block as a rule, where the kernel
@@ -353,5 +357,5 @@ fn lock_file(path: &Path) -> io::Result<Raw> {
     let file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
     rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
     debug_assert!(file.as_raw_fd() >= 0);
-    Ok(Raw::File { descriptor: file.into(), direct: false, read_alignment: SECTOR_BYTES })
+    opened(file, false, SECTOR_BYTES)
 }

@@ -26,6 +26,8 @@ struct Inner {
     descriptor: i32,
     kind: HandleKind,
     owned: Cell<bool>,
+    /// Number of the disk a file lies on; see [`crate::io`].
+    disk: Cell<u8>,
 }
 
 /// A reference-counted descriptor of one shard.
@@ -34,7 +36,7 @@ pub struct Handle(Rc<Inner>);
 
 impl Handle {
     pub(crate) fn new(descriptor: i32, kind: HandleKind) -> Self {
-        Self(Rc::new(Inner { descriptor, kind, owned: Cell::new(true) }))
+        Self(Rc::new(Inner { descriptor, kind, owned: Cell::new(true), disk: Cell::new(0) }))
     }
 
     /// The number: a file descriptor, or a simulated node's own.
@@ -45,6 +47,15 @@ impl Handle {
     /// What it stands for.
     pub fn kind(&self) -> HandleKind {
         self.0.kind
+    }
+
+    /// Number of the disk it lies on, for files.
+    pub(crate) fn disk(&self) -> u8 {
+        self.0.disk.get()
+    }
+
+    pub(crate) fn set_disk(&self, disk: u8) {
+        self.0.disk.set(disk);
     }
 
     /// Gives up ownership: the descriptor stays open when the last clone goes.

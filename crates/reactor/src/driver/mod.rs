@@ -210,6 +210,8 @@ pub enum Output {
         direct: bool,
         /// What offsets and lengths of reads have to be multiples of, in bytes: at most [`crate::file::ALIGNMENT`].
         read_alignment: u32,
+        /// The number of the device it lies on, as stat(2) gives it; 0 under simulation.
+        device: u64,
     },
     /// A directory's content.
     Entries(Vec<DirEntry>),

@@ -145,7 +145,8 @@ impl File {
     /// As open(2).
     pub async fn open(path: impl AsRef<Path>, options: OpenOptions) -> io::Result<File> {
         match run_path(PathOp::Open(path.as_ref().to_owned(), options)).await? {
-            Output::File { handle, direct, read_alignment } => {
+            Output::File { handle, direct, read_alignment, device } => {
+                handle.set_disk(shard::with(|shard| shard.io.borrow().disk_of(device)));
                 let first =
                     options.direct && !direct && shard::with(|shard| !shard.disk.told_buffered.replace(true));
                 if first {
@@ -175,9 +176,11 @@ impl File {
     pub async fn read_at(&self, offset: u64, len: usize) -> io::Result<AlignedBuf> {
         self.check(offset, len, self.read_alignment())?;
         let mut buf = AlignedBuf::with_len(len);
+        let piece = self.piece_bytes(true);
         let mut at = 0;
         // Each round reads at least one byte or ends.
         while at < len {
+            buf.set_len(len.min(at + piece));
             let (op, result) = run(Op::Read { file: self.handle.clone(), offset, buf, at }).await;
             let Op::Read { buf: back, .. } = op else { panic!("the driver gave back another operation") };
             buf = back;
@@ -219,13 +222,16 @@ impl File {
             return (Err(error), buf);
         }
         let len = buf.len();
+        let piece = self.piece_bytes(false);
         let mut buf = buf;
         let mut at = 0;
         // Each round writes at least one byte or ends.
         while at < len {
+            buf.set_len(len.min(at + piece));
             let (op, result) = run(Op::Write { file: self.handle.clone(), offset, buf, at }).await;
             let Op::Write { buf: back, .. } = op else { panic!("the driver gave back another operation") };
             buf = back;
+            buf.set_len(len);
             match result {
                 Ok(Output::Number(0)) => return (Err(io::ErrorKind::WriteZero.into()), buf),
                 Ok(Output::Number(count)) => at += (count as usize).min(len - at),
@@ -282,6 +288,11 @@ impl File {
     /// Lets go of this clone. Errors of written data are those of `fdatasync`, not of closing.
     pub async fn close(self) {
         drop(self);
+    }
+
+    /// Bytes of one request, so that nobody stands behind a long one.
+    fn piece_bytes(&self, read: bool) -> usize {
+        shard::with(|shard| shard.io.borrow().disk(self.handle.disk()).piece_bytes(read))
     }
 
     fn check(&self, offset: u64, len: usize, alignment: usize) -> io::Result<()> {

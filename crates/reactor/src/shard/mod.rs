@@ -15,8 +15,9 @@ use std::ptr::{self, NonNull};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::driver::{Driver, Finished, Handle, HandleKind, Harvest, ListenOptions, Op, OpId};
+use crate::driver::{Completion, Driver, Finished, Handle, HandleKind, Harvest, ListenOptions, Op, OpId};
 use crate::file::buffer::BufferPool;
+use crate::io::{self as disk_io, Disks, Io};
 use crate::log::LogState;
 use crate::mesh::MeshEnd;
 use crate::metrics::Registry;
@@ -44,6 +45,7 @@ pub(crate) struct Shard {
     pub(crate) signals: Rc<SignalState>,
     pub(crate) disk: crate::file::DiskCounters,
     pub(crate) pulse: Arc<Pulse>,
+    pub(crate) io: RefCell<Io>,
     remote: Arc<Remote>,
     home: Home,
     tasks: Slab,
@@ -101,6 +103,7 @@ pub(crate) struct Parts {
     pub(crate) mesh: MeshEnd,
     pub(crate) pool_bytes_max: usize,
     pub(crate) spin_us: u32,
+    pub(crate) disks: Disks,
 }
 
 impl Shard {
@@ -119,6 +122,7 @@ impl Shard {
             signals: Rc::new(SignalState::new()),
             disk: crate::file::DiskCounters::new(),
             pulse: Pulse::new(parts.id),
+            io: RefCell::new(Io::new(&parts.disks)),
             home: Home::register(parts.remote.clone()),
             remote: parts.remote,
             tasks: Slab::new(),
@@ -222,12 +226,58 @@ impl Shard {
     }
 
     pub(crate) fn submit(&self, id: OpId, op: Op, group: Group) -> Option<Finished> {
+        if !disk_io::is_scheduled(&op) {
+            return self.driver.borrow_mut().submit(id, op, group);
+        }
         self.disk.count(group, &op);
-        self.driver.borrow_mut().submit(id, op, group)
+        let now_ns = self.now().0;
+        let shares = self.sched.shares_of(group);
+        let at_once = self.io.borrow_mut().arrive(id, op, group, shares, now_ns);
+        let Some(op) = at_once else {
+            self.dispatch_io();
+            return None;
+        };
+        let finished = self.driver.borrow_mut().submit(id, op, group);
+        if finished.is_some() {
+            self.io.borrow_mut().depart(id, now_ns);
+        }
+        finished
     }
 
     pub(crate) fn cancel(&self, id: OpId) {
-        self.driver.borrow_mut().cancel(id);
+        let waiting = if self.io.borrow().queued() > 0 {
+            let now_ns = self.now().0;
+            self.io.borrow_mut().withdraw(id, now_ns)
+        } else {
+            None
+        };
+        match waiting {
+            Some(op) => {
+                self.complete(Completion {
+                    id,
+                    op,
+                    result: Err(io::Error::from_raw_os_error(libc::ECANCELED)),
+                });
+            }
+            None => self.driver.borrow_mut().cancel(id),
+        }
+    }
+
+    /// Gives the driver the disk requests there is room for by now.
+    pub(crate) fn dispatch_io(&self) {
+        if self.io.borrow().queued() == 0 {
+            return;
+        }
+        let now_ns = self.now().0;
+        // Each round takes a request out of a queue.
+        loop {
+            let next = self.io.borrow_mut().next(|group| self.sched.shares_of(group), now_ns);
+            let Some((id, op, group)) = next else { return };
+            let finished = self.driver.borrow_mut().submit(id, op, group);
+            if let Some((op, result)) = finished {
+                self.complete(Completion { id, op, result });
+            }
+        }
     }
 
     pub(crate) fn with_driver<R>(&self, body: impl FnOnce(&mut dyn Driver) -> R) -> R {
@@ -256,9 +306,14 @@ impl Shard {
         !self.sched.is_idle() || self.remote.is_notified() || !self.closes.borrow().is_empty()
     }
 
-    /// The next timer.
+    /// When there is something to do next: a timer, or a disk request's turn.
     pub(crate) fn next_timer(&self) -> Option<Instant> {
-        self.timers.borrow().next()
+        let timer = self.timers.borrow().next();
+        let request = self.io.borrow().next_try_ns().map(Instant);
+        match (timer, request) {
+            (Some(timer), Some(request)) => Some(timer.min(request)),
+            (timer, request) => timer.or(request),
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use std::task::{Context, Waker};
 
 use super::Shard;
 use crate::driver::{Completion, Harvest, Wait};
+use crate::io;
 use crate::sched::{BACKGROUND_SLICE_MIN_NS, GIVE_WAY_NS, Group, QUANTUM_NS};
 use crate::waker;
 
@@ -25,6 +26,7 @@ impl Shard {
     pub(crate) fn turn(&self, may_sleep: impl FnOnce() -> bool) {
         self.hear_others();
         self.fire_timers();
+        self.dispatch_io();
         self.run_tasks();
         self.flush_closes();
         let wait = if self.sched.is_idle() && may_sleep() { self.settle() } else { Wait::No };
@@ -224,7 +226,8 @@ impl Shard {
             while self.now().0 < end {
                 self.pulse.beat();
                 self.harvest(Wait::No);
-                if self.remote.is_notified() || !self.sched.is_idle() {
+                let due = self.io.borrow().next_try_ns().is_some_and(|at| at <= self.now().0);
+                if due || self.remote.is_notified() || !self.sched.is_idle() {
                     return Wait::No;
                 }
                 std::hint::spin_loop();
@@ -252,7 +255,10 @@ impl Shard {
         self.harvest.replace(harvest);
     }
 
-    fn complete(&self, completion: Completion) {
+    pub(super) fn complete(&self, completion: Completion) {
+        if io::is_scheduled(&completion.op) {
+            self.io.borrow_mut().depart(completion.id, self.now().0);
+        }
         let (waker, left_over) = self.ops.borrow_mut().complete(completion);
         if let Some(waker) = waker {
             waker.wake();
@@ -281,6 +287,9 @@ impl Shard {
         }
         let locals = self.locals.take();
         drop(locals);
+        // What changes the disk runs to its end, also if it still waits for its turn.
+        self.io.borrow_mut().drain();
+        self.dispatch_io();
         self.flush_closes();
     }
 

@@ -109,6 +109,8 @@ struct Seen {
     at_ns: AtomicU64,
     cpu_ns: AtomicU64,
     sleeps: AtomicU64,
+    /// The kinds this beat has been counted as, a bit each.
+    counted: AtomicU8,
     /// How long this beat must last to be reported next.
     next_ns: AtomicU64,
     minute: AtomicU64,
@@ -148,6 +150,7 @@ pub(crate) struct Pulse {
     slot: Slot,
     detected: [AtomicU64; 3],
     reported: AtomicU64,
+    ticks: AtomicU64,
 }
 
 impl Pulse {
@@ -176,6 +179,7 @@ impl Pulse {
             },
             detected: std::array::from_fn(|_| AtomicU64::new(0)),
             reported: AtomicU64::new(0),
+            ticks: AtomicU64::new(0),
         })
     }
 
@@ -198,9 +202,13 @@ impl Pulse {
         self.task.store(outer, Ordering::Relaxed);
     }
 
-    /// The group whose tasks are polled from now on.
+    /// The group whose tasks are polled from now on. Starts the timer if it has stopped: not at the wake itself, which
+    /// may be the timer's own signal and then leads nowhere.
     pub(crate) fn enters(&self, group: Group) {
         self.group.store(group.0, Ordering::Relaxed);
+        if !self.armed.load(Ordering::Relaxed) && self.watched.load(Ordering::Relaxed) {
+            timer::arm(self);
+        }
     }
 
     /// The thread is about to wait in the driver.
@@ -208,13 +216,15 @@ impl Pulse {
         self.asleep.store(true, Ordering::Relaxed);
     }
 
-    /// The wait is over. Starts the timer, if it has stopped meanwhile.
+    /// The wait is over.
     pub(crate) fn wakes(&self) {
         self.asleep.store(false, Ordering::Relaxed);
         self.beat();
-        if !self.armed.load(Ordering::Relaxed) && self.watched.load(Ordering::Relaxed) {
-            timer::arm(self);
-        }
+    }
+
+    /// Signals of the timer so far.
+    pub(crate) fn ticks(&self) -> u64 {
+        self.ticks.load(Ordering::Relaxed)
     }
 
     /// Stalls so far, by kind, and how many of all were reported.

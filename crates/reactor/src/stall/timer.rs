@@ -1,7 +1,7 @@
 //! The timer of a watched thread and the handler of its signal.
 //!
 //! The timer is the thread's own (SIGEV_THREAD_ID), periodic, and stopped by the handler when it finds the thread
-//! asleep; the loop starts it again when it wakes. So a busy core takes two signals per threshold (some 2 us each),
+//! asleep; the loop starts it again when it next polls a task. So a busy core takes two signals per threshold (some 2 us each),
 //! a core that wakes now and then one signal and one timer_settime per sleep, an idle one nothing.
 //! Invariant: `on_tick` is async-signal-safe: stores, loads, clock_gettime, getrusage, timer_settime, write, and the
 //! unwinder, which glibc serves without a lock; it leaves `errno` as it was.
@@ -117,6 +117,7 @@ extern "C" fn on_tick(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut lib
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: just given, and this thread's own.
     let before = unsafe { *errno };
+    pulse.ticks.fetch_add(1, Ordering::Relaxed);
     if pulse.asleep.load(Ordering::Relaxed) {
         set(pulse, 0);
         pulse.armed.store(false, Ordering::Relaxed);
@@ -138,6 +139,7 @@ impl Pulse {
             seen.at_ns.store(now_ns, Ordering::Relaxed);
             seen.cpu_ns.store(cpu_ns, Ordering::Relaxed);
             seen.sleeps.store(sleeps, Ordering::Relaxed);
+            seen.counted.store(0, Ordering::Relaxed);
             seen.next_ns.store(self.threshold_ns.load(Ordering::Relaxed), Ordering::Relaxed);
             return;
         }
@@ -145,7 +147,6 @@ impl Pulse {
         if held_ns < seen.next_ns.load(Ordering::Relaxed) {
             return;
         }
-        let first = seen.next_ns.load(Ordering::Relaxed) == self.threshold_ns.load(Ordering::Relaxed);
         // The same stall again only when it has become twice as long.
         seen.next_ns.store(held_ns.saturating_mul(2), Ordering::Relaxed);
         let on_cpu_ns = cpu_ns.saturating_sub(seen.cpu_ns.load(Ordering::Relaxed));
@@ -157,7 +158,10 @@ impl Pulse {
         } else {
             StallKind::Task
         };
-        if first {
+        // A stall that goes on counts once for each of its causes: the CPU may be taken from a task that computes.
+        let counted = seen.counted.load(Ordering::Relaxed);
+        if counted & (1 << kind as u8) == 0 {
+            seen.counted.store(counted | 1 << kind as u8, Ordering::Relaxed);
             self.detected[kind as usize].fetch_add(1, Ordering::Relaxed);
         }
         if kind != StallKind::Preempted {

@@ -83,6 +83,7 @@ const SETTERS: &[(&str, Setter)] = &[
     ("memory", |c, v| size(v).map(|v| c.memory_bytes = Some(v))),
     ("developer_mode", |c, v| flag(v).map(|v| c.developer_mode = v)),
     ("reactor_spin_us", |c, v| count(v, 0, 100_000).map(|v| c.spin_us = v as u32)),
+    ("io_properties_file", |c, v| path(v).map(|v| c.io_properties_file = Some(v))),
     ("blocked_reactor_notify_ms", |c, v| {
         count(v, 0, 3_600_000).map(|ms| c.blocked_reactor_notify = Duration::from_millis(ms))
     }),

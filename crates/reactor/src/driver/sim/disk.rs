@@ -14,6 +14,7 @@ use super::names::{Entry, Names, normal};
 use crate::driver::{Handle, HandleKind, Op, Output, PathOp};
 use crate::file::buffer::SECTOR_BYTES;
 use crate::file::{DirEntry, OpenOptions};
+use crate::io::{DiskModel, is_scheduled};
 
 /// What a device writes whole.
 const SECTOR: usize = SECTOR_BYTES as usize;
@@ -31,6 +32,9 @@ pub struct DiskFaults {
     pub capacity_bytes: u64,
     /// Shortest and longest service time, in nanoseconds; each request draws its own.
     pub latency_ns: (u64, u64),
+    /// Serves one request after the other, each in the time this gives it, before its latency begins; `None` serves
+    /// all at once.
+    pub speed: Option<DiskModel>,
     /// Whether a crash loses and tears unsynced writes and names; otherwise it keeps what had completed.
     pub lose_unsynced: bool,
 }
@@ -44,6 +48,7 @@ impl Default for DiskFaults {
             sync_error: 0.0,
             capacity_bytes: 1 << 40,
             latency_ns: (20_000, 200_000),
+            speed: None,
             lose_unsynced: true,
         }
     }
@@ -99,6 +104,8 @@ pub(super) struct Disk {
     next_inode: u64,
     descriptors: BTreeMap<i32, Descriptor>,
     next_descriptor: i32,
+    /// When it has served all it was given, at its speed.
+    free_at_ns: u64,
 }
 
 /// Chance, as the disk needs it.
@@ -124,7 +131,16 @@ impl Disk {
             next_inode: 1,
             descriptors: BTreeMap::new(),
             next_descriptor: 1,
+            free_at_ns: 0,
         }
+    }
+
+    /// How long a request that comes now stands behind others and is served itself, without its latency.
+    pub(super) fn busy_ns(&mut self, op: &Op, now_ns: u64) -> u64 {
+        let Some(speed) = self.faults.speed.filter(|_| is_scheduled(op)) else { return 0 };
+        let cost_ns = speed.cost_ns(matches!(op, Op::Read { .. }), op.bytes() as u64);
+        self.free_at_ns = self.free_at_ns.max(now_ns) + cost_ns;
+        self.free_at_ns - now_ns
     }
 
     fn used(&self) -> u64 {
@@ -309,7 +325,7 @@ impl Disk {
         }
         let handle =
             self.describe(Descriptor { inode, read: options.read, write: options.write, lock: false });
-        Ok(Output::File { handle, direct: options.direct, read_alignment: SECTOR_BYTES })
+        Ok(Output::File { handle, direct: options.direct, read_alignment: SECTOR_BYTES, device: 0 })
     }
 
     fn describe(&mut self, descriptor: Descriptor) -> Handle {
@@ -333,7 +349,7 @@ impl Disk {
             return Err(error(libc::EWOULDBLOCK));
         }
         let handle = self.describe(Descriptor { inode, read: true, write: true, lock: true });
-        Ok(Output::File { handle, direct: false, read_alignment: SECTOR_BYTES })
+        Ok(Output::File { handle, direct: false, read_alignment: SECTOR_BYTES, device: 0 })
     }
 
     pub(super) fn close(&mut self, descriptor: i32) {

@@ -29,6 +29,7 @@ pub use net::NetFaults;
 
 use crate::driver::Op;
 use crate::driver::chunk::{ChunkPool, FreeList};
+use crate::io::{DiskModel, Disks, is_scheduled};
 use crate::mesh::MeshEnd;
 use crate::sched::Group;
 use crate::shard::{Parts, Shard};
@@ -93,6 +94,9 @@ struct Node {
     shards: Vec<SimShard>,
     count: usize,
     main: Main,
+    /// What its shards take its disk to be able to do.
+    model: Option<DiskModel>,
+    disks: Disks,
     /// How its last run ended, once it has.
     ended: Option<Result<(), String>>,
 }
@@ -174,7 +178,8 @@ impl World {
         self.core.disks.borrow_mut().push(Disk::new(faults));
         self.core.skew_us.borrow_mut().push(0);
         let main: Main = Rc::new(move |info| Box::pin(main(info)));
-        self.nodes.push(Node { shards: Vec::new(), count: shards, main, ended: None });
+        let disks = Disks::new([], shards);
+        self.nodes.push(Node { shards: Vec::new(), count: shards, main, model: None, disks, ended: None });
         self.start(id);
         id
     }
@@ -183,6 +188,11 @@ impl World {
         self.core.note("start", [id.0 as u64, 0, 0]);
         let node = &mut self.nodes[id.0];
         node.ended = None;
+        // A fresh one: what was in flight at a crash does not come back.
+        node.disks = Disks::new([], node.count);
+        if let Some(model) = node.model {
+            node.disks.0[0].set("sim", model);
+        }
         let remotes: Vec<_> = (0..node.count).map(|_| Remote::new(None)).collect();
         for (number, seed) in MeshEnd::full(&remotes).into_iter().enumerate() {
             let port = Rc::new(Port {
@@ -208,6 +218,7 @@ impl World {
                 mesh: seed.plant(),
                 pool_bytes_max: POOL_BYTES_MAX,
                 spin_us: 0,
+                disks: node.disks.clone(),
             });
             let outcome: Outcome = Rc::default();
             let main = (node.main)(ShardInfo { id: number, count: node.count });
@@ -282,6 +293,24 @@ impl World {
     /// Changes how a node's disk behaves from now on.
     pub fn set_disk_faults(&mut self, id: NodeId, faults: DiskFaults) {
         self.core.disks.borrow_mut()[id.0].faults = faults;
+    }
+
+    /// Tells a node's I/O scheduler what its disk can do, from now on and when it starts again.
+    pub fn set_disk_model(&mut self, id: NodeId, model: DiskModel) {
+        let node = &mut self.nodes[id.0];
+        node.model = Some(model);
+        node.disks.0[0].set("sim", model);
+    }
+
+    /// Reads, writes and syncs that a node's disk has been given and has not served yet.
+    pub fn disk_depth(&self, id: NodeId) -> usize {
+        let shards = &self.nodes[id.0].shards;
+        shards
+            .iter()
+            .map(|sim| {
+                sim.port.flights.borrow().iter().flatten().filter(|(_, op, _)| is_scheduled(op)).count()
+            })
+            .sum()
     }
 
     /// Changes how the network behaves from now on.

@@ -56,12 +56,13 @@ impl SimDriver {
                     Op::Path(path) => core.note_content(format!("{path:?}").as_bytes()),
                     _ => {}
                 }
-                let disks = core.disks.borrow();
-                let disk = &disks[self.port.node];
+                let mut disks = core.disks.borrow_mut();
+                let disk = &mut disks[self.port.node];
                 let mark = disk.sync_mark(op);
+                let busy = disk.busy_ns(op, core.now_ns.get());
                 let (low, high) = disk.faults.latency_ns;
                 drop(disks);
-                let delay = core.between(low, high);
+                let delay = busy + core.between(low, high);
                 core.schedule(delay, Event::Disk { port: self.port.clone(), id, mark });
                 None
             }

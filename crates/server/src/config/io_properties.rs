@@ -1,0 +1,135 @@
+//! `io_properties.yaml`: what each disk can do, as `ceto io-setup` and the field's tools write it.
+//!
+//! `disks:` is a list of maps with `mountpoint`, `read_iops`, `read_bandwidth`, `write_iops` and `write_bandwidth`, all
+//! five needed; other keys those tools know are let be. Numbers are per second and may have a unit of 1024: K, M, G, T.
+//! Invariant: every number that comes out is at least 1.
+
+use std::path::{Path, PathBuf};
+
+use reactor::io::{DISKS_MAX, DiskModel, DiskSpec};
+
+use super::value::{Document, Value};
+use super::{ConfigError, parse_size};
+
+/// The disks of the file at `path`.
+///
+/// # Errors
+/// [`ConfigError`] names the file, the line of `disks`, and what is wrong.
+pub(crate) fn read(path: &Path) -> Result<Vec<DiskSpec>, ConfigError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
+    parse(path, &text)
+}
+
+fn parse(path: &Path, text: &str) -> Result<Vec<DiskSpec>, ConfigError> {
+    let document = Document::parse(path, text)?;
+    let Some(entry) = document.entries.into_iter().find(|entry| entry.key == "disks") else {
+        return Err(ConfigError::Yaml {
+            path: path.to_owned(),
+            line: 1,
+            column: 1,
+            message: "expected the key 'disks' with a list of disks".to_owned(),
+        });
+    };
+    disks(&entry.value).map_err(|message| ConfigError::BadValue {
+        path: path.to_owned(),
+        line: entry.value_at.0,
+        column: entry.value_at.1,
+        key: entry.key,
+        message,
+    })
+}
+
+fn disks(value: &Value) -> Result<Vec<DiskSpec>, String> {
+    let Value::List(disks) = value else { return Err(format!("expected a list of disks, found {value}")) };
+    if disks.len() > DISKS_MAX {
+        return Err(format!("{} disks, at most {DISKS_MAX} can be told apart", disks.len()));
+    }
+    disks
+        .iter()
+        .enumerate()
+        .map(|(number, value)| disk(value).map_err(|what| format!("disk {}: {what}", number + 1)))
+        .collect()
+}
+
+fn disk(value: &Value) -> Result<DiskSpec, String> {
+    let Value::Map(entries) = value else { return Err(format!("expected a map, found {value}")) };
+    let get = |key: &str| {
+        let found = entries.iter().find(|(name, _)| name == key);
+        found.map(|(_, value)| value).ok_or_else(|| format!("'{key}' is missing"))
+    };
+    let number = |key: &str| per_second(get(key)?).map_err(|what| format!("{key}: {what}"));
+    let mountpoint = match get("mountpoint")? {
+        Value::Text(text) if !text.is_empty() => PathBuf::from(text),
+        other => return Err(format!("mountpoint: expected a path, found {other}")),
+    };
+    let model = DiskModel {
+        read_iops: number("read_iops")?,
+        read_bandwidth: number("read_bandwidth")?,
+        write_iops: number("write_iops")?,
+        write_bandwidth: number("write_bandwidth")?,
+    };
+    Ok(DiskSpec { mountpoint, model })
+}
+
+fn per_second(value: &Value) -> Result<u64, String> {
+    let number = match value {
+        Value::Integer(number) => u64::try_from(*number).ok(),
+        Value::Float(number) if *number >= 1.0 && *number < 1e18 => Some(*number as u64),
+        // The field's tools write `160MB` and `160M` alike.
+        Value::Text(text) => parse_size(text).or_else(|| parse_size(text.strip_suffix('B')?)),
+        _ => None,
+    };
+    let found = number.filter(|number| *number > 0);
+    found.ok_or_else(|| format!("expected a number above 0, such as 9001 or 160M, found {value}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: Result<Vec<DiskSpec>, &str>) {
+        let found = parse(Path::new("i.yaml"), text).map_err(|error| error.to_string());
+        assert_eq!(found, expected.map_err(str::to_owned), "{text}");
+    }
+
+    #[test]
+    fn disks_are_read_with_and_without_units() {
+        let model = DiskModel {
+            read_iops: 9001,
+            read_bandwidth: 160 << 20,
+            write_iops: 9723,
+            write_bandwidth: 170_000_000,
+        };
+        let disk = |path: &str| DiskSpec { mountpoint: path.into(), model };
+        check(
+            "disks:\n  - mountpoint: /var/lib/ceto\n    read_iops: 9001\n    read_bandwidth: 160MB\n    \
+             write_iops: 9723\n    write_bandwidth: 170000000\n    read_saturation_length: 64k\n  \
+             - {mountpoint: /two, read_iops: 9001, read_bandwidth: 160M, write_iops: 9723, write_bandwidth: 1.7e8}\n",
+            Ok(vec![disk("/var/lib/ceto"), disk("/two")]),
+        );
+        check("disks: []\n", Ok(vec![]));
+    }
+
+    #[test]
+    fn mistakes_say_what_is_missing_and_where() {
+        check("disk: 1\n", Err("i.yaml:1:1: expected the key 'disks' with a list of disks"));
+        check("disks: none\n", Err("i.yaml:1:8: disks: expected a list of disks, found 'none'"));
+        check(
+            "disks:\n  - mountpoint: /a\n    read_iops: 1\n",
+            Err("i.yaml:2:3: disks: disk 1: 'read_bandwidth' is missing"),
+        );
+        check(
+            "disks:\n  - {mountpoint: /a, read_iops: 0, read_bandwidth: 1, write_iops: 1, write_bandwidth: 1}\n",
+            Err(
+                "i.yaml:2:3: disks: disk 1: read_iops: expected a number above 0, such as 9001 or 160M, found '0'",
+            ),
+        );
+        let many = "disks:\n".to_owned() + &"  - x\n".repeat(256);
+        check(&many, Err("i.yaml:2:3: disks: 256 disks, at most 255 can be told apart"));
+        check(
+            "disks:\n  - {mountpoint: 5, read_iops: 1}\n",
+            Err("i.yaml:2:3: disks: disk 1: mountpoint: expected a path, found '5'"),
+        );
+    }
+}

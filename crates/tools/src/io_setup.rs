@@ -1,0 +1,246 @@
+//! `ceto io-setup`: measures a disk and writes `io_properties.yaml` for the server's I/O scheduler.
+//!
+//! Four figures: reads and writes of 4 KiB at random places per second, bytes read and written in long runs per second.
+//! Each is measured in rounds until two in a row agree within 5 %, or the rounds are spent; `rounds` decides, `file` is
+//! what is written. The measuring itself is `reactor::io::measure`, on a file that has no name and so cannot be left behind.
+//! Invariant: at most a minute, and never more than a quarter of the free space.
+
+mod file;
+mod rounds;
+
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use reactor::io::DiskModel;
+use reactor::io::measure::{self, OPERATION_BYTES, Pattern};
+use reactor::{Config, Group, run_one};
+use rounds::{Rounds, Verdict};
+
+/// Bytes of the file that is measured on, where there is room.
+const FILE_BYTES_MAX: u64 = 4 << 30;
+/// With less the figures would be those of the device's cache.
+const FILE_BYTES_MIN: u64 = 64 << 20;
+/// Bytes of a request that measures bandwidth, and how many at a time.
+const RUN_BYTES: usize = 512 << 10;
+const RUN_DEPTH: usize = 16;
+/// Requests of 4 KiB at a time.
+const OPERATION_DEPTH: usize = 128;
+/// Longest time spent writing the file.
+const LAYOUT: Duration = Duration::from_secs(12);
+/// Each round, and the rounds of a figure at most: 4 x 8 x 1.2 s and the layout stay below a minute.
+const ROUND: Duration = Duration::from_millis(1200);
+const ROUNDS_MAX: usize = 8;
+
+/// Options of `ceto io-setup`.
+#[derive(Debug, Args)]
+pub struct IoSetupOptions {
+    /// The node's work directory: its disk is measured, and io_properties.yaml written into it
+    #[arg(long, value_name = "DIR", default_value = "ceto-data")]
+    pub workdir: PathBuf,
+    /// Measure the disk of this directory instead [default: the work directory's]
+    #[arg(long, visible_alias = "evaluation-directory", value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+    /// Write to this file instead [default: io_properties.yaml in the work directory]
+    #[arg(long, visible_alias = "properties-file", value_name = "FILE")]
+    pub io_properties_file: Option<PathBuf>,
+}
+
+/// Why a disk could not be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum IoSetupError {
+    /// The directory cannot be written to.
+    #[error("cannot measure in {}: {source}{}", directory.display(), if source.kind() == io::ErrorKind::Unsupported { "; its file system has no direct I/O, so there is no disk to measure" } else { "" })]
+    Measure {
+        /// The directory.
+        directory: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The disk is too full.
+    #[error(
+        "{} has {free_bytes} bytes free: measuring takes a quarter of that, and {FILE_BYTES_MIN} at least",
+        directory.display()
+    )]
+    NoSpace {
+        /// The directory.
+        directory: PathBuf,
+        /// What is free.
+        free_bytes: u64,
+    },
+    /// The file with the figures could not be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl IoSetupOptions {
+    /// Measures and writes; 0 when the file is written.
+    pub fn run(self) -> ExitCode {
+        let config = Config { name: "io-setup".into(), ..Config::default() };
+        match run_one(config, set_up(self)) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("ceto io-setup: {error}");
+                ExitCode::FAILURE
+            }
+        }
+    }
+}
+
+async fn set_up(options: IoSetupOptions) -> Result<(), IoSetupError> {
+    let directory = options.directory.unwrap_or_else(|| options.workdir.clone());
+    let path = options.io_properties_file.unwrap_or_else(|| options.workdir.join(file::NAME));
+    let directory = std::path::absolute(&directory).unwrap_or(directory);
+    let failed = |source| IoSetupError::Measure { directory: directory.clone(), source };
+    reactor::file::create_dir_all(&directory).await.map_err(failed)?;
+    let (model, doubts) = measure_disk(&directory).await?;
+    let text = file::text(&directory, &model);
+    let written = |source| IoSetupError::Write { path: path.clone(), source };
+    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        reactor::file::create_dir_all(parent).await.map_err(written)?;
+    }
+    reactor::file::write_all_atomic(&path, text.as_bytes()).await.map_err(written)?;
+    let mut out = crate::output::Output::new();
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    lines.extend(doubts);
+    lines.push(format!("written to {}", path.display()));
+    lines
+        .iter()
+        .try_for_each(|line| out.line(line))
+        .and_then(|()| out.finish())
+        .map_err(|source| IoSetupError::Write { path: PathBuf::from("standard output"), source })
+}
+
+/// The four figures, and a line for each that did not settle.
+async fn measure_disk(directory: &Path) -> Result<(DiskModel, Vec<String>), IoSetupError> {
+    let failed = |source| IoSetupError::Measure { directory: directory.to_owned(), source };
+    let scratch = measure::scratch(directory).await.map_err(failed)?;
+    let free_bytes = reactor::file::available_space(directory).await.map_err(failed)?;
+    let file_bytes = (free_bytes / 4).min(FILE_BYTES_MAX) / RUN_BYTES as u64 * RUN_BYTES as u64;
+    if file_bytes < FILE_BYTES_MIN {
+        return Err(IoSetupError::NoSpace { directory: directory.to_owned(), free_bytes });
+    }
+    let mut progress = Progress::new();
+    let mut doubts = Vec::new();
+    let file_bytes = lay_out(&scratch, file_bytes, &mut progress).await.map_err(failed)?;
+    let mut figure = async |what: &str, read: bool, operations: bool| {
+        let (bytes, depth) =
+            if operations { (OPERATION_BYTES, OPERATION_DEPTH) } else { (RUN_BYTES, RUN_DEPTH) };
+        let pattern = Pattern { read, random: operations, bytes, depth };
+        let mut rounds = Rounds::new();
+        // At most `ROUNDS_MAX` rounds.
+        loop {
+            let rate = measure::run(&scratch, file_bytes, pattern, ROUND).await.map_err(failed)?;
+            let value = if operations { rate.iops() } else { rate.bandwidth() };
+            let verdict = rounds.add(value, ROUNDS_MAX);
+            progress.round(what, value, operations);
+            match verdict {
+                Verdict::More => {}
+                Verdict::Settled(value) => break progress.done(what, value, operations),
+                Verdict::Unsettled(value) => {
+                    doubts.push(format!(
+                        "{what}: rounds differ by more than 5 %, the least of the last ones is taken"
+                    ));
+                    break progress.done(what, value, operations);
+                }
+            }
+        }
+        Ok(rounds.value() as u64)
+    };
+    let write_bandwidth = figure("write bandwidth", false, false).await?;
+    let write_iops = figure("write operations", false, true).await?;
+    let read_bandwidth = figure("read bandwidth", true, false).await?;
+    let read_iops = figure("read operations", true, true).await?;
+    Ok((DiskModel { read_iops, read_bandwidth, write_iops, write_bandwidth }, doubts))
+}
+
+/// Writes the file from end to end, or as much of it as there is time for; how much that is.
+async fn lay_out(scratch: &reactor::file::File, file_bytes: u64, progress: &mut Progress) -> io::Result<u64> {
+    let end = reactor::now() + LAYOUT;
+    let places = file_bytes / RUN_BYTES as u64;
+    let next = std::rc::Rc::new(std::cell::Cell::new(0u64));
+    let tasks: Vec<_> = (0..RUN_DEPTH)
+        .map(|_| {
+            let (scratch, next) = (scratch.clone(), next.clone());
+            reactor::spawn(Group::ADMIN, async move {
+                let mut buf = reactor::file::AlignedBuf::with_len(RUN_BYTES);
+                for word in buf.chunks_exact_mut(8) {
+                    word.copy_from_slice(&reactor::random_u64().to_le_bytes());
+                }
+                // Each round writes one place; bounded by the file and the time, once the least is there.
+                while next.get() < places
+                    && (reactor::now() < end || next.get() * (RUN_BYTES as u64) < FILE_BYTES_MIN)
+                {
+                    let place = next.get();
+                    next.set(place + 1);
+                    let (written, back) = scratch.write_at(place * RUN_BYTES as u64, buf).await;
+                    written?;
+                    buf = back;
+                }
+                Ok::<(), io::Error>(())
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.map_err(io::Error::other)??;
+        progress.laid_out(next.get() as f64 / places as f64);
+    }
+    scratch.fdatasync().await?;
+    Ok(next.get() * RUN_BYTES as u64)
+}
+
+/// A bar on a terminal, lines elsewhere; to standard error.
+struct Progress {
+    bar: bool,
+    rounds: usize,
+    figures: usize,
+}
+
+/// Characters of the bar.
+const BAR: usize = 30;
+
+impl Progress {
+    fn new() -> Self {
+        let progress = Self { bar: io::stderr().is_terminal(), rounds: 0, figures: 0 };
+        if !progress.bar {
+            eprintln!("measuring, a minute or less");
+        }
+        progress.show("writing the file", "");
+        progress
+    }
+
+    fn show(&self, what: &str, value: &str) {
+        if !self.bar {
+            return;
+        }
+        // The layout counts as one part of five; of a figure's rounds two are enough if they agree.
+        let within = 1.0 - 0.5f64.powi(self.rounds as i32);
+        let filled = (BAR as f64 * (self.figures as f64 + within) / 5.0) as usize;
+        eprint!("\r\x1b[K[{}{}] {what} {value}", "#".repeat(filled), ".".repeat(BAR - filled.min(BAR)));
+        // A terminal that is gone needs no bar.
+        let _ = io::stderr().flush();
+    }
+
+    fn laid_out(&mut self, share: f64) {
+        self.show("writing the file", &format!("{:.0} %", share * 100.0));
+        self.figures = 1;
+    }
+
+    fn round(&mut self, what: &str, value: f64, operations: bool) {
+        self.rounds += 1;
+        self.show(what, &file::spoken(value, operations));
+    }
+
+    fn done(&mut self, what: &str, value: f64, operations: bool) {
+        (self.rounds, self.figures) = (0, self.figures + 1);
+        let clear = if self.bar { "\r\x1b[K" } else { "" };
+        eprintln!("{clear}{what}: {}", file::spoken(value, operations));
+    }
+}
