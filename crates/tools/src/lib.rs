@@ -8,6 +8,7 @@
 mod output;
 pub mod perf;
 pub mod sstable;
+pub mod stress;
 
 use std::process::ExitCode;
 
@@ -22,6 +23,8 @@ pub enum Tool {
     /// Load a server and measure how it answers
     #[command(subcommand)]
     Perf(perf::PerfCommand),
+    /// Load a server with cassandra-stress' command lines
+    Stress(stress::StressCommand),
 }
 
 impl Tool {
@@ -30,6 +33,7 @@ impl Tool {
         match self {
             Self::Sstable(command) => command.run(),
             Self::Perf(command) => command.run(),
+            Self::Stress(command) => command.run(),
         }
     }
 }
