@@ -19,6 +19,7 @@ mod engine;
 mod generate;
 mod operation;
 mod options;
+mod partition;
 mod pipe;
 mod predefined;
 mod profile;

@@ -37,8 +37,8 @@ pub(super) struct Prepared {
     pub(super) result_metadata_id: Vec<u8>,
     /// Names and types of the bind markers.
     pub(super) markers: Vec<(String, model::CqlType)>,
-    /// Names of the result columns.
-    pub(super) columns: Vec<String>,
+    /// Names and types of the result columns.
+    pub(super) columns: Vec<(String, model::CqlType)>,
 }
 
 /// A row of a small answer: text of each column, as bytes.
@@ -192,7 +192,7 @@ impl Client {
                     .result_columns
                     .into_iter()
                     .flatten()
-                    .map(|column| column.name.to_owned())
+                    .map(|column| (column.name.to_owned(), column.ty))
                     .collect(),
             }),
             _ => None,

@@ -65,7 +65,7 @@ const DATE_MS_MAX: i64 = 50 * 365 * 24 * 60 * 60 * 1000;
 /// Milliseconds from the beginning of the Gregorian calendar, where version 1 UUIDs count from, to 1970.
 const GREGORIAN_MS: i64 = 12_219_292_800_000;
 /// Longest generated value in bytes.
-pub(super) const VALUE_BYTES_MAX: i64 = 128 << 20;
+const VALUE_BYTES_MAX: i64 = 128 << 20;
 
 impl Kind {
     /// The kind for a column's type, with the kind of its elements; `None` where nothing is generated for it.
@@ -117,10 +117,6 @@ impl Generator {
             bytes: FastRandom::new(),
             element,
         }
-    }
-
-    pub(super) fn kind(&self) -> Kind {
-        self.kind
     }
 
     /// Chooses the values to come.

@@ -17,7 +17,7 @@ pub(super) use command::{
     COMMANDS, Command, End, Predefined, Truncate, Work, help as command_help, print_distribution, print_help,
 };
 pub(super) use data::{Columns, Schema};
-pub(super) use load::{Errors, Insert, Population, Rate, Seeds, Threads, TokenRanges};
+pub(super) use load::{Errors, Insert, Order, Population, Rate, Seeds, Threads, TokenRanges};
 pub(super) use output::{Graph, Level, Log, Reporting};
 use place::{Credentials, Jmx, Transport};
 pub(super) use place::{Mode, Nodes, Ports};
