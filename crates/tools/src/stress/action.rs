@@ -1,22 +1,25 @@
 //! The course of a whole call: schema, warming up, one run or several with ever more threads, and what is told of them.
 
+mod range;
+mod watch;
+
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use reactor::{Deadline, Group, now};
+use reactor::{Group, now};
 use wire::client::ClientConnection;
 
 use super::StressError;
 use super::client::Client;
 use super::cluster::{self, Cluster, Lanes};
 use super::console::{Console, TextFile};
-use super::engine::{Engine, Plan};
+use super::engine::{Engine, Plan, Recovery};
 use super::operation::{Dialect, Operation, Permits};
 use super::pipe::Pipe;
 use super::predefined::Predefined;
 use super::profile::Profile;
-use super::report::{HEADER, HistogramLog, Interval, Sample, Uncertainty, page, row, summary};
+use super::report::{HEADER, HistogramLog, Interval, Sample, Uncertainty, summary};
 use super::seeds::SeedManager;
 use super::settings::{End, Predefined as What, Settings, Threads, Truncate, Work};
 
@@ -26,10 +29,6 @@ const WARMUP_MAX: i64 = 50_000;
 const WARMUP_THREADS: u32 = 100;
 /// Time for a new schema to be known everywhere, before operations begin.
 const SETTLE_TIME: Duration = Duration::from_secs(2);
-/// Time between runs that write, for what they left behind.
-const PAUSE_AFTER_WRITES: Duration = Duration::from_secs(15);
-/// Longest page of graphs that is added to.
-const PAGE_BYTES_MAX: usize = 64 << 20;
 
 /// One call of the tool.
 pub(super) struct Action {
@@ -134,6 +133,7 @@ impl Action {
         };
         let mut controls = vec![control];
         let (mut pipes, mut lanes): (Vec<Rc<Pipe>>, Vec<Lanes>) = (Vec::new(), Vec::new());
+        let mut addresses = Vec::new();
         for (index, host) in cluster.hosts.iter().enumerate() {
             if index > 0 {
                 let mut other = Client::open(host.address, &settings.mode).await?.0;
@@ -146,9 +146,12 @@ impl Action {
             for (mut client, _) in clients {
                 client.execute(&use_keyspace).await?;
                 pipes.push(Rc::new(Pipe::new(&client, settings.mode.requests_per_connection)));
+                addresses.push(host.address);
             }
         }
-        let engine = Engine::new(cluster, lanes, pipes, settings.errors.clone(), settings.log.level);
+        let recovery = Recovery::new(settings.mode.clone(), use_keyspace, addresses);
+        let engine =
+            Engine::new(cluster, lanes, pipes, recovery, settings.errors.clone(), settings.log.level);
         engine.spawn_pipes();
         Ok(Self {
             settings,
@@ -301,65 +304,6 @@ impl Action {
         Ok(())
     }
 
-    /// Runs with ever more threads, until throughput grows no more or they are as many as wanted.
-    async fn run_range(&mut self, min: u32, max: u32) -> Result<bool, StressError> {
-        let target = match self.settings.command.end {
-            End::Uncertainty { target, .. } => {
-                self.console.line(
-                    "WARNING: uncertainty mode (err<) results in uneven workload between thread runs, so should be \
-                     used for high level analysis only",
-                );
-                target
-            }
-            _ => -1.0,
-        };
-        let (mut threads, mut outcomes): (u32, Vec<(u32, Outcome)>) = (min, Vec::new());
-        loop {
-            self.console.line("");
-            self.console.line(&format!("Running with {threads} threadCount"));
-            if self.settings.command.truncate == Truncate::Always {
-                self.truncate().await?;
-            }
-            let end = self.settings.command.end.clone();
-            let outcome = self.run_once(Which::All, threads, &end, false).await?;
-            if !outcome.is_well {
-                return Ok(false);
-            }
-            let before = outcomes.last().map(|(threads, _)| *threads);
-            outcomes.push((threads, outcome));
-            let rates: Vec<f64> =
-                outcomes.iter().map(|(_, outcome)| outcome.total.operation_rate()).collect();
-            if let Some(before) = before {
-                let improvement = 100.0 * improvement(&rates, 1);
-                println!("Improvement over {before} threadCount: {improvement:.0}%");
-            }
-            threads = if threads < 16 { threads * 2 } else { (f64::from(threads) * 1.5) as u32 };
-            if threads > max {
-                break;
-            }
-            let grows =
-                |count: usize, least: f64| rates.len() < count + 1 || improvement(&rates, count) >= least;
-            if self.settings.rate.auto && !(grows(3, 0.0) && grows(5, target)) {
-                break;
-            }
-            if self.settings.command.work.updates() {
-                self.console.line("Sleeping for 15s");
-                reactor::sleep(PAUSE_AFTER_WRITES).await;
-            }
-        }
-        let width = outcomes.last().map_or(0, |(threads, _)| format!("{threads} threadCount").len());
-        self.console.line(&format!("{:>width$}, {HEADER}", "id"));
-        for (threads, outcome) in &outcomes {
-            let id = format!("{:>width$}, ", format!("{threads} threadCount"));
-            for (name, kind) in &outcome.kinds {
-                self.console.line(&format!("{id}{}", row(name, kind, kind, &outcome.uncertainty)));
-            }
-            let total = &outcome.total;
-            self.console.line(&format!("{id}{}", row("total", total, total, &outcome.uncertainty)));
-        }
-        Ok(true)
-    }
-
     async fn run_once(
         &mut self,
         which: Which,
@@ -380,6 +324,8 @@ impl Action {
         self.console.line(&format!("Running {name} with {threads} threads {until}"));
         self.console.line(HEADER);
         let operations = self.operations(which).await?;
+        let prepared = self.controls.iter_mut().flat_map(|control| std::mem::take(&mut control.statements));
+        self.engine.remember(prepared);
         let random_seed = self.random();
         let clustering = match &self.settings.command.work {
             Work::Mixed { clustering, .. } | Work::User { clustering, .. } if operations.len() > 1 => {
@@ -418,136 +364,6 @@ impl Action {
         self.console.flush().await?;
         Ok(outcome)
     }
-
-    /// Follows a run to its end, telling of each interval.
-    async fn watch(
-        &mut self,
-        begin: reactor::Instant,
-        end: &End,
-        is_fixed: bool,
-        is_warm_up: bool,
-    ) -> Result<Outcome, StressError> {
-        let step = self.settings.log.interval;
-        let mut outcome = Outcome {
-            total: Interval::new(is_fixed),
-            kinds: BTreeMap::new(),
-            uncertainty: Uncertainty::default(),
-            is_well: true,
-        };
-        let (mut start_ns, mut next, mut lines) = (0, begin + step, 0_u32);
-        let stop_at = match end {
-            End::Duration { time, .. } => Some(begin + *time),
-            _ => None,
-        };
-        let mut is_stopped = false;
-        loop {
-            let wake = stop_at.filter(|_| !is_stopped).map_or(next, |stop_at| stop_at.min(next));
-            let left = wake.since(now().min(wake));
-            let is_done = reactor::timeout(Deadline::after(left), self.engine.wait_done()).await.is_ok();
-            let at = now();
-            if stop_at.is_some_and(|stop_at| at >= stop_at) && !is_stopped {
-                is_stopped = true;
-                self.engine.stop();
-            }
-            if !is_done && at < next {
-                continue;
-            }
-            self.engine.give_up_late();
-            let end_ns = at.since(begin).as_nanos() as u64;
-            let kinds = self.engine.collect(start_ns, end_ns);
-            let mut current = Interval::new(is_fixed);
-            kinds.values().for_each(|kind| current.add(kind));
-            (current.start_ns, current.end_ns) = (start_ns, end_ns);
-            outcome.total.add(&current);
-            outcome.uncertainty.update(current.adjusted_row_rate());
-            for (name, kind) in &kinds {
-                let total = outcome.kinds.entry(name.clone()).or_insert_with(|| Interval::new(is_fixed));
-                total.add(kind);
-                if kinds.len() > 1 {
-                    self.console.line(&row(name, kind, total, &outcome.uncertainty));
-                }
-                if let Some((log, file)) = self.histograms.as_mut().filter(|_| !is_warm_up) {
-                    log.lines(name, kind).iter().for_each(|line| file.line(line));
-                }
-            }
-            if current.operations() > 0 {
-                lines += 1;
-                let every = self.settings.reporting.output_every();
-                if every == 0 || lines.is_multiple_of(every) {
-                    self.console.line(&row("total", &current, &outcome.total, &outcome.uncertainty));
-                }
-                let every = self.settings.reporting.header_every();
-                if every != 0 && lines.is_multiple_of(every) {
-                    self.console.line(&format!("\n{HEADER}"));
-                }
-                if !is_warm_up {
-                    self.samples.push(sample(&current));
-                }
-            }
-            self.console.flush().await?;
-            if let Some((_, file)) = &mut self.histograms {
-                file.flush().await?;
-            }
-            if let End::Uncertainty { target, min, max } = *end {
-                let known = &outcome.uncertainty;
-                let is_known = known.value < target && known.measurements >= min;
-                if is_known || known.measurements >= max {
-                    self.engine.stop();
-                }
-            }
-            if is_done {
-                outcome.is_well = !self.engine.is_failed();
-                return Ok(outcome);
-            }
-            start_ns = end_ns;
-            next = next + step;
-            if next < at {
-                next = at + step;
-            }
-        }
-    }
-
-    /// Writes the page, where one is wanted.
-    async fn write_page(&self) -> Result<(), StressError> {
-        let graph = &self.settings.graph;
-        let Some(path) = &graph.file else { return Ok(()) };
-        let old = match reactor::file::read_all(path, PAGE_BYTES_MAX).await {
-            Ok(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-            Err(error) => return Err(StressError::io(path)(error)),
-        };
-        let date = jiff::Timestamp::from_second(reactor::wall_clock_us() / 1_000_000)
-            .map(|time| time.strftime("%Y-%m-%d %H:%M:%S").to_string())
-            .unwrap_or_default();
-        let title = graph.title.clone().unwrap_or_else(|| format!("cassandra-stress - {date}"));
-        let text =
-            page(old.as_deref(), &title, &graph.revision, &graph.operation, &self.samples, &self.results);
-        reactor::file::write_all_atomic(path, text.as_bytes()).await.map_err(StressError::io(path))
-    }
-}
-
-fn sample(interval: &Interval) -> Sample {
-    let quantile = |share| interval.quantile_ms(share);
-    Sample {
-        time: interval.end_ns as f64 * 1e-9,
-        rate: interval.operation_rate(),
-        latency_ms: [
-            interval.mean_ms(),
-            quantile(0.5),
-            quantile(0.95),
-            quantile(0.99),
-            quantile(0.999),
-            interval.max_ms(),
-        ],
-        errors: interval.errors,
-    }
-}
-
-/// By how much the last `count` rates grew, on average.
-fn improvement(rates: &[f64], count: usize) -> f64 {
-    let from = rates.len().saturating_sub(count + 1);
-    let growths = rates[from..].windows(2).map(|pair| (pair[1] - pair[0]) / pair[0]);
-    growths.sum::<f64>() / count as f64
 }
 
 /// Makes keyspace and tables, where they are missing.
@@ -574,16 +390,5 @@ pub(super) async fn execute_once(control: &mut Client, statement: &str) -> Resul
         // ALREADY_EXISTS
         Err(StressError::Server { code: 0x2400, .. }) => Ok(()),
         other => other,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::improvement;
-
-    #[test]
-    fn improvement_is_the_mean_of_the_last_growths() {
-        assert_eq!(improvement(&[100.0, 200.0], 1), 1.0);
-        assert_eq!(improvement(&[1.0, 100.0, 200.0, 200.0], 2), 0.5);
     }
 }

@@ -58,6 +58,8 @@ pub(super) struct Client {
     /// Frames.
     received: Vec<u8>,
     pub(super) address: SocketAddr,
+    /// Statements prepared here.
+    pub(super) statements: Vec<String>,
 }
 
 impl Client {
@@ -106,6 +108,7 @@ impl Client {
             raw: Vec::new(),
             received: Vec::new(),
             address,
+            statements: Vec::new(),
         };
         let landed = client
             .ask("OPTIONS", &ClientRequest::Options, |body| match body {
@@ -197,7 +200,9 @@ impl Client {
             }),
             _ => None,
         };
-        self.ask(statement, &ClientRequest::Prepare(statement, None), accept).await
+        let prepared = self.ask(statement, &ClientRequest::Prepare(statement, None), accept).await?;
+        self.statements.push(statement.to_owned());
+        Ok(prepared)
     }
 
     /// Sends one request, and makes what `accept` makes of the answer.

@@ -6,16 +6,20 @@
 //! server that stands still is charged for what it kept from beginning.
 //! Invariant: an operation is counted once, whatever became of its tries.
 
+mod recover;
+
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
-use reactor::{Event, Instant, now};
+use reactor::{Event, Group, Instant, now};
 use wire::client::{ResponseBody, decode};
 use wire::frame::{Direction, Frame};
 use wire::{Opcode, ProtocolError};
+
+pub(super) use recover::Recovery;
 
 use super::client::FRAME_BYTES_MAX;
 use super::cluster::{Cluster, Lanes};
@@ -27,8 +31,6 @@ use super::report::Interval;
 use super::seeds::SeedManager;
 use super::settings::{Errors, Level};
 
-/// How long an answer may take before its try has failed, as in the Java driver.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(12);
 /// Messages about failed tries printed in one interval; the rest is counted.
 const MESSAGES_MAX: u32 = 1000;
 
@@ -93,7 +95,8 @@ struct Run {
 pub(super) struct Engine {
     cluster: Cluster,
     lanes: Vec<Lanes>,
-    pipes: Vec<Rc<Pipe>>,
+    pipes: RefCell<Vec<Rc<Pipe>>>,
+    recovery: Recovery,
     errors: Errors,
     level: Level,
     run: RefCell<Option<Run>>,
@@ -110,13 +113,15 @@ impl Engine {
         cluster: Cluster,
         lanes: Vec<Lanes>,
         pipes: Vec<Rc<Pipe>>,
+        recovery: Recovery,
         errors: Errors,
         level: Level,
     ) -> Rc<Self> {
         Rc::new(Self {
             cluster,
             lanes,
-            pipes,
+            pipes: RefCell::new(pipes),
+            recovery,
             errors,
             level,
             run: RefCell::new(None),
@@ -133,21 +138,31 @@ impl Engine {
 
     /// The tasks of all connections; they end when the connections do.
     pub(super) fn spawn_pipes(self: &Rc<Self>) {
-        for (index, pipe) in self.pipes.iter().enumerate() {
-            let sender = pipe.clone();
-            reactor::spawn(reactor::Group::STATEMENT, async move { sender.send_all().await }).detach();
-            let (engine, pipe) = (self.clone(), pipe.clone());
-            let receiving = async move {
-                pipe.receive_all(|bytes| engine.take(index, bytes)).await;
-                engine.lost(index);
-            };
-            reactor::spawn(reactor::Group::STATEMENT, receiving).detach();
-        }
+        let count = self.pipes.borrow().len();
+        (0..count).for_each(|index| self.spawn_pipe(index));
+    }
+
+    fn spawn_pipe(self: &Rc<Self>, index: usize) {
+        let pipe = self.pipe(index);
+        let sender = pipe.clone();
+        reactor::spawn(Group::STATEMENT, async move { sender.send_all().await }).detach();
+        let engine = self.clone();
+        let receiving = async move {
+            pipe.receive_all(|bytes| engine.take(&pipe, bytes)).await;
+            engine.lost(&pipe);
+            engine.recover(index).await;
+        };
+        reactor::spawn(Group::STATEMENT, receiving).detach();
+    }
+
+    fn pipe(&self, index: usize) -> Rc<Pipe> {
+        self.pipes.borrow()[index].clone()
     }
 
     /// Ends all connections.
     pub(super) fn close(&self) {
-        for pipe in &self.pipes {
+        self.recovery.stop();
+        for pipe in self.pipes.borrow().iter() {
             pipe.close();
         }
     }
@@ -265,25 +280,8 @@ impl Engine {
         }
     }
 
-    /// Fails the tries whose answers have not come in time.
-    pub(super) fn give_up_late(&self) {
-        let mut run = self.run.borrow_mut();
-        let Some(run) = run.as_mut() else { return };
-        let at = now();
-        for worker in 0..run.workers.len() {
-            let state = &run.workers[worker];
-            let is_late = state.sent.is_some_and(|sent| at.since(sent) > ANSWER_TIME_MAX);
-            if let Some((pipe, stream)) = state.at.filter(|_| is_late) {
-                self.pipes[pipe].abandon(stream);
-                let error =
-                    ("OperationTimedOutException", "Timed out waiting for server response".to_owned());
-                self.try_failed(run, worker as u32, error, at);
-            }
-        }
-    }
-
     /// Takes whole frames off `bytes`; says how many bytes it took.
-    fn take(&self, pipe: usize, bytes: &[u8]) -> Result<usize, ProtocolError> {
+    fn take(&self, lane: &Pipe, bytes: &[u8]) -> Result<usize, ProtocolError> {
         let mut run = self.run.borrow_mut();
         let mut scratch = self.scratch.borrow_mut();
         let at = now();
@@ -292,7 +290,6 @@ impl Engine {
             let frame = Frame::cut_direction(&bytes[taken..], FRAME_BYTES_MAX, Direction::Response);
             let Some(frame) = frame.map_err(|error| error.error)? else { return Ok(taken) };
             taken += frame.header.frame_bytes();
-            let lane = &self.pipes[pipe];
             if frame.header.opcode == Opcode::Event {
                 continue;
             }
@@ -403,12 +400,7 @@ impl Engine {
             *given += taken as u64;
             state.intended = Some(intended);
             if intended > at {
-                let is_first = run.waiting.peek().is_none_or(|Reverse((first, _))| intended < *first);
-                run.waiting.push(Reverse((intended, worker)));
-                if is_first {
-                    self.pace_changed.notify_all();
-                }
-                return;
+                return self.wait(run, worker, intended);
             }
         }
         self.dispatch(run, worker, at);
@@ -434,60 +426,29 @@ impl Engine {
         // A worker keeps to one connection of a shard, so that connections fill evenly.
         let start = worker as usize % lanes.len().max(1);
         let own = (0..lanes.len()).map(|step| lanes[(start + step) % lanes.len()]);
-        let found = own.into_iter().find(|pipe| self.pipes[*pipe].has_room());
+        let pipes = self.pipes.borrow();
+        let found = own.into_iter().find(|pipe| pipes[*pipe].has_room());
         // A server that is gone leaves its work to the others.
-        let is_gone = || lanes.iter().all(|pipe| self.pipes[*pipe].is_closed());
-        let found = found.or_else(|| {
-            is_gone().then(|| (0..self.pipes.len()).find(|pipe| self.pipes[*pipe].has_room())).flatten()
-        });
+        let is_gone = || lanes.iter().all(|pipe| pipes[*pipe].is_closed());
+        let found = found
+            .or_else(|| is_gone().then(|| (0..pipes.len()).find(|pipe| pipes[*pipe].has_room())).flatten());
         match found {
             Some(pipe) => {
-                let stream = self.pipes[pipe].send(&state.job.frame, worker);
+                let stream = pipes[pipe].send(&state.job.frame, worker);
                 state.at = Some((pipe, stream));
                 state.sent = Some(at);
             }
-            None if self.pipes.iter().all(|pipe| pipe.is_closed()) => {
-                let message = "All host(s) tried for query failed (no connection is left)".to_owned();
-                state.tries = self.errors.tries;
-                state.last_error = Some(format!("(NoHostAvailableException): {message}"));
-                run.is_failed = true;
-                run.permits.stop();
-                self.retire(run, worker);
-            }
+            None if pipes.iter().all(|pipe| pipe.is_closed()) => self.without_connection(run, worker, at),
             None => run.parked.push_back(worker),
         }
     }
 
-    /// Sends a worker home whose operation cannot be done any more.
-    fn retire(&self, run: &mut Run, worker: u32) {
-        let state = &mut run.workers[worker as usize];
-        let interval = &mut run.kinds[run.kind_of[state.operation]].1;
-        interval.errors += 1;
-        if let Some(error) = state.last_error.take()
-            && run.messages < MESSAGES_MAX
-        {
-            run.messages += 1;
-            eprintln!("{error}");
-        }
-        run.active -= 1;
-        if run.active == 0 {
-            self.done.notify_all();
+    /// Lets a worker wait for `due`.
+    fn wait(&self, run: &mut Run, worker: u32, due: Instant) {
+        let is_first = run.waiting.peek().is_none_or(|Reverse((first, _))| due < *first);
+        run.waiting.push(Reverse((due, worker)));
+        if is_first {
             self.pace_changed.notify_all();
-        }
-    }
-
-    /// A connection has ended: those who waited on it try elsewhere.
-    fn lost(&self, pipe: usize) {
-        let waited = self.pipes[pipe].close();
-        let mut run = self.run.borrow_mut();
-        let Some(run) = run.as_mut() else { return };
-        let at = now();
-        for worker in waited {
-            let error = ("ConnectionException", "Connection has been closed".to_owned());
-            self.try_failed(run, worker, error, at);
-        }
-        for worker in std::mem::take(&mut run.parked) {
-            self.dispatch(run, worker, at);
         }
     }
 }
