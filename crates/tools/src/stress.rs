@@ -35,6 +35,7 @@ use clap::Args;
 use reactor::{Config, DriverChoice};
 
 use arguments::Arguments;
+use console::tell;
 use settings::{Settings, Work};
 
 /// `ceto stress`, with a command line of cassandra-stress.
@@ -140,11 +141,11 @@ impl StressCommand {
             Ok(true) => ExitCode::SUCCESS,
             Ok(false) => ExitCode::FAILURE,
             Err(StressError::Usage(message)) => {
-                println!("{message}\n{}", settings::general_help());
+                tell(&format!("{message}\n{}", settings::general_help()));
                 ExitCode::FAILURE
             }
             Err(StressError::Help { text, message }) => {
-                println!("{text}{message}");
+                tell(&format!("{text}{message}"));
                 ExitCode::FAILURE
             }
             Err(error) => {
@@ -155,6 +156,10 @@ impl StressCommand {
     }
 
     fn call(self) -> Result<bool, StressError> {
+        if matches!(self.words.first().map(String::as_str), Some("-h" | "--help")) {
+            tell(settings::general_help().trim_end());
+            return Ok(true);
+        }
         let mut arguments = Arguments::new(&self.words)?;
         if arguments.is_empty() {
             let text = format!("No command provided\n{}", settings::general_help());
@@ -168,7 +173,7 @@ impl StressCommand {
             return Ok(true);
         }
         if arguments.contains("version") {
-            println!("Version: {}", env!("CARGO_PKG_VERSION"));
+            tell(&format!("Version: {}", env!("CARGO_PKG_VERSION")));
             return Ok(true);
         }
         let settings = Settings::parse(arguments, &read_file)?;
@@ -182,7 +187,8 @@ impl StressCommand {
 }
 
 fn read_file(path: &str) -> Result<String, StressError> {
-    std::fs::read_to_string(path).map_err(StressError::io(path))
+    let plain = path.strip_prefix("file://").unwrap_or(path);
+    std::fs::read_to_string(plain).map_err(StressError::io(path))
 }
 
 fn help(arguments: &mut Arguments) -> Result<bool, StressError> {
@@ -191,7 +197,7 @@ fn help(arguments: &mut Arguments) -> Result<bool, StressError> {
         let others: Vec<String> = arguments.rest().map(|(name, _)| name.clone()).collect();
         match &others[..] {
             [] => {
-                print!("{}", settings::general_help());
+                tell(settings::general_help().trim_end());
                 return Ok(true);
             }
             [one] => parameters.push(one.clone()),
@@ -205,16 +211,16 @@ fn help(arguments: &mut Arguments) -> Result<bool, StressError> {
         let message = "Invalid command or option provided to command help";
         StressError::Usage(message.to_owned())
     })?;
-    print!("{text}");
+    tell(text.trim_end_matches('\n'));
     Ok(true)
 }
 
 fn print_distribution(distribution: &distribution::Distribution) {
-    println!("% of samples    Range       % of total");
+    tell("% of samples    Range       % of total");
     let whole = distribution.quantile(1.0) as f64 / 100.0;
     for share in [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0] {
         let end = distribution.quantile(share);
-        println!("{:<16.1}{end:<12}{:12.1}", share * 100.0, end as f64 / whole);
+        tell(&format!("{:<16.1}{end:<12}{:12.1}", share * 100.0, end as f64 / whole));
     }
 }
 

@@ -13,7 +13,7 @@ use wire::client::ClientConnection;
 use super::StressError;
 use super::client::Client;
 use super::cluster::{self, Cluster, Lanes};
-use super::console::{Console, TextFile};
+use super::console::{Console, TextFile, tell};
 use super::engine::{Engine, Plan, Recovery};
 use super::operation::{Dialect, Operation, Permits};
 use super::pipe::Pipe;
@@ -115,7 +115,7 @@ impl Action {
             profile.create_schema(&mut control, seconds).await?;
         } else if matches!(settings.command.work, Work::Single(what) if what.is_write()) {
             create_schema(&mut control, &settings).await?;
-            println!("Created keyspaces. Sleeping {seconds}s for propagation.");
+            tell(&format!("Created keyspaces. Sleeping {seconds}s for propagation."));
             reactor::sleep(Duration::from_secs(seconds)).await;
         }
         let keyspace = match &profile {
@@ -292,13 +292,15 @@ impl Action {
         let control = self.controls.first_mut().expect("there is a first server");
         if let Some(profile) = &self.profile {
             profile.truncate(control).await?;
-            println!("Truncated {}. Sleeping {seconds}s for propagation.", profile.table_name());
+            tell(&format!("Truncated {}. Sleeping {seconds}s for propagation.", profile.table_name()));
         } else {
             let keyspace = self.settings.schema.keyspace.clone().unwrap_or_default();
             for table in ["standard1", "counter1"] {
                 control.execute(&format!("TRUNCATE \"{keyspace}\".{table}")).await?;
             }
-            println!("Truncated {keyspace}.[standard1, counter1]. Sleeping {seconds}s for propagation.");
+            tell(&format!(
+                "Truncated {keyspace}.[standard1, counter1]. Sleeping {seconds}s for propagation."
+            ));
         }
         reactor::sleep(Duration::from_secs(seconds)).await;
         Ok(())

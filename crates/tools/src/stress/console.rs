@@ -9,6 +9,11 @@ use reactor::file::{AlignedBuf, File, OpenOptions};
 
 use super::StressError;
 
+/// Tells a line on standard output alone. Nobody who reads is no reason to end a run that files still tell of.
+pub(super) fn tell(line: &str) {
+    let _ = writeln!(std::io::stdout().lock(), "{line}");
+}
+
 /// A text file that grows.
 pub(super) struct TextFile {
     path: String,
@@ -63,8 +68,7 @@ impl Console {
         if self.is_quiet {
             return;
         }
-        // Nobody who reads is no reason to end a run that files still tell of.
-        let _ = writeln!(std::io::stdout().lock(), "{line}");
+        tell(line);
         if let Some(file) = &mut self.file {
             file.line(line);
         }

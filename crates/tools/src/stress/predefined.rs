@@ -205,8 +205,8 @@ impl Operation for Predefined {
             job.seeds.clear();
             job.seeds.push(seed.clone());
             if is_write {
-                // Reads behind the writes must not see one that is on its way: its row is done before the answer is
-                // only in the generator's eyes, as in the original.
+                // As in the original, a row counts as written once it is generated: reads that look behind the writes
+                // may come a moment too early.
                 seeds.first_write_done(&seed, true);
                 seeds.last_write_done(&seed);
             }

@@ -18,6 +18,7 @@ use serde::Deserialize;
 use super::StressError;
 use super::action::execute_once;
 use super::client::{Client, Prepared};
+use super::console::tell;
 use super::distribution::{Factory, RatioFactory};
 use super::generate::{Generator, Kind, Spread};
 use super::operation::{Dialect, Operation};
@@ -243,14 +244,14 @@ impl Profile {
         control.execute(&format!("USE {}", quoted(&self.keyspace))).await?;
         if let Some(definition) = &self.table_definition {
             execute_once(control, definition).await?;
-            println!("Created schema. Sleeping {seconds}s for propagation.");
+            tell(&format!("Created schema. Sleeping {seconds}s for propagation."));
             reactor::sleep(Duration::from_secs(seconds)).await;
         }
         if !self.extra_definitions.is_empty() {
             for definition in &self.extra_definitions {
                 execute_once(control, definition).await?;
             }
-            println!("Created extra schema. Sleeping {seconds}s for propagation.");
+            tell(&format!("Created extra schema. Sleeping {seconds}s for propagation."));
             reactor::sleep(Duration::from_secs(seconds)).await;
         }
         Ok(())

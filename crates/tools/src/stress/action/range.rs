@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{Action, Outcome, Which};
 use crate::stress::StressError;
+use crate::stress::console::tell;
 use crate::stress::report::{HEADER, row};
 use crate::stress::settings::{End, Truncate};
 
@@ -41,7 +42,7 @@ impl Action {
                 outcomes.iter().map(|(_, outcome)| outcome.total.operation_rate()).collect();
             if let Some(before) = before {
                 let improvement = 100.0 * improvement(&rates, 1);
-                println!("Improvement over {before} threadCount: {improvement:.0}%");
+                tell(&format!("Improvement over {before} threadCount: {improvement:.0}%"));
             }
             threads = if threads < 16 { threads * 2 } else { (f64::from(threads) * 1.5) as u32 };
             if threads > max {

@@ -60,6 +60,14 @@ fn keys_and_columns_are_those_of_the_original() {
     assert_eq!(first(&mut long_key, 7 * MULTIPLIER), b"100N41K3K00000001PN9");
 }
 
+/// Keys that cassandra-stress 3 named in its messages; it took seeds as they are, without spreading them.
+#[test]
+fn keys_that_the_original_printed_come_from_their_seeds() {
+    let mut key = sized(Kind::HexBytes, "randomstrkey", "fixed(10)");
+    assert_eq!(first(&mut key, 787_490), b"33P0670P20");
+    assert_eq!(first(&mut key, 760_110), b"ON7MKPP361");
+}
+
 #[test]
 fn sizes_are_drawn_and_long_values_go_through_the_reseeding() {
     let mut column = sized(Kind::Bytes, "randomstrC0", "uniform(250..400)");

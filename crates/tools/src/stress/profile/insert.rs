@@ -8,6 +8,7 @@ use super::{BATCH_STATEMENTS_MAX, Profile, ROWS_WITHOUT_WARNING, quoted, routing
 use crate::stress::StressError;
 use crate::stress::client::{Client, Prepared};
 use crate::stress::cluster::token_of;
+use crate::stress::console::tell;
 use crate::stress::distribution::{Distribution, Ratio};
 use crate::stress::operation::{Dialect, Job, Operation, Permits, Verdict, hex};
 use crate::stress::partition::{Partition, PartitionGenerator, Place, Row, Share};
@@ -87,14 +88,14 @@ impl Insert {
         let (fewest, most) = generator.row_counts();
         let (few, many) = (partitions.min() as f64, partitions.max() as f64);
         if !profile.is_told.replace(true) {
-            println!(
+            tell(&format!(
                 "Generating batches with [{few}..{many}] partitions and [{:.0}..{:.0}] rows (of [{:.0}..{:.0}] total rows \
              in the partitions)",
                 select.min() * few * fewest / visits.max().max(1) as f64,
                 select.max() * many * most / visits.min().max(1) as f64,
                 few * fewest,
                 many * most
-            );
+            ));
         }
         if most > ROWS_WITHOUT_WARNING {
             eprintln!(
