@@ -31,6 +31,8 @@ use super::report::Interval;
 use super::seeds::SeedManager;
 use super::settings::{Errors, Level};
 
+/// The server has forgotten a statement (native_protocol_v5.spec §9).
+const UNPREPARED: i32 = 0x2500;
 /// Messages about failed tries printed in one interval; the rest is counted.
 const MESSAGES_MAX: u32 = 1000;
 
@@ -296,6 +298,10 @@ impl Engine {
             let (worker, header, body) = lane.open(&frame, &mut scratch)?;
             let (Some(worker), Some(run)) = (worker, run.as_mut()) else { continue };
             let response = decode(&header, body, &lane.connection().extensions)?;
+            if matches!(response.body, ResponseBody::Error { code: UNPREPARED, .. }) {
+                // A connection that is made anew has all statements prepared.
+                lane.stream.shutdown();
+            }
             self.answered(run, worker, &response.body, at);
             if let Some(parked) = run.parked.pop_front() {
                 self.dispatch(run, parked, at);
