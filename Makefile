@@ -12,7 +12,7 @@ SEEDS ?= 0..200
 FUZZ_SECONDS ?= 60
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: run release check unit test compat crash differential sim bench fuzz clean-data
+.PHONY: run release check unit test compat stress crash differential sim bench fuzz clean-data
 
 run: release
 	exec target/release/ceto server --workdir ./ceto-data
@@ -34,6 +34,9 @@ sim:
 
 compat: release
 	tests/compat/run.sh
+
+stress: release
+	tests/stress/run.sh
 
 crash: release
 	tests/crash/run.sh

@@ -9,6 +9,7 @@ pub mod io_setup;
 mod output;
 pub mod perf;
 pub mod sstable;
+pub mod stress;
 
 use std::process::ExitCode;
 
@@ -25,6 +26,8 @@ pub enum Tool {
     Perf(perf::PerfCommand),
     /// Measure a disk for the server's I/O scheduler, in a minute or less
     IoSetup(io_setup::IoSetupOptions),
+    /// Load a server with cassandra-stress' command lines
+    Stress(stress::StressCommand),
 }
 
 impl Tool {
@@ -34,6 +37,7 @@ impl Tool {
             Self::Sstable(command) => command.run(),
             Self::Perf(command) => command.run(),
             Self::IoSetup(options) => options.run(),
+            Self::Stress(command) => command.run(),
         }
     }
 }

@@ -1,0 +1,136 @@
+//! What goes on when answers do not come: late ones, connections that end, servers that come back.
+//!
+//! A connection that ended is made anew, as often as it takes, with the keyspace and the statements the old one had; until
+//! then its work goes elsewhere. Without any connection a try fails after a pause, so that a run that ignores errors waits
+//! for a server instead of spinning.
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use reactor::{Instant, now};
+
+use super::{Engine, Run};
+use crate::stress::StressError;
+use crate::stress::client::Client;
+use crate::stress::pipe::Pipe;
+use crate::stress::settings::Mode;
+
+/// How long an answer may take before its try has failed, as in the Java driver.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(12);
+/// Time between two attempts to connect again, and before a try without any connection has failed.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
+/// Statements that are prepared again on a new connection.
+const STATEMENTS_MAX: usize = 1024;
+
+/// What a new connection needs.
+pub(in crate::stress) struct Recovery {
+    mode: Mode,
+    keyspace: String,
+    /// The server of each connection.
+    addresses: Vec<SocketAddr>,
+    statements: RefCell<Vec<String>>,
+    stopped: Cell<bool>,
+}
+
+impl Recovery {
+    /// For connections to `addresses`; `keyspace` is the statement that chooses it.
+    pub(in crate::stress) fn new(mode: Mode, keyspace: String, addresses: Vec<SocketAddr>) -> Self {
+        let statements = RefCell::new(Vec::new());
+        Self { mode, keyspace, addresses, statements, stopped: Cell::new(false) }
+    }
+
+    pub(super) fn stop(&self) {
+        self.stopped.set(true);
+    }
+
+    async fn connect(&self, index: usize) -> Result<Pipe, StressError> {
+        let (mut client, _) = Client::open(self.addresses[index], &self.mode).await?;
+        client.execute(&self.keyspace).await?;
+        let statements = self.statements.borrow().clone();
+        for statement in statements {
+            client.prepare(&statement).await?;
+        }
+        Ok(Pipe::new(&client, self.mode.requests_per_connection))
+    }
+}
+
+impl Engine {
+    /// Remembers statements for connections to come.
+    pub(in crate::stress) fn remember(&self, statements: impl IntoIterator<Item = String>) {
+        let mut known = self.recovery.statements.borrow_mut();
+        for statement in statements {
+            if !known.contains(&statement) && known.len() < STATEMENTS_MAX {
+                known.push(statement);
+            }
+        }
+    }
+
+    /// Fails the tries whose answers have not come in time.
+    pub(in crate::stress) fn give_up_late(&self) {
+        let mut run = self.run.borrow_mut();
+        let Some(run) = run.as_mut() else { return };
+        let at = now();
+        for worker in 0..run.workers.len() {
+            let state = &run.workers[worker];
+            let is_late = state.sent.is_some_and(|sent| at.since(sent) > ANSWER_TIME_MAX);
+            if let Some((pipe, stream)) = state.at.filter(|_| is_late) {
+                self.pipe(pipe).abandon(stream);
+                let error =
+                    ("OperationTimedOutException", "Timed out waiting for server response".to_owned());
+                self.try_failed(run, worker as u32, error, at);
+            }
+        }
+    }
+
+    /// A connection has ended: those who waited on it try elsewhere.
+    pub(super) fn lost(&self, pipe: &Pipe) {
+        let waited = pipe.close();
+        let mut run = self.run.borrow_mut();
+        let Some(run) = run.as_mut() else { return };
+        let at = now();
+        for worker in waited {
+            let error = ("ConnectionException", "Connection has been closed".to_owned());
+            self.try_failed(run, worker, error, at);
+        }
+        self.unpark(run, at);
+    }
+
+    /// Makes a connection anew, until it is there or the engine is closed.
+    pub(super) async fn recover(self: Rc<Self>, index: usize) {
+        while !self.recovery.stopped.get() {
+            reactor::sleep(RECONNECT_PAUSE).await;
+            let Ok(pipe) = self.recovery.connect(index).await else { continue };
+            if self.recovery.stopped.get() {
+                return;
+            }
+            self.pipes.borrow_mut()[index] = Rc::new(pipe);
+            self.spawn_pipe(index);
+            if let Some(run) = self.run.borrow_mut().as_mut() {
+                self.unpark(run, now());
+            }
+            return;
+        }
+    }
+
+    fn unpark(&self, run: &mut Run, at: Instant) {
+        for worker in std::mem::take(&mut run.parked) {
+            self.dispatch(run, worker, at);
+        }
+    }
+
+    /// There is no connection to send by: a try fails, but not before a pause.
+    pub(super) fn without_connection(&self, run: &mut Run, worker: u32, at: Instant) {
+        let state = &mut run.workers[worker as usize];
+        if state.tries < self.errors.tries && !run.is_failed {
+            state.tries += 1;
+            let message = "All host(s) tried for query failed (no connection is left)";
+            state.last_error = Some(format!("(NoHostAvailableException): {message}"));
+            self.wait(run, worker, at + RECONNECT_PAUSE);
+        } else {
+            (state.job.partitions, state.job.rows) = (0, 0);
+            self.finish(run, worker, false, at);
+        }
+    }
+}
