@@ -2,8 +2,11 @@
 
 mod table;
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use model::partition_key::DecoratedKey;
-use reactor::Deadline;
+use reactor::{Deadline, Group};
 use storage::{PartitionRange, Storage, StorageConfig};
 use table::{ID, changes, values, write};
 
@@ -47,4 +50,44 @@ fn writes_are_read_from_memory_from_files_and_after_a_restart() {
             }
         });
     }
+}
+
+#[test]
+fn a_compaction_goes_on_while_memtables_are_flushed() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = StorageConfig::new(directory.path(), 16 << 20);
+    config.auto_compaction = false;
+    reactor::run_one(reactor::Config::default(), async move {
+        let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+        for change in changes() {
+            storage.change_schema(&change).await.expect("a schema change");
+        }
+        let fill = async |storage: &Storage, timestamp: i64| {
+            for key in 0..300 {
+                let bytes = write(&format!("key{key}"), "c", "value", timestamp);
+                storage.apply(&bytes, Deadline::NEVER).await.expect("a write");
+            }
+            storage.flush(ID).await.expect("a flush");
+        };
+        for timestamp in 0..4 {
+            fill(&storage, timestamp).await;
+        }
+        let compacted = Rc::new(Cell::new(false));
+        let compaction = reactor::spawn(Group::COMPACTION, {
+            let (storage, compacted) = (storage.clone(), Rc::clone(&compacted));
+            async move {
+                let outcome = storage.compact(ID).await;
+                compacted.set(true);
+                outcome
+            }
+        });
+        let mut flushes = 0;
+        while !compacted.get() && flushes < 1000 {
+            flushes += 1;
+            fill(&storage, 3 + flushes).await;
+        }
+        compaction.await.expect("no panic").expect("a compaction");
+        assert!(flushes > 1, "nothing was flushed meanwhile");
+        storage.drain().await.expect("a drain");
+    });
 }

@@ -75,7 +75,10 @@ impl Storage {
             let Some(files) = self.pick(&tablet) else { continue };
             let compacted = self.compact_files(&tablet, &files).await;
             drop(turn);
-            if let Err(error) = compacted {
+            if matches!(compacted, Err(StorageError::Draining)) {
+                // It gave way, to whoever wants the tablet or to the end.
+                tablet.opened().await;
+            } else if let Err(error) = compacted {
                 reactor::warn_limited!("a compaction failed, its files stay as they are"; error = error);
                 // Until something changes it would fail again. A drain has called already, and only once.
                 if !self.0.draining.get() {
@@ -87,7 +90,7 @@ impl Storage {
 
     fn pick(&self, tablet: &Tablet) -> Option<Vec<Rc<TableFile>>> {
         let options = SizeTiered::of(&tablet.table().options().compaction);
-        if !options.enabled || tablet.is_dropped() || tablet.is_closed() {
+        if !options.enabled || tablet.is_dropped() || tablet.is_claimed() {
             return None;
         }
         let files = tablet.files();
@@ -154,7 +157,7 @@ impl Storage {
         let mut key = Vec::new();
         while let Some(token) = least(&open, &mut key) {
             // Who wants to be alone with the tablet, or with the shard, does not wait for this.
-            if tablet.is_closed() || tablet.is_dropped() || self.0.draining.get() {
+            if tablet.is_claimed() || tablet.is_dropped() || self.0.draining.get() {
                 return Err(StorageError::Draining);
             }
             let mut sources = Vec::new();

@@ -43,8 +43,10 @@ pub(crate) struct Tablet {
     last_generation: Cell<u64>,
     /// Writes between the commit log and the memtable.
     writing: Cell<u32>,
-    /// Who wants to be alone: writes wait, a compaction ends early.
+    /// Who seals a memtable or wants to be alone: writes wait.
     closers: Cell<u32>,
+    /// Who wants to be alone: a compaction ends early.
+    claims: Cell<u32>,
     marked: Cell<bool>,
     /// Generations of files that are in no set any more but may still be on the disk, where the next start would
     /// read them. Nothing may be forgotten, and no truncation may be silent about them, until they are gone.
@@ -77,6 +79,7 @@ impl Tablet {
             last_generation: Cell::new(last_generation),
             writing: Cell::new(0),
             closers: Cell::new(0),
+            claims: Cell::new(0),
             marked: Cell::new(true),
             orphans: RefCell::new(BTreeSet::new()),
             has_directory: Cell::new(false),
@@ -102,7 +105,7 @@ impl Tablet {
     /// Writes wait for it, no longer than a write of the commit log takes.
     pub(crate) async fn seal_at(self: &Rc<Self>, end: impl FnOnce() -> Option<Position>) {
         self.closers.set(self.closers.get() + 1);
-        let quiet = Alone { tablet: Rc::clone(self), _turns: SmallVec::new() };
+        let quiet = Alone { tablet: Rc::clone(self), claims: false, _turns: SmallVec::new() };
         self.changed.wait_until(|| self.writing.get() == 0).await;
         self.seal(end());
         drop(quiet);
@@ -113,17 +116,23 @@ impl Tablet {
     /// A compaction at work is told to give up. `None` when the shard is overrun.
     pub(crate) async fn alone(self: &Rc<Self>) -> Option<Alone> {
         self.closers.set(self.closers.get() + 1);
+        self.claims.set(self.claims.get() + 1);
         // From here on dropping the future opens the tablet again.
-        let mut alone = Alone { tablet: Rc::clone(self), _turns: SmallVec::new() };
+        let mut alone = Alone { tablet: Rc::clone(self), claims: true, _turns: SmallVec::new() };
         alone._turns.push(self.flushing.acquire(1).await.ok()?);
         alone._turns.push(self.compacting.acquire(1).await.ok()?);
         self.changed.wait_until(|| self.writing.get() == 0).await;
         Some(alone)
     }
 
-    /// Whether somebody wants to be alone with it.
+    /// Whether writes wait: somebody wants to be alone with it, or a memtable is being sealed.
     pub(crate) fn is_closed(&self) -> bool {
         self.closers.get() > 0
+    }
+
+    /// Whether somebody wants to be alone with it, and is not to wait for a compaction.
+    pub(crate) fn is_claimed(&self) -> bool {
+        self.claims.get() > 0
     }
 
     /// The table as it is now.
@@ -292,12 +301,16 @@ impl Drop for WriteGuard {
 /// A tablet with nobody else at work on it.
 pub(crate) struct Alone {
     tablet: Rc<Tablet>,
+    claims: bool,
     _turns: SmallVec<[Permit; 2]>,
 }
 
 impl Drop for Alone {
     fn drop(&mut self) {
         self.tablet.closers.set(self.tablet.closers.get() - 1);
+        if self.claims {
+            self.tablet.claims.set(self.tablet.claims.get() - 1);
+        }
         self.tablet.changed.notify_all();
     }
 }
