@@ -62,15 +62,15 @@ fn a_compaction_goes_on_while_memtables_are_flushed() {
         for change in changes() {
             storage.change_schema(&change).await.expect("a schema change");
         }
-        let fill = async |storage: &Storage, timestamp: i64| {
-            for key in 0..300 {
+        let fill = async |storage: &Storage, keys: u32, timestamp: i64| {
+            for key in 0..keys {
                 let bytes = write(&format!("key{key}"), "c", "value", timestamp);
                 storage.apply(&bytes, Deadline::NEVER).await.expect("a write");
             }
             storage.flush(ID).await.expect("a flush");
         };
         for timestamp in 0..4 {
-            fill(&storage, timestamp).await;
+            fill(&storage, 3000, timestamp).await;
         }
         let compacted = Rc::new(Cell::new(false));
         let compaction = reactor::spawn(Group::COMPACTION, {
@@ -81,10 +81,28 @@ fn a_compaction_goes_on_while_memtables_are_flushed() {
                 outcome
             }
         });
+        // Sealing a memtable waits for writes that are on their way into the log: there always are some.
+        let writers: Vec<_> = (0..4)
+            .map(|writer| {
+                let (storage, compacted) = (storage.clone(), Rc::clone(&compacted));
+                reactor::spawn(Group::STATEMENT, async move {
+                    for number in 0..100_000 {
+                        if compacted.get() {
+                            return;
+                        }
+                        let bytes = write(&format!("writer{writer}"), "c", "value", number);
+                        storage.apply(&bytes, Deadline::NEVER).await.expect("a write");
+                    }
+                })
+            })
+            .collect();
         let mut flushes = 0;
         while !compacted.get() && flushes < 1000 {
             flushes += 1;
-            fill(&storage, 3 + flushes).await;
+            fill(&storage, 1, 3 + flushes).await;
+        }
+        for writer in writers {
+            writer.await.expect("no panic");
         }
         compaction.await.expect("no panic").expect("a compaction");
         assert!(flushes > 1, "nothing was flushed meanwhile");

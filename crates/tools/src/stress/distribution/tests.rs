@@ -1,3 +1,5 @@
+//! Draws of each distribution, held to Cassandra's for the same seed.
+
 use super::*;
 
 fn drawn(text: &str, seed: i64, count: usize) -> Vec<i64> {

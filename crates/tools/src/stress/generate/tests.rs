@@ -1,3 +1,5 @@
+//! Values of each type, held to those of Cassandra's generators.
+
 use super::*;
 
 /// The factor by which cassandra-stress spreads the seeds of a sequence with its default settings.

@@ -1,3 +1,5 @@
+//! Command lines as cassandra-stress takes them, and what it refuses.
+
 use super::*;
 
 fn groups() -> Vec<Group> {

@@ -1,3 +1,5 @@
+//! Partitions and their rows, held to values computed by Cassandra's generators.
+
 use super::*;
 use crate::stress::distribution::Factory;
 use crate::stress::generate::{Kind, Spread};

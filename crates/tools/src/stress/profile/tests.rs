@@ -1,3 +1,5 @@
+//! User profiles: what is read of them, and what is refused with its place.
+
 use super::*;
 use crate::stress::random::JavaRandom;
 use crate::stress::seeds::SeedManager;

@@ -1,3 +1,5 @@
+//! Settings of published command lines, in every spelling.
+
 use std::time::Duration;
 
 use wire::Consistency;
