@@ -60,6 +60,14 @@ pub enum BootError {
         /// What it reported.
         reason: String,
     },
+    /// A shard could not write down everything at the end; the commit log has what is missing.
+    #[error("shard {shard} did not close cleanly, the next start recovers from the commit log: {reason}")]
+    Closing {
+        /// Which.
+        shard: usize,
+        /// What it reported.
+        reason: String,
+    },
 }
 
 /// Runs a node until it is told to stop.
@@ -229,8 +237,8 @@ async fn close_all(shards: usize) -> Result<(), BootError> {
         let mut result = Ok(());
         for (shard, call) in calls.into_iter().enumerate() {
             let outcome = match call.await {
-                Ok(outcome) => outcome.map_err(|reason| BootError::Shard { shard, reason }),
-                Err(error) => Err(broken(shard, &error)),
+                Ok(outcome) => outcome.map_err(|reason| BootError::Closing { shard, reason }),
+                Err(error) => Err(BootError::Closing { shard, reason: error.to_string() }),
             };
             result = result.and(outcome);
         }

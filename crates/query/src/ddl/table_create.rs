@@ -18,7 +18,7 @@ use super::plan::{PlanContext, Planned, existing_keyspace, keyspace_of, table_ev
 use super::properties::Properties;
 use super::types::{RawType, ResolvedType, UserTypes};
 use crate::QueryError;
-use crate::schema_events::Change;
+use crate::schema_events::{Change, SchemaEvent};
 
 /// Most columns a table may have.
 pub(super) const COLUMNS_MAX: usize = 8192;
@@ -42,17 +42,7 @@ pub(super) fn create(statement: &CreateTable, context: &PlanContext<'_>) -> Resu
     let keyspace = existing_keyspace(keyspace_name, context)?;
     let event = table_event(Change::Created, keyspace_name, name);
     if keyspace.tables.contains_key(name) {
-        return if statement.if_not_exists {
-            Ok(Planned::nothing(event))
-        } else {
-            Err(QueryError::AlreadyExists {
-                keyspace: keyspace_name.to_owned(),
-                table: name.to_owned(),
-                message: format!(
-                    "Cannot add already existing table \"{name}\" to keyspace \"{keyspace_name}\""
-                ),
-            })
-        };
+        return already_there(keyspace_name, name, statement.if_not_exists, event);
     }
     let mut table = build(shape, draft, keyspace_name, name, &keyspace.types, context)?;
     check_table_name(keyspace_name, name)?;
@@ -164,6 +154,23 @@ fn read_options<'a>(statement: &'a CreateTable, full_name: &str) -> Result<Optio
         }
     }
     Ok((Properties::new(properties)?, directions, compact))
+}
+
+/// A table of that name is there already: nothing to do, or a mistake.
+pub(super) fn already_there(
+    keyspace: &str,
+    name: &str,
+    if_not_exists: bool,
+    event: SchemaEvent,
+) -> Result<Planned, QueryError> {
+    if if_not_exists {
+        return Ok(Planned::nothing(event));
+    }
+    Err(QueryError::AlreadyExists {
+        keyspace: keyspace.to_owned(),
+        table: name.to_owned(),
+        message: format!("Cannot add already existing table \"{name}\" to keyspace \"{keyspace}\""),
+    })
 }
 
 fn build(

@@ -16,7 +16,7 @@ use super::names::{Action, check_content, check_keyspace_name, check_table_name}
 use super::options::{self, Draft};
 use super::plan::{PlanContext, Planned, existing_keyspace, keyspace_of, table_event};
 use super::properties::Properties;
-use super::table_create::random_id;
+use super::table_create::{already_there, random_id};
 use crate::QueryError;
 use crate::schema_events::Change;
 
@@ -54,17 +54,7 @@ pub(super) fn create(statement: &CreateTableLike, context: &PlanContext<'_>) -> 
     let keyspace = existing_keyspace(keyspace_name, context)?;
     let event = table_event(Change::Created, keyspace_name, name);
     if keyspace.tables.contains_key(name) {
-        return if statement.if_not_exists {
-            Ok(Planned::nothing(event))
-        } else {
-            Err(QueryError::AlreadyExists {
-                keyspace: keyspace_name.to_owned(),
-                table: name.to_owned(),
-                message: format!(
-                    "Cannot add already existing table \"{name}\" to keyspace \"{keyspace_name}\""
-                ),
-            })
-        };
+        return already_there(keyspace_name, name, statement.if_not_exists, event);
     }
     check_table_name(keyspace_name, name)?;
     let mut warnings = Vec::new();

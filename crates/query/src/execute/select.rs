@@ -10,7 +10,7 @@ use wire::request::QueryParameters;
 
 use super::fetch::{Fetch, Rest};
 use super::rows::{PageLimits, Rows};
-use super::{Request, consistency, parallel, routing};
+use super::{Request, apply, consistency, parallel, routing};
 use crate::engine::{Engine, Scratch};
 use crate::paging::{self, PagingState};
 use crate::prepare::select::SelectPlan;
@@ -36,7 +36,7 @@ pub async fn execute(
     let binding = request.binding;
     let level = consistency::for_read(parameters.consistency)?;
     let limits = page_limits(plan, binding, parameters)?;
-    let timeout = timeout(plan, binding)?;
+    let timeout = apply::timeout(plan.timeout.as_ref(), binding)?;
     let state = parameters.paging_state.map(PagingState::parse).transpose()?;
     let limits = match &state {
         Some(state) => PageLimits { remaining: state.remaining.min(limits.remaining), ..limits },
@@ -338,24 +338,6 @@ impl Resume {
             clustering: state.clustering.map(<[u8]>::to_vec),
             partition_remaining: state.partition_remaining,
         })
-    }
-}
-
-/// How long the statement says to wait.
-fn timeout(plan: &SelectPlan, binding: &Binding<'_>) -> Result<Option<Duration>, QueryError> {
-    let Some(term) = &plan.timeout else { return Ok(None) };
-    let Bound::Value(value) = term.bind(binding)? else {
-        return Err(QueryError::invalid("Timeout value cannot be unset/null"));
-    };
-    let duration =
-        model::number::Duration::decode(&value).map_err(|error| QueryError::Invalid(error.to_string()))?;
-    if duration.months() != 0 || duration.days() != 0 {
-        return Err(QueryError::invalid("Timeout values cannot be expressed in days/months"));
-    }
-    match u64::try_from(duration.nanoseconds()) {
-        Ok(nanoseconds) if nanoseconds % 1_000_000 == 0 => Ok(Some(Duration::from_nanos(nanoseconds))),
-        Ok(_) => Err(QueryError::invalid("Timeout values must be expressed in millisecond granularity")),
-        Err(_) => Err(QueryError::invalid("Timeout values must be non-negative")),
     }
 }
 

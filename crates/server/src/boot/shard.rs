@@ -20,6 +20,7 @@ pub(crate) type Closing = Pin<Box<dyn Future<Output = Result<(), String>>>>;
 /// Everything of one shard; found with `reactor::local`.
 pub(crate) struct Shard {
     pub(crate) native: Rc<Native>,
+    replicator: Replicator,
     storage: Storage,
 }
 
@@ -30,9 +31,10 @@ impl Shard {
         let storage = Storage::open(storage_config(config, shards), shard, shards).await?;
         let replicator = Replicator::new(storage.clone(), config.data_center.clone());
         let tables = Rc::new(SystemTables::new().map_err(BootError::Schema)?);
-        let engine = Engine::new(engine_config(config, identity), storage.clone(), replicator, tables);
+        let engine =
+            Engine::new(engine_config(config, identity), storage.clone(), replicator.clone(), tables);
         let native = Native::new(config, engine);
-        Ok(Self { native, storage })
+        Ok(Self { native, replicator, storage })
     }
 
     /// Makes the stored system tables, where there are none; shard 0 does it before the node serves.
@@ -48,9 +50,12 @@ impl Shard {
         })
     }
 
-    /// Flushes what is in memory and closes the files.
+    /// Ends the writes that wait in line, flushes what is in memory and closes the files.
     pub(crate) fn close_storage(self: Rc<Self>) -> Closing {
-        Box::pin(async move { self.storage.drain().await.map_err(|error| error.to_string()) })
+        Box::pin(async move {
+            self.replicator.stop().await;
+            self.storage.drain().await.map_err(|error| error.to_string())
+        })
     }
 }
 
