@@ -25,7 +25,8 @@ use super::update_buffer::PartitionUpdate;
 use super::{Part, Request, consistency, routing};
 use crate::engine::Engine;
 use crate::prepare::condition::Conditions;
-use crate::prepare::modify::{ModifyPlan, all_columns, result_metadata};
+use crate::prepare::modify::{ModifyPlan, result_metadata};
+use crate::prepare::selection::all_columns;
 use crate::restrictions::clause::Test;
 use crate::restrictions::{keys, slices};
 use crate::results::{MetadataMode, ResultMetadata, RowsBody, append_value};
@@ -84,7 +85,9 @@ fn shown_by_batch(table: &Table, parts: &[Part<'_>]) -> Vec<Column> {
     let mut shown: Vec<Column> = table.partition_key().iter().chain(table.clustering()).cloned().collect();
     for plan in parts.iter().filter_map(|part| part.plan.condition.as_ref()) {
         match &plan.conditions {
-            Conditions::NotExists | Conditions::Exists => return all_columns(table),
+            Conditions::NotExists | Conditions::Exists => {
+                return all_columns(table).into_iter().cloned().collect();
+            }
             Conditions::Columns(conditions) => {
                 for condition in conditions {
                     if !shown.iter().any(|column| column.id == condition.column.id) {

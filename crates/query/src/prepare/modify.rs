@@ -12,6 +12,7 @@ use super::condition::Conditions;
 use super::json::{self, JsonValues};
 use super::names;
 use super::operation::{Operation, assign, deletion, set};
+use super::selection::all_columns;
 use crate::QueryError;
 use crate::restrictions::{self, Restrictions, StatementKind};
 use crate::results::ResultMetadata;
@@ -81,7 +82,9 @@ impl ConditionPlan {
     fn new(table: &Table, conditions: Conditions) -> Self {
         let mut shown: Vec<Column> = Vec::new();
         match &conditions {
-            Conditions::NotExists | Conditions::Exists => shown = all_columns(table),
+            Conditions::NotExists | Conditions::Exists => {
+                shown = all_columns(table).into_iter().cloned().collect()
+            }
             Conditions::Columns(columns) => {
                 for condition in columns {
                     if !shown.iter().any(|column| column.id == condition.column.id) {
@@ -93,19 +96,6 @@ impl ConditionPlan {
         let (applied, rejected) = (result_metadata(table, &[]), result_metadata(table, &shown));
         Self { conditions, applied, rejected, shown }
     }
-}
-
-/// All columns as a result that shows whole rows has them: the key, then static and regular columns by name.
-pub fn all_columns(table: &Table) -> Vec<Column> {
-    let mut columns: Vec<Column> = table.columns().cloned().collect();
-    columns.sort_by(|a, b| {
-        let is_value = |column: &Column| matches!(column.kind, ColumnKind::Static | ColumnKind::Regular);
-        a.kind.cmp(&b.kind).then_with(|| match is_value(a) {
-            true => a.name.cmp(&b.name),
-            false => a.position.cmp(&b.position),
-        })
-    });
-    columns
 }
 
 /// `[applied]` and these columns.
