@@ -231,9 +231,12 @@ class Frames(FrameTest):
 class Segments(FrameTest):
     """What only version 5 has."""
 
-    def refused(self, data, lz4=False):
+    def refused(self, data, lz4=False, whole=0):
+        """The node refuses the data, once it has answered the `whole` envelopes at its beginning."""
         with Connection(5, compression="lz4" if lz4 else None) as connection:
             connection.raw(data)
+            outcomes = [self.outcome(connection) for _ in range(whole)]
+            self.assertEqual(outcomes, [native.SUPPORTED] * whole)
             outcome = self.outcome(connection)
             if outcome != "closed":
                 self.assertIsInstance(outcome, tuple, f"no error: {outcome}")
@@ -260,7 +263,7 @@ class Segments(FrameTest):
         for name, payload in cases.items():
             for lz4 in (False, True):
                 with self.subTest(case=name, lz4=lz4):
-                    self.refused(segment(payload, True, 0 if lz4 else None), lz4)
+                    self.refused(segment(payload, True, 0 if lz4 else None), lz4, name.startswith("a whole one"))
 
     def test_pieces_that_never_become_an_envelope(self):
         piece = frame(5, QUERY, bytes(100_000), length=FRAME_BYTES_MAX - 100)
