@@ -27,7 +27,7 @@ pub struct Named {
     pub disallowed: BTreeSet<String>,
 }
 
-/// All guardrails of schema statements and of reads (`execute/guard`).
+/// All guardrails of schema statements, of reads (`execute/guard`) and of batches (`execute/batch`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Guardrails {
     /// `keyspaces_*_threshold`: keyspaces of users.
@@ -70,6 +70,10 @@ pub struct Guardrails {
     pub allow_filtering: bool,
     /// `group_by_enabled`
     pub group_by: bool,
+    /// `batch_size_*_threshold`: bytes of a batch over several partitions.
+    pub batch_bytes: Threshold,
+    /// `unlogged_batch_across_partitions_warn_threshold`
+    pub unlogged_batch_partitions: Option<u64>,
 }
 
 impl Default for Guardrails {
@@ -95,6 +99,8 @@ impl Default for Guardrails {
             in_select_cartesian_product: Threshold::default(),
             allow_filtering: true,
             group_by: true,
+            batch_bytes: Threshold { warn: Some(5 << 10), fail: Some(50 << 10) },
+            unlogged_batch_partitions: Some(10),
         }
     }
 }

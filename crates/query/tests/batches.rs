@@ -2,8 +2,9 @@
 
 mod support;
 
+use query::guardrails::Threshold;
 use query::{Engine, Response};
-use support::{client, node, parameters, run};
+use support::{client, node, node_with, parameters, run};
 
 /// Warnings, or the error.
 async fn warnings(engine: &Engine, statement: &str) -> Result<Vec<String>, String> {
@@ -79,4 +80,25 @@ fn batches_warn_of_their_size_and_spread() {
         let folder = tempfile::tempdir().unwrap();
         node(folder.path(), shards, sizes);
     }
+}
+
+async fn other_sizes(engine: Engine) {
+    run(&engine, "CREATE TABLE x (k int PRIMARY KEY, v text)").await;
+    let batch = |count: usize, bytes: usize| {
+        let value = "a".repeat(bytes);
+        let inserts = many(count, |k| format!("INSERT INTO x (k, v) VALUES ({k}, '{value}');"));
+        format!("BEGIN UNLOGGED BATCH {inserts} APPLY BATCH")
+    };
+    check(&engine, batch(20, 3000), Ok(&[])).await;
+    check(&engine, batch(60, 2000), Err("Batch too large")).await;
+}
+
+#[test]
+fn what_is_too_large_is_up_to_the_operator() {
+    let folder = tempfile::tempdir().unwrap();
+    let adjust = |config: &mut query::EngineConfig| {
+        config.guardrails.batch_bytes = Threshold { warn: None, fail: Some(100_000) };
+        config.guardrails.unlogged_batch_partitions = None;
+    };
+    node_with(folder.path(), 1, adjust, other_sizes);
 }

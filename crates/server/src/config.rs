@@ -269,6 +269,8 @@ mod tests {
     fn guardrails_are_set_by_cassandras_keys() {
         let (config, warnings) = parse(
             "tables_warn_threshold: 10\ntables_fail_threshold: 20\nkeyspaces_warn_threshold: -1\n\
+             batch_size_warn_threshold: 64KiB\nbatch_size_fail_threshold_in_kb: 640\n\
+             unlogged_batch_across_partitions_warn_threshold: -1\n\
              table_properties_disallowed:\n  - cdc\n  - comment\ndrop_keyspace_enabled: false\n\
              user_defined_functions_enabled: false\n",
         )
@@ -276,6 +278,9 @@ mod tests {
         assert_eq!(config.guardrails.tables.warn, Some(10));
         assert_eq!(config.guardrails.tables.fail, Some(20));
         assert_eq!(config.guardrails.keyspaces.warn, None);
+        let bytes = config.guardrails.batch_bytes;
+        assert_eq!((bytes.warn, bytes.fail), (Some(64 << 10), Some(640 << 10)));
+        assert_eq!(config.guardrails.unlogged_batch_partitions, None);
         assert!(config.guardrails.table_properties.disallowed.iter().eq(["cdc", "comment"]));
         assert!(!config.guardrails.drop_keyspace && !config.user_functions);
         assert_eq!(warnings, Vec::<String>::new());

@@ -18,21 +18,13 @@ use super::prior::Prior;
 use super::update_buffer::PartitionUpdate;
 use super::{Part, Request, conditional, consistency, counter, json, modify};
 use crate::engine::Engine;
+use crate::guardrails::Guardrails;
 use crate::prepare::batch::BatchPlan;
 use crate::prepare::json::Values;
 use crate::prepare::modify::{ModifyPlan, Route};
 use crate::prepare::names;
 use crate::terms::Binding;
 use crate::{QueryError, Response, results};
-
-/// Bytes beyond which a batch over several partitions is worth a warning (`batch_size_warn_threshold`).
-pub const BATCH_WARN_BYTES: usize = 5 << 10;
-
-/// Bytes beyond which a batch over several partitions is refused (`batch_size_fail_threshold`).
-pub const BATCH_FAIL_BYTES: usize = 50 << 10;
-
-/// Partitions beyond which an unlogged batch is worth a warning (`unlogged_batch_across_partitions_warn_threshold`).
-pub const UNLOGGED_WARN_PARTITIONS: usize = 10;
 
 /// Bytes that the statements of any batch may write, those on one partition too.
 pub const BATCH_BYTES_MAX: usize = 16 << 20;
@@ -99,7 +91,7 @@ pub async fn parts(
     if kind == BatchKind::Logged {
         warn_of_no_grace(parts, &mut out.warnings);
     }
-    gathered.check_size(kind, &mut out.warnings)?;
+    gathered.check_size(&engine.config().guardrails, kind, &mut out.warnings)?;
     if counters.is_some() {
         let mut mutation = Vec::new();
         for update in &gathered.updates {
@@ -189,8 +181,13 @@ impl Gathered {
     /// Warns of batches over several partitions that are large or spread wide, and refuses the largest.
     ///
     /// # Errors
-    /// [`QueryError::Invalid`] beyond [`BATCH_FAIL_BYTES`].
-    fn check_size(&self, kind: BatchKind, warnings: &mut Vec<String>) -> Result<(), QueryError> {
+    /// [`QueryError::Invalid`] beyond `batch_size_fail_threshold`.
+    fn check_size(
+        &self,
+        guardrails: &Guardrails,
+        kind: BatchKind,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), QueryError> {
         let written = || self.updates.iter().filter(|update| !update.is_empty());
         // A key of two tables of one keyspace is one place to write to.
         let places: BTreeSet<(&str, &[u8])> =
@@ -200,18 +197,21 @@ impl Gathered {
         }
         let tables = || written().map(|update| names::qualified(&update.table)).collect::<BTreeSet<_>>();
         let bytes: usize = written().map(PartitionUpdate::data_bytes).sum();
-        if bytes > BATCH_FAIL_BYTES {
+        let bytes = bytes as u64;
+        if guardrails.batch_bytes.fail.is_some_and(|most| bytes > most) {
             return Err(QueryError::invalid("Batch too large"));
         }
-        if bytes > BATCH_WARN_BYTES {
+        if let Some(most) = guardrails.batch_bytes.warn.filter(|most| bytes > *most) {
             warnings.push(format!(
-                "Batch for {} is of size {bytes}, exceeding specified threshold of {BATCH_WARN_BYTES} by {}.",
+                "Batch for {} is of size {bytes}, exceeding specified threshold of {most} by {}.",
                 listed(&tables()),
-                bytes - BATCH_WARN_BYTES
+                bytes - most
             ));
         }
         let keys: BTreeSet<&[u8]> = places.iter().map(|(_, key)| *key).collect();
-        if kind != BatchKind::Logged && keys.len() > UNLOGGED_WARN_PARTITIONS {
+        if kind != BatchKind::Logged
+            && guardrails.unlogged_batch_partitions.is_some_and(|most| keys.len() as u64 > most)
+        {
             let tables = tables();
             warnings.push(format!(
                 "Unlogged batch covering {} partitions detected against table{} {}. You should use a logged batch for \

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use query::guardrails::Threshold;
 
-use super::keys::{Setter, flag};
+use super::keys::{Setter, flag, size};
 use super::value::Value;
 
 pub(super) const SETTERS: &[(&str, Setter)] = &[
@@ -42,6 +42,13 @@ pub(super) const SETTERS: &[(&str, Setter)] = &[
     ("in_select_cartesian_product_fail_threshold", |c, v| {
         fail(&mut c.guardrails.in_select_cartesian_product, v)
     }),
+    ("batch_size_warn_threshold", |c, v| size(v).map(|v| c.guardrails.batch_bytes.warn = Some(v))),
+    ("batch_size_fail_threshold", |c, v| size(v).map(|v| c.guardrails.batch_bytes.fail = Some(v))),
+    ("batch_size_warn_threshold_in_kb", |c, v| kilobytes(v).map(|v| c.guardrails.batch_bytes.warn = v)),
+    ("batch_size_fail_threshold_in_kb", |c, v| kilobytes(v).map(|v| c.guardrails.batch_bytes.fail = v)),
+    ("unlogged_batch_across_partitions_warn_threshold", |c, v| {
+        number(v).map(|v| c.guardrails.unlogged_batch_partitions = v)
+    }),
     ("allow_filtering_enabled", |c, v| flag(v).map(|v| c.guardrails.allow_filtering = v)),
     ("group_by_enabled", |c, v| flag(v).map(|v| c.guardrails.group_by = v)),
     ("table_properties_warned", |c, v| set(&mut c.guardrails.table_properties.warned, v)),
@@ -54,6 +61,10 @@ pub(super) const SETTERS: &[(&str, Setter)] = &[
     ("zero_ttl_on_twcs_enabled", |c, v| flag(v).map(|v| c.guardrails.zero_ttl_on_twcs = v)),
     ("zero_ttl_on_twcs_warned", |c, v| flag(v).map(|v| c.guardrails.zero_ttl_on_twcs_warned = v)),
 ];
+
+fn kilobytes(value: &Value) -> Result<Option<u64>, String> {
+    number(value).map(|number| number.map(|kilobytes| kilobytes.saturating_mul(1024)))
+}
 
 fn warn(threshold: &mut Threshold, value: &Value) -> Result<(), String> {
     number(value).map(|number| threshold.warn = number)

@@ -200,7 +200,7 @@ fn milliseconds(value: &Value) -> Result<Duration, String> {
 }
 
 /// Bytes from `32MiB`, `512M`, `1024` and the like; see [`parse_size`].
-fn size(value: &Value) -> Result<u64, String> {
+pub(super) fn size(value: &Value) -> Result<u64, String> {
     match value {
         Value::Integer(number) => u64::try_from(*number).ok().filter(|bytes| *bytes > 0),
         Value::Text(text) => parse_size(text),
