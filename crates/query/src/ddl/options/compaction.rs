@@ -49,7 +49,7 @@ pub(super) fn bloom_chance(options: &Options) -> f64 {
     if strategy(options) == LEVELED { 0.1 } else { 0.01 }
 }
 
-/// The strategy's name where another one does its work for now.
+/// The strategy's name where size-tiered compaction does its work.
 pub(super) fn stands_in(options: &Options) -> Option<&str> {
     Some(strategy(options)).filter(|strategy| *strategy != SIZE_TIERED)
 }
