@@ -174,6 +174,8 @@ enum State {
 impl Accumulator {
     /// Over no values yet, of type `ty`.
     pub fn new(kind: AggregateKind, ty: &CqlType) -> Self {
+        // What is read of a counter is a number, with a number's order.
+        let ty = if *ty == CqlType::Counter { &CqlType::Bigint } else { ty };
         let state = match (kind, ty) {
             (AggregateKind::CountRows | AggregateKind::Count, _) => State::Nothing,
             (AggregateKind::Min | AggregateKind::Max, _) => State::Extreme(None),
@@ -365,6 +367,21 @@ mod tests {
         let mut accumulator = Accumulator::new(kind, &ty);
         values.iter().for_each(|value| accumulator.add(*value).unwrap());
         accumulator.result()
+    }
+
+    #[test]
+    fn counters_are_ordered_as_numbers() {
+        let values: Vec<[u8; 8]> = [3_i64, -2].iter().map(|v| v.to_be_bytes()).collect();
+        let rows: Vec<Option<&[u8]>> = values.iter().map(|v| Some(v.as_slice())).collect();
+        for (kind, expected) in
+            [(AggregateKind::Min, -2_i64), (AggregateKind::Max, 3), (AggregateKind::Sum, 1)]
+        {
+            assert_eq!(
+                over(kind, CqlType::Counter, &rows),
+                Some(expected.to_be_bytes().to_vec()),
+                "{kind:?}"
+            );
+        }
     }
 
     #[test]
