@@ -59,8 +59,14 @@ pub(super) fn exp(value: &BigDecimal, precision: u64) -> Result<BigDecimal, Stri
 /// The natural logarithm of a positive number.
 pub(super) fn ln(value: &BigDecimal, precision: u64) -> BigDecimal {
     // Near one the logarithm is small: digits are lost to zeros behind its point.
-    let near_one = (value - BigDecimal::from(1)).normalized();
-    let lost = (near_one.as_bigint_and_scale().1 - near_one.digits() as i64).max(0).unsigned_abs();
+    // Only there is the difference made: that of a number with a great exponent would be written out in full.
+    let magnitude = value.digits() as i64 - value.as_bigint_and_scale().1;
+    let lost = if (0..=1).contains(&magnitude) {
+        let near_one = (value - BigDecimal::from(1)).normalized();
+        (near_one.as_bigint_and_scale().1 - near_one.digits() as i64).max(0).unsigned_abs()
+    } else {
+        0
+    };
     let digits = precision + GUARD + 11 + lost.min(2 * precision);
     rounded(BigDecimal::new(ln_fixed(value, digits), digits as i64), precision)
 }
@@ -153,6 +159,12 @@ mod tests {
         check(exp(&number("100"), 32).unwrap(), "26881171418161354484126255515800000000000000");
         check(ln(&number("2"), 32), "0.69314718055994530941723212145818");
         check(ln(&number("1"), 32), "0");
+        // Of a few bytes, and two billion digits if written out.
+        for (text, sign) in [("1e2147483647", 1.0), ("1e-2147483647", -1.0)] {
+            let found = ln(&number(text), 32).to_f64().unwrap();
+            let expected = sign * 2_147_483_647.0 * std::f64::consts::LN_10;
+            assert!((found - expected).abs() < 1e-3, "{text}: {found}");
+        }
         check(ln(&number("1.0000000001"), 32), "9.9999999995000000000333333333308E-11");
         check(ln(&number("0.001"), 32), "-6.9077552789821370520539743640531");
         check(log10(&number("1000"), 32), "3");
