@@ -123,11 +123,11 @@ impl Sstable {
         let layout = resolve(descriptor, &path, &statistics, table)?;
 
         let index_path = descriptor.path(dir, Component::Index);
-        let (file, length) = open_data(&index_path).await?;
-        let index = Rc::new(IndexFile { file, path: index_path, length });
+        let (index, length) = open_data(&index_path).await?;
         let (path, bytes) = read_component(dir, descriptor, Component::Summary).await?;
-        let summary =
-            Summary::decode(&bytes, index.length).map_err(|error| error.of(Component::Summary, &path))?;
+        let summary = Summary::decode(&bytes, length).map_err(|error| error.of(Component::Summary, &path))?;
+        let last_key = summary.last_key().into();
+        let index = Rc::new(IndexFile { file: index, path: index_path, length, last_key });
         let filter = match read_optional(dir, descriptor, Component::Filter).await? {
             Some((path, bytes)) => Some(
                 Filter::decode(&bytes, features.filter_in_words)

@@ -113,6 +113,26 @@ proptest! {
     }
 }
 
+#[test]
+fn an_index_cut_anywhere_is_seen() {
+    let mut random = Random::new(0);
+    let shape = support::shape(&mut random);
+    let table = support::table(&mut random, &shape);
+    let partitions = support::partitions(&mut random, &table, 8, 30);
+    run_one(Config::default(), async move {
+        let dir = tempfile::tempdir().unwrap();
+        support::write(dir.path(), 1, &table, &partitions, WriterOptions::default()).await;
+        let keys: Vec<DecoratedKey> = partitions.into_iter().map(|partition| partition.key).collect();
+        let index = Descriptor::new(1).path(dir.path(), Component::Index);
+        let index = std::fs::OpenOptions::new().write(true).open(index).unwrap();
+        for length in (0..index.metadata().unwrap().len()).rev() {
+            index.set_len(length).unwrap();
+            let result = read_all(dir.path(), &table, &keys).await;
+            assert!(result.is_err(), "an index cut to {length} bytes gives {result:?}");
+        }
+    });
+}
+
 /// One partition, one row, one text value.
 fn one_row(table: &Table, key: i64, text: &str) -> Partition {
     let id = table.column("r0").unwrap().id;

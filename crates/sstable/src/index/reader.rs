@@ -27,6 +27,8 @@ pub(crate) struct IndexFile {
     pub(crate) file: File,
     pub(crate) path: PathBuf,
     pub(crate) length: u64,
+    /// The key of its last entry, as the summary has it: an index that was cut behind an entry is told by it.
+    pub(crate) last_key: Box<[u8]>,
 }
 
 impl IndexFile {
@@ -134,6 +136,15 @@ pub(crate) fn parse_all(bytes: &[u8]) -> Result<usize, Malformed> {
 }
 
 impl IndexFile {
+    /// Checks what stands before the end of the index.
+    fn check_last(&self, key: &[u8]) -> Result<(), SstableError> {
+        if key == &*self.last_key {
+            return Ok(());
+        }
+        Err(self
+            .malformed(Malformed::invalid(self.length, "the last entry is not the one the summary names")))
+    }
+
     /// The entry of a key, sought in the stretch `interval`.
     pub(crate) async fn find(
         &self,
@@ -151,6 +162,9 @@ impl IndexFile {
                 seen.next,
                 Entry { position: seen.position, end: End::Unknown, promoted: seen.promoted },
             );
+            if next == self.length {
+                self.check_last(seen.key)?;
+            }
             if found {
                 entry.end = match parse(walk.from(next), next, self.length) {
                     Ok(seen) => End::At(seen.position),
@@ -180,6 +194,9 @@ impl IndexFile {
                 return Ok(Some(seen.position));
             }
             at = seen.next;
+            if at == self.length {
+                self.check_last(seen.key)?;
+            }
         }
         Ok(None)
     }
