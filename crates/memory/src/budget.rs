@@ -41,6 +41,7 @@ struct Inner {
     dirty_limit: usize,
     dirty: Cell<usize>,
     clean: Cell<usize>,
+    reserve: Cell<usize>,
     free: RefCell<Vec<Box<[u8]>>>,
     reclaimer: RefCell<Option<Weak<dyn Reclaim>>>,
 }
@@ -70,13 +71,16 @@ impl Budget {
             dirty_limit,
             dirty: Cell::new(0),
             clean: Cell::new(0),
+            reserve: Cell::new(0),
             free: RefCell::default(),
             reclaimer: RefCell::new(None),
         }))
     }
 
-    /// Says who gives clean memory back. One for a budget; a later one takes the place of an earlier one.
-    pub fn set_reclaimer(&self, reclaimer: Weak<dyn Reclaim>) {
+    /// Says who gives clean memory back, and how much of the whole limit it needs to move things about meanwhile. One for
+    /// a budget; a later one takes the place of an earlier one.
+    pub fn set_reclaimer(&self, reclaimer: Weak<dyn Reclaim>, reserve: usize) {
+        self.0.reserve.set(reserve);
         *self.0.reclaimer.borrow_mut() = Some(reclaimer);
     }
 
@@ -110,9 +114,9 @@ impl Budget {
         self.0.clean.get()
     }
 
-    /// Bytes that are still free.
+    /// Bytes that are still free, but for the reclaimer's reserve.
     pub fn room(&self) -> usize {
-        self.0.total_limit.saturating_sub(self.total_used())
+        self.0.total_limit.saturating_sub(self.total_used() + self.0.reserve.get())
     }
 
     /// Counts bytes as taken; makes room for dirty ones where clean memory stands in the way.
@@ -201,7 +205,7 @@ mod tests {
             let strong: Rc<dyn Reclaim> = pieces.clone();
             Rc::downgrade(&strong)
         };
-        budget.set_reclaimer(weak);
+        budget.set_reclaimer(weak, 0);
         for step in 1..=6 {
             budget.charge(Kind::Dirty, 100);
             assert_eq!(budget.used(), step * 100);

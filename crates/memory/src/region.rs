@@ -145,6 +145,11 @@ impl Region {
             }
     }
 
+    /// Most bytes that the handles of so many objects take from the budget.
+    pub fn handles_growth(&self, objects: usize) -> usize {
+        (objects / ENTRIES_PER_CHUNK + 1) * ENTRIES_PER_CHUNK * size_of::<Entry>()
+    }
+
     /// An object above this gets a segment of its own.
     fn shared_object_bytes_max(&self) -> usize {
         self.segment_bytes / 4
@@ -204,6 +209,11 @@ impl Region {
         let entry = *self.entry(handle.0);
         &mut self.segment_mut(entry.segment).bytes
             [entry.offset as usize..(entry.offset + entry.length) as usize]
+    }
+
+    /// Whether the handle names an object.
+    pub fn contains(&self, handle: Handle) -> bool {
+        (handle.0 as usize) < self.entry_count && self.entry(handle.0).segment != NOWHERE
     }
 
     /// Lists the objects of the oldest segment in `out`, which is emptied first; says whether there is a segment.

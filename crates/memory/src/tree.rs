@@ -91,6 +91,10 @@ impl<T> Arena<T> {
         &mut self.chunks[at as usize / CHUNK][at as usize % CHUNK]
     }
 
+    fn len(&self) -> usize {
+        self.chunks.last().map_or(0, |last| (self.chunks.len() - 1) * CHUNK + last.len())
+    }
+
     fn held_bytes(&self) -> usize {
         self.chunks.len() * CHUNK * size_of::<T>()
     }
@@ -168,6 +172,19 @@ impl Forest {
     /// Bytes of all nodes, also of those that wait for use.
     pub fn held_bytes(&self) -> usize {
         self.nodes.held_bytes() + self.children.held_bytes()
+    }
+
+    /// Most bytes that so many insertions take from the budget.
+    pub fn growth(&self, insertions: usize) -> usize {
+        // Each insertion adds a node at most but for the ones above it, of which there are a sixteenth.
+        let nodes = insertions + insertions / 8 + HEIGHT_MAX;
+        let chunks = |held: usize, used: usize, free: usize| {
+            nodes.saturating_sub(held * CHUNK - used + free).div_ceil(CHUNK) * CHUNK
+        };
+        let (nodes_used, children_used) = (self.nodes.len(), self.children.len());
+        chunks(self.nodes.chunks.len(), nodes_used, self.free_nodes.len()) * size_of::<Node>()
+            + chunks(self.children.chunks.len(), children_used, self.free_children.len())
+                * size_of::<[u32; FANOUT]>()
     }
 
     /// The first entry.
