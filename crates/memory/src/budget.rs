@@ -1,61 +1,163 @@
 //! The memory of one shard, counted in one place, and the segments it keeps for reuse.
 //!
-//! The budget counts; it never refuses. Who writes asks [`Budget::is_exhausted`] before starting and waits, because
-//! a write that has begun must be able to end. Regions and forests charge it for what they hold.
+//! What is counted is dirty or clean. **Dirty** is what writers took: only a flush gives it back, so it has a limit of
+//! its own. The budget never refuses it: who writes asks [`Budget::is_exhausted`] before starting and waits, because a
+//! write that has begun must be able to end. **Clean** is what can be had again from disk; whoever holds it registers
+//! a [`Reclaim`] and gives memory back when dirty memory needs the room, so that both together stay within the whole limit.
+//! Whoever takes clean memory asks [`Budget::room`] first.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use crate::region::SEGMENT_BYTES;
 
 /// Free segments kept for the next region; beyond it they go back to the allocator.
 const FREE_SEGMENTS_MAX: usize = 64;
 
-/// A shared count of bytes against a limit.
-#[derive(Debug, Clone)]
+/// Gives clean memory back.
+pub trait Reclaim {
+    /// Gives back at least `bytes` where there is as much; called while a writer needs them.
+    ///
+    /// Must not take memory of the same budget beyond what it gives back, and must stand being called at any moment a
+    /// memtable is written.
+    fn reclaim(&self, bytes: usize);
+}
+
+/// Which limit memory counts against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Only a flush gives it back.
+    Dirty,
+    /// It can be evicted.
+    Clean,
+}
+
+/// A shared count of bytes against limits.
+#[derive(Clone)]
 pub struct Budget(Rc<Inner>);
 
-#[derive(Debug)]
 struct Inner {
-    limit: usize,
-    used: Cell<usize>,
+    total_limit: usize,
+    dirty_limit: usize,
+    dirty: Cell<usize>,
+    clean: Cell<usize>,
+    reserve: Cell<usize>,
     free: RefCell<Vec<Box<[u8]>>>,
+    reclaimer: RefCell<Option<Weak<dyn Reclaim>>>,
+}
+
+impl std::fmt::Debug for Budget {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Budget")
+            .field("total_limit", &self.0.total_limit)
+            .field("dirty_limit", &self.0.dirty_limit)
+            .field("dirty", &self.0.dirty)
+            .field("clean", &self.0.clean)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Budget {
-    /// A budget of `limit` bytes, unused.
+    /// A budget of `limit` bytes, all of which writers may take.
     pub fn new(limit: usize) -> Self {
-        Self(Rc::new(Inner { limit, used: Cell::new(0), free: RefCell::default() }))
+        Self::shared(limit, limit)
     }
 
-    /// Bytes that may be used.
+    /// A budget of `total_limit` bytes, of which writers may take `dirty_limit`.
+    pub fn shared(total_limit: usize, dirty_limit: usize) -> Self {
+        Self(Rc::new(Inner {
+            total_limit: total_limit.max(dirty_limit),
+            dirty_limit,
+            dirty: Cell::new(0),
+            clean: Cell::new(0),
+            reserve: Cell::new(0),
+            free: RefCell::default(),
+            reclaimer: RefCell::new(None),
+        }))
+    }
+
+    /// Says who gives clean memory back, and how much of the whole limit it needs to move things about meanwhile. One for
+    /// a budget; a later one takes the place of an earlier one.
+    pub fn set_reclaimer(&self, reclaimer: Weak<dyn Reclaim>, reserve: usize) {
+        self.0.reserve.set(reserve);
+        *self.0.reclaimer.borrow_mut() = Some(reclaimer);
+    }
+
+    /// Bytes that writers may take: the hard mark.
     pub fn limit(&self) -> usize {
-        self.0.limit
+        self.0.dirty_limit
     }
 
-    /// Bytes in use.
+    /// Bytes that writers have taken.
     pub fn used(&self) -> usize {
-        self.0.used.get()
+        self.0.dirty.get()
     }
 
-    /// Whether the limit is reached.
+    /// Whether writers have all they may take.
     pub fn is_exhausted(&self) -> bool {
-        self.used() >= self.0.limit
+        self.used() >= self.limit()
     }
 
-    pub(crate) fn charge(&self, bytes: usize) {
-        self.0.used.set(self.0.used.get() + bytes);
+    /// Bytes that everybody together may take.
+    pub fn total_limit(&self) -> usize {
+        self.0.total_limit
     }
 
-    pub(crate) fn refund(&self, bytes: usize) {
-        let used = self.0.used.get();
+    /// Bytes that everybody together has taken.
+    pub fn total_used(&self) -> usize {
+        self.0.dirty.get() + self.0.clean.get()
+    }
+
+    /// Bytes that can be evicted.
+    pub fn clean(&self) -> usize {
+        self.0.clean.get()
+    }
+
+    /// Bytes that are still free, but for the reclaimer's reserve.
+    pub fn room(&self) -> usize {
+        self.0.total_limit.saturating_sub(self.total_used() + self.0.reserve.get())
+    }
+
+    /// Counts bytes as taken; makes room for dirty ones where clean memory stands in the way.
+    pub fn charge(&self, kind: Kind, bytes: usize) {
+        if kind == Kind::Dirty && self.room() < bytes && self.clean() > 0 {
+            self.reclaim(bytes - self.room());
+        }
+        let count = self.count(kind);
+        count.set(count.get() + bytes);
+    }
+
+    /// Counts bytes as given back.
+    ///
+    /// # Panics
+    /// When they were not taken.
+    pub fn refund(&self, kind: Kind, bytes: usize) {
+        let count = self.count(kind);
+        let used = count.get();
         assert!(bytes <= used, "a refund of {bytes} bytes of {used} in use");
-        self.0.used.set(used - bytes);
+        count.set(used - bytes);
+    }
+
+    fn count(&self, kind: Kind) -> &Cell<usize> {
+        match kind {
+            Kind::Dirty => &self.0.dirty,
+            Kind::Clean => &self.0.clean,
+        }
+    }
+
+    #[cold]
+    fn reclaim(&self, bytes: usize) {
+        // Not borrowed during the call: it gives segments back.
+        let reclaimer = self.0.reclaimer.borrow().as_ref().and_then(Weak::upgrade);
+        if let Some(reclaimer) = reclaimer {
+            reclaimer.reclaim(bytes);
+        }
     }
 
     /// Memory for a segment, charged.
-    pub(crate) fn take_segment(&self, bytes: usize) -> Box<[u8]> {
-        self.charge(bytes);
+    pub(crate) fn take_segment(&self, kind: Kind, bytes: usize) -> Box<[u8]> {
+        self.charge(kind, bytes);
         if bytes == SEGMENT_BYTES
             && let Some(segment) = self.0.free.borrow_mut().pop()
         {
@@ -65,11 +167,54 @@ impl Budget {
     }
 
     /// Takes a segment back.
-    pub(crate) fn return_segment(&self, segment: Box<[u8]>) {
-        self.refund(segment.len());
+    pub(crate) fn return_segment(&self, kind: Kind, segment: Box<[u8]>) {
+        self.refund(kind, segment.len());
         let mut free = self.0.free.borrow_mut();
-        if segment.len() == SEGMENT_BYTES && free.len() < FREE_SEGMENTS_MAX {
+        // What is kept for reuse takes memory too: together with what is in use it stays within the limit.
+        let kept = free.len() * SEGMENT_BYTES;
+        if segment.len() == SEGMENT_BYTES && free.len() < FREE_SEGMENTS_MAX && kept < self.room() {
             free.push(segment);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Clean memory in pieces of 100 bytes.
+    struct Pieces {
+        budget: Budget,
+        count: Cell<usize>,
+    }
+
+    impl Reclaim for Pieces {
+        fn reclaim(&self, bytes: usize) {
+            let given = bytes.div_ceil(100).min(self.count.get());
+            self.count.set(self.count.get() - given);
+            self.budget.refund(Kind::Clean, given * 100);
+        }
+    }
+
+    #[test]
+    fn dirty_memory_takes_the_place_of_clean_memory() {
+        let budget = Budget::shared(1000, 600);
+        let pieces = Rc::new(Pieces { budget: budget.clone(), count: Cell::new(9) });
+        budget.charge(Kind::Clean, 900);
+        let weak: Weak<dyn Reclaim> = {
+            let strong: Rc<dyn Reclaim> = pieces.clone();
+            Rc::downgrade(&strong)
+        };
+        budget.set_reclaimer(weak, 0);
+        for step in 1..=6 {
+            budget.charge(Kind::Dirty, 100);
+            assert_eq!(budget.used(), step * 100);
+            assert!(budget.total_used() <= 1000, "{budget:?}");
+        }
+        assert!(budget.is_exhausted());
+        assert_eq!(pieces.count.get(), 4, "and no more than needed");
+        drop(pieces);
+        budget.charge(Kind::Dirty, 100);
+        assert_eq!(budget.total_used(), 1100, "what has begun ends, also where nobody gives");
     }
 }

@@ -6,9 +6,15 @@
 //! Objects are appended to the newest segment. Freed ones leave holes; when holes outweigh what lives, the
 //! emptiest segment is emptied into the newest one and given back: one segment for each new one at most, so
 //! that no allocation copies more than 128 KiB. Dropping a region gives all of it back at once.
+//!
+//! A region of clean memory is cleaned by age: its owner lists the objects of the oldest segment
+//! ([`Region::oldest_objects`]) and frees each or moves it to the newest segment ([`Region::renew`]); with the last one the
+//! segment goes back.
 //! Invariant: `entries[handle]` and the head of the object name each other, or the head says it is dead.
 
-use crate::budget::Budget;
+use std::collections::VecDeque;
+
+use crate::budget::{Budget, Kind};
 
 /// Bytes of a full segment.
 pub const SEGMENT_BYTES: usize = 128 << 10;
@@ -16,8 +22,11 @@ pub const SEGMENT_BYTES: usize = 128 << 10;
 /// The first segments of a region are smaller, so that hundreds of empty tables stay cheap.
 const FIRST_SEGMENTS_BYTES: [usize; 2] = [4 << 10, 32 << 10];
 
-/// An object above this gets a segment of its own.
-const SHARED_OBJECT_BYTES_MAX: usize = SEGMENT_BYTES / 4;
+/// Segments are not made smaller than this.
+const SEGMENT_BYTES_MIN: usize = 4 << 10;
+
+/// Handles made at a time: growing copies nothing.
+const ENTRIES_PER_CHUNK: usize = 256;
 
 const HEAD_BYTES: usize = 8;
 const DEAD: u32 = u32::MAX;
@@ -50,41 +59,119 @@ struct Segment {
     bytes: Box<[u8]>,
     used: u32,
     live: u32,
+    /// Number of its making: greater is younger.
+    born: u64,
 }
 
 /// A set of objects that is dropped as one.
 #[derive(Debug)]
 pub struct Region {
     budget: Budget,
+    kind: Kind,
+    segment_bytes: usize,
     segments: Vec<Option<Segment>>,
     free_segments: Vec<u32>,
     newest: u32,
     made: usize,
-    entries: Vec<Entry>,
+    /// Segments as they were made, those that are gone already among them.
+    ages: VecDeque<(u32, u64)>,
+    last_born: u64,
+    entries: Vec<Box<[Entry]>>,
+    entry_count: usize,
     free_entry: u32,
     used_bytes: usize,
     live_bytes: usize,
+    held_bytes: usize,
 }
 
 impl Region {
-    /// An empty region; takes memory with its first object.
+    /// An empty region of dirty memory; takes memory with its first object.
     pub fn new(budget: Budget) -> Self {
+        Self::of_kind(budget, Kind::Dirty, SEGMENT_BYTES)
+    }
+
+    /// An empty region of memory of that kind, in segments of about `segment_bytes`.
+    pub fn of_kind(budget: Budget, kind: Kind, segment_bytes: usize) -> Self {
         Self {
             budget,
+            kind,
+            segment_bytes: segment_bytes.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES).next_multiple_of(4096),
             segments: Vec::new(),
             free_segments: Vec::new(),
             newest: NOWHERE,
             made: 0,
+            ages: VecDeque::new(),
+            last_born: 0,
             entries: Vec::new(),
+            entry_count: 0,
             free_entry: NOWHERE,
             used_bytes: 0,
             live_bytes: 0,
+            held_bytes: 0,
         }
+    }
+
+    /// Bytes of a segment.
+    pub fn segment_bytes(&self) -> usize {
+        self.segment_bytes
     }
 
     /// Bytes of segments held.
     pub fn held_bytes(&self) -> usize {
-        self.segments.iter().flatten().map(|s| s.bytes.len()).sum()
+        self.held_bytes
+    }
+
+    /// Bytes of the table of handles.
+    pub fn table_bytes(&self) -> usize {
+        self.entries.len() * ENTRIES_PER_CHUNK * size_of::<Entry>()
+    }
+
+    /// Most bytes that storing an object of `length` bytes takes from the budget.
+    pub fn growth(&self, length: usize) -> usize {
+        let taken = HEAD_BYTES + length.next_multiple_of(8);
+        let table = if self.free_entry == NOWHERE && self.entry_count.is_multiple_of(ENTRIES_PER_CHUNK) {
+            ENTRIES_PER_CHUNK * size_of::<Entry>()
+        } else {
+            0
+        };
+        table
+            + if taken > self.shared_object_bytes_max() {
+                taken
+            } else if self.fits(taken) {
+                0
+            } else {
+                // Emptying another segment may fill the new one.
+                2 * self.segment_bytes
+            }
+    }
+
+    /// Most bytes that the handles of so many objects take from the budget.
+    pub fn handles_growth(&self, objects: usize) -> usize {
+        (objects / ENTRIES_PER_CHUNK + 1) * ENTRIES_PER_CHUNK * size_of::<Entry>()
+    }
+
+    /// An object above this gets a segment of its own.
+    fn shared_object_bytes_max(&self) -> usize {
+        self.segment_bytes / 4
+    }
+
+    fn entry(&self, index: u32) -> &Entry {
+        &self.entries[index as usize / ENTRIES_PER_CHUNK][index as usize % ENTRIES_PER_CHUNK]
+    }
+
+    fn entry_mut(&mut self, index: u32) -> &mut Entry {
+        &mut self.entries[index as usize / ENTRIES_PER_CHUNK][index as usize % ENTRIES_PER_CHUNK]
+    }
+
+    fn add_entry(&mut self) -> u32 {
+        if self.entry_count == self.entries.len() * ENTRIES_PER_CHUNK {
+            self.budget.charge(self.kind, ENTRIES_PER_CHUNK * size_of::<Entry>());
+            let fresh = Entry { segment: NOWHERE, offset: NOWHERE, length: 0 };
+            self.entries.push(vec![fresh; ENTRIES_PER_CHUNK].into_boxed_slice());
+        }
+        self.entry_count += 1;
+        assert!(self.entry_count < DEAD as usize, "a region names fewer than 2^32 objects");
+        (self.entry_count - 1) as u32
     }
 
     /// Bytes of living objects with their heads.
@@ -96,16 +183,14 @@ impl Region {
     pub fn alloc(&mut self, parts: &[&[u8]]) -> Handle {
         let length: usize = parts.iter().map(|p| p.len()).sum();
         let index = if self.free_entry == NOWHERE {
-            self.entries.push(Entry { segment: NOWHERE, offset: NOWHERE, length: 0 });
-            assert!(self.entries.len() < DEAD as usize, "a region names fewer than 2^32 objects");
-            (self.entries.len() - 1) as u32
+            self.add_entry()
         } else {
             let index = self.free_entry;
-            self.free_entry = self.entries[index as usize].offset;
+            self.free_entry = self.entry(index).offset;
             index
         };
         let (segment, offset) = self.place(index, length);
-        self.entries[index as usize] = Entry { segment, offset, length: length as u32 };
+        *self.entry_mut(index) = Entry { segment, offset, length: length as u32 };
         self.fill(segment, offset, parts);
         Handle(index)
     }
@@ -113,31 +198,99 @@ impl Region {
     /// The object's bytes.
     #[inline]
     pub fn get(&self, handle: Handle) -> &[u8] {
-        let entry = self.entries[handle.0 as usize];
+        let entry = self.entry(handle.0);
         let segment = self.segments[entry.segment as usize].as_ref().expect("a living object's segment");
         &segment.bytes[entry.offset as usize..(entry.offset + entry.length) as usize]
+    }
+
+    /// The object's bytes, to be changed in place.
+    #[inline]
+    pub fn get_mut(&mut self, handle: Handle) -> &mut [u8] {
+        let entry = *self.entry(handle.0);
+        &mut self.segment_mut(entry.segment).bytes
+            [entry.offset as usize..(entry.offset + entry.length) as usize]
+    }
+
+    /// Whether the handle names an object.
+    pub fn contains(&self, handle: Handle) -> bool {
+        (handle.0 as usize) < self.entry_count && self.entry(handle.0).segment != NOWHERE
+    }
+
+    /// Lists the objects of the oldest segment in `out`, which is emptied first; says whether there is a segment.
+    ///
+    /// It is asked for again until all of them are freed or renewed: then it is gone.
+    pub fn oldest_objects(&mut self, out: &mut Vec<Handle>) -> bool {
+        out.clear();
+        let oldest = loop {
+            let Some((segment, born)) = self.ages.front().copied() else { return false };
+            if self.segments[segment as usize].as_ref().is_some_and(|s| s.born == born) {
+                break segment;
+            }
+            self.ages.pop_front();
+        };
+        if oldest == self.newest {
+            // What is moved out of it must not come back into it.
+            self.newest = NOWHERE;
+        }
+        if self.segment_mut(oldest).live == 0 {
+            self.release(oldest);
+            return self.oldest_objects(out);
+        }
+        let segment = self.segments[oldest as usize].as_ref().expect("the oldest segment is there");
+        let word = |at: usize| u32::from_le_bytes(segment.bytes[at..at + 4].try_into().expect("four bytes"));
+        let mut at = 0;
+        while at < segment.used as usize {
+            let (index, capacity) = (word(at), word(at + 4) as usize);
+            if index != DEAD {
+                out.push(Handle(index));
+            }
+            at += HEAD_BYTES + capacity;
+        }
+        true
+    }
+
+    /// Moves an object to the newest segment: it counts as young again.
+    pub fn renew(&mut self, handle: Handle) {
+        let old = *self.entry(handle.0);
+        let born = self.last_born;
+        let taken = HEAD_BYTES + self.capacity(old);
+        let segment = self.segment_mut(old.segment);
+        if segment.bytes.len() == taken {
+            // It has the segment to itself: the segment gets younger.
+            segment.born = born + 1;
+            self.last_born += 1;
+            self.ages.push_back((old.segment, born + 1));
+            return;
+        }
+        let start = old.offset as usize;
+        let bytes = segment.bytes[start..start + old.length as usize].to_vec();
+        let (segment, offset) = self.place(handle.0, bytes.len());
+        let now = *self.entry(handle.0);
+        self.kill(now);
+        *self.entry_mut(handle.0) = Entry { segment, offset, length: old.length };
+        self.fill(segment, offset, &[&bytes]);
     }
 
     /// Puts other bytes behind the same handle.
     pub fn replace(&mut self, handle: Handle, parts: &[&[u8]]) {
         let length: usize = parts.iter().map(|p| p.len()).sum();
-        let old = self.entries[handle.0 as usize];
+        let old = *self.entry(handle.0);
         if length <= self.capacity(old) {
-            self.entries[handle.0 as usize].length = length as u32;
+            self.entry_mut(handle.0).length = length as u32;
             self.fill(old.segment, old.offset, parts);
             return;
         }
         // Dead first: placing the new bytes may empty the segment the old ones stand in.
         self.kill(old);
         let (segment, offset) = self.place(handle.0, length);
-        self.entries[handle.0 as usize] = Entry { segment, offset, length: length as u32 };
+        *self.entry_mut(handle.0) = Entry { segment, offset, length: length as u32 };
         self.fill(segment, offset, parts);
     }
 
     /// Gives the object up; its handle may be given out again.
     pub fn free(&mut self, handle: Handle) {
-        self.kill(self.entries[handle.0 as usize]);
-        self.entries[handle.0 as usize] = Entry { segment: NOWHERE, offset: self.free_entry, length: 0 };
+        self.kill(*self.entry(handle.0));
+        *self.entry_mut(handle.0) = Entry { segment: NOWHERE, offset: self.free_entry, length: 0 };
         self.free_entry = handle.0;
     }
 
@@ -176,20 +329,26 @@ impl Region {
     fn release(&mut self, segment: u32) {
         let gone = self.segments[segment as usize].take().expect("a named segment is there");
         self.used_bytes -= gone.used as usize;
-        self.budget.return_segment(gone.bytes);
+        self.give(gone.bytes);
         self.free_segments.push(segment);
+    }
+
+    fn give(&mut self, bytes: Box<[u8]>) {
+        self.held_bytes -= bytes.len();
+        self.budget.return_segment(self.kind, bytes);
     }
 
     /// Room for an object of `length` bytes, its head written: segment and offset of its bytes.
     fn place(&mut self, index: u32, length: usize) -> (u32, u32) {
         let capacity = length.next_multiple_of(8);
         let taken = HEAD_BYTES + capacity;
-        if taken > SHARED_OBJECT_BYTES_MAX {
+        if taken > self.shared_object_bytes_max() {
             let segment = self.add_segment(taken);
             return (segment, self.put(segment, index, capacity));
         }
         if !self.fits(taken) {
-            let next = FIRST_SEGMENTS_BYTES.get(self.made).copied().unwrap_or(SEGMENT_BYTES);
+            let first = FIRST_SEGMENTS_BYTES.get(self.made).copied();
+            let next = first.unwrap_or(self.segment_bytes).min(self.segment_bytes);
             self.made += 1;
             let old = self.newest;
             self.newest = self.add_segment(next.max(taken.next_multiple_of(4096)));
@@ -199,7 +358,7 @@ impl Region {
             self.empty_one();
             if !self.fits(taken) {
                 // What was moved filled the new segment.
-                self.newest = self.add_segment(SEGMENT_BYTES);
+                self.newest = self.add_segment(self.segment_bytes);
             }
         }
         (self.newest, self.put(self.newest, index, capacity))
@@ -226,20 +385,38 @@ impl Region {
     }
 
     fn add_segment(&mut self, bytes: usize) -> u32 {
-        let segment = Segment { bytes: self.budget.take_segment(bytes), used: 0, live: 0 };
-        if let Some(at) = self.free_segments.pop() {
+        self.last_born += 1;
+        let taken = self.budget.take_segment(self.kind, bytes);
+        self.held_bytes += taken.len();
+        let segment = Segment { bytes: taken, used: 0, live: 0, born: self.last_born };
+        let at = if let Some(at) = self.free_segments.pop() {
             self.segments[at as usize] = Some(segment);
             at
         } else {
             self.segments.push(Some(segment));
             (self.segments.len() - 1) as u32
+        };
+        if self.kind == Kind::Clean {
+            self.ages.push_back((at, self.last_born));
+            self.forget_ages();
+        }
+        at
+    }
+
+    /// Keeps the list of ages from growing where segments go that are not the oldest.
+    fn forget_ages(&mut self) {
+        if self.ages.len() > 2 * (self.segments.len() - self.free_segments.len()) + 16 {
+            let segments = &self.segments;
+            self.ages.retain(|(at, born)| {
+                segments[*at as usize].as_ref().is_some_and(|segment| segment.born == *born)
+            });
         }
     }
 
     /// Moves what lives in the emptiest segment into the newest, where holes are a good part of the region.
     fn empty_one(&mut self) {
         let holes = self.used_bytes - self.live_bytes;
-        if holes < 2 * SEGMENT_BYTES || holes < self.live_bytes / 4 {
+        if holes < 2 * self.segment_bytes || holes < self.live_bytes / 4 {
             return;
         }
         let emptiest = (0..self.segments.len() as u32)
@@ -266,19 +443,21 @@ impl Region {
             }
             let offset = self.put(self.newest, index, capacity);
             self.fill(self.newest, offset, &[&source.bytes[start..at]]);
-            let entry = &mut self.entries[index as usize];
-            (entry.segment, entry.offset) = (self.newest, offset);
+            let newest = self.newest;
+            let entry = self.entry_mut(index);
+            (entry.segment, entry.offset) = (newest, offset);
         }
-        self.budget.return_segment(source.bytes);
+        self.give(source.bytes);
         self.free_segments.push(from);
     }
 }
 
 impl Drop for Region {
     fn drop(&mut self) {
-        for segment in self.segments.drain(..).flatten() {
-            self.budget.return_segment(segment.bytes);
+        for segment in std::mem::take(&mut self.segments).into_iter().flatten() {
+            self.give(segment.bytes);
         }
+        self.budget.refund(self.kind, self.table_bytes());
     }
 }
 
@@ -334,9 +513,68 @@ mod tests {
                     prop_assert_eq!(region.get(Handle(*key)), bytes.as_slice());
                 }
             }
-            prop_assert_eq!(budget.used(), region.held_bytes());
+            let held: usize = region.segments.iter().flatten().map(|s| s.bytes.len()).sum();
+            prop_assert_eq!(region.held_bytes(), held);
+            prop_assert_eq!(budget.used(), region.held_bytes() + region.table_bytes());
             drop(region);
             prop_assert_eq!(budget.used(), 0);
+        }
+
+        /// Clean memory under a limit: objects come, change, are read (pinned in the reader's mind by their handle), and the
+        /// oldest segment is cleaned whenever the next object would not fit. The limit is never exceeded, and what
+        /// was not evicted is as it was.
+        #[test]
+        fn cleaning_by_age_keeps_to_the_limit(
+            steps in proptest::collection::vec((0u8..5, 0usize..60, 0usize..1800, any::<u8>()), 1..500),
+            segment_kib in 4usize..40
+        ) {
+            let limit = 12 * (segment_kib << 10);
+            let budget = Budget::shared(limit, limit);
+            let mut region = Region::of_kind(budget.clone(), Kind::Clean, segment_kib << 10);
+            let mut model: BTreeMap<u32, (Vec<u8>, bool)> = BTreeMap::new();
+            let mut oldest = Vec::new();
+            for (step, pick, length, byte) in steps {
+                let length = if length > 1760 { length * 8 } else { length };
+                let bytes = vec![byte; length];
+                let mut rounds = 0;
+                while budget.room() < region.growth(length) + 2 * region.segment_bytes() {
+                    rounds += 1;
+                    prop_assert!(rounds < 200);
+                    prop_assert!(region.oldest_objects(&mut oldest));
+                    for handle in &oldest {
+                        let (_, read) = model.get_mut(&handle.0).expect("listed objects live");
+                        if std::mem::take(read) {
+                            region.renew(*handle);
+                        } else {
+                            region.free(*handle);
+                            model.remove(&handle.0);
+                        }
+                    }
+                }
+                let picked = model.keys().copied().nth(pick % model.len().max(1));
+                match (step, picked) {
+                    (0 | 1, _) | (_, None) => {
+                        let handle = region.alloc(&[&bytes]);
+                        prop_assert!(model.insert(handle.0, (bytes, false)).is_none());
+                    }
+                    (2, Some(key)) => {
+                        region.replace(Handle(key), &[&bytes]);
+                        model.get_mut(&key).expect("a picked key").0 = bytes;
+                    }
+                    (3, Some(key)) => model.get_mut(&key).expect("a picked key").1 = true,
+                    (_, Some(key)) => {
+                        region.free(Handle(key));
+                        model.remove(&key);
+                    }
+                }
+                prop_assert!(budget.total_used() <= limit, "{budget:?}");
+                for (key, (bytes, _)) in &model {
+                    prop_assert_eq!(region.get(Handle(*key)), bytes.as_slice());
+                }
+            }
+            prop_assert_eq!(budget.clean(), region.held_bytes() + region.table_bytes());
+            drop(region);
+            prop_assert_eq!(budget.clean(), 0);
         }
     }
 }

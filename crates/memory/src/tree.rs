@@ -3,11 +3,12 @@
 //! An entry is a value and a 64-bit hint: hints order first, and only entries of equal hints ask the caller's
 //! comparison, so that most steps of a search touch the node alone. A hint must never contradict the comparison
 //! (`a < b` implies `hint(a) <= hint(b)`). Nodes come in chunks from a [`Forest`]; inserting allocates once in
-//! 64 node splits. Entries leave only with their whole forest, which is how memtables live.
+//! 64 node splits. A memtable's entries leave with their whole forest, a cache's one by one: a node that has
+//! none left goes to the next split, neighbours that are half empty are left alone.
 
 use std::cmp::Ordering;
 
-use crate::budget::Budget;
+use crate::budget::{Budget, Kind};
 
 /// Entries of a node.
 const FANOUT: usize = 32;
@@ -40,6 +41,15 @@ impl Node {
         self.count += 1;
     }
 
+    fn remove(&mut self, at: usize) -> u32 {
+        let count = usize::from(self.count);
+        let value = self.values[at];
+        self.hints.copy_within(at + 1..count, at);
+        self.values.copy_within(at + 1..count, at);
+        self.count -= 1;
+        value
+    }
+
     fn split_off(&mut self, at: usize) -> Node {
         let mut right = Node::EMPTY;
         let count = usize::from(self.count);
@@ -62,10 +72,10 @@ impl<T> Arena<T> {
         Self { chunks: Vec::new() }
     }
 
-    fn push(&mut self, budget: &Budget, item: T) -> u32 {
+    fn push(&mut self, budget: &Budget, kind: Kind, item: T) -> u32 {
         if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK) {
+            budget.charge(kind, CHUNK * size_of::<T>());
             self.chunks.push(Vec::with_capacity(CHUNK));
-            budget.charge(CHUNK * size_of::<T>());
         }
         let last = self.chunks.len() - 1;
         self.chunks[last].push(item);
@@ -81,6 +91,10 @@ impl<T> Arena<T> {
         &mut self.chunks[at as usize / CHUNK][at as usize % CHUNK]
     }
 
+    fn len(&self) -> usize {
+        self.chunks.last().map_or(0, |last| (self.chunks.len() - 1) * CHUNK + last.len())
+    }
+
     fn held_bytes(&self) -> usize {
         self.chunks.len() * CHUNK * size_of::<T>()
     }
@@ -90,10 +104,13 @@ impl<T> Arena<T> {
 #[derive(Debug)]
 pub struct Forest {
     budget: Budget,
+    kind: Kind,
     nodes: Arena<Node>,
     children: Arena<[u32; FANOUT]>,
     /// Which `children` an inner node has; leaves have none.
     inner: Vec<u32>,
+    free_nodes: Vec<u32>,
+    free_children: Vec<u32>,
 }
 
 /// One tree of a forest. Only to be used with the forest that made it.
@@ -121,7 +138,7 @@ impl Tree {
     }
 }
 
-/// A place in a tree; good until the tree's next insertion.
+/// A place in a tree; good until the tree's next insertion or removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cursor {
     leaf: u32,
@@ -134,9 +151,40 @@ impl Cursor {
 }
 
 impl Forest {
-    /// A forest without nodes.
+    /// A forest without nodes, of dirty memory.
     pub fn new(budget: Budget) -> Self {
-        Self { budget, nodes: Arena::new(), children: Arena::new(), inner: Vec::new() }
+        Self::of_kind(budget, Kind::Dirty)
+    }
+
+    /// A forest without nodes, of memory of that kind.
+    pub fn of_kind(budget: Budget, kind: Kind) -> Self {
+        Self {
+            budget,
+            kind,
+            nodes: Arena::new(),
+            children: Arena::new(),
+            inner: Vec::new(),
+            free_nodes: Vec::new(),
+            free_children: Vec::new(),
+        }
+    }
+
+    /// Bytes of all nodes, also of those that wait for use.
+    pub fn held_bytes(&self) -> usize {
+        self.nodes.held_bytes() + self.children.held_bytes()
+    }
+
+    /// Most bytes that so many insertions take from the budget.
+    pub fn growth(&self, insertions: usize) -> usize {
+        // Each insertion adds a node at most but for the ones above it, of which there are a sixteenth.
+        let nodes = insertions + insertions / 8 + HEIGHT_MAX;
+        let chunks = |held: usize, used: usize, free: usize| {
+            nodes.saturating_sub(held * CHUNK - used + free).div_ceil(CHUNK) * CHUNK
+        };
+        let (nodes_used, children_used) = (self.nodes.len(), self.children.len());
+        chunks(self.nodes.chunks.len(), nodes_used, self.free_nodes.len()) * size_of::<Node>()
+            + chunks(self.children.chunks.len(), children_used, self.free_children.len())
+                * size_of::<[u32; FANOUT]>()
     }
 
     /// The first entry.
@@ -308,16 +356,135 @@ impl Forest {
     }
 
     fn add_node(&mut self, node: Node, children: Option<[u32; FANOUT]>) -> u32 {
-        let inner = children.map_or(NONE, |children| self.children.push(&self.budget, children));
-        let at = self.nodes.push(&self.budget, node);
+        let inner = match (children, self.free_children.pop()) {
+            (None, free) => {
+                self.free_children.extend(free);
+                NONE
+            }
+            (Some(children), Some(at)) => {
+                *self.children.get_mut(at) = children;
+                at
+            }
+            (Some(children), None) => self.children.push(&self.budget, self.kind, children),
+        };
+        if let Some(at) = self.free_nodes.pop() {
+            *self.nodes.get_mut(at) = node;
+            self.inner[at as usize] = inner;
+            return at;
+        }
+        let at = self.nodes.push(&self.budget, self.kind, node);
         self.inner.push(inner);
         at
+    }
+
+    fn free_node(&mut self, node: u32) {
+        let inner = std::mem::replace(&mut self.inner[node as usize], NONE);
+        if inner != NONE {
+            self.free_children.push(inner);
+        }
+        self.free_nodes.push(node);
+    }
+
+    /// Takes out the value equal to the sought one, `None` where there is none.
+    ///
+    /// `compare` orders as in [`Forest::lower_bound`].
+    pub fn remove(
+        &mut self,
+        tree: &mut Tree,
+        hint: u64,
+        mut compare: impl FnMut(u32) -> Ordering,
+    ) -> Option<u32> {
+        if tree.is_empty() {
+            return None;
+        }
+        let mut path = [(0u32, 0usize); HEIGHT_MAX];
+        let mut leaf = tree.root;
+        for step in path.iter_mut().take(usize::from(tree.height)) {
+            let child = self.child_for(leaf, hint, &mut compare);
+            *step = (leaf, child);
+            leaf = self.children.get(self.inner[leaf as usize])[child];
+        }
+        let (at, found) = search(self.nodes.get(leaf), 0, hint, &mut compare);
+        if !found {
+            return None;
+        }
+        tree.length -= 1;
+        let node = self.nodes.get_mut(leaf);
+        let value = node.remove(at);
+        if node.count == 0 {
+            self.take_leaf(tree, leaf);
+            self.unhang(tree, &path);
+        } else if at == 0 {
+            let least = (node.hints[0], node.values[0]);
+            self.set_least(&path[..usize::from(tree.height)], least);
+        }
+        Some(value)
+    }
+
+    /// Takes an empty leaf out of the chain of leaves.
+    fn take_leaf(&mut self, tree: &mut Tree, leaf: u32) {
+        let (next, previous) = {
+            let node = self.nodes.get(leaf);
+            (node.next, node.previous)
+        };
+        match previous {
+            NONE => tree.first = next,
+            previous => self.nodes.get_mut(previous).next = next,
+        }
+        match next {
+            NONE => tree.last = previous,
+            next => self.nodes.get_mut(next).previous = previous,
+        }
+        self.free_node(leaf);
+    }
+
+    /// Takes the node a path leads to out of its parent, and every parent that has none left.
+    fn unhang(&mut self, tree: &mut Tree, path: &[(u32, usize); HEIGHT_MAX]) {
+        if tree.is_empty() {
+            for (node, _) in &path[..usize::from(tree.height)] {
+                self.free_node(*node);
+            }
+            *tree = Tree::EMPTY;
+            return;
+        }
+        for level in (0..usize::from(tree.height)).rev() {
+            let (parent, child) = path[level];
+            let children = self.inner[parent as usize];
+            let node = self.nodes.get_mut(parent);
+            let count = usize::from(node.count);
+            node.remove(child);
+            self.children.get_mut(children).copy_within(child + 1..count, child);
+            if count > 1 {
+                if child == 0 {
+                    let node = self.nodes.get(parent);
+                    let least = (node.hints[0], node.values[0]);
+                    self.set_least(&path[..level], least);
+                }
+                break;
+            }
+            self.free_node(parent);
+        }
+        while tree.height > 0 && self.nodes.get(tree.root).count == 1 {
+            let old = tree.root;
+            tree.root = self.children.get(self.inner[old as usize])[0];
+            tree.height -= 1;
+            self.free_node(old);
+        }
+    }
+
+    /// Notes the least entry of the node a path leads to where its parents speak of it.
+    fn set_least(&mut self, path: &[(u32, usize)], (hint, value): (u64, u32)) {
+        if let Some((node, child)) = path.iter().rev().find(|(_, child)| *child > 0) {
+            let node = self.nodes.get_mut(*node);
+            node.hints[*child] = hint;
+            node.values[*child] = value;
+        }
     }
 }
 
 impl Drop for Forest {
     fn drop(&mut self) {
-        self.budget.refund(self.nodes.held_bytes() + self.children.held_bytes());
+        self.budget.refund(self.kind, self.held_bytes());
     }
 }
 
@@ -379,7 +546,78 @@ mod tests {
         check((0..50_000).rev(), 7);
     }
 
+    /// Inserts and removals against a model; a key that is gone may never be asked for again.
+    fn check_removals(steps: impl IntoIterator<Item = (bool, u32)>, shift: u32) {
+        let budget = Budget::new(1 << 30);
+        let mut forest = Forest::of_kind(budget.clone(), Kind::Clean);
+        let mut tree = Tree::EMPTY;
+        let mut model = BTreeSet::new();
+        for (removes, key) in steps {
+            let hint = u64::from(key >> shift);
+            let there = |model: &BTreeSet<u32>, v: u32| {
+                assert!(model.contains(&v), "{v} is compared and gone");
+                v.cmp(&key)
+            };
+            if removes {
+                let removed = forest.remove(&mut tree, hint, |v| there(&model, v));
+                assert_eq!(removed.is_some(), model.remove(&key));
+            } else if !model.contains(&key) {
+                forest.insert(&mut tree, hint, key, |v| there(&model, v));
+                model.insert(key);
+            }
+            assert_eq!(tree.len(), model.len());
+            let (cursor, _) = forest.lower_bound(&tree, hint, |v| there(&model, v));
+            assert_eq!(forest.value(cursor), model.range(key..).next().copied());
+            assert_eq!(
+                forest.previous(&tree, cursor).and_then(|before| forest.value(before)),
+                model.range(..key).next_back().copied()
+            );
+        }
+        let mut cursor = forest.first(&tree);
+        for key in &model {
+            assert_eq!(forest.value(cursor), Some(*key));
+            cursor = forest.next(cursor);
+        }
+        assert_eq!(cursor, Cursor::END);
+        for key in model.clone() {
+            let removed = forest.remove(&mut tree, u64::from(key >> shift), |v| v.cmp(&key));
+            assert_eq!(removed, Some(key));
+        }
+        assert!(tree.is_empty());
+        assert_eq!(budget.clean(), forest.held_bytes());
+        assert_eq!(forest.free_nodes.len(), forest.inner.len(), "every node waits for use");
+        drop(forest);
+        assert_eq!(budget.clean(), 0);
+    }
+
+    #[test]
+    fn what_leaves_makes_room_for_what_comes() {
+        let budget = Budget::new(1 << 30);
+        let mut forest = Forest::of_kind(budget, Kind::Clean);
+        let mut tree = Tree::EMPTY;
+        let mut held = 0;
+        for key in 0..100_000u32 {
+            forest.insert(&mut tree, u64::from(key), key, |v| v.cmp(&key));
+            if let Some(gone) = key.checked_sub(1000) {
+                assert_eq!(forest.remove(&mut tree, u64::from(gone), |v| v.cmp(&gone)), Some(gone));
+            }
+            if key == 5000 {
+                held = forest.held_bytes();
+            }
+        }
+        assert_eq!((tree.len(), forest.held_bytes()), (1000, held));
+    }
+
     proptest! {
+        #[test]
+        fn entries_leave_as_they_came(
+            steps in proptest::collection::vec((any::<bool>(), 0u32..600), 0..3000),
+            grown in 0u32..600,
+            shift in 0u32..11
+        ) {
+            check_removals((0..grown).map(|key| (false, key)).chain(steps), shift);
+        }
+
         #[test]
         fn behaves_as_an_ordered_set(keys in proptest::collection::vec(0u32..5000, 0..4000), shift in 0u32..13) {
             check(keys, shift);

@@ -650,6 +650,7 @@ impl Scratch {
             slices: Slices::new(),
             reversed: false,
             now: 0,
+            bypass_cache: false,
         };
         Self { read, rows: RowBuffers::default(), write: WriteBuffers::default() }
     }

@@ -72,6 +72,7 @@ impl Replicator {
             slices,
             reversed: false,
             now: LocalSeconds::try_from(reactor::wall_clock_us() / 1_000_000).unwrap_or(0),
+            bypass_cache: false,
         };
         let mut current = Current::default();
         let mut taker = Taker::new(&mut current, usize::MAX);

@@ -134,8 +134,14 @@ async fn work(replicator: Replicator, table: Rc<Table>, shared: Rc<Shared>) {
 async fn check(replicator: &Replicator, table: &Rc<Table>, shared: &Shared) {
     let slices = [Slice::all()].into_iter().collect();
     let table = Rc::clone(table);
-    let command =
-        ReadCommand { table, range: PartitionRange::all(), slices, reversed: false, now: 1_700_000_000 };
+    let command = ReadCommand {
+        table,
+        range: PartitionRange::all(),
+        slices,
+        reversed: false,
+        now: 1_700_000_000,
+        bypass_cache: false,
+    };
     let mut keys = Keys::default();
     replicator
         .read(&command, ReadLimits::default(), Consistency::One, Deadline::NEVER, &mut keys)

@@ -62,8 +62,14 @@ async fn node(shared: Rc<Shared>) {
     let replicator = Replicator::new(storage.clone(), "datacenter1");
     let table = storage.schema().table_by_id(table::ID).cloned().expect("the table");
     let slices = [Slice::all()].into_iter().collect();
-    let command =
-        ReadCommand { table, range: PartitionRange::all(), slices, reversed: false, now: 1_700_000_000 };
+    let command = ReadCommand {
+        table,
+        range: PartitionRange::all(),
+        slices,
+        reversed: false,
+        now: 1_700_000_000,
+        bypass_cache: false,
+    };
     let (start, mut count) = (reactor::now(), Count::default());
     let deadline = Deadline::after(Duration::from_secs(10));
     let read = replicator.read(&command, ReadLimits::default(), Consistency::One, deadline, &mut count).await;

@@ -34,6 +34,8 @@ pub struct StorageConfig {
     pub commitlog_replay_ignore_errors: bool,
     /// Most bytes of memtables per shard; at half of it the largest is flushed, at all of it writes wait.
     pub memtable_bytes_max: usize,
+    /// Most bytes of memtables and row cache together per shard: what memtables leave is the cache's.
+    pub memory_bytes_max: usize,
     /// Whether table files are compacted on their own.
     pub auto_compaction: bool,
     /// How long shards wait for each other at the start.
@@ -41,7 +43,8 @@ pub struct StorageConfig {
 }
 
 impl StorageConfig {
-    /// Cassandra's defaults, everything below `workdir`, and `memtable_bytes_max` of memory per shard.
+    /// Cassandra's defaults, everything below `workdir`, `memtable_bytes_max` of memory per shard for memtables, and half as much
+    /// again besides.
     pub fn new(workdir: impl Into<PathBuf>, memtable_bytes_max: usize) -> Self {
         let workdir = workdir.into();
         Self {
@@ -53,6 +56,7 @@ impl StorageConfig {
             commitlog_bytes_max: 1 << 30,
             commitlog_replay_ignore_errors: false,
             memtable_bytes_max,
+            memory_bytes_max: memtable_bytes_max.saturating_add(memtable_bytes_max / 2),
             auto_compaction: true,
             start_timeout: Duration::from_secs(60),
         }

@@ -74,7 +74,7 @@ impl Storage {
                         table,
                         &self.0.config.data_dir,
                         place,
-                        &self.0.budget,
+                        &self.0.cache,
                         &self.0.damage,
                     )
                     .await?;

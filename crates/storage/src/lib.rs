@@ -1,11 +1,12 @@
 //! One shard's durable truth: commit log, memtables, table files, and the reads that merge them.
 //!
 //! Write: `shard` (apply) → `commitlog::append` → `memtable::insert`; later `flush` → table file → `commitlog::recycle`.
-//! Read: `read` → `memtable::read` and table files → `read::merge` → `read::visible`. `open` starts it, `ddl`
+//! Read: `read` → `memtable::read`, `cache` and table files → `read::merge` → `read::visible`. `open` starts it, `ddl`
 //! changes its tables, `compaction` keeps files few. This crate knows no other node; other shards only through
 //! `reactor::mesh`. `replication` and `query` lean on [`Storage`].
 
 mod batchlog;
+mod cache;
 mod commitlog;
 mod compaction;
 mod config;

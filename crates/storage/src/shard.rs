@@ -14,6 +14,7 @@ use model::schema::{Schema, TableId};
 use model::{Table, Token};
 use reactor::{Deadline, Event, Gate, Semaphore};
 
+use crate::cache::RowCache;
 use crate::commitlog::format::EntryKind;
 use crate::commitlog::{Commitlog, Hold};
 use crate::config::StorageConfig;
@@ -40,6 +41,7 @@ pub(crate) struct Inner {
     pub(crate) tables: RefCell<Tables>,
     pub(crate) log: Commitlog,
     pub(crate) budget: Budget,
+    pub(crate) cache: Rc<RowCache>,
     /// On shard 0.
     pub(crate) schema_log: Option<SchemaLog>,
     /// One schema change at a time.
@@ -81,6 +83,16 @@ pub struct StorageStats {
     pub memtable_bytes: usize,
     /// Their limit.
     pub memtable_bytes_max: usize,
+    /// Partitions in the row cache.
+    pub cache_partitions: u64,
+    /// Rows in the row cache.
+    pub cache_rows: u64,
+    /// Bytes of objects in the row cache.
+    pub cache_bytes_used: usize,
+    /// Bytes the row cache holds.
+    pub cache_bytes: usize,
+    /// Limit of memtables and row cache together.
+    pub memory_bytes_max: usize,
     /// Commit-log segments that hold entries.
     pub commitlog_segments: usize,
 }
@@ -91,7 +103,7 @@ impl Inner {
         (shard, shards): (usize, usize),
         schema: Rc<Schema>,
         log: Commitlog,
-        budget: Budget,
+        cache: Rc<RowCache>,
         schema_log: Option<SchemaLog>,
         damage: Rc<Event>,
     ) -> Self {
@@ -102,7 +114,8 @@ impl Inner {
             schema: RefCell::new(schema),
             tables: RefCell::new(Tables::default()),
             log,
-            budget,
+            budget: cache.budget(),
+            cache,
             schema_log,
             changing: Semaphore::new(1),
             memory_freed: Event::new(),
@@ -271,8 +284,18 @@ impl Storage {
             tables: stats,
             memtable_bytes: self.0.budget.used(),
             memtable_bytes_max: self.0.budget.limit(),
+            cache_partitions: self.0.cache.counts().0,
+            cache_rows: self.0.cache.counts().1,
+            cache_bytes_used: self.0.cache.used_bytes(),
+            cache_bytes: self.0.budget.clean(),
+            memory_bytes_max: self.0.budget.total_limit(),
             commitlog_segments: self.0.log.live_segments(),
         }
+    }
+
+    /// Empties this shard's row cache.
+    pub fn evict_cache(&self) {
+        self.0.cache.evict_all();
     }
 
     pub(crate) fn take_scratch(&self) -> VisibleScratch {

@@ -288,7 +288,14 @@ async fn read(storage: Storage) -> Vec<(u8, Partition)> {
     let table = storage.schema().table_by_id(ID).cloned().expect("the table");
     let ask = async |range| {
         let slices = [Slice::all()].into_iter().collect();
-        let command = ReadCommand { table: Rc::clone(&table), range, slices, reversed: false, now: NOW + 1 };
+        let command = ReadCommand {
+            table: Rc::clone(&table),
+            range,
+            slices,
+            reversed: false,
+            now: NOW + 1,
+            bypass_cache: false,
+        };
         let mut found = Found { table: Rc::clone(&table), model: Vec::new() };
         storage.read(&command, &mut found).await.expect("a read");
         found.model

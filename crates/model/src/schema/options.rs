@@ -75,6 +75,9 @@ pub struct CachingOptions {
     /// `ALL`, `NONE` or a number.
     #[n(1)]
     pub rows_per_partition: String,
+    /// `enabled` (ScyllaDB's), where it was given: whether rows are cached.
+    #[n(2)]
+    pub enabled: Option<bool>,
 }
 
 impl Default for TableOptions {
@@ -86,7 +89,7 @@ impl Default for TableOptions {
             additional_write_policy: "99p".into(),
             allow_auto_snapshot: true,
             bloom_filter_fp_chance: 0.01,
-            caching: CachingOptions { keys: "ALL".into(), rows_per_partition: "NONE".into() },
+            caching: CachingOptions { keys: "ALL".into(), rows_per_partition: "NONE".into(), enabled: None },
             cdc: false,
             comment: String::new(),
             compaction: map(&[

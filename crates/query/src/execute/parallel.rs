@@ -175,6 +175,7 @@ async fn fetch(round: Round) -> Answer {
         slices: rest.slices.clone(),
         reversed: plan.reversed,
         now: round.now,
+        bypass_cache: plan.bypass_cache,
     };
     let mut consumer = Fetch::new(&mut rows, &rest);
     if !(command.slices.is_empty() && matches!(command.range, PartitionRange::Key(_))) {

@@ -64,6 +64,7 @@ impl Prior {
                 slices: rows.clone(),
                 reversed: false,
                 now: moment.now,
+                bypass_cache: false,
             };
             engine.read(&command, ReadLimits::default(), level, None, &mut prior).await?;
         }

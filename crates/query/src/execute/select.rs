@@ -79,6 +79,7 @@ pub async fn execute(
     };
     read.reversed = plan.reversed;
     read.now = request.now;
+    read.bypass_cache = plan.bypass_cache;
     if guardrails.in_select_cartesian_product.is_on() && plan.restrictions.clustering_has_in() {
         slices::fill(&plan.restrictions, &plan.table, binding, &mut read.slices)?;
         guardrails.in_product("clustering key", read.slices.len(), &mut out.warnings)?;

@@ -36,6 +36,8 @@ pub struct SelectPlan {
     pub allow_filtering: bool,
     /// Rows from the last to the first.
     pub reversed: bool,
+    /// BYPASS CACHE (ScyllaDB's extension).
+    pub bypass_cache: bool,
     /// Whether the result is ordered as a whole (ORDER BY where IN names several partitions): it has no pages.
     pub sorted_whole: bool,
     /// Order of the whole result, where IN names several partitions: places of selected values, and whether
@@ -120,6 +122,7 @@ pub fn prepare(
         distinct: select.distinct,
         allow_filtering: select.allow_filtering,
         reversed,
+        bypass_cache: select.bypass_cache,
         sorted_whole,
         sort,
         limit,

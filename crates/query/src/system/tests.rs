@@ -115,6 +115,7 @@ fn command(table: &Rc<Table>) -> ReadCommand {
         slices: Slices::from_iter([model::clustering::Slice::all()]),
         reversed: false,
         now: 1_700_000_000,
+        bypass_cache: false,
     }
 }
 

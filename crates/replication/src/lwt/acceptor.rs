@@ -81,6 +81,7 @@ impl Acceptor {
                 slices: read.slices,
                 reversed: false,
                 now: prepare.now,
+                bypass_cache: false,
             };
             let mut taker = Taker::new(&mut current, read.rows_max);
             let done = reactor::timeout(deadline, storage.read(&command, &mut taker)).await;

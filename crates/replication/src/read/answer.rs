@@ -34,6 +34,7 @@ pub(super) struct Request {
     slices: Slices,
     reversed: bool,
     now: u32,
+    bypass_cache: bool,
     limits: ReadLimits,
     /// The rest of `range` once its one partition is read, where a page ended inside it.
     then: Option<PartitionRange>,
@@ -47,6 +48,7 @@ impl Request {
             slices: command.slices.clone(),
             reversed: command.reversed,
             now: command.now,
+            bypass_cache: command.bypass_cache,
             limits,
             then: None,
         }
@@ -121,6 +123,7 @@ pub(super) async fn answer(replicator: &Replicator, request: Request) -> Result<
         slices: request.slices,
         reversed: request.reversed,
         now: request.now,
+        bypass_cache: request.bypass_cache,
     };
     let mut page = Page { limits: request.limits, ..Page::default() };
     storage.read(&command, &mut page).await.map_err(|error| RemoteFailure::of(&error))?;

@@ -111,6 +111,7 @@ async fn ask_here(question: Question) -> Result<Answer, String> {
             .collect(),
         reversed: question.reversed,
         now: question.now,
+        bypass_cache: false,
     };
     let mut collector = Collector {
         regulars: regulars(&command.table),

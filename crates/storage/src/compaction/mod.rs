@@ -200,6 +200,7 @@ impl Storage {
             };
             let Some(_alone) = tablet.alone().await else { return };
             tablet.replace_files(std::slice::from_ref(&file), None);
+            tablet.forget_cached();
             let descriptor = file.sstable().descriptor();
             match quarantine(&tablet.directory, descriptor).await {
                 Ok(()) => {

@@ -10,7 +10,7 @@
 //! are folded together when nobody pins them (`pin`).
 //! `tablet` keeps memtables, `read` walks them, `flush` writes them out.
 
-mod hint;
+pub(crate) mod hint;
 mod insert;
 mod pin;
 mod read;

@@ -16,6 +16,7 @@ use memory::Budget;
 use model::schema::Schema;
 use reactor::Event;
 
+use crate::cache::RowCache;
 use crate::commitlog::format::{BOOT_UNKNOWN, BootId};
 use crate::commitlog::replay::OldLog;
 use crate::commitlog::{Commitlog, CommitlogOptions};
@@ -66,11 +67,12 @@ impl Storage {
             schema.apply(change)?;
         }
         let schema = Rc::new(schema);
-        let budget = Budget::new(config.memtable_bytes_max);
+        let budget = Budget::shared(config.memory_bytes_max, config.memtable_bytes_max);
+        let cache = RowCache::new(&budget);
         let damage = Rc::new(Event::new());
         let mut tables = Vec::new();
         for table in schema.tables() {
-            let store = TableStore::open(table, &config.data_dir, (shard, shards), &budget, &damage).await?;
+            let store = TableStore::open(table, &config.data_dir, (shard, shards), &cache, &damage).await?;
             tables.push((table.id(), Rc::new(store)));
         }
         let boot_id = boot_id().await;
@@ -89,7 +91,7 @@ impl Storage {
         };
         let old = own.map(|own| logs[own].1.segments.clone()).unwrap_or_default();
         let (log, holds) = Commitlog::open(options, old).await?;
-        let inner = Inner::new(config, (shard, shards), schema, log, budget, schema_log, damage);
+        let inner = Inner::new(config, (shard, shards), schema, log, cache, schema_log, damage);
         inner.tables.borrow_mut().extend(tables);
         let storage = Self(Rc::new(inner));
         reactor::set_local(Rc::new(storage.clone()));

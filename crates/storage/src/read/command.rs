@@ -24,6 +24,8 @@ pub struct ReadCommand {
     pub reversed: bool,
     /// Seconds now: what expired at or before it is not seen.
     pub now: LocalSeconds,
+    /// Neither look into the row cache nor fill it (`BYPASS CACHE`).
+    pub bypass_cache: bool,
 }
 
 /// Which partitions a read covers.

@@ -1,8 +1,9 @@
 //! Reads: from memtables alone without copying a row, else by a merge with table files.
 //!
-//! `command` says what is asked, `partition` reads one partition, `scan` many; `source` and `merge` put versions and
-//! files together; `visible` decides what of a row is seen.
+//! `command` says what is asked, `partition` reads one partition, `scan` many; `cached` puts the row cache before the files of
+//! one partition; `source` and `merge` put versions and files together; `visible` decides what of a row is seen.
 
+mod cached;
 mod command;
 pub(crate) mod merge;
 mod partition;

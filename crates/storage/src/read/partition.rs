@@ -5,13 +5,15 @@ use std::rc::Rc;
 use model::reconcile::{Purge, deletion, is_live};
 use model::{DeletionTime, RowView, Token, Unfiltered};
 
+use super::cached::CachedPartition;
 use super::merge::Merge;
 use super::source::{Input, Source};
 use super::visible::{VisibleScratch, visible};
-use super::{Flow, ReadCommand, RowConsumer};
+use super::{Flow, ReadCommand, RowConsumer, Slices};
+use crate::cache::{Claim, Sought, Walked};
 use crate::error::StorageError;
 use crate::memtable::{Memtable, PartitionRef, Pin, Shape, VersionCursor};
-use crate::tablet::{TableFile, Tablet};
+use crate::tablet::Tablet;
 
 /// Rows handed over before looking whether somebody else should run.
 const ROWS_PER_LOOK: u32 = 64;
@@ -39,52 +41,139 @@ impl<'c> Reader<'c> {
         key: &[u8],
         consumer: &mut dyn RowConsumer,
     ) -> Result<Flow, StorageError> {
-        let files: Vec<_> =
-            tablet.files().iter().filter(|f| f.sstable().may_contain(token, key)).cloned().collect();
-        if files.is_empty()
-            && let Some(only) = tablet.only_memtable()
-        {
-            let found = {
+        let files = tablet.files();
+        let claim = tablet.cache().claim().filter(|_| !self.command.bypass_cache);
+        let found = match tablet.only_memtable() {
+            Some(only) => {
                 let contents = only.contents();
-                let Some(partition) = contents.find(token, key) else { return Ok(Flow::Continue) };
-                contents.only_version(partition).map(|version| (partition, version))
-            };
-            if let Some((partition, version)) = found {
-                return Ok(self.walk_memory(&only, partition, version, consumer).await);
+                let found = contents.find(token, key);
+                let version = found.map(|partition| (partition, contents.only_version(partition)));
+                drop(contents);
+                version.map(|version| (Some(only), version))
             }
+            None => {
+                let among = tablet.memtables().iter().find_map(|m| m.contents().find(token, key));
+                among.map(|partition| (None, (partition, None)))
+            }
+        };
+        let mut left = None;
+        match found {
+            None if files.is_empty() => return Ok(Flow::Continue),
+            None => {
+                if let Some(claim) = claim {
+                    match self.walk_cache(tablet, claim, token, key, consumer) {
+                        (Walked::Done(flow), _) => return Ok(flow),
+                        (Walked::Left(slices), announced) => left = Some((slices, announced)),
+                        (Walked::Unknown, _) => {}
+                    }
+                }
+            }
+            Some((Some(only), (partition, Some(version)))) => {
+                if !files.iter().any(|file| file.sstable().may_contain(token, key)) {
+                    return Ok(self.walk_memory(&only, partition, version, consumer).await);
+                }
+            }
+            Some(_) => {}
         }
         // Boxed, so that a read from memory does not carry the space that reading files takes.
-        Box::pin(self.merged_partition(tablet, files, token, key, consumer)).await
+        Box::pin(self.merged_partition(tablet, claim, left, token, key, consumer)).await
     }
 
-    /// Reads a partition out of memtables and files together.
+    /// Reads a partition out of memtables and files together; of what is left of it, and whether it was announced.
     async fn merged_partition(
         &mut self,
         tablet: &Tablet,
-        files: Vec<Rc<TableFile>>,
+        claim: Option<Claim>,
+        left: Option<(Slices, bool)>,
         token: Token,
         key: &[u8],
         consumer: &mut dyn RowConsumer,
     ) -> Result<Flow, StorageError> {
+        let (slices, announced) = match &left {
+            Some((slices, announced)) => (slices, *announced),
+            None => (&self.command.slices, false),
+        };
+        let shape = Shape { slices, ..self.shape() };
+        // Taken together, before anything waits.
+        let files: Vec<_> =
+            tablet.files().iter().filter(|f| f.sstable().may_contain(token, key)).cloned().collect();
         let mut sources = Vec::new();
         for memtable in tablet.memtables().iter() {
             self.add_memory(&mut sources, memtable, token, key, !files.is_empty());
         }
-        for file in files {
-            let opened = file
-                .open()
-                .partition(token, key, &self.command.slices, self.command.reversed)
-                .await
-                .map_err(|error| file.failed(error))?;
-            if let Some(reader) = opened {
-                sources.push(Source::new(Input::Partition { file, reader: Box::new(reader) }));
+        match claim {
+            Some(claim) if !files.is_empty() => {
+                let table = &self.command.table;
+                let opened =
+                    CachedPartition::open(tablet.cache(), claim, table, (token, key), files, shape).await?;
+                sources.push(Source::new(Input::Cached(Box::new(opened))));
+            }
+            _ => {
+                for file in files {
+                    let opened = file
+                        .open()
+                        .partition(token, key, slices, shape.reversed)
+                        .await
+                        .map_err(|error| file.failed(error))?;
+                    let reader = opened.map(Box::new);
+                    sources.extend(reader.map(|reader| Source::new(Input::Partition { file, reader })));
+                }
             }
         }
         if sources.is_empty() {
-            return Ok(Flow::Continue);
+            return Ok(if announced { consumer.partition_end() } else { Flow::Continue });
         }
-        let (flow, _) = self.walk_sources(sources, token, key, consumer).await?;
+        let (flow, _) = self.walk_sources(sources, shape, announced, token, key, consumer).await?;
         Ok(flow)
+    }
+
+    /// Hands over what the row cache knows of a partition that no memtable has; says too whether it was announced.
+    fn walk_cache(
+        &mut self,
+        tablet: &Tablet,
+        claim: Claim,
+        token: Token,
+        key: &[u8],
+        consumer: &mut dyn RowConsumer,
+    ) -> (Walked, bool) {
+        let shape = self.shape();
+        let (table, now) = (&self.command.table, self.command.now);
+        let scratch = &mut self.scratch;
+        let (mut announced, mut skipped) = (false, false);
+        let sought = Sought { token, key, orders: shape.orders };
+        let walked = tablet.cache().walk(claim, sought, shape, &mut |head, found| {
+            let announce = |consumer: &mut dyn RowConsumer, rows: bool| {
+                // Static rows are rare and asked for once in a partition: buffers of their own do not show.
+                let mut scratch = VisibleScratch::default();
+                let row = head.static_row;
+                let row = row.and_then(|row| visible(table, row, head.deletion, now, &mut scratch));
+                if rows || row.is_some() { consumer.partition(key, token, row) } else { Flow::SkipPartition }
+            };
+            let Some((clustering, row)) = found else {
+                if !announced {
+                    match announce(consumer, false) {
+                        Flow::Stop => return Flow::Stop,
+                        // Nothing to see, or seen and not wanted further.
+                        Flow::SkipPartition => return Flow::Continue,
+                        Flow::Continue => {}
+                    }
+                }
+                return consumer.partition_end();
+            };
+            let Some(row) = visible(table, row, head.deletion, now, scratch) else { return Flow::Continue };
+            let mut flow = Flow::Continue;
+            if !announced {
+                announced = true;
+                flow = announce(consumer, true);
+            }
+            if flow == Flow::Continue {
+                flow = consumer.row(clustering, row);
+            }
+            skipped = flow == Flow::SkipPartition;
+            flow
+        });
+        let walked = if skipped { Walked::Done(consumer.partition_end()) } else { walked };
+        (walked, announced)
     }
 
     /// Adds the versions of a partition in a memtable, pinned where the read is going to wait.
@@ -189,16 +278,17 @@ impl<'c> Reader<'c> {
     pub(super) async fn walk_sources(
         &mut self,
         sources: Vec<Source>,
+        shape: Shape<'_>,
+        mut announced: bool,
         token: Token,
         key: &[u8],
         consumer: &mut dyn RowConsumer,
     ) -> Result<(Flow, Vec<Source>), StorageError> {
-        let (shape, now) = (self.shape(), self.command.now);
+        let now = self.command.now;
         let mut merge = Merge::new(Rc::clone(&self.command.table), sources, Purge::everything(now));
         let static_bytes = merge.take_static_row();
         let static_row =
             (!static_bytes.is_empty()).then(|| RowView::trusted(&static_bytes)).filter(|r| is_live(*r, now));
-        let mut announced = false;
         let mut rows = 0u32;
         let flow = loop {
             let (clustering, row) = match merge.next(shape).await? {

@@ -136,7 +136,7 @@ impl Reader<'_> {
                 sources.push(Source::new(Input::Scan { file, scanner }));
             }
         }
-        let (flow, sources) = self.walk_sources(sources, token, key, consumer).await?;
+        let (flow, sources) = self.walk_sources(sources, self.shape(), false, token, key, consumer).await?;
         let back = sources.into_iter().filter_map(|source| match source.input {
             Input::Scan { scanner, .. } => Some(scanner),
             _ => None,

@@ -1,4 +1,4 @@
-//! One input of a merge: a version in a memtable, or a partition of a table file.
+//! One input of a merge: a version in a memtable, a partition of a table file, or that of all files with the cache before them.
 //!
 //! A source keeps its next element in buffers of its own, so that heads of several sources can be compared
 //! while others wait for the disk. Buffers are reused from element to element.
@@ -9,6 +9,7 @@ use model::clustering::{ClusteringOrder, Position};
 use model::{Clustering, DeletionTime, RowView, Unfiltered};
 use sstable::{PartitionReader, Scanner};
 
+use super::cached::{CachedPartition, Found};
 use crate::error::StorageError;
 use crate::memtable::{Memtable, PartitionRef, Pin, Shape, VersionCursor};
 use crate::tablet::TableFile;
@@ -19,6 +20,8 @@ pub(crate) enum Input {
     Memory { memtable: Rc<Memtable>, cursor: VersionCursor, pin: Option<Pin> },
     /// One partition of a file.
     Partition { file: Rc<TableFile>, reader: Box<PartitionReader> },
+    /// One partition of all files, as far as it is known from the row cache.
+    Cached(Box<CachedPartition>),
     /// The current partition of a scan over a file.
     Scan { file: Rc<TableFile>, scanner: Box<Scanner> },
 }
@@ -66,6 +69,11 @@ impl Source {
             Input::Partition { reader, .. } => {
                 keep(reader.static_row());
                 reader.deletion()
+            }
+            Input::Cached(partition) => {
+                let (deletion, row) = partition.head();
+                keep(row);
+                deletion
             }
             Input::Scan { scanner, .. } => {
                 keep(scanner.static_row());
@@ -116,6 +124,13 @@ impl Source {
             Input::Partition { file, reader } => {
                 let next = reader.next().await.map_err(|error| file.failed(error))?;
                 self.kind = keep(next, &mut self.clustering, &mut self.row);
+            }
+            Input::Cached(partition) => {
+                self.kind = match partition.next(shape, &mut self.clustering, &mut self.row).await? {
+                    Found::Row => Kind::Row,
+                    Found::Change(weight, deletion) => Kind::Change(weight, deletion),
+                    Found::End => Kind::End,
+                };
             }
             Input::Scan { file, scanner } => {
                 let next = scanner.next().await.map_err(|error| file.failed(error))?;

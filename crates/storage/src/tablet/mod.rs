@@ -20,6 +20,7 @@ use model::tablet::TabletId;
 use reactor::{Event, Permit, Semaphore};
 use smallvec::SmallVec;
 
+use crate::cache::{RowCache, TabletCache};
 use crate::commitlog::Hold;
 use crate::commitlog::format::Position;
 use crate::memtable::Memtable;
@@ -40,6 +41,8 @@ pub(crate) struct Tablet {
     /// Oldest first; the last one takes writes, the others are sealed and being flushed.
     memtables: RefCell<SmallVec<[Rc<Memtable>; 2]>>,
     files: RefCell<Rc<Vec<Rc<TableFile>>>>,
+    /// What is known of the files' rows.
+    cache: Rc<TabletCache>,
     last_generation: Cell<u64>,
     /// Writes between the commit log and the memtable.
     writing: Cell<u32>,
@@ -63,24 +66,26 @@ impl Tablet {
         id: TabletId,
         table: Rc<Table>,
         directory: &Path,
-        budget: &Budget,
+        cache: &Rc<RowCache>,
         files: Vec<Rc<TableFile>>,
         last_generation: u64,
     ) -> Self {
+        let budget = cache.budget();
         Self {
+            cache: Rc::new(TabletCache::new(cache, &table)),
             id,
             directory: directory.to_owned(),
             flushing: Semaphore::new(1),
             compacting: Semaphore::new(1),
             table: RefCell::new(table),
-            budget: budget.clone(),
-            memtables: RefCell::new(SmallVec::from_iter([Rc::new(Memtable::new(budget))])),
+            memtables: RefCell::new(SmallVec::from_iter([Rc::new(Memtable::new(&budget))])),
             files: RefCell::new(Rc::new(files)),
             last_generation: Cell::new(last_generation),
             writing: Cell::new(0),
             closers: Cell::new(0),
             claims: Cell::new(0),
             marked: Cell::new(true),
+            budget,
             orphans: RefCell::new(BTreeSet::new()),
             has_directory: Cell::new(false),
             changed: Event::new(),
@@ -144,6 +149,18 @@ impl Tablet {
     pub(crate) fn set_table(&self, table: &Rc<Table>) {
         *self.table.borrow_mut() = Rc::clone(table);
         self.files.borrow().iter().for_each(|file| file.set_table(table));
+        self.cache.forget(table);
+    }
+
+    /// The tablet's part of the row cache.
+    #[inline]
+    pub(crate) fn cache(&self) -> &Rc<TabletCache> {
+        &self.cache
+    }
+
+    /// The files say something else than before, or may: what is cached of them is forgotten.
+    pub(crate) fn forget_cached(&self) {
+        self.cache.forget(&self.table());
     }
 
     /// Applies a checked mutation to the newest memtable.
@@ -201,13 +218,19 @@ impl Tablet {
         (memtables.len() > 1).then(|| Rc::clone(&memtables[0]))
     }
 
-    /// Puts a file (or nothing, where nothing was left) in the place of a sealed memtable.
-    pub(crate) fn replace_memtable(&self, old: &Rc<Memtable>, file: Option<Rc<TableFile>>) {
-        self.memtables.borrow_mut().retain(|memtable| !Rc::ptr_eq(memtable, old));
+    /// Adds the file that a sealed memtable was written to, if anything was; the memtable stays until
+    /// [`Tablet::remove_memtable`], and readers see its writes twice.
+    pub(crate) fn add_flushed(&self, file: Option<Rc<TableFile>>) {
         // The table may have been altered while the file was written.
         file.iter().for_each(|file| file.set_table(&self.table.borrow()));
         let mut files = self.files.borrow_mut();
         Rc::make_mut(&mut files).extend(file);
+        self.cache.advance();
+    }
+
+    /// Takes out a memtable whose writes are in a file and in what is cached.
+    pub(crate) fn remove_memtable(&self, old: &Rc<Memtable>) {
+        self.memtables.borrow_mut().retain(|memtable| !Rc::ptr_eq(memtable, old));
     }
 
     /// Puts files in the place of others.
@@ -224,6 +247,7 @@ impl Tablet {
         let fresh = SmallVec::from_iter([Rc::new(Memtable::new(&self.budget))]);
         let memtables = std::mem::replace(&mut *self.memtables.borrow_mut(), fresh);
         let files = std::mem::take(&mut *self.files.borrow_mut());
+        self.forget_cached();
         (memtables.into_vec(), files.to_vec())
     }
 

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use memory::Budget;
 use model::Table;
 use model::tablet::{TabletId, TabletMap};
 use reactor::Event;
 use sstable::{Descriptor, Sstable};
 
 use super::{TableFile, Tablet, quarantine, to_storage_error};
+use crate::cache::RowCache;
 use crate::error::StorageError;
 
 /// The tablets of one table that this shard has.
@@ -38,7 +38,7 @@ impl TableStore {
         table: &Rc<Table>,
         data: &Path,
         (shard, shards): (usize, usize),
-        budget: &Budget,
+        cache: &Rc<RowCache>,
         damage: &Rc<Event>,
     ) -> Result<Self, StorageError> {
         let directory = directory_of(data, table);
@@ -71,7 +71,7 @@ impl TableStore {
         let tablets = found
             .into_iter()
             .map(|(id, (files, last))| {
-                (id, Rc::new(Tablet::new(id, Rc::clone(table), &directory, budget, files, last)))
+                (id, Rc::new(Tablet::new(id, Rc::clone(table), &directory, cache, files, last)))
             })
             .collect();
         Ok(Self { table: RefCell::new(Rc::clone(table)), tablets, directory })

@@ -94,7 +94,8 @@ pub async fn values(
 ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StorageError> {
     let table: Rc<Table> = storage.schema().table_by_id(ID).cloned().expect("the table");
     let slices = [Slice::all()].into_iter().collect();
-    let command = ReadCommand { table, range, slices, reversed: false, now: 1_700_000_000 };
+    let command =
+        ReadCommand { table, range, slices, reversed: false, now: 1_700_000_000, bypass_cache: false };
     let mut values = Values::default();
     storage.read(&command, &mut values).await?;
     Ok(values.0)

@@ -1,4 +1,4 @@
-//! The `caching` option (Cassandra's `CachingParams`).
+//! The `caching` option (Cassandra's `CachingParams`), with ScyllaDB's `enabled`.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,18 @@ pub(super) fn read(map: &BTreeMap<String, String>) -> Result<CachingOptions, Que
     let unknown: Vec<&str> = map
         .keys()
         .map(String::as_str)
-        .filter(|name| !matches!(*name, "keys" | "rows_per_partition"))
+        .filter(|name| !matches!(*name, "keys" | "rows_per_partition" | "enabled"))
         .collect();
+    let enabled = match map.get("enabled") {
+        None => None,
+        Some(value) if value.eq_ignore_ascii_case("true") => Some(true),
+        Some(value) if value.eq_ignore_ascii_case("false") => Some(false),
+        Some(value) => {
+            return Err(config(format!(
+                "Invalid value '{value}' for caching sub-option 'enabled': only 'true' and 'false' are allowed"
+            )));
+        }
+    };
     let keys = match map.get("keys") {
         None => "NONE",
         Some(value) if value.eq_ignore_ascii_case("ALL") => "ALL",
@@ -34,7 +44,7 @@ pub(super) fn read(map: &BTreeMap<String, String>) -> Result<CachingOptions, Que
             unknown.join(", ")
         )));
     }
-    Ok(CachingOptions { keys: keys.to_owned(), rows_per_partition })
+    Ok(CachingOptions { keys: keys.to_owned(), rows_per_partition, enabled })
 }
 
 fn rows(value: &str) -> Result<String, QueryError> {

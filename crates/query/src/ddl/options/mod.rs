@@ -187,8 +187,10 @@ pub(crate) fn warnings(options: &TableOptions, warnings: &mut Vec<String>) {
 }
 
 /// The `caching` option as the map clients see.
-pub(crate) fn caching_map(caching: &CachingOptions) -> [(&'static str, &str); 2] {
-    [("keys", &caching.keys), ("rows_per_partition", &caching.rows_per_partition)]
+pub(crate) fn caching_map<'c>(caching: &'c CachingOptions) -> impl Iterator<Item = (&'c str, &'c str)> {
+    let enabled = caching.enabled.map(|enabled| ("enabled", if enabled { "true" } else { "false" }));
+    let keys = [("keys", caching.keys.as_str()), ("rows_per_partition", &caching.rows_per_partition)];
+    enabled.into_iter().chain(keys)
 }
 
 fn at_least_zero(name: &str, value: i32) -> Result<u32, QueryError> {

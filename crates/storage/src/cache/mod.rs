@@ -1,0 +1,425 @@
+//! The row cache of a shard: what all table files of a tablet say of a partition, as far as it is known.
+//!
+//! Memtables are no part of it: a read merges them with it. What is known of a partition has gaps, and every step
+//! through it says where one begins (`known`). Readers of files put in what they read (`learn`), a flush what it
+//! wrote (`update`). `docs/decisions/0005-row-cache.md` has the whole design.
+//!
+//! Invariants. Between two pauses an entry and the tablet's set of files say the same of what is known, but for
+//! tombstones that files have forgotten. Nothing here is pinned: a reader that paused looks up its place again, and only
+//! while its [`Claim`] is current. Memory is taken after room was made for it, so that the budget holds.
+
+mod index;
+mod known;
+mod learn;
+mod metrics;
+mod object;
+mod partition;
+mod update;
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+
+use hashbrown::HashMap;
+use memory::{Budget, Forest, Handle, Kind as Memory, Reclaim, Region, SEGMENT_BYTES};
+use model::clustering::ClusteringOrder;
+use model::{Table, Token};
+
+pub(crate) use known::{Place, Step, Walked};
+pub(crate) use learn::Learner;
+pub(crate) use update::Update;
+
+use index::Index;
+use metrics::Metrics;
+use object::{Kind, Name, Object, untouch};
+use partition::Partitions;
+
+/// A budget holds at least so many segments, so that cleaning one never empties the cache.
+const SEGMENTS_MIN: usize = 32;
+/// Segments cleaned in a row without gain before nothing is spared any more.
+const SPARED_MAX: u32 = 8;
+/// Segments cleaned to make room for one insertion; beyond it the insertion does not happen.
+const ROUNDS_MAX: u32 = 64;
+/// Range tombstones of one partition; one that has more is not cached.
+const TOMBSTONES_MAX: usize = 1024;
+/// What one insertion may take, as a part of all memory.
+const INSERTION_PART: usize = 8;
+
+/// The cache of one shard.
+pub(crate) struct RowCache {
+    inner: RefCell<Inner>,
+    metrics: Metrics,
+}
+
+struct Inner {
+    budget: Budget,
+    region: Region,
+    forest: Forest,
+    index: Index,
+    partitions: Partitions,
+    owners: HashMap<u32, Owner, foldhash::fast::FixedState>,
+    last_owner: u32,
+    /// Entries and single rows.
+    rows: u64,
+    /// Segments cleaned in a row that gave nothing.
+    spared: u32,
+    tally: Tally,
+    cleaned: Vec<Handle>,
+    row: Vec<u8>,
+}
+
+/// What happened since it was published last.
+#[derive(Debug, Default)]
+struct Tally {
+    inserted_partitions: u64,
+    inserted_rows: u64,
+    merged_partitions: u64,
+    merged_rows: u64,
+    evicted_partitions: u64,
+    evicted_rows: u64,
+    removed_partitions: u64,
+    removed_rows: u64,
+}
+
+/// A tablet at one state of its table and its files; partitions belong to it.
+struct Owner {
+    table: Rc<Table>,
+    /// Whether partitions may be found; else they wait to be swept.
+    alive: bool,
+    partitions: u64,
+}
+
+/// What a reader took from its tablet together with the set of files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Claim {
+    owner: u32,
+    phase: u64,
+}
+
+/// A tablet's part of the cache.
+pub(crate) struct TabletCache {
+    cache: Rc<RowCache>,
+    owner: Cell<u32>,
+    /// Times that the tablet's files gained or lost writes.
+    phase: Cell<u64>,
+    enabled: Cell<bool>,
+}
+
+impl RowCache {
+    /// An empty cache of what `budget` has room for; evicts when writers need it.
+    pub(crate) fn new(budget: &Budget) -> Rc<Self> {
+        let segment_bytes = (budget.total_limit() / SEGMENTS_MIN).min(SEGMENT_BYTES);
+        let region = Region::of_kind(budget.clone(), Memory::Clean, segment_bytes);
+        let reserve = 2 * region.segment_bytes();
+        let inner = Inner {
+            budget: budget.clone(),
+            region,
+            forest: Forest::of_kind(budget.clone(), Memory::Clean),
+            index: Index::new(budget.clone()),
+            partitions: Partitions::new(budget.clone()),
+            owners: HashMap::default(),
+            last_owner: 0,
+            rows: 0,
+            spared: 0,
+            tally: Tally::default(),
+            cleaned: Vec::new(),
+            row: Vec::new(),
+        };
+        let cache = Rc::new(Self { inner: RefCell::new(inner), metrics: Metrics::new() });
+        let strong: Rc<dyn Reclaim> = Rc::clone(&cache) as Rc<dyn Reclaim>;
+        let weak: Weak<dyn Reclaim> = Rc::downgrade(&strong);
+        budget.set_reclaimer(weak, reserve);
+        cache
+    }
+
+    /// The budget it shares with memtables.
+    pub(crate) fn budget(&self) -> Budget {
+        self.inner.borrow().budget.clone()
+    }
+
+    fn total_limit(&self) -> usize {
+        self.inner.borrow().budget.total_limit()
+    }
+
+    /// Partitions and rows that are cached.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        let inner = self.inner.borrow();
+        (inner.index.len(), inner.rows)
+    }
+
+    /// Bytes of what is cached, without holes and tables.
+    pub(crate) fn used_bytes(&self) -> usize {
+        self.inner.borrow().region.live_bytes()
+    }
+
+    /// Gives everything back that can be.
+    pub(crate) fn evict_all(&self) {
+        let mut inner = self.inner.borrow_mut();
+        // Each round empties a segment, for nothing is spared.
+        while inner.region.live_bytes() > 0 && inner.clean_one(false) {}
+        drop(inner);
+        self.count();
+    }
+
+    /// Publishes what was evicted and what is held.
+    fn count(&self) {
+        self.metrics.update(&mut self.inner.borrow_mut());
+    }
+}
+
+impl Reclaim for RowCache {
+    fn reclaim(&self, bytes: usize) {
+        // Where the cache is at work it makes its own room.
+        let Ok(mut inner) = self.inner.try_borrow_mut() else { return };
+        let before = inner.budget.clean();
+        while before - inner.budget.clean().min(before) < bytes {
+            let spares = inner.spared < SPARED_MAX;
+            if !inner.clean_one(spares) {
+                break;
+            }
+        }
+        drop(inner);
+        self.count();
+    }
+}
+
+impl TabletCache {
+    /// A tablet's part, empty.
+    pub(crate) fn new(cache: &Rc<RowCache>, table: &Rc<Table>) -> Self {
+        let owner = cache.inner.borrow_mut().add_owner(table);
+        let enabled = Cell::new(is_enabled(table));
+        Self { cache: Rc::clone(cache), owner: Cell::new(owner), phase: Cell::new(0), enabled }
+    }
+
+    /// To be taken together with the tablet's memtables and files; `None` where the table is not cached.
+    #[inline]
+    pub(crate) fn claim(&self) -> Option<Claim> {
+        self.enabled.get().then(|| Claim { owner: self.owner.get(), phase: self.phase.get() })
+    }
+
+    /// Whether what the claim's files say is still what the cache says.
+    #[inline]
+    pub(crate) fn is_current(&self, claim: Claim) -> bool {
+        self.claim() == Some(claim)
+    }
+
+    /// The tablet's files have gained writes of a memtable, which is still there.
+    pub(crate) fn advance(&self) {
+        self.phase.set(self.phase.get() + 1);
+    }
+
+    /// Forgets everything: the tablet's files say something else now, or its table is another one.
+    pub(crate) fn forget(&self, table: &Rc<Table>) {
+        let mut inner = self.cache.inner.borrow_mut();
+        inner.retire(self.owner.get());
+        self.owner.set(inner.add_owner(table));
+        self.enabled.set(is_enabled(table));
+        self.advance();
+    }
+}
+
+impl Drop for TabletCache {
+    fn drop(&mut self) {
+        self.cache.inner.borrow_mut().retire(self.owner.get());
+    }
+}
+
+/// Whether a table's rows are cached: unless it says `caching = {'enabled': 'false'}`.
+fn is_enabled(table: &Table) -> bool {
+    table.options().caching.enabled != Some(false)
+}
+
+impl Inner {
+    fn add_owner(&mut self, table: &Rc<Table>) -> u32 {
+        self.last_owner += 1;
+        self.owners.insert(self.last_owner, Owner { table: Rc::clone(table), alive: true, partitions: 0 });
+        self.last_owner
+    }
+
+    /// An owner's partitions are not found any more.
+    fn retire(&mut self, owner: u32) {
+        let Some(record) = self.owners.get_mut(&owner) else { return };
+        record.alive = false;
+        if record.partitions == 0 {
+            self.owners.remove(&owner);
+        }
+    }
+
+    fn is_alive(&self, owner: u32) -> bool {
+        self.owners.get(&owner).is_some_and(|owner| owner.alive)
+    }
+
+    fn table(&self, owner: u32) -> Rc<Table> {
+        Rc::clone(&self.owners.get(&owner).expect("an owner stays as long as its partitions").table)
+    }
+
+    #[inline]
+    fn find(&self, name: Name<'_>) -> Option<Handle> {
+        self.index.find(&self.region, name)
+    }
+
+    /// Notes one more or one less partition of an owner.
+    fn count_partition(&mut self, owner: u32, comes: bool) {
+        let record = self.owners.get_mut(&owner).expect("an owner stays as long as its partitions");
+        record.partitions = if comes { record.partitions + 1 } else { record.partitions - 1 };
+        if record.partitions == 0 && !record.alive {
+            self.owners.remove(&owner);
+        }
+    }
+
+    /// Evicts until `bytes` can be taken; says no where they cannot.
+    fn make_room(&mut self, bytes: usize) -> bool {
+        if bytes > self.budget.total_limit() / INSERTION_PART {
+            return false;
+        }
+        for _ in 0..ROUNDS_MAX {
+            if self.budget.room() >= bytes {
+                return true;
+            }
+            let spares = self.spared < SPARED_MAX;
+            if !self.clean_one(spares) {
+                return false;
+            }
+        }
+        false
+    }
+
+    /// Empties the oldest segment; says no where there is none. What was read lately is moved, where `spares`.
+    fn clean_one(&mut self, spares: bool) -> bool {
+        let before = self.budget.clean();
+        let mut handles = std::mem::take(&mut self.cleaned);
+        let any = self.region.oldest_objects(&mut handles);
+        for handle in handles.drain(..) {
+            // One object may have taken others with it.
+            if self.region.contains(handle) {
+                self.clean(handle, spares);
+            }
+        }
+        self.cleaned = handles;
+        self.spared = if self.budget.clean() < before { 0 } else { self.spared.saturating_add(1) };
+        any
+    }
+
+    fn clean(&mut self, handle: Handle, spares: bool) {
+        let object = Object::of(&self.region, handle);
+        let spared = spares && object.is_touched();
+        match object.kind() {
+            Kind::Whole => {
+                if !(spared && self.is_alive(object.owner())) {
+                    self.tally.evicted_partitions += 1;
+                    self.tally.evicted_rows += u64::from(object.only_row().is_some());
+                    self.remove(handle);
+                    return;
+                }
+            }
+            Kind::Entry => {
+                let partition = self.partitions.get(object.number());
+                if partition.handle.is_none() || !(spared && self.is_alive(partition.owner)) {
+                    self.tally.evicted_rows += u64::from(object.row().is_some());
+                    self.evict_entry(handle);
+                    return;
+                }
+            }
+            Kind::Partition | Kind::Static => {
+                let partition = self.partitions.get(object.number());
+                let is_needed = spares && !partition.entries.is_empty() || spared;
+                if !(is_needed && self.is_alive(partition.owner)) {
+                    let head = partition.handle;
+                    self.tally.evicted_partitions += 1;
+                    self.remove(head);
+                    return;
+                }
+            }
+        }
+        untouch(&mut self.region, handle);
+        self.region.renew(handle);
+    }
+
+    /// Takes a partition out of the index. Its entries wait to be swept.
+    fn remove(&mut self, handle: Handle) {
+        let object = Object::of(&self.region, handle);
+        match object.kind() {
+            Kind::Whole => {
+                let owner = object.owner();
+                self.rows -= u64::from(object.only_row().is_some());
+                self.index.remove(&mut self.region, handle);
+                self.region.free(handle);
+                self.count_partition(owner, false);
+            }
+            Kind::Partition => {
+                let number = object.number();
+                self.index.remove(&mut self.region, handle);
+                self.region.free(handle);
+                let partition = self.partitions.get_mut(number);
+                partition.handle = Handle::NONE;
+                partition.drop_tombstones(&self.budget);
+                let static_row = std::mem::replace(&mut partition.static_row, Handle::NONE);
+                if !static_row.is_none() {
+                    self.region.free(static_row);
+                }
+                self.sweep(number);
+            }
+            Kind::Entry | Kind::Static => panic!("{handle:?} is no partition"),
+        }
+    }
+
+    /// Frees the record of a partition that is out of the index and has no entries.
+    fn sweep(&mut self, number: u32) {
+        let partition = self.partitions.get(number);
+        if partition.handle.is_none() && partition.entries.is_empty() {
+            let owner = partition.owner;
+            self.partitions.remove(number);
+            self.count_partition(owner, false);
+        }
+    }
+
+    /// Takes an entry out; what it told of the gaps beside it is not known any more.
+    fn evict_entry(&mut self, handle: Handle) {
+        let object = Object::of(&self.region, handle);
+        let number = object.number();
+        let table = self.table(self.partitions.get(number).owner);
+        let orders = table.clustering_orders();
+        let partition = self.partitions.get_mut(number);
+        let (spot, _) = partition.entries.seek(&self.forest, &self.region, object.position(), orders);
+        // One that has no row leaves one gap of two, where nothing is still known to be.
+        let behind = partition.entries.next(&self.forest, spot);
+        let stays_known = object.row().is_none()
+            && object.is_continuous()
+            && partition.is_known_before(&self.forest, &self.region, behind);
+        partition.set_known_before(&self.forest, &mut self.region, behind, stays_known);
+        self.rows -= u64::from(Object::of(&self.region, handle).row().is_some());
+        partition.entries.remove(&mut self.forest, &self.region, handle, orders);
+        self.region.free(handle);
+        let partition = self.partitions.get(number);
+        if partition.entries.is_empty() {
+            let head = partition.handle;
+            if head.is_none() {
+                self.sweep(number);
+            } else if !partition.to_end {
+                self.tally.evicted_partitions += 1;
+                self.remove(head);
+            }
+        }
+    }
+
+    /// Takes a partition out because what it says would not be true any more.
+    fn invalidate(&mut self, name: Name<'_>) {
+        if let Some(handle) = self.find(name) {
+            self.tally.removed_partitions += 1;
+            self.remove(handle);
+        }
+    }
+}
+
+/// A name and the order of its table: what every operation on a partition begins with.
+#[derive(Clone, Copy)]
+pub(crate) struct Sought<'a> {
+    pub(crate) token: Token,
+    pub(crate) key: &'a [u8],
+    pub(crate) orders: &'a [ClusteringOrder],
+}
+
+impl<'a> Sought<'a> {
+    fn of(self, claim: Claim) -> Name<'a> {
+        Name { owner: claim.owner, token: self.token, key: self.key }
+    }
+}

@@ -1,0 +1,175 @@
+//! What all table files of a tablet say of one partition: from the row cache as far as that knows, else from the files.
+//!
+//! It is a source of a merge. Once it came to a gap it stays in the files to its end, and puts what it reads there into the
+//! cache. It holds the set of files that was there when the read began, so that it may pause for as long as it likes.
+
+use std::rc::Rc;
+
+use model::reconcile::Purge;
+use model::{DeletionTime, RowView, Table, Token, Unfiltered};
+
+use super::Slices;
+use super::merge::Merge;
+use super::source::{Input, Source};
+use crate::cache::{Claim, Learner, Place, Sought, Step, TabletCache};
+use crate::error::StorageError;
+use crate::memtable::Shape;
+use crate::tablet::TableFile;
+
+/// One partition of all files.
+pub(crate) struct CachedPartition {
+    cache: Rc<TabletCache>,
+    claim: Claim,
+    table: Rc<Table>,
+    token: Token,
+    key: Vec<u8>,
+    /// Those that may have the partition, as they were when the claim was taken.
+    files: Vec<Rc<TableFile>>,
+    deletion: DeletionTime,
+    static_row: Vec<u8>,
+    state: State,
+}
+
+enum State {
+    /// In the cache.
+    Known(Place),
+    /// In the files; these slices are left.
+    Files(Box<FromFiles>),
+    /// No file has anything.
+    Ended,
+}
+
+struct FromFiles {
+    merge: Merge,
+    slices: Slices,
+    learner: Learner,
+}
+
+/// The next element: a row or a change is in the buffers.
+pub(crate) enum Found {
+    Row,
+    Change(i8, DeletionTime),
+    End,
+}
+
+impl CachedPartition {
+    /// Begins to read; deletion and static row are known then. `claim` and `files` were taken together.
+    ///
+    /// # Errors
+    /// Those of opening the partition in files.
+    pub(crate) async fn open(
+        cache: &Rc<TabletCache>,
+        claim: Claim,
+        table: &Rc<Table>,
+        (token, key): (Token, &[u8]),
+        files: Vec<Rc<TableFile>>,
+        shape: Shape<'_>,
+    ) -> Result<Self, StorageError> {
+        let mut static_row = Vec::new();
+        let sought = Sought { token, key, orders: shape.orders };
+        let head = cache.head(claim, sought, &mut static_row);
+        let mut partition = Self {
+            cache: Rc::clone(cache),
+            claim,
+            table: Rc::clone(table),
+            token,
+            key: key.to_vec(),
+            files,
+            deletion: head.unwrap_or(DeletionTime::LIVE),
+            static_row,
+            state: State::Known(Place::new()),
+        };
+        if head.is_none() {
+            partition.open_files(shape.slices.into(), shape.reversed).await?;
+            if let State::Files(files) = &partition.state {
+                partition.deletion = files.merge.partition_deletion();
+                partition.static_row = static_bytes(&files.merge);
+            }
+        }
+        Ok(partition)
+    }
+
+    /// Deletion and static row.
+    pub(crate) fn head(&self) -> (DeletionTime, Option<RowView<'_>>) {
+        let row = (!self.static_row.is_empty()).then(|| RowView::trusted(&self.static_row));
+        (self.deletion, row)
+    }
+
+    async fn open_files(&mut self, slices: Slices, reversed: bool) -> Result<(), StorageError> {
+        let mut sources = Vec::new();
+        for file in &self.files {
+            let opened = file
+                .open()
+                .partition(self.token, &self.key, &slices, reversed)
+                .await
+                .map_err(|error| file.failed(error))?;
+            if let Some(reader) = opened {
+                let file = Rc::clone(file);
+                sources.push(Source::new(Input::Partition { file, reader: Box::new(reader) }));
+            }
+        }
+        if sources.is_empty() {
+            let sought = Sought { token: self.token, key: &self.key, orders: self.table.clustering_orders() };
+            self.cache.learn_absent(self.claim, sought);
+            self.state = State::Ended;
+            return Ok(());
+        }
+        let merge = Merge::new(Rc::clone(&self.table), sources, Purge::nothing());
+        let head = (merge.partition_deletion(), static_bytes(&merge));
+        let name = (self.token, self.key.as_slice());
+        let learner =
+            Learner::new(&self.cache, self.claim, &self.table, name, head, slices.clone(), reversed);
+        self.state = State::Files(Box::new(FromFiles { merge, slices, learner }));
+        Ok(())
+    }
+
+    /// The next element, its clustering and row put into the buffers.
+    ///
+    /// # Errors
+    /// Those of reading files.
+    pub(crate) async fn next(
+        &mut self,
+        shape: Shape<'_>,
+        clustering: &mut Vec<u8>,
+        row: &mut Vec<u8>,
+    ) -> Result<Found, StorageError> {
+        if let State::Known(place) = &mut self.state {
+            let sought = Sought { token: self.token, key: &self.key, orders: shape.orders };
+            match self.cache.step(self.claim, sought, place, shape, clustering, row) {
+                Step::Row => return Ok(Found::Row),
+                Step::Change(weight, deletion) => return Ok(Found::Change(weight, deletion)),
+                Step::End => return Ok(Found::End),
+                Step::Gap => {
+                    let left = place.left(shape);
+                    self.open_files(left, shape.reversed).await?;
+                }
+            }
+        }
+        let State::Files(files) = &mut self.state else { return Ok(Found::End) };
+        let FromFiles { merge, slices, learner } = &mut **files;
+        let shape = Shape { orders: shape.orders, slices, reversed: shape.reversed };
+        // Boxed, because this is a merge within a merge.
+        let Some(next) = Box::pin(merge.next(shape)).await? else {
+            learner.end();
+            return Ok(Found::End);
+        };
+        learner.unfiltered(next);
+        clustering.clear();
+        Ok(match next {
+            Unfiltered::Row { clustering: found, row: view } => {
+                clustering.extend_from_slice(found);
+                row.clear();
+                row.extend_from_slice(view.as_bytes());
+                Found::Row
+            }
+            Unfiltered::Change { position, deletion } => {
+                clustering.extend_from_slice(position.prefix.0);
+                Found::Change(position.weight, deletion)
+            }
+        })
+    }
+}
+
+fn static_bytes(merge: &Merge) -> Vec<u8> {
+    merge.static_row().map_or_else(Vec::new, |row| row.as_bytes().to_vec())
+}
