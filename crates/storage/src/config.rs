@@ -38,6 +38,12 @@ pub struct StorageConfig {
     pub memory_bytes_max: usize,
     /// Whether table files are compacted on their own.
     pub auto_compaction: bool,
+    /// Compactions at work on a shard at a time (`concurrent_compactors`).
+    pub concurrent_compactors: usize,
+    /// Most bytes per second that the compactions of a shard write (`compaction_throughput`); 0 for any number.
+    pub compaction_bytes_per_second: u64,
+    /// Shares of the compaction group (`compaction_static_shares`); 0 to let them follow the backlog.
+    pub compaction_static_shares: u32,
     /// How long shards wait for each other at the start.
     pub start_timeout: Duration,
 }
@@ -58,6 +64,9 @@ impl StorageConfig {
             memtable_bytes_max,
             memory_bytes_max: memtable_bytes_max.saturating_add(memtable_bytes_max / 2),
             auto_compaction: true,
+            concurrent_compactors: 2,
+            compaction_bytes_per_second: 0,
+            compaction_static_shares: 0,
             start_timeout: Duration::from_secs(60),
         }
     }

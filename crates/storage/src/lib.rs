@@ -25,6 +25,10 @@ mod shard;
 mod tablet;
 
 pub use batchlog::LoggedBatch;
+pub use compaction::{
+    CompactOptions, CompactOutcome, CompactionFilter, CompactionKind, CompactionRecord, CompactionStats,
+    HISTORY_MAX as COMPACTION_HISTORY_MAX,
+};
 pub use config::{CommitlogSync, StorageConfig};
 pub use error::StorageError;
 pub use identity::Identity;

@@ -17,6 +17,7 @@ use reactor::{Deadline, Event, Gate, Semaphore};
 use crate::cache::RowCache;
 use crate::commitlog::format::EntryKind;
 use crate::commitlog::{Commitlog, Hold};
+use crate::compaction::Compactions;
 use crate::config::StorageConfig;
 use crate::error::StorageError;
 use crate::read::visible::VisibleScratch;
@@ -50,6 +51,7 @@ pub(crate) struct Inner {
     pub(crate) memory_freed: Event,
     pub(crate) flush_wanted: Event,
     pub(crate) compaction_wanted: Event,
+    pub(crate) compactions: Rc<Compactions>,
     pub(crate) damage: Rc<Event>,
     pub(crate) stopped: Event,
     pub(crate) draining: Cell<bool>,
@@ -107,6 +109,7 @@ impl Inner {
         schema_log: Option<SchemaLog>,
         damage: Rc<Event>,
     ) -> Self {
+        let compactions = Rc::new(Compactions::new(&config));
         Self {
             config,
             shard,
@@ -121,6 +124,7 @@ impl Inner {
             memory_freed: Event::new(),
             flush_wanted: Event::new(),
             compaction_wanted: Event::new(),
+            compactions,
             damage,
             stopped: Event::new(),
             draining: Cell::new(false),
