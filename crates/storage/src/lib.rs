@@ -22,6 +22,7 @@ mod read;
 mod schema_log;
 mod shard;
 mod tablet;
+mod throttle;
 
 pub use batchlog::LoggedBatch;
 pub use config::{CommitlogSync, StorageConfig};
