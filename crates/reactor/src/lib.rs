@@ -40,4 +40,4 @@ pub use sync::gate::{Gate, GateClosed, GateHold};
 pub use sync::oneshot::oneshot;
 pub use sync::semaphore::{Permit, Semaphore, TooManyWaiters};
 pub use task::{JoinHandle, TaskPanicked, spawn, spawn_now};
-pub use time::{Deadline, Instant, TimedOut, now, sleep, sleep_until, timeout, wall_clock_us};
+pub use time::{Deadline, Instant, TimedOut, coarse_now, now, sleep, sleep_until, timeout, wall_clock_us};

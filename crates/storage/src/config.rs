@@ -32,7 +32,8 @@ pub struct StorageConfig {
     pub commitlog_bytes_max: u64,
     /// Go on with the next intact entry where the log is corrupt (`commitlog_replay_ignore_errors`).
     pub commitlog_replay_ignore_errors: bool,
-    /// Most bytes of memtables per shard; at half of it the largest is flushed, at all of it writes wait.
+    /// Most bytes of memtables per shard; at two fifths the largest is flushed, and writes are slowed the more the
+    /// nearer it comes.
     pub memtable_bytes_max: usize,
     /// Most bytes of memtables and row cache together per shard: what memtables leave is the cache's.
     pub memory_bytes_max: usize,

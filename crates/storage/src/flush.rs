@@ -24,6 +24,7 @@ use crate::read::merge::Merge;
 use crate::read::source::Source;
 use crate::shard::Storage;
 use crate::tablet::{TableFile, Tablet, to_storage_error};
+use crate::throttle::Spool;
 
 /// Time between two attempts of a flush that the disk refused.
 const RETRY_EVERY: Duration = Duration::from_secs(1);
@@ -83,7 +84,8 @@ impl Storage {
                 return Ok(());
             }
             self.0.log.sync().await?;
-            let file = self.write_memtable(tablet, &memtable).await?;
+            let spool = self.0.throttle.spool(memtable.bytes(), memtable.partition_count());
+            let file = self.write_memtable(tablet, &memtable, &spool).await?;
             // A truncation may have taken the memtable while it was written.
             if tablet.sealed().is_some_and(|now| Rc::ptr_eq(&now, &memtable)) && !tablet.is_dropped() {
                 if let Some(file) = &file {
@@ -97,7 +99,7 @@ impl Storage {
             } else if let Some(file) = file {
                 self.discard(tablet, file.generation()).await;
             }
-            drop(memtable);
+            drop((memtable, spool));
             self.0.memory_freed.notify_all();
             self.0.compaction_wanted.notify_all();
         }
@@ -123,10 +125,12 @@ impl Storage {
         &self,
         tablet: &Rc<Tablet>,
         memtable: &Rc<Memtable>,
+        spool: &Rc<Spool>,
     ) -> Result<Option<Rc<TableFile>>, StorageError> {
         let table = tablet.table();
-        let output =
+        let mut output =
             self.output(tablet, &table, memtable.minima(), memtable.partition_count() as u64).await?;
+        output.spool = Some(Rc::clone(spool));
         self.within(tablet, output, async |output| {
             let mut from = PartitionBound { token: Token::MINIMUM, key: None, inclusive: true };
             let mut walk = memtable.contents().seek(&from);
@@ -234,6 +238,7 @@ impl Storage {
             directory: directory.clone(),
             table: Rc::clone(table),
             slices: [Slice::all()],
+            spool: None,
         })
     }
 
@@ -318,7 +323,7 @@ impl Storage {
     /// Flushes the largest memtable whenever memory runs short.
     async fn flush_for_memory(&self) {
         while !self.0.draining.get() {
-            let short = self.0.budget.used() > self.0.flush_threshold();
+            let short = self.0.wants_flush();
             let largest = self
                 .tablets()
                 .into_iter()
@@ -404,6 +409,8 @@ pub(crate) struct Output {
     directory: std::path::PathBuf,
     table: Rc<Table>,
     slices: [Slice; 1],
+    /// Told what is written, where a memtable is.
+    spool: Option<Rc<Spool>>,
 }
 
 /// A file on its way; where its making is cut off it may be whole on the disk, and is an orphan.
@@ -446,11 +453,17 @@ impl Output {
                 let deletion = model::DeletionTime::LIVE;
                 self.writer.partition_start(token, key, deletion, None).await.map_err(to_storage_error)?;
             }
+            if let (Some(spool), Unfiltered::Row { clustering, row }) = (&self.spool, &next) {
+                spool.row(clustering.len() + row.as_bytes().len());
+            }
             self.writer.unfiltered(next).await.map_err(to_storage_error)?;
             reactor::maybe_yield().await;
         }
         if begun {
             self.writer.partition_end().await.map_err(to_storage_error)?;
+        }
+        if let Some(spool) = &self.spool {
+            spool.partition(key.len());
         }
         Ok(merge)
     }

@@ -23,6 +23,7 @@ use crate::error::StorageError;
 use crate::read::visible::VisibleScratch;
 use crate::schema_log::SchemaLog;
 use crate::tablet::{TableStore, Tablet};
+use crate::throttle::Throttle;
 
 /// Read buffers kept for the next read.
 const SCRATCHES_MAX: usize = 64;
@@ -43,6 +44,7 @@ pub(crate) struct Inner {
     pub(crate) log: Commitlog,
     pub(crate) budget: Budget,
     pub(crate) cache: Rc<RowCache>,
+    pub(crate) throttle: Rc<Throttle>,
     /// On shard 0.
     pub(crate) schema_log: Option<SchemaLog>,
     /// One schema change at a time.
@@ -117,6 +119,7 @@ impl Inner {
             schema: RefCell::new(schema),
             tables: RefCell::new(Tables::default()),
             log,
+            throttle: Rc::new(Throttle::new(cache.budget())),
             budget: cache.budget(),
             cache,
             schema_log,
@@ -134,9 +137,10 @@ impl Inner {
         }
     }
 
-    /// Memory at which memtables begin to be flushed.
-    pub(crate) fn flush_threshold(&self) -> usize {
-        self.budget.limit() / 2
+    /// Whether so much is dirty that memtables have to be flushed.
+    #[inline]
+    pub(crate) fn wants_flush(&self) -> bool {
+        self.throttle.dirty() > self.throttle.soft()
     }
 }
 
@@ -163,9 +167,11 @@ impl Storage {
             return Err(StorageError::Draining);
         }
         let (tablet, table) = self.owner_of(&view)?;
-        if self.0.budget.is_exhausted() {
-            self.wait_for_memory(deadline).await?;
+        if self.0.throttle.holds() {
+            // Boxed and out of line, so that a write that need not wait carries no space for it.
+            Box::pin(self.wait_for_turn(mutation.len(), deadline)).await?;
         }
+        let _coming = self.0.throttle.coming(mutation.len());
         let busy = |_| StorageError::TabletBusy { table: view.table };
         let durable = self.is_durable(&table);
         let (pending, _writing) = loop {
@@ -212,7 +218,7 @@ impl Storage {
     /// Puts a checked mutation where reads see it.
     pub(crate) fn insert(&self, tablet: &Tablet, view: &MutationView<'_>, hold: Option<Hold>) {
         tablet.apply(view, hold);
-        if self.0.budget.used() > self.0.flush_threshold() {
+        if self.0.wants_flush() {
             self.0.flush_wanted.notify_all();
         }
     }
@@ -230,6 +236,24 @@ impl Storage {
 
     fn is_durable(&self, table: &Table) -> bool {
         self.0.schema.borrow().keyspace(table.keyspace()).is_none_or(|k| k.options.durable_writes)
+    }
+
+    /// Memory fills faster than it is flushed: a write of `bytes` waits for its turn, and for memory where the disk
+    /// takes nothing at all.
+    #[cold]
+    async fn wait_for_turn(&self, bytes: usize, deadline: Deadline) -> Result<(), StorageError> {
+        let budget = &self.0.budget;
+        self.0.flush_wanted.notify_all();
+        if !self.0.throttle.wait(bytes, deadline).await {
+            return Err(StorageError::Overloaded { used: budget.used(), limit: budget.limit() });
+        }
+        if budget.is_exhausted() {
+            self.wait_for_memory(deadline).await?;
+        }
+        if self.0.draining.get() {
+            return Err(StorageError::Draining);
+        }
+        Ok(())
     }
 
     pub(crate) async fn wait_for_memory(&self, deadline: Deadline) -> Result<(), StorageError> {

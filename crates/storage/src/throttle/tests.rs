@@ -1,0 +1,73 @@
+//! Turns and credits against made-up memory.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use memory::{Budget, Region};
+use reactor::{Group, sim};
+
+use super::*;
+
+const LIMIT: usize = 100 << 20;
+
+fn with_used(tenths: usize, test: impl FnOnce(Rc<Throttle>) + 'static) {
+    sim::run_one(1, move || async move {
+        let budget = Budget::new(LIMIT);
+        let mut region = Region::new(budget.clone());
+        let object = vec![0; 100_000];
+        while budget.used() < LIMIT / 10 * tenths {
+            region.alloc(&[&object]);
+        }
+        test(Rc::new(Throttle::new(budget)));
+        drop(region);
+    });
+}
+
+/// Writes of a kilobyte that get a turn within a second that begins now.
+fn turns_in_a_second(throttle: &Throttle) -> u64 {
+    let now = reactor::now();
+    let end = now + Duration::from_secs(1);
+    (0..10_000_000).take_while(|_| throttle.take_turn(1000, now) < end).count() as u64
+}
+
+#[test]
+fn nobody_is_held_below_the_soft_mark() {
+    with_used(3, |throttle| assert!(!throttle.holds()));
+    with_used(5, |throttle| assert!(throttle.holds()));
+}
+
+#[test]
+fn between_the_marks_as_much_is_admitted_as_is_flushed_and_never_nothing() {
+    let held = |tenths, expected: std::ops::Range<u64>| {
+        with_used(tenths, move |throttle| {
+            let bytes = turns_in_a_second(&throttle) * (1000 + ROW_OVERHEAD as u64);
+            let percent = bytes * 100 / RATE_AT_FIRST;
+            assert!(expected.contains(&percent), "{tenths} tenths: {percent} %, expected {expected:?}");
+        });
+    };
+    held(5, 85..110);
+    held(6, 10..14);
+    held(10, 10..14);
+}
+
+#[test]
+fn what_is_in_the_file_is_clean_until_the_flush_ends() {
+    with_used(6, |throttle| {
+        let dirty = throttle.dirty();
+        let spool = throttle.spool(dirty, 4);
+        assert!(throttle.holds());
+        assert_eq!(Group::MEMTABLE.shares() as u64, SHARES_HARD);
+        for _ in 0..2 {
+            spool.partition(10);
+        }
+        assert_eq!(throttle.dirty(), dirty - dirty / 2);
+        assert!(!throttle.holds());
+        // Rows of a large partition count before its end, and all together no more than the memtable.
+        spool.row(dirty * 3 / 4);
+        assert!(throttle.dirty() <= dirty - dirty * 3 / 4);
+        spool.row(dirty * 3);
+        assert_eq!(throttle.dirty(), 0);
+        drop(spool);
+        assert_eq!(throttle.dirty(), dirty, "the memory is given back by the memtable itself");
+    });
+}
