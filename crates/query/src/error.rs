@@ -102,6 +102,18 @@ pub enum QueryError {
         /// Whether the replica asked for data was among them.
         data_present: bool,
     },
+    /// A read met more tombstones than it may.
+    #[error(
+        "Operation failed - received 0 responses and 1 failures: READ_TOO_MANY_TOMBSTONES from /{address}"
+    )]
+    TooManyTombstones {
+        /// Level asked for.
+        consistency: Consistency,
+        /// Answers needed.
+        required: u32,
+        /// The replica that gave up.
+        address: std::net::SocketAddr,
+    },
     /// TRUNCATE did not get through.
     #[error("Error during truncate: {0}")]
     Truncate(String),

@@ -70,6 +70,10 @@ pub struct Guardrails {
     pub allow_filtering: bool,
     /// `group_by_enabled`
     pub group_by: bool,
+    /// `tombstone_warn_threshold` and `tombstone_failure_threshold`: tombstones of one read.
+    pub tombstones: Threshold,
+    /// `query_tombstone_page_limit`: dead things after which a page ends; `None` for never.
+    pub tombstones_of_page: Option<u64>,
     /// `batch_size_*_threshold`: bytes of a batch over several partitions.
     pub batch_bytes: Threshold,
     /// `unlogged_batch_across_partitions_warn_threshold`
@@ -99,6 +103,8 @@ impl Default for Guardrails {
             in_select_cartesian_product: Threshold::default(),
             allow_filtering: true,
             group_by: true,
+            tombstones: Threshold { warn: Some(1000), fail: Some(100_000) },
+            tombstones_of_page: Some(10_000),
             batch_bytes: Threshold { warn: Some(5 << 10), fail: Some(50 << 10) },
             unlogged_batch_partitions: Some(10),
         }

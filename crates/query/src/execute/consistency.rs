@@ -27,7 +27,7 @@ fn level(wire: Wire) -> Consistency {
     }
 }
 
-fn wire(level: Consistency) -> Wire {
+pub(super) fn wire(level: Consistency) -> Wire {
     match level {
         Consistency::Any => Wire::Any,
         Consistency::One => Wire::One,

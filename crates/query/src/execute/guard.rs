@@ -3,6 +3,9 @@
 //! Names and texts are Cassandra 5's (`org.apache.cassandra.db.guardrails`). All are off unless configured; tables of
 //! the node itself are exempt.
 
+use model::Table;
+
+use super::tombstones::TombstoneLimits;
 use crate::QueryError;
 use crate::engine::Engine;
 use crate::guardrails::{Guardrails, violated};
@@ -64,6 +67,18 @@ impl Guardrails {
         )
     }
 
+    /// What a read of a table may meet that is dead.
+    #[inline]
+    pub(super) fn tombstone_limits(&self, table: &Table) -> TombstoneLimits {
+        let fail = self.tombstones.fail.filter(|_| !is_local(table)).unwrap_or(u64::MAX);
+        TombstoneLimits { fail, page: self.tombstones_of_page.unwrap_or(u64::MAX) }
+    }
+
+    /// Whether the client is to be told that a read met so many tombstones.
+    pub(super) fn warns_of_tombstones(&self, table: &Table, seen: u64) -> bool {
+        !is_local(table) && self.tombstones.warn.is_some_and(|most| seen > most)
+    }
+
     /// IN names `keys` partitions.
     ///
     /// # Errors
@@ -122,4 +137,10 @@ impl Guardrails {
             },
         )
     }
+}
+
+/// Whether a table is the node's own, with which nobody else may be bothered.
+#[inline]
+fn is_local(table: &Table) -> bool {
+    matches!(table.keyspace(), "system" | "system_schema")
 }

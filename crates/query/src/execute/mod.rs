@@ -22,6 +22,7 @@ pub mod rows;
 pub mod select;
 mod sort;
 mod stamps;
+mod tombstones;
 mod truncate;
 pub mod update_buffer;
 

@@ -49,6 +49,11 @@ pub(super) const SETTERS: &[(&str, Setter)] = &[
     ("unlogged_batch_across_partitions_warn_threshold", |c, v| {
         number(v).map(|v| c.guardrails.unlogged_batch_partitions = v)
     }),
+    ("tombstone_warn_threshold", |c, v| warn(&mut c.guardrails.tombstones, v)),
+    ("tombstone_failure_threshold", |c, v| fail(&mut c.guardrails.tombstones, v)),
+    ("query_tombstone_page_limit", |c, v| {
+        number(v).map(|v| c.guardrails.tombstones_of_page = v.filter(|most| *most > 0))
+    }),
     ("allow_filtering_enabled", |c, v| flag(v).map(|v| c.guardrails.allow_filtering = v)),
     ("group_by_enabled", |c, v| flag(v).map(|v| c.guardrails.group_by = v)),
     ("table_properties_warned", |c, v| set(&mut c.guardrails.table_properties.warned, v)),

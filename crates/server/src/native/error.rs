@@ -23,6 +23,9 @@ pub(super) fn write<'b>(
         QueryError::WriteFailure { failed, .. } | QueryError::ReadFailure { failed, .. } => {
             failed_replicas(*failed)
         }
+        QueryError::TooManyTombstones { address, .. } => {
+            vec![(address.ip(), FailureReason::ReadTooManyTombstones)]
+        }
         _ => Vec::new(),
     };
     let kind = match error {
@@ -69,6 +72,13 @@ pub(super) fn write<'b>(
                 data_present: *data_present,
             }
         }
+        QueryError::TooManyTombstones { consistency, required, .. } => ErrorKind::ReadFailure {
+            consistency: *consistency,
+            received: 0,
+            block_for: count(*required),
+            failures: &failures,
+            data_present: false,
+        },
         QueryError::Truncate(_) => ErrorKind::Plain(PlainError::Truncate),
         QueryError::Overloaded(_) => ErrorKind::Plain(PlainError::Overloaded),
         QueryError::NotReady(_) => ErrorKind::Plain(PlainError::IsBootstrapping),

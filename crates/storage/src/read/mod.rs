@@ -1,16 +1,17 @@
 //! Reads: from memtables alone without copying a row, else by a merge with table files.
 //!
 //! `command` says what is asked, `partition` reads one partition, `scan` many; `source` and `merge` put versions and
-//! files together; `visible` decides what of a row is seen.
+//! files together; `visible` decides what of a row is seen, `dead` counts what is not.
 
 mod command;
+mod dead;
 pub(crate) mod merge;
 mod partition;
 mod scan;
 pub(crate) mod source;
 pub(crate) mod visible;
 
-pub use command::{Flow, PartitionBound, PartitionRange, ReadCommand, RowConsumer, Slices};
+pub use command::{Dead, Flow, PartitionBound, PartitionRange, Place, ReadCommand, RowConsumer, Slices};
 
 use model::tablet::TabletId;
 
