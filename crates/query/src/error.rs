@@ -62,6 +62,28 @@ pub enum QueryError {
         /// Which kind of write, as in native_protocol_v5.spec §9.
         write_type: &'static str,
     },
+    /// A conditional write did not get its turn in time; nothing was written.
+    #[error(
+        "CAS operation timed out: received {received} of {required} required responses after 0 contention retries"
+    )]
+    CasTimeout {
+        /// Serial level asked for.
+        consistency: Consistency,
+        /// Answers that came.
+        received: u32,
+        /// Answers needed.
+        required: u32,
+    },
+    /// A conditional write was proposed, and whether it happened is not known.
+    #[error("CAS operation result is unknown - proposal accepted by {received} but not a quorum.")]
+    CasUnknown {
+        /// Serial level asked for.
+        consistency: Consistency,
+        /// Replicas known to have accepted it.
+        received: u32,
+        /// Replicas needed.
+        required: u32,
+    },
     /// Too few replicas answered a read in time.
     #[error("Operation timed out - received only {received} responses.")]
     ReadTimeout {

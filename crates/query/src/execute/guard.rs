@@ -4,6 +4,7 @@
 //! the node itself are exempt.
 
 use model::Table;
+use wire::consistency::Consistency;
 
 use super::tombstones::TombstoneLimits;
 use crate::QueryError;
@@ -13,7 +14,7 @@ use crate::prepare::select::SelectPlan;
 use crate::prepare::selection::SelectionKind;
 
 impl Guardrails {
-    /// What is to be said before anything is read. `page_size` is that of the request.
+    /// What is to be said before anything is read. Page size and level are those of the request.
     ///
     /// # Errors
     /// [`QueryError::Invalid`] where a guardrail forbids the statement.
@@ -22,11 +23,15 @@ impl Guardrails {
         &self,
         engine: &Engine,
         plan: &SelectPlan,
-        page_size: Option<u32>,
+        (page_size, level): (Option<u32>, Consistency),
         warnings: &mut Vec<String>,
     ) -> Result<(), QueryError> {
-        let plain = self.allow_filtering && self.group_by && !self.page_size.is_on();
-        if plain { Ok(()) } else { self.select_checked(engine, plan, page_size, warnings) }
+        let plain = self.allow_filtering
+            && self.group_by
+            && !self.page_size.is_on()
+            && self.read_levels.warned.is_empty()
+            && self.read_levels.disallowed.is_empty();
+        if plain { Ok(()) } else { self.select_checked(engine, plan, (page_size, level), warnings) }
     }
 
     #[cold]
@@ -34,12 +39,13 @@ impl Guardrails {
         &self,
         engine: &Engine,
         plan: &SelectPlan,
-        page_size: Option<u32>,
+        (page_size, level): (Option<u32>, Consistency),
         warnings: &mut Vec<String>,
     ) -> Result<(), QueryError> {
         if engine.stored_table(plan.table.id()).is_none() || plan.table.keyspace().starts_with("system") {
             return Ok(());
         }
+        self.read_levels.check("read_consistency_levels", "read consistency levels", &[level], warnings)?;
         if plan.allow_filtering && !self.allow_filtering {
             return Err(violated(
                 "allow_filtering",

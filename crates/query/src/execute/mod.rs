@@ -25,6 +25,7 @@ mod stamps;
 mod tombstones;
 mod truncate;
 pub mod update_buffer;
+mod write_guard;
 
 use model::deletion::LocalSeconds;
 use wire::request::QueryParameters;

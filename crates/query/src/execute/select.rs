@@ -65,7 +65,7 @@ pub async fn execute(
     };
 
     let guardrails = &engine.config().guardrails;
-    guardrails.select(engine, plan, parameters.page_size, &mut out.warnings)?;
+    guardrails.select(engine, plan, (parameters.page_size, parameters.consistency), &mut out.warnings)?;
     let mut guard = engine.scratch(&plan.table);
     let scratch: &mut crate::engine::Scratch = &mut guard;
     let body = RowsBody::begin(&mut out.body, request.client.version, &plan.metadata, mode);
@@ -263,6 +263,17 @@ impl Reader<'_> {
             return Ok(());
         }
         let keys = keys::all(&plan.restrictions, table, binding)?;
+        let whole =
+            self.limits.page_rows == usize::MAX || self.limits.remaining <= self.limits.page_rows as u64;
+        if keys.len() > 1
+            && matches!(self.level, Consistency::Serial | Consistency::LocalSerial)
+            && whole
+            && !matches!(plan.selection.kind, SelectionKind::Groups(_))
+        {
+            return Err(QueryError::invalid(
+                "SERIAL/LOCAL_SERIAL consistency may only be requested for one partition at a time",
+            ));
+        }
         if !command.slices.is_empty() {
             keys.iter().try_for_each(|key| keys::check_not_empty(&key.key))?;
         }

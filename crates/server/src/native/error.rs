@@ -48,6 +48,18 @@ pub(super) fn write<'b>(
             write_type: write_type_of(write_type),
             contentions: 0,
         },
+        QueryError::CasTimeout { consistency, received, required } => ErrorKind::WriteTimeout {
+            consistency: *consistency,
+            received: count(*received),
+            block_for: count(*required),
+            write_type: WriteType::Cas,
+            contentions: 0,
+        },
+        QueryError::CasUnknown { consistency, received, required } => ErrorKind::CasWriteUnknown {
+            consistency: *consistency,
+            received: count(*received),
+            block_for: count(*required),
+        },
         QueryError::ReadTimeout { consistency, received, required, data_present } => ErrorKind::ReadTimeout {
             consistency: *consistency,
             received: count(*received),
