@@ -59,6 +59,8 @@ pub struct EngineConfig {
     pub range_timeout: Duration,
     /// `write_request_timeout`
     pub write_timeout: Duration,
+    /// `cas_contention_timeout`: how long a conditional write waits for others of its kind.
+    pub cas_contention_timeout: Duration,
     /// `truncate_request_timeout`
     pub truncate_timeout: Duration,
     /// `prepared_statements_cache_size`, of each shard.
@@ -86,6 +88,7 @@ impl EngineConfig {
             read_timeout: Duration::from_secs(5),
             range_timeout: Duration::from_secs(10),
             write_timeout: Duration::from_secs(2),
+            cas_contention_timeout: Duration::from_millis(1800),
             truncate_timeout: Duration::from_secs(60),
             prepared_bytes_max: 10 << 20,
             statement_bytes_max: 16 << 20,

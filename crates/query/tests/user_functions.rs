@@ -42,6 +42,51 @@ async fn table(engine: &Engine) {
 }
 
 #[test]
+fn states_of_shards_become_one_by_reducefunc() {
+    for shards in [1, 3] {
+        let folder = tempfile::tempdir().unwrap();
+        node(folder.path(), shards, |engine| async move {
+            run(&engine, "CREATE TABLE ks.n (k int PRIMARY KEY, v int)").await;
+            lua(&engine, "count_up", "s bigint, v int", "bigint", "return s + (v or 0)").await;
+            lua(&engine, "join", "a bigint, b bigint", "bigint", "return a + b").await;
+            lua(
+                &engine,
+                "broken",
+                "s bigint, v int",
+                "bigint",
+                "if v == 77 then error('no 77') end return s",
+            )
+            .await;
+            run(
+                &engine,
+                "CREATE AGGREGATE ks.total(int) SFUNC count_up STYPE bigint REDUCEFUNC join INITCOND 0",
+            )
+            .await;
+            run(
+                &engine,
+                "CREATE AGGREGATE ks.fails(int) SFUNC broken STYPE bigint REDUCEFUNC join INITCOND 0",
+            )
+            .await;
+            // Without rows there is the initial state.
+            assert_eq!(rows(&engine, "SELECT total(v), count(*) FROM n").await, ["0 | 0"]);
+            for k in 0..100 {
+                run(&engine, &format!("INSERT INTO n (k, v) VALUES ({k}, {k})")).await;
+            }
+            assert_eq!(rows(&engine, "SELECT total(v), max(v) FROM n").await, ["4950 | 99"]);
+            // Whichever shard a function fails on, the client is told which one it was.
+            match body(&engine, "SELECT fails(v) FROM n").await {
+                Err(QueryError::FunctionFailure { keyspace, function, arguments, message }) => {
+                    assert_eq!((keyspace.as_str(), function.as_str()), ("ks", "broken"));
+                    assert_eq!(arguments, ["bigint", "int"]);
+                    assert!(message.contains("no 77"), "{message}");
+                }
+                other => panic!("{other:?}"),
+            }
+        });
+    }
+}
+
+#[test]
 fn lua_takes_and_gives_values_of_every_type() {
     let folder = tempfile::tempdir().unwrap();
     node(folder.path(), 2, |engine| async move {

@@ -23,6 +23,14 @@ pub enum ReplicationError {
         /// Answers needed.
         required: u32,
     },
+    /// A conditional write was proposed and its answer did not come in time: it may have been written, or be written yet.
+    #[error("{received} of {required} replicas accepted the proposal in time")]
+    Undecided {
+        /// Replicas that are known to have accepted it.
+        received: u32,
+        /// Replicas needed.
+        required: u32,
+    },
     /// The local replica failed.
     #[error(transparent)]
     Storage(#[from] StorageError),

@@ -18,7 +18,7 @@ pub mod write;
 pub use batchlog::{BatchFailure, BatchWrite};
 pub use consistency::Consistency;
 pub use error::ReplicationError;
-pub use lwt::{Ballot, CasError, CasOutcome, CasRead, CasRequest};
+pub use lwt::{Ballot, CasDeadlines, CasError, CasOutcome, CasRead, CasRequest};
 pub use placement::Placement;
 pub use read::ReadLimits;
 pub use replicator::Replicator;

@@ -73,6 +73,8 @@ pub struct Config {
     pub range_timeout: Duration,
     /// `write_request_timeout`.
     pub write_timeout: Duration,
+    /// `cas_contention_timeout`
+    pub cas_contention_timeout: Duration,
     /// `truncate_request_timeout`.
     pub truncate_timeout: Duration,
     /// `request_timeout`: everything else.
@@ -142,6 +144,7 @@ impl Default for Config {
             read_timeout: Duration::from_secs(5),
             range_timeout: Duration::from_secs(10),
             write_timeout: Duration::from_secs(2),
+            cas_contention_timeout: Duration::from_millis(1800),
             truncate_timeout: Duration::from_secs(60),
             request_timeout: Duration::from_secs(10),
             shards: None,

@@ -33,6 +33,6 @@ pub use compaction::{
 pub use config::{CommitlogSync, StorageConfig};
 pub use error::StorageError;
 pub use identity::Identity;
-pub use read::{Flow, PartitionBound, PartitionRange, ReadCommand, RowConsumer, Slices};
+pub use read::{Dead, Flow, PartitionBound, PartitionRange, Place, ReadCommand, RowConsumer, Slices};
 pub use schema_log::SchemaLog;
 pub use shard::{Storage, StorageStats, TableStats};

@@ -22,8 +22,10 @@ pub mod rows;
 pub mod select;
 mod sort;
 mod stamps;
+mod tombstones;
 mod truncate;
 pub mod update_buffer;
+mod write_guard;
 
 use model::deletion::LocalSeconds;
 use wire::request::QueryParameters;

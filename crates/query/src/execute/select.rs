@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use model::clustering::{OwnedPosition, Position};
 use model::partition_key::DecoratedKey;
 use model::token::murmur3_token;
 use replication::{Consistency, ReadLimits};
@@ -10,6 +11,7 @@ use wire::request::QueryParameters;
 
 use super::fetch::{Fetch, Rest};
 use super::rows::{PageLimits, Rows};
+use super::tombstones::{self, TombstoneLimits};
 use super::{Request, apply, consistency, parallel, routing};
 use crate::engine::{Engine, Scratch};
 use crate::paging::{self, PagingState};
@@ -35,7 +37,8 @@ pub async fn execute(
     let parameters = request.parameters;
     let binding = request.binding;
     let level = consistency::for_read(parameters.consistency)?;
-    let limits = page_limits(plan, binding, parameters)?;
+    let mut limits = page_limits(plan, binding, parameters)?;
+    limits.tombstones = engine.config().guardrails.tombstone_limits(&plan.table);
     let timeout = apply::timeout(plan.timeout.as_ref(), binding)?;
     let state = parameters.paging_state.map(PagingState::parse).transpose()?;
     let limits = match &state {
@@ -62,7 +65,7 @@ pub async fn execute(
     };
 
     let guardrails = &engine.config().guardrails;
-    guardrails.select(engine, plan, parameters.page_size, &mut out.warnings)?;
+    guardrails.select(engine, plan, (parameters.page_size, parameters.consistency), &mut out.warnings)?;
     let mut guard = engine.scratch(&plan.table);
     let scratch: &mut crate::engine::Scratch = &mut guard;
     let body = RowsBody::begin(&mut out.body, request.client.version, &plan.metadata, mode);
@@ -114,10 +117,9 @@ pub async fn execute(
     // An empty vector is not on the heap.
     let mut next = Vec::new();
     if more {
-        let (key, clustering, partition_remaining) = rows.last();
-        let remaining = rows.remaining;
-        PagingState { remaining, partition_remaining, key, clustering }.append(&mut next);
+        rows.paging_state().append(&mut next);
     }
+    out.warnings.append(&mut rows.warnings);
     drop(rows);
     body.finish(&mut out.body, count, more.then_some(next.as_slice()));
     Ok(())
@@ -201,7 +203,29 @@ impl Reader<'_> {
             keys::check_not_empty(&key.key)?;
         }
         let limits = self.read_limits(rows);
-        self.engine.read(command, limits, self.level, self.timeout, rows).await
+        let before = rows.count;
+        self.engine.read(command, limits, self.level, self.timeout, rows).await?;
+        if rows.tombstones.seen > 0 { self.met_tombstones(command, before, rows) } else { Ok(()) }
+    }
+
+    /// Behind a read that met tombstones.
+    #[cold]
+    #[inline(never)]
+    fn met_tombstones(
+        &self,
+        command: &ReadCommand,
+        before: usize,
+        rows: &mut Rows<'_>,
+    ) -> Result<(), QueryError> {
+        let seen = std::mem::take(&mut rows.tombstones.seen);
+        let limit = |most: u64| (most != u64::MAX).then_some(most);
+        let page = limit(self.limits.page_rows as u64).into_iter().chain(limit(self.limits.remaining)).min();
+        let shown = rows.count - before;
+        tombstones::check(self.engine, command, self.level, seen, |seen| {
+            let limits = (page, limit(self.limits.per_partition));
+            let text = tombstones::warning(command, limits, rows.last_key(), shown, seen);
+            rows.warn(text);
+        })
     }
 
     /// Several keys, a range, or the rest of either.
@@ -240,6 +264,17 @@ impl Reader<'_> {
             return Ok(());
         }
         let keys = keys::all(&plan.restrictions, table, binding)?;
+        let whole =
+            self.limits.page_rows == usize::MAX || self.limits.remaining <= self.limits.page_rows as u64;
+        if keys.len() > 1
+            && matches!(self.level, Consistency::Serial | Consistency::LocalSerial)
+            && whole
+            && !matches!(plan.selection.kind, SelectionKind::Groups(_))
+        {
+            return Err(QueryError::invalid(
+                "SERIAL/LOCAL_SERIAL consistency may only be requested for one partition at a time",
+            ));
+        }
         if !command.slices.is_empty() {
             keys.iter().try_for_each(|key| keys::check_not_empty(&key.key))?;
         }
@@ -272,11 +307,15 @@ impl Reader<'_> {
             command.range = part.range.clone();
             command.slices = part.slices.clone();
             let limits = self.read_limits(rows);
+            let before = rows.count;
             let mut fetch = Fetch::new(rows, &part);
             if !(part.is_inside() && command.slices.is_empty()) {
                 self.engine.read(command, limits, self.level, self.timeout, &mut fetch).await?;
             }
             let fetched = fetch.end();
+            if rows.tombstones.seen > 0 {
+                self.met_tombstones(command, before, rows)?;
+            }
             if rows.is_done() {
                 break;
             }
@@ -291,19 +330,22 @@ impl Reader<'_> {
         command: &mut ReadCommand,
         rows: &mut Rows<'_>,
     ) -> Result<(), QueryError> {
-        let Some(clustering) = &resume.clustering else { return Ok(()) };
+        let Some(position) = &resume.position else { return Ok(()) };
         let orders = self.plan.table.clustering_orders();
         replication::read::position::resume_after(
             &mut command.slices,
-            clustering,
+            position.as_ref(),
             self.plan.reversed,
             orders,
         );
-        if command.slices.is_empty() {
+        // Of a partition that was not begun its static row may still be shown.
+        if command.slices.is_empty() && (resume.begun || self.plan.restrictions.restricts_clustering) {
             return Ok(());
         }
         command.range = PartitionRange::Key(resume.key.clone());
-        rows.resume(resume.partition_remaining);
+        if resume.begun {
+            rows.resume(resume.partition_remaining);
+        }
         self.read(command, rows).await?;
         rows.leave_partition();
         Ok(())
@@ -313,7 +355,8 @@ impl Reader<'_> {
 /// Where the last page ended, checked against the table.
 struct Resume {
     key: DecoratedKey,
-    clustering: Option<Vec<u8>>,
+    position: Option<OwnedPosition>,
+    begun: bool,
     partition_remaining: Option<u64>,
 }
 
@@ -322,13 +365,14 @@ impl Resume {
         let table = &plan.table;
         let columns = table.clustering().len();
         let key_parts = keys::split(table, state.key);
-        let fits = |clustering: &[u8]| {
-            model::Clustering(clustering).is_valid(columns)
-                && model::Clustering(clustering).components().count() == columns
+        let fits = |position: Position<'_>| {
+            // A row has all of the columns; a bound may have fewer.
+            position.prefix.is_valid(columns)
+                && (position.weight != 0 || position.prefix.components().count() == columns)
         };
         if key_parts.len() != table.partition_key().len()
             || state.key.len() > model::partition_key::PARTITION_KEY_BYTES_MAX
-            || !state.clustering.is_none_or(fits)
+            || !state.position.is_none_or(fits)
             || state.partition_remaining == Some(0)
             || state.remaining == 0
         {
@@ -336,7 +380,8 @@ impl Resume {
         }
         Ok(Self {
             key: DecoratedKey::new(state.key.to_vec()),
-            clustering: state.clustering.map(<[u8]>::to_vec),
+            position: state.position.map(Position::to_owned),
+            begun: state.begun,
             partition_remaining: state.partition_remaining,
         })
     }
@@ -366,5 +411,6 @@ fn page_limits(
             .page_size
             .filter(|_| plan.sort.is_empty())
             .map_or(usize::MAX, |rows| rows as usize),
+        tombstones: TombstoneLimits::NONE,
     })
 }

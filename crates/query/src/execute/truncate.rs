@@ -17,6 +17,7 @@ pub(super) async fn execute(engine: &Engine, table: &Table, out: &mut Response) 
             table.keyspace()
         )));
     }
+    engine.config().guardrails.drop_truncate_table()?;
     let deadline = Deadline::after(engine.config().truncate_timeout);
     let all = async {
         for shard in 0..reactor::shard_count() {

@@ -105,7 +105,7 @@ impl Aggregate {
     pub fn is_mergeable(&self) -> bool {
         match self {
             Self::Native { kind, ty, .. } => Accumulator::is_mergeable(*kind, ty),
-            Self::User { .. } => false,
+            Self::User { aggregate, .. } => aggregate.is_mergeable(),
         }
     }
 }

@@ -7,7 +7,7 @@
 pub mod clause;
 pub mod filter;
 pub mod keys;
-mod like;
+pub(crate) mod like;
 mod relation;
 pub mod slices;
 

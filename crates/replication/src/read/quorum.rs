@@ -1,7 +1,7 @@
 //! Asks the shards of a plan one after the other and feeds the consumer what they answer.
 
 use reactor::{Group, mesh};
-use storage::{Flow, ReadCommand, RowConsumer, StorageError};
+use storage::{Dead, Flow, Place, ReadCommand, RowConsumer, StorageError};
 
 use model::{RowView, Token};
 
@@ -94,6 +94,11 @@ impl RowConsumer for Watched<'_> {
 
     fn partition_end(&mut self) -> Flow {
         let flow = self.consumer.partition_end();
+        self.note(flow)
+    }
+
+    fn dead(&mut self, dead: Dead, place: Place<'_>) -> Flow {
+        let flow = self.consumer.dead(dead, place);
         self.note(flow)
     }
 }

@@ -103,6 +103,7 @@ fn engine_config(config: &Config, identity: &Identity) -> EngineConfig {
         read_timeout: config.read_timeout,
         range_timeout: config.range_timeout,
         write_timeout: config.write_timeout,
+        cas_contention_timeout: config.cas_contention_timeout,
         truncate_timeout: config.truncate_timeout,
         user_functions: config.user_functions,
         guardrails: config.guardrails.clone(),

@@ -75,6 +75,8 @@ const SETTERS: &[(&str, Setter)] = &[
     ("range_request_timeout_in_ms", |c, v| milliseconds(v).map(|v| c.range_timeout = v)),
     ("write_request_timeout", |c, v| duration(v).map(|v| c.write_timeout = v)),
     ("write_request_timeout_in_ms", |c, v| milliseconds(v).map(|v| c.write_timeout = v)),
+    ("cas_contention_timeout", |c, v| duration(v).map(|v| c.cas_contention_timeout = v)),
+    ("cas_contention_timeout_in_ms", |c, v| milliseconds(v).map(|v| c.cas_contention_timeout = v)),
     ("truncate_request_timeout", |c, v| duration(v).map(|v| c.truncate_timeout = v)),
     ("truncate_request_timeout_in_ms", |c, v| milliseconds(v).map(|v| c.truncate_timeout = v)),
     ("request_timeout", |c, v| duration(v).map(|v| c.request_timeout = v)),
@@ -174,7 +176,7 @@ fn port(value: &Value) -> Result<u16, String> {
     .ok_or_else(|| format!("expected a port, 1 to 65535, found {value}"))
 }
 
-fn duration(value: &Value) -> Result<Duration, String> {
+pub(super) fn duration(value: &Value) -> Result<Duration, String> {
     let parse = |text: &str| {
         let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
         let number: u64 = text[..digits].parse().ok()?;

@@ -23,6 +23,9 @@ pub(super) fn write<'b>(
         QueryError::WriteFailure { failed, .. } | QueryError::ReadFailure { failed, .. } => {
             failed_replicas(*failed)
         }
+        QueryError::TooManyTombstones { address, .. } => {
+            vec![(address.ip(), FailureReason::ReadTooManyTombstones)]
+        }
         _ => Vec::new(),
     };
     let kind = match error {
@@ -44,6 +47,18 @@ pub(super) fn write<'b>(
             block_for: count(*required),
             write_type: write_type_of(write_type),
             contentions: 0,
+        },
+        QueryError::CasTimeout { consistency, received, required } => ErrorKind::WriteTimeout {
+            consistency: *consistency,
+            received: count(*received),
+            block_for: count(*required),
+            write_type: WriteType::Cas,
+            contentions: 0,
+        },
+        QueryError::CasUnknown { consistency, received, required } => ErrorKind::CasWriteUnknown {
+            consistency: *consistency,
+            received: count(*received),
+            block_for: count(*required),
         },
         QueryError::ReadTimeout { consistency, received, required, data_present } => ErrorKind::ReadTimeout {
             consistency: *consistency,
@@ -69,6 +84,13 @@ pub(super) fn write<'b>(
                 data_present: *data_present,
             }
         }
+        QueryError::TooManyTombstones { consistency, required, .. } => ErrorKind::ReadFailure {
+            consistency: *consistency,
+            received: 0,
+            block_for: count(*required),
+            failures: &failures,
+            data_present: false,
+        },
         QueryError::Truncate(_) => ErrorKind::Plain(PlainError::Truncate),
         QueryError::Overloaded(_) => ErrorKind::Plain(PlainError::Overloaded),
         QueryError::NotReady(_) => ErrorKind::Plain(PlainError::IsBootstrapping),

@@ -1,17 +1,19 @@
 //! Reads: from memtables alone without copying a row, else by a merge with table files.
 //!
 //! `command` says what is asked, `partition` reads one partition, `scan` many; `cached` puts the row cache before the files of
-//! one partition; `source` and `merge` put versions and files together; `visible` decides what of a row is seen.
+//! one partition; `source` and `merge` put versions and files together; `visible` decides what of a row is seen, `dead`
+//! counts what is not.
 
 mod cached;
 mod command;
+mod dead;
 pub(crate) mod merge;
 mod partition;
 mod scan;
 pub(crate) mod source;
 pub(crate) mod visible;
 
-pub use command::{Flow, PartitionBound, PartitionRange, ReadCommand, RowConsumer, Slices};
+pub use command::{Dead, Flow, PartitionBound, PartitionRange, Place, ReadCommand, RowConsumer, Slices};
 
 use model::tablet::TabletId;
 
