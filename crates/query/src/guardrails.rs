@@ -143,6 +143,10 @@ pub struct Guardrails {
     pub drop_keyspace: bool,
     /// `uncompressed_tables_enabled`
     pub uncompressed_tables: bool,
+    /// `compact_tables_enabled`: whether tables with COMPACT STORAGE may be made.
+    pub compact_tables: bool,
+    /// `drop_compact_storage_enabled`: whether COMPACT STORAGE may be dropped.
+    pub drop_compact_storage: bool,
     /// `vector_type_enabled`
     pub vector_type: bool,
     /// `zero_ttl_on_twcs_enabled`
@@ -190,6 +194,8 @@ impl Default for Guardrails {
             drop_truncate_table: true,
             drop_keyspace: true,
             uncompressed_tables: true,
+            compact_tables: true,
+            drop_compact_storage: false,
             vector_type: true,
             zero_ttl_on_twcs: true,
             zero_ttl_on_twcs_warned: true,
@@ -470,6 +476,11 @@ impl Guardrails {
     /// A keyspace with SimpleStrategy.
     pub(crate) fn simple_strategy(&self) -> Result<(), QueryError> {
         allowed(self.simple_strategy, "simplestrategy", "SimpleStrategy")
+    }
+
+    /// Making a table with COMPACT STORAGE.
+    pub(crate) fn compact_table(&self) -> Result<(), QueryError> {
+        allowed(self.compact_tables, "compact_tables", "Creation of new COMPACT STORAGE tables")
     }
 
     /// Dropping a keyspace.

@@ -85,7 +85,8 @@ pub(super) async fn batch(
 /// Columns that a batch which was not applied shows: all where a row's existence was asked for, else the key and what
 /// conditions were on.
 fn shown_by_batch(table: &Table, parts: &[Part<'_>]) -> Vec<Column> {
-    let mut shown: Vec<Column> = table.partition_key().iter().chain(table.clustering()).cloned().collect();
+    let key = table.partition_key().iter().chain(table.clustering());
+    let mut shown: Vec<Column> = key.filter(|column| !table.hides(column)).cloned().collect();
     for plan in parts.iter().filter_map(|part| part.plan.condition.as_ref()) {
         match &plan.conditions {
             Conditions::NotExists | Conditions::Exists => {

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use cql::ast::{
     self, Direction, Ident, OrderingExpression, SelectSource, Selectable, Selection as RawSelection, last_of,
 };
+use model::schema::CompactShape;
 use model::{Column, ColumnKind, CqlType, Table};
 
 use super::grouping;
@@ -190,7 +191,8 @@ fn look_for_statics<'e>(
 ) -> Result<(bool, Vec<Option<Resolved<'e>>>), QueryError> {
     let RawSelection::Selectors(selectors) = selection else { return Ok((false, Vec::new())) };
     let mut resolved: Vec<Option<Resolved<'e>>> = selectors.iter().map(|_| None).collect();
-    if table.statics().is_empty() {
+    // The static row of a static compact table is its only row.
+    if table.statics().is_empty() || table.compact() == Some(CompactShape::Static) {
         return Ok((false, resolved));
     }
     let mut any = |wanted: &dyn Fn(ColumnKind) -> bool| -> Result<bool, QueryError> {

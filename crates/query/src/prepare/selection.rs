@@ -242,5 +242,6 @@ pub fn all_columns(table: &Table) -> Vec<&Column> {
         columns.extend(others);
         columns[from..].sort_by(|a, b| a.name.as_bytes().cmp(b.name.as_bytes()));
     }
+    columns.retain(|column| !table.hides(column));
     columns
 }
