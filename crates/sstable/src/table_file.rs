@@ -12,13 +12,14 @@ use model::clustering::Slice;
 use model::token::{Token, murmur3_token};
 use reactor::file::{File, OpenOptions, metadata_size, read_all, remove_file, sync_dir};
 
-use crate::compression::{ChunkChecksums, CompressionInfo, CompressionInfoError};
+use crate::compression::{ChunkChecksums, CompressionInfo, CompressionInfoError, Decoder};
 use crate::data::chunks::{Chunks, DataFile, DiskReads, ReadCounter};
 use crate::data::reader::{PartitionReader, Scanner};
 use crate::data::stream::Stream;
 use crate::data::window::READ_BYTES_MAX;
 use crate::descriptor::{Component, Descriptor};
 use crate::error::{Malformed, SstableError};
+use crate::extras::{EXTRAS_BYTES_MAX, Extras};
 use crate::filter::Filter;
 use crate::index::promoted::Promoted;
 use crate::index::reader::{End, Entry, IndexFile};
@@ -54,6 +55,7 @@ pub(crate) struct Open {
     pub(crate) data: DataFile,
     pub(crate) index: Rc<IndexFile>,
     pub(crate) reads: ReadCounter,
+    extras: Extras,
     filter: Option<Filter>,
     summary: Summary,
     statistics: Statistics,
@@ -87,6 +89,15 @@ async fn read_optional(
     match read_component(dir, descriptor, component).await {
         Err(SstableError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
         read => read.map(Some),
+    }
+}
+
+async fn read_extras(dir: &Path, descriptor: Descriptor) -> Result<Extras, SstableError> {
+    let path = descriptor.path(dir, Component::Ceto);
+    match read_all(&path, EXTRAS_BYTES_MAX as usize).await {
+        Ok(bytes) => Extras::decode(&bytes).map_err(|error| error.of(Component::Ceto, &path)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Extras::default()),
+        Err(error) => Err(SstableError::io(&path)(error)),
     }
 }
 
@@ -136,9 +147,10 @@ impl Sstable {
             None => None,
         };
 
+        let extras = read_extras(dir, descriptor).await?;
         let data_path = descriptor.path(dir, Component::Data);
         let (file, file_length) = open_data(&data_path).await?;
-        let chunks = Self::chunks(dir, descriptor, file_length).await?;
+        let chunks = Self::chunks(dir, descriptor, file_length, &extras).await?;
         let data = DataFile { file, path: data_path, file_length, chunks };
 
         let (first, last) = (murmur3_token(summary.first_key()), murmur3_token(summary.last_key()));
@@ -152,6 +164,7 @@ impl Sstable {
             data,
             index,
             reads: ReadCounter::default(),
+            extras,
             filter,
             summary,
             statistics,
@@ -175,11 +188,22 @@ impl Sstable {
         Ok(Self { inner: Rc::new(Inner { layout, file }) })
     }
 
-    async fn chunks(dir: &Path, descriptor: Descriptor, file_length: u64) -> Result<Chunks, SstableError> {
+    async fn chunks(
+        dir: &Path,
+        descriptor: Descriptor,
+        file_length: u64,
+        extras: &Extras,
+    ) -> Result<Chunks, SstableError> {
         let features = descriptor.version.features();
         if let Some((path, bytes)) = read_optional(dir, descriptor, Component::CompressionInfo).await? {
             return match CompressionInfo::decode(&bytes, features, file_length) {
-                Ok(info) => Ok(Chunks::Compressed(info)),
+                Ok(info) => match Decoder::new(info.compressor, extras.dictionary.as_deref()) {
+                    Ok(decoder) => Ok(Chunks::Compressed(info, decoder)),
+                    Err(problem) => {
+                        let path = descriptor.path(dir, Component::Ceto);
+                        Err(Malformed { offset: 0, problem }.of(Component::Ceto, &path))
+                    }
+                },
                 Err(CompressionInfoError::Malformed(error)) => {
                     Err(error.of(Component::CompressionInfo, &path))
                 }
@@ -231,6 +255,11 @@ impl Sstable {
         &self.inner.statistics
     }
 
+    /// What `Ceto.db` says; nothing where the file has none.
+    pub fn extras(&self) -> &Extras {
+        &self.inner.extras
+    }
+
     /// Bytes of all its components.
     pub fn bytes_on_disk(&self) -> u64 {
         self.inner.bytes_on_disk
@@ -241,9 +270,13 @@ impl Sstable {
         self.inner.data.length()
     }
 
-    /// Bytes it keeps in memory for its filter and summary.
+    /// Bytes it keeps in memory for its filter, summary and dictionary.
     pub fn bytes_in_memory(&self) -> usize {
-        self.inner.filter.as_ref().map_or(0, Filter::size) + self.inner.summary.size()
+        let decoder = match &self.inner.data.chunks {
+            Chunks::Compressed(_, decoder) => decoder.size(),
+            Chunks::Checked(_) | Chunks::Plain => 0,
+        };
+        self.inner.filter.as_ref().map_or(0, Filter::size) + self.inner.summary.size() + decoder
     }
 
     /// Reads its readers have asked the disk for so far.

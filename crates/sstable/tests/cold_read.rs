@@ -63,7 +63,11 @@ async fn read_all(compression: Option<Compressor>, value: fn(&mut Random, i64) -
     let dir = Path::new("/data");
     create_dir_all(dir).await.unwrap();
     let expected_partitions = PARTITIONS as u64;
-    let options = WriterOptions { compression, expected_partitions, ..WriterOptions::default() };
+    let options = WriterOptions {
+        compression: compression.map(Into::into),
+        expected_partitions,
+        ..WriterOptions::default()
+    };
     support::write(dir, 1, &table, &partitions, options).await;
     let file = Sstable::open(dir, Descriptor::new(1), &table).await.unwrap();
     let mut cost = Cost { requests_most: 0, bytes_most: 5632, above: 0, bytes_average: 3913 };

@@ -71,7 +71,7 @@ async fn damage(
     let partitions = support::partitions(&mut random, &table, 8, 30);
     let dir = tempfile::tempdir().unwrap();
     let options = WriterOptions {
-        compression: *random.pick(&[None, Some(Compressor::Lz4), Some(Compressor::Snappy)]),
+        compression: support::any_compression(&mut random),
         column_index_bytes: 400,
         ..WriterOptions::default()
     };
@@ -232,7 +232,7 @@ fn nothing_half_written_counts_and_nothing_stays_after_giving_up() {
 
         support::write(dir.path(), 5, &table, &[partition], WriterOptions::default()).await;
         let found = names(dir.path());
-        assert_eq!(found.len(), 8, "{found:?}");
+        assert_eq!(found.len(), 9, "{found:?}");
         let sorted = sort_names(found.iter().map(String::as_str));
         assert_eq!((sorted.complete, sorted.leftovers), (vec![Descriptor::new(5)], vec![]));
         let list = std::fs::read_to_string(dir.path().join("me-5-big-TOC.txt")).unwrap();
@@ -293,5 +293,78 @@ fn a_table_of_another_shape_is_refused() {
             let refused = Sstable::open(dir.path(), Descriptor::new(1), &other).await;
             assert!(matches!(refused, Err(SstableError::Schema { .. })), "{refused:?}");
         }
+    });
+}
+
+/// A partition with one row of a text that looks like many others.
+fn records(table: &Table) -> Vec<Partition> {
+    let mut partitions: Vec<Partition> = (0..6_000i64)
+        .map(|key| {
+            let (name, number) = (key * 7919 % 10_007, key * 104_729 % 1_000_003);
+            let text = format!(
+                "{{\"name\":\"customer {name}\",\"country\":\"Kenya\",\"status\":\"active\",\"total\":{number}}}"
+            );
+            one_row(table, key, &text)
+        })
+        .collect();
+    partitions.sort_by(|a, b| a.key.cmp(&b.key));
+    partitions
+}
+
+#[test]
+fn a_dictionary_makes_a_file_smaller_and_is_needed_to_read_it() {
+    run_one(Config::default(), async {
+        let mut random = Random::new(1);
+        let table = simple(&mut random);
+        let partitions = records(&table);
+        let keys: Vec<DecoratedKey> = partitions.iter().map(|partition| partition.key.clone()).collect();
+        for (plain, with) in
+            [(Compressor::Zstd, Compressor::ZstdDictionary), (Compressor::Lz4, Compressor::Lz4Dictionary)]
+        {
+            let mut sizes = Vec::new();
+            for compressor in [plain, with] {
+                let dir = tempfile::tempdir().unwrap();
+                let options = WriterOptions {
+                    compression: Some(compressor.into()),
+                    chunk_bytes: 1024,
+                    ..WriterOptions::default()
+                };
+                let info = support::write(dir.path(), 1, &table, &partitions, options).await;
+                sizes.push(info.data_file_bytes);
+                assert_eq!(read_all(dir.path(), &table, &keys).await.unwrap(), partitions.len());
+                let described =
+                    std::fs::read(Descriptor::new(1).path(dir.path(), Component::CompressionInfo));
+                assert!(described.unwrap()[2..].starts_with(compressor.name().as_bytes()));
+                let ceto = Descriptor::new(1).path(dir.path(), Component::Ceto);
+                std::fs::remove_file(ceto).unwrap();
+                let without = read_all(dir.path(), &table, &keys).await;
+                if compressor.has_dictionary() {
+                    let Err(SstableError::Corrupt { component, .. }) = without else { panic!("{without:?}") };
+                    assert_eq!(component, Component::Ceto);
+                } else {
+                    assert_eq!(without.unwrap(), partitions.len());
+                }
+            }
+            assert!(sizes[1] * 10 < sizes[0] * 9, "{sizes:?} bytes of {plain} and {with}");
+        }
+    });
+}
+
+#[test]
+fn too_little_data_for_a_dictionary_is_compressed_without_one() {
+    run_one(Config::default(), async {
+        let mut random = Random::new(1);
+        let table = simple(&mut random);
+        let dir = tempfile::tempdir().unwrap();
+        let options = WriterOptions {
+            compression: Some(Compressor::ZstdDictionary.into()),
+            ..WriterOptions::default()
+        };
+        let partition = one_row(&table, 1, "alone");
+        let key = partition.key.clone();
+        support::write(dir.path(), 1, &table, &[partition], options).await;
+        let info = std::fs::read(Descriptor::new(1).path(dir.path(), Component::CompressionInfo)).unwrap();
+        assert!(info[2..].starts_with(b"ZstdCompressor"), "others can read it");
+        assert_eq!(read_all(dir.path(), &table, &[key]).await.unwrap(), 1);
     });
 }

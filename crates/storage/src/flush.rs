@@ -4,14 +4,18 @@
 //! up the claim on the commit log. What was flushed is never ahead of the log on disk: the log is made
 //! durable first, so that after a power failure what is left of the log is a prefix of what was written.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
 use model::clustering::Slice;
 use model::reconcile::Purge;
+use model::schema::TableOptions;
 use model::{Table, TableId, Token, Unfiltered};
 use reactor::{Deadline, Group};
-use sstable::{Compressor, Descriptor, EncodingMinima, Sstable, Writer, WriterOptions};
+use sstable::{
+    CHUNK_BYTES_DEFAULT, Compression, Compressor, Descriptor, EncodingMinima, Sstable, Writer, WriterOptions,
+};
 
 use crate::cache::{Claim, Learner, Sought, TabletCache, Update};
 use crate::commitlog::format::EntryKind;
@@ -471,18 +475,48 @@ impl Output {
 
 /// How a table's options say its files are written.
 fn writer_options(table: &Table, minima: EncodingMinima, expected_partitions: u64) -> WriterOptions {
-    let options = &table.options().compression;
-    let enabled = !options.is_empty() && options.get("enabled").is_none_or(|enabled| enabled != "false");
-    let class = options.get("class").or_else(|| options.get("sstable_compression"));
-    let compression = class.filter(|_| enabled).map(|class| {
-        // Compressors that table files cannot have yet are written as the default one.
-        Compressor::parse(class).unwrap_or(Compressor::Lz4)
-    });
+    let (compression, chunk_bytes) = chunks(&table.options().compression);
     WriterOptions {
         compression,
+        chunk_bytes,
         fp_chance: table.options().bloom_filter_fp_chance,
         expected_partitions: expected_partitions.max(1),
         minima,
         ..WriterOptions::default()
+    }
+}
+
+/// How a table's compression option says its chunks are made, and how long they are.
+///
+/// A table that was made without a word about compression shows what Cassandra shows, chunks of 16 KiB, and has chunks
+/// of one page, so that a cold read of a small row reads little. No table can be made with options that cannot be
+/// followed; should one be there, its files are written like those of a table that says nothing.
+fn chunks(options: &BTreeMap<String, String>) -> (Option<Compression>, u32) {
+    let (compression, chunk_bytes) =
+        Compression::of_options(options).unwrap_or((Some(Compressor::Lz4.into()), CHUNK_BYTES_DEFAULT));
+    let unsaid = *options == TableOptions::default().compression || compression.is_none();
+    (compression, if unsaid { CHUNK_BYTES_DEFAULT } else { chunk_bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_are_made_as_the_table_says() {
+        let check = |options: &[(&str, &str)], expected: (Option<Compression>, u32)| {
+            let options = options.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+            assert_eq!(chunks(&options), expected, "{options:?}");
+        };
+        let lz4 = Compression::from(Compressor::Lz4);
+        let class = "org.apache.cassandra.io.compress.LZ4Compressor";
+        check(&[("class", class), ("chunk_length_in_kb", "16")], (Some(lz4), 4096));
+        check(&[("class", class), ("chunk_length_in_kb", "64")], (Some(lz4), 65_536));
+        check(&[("enabled", "false")], (None, 4096));
+        check(&[], (None, 4096));
+        let zstd = Compression { level: 9, ..Compression::from(Compressor::Zstd) };
+        let options = [("class", "ZstdCompressor"), ("chunk_length_in_kb", "16"), ("compression_level", "9")];
+        check(&options, (Some(zstd), 16_384));
+        check(&[("class", "Unheard"), ("chunk_length_in_kb", "64")], (Some(lz4), 4096));
     }
 }

@@ -17,7 +17,12 @@ const RANDOM: &str = include_str!("../../testdata/ddl_random.txt");
 
 /// Where we answer otherwise on purpose: Cassandra fails inside, takes a table this version has not got, or speaks of
 /// its own limits.
-const OTHERWISE: [(&str, &str); 4] = [
+const OTHERWISE: [(&str, &str); 5] = [
+    // Up to Cassandra 4, and in ScyllaDB, the class goes by this name.
+    (
+        "CREATE TABLE ks.x (k int PRIMARY KEY) WITH compression = {'sstable_compression': 'LZ4Compressor'}",
+        "OK",
+    ),
     (
         "ALTER TABLE ks.t DROP v USING TIMESTAMP 99999999999999999999",
         "2000 Invalid timestamp 99999999999999999999",
@@ -29,7 +34,7 @@ const OTHERWISE: [(&str, &str); 4] = [
     ),
     (
         "CREATE TABLE ks.x (k int PRIMARY KEY) WITH compression = {'class': 'ZstdCompressor', 'compression_level': 100}",
-        "2300 ZstdCompressor is not supported yet: use LZ4Compressor or SnappyCompressor, or 'enabled': false",
+        "2300 ZstdCompressor.create() threw an error: java.lang.IllegalArgumentException compression_level=100 is invalid",
     ),
 ];
 
@@ -186,6 +191,52 @@ fn what_this_version_has_not_got_says_so() {
         ("LIST ROLES", "Roles and permissions are"),
     ] {
         check(&[table, statement], &format!("2200 {what} not supported yet"));
+    }
+}
+
+#[test]
+fn compression_goes_by_all_its_names() {
+    let with = |options: &str, expected: &str| {
+        let table = format!("CREATE TABLE ks.t (k int PRIMARY KEY) WITH compression = {options}");
+        check(&[&table], expected);
+    };
+    for options in [
+        "{'class': 'DeflateCompressor'}",
+        "{'class': 'NoopCompressor', 'chunk_length_in_kb': 4}",
+        "{'class': 'ZstdCompressor', 'compression_level': -7, 'min_compress_ratio': 1.1}",
+        "{'class': 'org.apache.cassandra.io.compress.ZstdWithDictsCompressor', 'compression_level': 5}",
+        "{'sstable_compression': 'LZ4WithDictsCompressor', 'chunk_length_kb': 4, 'crc_check_chance': 0.5}",
+        "{'sstable_compression': ''}",
+    ] {
+        with(options, "OK");
+    }
+    for (options, expected) in [
+        (
+            "{'class': 'LZ4Compressor', 'sstable_compression': 'SnappyCompressor'}",
+            "2300 The 'sstable_compression' option must not be used if the compression algorithm is already specified by the 'class' option",
+        ),
+        (
+            "{'class': 'LZ4Compressor', 'chunk_length_kb': 4, 'chunk_length_in_kb': 4}",
+            "2300 The 'chunk_length_kb' option must not be used if the chunk length is already specified by the 'chunk_length_in_kb' option",
+        ),
+        (
+            "{'class': 'ZstdCompressor', 'compression_level': 'x'}",
+            "2300 ZstdCompressor.create() threw an error: java.lang.NumberFormatException For input string: \"x\"",
+        ),
+        (
+            "{'class': 'DeflateCompressor', 'compression_level': 3}",
+            "2300 Unknown compression options compression_level",
+        ),
+        (
+            "{'class': 'LZ4Compressor', 'crc_check_chance': 2}",
+            "2300 crc_check_chance should be between 0.0 and 1.0",
+        ),
+        (
+            "{'sstable_compression': '', 'x': 1}",
+            "2300 Unknown compression options ([x]) since no compression class found",
+        ),
+    ] {
+        with(options, expected);
     }
 }
 

@@ -18,9 +18,10 @@ use reactor::file::{remove_file, rename, sync_dir};
 use super::chunk_writer::{DataWriter, WrittenChunks};
 use super::encode::{Scratch, append_marker, append_partition_start, append_row};
 use super::flags;
-use crate::compression::{CHUNK_BYTES_DEFAULT, CHUNK_BYTES_MAX, Compressor};
+use crate::compression::{CHUNK_BYTES_DEFAULT, CHUNK_BYTES_MAX, Compression, Compressor};
 use crate::descriptor::{Component, Descriptor};
 use crate::error::SstableError;
+use crate::extras::{Extras, SchemaMark, TabletMark};
 use crate::file::OutputFile;
 use crate::filter::Filter;
 use crate::index::COLUMN_INDEX_BYTES_DEFAULT;
@@ -37,7 +38,7 @@ const SUMMARY_BYTES_DEFAULT: usize = 256 << 20;
 #[derive(Debug, Clone)]
 pub struct WriterOptions {
     /// How chunks are compressed; `None` leaves them as they are.
-    pub compression: Option<Compressor>,
+    pub compression: Option<Compression>,
     /// Bytes of data in a chunk, a power of two.
     pub chunk_bytes: u32,
     /// Rate of false answers of the filter; 1 for no filter.
@@ -58,12 +59,14 @@ pub struct WriterOptions {
     pub commit_log_intervals: Vec<(CommitLogPosition, CommitLogPosition)>,
     /// This host.
     pub host: Option<[u8; 16]>,
+    /// The tablet and the shard that write it.
+    pub tablet: Option<TabletMark>,
 }
 
 impl Default for WriterOptions {
     fn default() -> Self {
         Self {
-            compression: Some(Compressor::Lz4),
+            compression: Some(Compression::from(Compressor::Lz4)),
             chunk_bytes: CHUNK_BYTES_DEFAULT,
             fp_chance: 0.01,
             expected_partitions: 1,
@@ -74,6 +77,7 @@ impl Default for WriterOptions {
             repaired_at_ms: 0,
             commit_log_intervals: Vec::new(),
             host: None,
+            tablet: None,
         }
     }
 }
@@ -104,6 +108,7 @@ pub struct Writer {
     descriptor: Descriptor,
     options: WriterOptions,
     header: SerializationHeader,
+    schema: SchemaMark,
     layout: Layout,
     data: DataWriter,
     index: IndexWriter,
@@ -175,6 +180,7 @@ impl Writer {
             descriptor,
             options,
             header,
+            schema: SchemaMark { table: table.id().0, revision: table.definition().revision },
             layout,
             data,
             index,
@@ -216,10 +222,10 @@ impl Writer {
         }
         let start = self.data.position;
         append_partition_start(&self.layout, &mut self.out, key, deletion);
-        self.collector.deletion(deletion);
+        self.collector.partition_deletion(deletion);
         if !self.layout.statics.list.is_empty() {
             if let Some(row) = static_row {
-                self.collector.row(row);
+                self.collector.static_row(row);
             }
             let row = static_row.unwrap_or(RowView::trusted(&self.empty_row));
             append_row(&self.layout, &mut self.scratch, &mut self.out, None, row, 0)?;
@@ -360,7 +366,7 @@ impl Writer {
         let data = self.data.finish().await?;
         let (summary, filter, _) = self.index.finish(&first_key.1, &last_key.1).await?;
 
-        let (mut stats, sketch) = self.collector.finish();
+        let (mut stats, sketch, extent) = self.collector.finish();
         stats.level = options.level;
         stats.repaired_at_ms = options.repaired_at_ms;
         stats.commit_log_intervals = options.commit_log_intervals;
@@ -394,6 +400,14 @@ impl Writer {
         }
         bytes.extend_from_slice(data.digest.to_string().as_bytes());
         write_component(&dir, descriptor, Component::Digest, &mut bytes, &mut components).await?;
+        let extras = Extras {
+            dictionary: data.dictionary,
+            extent: Some(extent),
+            schema: Some(self.schema),
+            tablet: options.tablet,
+        };
+        extras.encode(&mut bytes);
+        write_component(&dir, descriptor, Component::Ceto, &mut bytes, &mut components).await?;
         components.push(Component::Toc);
         components.iter().for_each(|component| bytes.extend_from_slice(format!("{component}\n").as_bytes()));
         components.pop();

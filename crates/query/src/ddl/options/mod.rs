@@ -91,7 +91,9 @@ impl Draft {
             options.compaction = compaction::read(map)?;
         }
         if let Some(map) = properties.map("compression")? {
-            options.compression = compression::read(map)?;
+            let (compression, chance) = compression::read(map)?;
+            options.compression = compression;
+            set(&mut options.crc_check_chance, chance);
         }
         if let Some(name) = properties.text("memtable")? {
             if name != "default" {
