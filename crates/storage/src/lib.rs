@@ -28,7 +28,7 @@ mod throttle;
 pub use batchlog::LoggedBatch;
 pub use compaction::{
     CompactOptions, CompactOutcome, CompactionFilter, CompactionKind, CompactionRecord, CompactionStats,
-    HISTORY_MAX as COMPACTION_HISTORY_MAX,
+    CompactionTotals, HISTORY_MAX as COMPACTION_HISTORY_MAX, TableFileInfo,
 };
 pub use config::{CommitlogSync, StorageConfig};
 pub use error::StorageError;

@@ -4,6 +4,9 @@ use model::Token;
 
 use super::strategy::Cut;
 
+/// A file may be so much larger than asked for, by its size, where the last one would be smaller than that.
+const SLIVER: f64 = 0.1;
+
 /// Decides it partition by partition.
 #[derive(Debug)]
 pub(super) struct Cutter {
@@ -22,6 +25,14 @@ pub(super) struct Cutter {
 impl Cutter {
     /// For the tablet of these tokens, and inputs of so many bytes on the disk and of data.
     pub(super) fn new(cut: Cut, tokens: (Token, Token), input_bytes: u64, data_bytes: u64) -> Self {
+        // Evenly, so that no sliver is left for the last file.
+        let cut = match cut {
+            Cut::Size(bytes) => {
+                let files = (input_bytes as f64 / bytes.max(1) as f64 - SLIVER).ceil().max(1.0);
+                Cut::Size(((input_bytes as f64 / files).ceil() as u64).max(1))
+            }
+            other => other,
+        };
         let ratio = if data_bytes == 0 { 1.0 } else { input_bytes as f64 / data_bytes as f64 };
         Self { cut, tokens, ratio, input_bytes, share: 0.5, shard: None }
     }
@@ -35,7 +46,7 @@ impl Cutter {
             Cut::Whole => false,
             Cut::Size(bytes) => data_bytes > 0 && written >= bytes as f64,
             Cut::Shards(count) => {
-                let shard = shard_of(token, self.tokens, count);
+                let shard = part_of(token, self.tokens, count);
                 let crossed = self.shard.is_some_and(|present| present != shard);
                 self.shard = Some(shard);
                 crossed && data_bytes > 0
@@ -65,7 +76,7 @@ impl Cutter {
 }
 
 /// Which of `count` equal parts of the tablet a token is in.
-fn shard_of(token: Token, (first, last): (Token, Token), count: u32) -> u64 {
+pub(super) fn part_of(token: Token, (first, last): (Token, Token), count: u32) -> u64 {
     let width = (i128::from(last.0) - i128::from(first.0) + 1).max(1);
     let place = (i128::from(token.0) - i128::from(first.0)).clamp(0, width - 1);
     (place * i128::from(count.max(1)) / width) as u64
@@ -92,7 +103,9 @@ mod tests {
     #[test]
     fn files_end_where_they_should() {
         check(Cut::Whole, &[]);
-        check(Cut::Size(200), &[40, 80]);
+        check(Cut::Size(200), &[34, 68]);
+        // A tenth too much is not a third file.
+        check(Cut::Size(240), &[50]);
         check(Cut::Size(1000), &[]);
         check(Cut::Shards(1), &[]);
         check(Cut::Shards(4), &[25, 50, 75]);
@@ -105,8 +118,8 @@ mod tests {
     fn parts_of_powers_of_two_share_their_bounds() {
         for tokens in [(Token::MINIMUM, Token::MAXIMUM), (Token(-7), Token(1_000_003))] {
             for token in [tokens.0.0, -5, 0, 3, 500_000, tokens.1.0].map(Token) {
-                let wide = shard_of(token, tokens, 4);
-                assert_eq!(wide, shard_of(token, tokens, 16) / 4);
+                let wide = part_of(token, tokens, 4);
+                assert_eq!(wide, part_of(token, tokens, 16) / 4);
                 assert!(wide < 4);
             }
         }

@@ -61,6 +61,20 @@ impl Marked {
         &self.0
     }
 
+    /// Takes some out, marked as they are.
+    pub(super) fn take(&mut self, files: &[Rc<TableFile>]) -> Self {
+        let (taken, left) = std::mem::take(&mut self.0)
+            .into_iter()
+            .partition(|file| files.iter().any(|other| Rc::ptr_eq(other, file)));
+        self.0 = left;
+        Self(taken)
+    }
+
+    /// Adds those of another.
+    pub(super) fn join(&mut self, mut other: Self) {
+        self.0.append(&mut other.0);
+    }
+
     fn add(&mut self, files: &[Rc<TableFile>]) {
         files.iter().for_each(|file| file.set_busy(true));
         self.0.extend(files.iter().cloned());
@@ -114,17 +128,25 @@ impl Storage {
     /// Those of reading and writing; inputs that were not replaced by then are as before.
     /// [`StorageError::Draining`] when somebody wants to be alone with the tablet, or the shard stops.
     pub(super) async fn run_job(&self, job: Job) -> Result<Ended, StorageError> {
+        self.run_job_keeping(job).await.map(|(ended, _)| ended)
+    }
+
+    /// As [`Storage::run_job`]; what it made stays marked until the caller lets go of it.
+    ///
+    /// # Errors
+    /// As [`Storage::run_job`].
+    pub(super) async fn run_job_keeping(&self, job: Job) -> Result<(Ended, Marked), StorageError> {
         let result = self.run(&job).await;
         let metrics = &self.0.compactions.metrics;
         match &result {
-            Ok(Ended::Done) => metrics.completed.inc(),
-            Err(StorageError::Draining) | Ok(Ended::Stopped) => {}
+            Ok((Ended::Done, _)) => metrics.completed.inc(),
+            Err(StorageError::Draining) | Ok((Ended::Stopped, _)) => {}
             Err(_) => metrics.failed.inc(),
         }
         result
     }
 
-    async fn run(&self, job: &Job) -> Result<Ended, StorageError> {
+    async fn run(&self, job: &Job) -> Result<(Ended, Marked), StorageError> {
         let tablet = &job.tablet;
         let table = tablet.table();
         let inputs = job.inputs.files();
@@ -185,6 +207,10 @@ impl Storage {
                 bytes_out += file.sstable().bytes_on_disk();
                 self.0.compactions.metrics.bytes_written.add(file.sstable().bytes_on_disk());
                 pending.files.push(file);
+                let bytes = |files: &[Rc<TableFile>]| -> u64 {
+                    files.iter().map(|file| file.sstable().bytes_on_disk()).sum()
+                };
+                self.0.compactions.note_space(bytes(&tablet.files()) + bytes(&pending.files));
             }
             if lanes.is_between_files() {
                 let files = std::mem::take(&mut pending.files);
@@ -195,7 +221,7 @@ impl Storage {
             }
             if work.stopped {
                 self.give_up(&mut pending).await;
-                return Ok(Ended::Stopped);
+                return Ok((Ended::Stopped, outputs));
             }
         }
         // A file without a partition, which only damage makes, is not read by the loop.
@@ -214,7 +240,7 @@ impl Storage {
             bytes_out,
             partitions_merged: work.merged,
         });
-        Ok(Ended::Done)
+        Ok((Ended::Done, outputs))
     }
 
     /// Writes partitions until the file is to end or the inputs do.

@@ -7,14 +7,18 @@ use std::rc::Rc;
 
 use model::{TableId, Token};
 
+use super::cutter::part_of;
 use super::job::{Ended, Job, Marked};
 use super::purge;
-use super::running::{CompactionFilter, CompactionKind, CompactionRecord, CompactionStats};
+use super::running::{CompactionFilter, CompactionKind, CompactionRecord, CompactionStats, CompactionTotals};
 use super::strategy::{Cut, Plan};
 use super::view::Facts;
 use crate::error::StorageError;
 use crate::shard::Storage;
 use crate::tablet::{COMPACTIONS_MAX, TableFile, Tablet};
+
+/// Parts of a tablet at whose bounds files have to end for a merge of all to need little room.
+const ALIGNED_PARTS: u32 = 16;
 
 /// What a compaction on demand takes and makes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,6 +38,29 @@ pub struct CompactOutcome {
     pub completed: usize,
     /// Compactions that somebody stopped.
     pub stopped: usize,
+}
+
+/// A table file, as it is told of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableFileInfo {
+    /// Its number.
+    pub generation: u64,
+    /// The tablet it belongs to.
+    pub tablet: u32,
+    /// Its level, in leveled compaction.
+    pub level: u32,
+    /// Bytes of all its components.
+    pub bytes: u64,
+    /// Bytes of its data before compression.
+    pub data_bytes: u64,
+    /// Partitions in it.
+    pub partitions: u64,
+    /// First and last token.
+    pub tokens: (Token, Token),
+    /// Smallest and greatest timestamp of a write in it.
+    pub timestamps: (i64, i64),
+    /// Whether a compaction has it.
+    pub is_compacting: bool,
 }
 
 impl CompactOutcome {
@@ -78,21 +105,58 @@ impl Storage {
                 let free: Vec<usize> = free.iter().copied().filter(|at| choose(&facts.files[*at])).collect();
                 tablet.with_chooser(|chooser| chooser.together(&facts.view(), free, options.split_output))
             });
-            let Some((plan, permit)) = permit.await? else { continue };
-            let (inputs, plan) = plan;
-            let job = Job {
-                tablet: Rc::clone(tablet),
-                inputs,
-                level: plan.level,
-                cut: plan.cut,
-                kind: CompactionKind::Major,
-            };
-            let ended = self.run_job(job).await;
+            let Some(((inputs, plan), permit)) = permit.await? else { continue };
+            let ended = self.run_together(tablet, inputs, &plan).await;
             drop(permit);
             self.look_again(tablet);
             outcome.count(ended?);
         }
         Ok(outcome)
+    }
+
+    /// Merges files into one run. Files that end at other places than the parts of the run hold back what they
+    /// overlap, so where little of all is in such files they are cut at the run's bounds first, some at a time: then
+    /// the merge needs room for a part and not for all.
+    async fn run_together(
+        &self,
+        tablet: &Rc<Tablet>,
+        mut inputs: Marked,
+        plan: &Plan,
+    ) -> Result<Ended, StorageError> {
+        let (kind, level) = (CompactionKind::Major, plan.level);
+        if let Cut::Shards(parts) = plan.cut {
+            let parts = parts.min(ALIGNED_PARTS);
+            let bytes_of = |file: &Rc<TableFile>| file.sstable().bytes_on_disk();
+            let tokens = tablet.tokens();
+            let crosses = |file: &Rc<TableFile>| {
+                let (first, last) = (file.sstable().first_key().0, file.sstable().last_key().0);
+                part_of(first, tokens, parts) != part_of(last, tokens, parts)
+            };
+            let all: u64 = inputs.files().iter().map(bytes_of).sum();
+            let mut wide: Vec<Rc<TableFile>> =
+                inputs.files().iter().filter(|f| crosses(f)).cloned().collect();
+            wide.sort_by_key(|file| std::cmp::Reverse(bytes_of(file)));
+            if wide.iter().map(bytes_of).sum::<u64>() <= all / 2 {
+                while let Some(file) = wide.pop() {
+                    let mut group = vec![file];
+                    let mut bytes = bytes_of(&group[0]);
+                    while let Some(next) =
+                        wide.pop_if(|next| bytes + bytes_of(next) <= all / u64::from(parts))
+                    {
+                        bytes += bytes_of(&next);
+                        group.push(next);
+                    }
+                    let (inputs_of, cut) = (inputs.take(&group), Cut::Shards(parts));
+                    let job = Job { tablet: Rc::clone(tablet), inputs: inputs_of, level, cut, kind };
+                    let (ended, made) = self.run_job_keeping(job).await?;
+                    if ended == Ended::Stopped {
+                        return Ok(ended);
+                    }
+                    inputs.join(made);
+                }
+            }
+        }
+        self.run_job(Job { tablet: Rc::clone(tablet), inputs, level, cut: plan.cut, kind }).await
     }
 
     fn look_again(&self, tablet: &Tablet) {
@@ -227,6 +291,40 @@ impl Storage {
             self.look_again(tablet);
         }
         Ok(outcome)
+    }
+
+    /// What compactions of this shard have cost since its start.
+    pub fn compaction_totals(&self) -> CompactionTotals {
+        self.0.compactions.totals()
+    }
+
+    /// The table files of a table on this shard, by tablet and generation.
+    ///
+    /// # Errors
+    /// [`StorageError::UnknownTable`].
+    pub fn table_files(&self, table: TableId) -> Result<Vec<TableFileInfo>, StorageError> {
+        let store = self.table_store(table)?;
+        let mut infos = Vec::new();
+        for tablet in store.tablets() {
+            let mut files = tablet.files().to_vec();
+            files.sort_by_key(|file| file.generation());
+            infos.extend(files.iter().map(|file| {
+                let sstable = file.sstable();
+                let stats = sstable.stats();
+                TableFileInfo {
+                    generation: file.generation(),
+                    tablet: tablet.id.0,
+                    level: u32::try_from(stats.level).unwrap_or(0),
+                    bytes: sstable.bytes_on_disk(),
+                    data_bytes: sstable.data_bytes(),
+                    partitions: file.partitions(),
+                    tokens: (sstable.first_key().0, sstable.last_key().0),
+                    timestamps: (stats.min_timestamp, stats.max_timestamp),
+                    is_compacting: file.is_busy(),
+                }
+            }));
+        }
+        Ok(infos)
     }
 
     /// Compactions at work on this shard.

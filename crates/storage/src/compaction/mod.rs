@@ -20,8 +20,10 @@ mod throughput;
 mod transaction;
 mod view;
 
-pub use manual::{CompactOptions, CompactOutcome};
-pub use running::{CompactionFilter, CompactionKind, CompactionRecord, CompactionStats, HISTORY_MAX};
+pub use manual::{CompactOptions, CompactOutcome, TableFileInfo};
+pub use running::{
+    CompactionFilter, CompactionKind, CompactionRecord, CompactionStats, CompactionTotals, HISTORY_MAX,
+};
 
 pub(crate) use running::Compactions;
 pub(crate) use strategy::Chooser;

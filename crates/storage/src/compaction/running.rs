@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use model::TableId;
+use reactor::Event;
 use reactor::metrics::{self, Counter, Gauge};
 
 use super::throughput::Throughput;
@@ -134,6 +135,19 @@ pub struct CompactionFilter {
     pub id: Option<[u8; 16]>,
 }
 
+/// What compactions of a shard have cost since its start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CompactionTotals {
+    /// Bytes of flushed files, on the disk.
+    pub flushed: u64,
+    /// Bytes of table files read by compactions that ended, on the disk.
+    pub read: u64,
+    /// Bytes of table files written by compactions.
+    pub written: u64,
+    /// Most bytes that the files of one tablet took at once, those being written included.
+    pub tablet_bytes_max: u64,
+}
+
 /// A compaction at work, as it counts itself.
 pub(super) struct Running {
     pub(super) id: [u8; 16],
@@ -162,6 +176,12 @@ pub(crate) struct Compactions {
     pub(super) static_shares: Cell<u32>,
     /// Bytes the last flushes wrote, about.
     pub(super) flush_bytes: Cell<u64>,
+    flushed: Cell<u64>,
+    tablet_bytes_max: Cell<u64>,
+    /// Workers that wait because nothing is due.
+    pub(super) idle: Cell<usize>,
+    /// A worker has begun to wait.
+    pub(super) rested: Event,
     pub(super) metrics: Metrics,
 }
 
@@ -213,12 +233,17 @@ impl Compactions {
             throughput: Throughput::new(config.compaction_bytes_per_second),
             static_shares: Cell::new(config.compaction_static_shares),
             flush_bytes: Cell::new(0),
+            flushed: Cell::new(0),
+            tablet_bytes_max: Cell::new(0),
+            idle: Cell::new(0),
+            rested: Event::new(),
             metrics: Metrics::new(),
         }
     }
 
     /// Notes what a flush wrote; the average moves by a quarter each time.
     pub(crate) fn note_flush(&self, bytes: u64) {
+        self.flushed.set(self.flushed.get() + bytes);
         let before = self.flush_bytes.get();
         self.flush_bytes.set(if before == 0 { bytes } else { (before * 3 + bytes) / 4 });
     }
@@ -245,6 +270,20 @@ impl Compactions {
         self.running.borrow_mut().push(Rc::clone(&running));
         self.metrics.compactions.add(1);
         RunningGuard { of: Rc::clone(self), running }
+    }
+
+    /// Notes what the files of a tablet take just before an exchange, when it is most.
+    pub(super) fn note_space(&self, bytes: u64) {
+        self.tablet_bytes_max.set(self.tablet_bytes_max.get().max(bytes));
+    }
+
+    pub(super) fn totals(&self) -> CompactionTotals {
+        CompactionTotals {
+            flushed: self.flushed.get(),
+            read: self.metrics.bytes_read.get(),
+            written: self.metrics.bytes_written.get(),
+            tablet_bytes_max: self.tablet_bytes_max.get(),
+        }
     }
 
     pub(super) fn list(&self) -> Vec<CompactionStats> {

@@ -47,9 +47,31 @@ impl Storage {
         while !self.0.draining.get() {
             match self.find_job(&mut turn).await {
                 Some(job) => self.run_wanted(job).await,
-                None => self.wait_for_work(LOOK_EVERY).await,
+                None => {
+                    let compactions = &self.0.compactions;
+                    compactions.idle.set(compactions.idle.get() + 1);
+                    compactions.rested.notify_all();
+                    self.wait_for_work(LOOK_EVERY).await;
+                    compactions.idle.set(compactions.idle.get() - 1);
+                }
             }
         }
+    }
+
+    /// Returns when nothing is due: the strategies have all files in the shape they want.
+    ///
+    /// At once where compactions are switched off by the configuration, or the shard stops.
+    pub async fn compacted(&self) {
+        let workers =
+            if self.0.config.auto_compaction { self.0.config.concurrent_compactors.max(1) } else { 0 };
+        let is_due =
+            |tablet: &Rc<Tablet>| tablet.is_to_look_at() && tablet.compacts_itself() && !tablet.is_dropped();
+        let at_rest = || {
+            workers == 0
+                || self.0.draining.get()
+                || self.0.compactions.idle.get() == workers && !self.tablets().iter().any(is_due)
+        };
+        self.0.compactions.rested.wait_until(at_rest).await;
     }
 
     /// Waits for a flush or another change of files; after a while all tablets are looked at.

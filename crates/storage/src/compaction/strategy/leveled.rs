@@ -227,8 +227,10 @@ impl Strategy for Leveled {
         (level as u32, Cut::Size(self.file_bytes))
     }
 
-    fn alone(&self, _: &View<'_>, _: usize) -> Cut {
-        Cut::Size(self.file_bytes)
+    fn alone(&self, view: &View<'_>, file: usize) -> Cut {
+        // A file that fits its level stays one.
+        let fits = view.files[file].bytes <= self.file_bytes + self.file_bytes / 2;
+        if fits { Cut::Whole } else { Cut::Size(self.file_bytes) }
     }
 
     /// What is over in each level is rewritten with a fanout of the next, and so on up to the highest.
