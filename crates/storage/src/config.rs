@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::disk::DiskMark;
+
 /// When a write in the commit log counts as safe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommitlogSync {
@@ -36,6 +38,10 @@ pub struct StorageConfig {
     pub memtable_bytes_max: usize,
     /// Whether table files are compacted on their own.
     pub auto_compaction: bool,
+    /// Whether tables are snapshotted before they are truncated or dropped (`auto_snapshot`).
+    pub auto_snapshot: bool,
+    /// Disks and how much of them has to stay free for writes to be taken.
+    pub disk_marks: Vec<DiskMark>,
     /// How long shards wait for each other at the start.
     pub start_timeout: Duration,
 }
@@ -54,6 +60,8 @@ impl StorageConfig {
             commitlog_replay_ignore_errors: false,
             memtable_bytes_max,
             auto_compaction: true,
+            auto_snapshot: false,
+            disk_marks: Vec::new(),
             start_timeout: Duration::from_secs(60),
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Write: `shard` (apply) → `commitlog::append` → `memtable::insert`; later `flush` → table file → `commitlog::recycle`.
 //! Read: `read` → `memtable::read` and table files → `read::merge` → `read::visible`. `open` starts it, `ddl`
-//! changes its tables, `compaction` keeps files few. This crate knows no other node; other shards only through
+//! changes its tables, `compaction` keeps files few; `snapshot` keeps copies of tables, `disk` watches space and errors. This crate knows no other node; other shards only through
 //! `reactor::mesh`. `replication` and `query` lean on [`Storage`].
 
 mod batchlog;
@@ -11,6 +11,7 @@ mod compaction;
 mod config;
 mod ddl;
 mod directory;
+mod disk;
 mod error;
 mod flush;
 #[doc(hidden)]
@@ -19,14 +20,19 @@ mod identity;
 mod memtable;
 mod open;
 mod read;
+mod report;
 mod schema_log;
 mod shard;
+mod snapshot;
 mod tablet;
 
 pub use batchlog::LoggedBatch;
 pub use config::{CommitlogSync, StorageConfig};
+pub use disk::{DiskMark, FailurePolicy, Trouble};
 pub use error::StorageError;
 pub use identity::Identity;
 pub use read::{Flow, PartitionBound, PartitionRange, ReadCommand, RowConsumer, Slices};
+pub use report::TableReport;
 pub use schema_log::SchemaLog;
 pub use shard::{Storage, StorageStats, TableStats};
+pub use snapshot::{Describer, SnapshotInfo, SnapshotRequest, SnapshotsOf, is_tag};

@@ -17,9 +17,11 @@ use reactor::{Deadline, Event, Gate, Semaphore};
 use crate::commitlog::format::EntryKind;
 use crate::commitlog::{Commitlog, Hold};
 use crate::config::StorageConfig;
+use crate::disk::DiskWatch;
 use crate::error::StorageError;
 use crate::read::visible::VisibleScratch;
 use crate::schema_log::SchemaLog;
+use crate::snapshot::Snapshots;
 use crate::tablet::{TableStore, Tablet};
 
 /// Read buffers kept for the next read.
@@ -54,6 +56,8 @@ pub(crate) struct Inner {
     /// Old logs are still being replayed, here or elsewhere: no flush covers all of what they hold.
     pub(crate) replaying: Cell<bool>,
     pub(crate) tasks: Gate,
+    pub(crate) snapshots: Snapshots,
+    pub(crate) disk: DiskWatch,
     scratches: RefCell<Vec<VisibleScratch>>,
 }
 
@@ -113,6 +117,8 @@ impl Inner {
             draining: Cell::new(false),
             replaying: Cell::new(true),
             tasks: Gate::new(),
+            snapshots: Snapshots::default(),
+            disk: DiskWatch::new(),
             scratches: RefCell::new(Vec::new()),
         }
     }
@@ -124,6 +130,11 @@ impl Inner {
 }
 
 impl Storage {
+    /// What it was told.
+    pub fn config(&self) -> &StorageConfig {
+        &self.0.config
+    }
+
     /// The schema as this shard knows it now.
     pub fn schema(&self) -> Rc<Schema> {
         Rc::clone(&self.0.schema.borrow())
@@ -138,12 +149,15 @@ impl Storage {
     /// # Errors
     /// [`StorageError::Mutation`], [`StorageError::MutationMisfit`], [`StorageError::MutationTooLarge`];
     /// [`StorageError::UnknownTable`], [`StorageError::WrongShard`]; [`StorageError::Overloaded`] and
-    /// [`StorageError::CommitlogTimedOut`] at the deadline; [`StorageError::DiskFull`], [`StorageError::Io`],
+    /// [`StorageError::CommitlogTimedOut`] at the deadline; [`StorageError::DiskNearlyFull`], [`StorageError::DiskFull`], [`StorageError::Io`],
     /// [`StorageError::CommitlogDead`] when the log could not be written: the write did not happen.
     pub async fn apply(&self, mutation: &[u8], deadline: Deadline) -> Result<(), StorageError> {
         let view = MutationView::parse(mutation)?;
         if self.0.draining.get() {
             return Err(StorageError::Draining);
+        }
+        if self.0.disk.is_full() {
+            return Err(self.0.disk.refusal());
         }
         let (tablet, table) = self.owner_of(&view)?;
         if self.0.budget.is_exhausted() {
@@ -157,13 +171,17 @@ impl Storage {
             if !durable {
                 break (None, tablet.begin_write());
             }
-            if let Some(pending) = self.0.log.try_append(EntryKind::Mutation, mutation)? {
+            let appended = self.0.log.try_append(EntryKind::Mutation, mutation);
+            if let Some(pending) = appended.inspect_err(|error| self.note_write_error(error, true))? {
                 break (Some(pending), tablet.begin_write());
             }
             self.0.log.wait_for_room(deadline).await?;
         };
         let hold = match pending {
-            Some(pending) => Some(pending.finished().await?),
+            Some(pending) => {
+                let finished = pending.finished().await;
+                Some(finished.inspect_err(|error| self.note_write_error(error, true))?)
+            }
             None => None,
         };
         // The table may have been dropped while the log was written: then the write went with it.
