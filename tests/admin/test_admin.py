@@ -167,6 +167,28 @@ class Administration(unittest.TestCase):
         ctl("clearsnapshot", "--all")
         self.assertIn("There are no snapshots", ctl("listsnapshots"))
 
+    def test_files_are_taken_in_from_a_snapshot(self):
+        with Connection() as c:
+            c.query("CREATE TABLE a.back (k int PRIMARY KEY, v text)")
+            for key in range(50):
+                c.query(f"INSERT INTO a.back (k, v) VALUES ({key}, 'x')")
+            ctl("snapshot", "-t", "kept", "-cf", "back", "a")
+            kept = self.table_folder("back") / "snapshots" / "kept"
+            count = lambda: len(c.query("SELECT k FROM a.back"))
+            c.query("TRUNCATE a.back")
+            self.assertEqual(count(), 0)
+            shutil.copytree(kept, self.table_folder("back") / "upload")
+            ctl("refresh", "a", "back")
+            self.assertEqual(count(), 50)
+            self.assertFalse(list((self.table_folder("back") / "upload").glob("*-big-*")))
+            c.query("TRUNCATE a.back")
+            ctl("import", "--copy-data", "a", "back", str(kept.resolve()))
+            self.assertEqual(count(), 50)
+            self.assertTrue(list(kept.glob("*-big-*")), "what is copied stays")
+            self.assertIn("absolute", ctl("import", "a", "back", "here", code=1))
+            c.query("DROP TABLE a.back")
+        ctl("clearsnapshot", "--all")
+
     def test_the_native_transport_goes_off_and_on(self):
         self.assertEqual(ctl("statusbinary"), "running\n")
         with Connection() as c:

@@ -81,6 +81,14 @@ pub enum StorageError {
         /// What is wrong.
         reason: String,
     },
+    /// Files that cannot be taken in.
+    #[error("{}: {reason}", path.display())]
+    Import {
+        /// Their folder.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
     /// A snapshot that cannot be taken.
     #[error("snapshot {tag:?}: {reason}")]
     Snapshot {

@@ -2,7 +2,8 @@
 //!
 //! Write: `shard` (apply) → `commitlog::append` → `memtable::insert`; later `flush` → table file → `commitlog::recycle`.
 //! Read: `read` → `memtable::read` and table files → `read::merge` → `read::visible`. `open` starts it, `ddl`
-//! changes its tables, `compaction` keeps files few; `snapshot` keeps copies of tables, `disk` watches space and errors. This crate knows no other node; other shards only through
+//! changes its tables, `compaction` keeps files few; `snapshot` keeps copies of tables, `import`
+//! takes in files from outside, `disk` watches space and errors. This crate knows no other node; other shards only through
 //! `reactor::mesh`. `replication` and `query` lean on [`Storage`].
 
 mod batchlog;
@@ -17,6 +18,7 @@ mod flush;
 #[doc(hidden)]
 pub mod fuzzing;
 mod identity;
+mod import;
 mod memtable;
 mod open;
 mod read;
@@ -31,6 +33,7 @@ pub use config::{CommitlogSync, StorageConfig};
 pub use disk::{DiskMark, FailurePolicy, Trouble};
 pub use error::StorageError;
 pub use identity::Identity;
+pub use import::{ImportReport, ImportSource};
 pub use read::{Flow, PartitionBound, PartitionRange, ReadCommand, RowConsumer, Slices};
 pub use report::TableReport;
 pub use schema_log::SchemaLog;

@@ -19,6 +19,7 @@ use crate::commitlog::{Commitlog, Hold};
 use crate::config::StorageConfig;
 use crate::disk::DiskWatch;
 use crate::error::StorageError;
+use crate::import::Imports;
 use crate::read::visible::VisibleScratch;
 use crate::schema_log::SchemaLog;
 use crate::snapshot::Snapshots;
@@ -57,6 +58,7 @@ pub(crate) struct Inner {
     pub(crate) replaying: Cell<bool>,
     pub(crate) tasks: Gate,
     pub(crate) snapshots: Snapshots,
+    pub(crate) imports: Imports,
     pub(crate) disk: DiskWatch,
     scratches: RefCell<Vec<VisibleScratch>>,
 }
@@ -118,6 +120,7 @@ impl Inner {
             replaying: Cell::new(true),
             tasks: Gate::new(),
             snapshots: Snapshots::default(),
+            imports: Imports::default(),
             disk: DiskWatch::new(),
             scratches: RefCell::new(Vec::new()),
         }

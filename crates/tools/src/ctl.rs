@@ -153,6 +153,9 @@ async fn run(options: CtlOptions) -> Result<(), CtlError> {
         Verb::Disableautocompaction(of) => work::auto_compaction(&api, &of, false).await,
         Verb::Enableautocompaction(of) => work::auto_compaction(&api, &of, true).await,
         Verb::Refresh { keyspace, table, .. } => work::refresh(&api, &keyspace, &table).await,
+        Verb::Import { keyspace, table, directories, copy_data } => {
+            work::import(&api, &keyspace, &table, &directories, copy_data).await
+        }
         Verb::Compactionstats { human_readable } => work::compaction_stats(&api, human_readable).await,
         Verb::Compactionhistory => work::compaction_history(&api).await,
         Verb::Tablestats { tables, ignore, human_readable } => {

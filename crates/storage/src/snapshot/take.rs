@@ -14,8 +14,8 @@ use crate::error::StorageError;
 use crate::shard::Storage;
 use crate::tablet::Tablet;
 
-/// How often files may be replaced under a snapshot before it keeps compactions out.
-const ATTEMPTS_MAX: usize = 8;
+/// How often a compaction may replace a tablet's files while they are linked; each takes longer than the links.
+const ATTEMPTS_MAX: usize = 64;
 
 impl Storage {
     /// Takes a snapshot of tables on all shards. May be called on any shard.
@@ -123,7 +123,6 @@ impl Storage {
         for (tablet, files) in lists {
             let mut files = files;
             let mut attempt = 0;
-            let mut turn = None;
             loop {
                 let descriptors: Vec<Descriptor> =
                     files.iter().map(|file| file.sstable().descriptor()).collect();
@@ -136,9 +135,6 @@ impl Storage {
                     Linked::Replaced => {
                         // A compaction has put another file in their place, with the same data.
                         attempt += 1;
-                        if attempt == ATTEMPTS_MAX {
-                            turn = tablet.compacting.acquire(1).await.ok();
-                        }
                         if attempt > ATTEMPTS_MAX {
                             let reason = "its files do not hold still".to_owned();
                             return Err(StorageError::Snapshot { tag: tag.to_owned(), reason });
@@ -147,7 +143,6 @@ impl Storage {
                     }
                 }
             }
-            drop(turn);
             reactor::maybe_yield().await;
         }
         reactor::file::sync_dir(&to).await.map_err(StorageError::of("sync", &to))?;

@@ -175,6 +175,16 @@ pub(super) enum Verb {
         #[arg(long, hide = true)]
         load_and_stream: bool,
     },
+    /// Take in table files from a folder of the node's
+    Import {
+        keyspace: String,
+        table: String,
+        #[arg(required = true)]
+        directories: Vec<String>,
+        /// Leave the files where they are
+        #[arg(long)]
+        copy_data: bool,
+    },
     /// Compactions that run
     Compactionstats {
         /// Bytes as KiB, MiB, GiB
@@ -281,7 +291,6 @@ const UNSUPPORTED: &[&str] = &[
     "getsstables",
     "getstreamthroughput",
     "handoffwindow",
-    "import",
     "invalidatecountercache",
     "invalidatecredentialscache",
     "invalidatejmxpermissionscache",

@@ -137,6 +137,25 @@ pub(super) async fn refresh(api: &Api, keyspace: &str, table: &str) -> Result<()
     patiently(api, "refresh", path).await.map(drop)
 }
 
+pub(super) async fn import(
+    api: &Api,
+    keyspace: &str,
+    table: &str,
+    directories: &[String],
+    keep: bool,
+) -> Result<(), CtlError> {
+    for directory in directories {
+        let path = format!(
+            "/storage_service/sstables/{}?cf={}&directory={}&keep={keep}",
+            escaped(keyspace),
+            escaped(table),
+            escaped(directory)
+        );
+        patiently(api, "import", path).await?;
+    }
+    Ok(())
+}
+
 pub(super) async fn drain(api: &Api) -> Result<(), CtlError> {
     patiently(api, "drain", "/storage_service/drain".to_owned()).await.map(drop)
 }

@@ -7,6 +7,7 @@
 mod cluster;
 mod column_family;
 mod compaction;
+mod import;
 mod snapshots;
 mod storage_service;
 mod system;
@@ -37,6 +38,7 @@ pub(super) fn router(bridge: Bridge) -> Router {
     Router::new()
         .merge(storage_service::routes())
         .merge(snapshots::routes())
+        .merge(import::routes())
         .merge(column_family::routes())
         .merge(compaction::routes())
         .merge(cluster::routes())
