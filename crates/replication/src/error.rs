@@ -81,7 +81,9 @@ impl RemoteFailure {
     pub(crate) fn of(error: &StorageError) -> Self {
         match error {
             StorageError::UnknownTable { table } => Self::TableGone(*table),
-            StorageError::Overloaded { .. } => Self::Overloaded(error.to_string()),
+            StorageError::Overloaded { .. } | StorageError::DiskNearlyFull { .. } => {
+                Self::Overloaded(error.to_string())
+            }
             StorageError::CommitlogTimedOut | StorageError::TabletBusy { .. } => Self::TimedOut,
             _ => Self::Failed(error.to_string()),
         }

@@ -3,6 +3,7 @@
 //! A key means what it means there. A key we have no meaning for yet gives one warning; a key nobody knows, or a value
 //! that cannot be, stops the start with file, line and column and, for a key, the nearest known one.
 
+mod admin;
 mod guardrails;
 pub(crate) mod io_properties;
 mod keys;
@@ -13,6 +14,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use admin::{AdminConfig, Port};
 pub(crate) use keys::parse_size;
 use query::guardrails::Guardrails;
 use reactor::log::Level;
@@ -99,6 +101,8 @@ pub struct Config {
     pub user_functions: bool,
     /// What operators want to be warned of or refused.
     pub guardrails: Guardrails,
+    /// Administration: its ports, snapshots, trouble with disks.
+    pub admin: AdminConfig,
     /// `io_properties_file`: what the disks can do; `None` looks for `io_properties.yaml` in the work directory.
     pub io_properties_file: Option<PathBuf>,
     /// `blocked_reactor_notify_ms`: a task that holds a core for longer is reported; zero for never.
@@ -163,6 +167,7 @@ impl Default for Config {
             driver: Driver::Auto,
             user_functions: true,
             guardrails: Guardrails::default(),
+            admin: AdminConfig::default(),
             io_properties_file: None,
             blocked_reactor_notify: Duration::from_millis(5),
             blocked_reactor_reports_per_minute: 5,
@@ -298,6 +303,26 @@ mod tests {
         assert_eq!(warnings, Vec::<String>::new());
         assert!(parse("tables_warn_threshold: many\n").is_err());
         assert!(parse("table_properties_warned: 5\n").is_err());
+    }
+
+    #[test]
+    fn administration_has_its_ports_and_policies() {
+        let (config, warnings) = parse(
+            "api_address: 127.0.0.9\napi_port: 10001\nprometheus_port: 0\nauto_snapshot: false\n\
+             critical_disk_utilization_level: 0.9\ndisk_failure_policy: die\ncommit_failure_policy: ignore\n",
+        )
+        .unwrap();
+        assert!(warnings.is_empty());
+        let admin = &config.admin;
+        assert_eq!(admin.api_address, Some(IpAddr::from([127, 0, 0, 9])));
+        assert_eq!((admin.api_port, admin.prometheus_port), (Port::Given(10_001), Port::Given(0)));
+        assert!(!admin.auto_snapshot);
+        assert_eq!(admin.critical_disk_utilization, 0.9);
+        let policies = (admin.disk_failure_policy, admin.commit_failure_policy);
+        assert_eq!(policies, (storage::FailurePolicy::Die, storage::FailurePolicy::Ignore));
+        assert!(parse("critical_disk_utilization_level: 2\n").is_err());
+        assert!(parse("disk_failure_policy: stop_commit\n").is_err());
+        assert!(parse("api_port: 70000\n").is_err());
     }
 
     #[test]

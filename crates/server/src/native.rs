@@ -142,6 +142,17 @@ impl Native {
         self.connections.borrow_mut().remove(&id);
     }
 
+    /// The engine that answers.
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Ends every connection after its requests in flight; new ones may come.
+    pub(crate) fn disconnect(&self) {
+        let open: Vec<_> = self.connections.borrow().values().filter_map(Weak::upgrade).collect();
+        open.iter().for_each(|connection| connection.stop_reading());
+    }
+
     /// Lets requests in flight end, then closes every connection.
     pub async fn close(&self) {
         let open: Vec<_> = self.connections.borrow().values().filter_map(Weak::upgrade).collect();

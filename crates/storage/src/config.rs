@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::disk::DiskMark;
+
 /// When a write in the commit log counts as safe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommitlogSync {
@@ -45,6 +47,10 @@ pub struct StorageConfig {
     pub compaction_bytes_per_second: u64,
     /// Shares of the compaction group (`compaction_static_shares`); 0 to let them follow the backlog.
     pub compaction_static_shares: u32,
+    /// Whether tables are snapshotted before they are truncated or dropped (`auto_snapshot`).
+    pub auto_snapshot: bool,
+    /// Disks and how much of them has to stay free for writes to be taken.
+    pub disk_marks: Vec<DiskMark>,
     /// How long shards wait for each other at the start.
     pub start_timeout: Duration,
 }
@@ -68,6 +74,8 @@ impl StorageConfig {
             concurrent_compactors: 2,
             compaction_bytes_per_second: 0,
             compaction_static_shares: 0,
+            auto_snapshot: false,
+            disk_marks: Vec::new(),
             start_timeout: Duration::from_secs(60),
         }
     }

@@ -67,11 +67,13 @@ impl Storage {
     /// The first of flushing and closing; what could not be flushed is in the commit log.
     pub async fn drain(&self) -> Result<(), StorageError> {
         self.0.draining.set(true);
+        self.0.disk.drain_until.set(Some(Deadline::after(DRAIN_MARKS_WITHIN)));
         for event in [&self.0.stopped, &self.0.flush_wanted, &self.0.compaction_wanted, &self.0.memory_freed]
         {
             event.notify_all();
         }
         self.0.damage.notify_all();
+        self.wake_expiring();
         self.0.log.wake();
         let flushed = self.flush_all().await;
         self.0.tasks.close().await;
@@ -117,7 +119,9 @@ impl Storage {
             return;
         };
         let payload = encode_flushed(tablet.table().id(), tablet.id, upto);
-        let marked = self.0.log.append(EntryKind::Flushed, &payload, Deadline::after(MARK_WITHIN)).await;
+        // A log without room would else hold up the end of the process once for every tablet.
+        let until = self.0.disk.drain_until.get().unwrap_or_else(|| Deadline::after(MARK_WITHIN));
+        let marked = self.0.log.append(EntryKind::Flushed, &payload, until).await;
         if let Err(error) = &marked {
             reactor::warn_limited!("a flush could not be noted in the commit log: tombstones stay until one is";
                 error = error);
@@ -362,6 +366,7 @@ impl Storage {
 
     async fn flush_or_pause(&self, tablet: &Rc<Tablet>) {
         if let Err(error) = self.flush_tablet(tablet).await {
+            self.note_write_error(&error, false);
             reactor::warn_limited!("a memtable cannot be flushed and stays in memory"; error = error);
             self.pause(RETRY_EVERY).await;
         }
@@ -405,6 +410,8 @@ async fn update_partition(
 
 /// How long a flush waits for room in the commit log to be noted there.
 const MARK_WITHIN: Duration = Duration::from_secs(1);
+/// The same for all flushes of a drain together.
+const DRAIN_MARKS_WITHIN: Duration = Duration::from_secs(2);
 
 /// A table file that is being written.
 pub(crate) struct Output {

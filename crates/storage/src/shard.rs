@@ -19,9 +19,12 @@ use crate::commitlog::format::EntryKind;
 use crate::commitlog::{Commitlog, Hold};
 use crate::compaction::Compactions;
 use crate::config::StorageConfig;
+use crate::disk::DiskWatch;
 use crate::error::StorageError;
+use crate::import::Imports;
 use crate::read::visible::VisibleScratch;
 use crate::schema_log::SchemaLog;
+use crate::snapshot::Snapshots;
 use crate::tablet::{TableStore, Tablet};
 use crate::throttle::Throttle;
 
@@ -60,6 +63,9 @@ pub(crate) struct Inner {
     /// Old logs are still being replayed, here or elsewhere: no flush covers all of what they hold.
     pub(crate) replaying: Cell<bool>,
     pub(crate) tasks: Gate,
+    pub(crate) snapshots: Snapshots,
+    pub(crate) imports: Imports,
+    pub(crate) disk: DiskWatch,
     scratches: RefCell<Vec<VisibleScratch>>,
 }
 
@@ -133,6 +139,9 @@ impl Inner {
             draining: Cell::new(false),
             replaying: Cell::new(true),
             tasks: Gate::new(),
+            snapshots: Snapshots::default(),
+            imports: Imports::default(),
+            disk: DiskWatch::new(),
             scratches: RefCell::new(Vec::new()),
         }
     }
@@ -145,6 +154,11 @@ impl Inner {
 }
 
 impl Storage {
+    /// What it was told.
+    pub fn config(&self) -> &StorageConfig {
+        &self.0.config
+    }
+
     /// The schema as this shard knows it now.
     pub fn schema(&self) -> Rc<Schema> {
         Rc::clone(&self.0.schema.borrow())
@@ -159,12 +173,15 @@ impl Storage {
     /// # Errors
     /// [`StorageError::Mutation`], [`StorageError::MutationMisfit`], [`StorageError::MutationTooLarge`];
     /// [`StorageError::UnknownTable`], [`StorageError::WrongShard`]; [`StorageError::Overloaded`] and
-    /// [`StorageError::CommitlogTimedOut`] at the deadline; [`StorageError::DiskFull`], [`StorageError::Io`],
+    /// [`StorageError::CommitlogTimedOut`] at the deadline; [`StorageError::DiskNearlyFull`], [`StorageError::DiskFull`], [`StorageError::Io`],
     /// [`StorageError::CommitlogDead`] when the log could not be written: the write did not happen.
     pub async fn apply(&self, mutation: &[u8], deadline: Deadline) -> Result<(), StorageError> {
         let view = MutationView::parse(mutation)?;
         if self.0.draining.get() {
             return Err(StorageError::Draining);
+        }
+        if self.0.disk.is_full() {
+            return Err(self.0.disk.refusal());
         }
         let (tablet, table) = self.owner_of(&view)?;
         if self.0.throttle.holds() {
@@ -180,13 +197,17 @@ impl Storage {
             if !durable {
                 break (None, tablet.begin_write());
             }
-            if let Some(pending) = self.0.log.try_append(EntryKind::Mutation, mutation)? {
+            let appended = self.0.log.try_append(EntryKind::Mutation, mutation);
+            if let Some(pending) = appended.inspect_err(|error| self.note_write_error(error, true))? {
                 break (Some(pending), tablet.begin_write());
             }
             self.0.log.wait_for_room(deadline).await?;
         };
         let hold = match pending {
-            Some(pending) => Some(pending.finished().await?),
+            Some(pending) => {
+                let finished = pending.finished().await;
+                Some(finished.inspect_err(|error| self.note_write_error(error, true))?)
+            }
             None => None,
         };
         // The table may have been dropped while the log was written: then the write went with it.

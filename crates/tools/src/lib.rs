@@ -1,10 +1,11 @@
-//! The subcommands beside the server: looking into table files, and measuring.
+//! The subcommands beside the server: looking into table files, measuring, and administration.
 //!
 //! `ceto`'s command line takes [`Tool`] in beside its own commands. Each tool is one shard on the calling thread that
 //! ends by itself: bounded in time, in memory and in what it writes to. Answers go to standard output, progress and
 //! errors to standard error; the exit code says whether the answer is a good one.
 //! Invariant: no tool writes to a table file, and nothing that a file or a server says makes one panic.
 
+pub mod ctl;
 pub mod io_setup;
 mod output;
 pub mod perf;
@@ -28,6 +29,8 @@ pub enum Tool {
     IoSetup(io_setup::IoSetupOptions),
     /// Load a server with cassandra-stress' command lines
     Stress(stress::StressCommand),
+    /// Ask and tell a node, with nodetool's verbs
+    Ctl(ctl::CtlCommand),
 }
 
 impl Tool {
@@ -38,6 +41,7 @@ impl Tool {
             Self::Perf(command) => command.run(),
             Self::IoSetup(options) => options.run(),
             Self::Stress(command) => command.run(),
+            Self::Ctl(command) => command.run(),
         }
     }
 }

@@ -28,7 +28,7 @@ pub(crate) fn storage_error(error: StorageError, required: u32) -> ReplicationEr
         StorageError::CommitlogTimedOut | StorageError::TabletBusy { .. } => {
             ReplicationError::TimedOut { received: 0, required }
         }
-        error @ StorageError::Overloaded { .. } => {
+        error @ (StorageError::Overloaded { .. } | StorageError::DiskNearlyFull { .. }) => {
             ReplicationError::Overloaded { shard: reactor::shard_id(), reason: error.to_string() }
         }
         error => error.into(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use reactor::log::Level;
 
 use super::value::Value;
-use super::{Config, Driver, guardrails};
+use super::{Config, Driver, admin, guardrails};
 
 pub(super) type Setter = fn(&mut Config, &Value) -> Result<(), String>;
 
@@ -22,7 +22,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 }
 
 fn all() -> impl Iterator<Item = &'static (&'static str, Setter)> {
-    SETTERS.iter().chain(guardrails::SETTERS)
+    SETTERS.iter().chain(guardrails::SETTERS).chain(admin::SETTERS)
 }
 
 const SETTERS: &[(&str, Setter)] = &[
@@ -112,7 +112,7 @@ const SETTERS: &[(&str, Setter)] = &[
 ];
 
 /// The meaning of one of a few words.
-fn choice<T: Copy>(value: &Value, words: &[(&str, T)]) -> Result<T, String> {
+pub(super) fn choice<T: Copy>(value: &Value, words: &[(&str, T)]) -> Result<T, String> {
     let found = words.iter().find(|(word, _)| matches!(value, Value::Text(text) if text == word));
     found.map(|(_, meaning)| *meaning).ok_or_else(|| {
         let words: Vec<String> = words.iter().map(|(word, _)| format!("'{word}'")).collect();
@@ -145,7 +145,7 @@ fn one_path(value: &Value) -> Result<PathBuf, String> {
     }
 }
 
-fn address(value: &Value) -> Result<IpAddr, String> {
+pub(super) fn address(value: &Value) -> Result<IpAddr, String> {
     match value {
         Value::Text(text) if text == "localhost" => Some(IpAddr::from([127, 0, 0, 1])),
         Value::Text(text) => text.parse().ok(),
@@ -176,7 +176,7 @@ fn limit(value: &Value) -> Result<usize, String> {
     if *value == Value::Integer(-1) { Ok(usize::MAX) } else { count(value, 1, 1 << 40).map(|n| n as usize) }
 }
 
-fn port(value: &Value) -> Result<u16, String> {
+pub(super) fn port(value: &Value) -> Result<u16, String> {
     match value {
         Value::Integer(number) => u16::try_from(*number).ok().filter(|port| *port != 0),
         _ => None,

@@ -110,9 +110,10 @@ fn storage_code(error: &StorageError) -> PlainError {
         StorageError::MutationTooLarge { .. }
         | StorageError::MutationMisfit { .. }
         | StorageError::UnknownTable { .. } => PlainError::Invalid,
-        StorageError::Overloaded { .. } | StorageError::CommitlogTimedOut | StorageError::DiskFull { .. } => {
-            PlainError::Overloaded
-        }
+        StorageError::Overloaded { .. }
+        | StorageError::CommitlogTimedOut
+        | StorageError::DiskFull { .. }
+        | StorageError::DiskNearlyFull { .. } => PlainError::Overloaded,
         StorageError::Draining => PlainError::IsBootstrapping,
         _ => PlainError::Server,
     }

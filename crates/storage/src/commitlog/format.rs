@@ -189,12 +189,23 @@ pub(crate) fn begins_entry(segment: &[u8], seed: u32, offset: usize) -> bool {
         .is_some_and(|head| head == seed.to_le_bytes())
 }
 
-/// The first intact entry at or behind `offset`, and its offset. One pass that looks at a word in each eight bytes.
+/// The first intact entry that begins at or behind `offset`, and its offset. One pass that looks at a word in each
+/// eight bytes.
 pub(crate) fn find_entry(segment: &[u8], seed: u32, offset: usize) -> Option<(usize, Entry<'_>)> {
+    find_entry_before(segment, seed, offset, segment.len())
+}
+
+/// The same, but only those that begin before `before`: a long search can be made in steps.
+pub(crate) fn find_entry_before(
+    segment: &[u8],
+    seed: u32,
+    offset: usize,
+    before: usize,
+) -> Option<(usize, Entry<'_>)> {
     let start = offset.next_multiple_of(ALIGNMENT);
     let seed_bytes = seed.to_le_bytes();
     segment
-        .get(start..)?
+        .get(start..before.next_multiple_of(ALIGNMENT).min(segment.len()))?
         .chunks_exact(ALIGNMENT)
         .enumerate()
         .filter(|(_, chunk)| chunk[..4] == seed_bytes)

@@ -68,6 +68,6 @@ impl Storage {
             }
         };
         self.return_scratch(reader.scratch);
-        result
+        result.inspect_err(|error| self.note_read_error(error))
     }
 }
