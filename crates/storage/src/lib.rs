@@ -27,6 +27,8 @@ pub use batchlog::LoggedBatch;
 pub use config::{CommitlogSync, StorageConfig};
 pub use error::StorageError;
 pub use identity::Identity;
-pub use read::{Dead, Flow, PartitionBound, PartitionRange, Place, ReadCommand, RowConsumer, Slices};
+pub use read::{
+    Dead, Flow, PartitionBound, PartitionRange, Place, ReadCommand, RowConsumer, Slices, fragments_table,
+};
 pub use schema_log::SchemaLog;
 pub use shard::{Storage, StorageStats, TableStats};

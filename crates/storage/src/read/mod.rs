@@ -5,6 +5,7 @@
 
 mod command;
 mod dead;
+mod fragments;
 pub(crate) mod merge;
 mod partition;
 mod scan;
@@ -12,6 +13,7 @@ pub(crate) mod source;
 pub(crate) mod visible;
 
 pub use command::{Dead, Flow, PartitionBound, PartitionRange, Place, ReadCommand, RowConsumer, Slices};
+pub use fragments::fragments_table;
 
 use model::tablet::TabletId;
 
@@ -33,7 +35,9 @@ impl Storage {
         command: &ReadCommand,
         consumer: &mut dyn RowConsumer,
     ) -> Result<(), StorageError> {
-        let store = self.table_store(command.table.id())?;
+        let Ok(store) = self.table_store(command.table.id()) else {
+            return Box::pin(self.read_fragments(command, consumer)).await;
+        };
         let scratch = self.take_scratch();
         let mut reader = Reader { command, scratch };
         let result = match &command.range {

@@ -30,6 +30,12 @@ impl TableFile {
         Self { sstable, generation, broken: Cell::new(false), damage: Rc::clone(damage) }
     }
 
+    /// Path of its data.
+    pub(crate) fn path(&self) -> std::path::PathBuf {
+        let sstable = self.sstable.borrow();
+        sstable.descriptor().path(sstable.dir(), Component::Data)
+    }
+
     pub(crate) fn generation(&self) -> u64 {
         self.generation
     }
