@@ -152,7 +152,7 @@ fn collection(column: &Column, cells: &[CellView<'_>]) -> (Value, Value) {
         }
         let path = element.path.unwrap_or_default();
         let key = match column.ty.cell_path_type() {
-            Some(ty) => text(&ty, path),
+            Some(ty) => text(ty, path),
             None => json!(hex(path)),
         };
         let ty = column.ty.cell_value_type(path);

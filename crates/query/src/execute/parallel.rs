@@ -205,7 +205,7 @@ async fn fetch(round: Round) -> Answer {
     if rows.tombstones.seen > 0 {
         let (seen, limits) = (rows.tombstones.seen, (Some(fetches::FETCH_ROWS as u64), None));
         let warn = |seen| {
-            let text = tombstones::warning(&command, limits, rows.last_key(), rows.count, seen);
+            let text = tombstones::warning(&command, limits, rows.read_key(), rows.count, seen);
             rows.warn(text);
         };
         tombstones::check(&engine, &command, Consistency::One, seen, warn)

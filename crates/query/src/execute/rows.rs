@@ -183,7 +183,7 @@ impl<'q> Rows<'q> {
     }
 
     /// The key of the partition that was read last.
-    pub(super) fn last_key(&self) -> &[u8] {
+    pub(super) fn read_key(&self) -> &[u8] {
         &self.buffers.key
     }
 

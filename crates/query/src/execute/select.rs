@@ -243,7 +243,7 @@ impl Reader<'_> {
         let shown = rows.count - before;
         tombstones::check(self.engine, command, self.level, seen, |seen| {
             let limits = (page, limit(self.limits.per_partition));
-            let text = tombstones::warning(command, limits, rows.last_key(), shown, seen);
+            let text = tombstones::warning(command, limits, rows.read_key(), shown, seen);
             rows.warn(text);
         })
     }
