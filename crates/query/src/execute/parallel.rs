@@ -171,7 +171,7 @@ async fn fetch(round: Round) -> Answer {
         remaining: u64::MAX,
         per_partition: u64::MAX,
         page_rows: usize::MAX,
-        tombstones: engine.config().guardrails.tombstone_limits(&plan.table),
+        tombstones: engine.config().guardrails.tombstone_limits(),
     };
     let (mut buffers, mut out) = (RowBuffers::default(), Vec::new());
     let mut rows = Rows::new(plan, &binding, filters, limits, round.now, &mut buffers, &mut out);

@@ -578,7 +578,7 @@ impl RowConsumer for Rows<'_> {
         if self.is_done() {
             return Flow::Stop;
         }
-        self.tombstones.add(dead);
+        self.tombstones.add(&self.plan.table, dead);
         if self.tombstones.are_too_many() {
             return Flow::Stop;
         }

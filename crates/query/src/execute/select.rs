@@ -40,7 +40,7 @@ pub async fn execute(
     let binding = request.binding;
     let level = consistency::for_read(parameters.consistency)?;
     let mut limits = page_limits(plan, binding, parameters)?;
-    limits.tombstones = engine.config().guardrails.tombstone_limits(&plan.table);
+    limits.tombstones = engine.config().guardrails.tombstone_limits();
     let timeout = apply::timeout(plan.timeout.as_ref(), binding)?;
     let state = parameters.paging_state.map(PagingState::parse).transpose()?;
     let limits = match &state {
