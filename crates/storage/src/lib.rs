@@ -40,7 +40,9 @@ pub use disk::{DiskMark, FailurePolicy, Trouble};
 pub use error::StorageError;
 pub use identity::Identity;
 pub use import::{ImportReport, ImportSource};
-pub use read::{Dead, Flow, PartitionBound, PartitionRange, Place, ReadCommand, RowConsumer, Slices};
+pub use read::{
+    Dead, Flow, PartitionBound, PartitionRange, Place, ReadCommand, RowConsumer, Slices, fragments_table,
+};
 pub use report::TableReport;
 pub use schema_log::SchemaLog;
 pub use shard::{Storage, StorageStats, TableStats};

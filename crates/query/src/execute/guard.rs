@@ -73,16 +73,18 @@ impl Guardrails {
         )
     }
 
-    /// What a read of a table may meet that is dead.
+    /// What a read may meet that is dead.
     #[inline]
-    pub(super) fn tombstone_limits(&self, table: &Table) -> TombstoneLimits {
-        let fail = self.tombstones.fail.filter(|_| !is_local(table)).unwrap_or(u64::MAX);
-        TombstoneLimits { fail, page: self.tombstones_of_page.unwrap_or(u64::MAX) }
+    pub(super) fn tombstone_limits(&self) -> TombstoneLimits {
+        TombstoneLimits {
+            fail: self.tombstones.fail.unwrap_or(u64::MAX),
+            page: self.tombstones_of_page.unwrap_or(u64::MAX),
+        }
     }
 
     /// Whether the client is to be told that a read met so many tombstones.
-    pub(super) fn warns_of_tombstones(&self, table: &Table, seen: u64) -> bool {
-        !is_local(table) && self.tombstones.warn.is_some_and(|most| seen > most)
+    pub(super) fn warns_of_tombstones(&self, seen: u64) -> bool {
+        self.tombstones.warn.is_some_and(|most| seen > most)
     }
 
     /// IN names `keys` partitions.
@@ -146,7 +148,6 @@ impl Guardrails {
 }
 
 /// Whether a table is the node's own, with which nobody else may be bothered.
-#[inline]
-fn is_local(table: &Table) -> bool {
+pub(super) fn is_local(table: &Table) -> bool {
     matches!(table.keyspace(), "system" | "system_schema")
 }

@@ -10,6 +10,7 @@ pub mod consistency;
 pub(crate) mod counter;
 mod evaluate;
 pub mod fetch;
+mod fragments;
 mod groups;
 mod guard;
 mod json;

@@ -171,7 +171,7 @@ async fn fetch(round: Round) -> Answer {
         remaining: u64::MAX,
         per_partition: u64::MAX,
         page_rows: usize::MAX,
-        tombstones: engine.config().guardrails.tombstone_limits(&plan.table),
+        tombstones: engine.config().guardrails.tombstone_limits(),
     };
     let (mut buffers, mut out) = (RowBuffers::default(), Vec::new());
     let mut rows = Rows::new(plan, &binding, filters, limits, round.now, &mut buffers, &mut out);
@@ -206,7 +206,7 @@ async fn fetch(round: Round) -> Answer {
     if rows.tombstones.seen > 0 {
         let (seen, limits) = (rows.tombstones.seen, (Some(fetches::FETCH_ROWS as u64), None));
         let warn = |seen| {
-            let text = tombstones::warning(&command, limits, rows.last_key(), rows.count, seen);
+            let text = tombstones::warning(&command, limits, rows.read_key(), rows.count, seen);
             rows.warn(text);
         };
         tombstones::check(&engine, &command, Consistency::One, seen, warn)

@@ -183,7 +183,7 @@ impl<'q> Rows<'q> {
     }
 
     /// The key of the partition that was read last.
-    pub(super) fn last_key(&self) -> &[u8] {
+    pub(super) fn read_key(&self) -> &[u8] {
         &self.buffers.key
     }
 
@@ -578,7 +578,7 @@ impl RowConsumer for Rows<'_> {
         if self.is_done() {
             return Flow::Stop;
         }
-        self.tombstones.add(dead);
+        self.tombstones.add(&self.plan.table, dead);
         if self.tombstones.are_too_many() {
             return Flow::Stop;
         }

@@ -1,15 +1,17 @@
 //! Executes a SELECT: keys or a range, slices, rows into the answer, and where the next page begins.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use model::clustering::{OwnedPosition, Position};
 use model::partition_key::DecoratedKey;
 use model::token::murmur3_token;
 use replication::{Consistency, ReadLimits};
-use storage::{PartitionRange, ReadCommand};
+use storage::{PartitionRange, ReadCommand, RowConsumer};
 use wire::request::QueryParameters;
 
 use super::fetch::{Fetch, Rest};
+use super::fragments::Readable;
 use super::rows::{PageLimits, Rows};
 use super::tombstones::{self, TombstoneLimits};
 use super::{Request, apply, consistency, parallel, routing};
@@ -38,7 +40,7 @@ pub async fn execute(
     let binding = request.binding;
     let level = consistency::for_read(parameters.consistency)?;
     let mut limits = page_limits(plan, binding, parameters)?;
-    limits.tombstones = engine.config().guardrails.tombstone_limits(&plan.table);
+    limits.tombstones = engine.config().guardrails.tombstone_limits();
     let timeout = apply::timeout(plan.timeout.as_ref(), binding)?;
     let state = parameters.paging_state.map(PagingState::parse).transpose()?;
     let limits = match &state {
@@ -204,8 +206,27 @@ impl Reader<'_> {
         }
         let limits = self.read_limits(rows);
         let before = rows.count;
-        self.engine.read(command, limits, self.level, self.timeout, rows).await?;
+        self.rows_of(command, limits, rows).await?;
         if rows.tombstones.seen > 0 { self.met_tombstones(command, before, rows) } else { Ok(()) }
+    }
+
+    /// Feeds a consumer what a command finds, fragments made readable.
+    #[inline]
+    async fn rows_of(
+        &self,
+        command: &ReadCommand,
+        limits: ReadLimits,
+        consumer: &mut dyn RowConsumer,
+    ) -> Result<(), QueryError> {
+        match &self.plan.fragments_of {
+            None => self.engine.read(command, limits, self.level, self.timeout, consumer).await,
+            Some(base) => {
+                // The table may have been altered since the statement was prepared.
+                let base = self.engine.stored_table(base.id()).unwrap_or_else(|| Rc::clone(base));
+                let mut readable = Readable::new(&base, &command.table, consumer);
+                Box::pin(self.engine.read(command, limits, self.level, self.timeout, &mut readable)).await
+            }
+        }
     }
 
     /// Behind a read that met tombstones.
@@ -223,7 +244,7 @@ impl Reader<'_> {
         let shown = rows.count - before;
         tombstones::check(self.engine, command, self.level, seen, |seen| {
             let limits = (page, limit(self.limits.per_partition));
-            let text = tombstones::warning(command, limits, rows.last_key(), shown, seen);
+            let text = tombstones::warning(command, limits, rows.read_key(), shown, seen);
             rows.warn(text);
         })
     }
@@ -310,7 +331,7 @@ impl Reader<'_> {
             let before = rows.count;
             let mut fetch = Fetch::new(rows, &part);
             if !(part.is_inside() && command.slices.is_empty()) {
-                self.engine.read(command, limits, self.level, self.timeout, &mut fetch).await?;
+                self.rows_of(command, limits, &mut fetch).await?;
             }
             let fetched = fetch.end();
             if rows.tombstones.seen > 0 {

@@ -12,6 +12,7 @@ use replication::Consistency;
 use storage::{Dead, PartitionRange, ReadCommand};
 
 use super::consistency;
+use super::guard::is_local;
 use crate::QueryError;
 use crate::engine::Engine;
 use crate::restrictions::keys;
@@ -46,8 +47,10 @@ impl Tombstones {
         Self { limits, seen: 0, passed: 0 }
     }
 
-    pub(super) fn add(&mut self, dead: Dead) {
-        self.seen = self.seen.saturating_add(u64::from(dead.tombstones));
+    pub(super) fn add(&mut self, table: &Table, dead: Dead) {
+        if !is_local(table) {
+            self.seen = self.seen.saturating_add(u64::from(dead.tombstones));
+        }
         self.passed = self.passed.saturating_add(u64::from(dead.passed));
     }
 
@@ -75,7 +78,7 @@ pub(super) fn check(
     warn: impl FnOnce(u64),
 ) -> Result<(), QueryError> {
     let guardrails = &engine.config().guardrails;
-    if seen > guardrails.tombstone_limits(&command.table).fail {
+    if seen > guardrails.tombstone_limits().fail {
         reactor::warn!(
             "a read was given up after {} tombstones (see tombstone_failure_threshold): {}",
             seen,
@@ -83,7 +86,7 @@ pub(super) fn check(
         );
         return Err(too_many(engine, level));
     }
-    if guardrails.warns_of_tombstones(&command.table, seen) {
+    if guardrails.warns_of_tombstones(seen) {
         warn(seen);
     }
     Ok(())

@@ -20,7 +20,7 @@ pub mod types;
 
 use std::rc::Rc;
 
-use cql::ast::{Describe, Modification, ParsedStatement, QualifiedName, Statement};
+use cql::ast::{Describe, Modification, ParsedStatement, QualifiedName, SelectSource, Statement};
 use model::{Schema, Table};
 
 use self::batch::BatchPlan;
@@ -136,10 +136,24 @@ pub fn prepare(
     let schema = names.schema();
     let plan = match parsed.statement {
         Statement::Select(statement) => {
-            let table = names.table(statement.source.table())?;
+            let named = names.table(statement.source.table())?;
+            let (table, fragments_of) = match &statement.source {
+                SelectSource::MutationFragments(_) => {
+                    if !names.is_stored(&named) {
+                        return Err(QueryError::Invalid(format!(
+                            "{}.{} is made of the node's own state and has no mutation fragments",
+                            named.keyspace(),
+                            named.name()
+                        )));
+                    }
+                    (Rc::new(storage::fragments_table(&named)), Some(named))
+                }
+                SelectSource::Table(_) => (named, None),
+            };
             markers.enter(table.keyspace(), table.name());
             let mut cx = Context { schema, table: &table, ambient, markers: &mut markers };
-            let plan = select::prepare(&mut cx, &table, &statement)?;
+            let mut plan = select::prepare(&mut cx, &table, &statement)?;
+            plan.fragments_of = fragments_of;
             let indexes = markers.partition_key_indexes(&table);
             return finish(Plan::Select(Box::new(plan)), markers, indexes);
         }

@@ -52,6 +52,8 @@ pub struct SelectPlan {
     pub timeout: Option<Term>,
     /// The statement's text, where all rows of a scan become one and shards can do their parts by themselves.
     pub parallel: Option<Box<str>>,
+    /// The table whose fragments are read, where the statement is about those (`MUTATION_FRAGMENTS`, ScyllaDB).
+    pub fragments_of: Option<Rc<Table>>,
     /// The result's columns as the wire shows them.
     pub metadata: ResultMetadata,
 }
@@ -90,6 +92,9 @@ pub fn prepare(
         ));
     }
     let reversed = is_reversed(table, &ordering, &restrictions)?;
+    if reversed && matches!(select.source, SelectSource::MutationFragments(_)) {
+        return Err(QueryError::invalid("Mutation fragments are read in their own order only"));
+    }
     let sorted_whole = !ordering.is_empty() && restrictions.partition_key_has_in();
     let sort = if sorted_whole && !selection.is_one_group() {
         let place = |(column, descending): &(Column, bool)| {
@@ -113,6 +118,7 @@ pub fn prepare(
         timeout.map(|term| cx.prepare(term, &Receiver::new("[timeout]", CqlType::Duration))).transpose()?;
     let parallel = selection.is_one_group()
         && restrictions.key_range
+        && !matches!(select.source, SelectSource::MutationFragments(_))
         && !select.distinct
         && selection.aggregates().iter().all(Aggregate::is_mergeable);
     Ok(SelectPlan {
@@ -129,6 +135,7 @@ pub fn prepare(
         limit,
         per_partition_limit,
         timeout,
+        fragments_of: None,
         metadata: ResultMetadata::new(table.keyspace(), table.name(), &columns),
     })
 }
@@ -143,9 +150,6 @@ fn limit_per_partition(cx: &mut Context<'_>, term: Option<&ast::Term>) -> Result
 
 fn refuse_unsupported(select: &ast::Select) -> Result<(), QueryError> {
     let unsupported = |what: &str| Err(QueryError::Invalid(format!("{what} is not supported yet")));
-    if matches!(select.source, SelectSource::MutationFragments(_)) {
-        return unsupported("SELECT from MUTATION_FRAGMENTS");
-    }
     if last_of(&select.attributes).service_level.is_some() {
         return unsupported("USING SERVICE LEVEL");
     }

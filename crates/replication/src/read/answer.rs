@@ -131,6 +131,7 @@ pub(super) enum Fed {
 pub(super) async fn answer(replicator: &Replicator, request: Request) -> Result<Answer, RemoteFailure> {
     let storage = replicator.storage();
     let table = storage.schema().table_by_id(request.table).cloned();
+    let table = table.or_else(|| storage.fragments_table_by_id(request.table));
     let table = table.ok_or(RemoteFailure::TableGone(request.table))?;
     let command = ReadCommand {
         table,

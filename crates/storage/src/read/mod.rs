@@ -7,6 +7,7 @@
 mod cached;
 mod command;
 mod dead;
+mod fragments;
 pub(crate) mod merge;
 mod partition;
 mod scan;
@@ -14,6 +15,7 @@ pub(crate) mod source;
 pub(crate) mod visible;
 
 pub use command::{Dead, Flow, PartitionBound, PartitionRange, Place, ReadCommand, RowConsumer, Slices};
+pub use fragments::fragments_table;
 
 use model::tablet::TabletId;
 
@@ -35,7 +37,9 @@ impl Storage {
         command: &ReadCommand,
         consumer: &mut dyn RowConsumer,
     ) -> Result<(), StorageError> {
-        let store = self.table_store(command.table.id())?;
+        let Ok(store) = self.table_store(command.table.id()) else {
+            return Box::pin(self.read_fragments(command, consumer)).await;
+        };
         let scratch = self.take_scratch();
         let mut reader = Reader { command, scratch };
         let result = match &command.range {

@@ -67,6 +67,12 @@ impl TableFile {
         self.sstable.borrow().stats().partition_sizes.count().max(0) as u64
     }
 
+    /// Path of its data.
+    pub(crate) fn path(&self) -> std::path::PathBuf {
+        let sstable = self.sstable.borrow();
+        sstable.descriptor().path(sstable.dir(), Component::Data)
+    }
+
     pub(crate) fn generation(&self) -> u64 {
         self.generation
     }

@@ -7,6 +7,8 @@
 #[cfg(feature = "udf-lua")]
 mod lua;
 #[cfg(feature = "udf-lua")]
+mod lua_limits;
+#[cfg(feature = "udf-lua")]
 mod lua_values;
 #[cfg(feature = "udf-wasm")]
 mod wasm;
