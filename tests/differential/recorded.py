@@ -7,9 +7,14 @@ stands what Apache Cassandra answered: `> names`, a `> row` line for each row, o
 begin with a way to send them:
 
     @prepare STATEMENT;                      PREPARE alone
+    @bare STATEMENT;                         QUERY without a keyspace; @bareprepare: PREPARE without one
     @bind 0x00000001, null, unset | STATEMENT;   PREPARE and EXECUTE with these values, as bytes
     @query 0x00000001, null, unset | STATEMENT;  QUERY with these values
     @named k = 0x00000001, v = null | STATEMENT; QUERY with these values, by name
+
+A FILE that ends with `.txt` is one of `crates/query/testdata/ddl_*.txt`: `= ` sets up, `> ` is a statement without a keyspace,
+`< ` its answer: `OK`, with warnings, or code and text, for 2400 the name of what is there. What such a statement makes
+under the name `x` is dropped again.
 
 `--bless` writes the server's answers where a statement has none yet, and the codes of errors recorded without. Otherwise
 answers that differ from what is recorded are printed, and `--other` gives the same statements to a second server in the
@@ -174,6 +179,7 @@ class Server:
 
     def ask(self, opcode, body):
         self.socket.sendall(struct.pack(">BBhBI", 4, 0, 0, opcode, len(body)) + body)
+        self.warnings = []
         _, flags, _, opcode, length = struct.unpack(">BBhBI", self.receive(9))
         reader = Reader(self.receive(length))
         if flags & 8:
@@ -196,6 +202,13 @@ class Server:
     def answer(self, line):
         """Lines that stand behind a statement."""
         way, values, statement = parts_of(line)
+        if way.startswith("bare"):
+            bare = Server(self.address)
+            opcode = PREPARE if way == "bareprepare" else QUERY
+            body = self.long(statement) + (b"" if opcode == PREPARE else self.parameters([], False))
+            answer = bare.lines(*bare.ask(opcode, body))
+            bare.socket.close()
+            return answer
         if way in ("prepare", "bind"):
             opcode, reader = self.ask(PREPARE, self.long(statement))
             if opcode == ERROR or way == "prepare":
@@ -234,6 +247,25 @@ class Server:
             out.append("> " + " | ".join([show(kind, reader.value()) for _, kind in specification]))
         return out
 
+    def schema_answer(self, text):
+        """The answer to a schema statement in the form of the `.txt` files."""
+        opcode, reader = self.ask(QUERY, self.long(text) + self.parameters([], False))
+        if opcode != ERROR:
+            warnings = "".join(f" warning: {warning}" for warning in self.warnings)
+            if reader.number(">i") == 5 and reader.string() == "CREATED":
+                target = reader.string()
+                names = [reader.string() for _ in range(1 if target == "KEYSPACE" else 2)]
+                if "x" in (names[0], names[-1]):
+                    kind, name = ("KEYSPACE", "x") if names[0] == "x" else (target, ".".join(f'"{n}"' for n in names))
+                    if target in ("FUNCTION", "AGGREGATE"):
+                        name += f"({', '.join(reader.string() for _ in range(reader.number('>H')))})"
+                    self.statement(f"DROP {kind} {name}")
+            return f"OK{warnings}"
+        code, message = reader.number(">i"), reader.string()
+        if code == 0x2400:
+            return "2400 " + ".".join(part for part in (reader.string(), reader.string()) if part)
+        return f"{code:04x} {message}"
+
     def statement(self, text):
         opcode, reader = self.ask(QUERY, self.long(text) + self.parameters([], False))
         if opcode == ERROR:
@@ -251,9 +283,9 @@ def parts_of(line):
     if not line.startswith("@"):
         return "query", [], line
     way, rest = line[1:].split(" ", 1)
-    if way == "prepare":
+    if way in ("prepare", "bare", "bareprepare"):
         return way, [], rest
-    given, statement = rest.split(" | ", 1)
+    given, statement = rest.split("| ", 1)
     given = [part.strip() for part in given.split(",") if part.strip()]
     if way == "named":
         return way, [tuple(word.strip() for word in part.split("=")) for part in given], statement
@@ -311,6 +343,39 @@ def allowed_of(path):
     return out
 
 
+def schema_file(path, servers, allowed, counts):
+    """Compares a `.txt` file and returns how many answers differ."""
+    wrong = 0
+    for server in servers:
+        for leftover in LEFTOVERS:
+            server.statement(f"DROP {leftover.split()[0]} IF EXISTS {leftover.split()[1]}")
+        server.socket.close()
+        server.connect()
+    statement = ""
+    with open(path, encoding="utf-8") as lines:
+        for line in lines.read().splitlines():
+            mark, text = line[:2], line[2:]
+            if mark == "= ":
+                for server in servers:
+                    server.statement(text)
+            elif mark == "> ":
+                statement = text
+            elif mark == "< ":
+                counts["statements"] += 1
+                counts["mistakes"] += not text.startswith("OK")
+                for server in servers:
+                    found = server.schema_answer(statement)
+                    whole = "\n".join([statement, text, "=>", found])
+                    if found == text:
+                        continue
+                    if any(expression.search(whole) for expression in allowed):
+                        counts["differences expected"] += 1
+                        continue
+                    wrong += 1
+                    print(f"{path}: {server.address}\n{statement}\n  recorded {text}\n  found    {found}")
+    return wrong
+
+
 def main():
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("files", nargs="+")
@@ -323,6 +388,9 @@ def main():
     allowed = allowed_of(chosen.allow)
     counts, wrong = collections.Counter(), 0
     for path in chosen.files:
+        if path.endswith(".txt"):
+            wrong += schema_file(path, servers, allowed, counts)
+            continue
         for server in servers:
             server.start()
         written = []

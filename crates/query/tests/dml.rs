@@ -6,8 +6,10 @@
 
 mod support;
 
-use query::{Engine, EngineConfig, QueryError};
-use support::{Bound, Options, Rows, body, node_with, prepare, query};
+use std::collections::BTreeMap;
+
+use query::{ClientState, Engine, EngineConfig, QueryError, Response};
+use support::{Bound, Options, Rows, body, client, node_with, parameters, prepare, query};
 
 async fn answers(engine: Engine, script: &'static str) -> String {
     let mut out = String::new();
@@ -33,10 +35,18 @@ async fn answer(engine: &Engine, line: &'static str) -> Result<Vec<u8>, QueryErr
     let Some((way, rest)) = line.strip_prefix('@').and_then(|line| line.split_once(' ')) else {
         return body(engine, line).await;
     };
-    if way == "prepare" {
-        return prepare(engine, rest).await.map(|_| Vec::new());
+    let nowhere = ClientState { keyspace: None, ..client() };
+    let mut out = Response::default();
+    match way {
+        "prepare" => return prepare(engine, rest).await.map(|_| Vec::new()),
+        "bare" => {
+            engine.query(&nowhere, rest, &parameters(), &mut out).await?;
+            return Ok(out.body);
+        }
+        "bareprepare" => return engine.prepare(&nowhere, rest, None, &mut out).await.map(|()| Vec::new()),
+        _ => {}
     }
-    let (values, statement) = rest.split_once(" | ").unwrap();
+    let (values, statement) = rest.split_once("| ").unwrap();
     let values = values.split(',').map(str::trim).filter(|value| !value.is_empty());
     let values = values.map(|value| match value.split_once(" = ") {
         Some((name, value)) => (Some(name), bound(value)),
@@ -147,3 +157,58 @@ script!(compact_storage_is_dropped_and_what_it_hid_is_shown, "compact_dropped.cq
     config.guardrails.drop_compact_storage = true;
 });
 script!(bound_values_are_checked_as_cassandra_does, "bound_mistakes.cql");
+script!(schema_statements_are_refused_as_cassandra_does, "mistakes_schema.cql");
+script!(statements_are_refused_as_cassandra_does, "mistakes_statements.cql");
+
+/// Every mistake of the files above and of the schema statements' own, counted by the statement that makes it.
+#[test]
+fn mistakes_are_recorded_of_every_kind_of_statement() {
+    const FILES: [&str; 12] = [
+        include_str!("../testdata/dml/bound_mistakes.cql"),
+        include_str!("../testdata/dml/compact.cql"),
+        include_str!("../testdata/dml/conditional.cql"),
+        include_str!("../testdata/dml/counters.cql"),
+        include_str!("../testdata/dml/inserts.cql"),
+        include_str!("../testdata/dml/literal_mistakes.cql"),
+        include_str!("../testdata/dml/mistakes.cql"),
+        include_str!("../testdata/dml/mistakes_schema.cql"),
+        include_str!("../testdata/dml/mistakes_statements.cql"),
+        include_str!("../testdata/dml/select_restrictions.cql"),
+        include_str!("../testdata/dml/select_selections.cql"),
+        include_str!("../testdata/dml/updates.cql"),
+    ];
+    let mut counts = BTreeMap::<String, usize>::new();
+    let mut count = |statement: &str| {
+        let mut words = statement.split(' ').filter(|word| !word.starts_with('@'));
+        let word = words.next().unwrap_or_default().to_uppercase();
+        *counts.entry(word.trim_end_matches(';').to_owned()).or_default() += 1;
+    };
+    for file in FILES {
+        let mut statement = "";
+        for line in file.lines() {
+            match line.strip_prefix('!') {
+                Some(_) => count(statement),
+                None => {
+                    statement =
+                        line.split_once("| ").filter(|_| line.starts_with('@')).map_or(line, |(_, s)| s)
+                }
+            }
+        }
+    }
+    let mut statement = "";
+    for line in include_str!("../testdata/ddl_mistakes.txt").lines() {
+        match line.split_at(line.len().min(2)) {
+            ("> ", text) => statement = text,
+            ("< ", answer) if !answer.starts_with("OK") => count(statement),
+            _ => {}
+        }
+    }
+    let total: usize = counts.values().sum();
+    println!("{total} mistakes: {counts:?}");
+    assert!(total > 2000, "{total}: {counts:?}");
+    for kind in
+        ["SELECT", "INSERT", "UPDATE", "DELETE", "BEGIN", "CREATE", "ALTER", "DROP", "DESCRIBE", "USE"]
+    {
+        assert!(counts.get(kind).is_some_and(|count| *count > 1), "{kind}: {counts:?}");
+    }
+}

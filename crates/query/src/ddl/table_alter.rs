@@ -113,6 +113,9 @@ pub(super) fn alter(statement: &AlterTable, context: &PlanContext<'_>) -> Result
                 return Err(config("Cannot alter table id."));
             }
             after.options = Draft::alter(properties, table.options())?.finish()?;
+            if table.is_counter() && after.options.default_time_to_live > 0 {
+                return Err(invalid("Cannot set default_time_to_live on a table with counters"));
+            }
             guardrails.options(&after.options, &mut warnings)?;
             options::warnings(&after.options, &mut warnings);
         }

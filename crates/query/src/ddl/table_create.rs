@@ -60,6 +60,11 @@ pub(super) fn create(statement: &CreateTable, context: &PlanContext<'_>) -> Resu
     Ok(Planned { change: Some(SchemaChange::CreateTable(Box::new(table))), event, warnings })
 }
 
+/// Says what is wrong with the statement whatever the schema is.
+pub(super) fn check(statement: &CreateTable) -> Result<(), QueryError> {
+    Shape::new(statement).map(drop)
+}
+
 /// The definition a CREATE TABLE of the node's own stands for; for tables no statement may make.
 pub(crate) fn own_table(
     statement: &CreateTable,

@@ -515,11 +515,15 @@ fn columns_may_have_classes_that_no_type_stands_for() {
         ]
     );
     for (class, expected) in [
-        ("NoSuchType", "2000 Error setting type NoSuchType: Unable to find abstract-type class 'NoSuchType'"),
+        (
+            "NoSuchType",
+            "2000 Error setting type NoSuchType: Unable to find abstract-type class \
+             'org.apache.cassandra.db.marshal.NoSuchType'",
+        ),
         (
             "CompositeType(NoSuchType)",
-            "2000 Error setting type CompositeType(NoSuchType): Unable to find abstract-type class \
-             'CompositeType(NoSuchType)'",
+            "2000 Error setting type CompositeType(NoSuchType): Invalid definition for comparator \
+             org.apache.cassandra.db.marshal.CompositeType.",
         ),
     ] {
         let statement = format!("CREATE TABLE ks.u (k int PRIMARY KEY, v '{class}')");

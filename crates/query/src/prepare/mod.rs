@@ -180,7 +180,10 @@ pub fn prepare(
         Statement::Describe(describe) => Plan::Describe(Box::new(describe)),
         statement => match unsupported(&statement) {
             Some(what) => return Err(QueryError::Invalid(format!("{what} are not supported yet"))),
-            None => Plan::Schema(Box::new(statement), names.keyspace().map(Into::into)),
+            None => {
+                crate::ddl::plan::check(&statement, names.keyspace())?;
+                Plan::Schema(Box::new(statement), names.keyspace().map(Into::into))
+            }
         },
     };
     finish(plan, markers, Vec::new())
@@ -205,7 +208,11 @@ fn modify_plan(
 ) -> Result<(ModifyPlan, Rc<Table>), QueryError> {
     let table = names.table(modify::table_name(modification))?;
     if !names.is_stored(&table) {
-        return Err(QueryError::Invalid(format!("{} keyspace is not user-modifiable.", table.keyspace())));
+        return Err(QueryError::Invalid(if crate::system::is_virtual(table.keyspace()) {
+            format!("Modification is not supported by table {}", names::qualified(&table))
+        } else {
+            format!("{} keyspace is not user-modifiable.", table.keyspace())
+        }));
     }
     markers.enter(table.keyspace(), table.name());
     let mut cx = Context { schema: names.schema(), table: &table, ambient, markers };
