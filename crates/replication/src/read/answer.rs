@@ -16,6 +16,7 @@ use storage::{Flow, PartitionRange, ReadCommand, RowConsumer, Slices};
 
 use super::ReadLimits;
 use super::position::{behind, resume_after};
+use crate::admission::{self, Operation};
 use crate::error::RemoteFailure;
 use crate::replicator::Replicator;
 
@@ -35,6 +36,8 @@ pub(super) struct Request {
     reversed: bool,
     now: u32,
     limits: ReadLimits,
+    /// Whether it counts against the limits of its partition: the first page of a read of one.
+    counts: bool,
     /// The rest of `range` once its one partition is read, where a page ended inside it.
     then: Option<PartitionRange>,
 }
@@ -48,12 +51,15 @@ impl Request {
             reversed: command.reversed,
             now: command.now,
             limits,
+            counts: matches!(command.range, PartitionRange::Key(_))
+                && admission::may_be_limited(&command.table),
             then: None,
         }
     }
 
     /// What to ask next; `None` where everything was read.
     pub(super) fn after(mut self, page: &Answer, fed: Fed, command: &ReadCommand) -> Option<Self> {
+        self.counts = false;
         let then = self.then.take();
         let key = match (&page.last, page.full) {
             (Some(last), true) => last,
@@ -115,6 +121,12 @@ pub(super) async fn answer(replicator: &Replicator, request: Request) -> Result<
     let storage = replicator.storage();
     let table = storage.schema().table_by_id(request.table).cloned();
     let table = table.ok_or(RemoteFailure::TableGone(request.table))?;
+    if request.counts
+        && let PartitionRange::Key(key) = &request.range
+    {
+        let checked = replicator.limiter().check(&table, key.token, Operation::Read, false);
+        checked.map_err(|error| RemoteFailure::of(&error))?;
+    }
     let command = ReadCommand {
         table,
         range: request.range,
