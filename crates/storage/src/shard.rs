@@ -18,6 +18,7 @@ use crate::commitlog::format::EntryKind;
 use crate::commitlog::{Commitlog, Hold};
 use crate::config::StorageConfig;
 use crate::error::StorageError;
+use crate::read::permit::Permits;
 use crate::read::visible::VisibleScratch;
 use crate::schema_log::SchemaLog;
 use crate::tablet::{TableStore, Tablet};
@@ -42,6 +43,7 @@ pub(crate) struct Inner {
     pub(crate) log: Commitlog,
     pub(crate) budget: Budget,
     pub(crate) throttle: Rc<Throttle>,
+    pub(crate) permits: Permits,
     /// On shard 0.
     pub(crate) schema_log: Option<SchemaLog>,
     /// One schema change at a time.
@@ -98,12 +100,12 @@ impl Inner {
         damage: Rc<Event>,
     ) -> Self {
         Self {
-            config,
             shard,
             shards,
             schema: RefCell::new(schema),
             tables: RefCell::new(Tables::default()),
             log,
+            permits: Permits::new(config.memtable_bytes_max),
             throttle: Rc::new(Throttle::new(budget.clone())),
             budget,
             schema_log,
@@ -116,6 +118,7 @@ impl Inner {
             draining: Cell::new(false),
             replaying: Cell::new(true),
             tasks: Gate::new(),
+            config,
             scratches: RefCell::new(Vec::new()),
         }
     }

@@ -1,11 +1,13 @@
 //! Reads: from memtables alone without copying a row, else by a merge with table files.
 //!
 //! `command` says what is asked, `partition` reads one partition, `scan` many; `source` and `merge` put versions and
-//! files together; `visible` decides what of a row is seen.
+//! files together; `visible` decides what of a row is seen, `permit` who
+//! may read from disk or scan.
 
 mod command;
 pub(crate) mod merge;
 mod partition;
+pub(crate) mod permit;
 mod scan;
 pub(crate) mod source;
 pub(crate) mod visible;
@@ -13,6 +15,7 @@ pub(crate) mod visible;
 pub use command::{Flow, PartitionBound, PartitionRange, ReadCommand, RowConsumer, Slices};
 
 use model::tablet::TabletId;
+use reactor::Group;
 
 use crate::error::StorageError;
 use crate::shard::Storage;
@@ -34,13 +37,14 @@ impl Storage {
     ) -> Result<(), StorageError> {
         let store = self.table_store(command.table.id())?;
         let scratch = self.take_scratch();
-        let mut reader = Reader { command, scratch };
+        let mut reader = Reader { command, scratch, permits: &self.0.permits };
         let result = match &command.range {
             PartitionRange::Key(key) => {
                 let tablet = self.tablet(&store, key.token)?;
                 reader.partition(&tablet, key.token, &key.key, consumer).await.map(|_| ())
             }
             PartitionRange::Between { from, to } => {
+                let _permit = Box::pin(self.begin_scan()).await?;
                 let map = store.map();
                 let (first, last) = (map.tablet_of(from.token), map.tablet_of(to.token));
                 let mut result = Ok(());
@@ -66,5 +70,21 @@ impl Storage {
         };
         self.return_scratch(reader.scratch);
         result
+    }
+
+    /// A read of many partitions moves to the group of scans, and waits for its turn among them.
+    async fn begin_scan(&self) -> Result<permit::ReadPermit, StorageError> {
+        become_long().await;
+        self.0.permits.scan().await
+    }
+}
+
+/// Lets others run; a client's request that turns out to be long gives way to short ones from now on.
+pub(crate) async fn become_long() {
+    let group = reactor::current_group();
+    if group == Group::STATEMENT || group == Group::UNPREPARED {
+        reactor::move_to(Group::SCAN).await;
+    } else {
+        reactor::yield_now().await;
     }
 }

@@ -6,6 +6,7 @@ use model::reconcile::{Purge, deletion, is_live};
 use model::{DeletionTime, RowView, Token, Unfiltered};
 
 use super::merge::Merge;
+use super::permit::Permits;
 use super::source::{Input, Source};
 use super::visible::{VisibleScratch, visible};
 use super::{Flow, ReadCommand, RowConsumer};
@@ -16,10 +17,28 @@ use crate::tablet::{TableFile, Tablet};
 /// Rows handed over before looking whether somebody else should run.
 const ROWS_PER_LOOK: u32 = 64;
 
+/// Looks after which a read of one partition counts as long.
+const LOOKS_OF_SHORT_READ: u32 = 16;
+
+/// Files that may have the partition.
+fn files_with(tablet: &Tablet, token: Token, key: &[u8]) -> Vec<Rc<TableFile>> {
+    tablet.files().iter().filter(|f| f.sstable().may_contain(token, key)).cloned().collect()
+}
+
+/// Lets others run; from so many looks on the read is one of the long ones.
+async fn give_way(looks: u32) {
+    if looks < LOOKS_OF_SHORT_READ {
+        reactor::yield_now().await;
+    } else {
+        super::become_long().await;
+    }
+}
+
 /// One read at work.
 pub(super) struct Reader<'c> {
     pub(super) command: &'c ReadCommand,
     pub(super) scratch: VisibleScratch,
+    pub(super) permits: &'c Permits,
 }
 
 impl<'c> Reader<'c> {
@@ -39,8 +58,7 @@ impl<'c> Reader<'c> {
         key: &[u8],
         consumer: &mut dyn RowConsumer,
     ) -> Result<Flow, StorageError> {
-        let files: Vec<_> =
-            tablet.files().iter().filter(|f| f.sstable().may_contain(token, key)).cloned().collect();
+        let files = files_with(tablet, token, key);
         if files.is_empty()
             && let Some(only) = tablet.only_memtable()
         {
@@ -66,6 +84,14 @@ impl<'c> Reader<'c> {
         key: &[u8],
         consumer: &mut dyn RowConsumer,
     ) -> Result<Flow, StorageError> {
+        // The memtables must be those that belong to the files: nothing waits between the two.
+        let (_permit, files) = match self.permits.try_read(files.len()) {
+            Some(permit) => (permit, files),
+            None => {
+                let permit = self.permits.read(files.len()).await?;
+                (permit, files_with(tablet, token, key))
+            }
+        };
         let mut sources = Vec::new();
         for memtable in tablet.memtables().iter() {
             self.add_memory(&mut sources, memtable, token, key, !files.is_empty());
@@ -124,6 +150,7 @@ impl<'c> Reader<'c> {
         let mut announced = false;
         let mut range = DeletionTime::LIVE;
         let mut pin = None;
+        let mut looks = 0;
         let announce =
             |contents: &crate::memtable::Contents<'_>, consumer: &mut dyn RowConsumer, rows: bool| {
                 let (token, key) = contents.key(partition);
@@ -137,6 +164,7 @@ impl<'c> Reader<'c> {
             {
                 let contents = memtable.contents();
                 let (whole, _) = contents.head(partition, version);
+                looks += 1;
                 let mut left = ROWS_PER_LOOK;
                 while left > 0 {
                     left -= 1;
@@ -180,7 +208,7 @@ impl<'c> Reader<'c> {
                     let (partition, version) = cursor.place();
                     pin = Some(Pin::new(memtable, table, partition, version));
                 }
-                reactor::yield_now().await;
+                give_way(looks).await;
             }
         }
     }
@@ -235,7 +263,7 @@ impl<'c> Reader<'c> {
             rows += 1;
             if rows.is_multiple_of(ROWS_PER_LOOK) && reactor::need_preempt() {
                 merge.pin();
-                reactor::yield_now().await;
+                give_way(rows / ROWS_PER_LOOK).await;
             }
         };
         Ok((flow, merge.into_sources()))
