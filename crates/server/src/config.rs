@@ -49,8 +49,12 @@ pub struct Config {
     pub shard_aware_port: Option<u16>,
     /// `native_transport_max_frame_size`, bytes.
     pub frame_bytes_max: usize,
-    /// `native_transport_max_concurrent_connections`.
-    pub connections_max: usize,
+    /// `native_transport_max_concurrent_connections`; `None` for no limit.
+    pub connections_max: Option<usize>,
+    /// `native_transport_max_concurrent_connections_per_ip`; `None` for no limit.
+    pub connections_per_ip_max: Option<usize>,
+    /// `native_transport_timeout`: a request that could not start within it is not started any more.
+    pub native_timeout: Duration,
     /// `native_transport_max_requests_per_connection`: requests of one connection in flight.
     pub requests_per_connection_max: usize,
     /// `max_concurrent_requests_per_shard`: requests of one shard in flight.
@@ -141,7 +145,9 @@ impl Default for Config {
             native_port: 9042,
             shard_aware_port: Some(19042),
             frame_bytes_max: 16 << 20,
-            connections_max: 10_000,
+            connections_max: None,
+            connections_per_ip_max: None,
+            native_timeout: Duration::from_secs(12),
             requests_per_connection_max: 2048,
             requests_per_shard_max: 16_384,
             request_bytes_per_shard_max: 64 << 20,

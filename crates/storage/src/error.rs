@@ -139,6 +139,28 @@ pub enum StorageError {
         /// The limit.
         limit: usize,
     },
+    /// A partition is read or written more often than its table allows.
+    #[error(
+        "Per-partition rate limit reached for {} in table {keyspace}.{table}, rejected by {}",
+        if *is_write { "writes" } else { "reads" },
+        if *by_coordinator { "coordinator" } else { "replicas" }
+    )]
+    RateLimited {
+        /// Its keyspace.
+        keyspace: String,
+        /// Its name.
+        table: String,
+        /// Whether it was a write.
+        is_write: bool,
+        /// Whether the shard that coordinates refused it, and not the one that has the partition.
+        by_coordinator: bool,
+    },
+    /// More reads wait for the disk than may.
+    #[error("too many reads wait for the disk on this shard: {waiting}")]
+    TooManyReads {
+        /// How many.
+        waiting: usize,
+    },
     /// The commit log had no room until the deadline.
     #[error("the commit log had no room for the write within its time")]
     CommitlogTimedOut,

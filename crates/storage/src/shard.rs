@@ -22,6 +22,7 @@ use crate::config::StorageConfig;
 use crate::disk::DiskWatch;
 use crate::error::StorageError;
 use crate::import::Imports;
+use crate::read::permit::Permits;
 use crate::read::visible::VisibleScratch;
 use crate::schema_log::SchemaLog;
 use crate::snapshot::Snapshots;
@@ -48,6 +49,7 @@ pub(crate) struct Inner {
     pub(crate) budget: Budget,
     pub(crate) cache: Rc<RowCache>,
     pub(crate) throttle: Rc<Throttle>,
+    pub(crate) permits: Permits,
     /// On shard 0.
     pub(crate) schema_log: Option<SchemaLog>,
     /// One schema change at a time.
@@ -119,12 +121,12 @@ impl Inner {
     ) -> Self {
         let compactions = Rc::new(Compactions::new(&config));
         Self {
-            config,
             shard,
             shards,
             schema: RefCell::new(schema),
             tables: RefCell::new(Tables::default()),
             log,
+            permits: Permits::new(config.memtable_bytes_max),
             throttle: Rc::new(Throttle::new(cache.budget())),
             budget: cache.budget(),
             cache,
@@ -142,6 +144,7 @@ impl Inner {
             snapshots: Snapshots::default(),
             imports: Imports::default(),
             disk: DiskWatch::new(),
+            config,
             scratches: RefCell::new(Vec::new()),
         }
     }

@@ -4,7 +4,8 @@
 //! Beyond the soft mark each write waits for its turn; turns are given out at the rate at which flushes have worked
 //! of late, times a factor that falls from two at the soft mark to an eighth at the hard mark. So the dirty memory
 //! settles where as much comes as goes, whatever the disk does, and no write waits for the end of a flush. The flush's
-//! shares grow with the same measure.
+//! shares grow with the same measure. Short and long writes stand in two lines, each with half of the rate while the other
+//! has somebody: a write of a hundred bytes does not wait for megabytes of others.
 //! Invariant: what a flush is credited with never exceeds its memtable, and is taken back when it ends.
 //! `shard` asks before each write, `flush` reports; memory that is full for real is `shard`'s last resort.
 
@@ -30,6 +31,10 @@ const RATE_AT_FIRST: u64 = 32 << 20;
 const RATE_MIN: u64 = 1 << 20;
 /// Time between two looks at what a flush has done.
 const SAMPLE_EVERY: Duration = Duration::from_millis(20);
+/// Time over which the rate of flushes is taken.
+const RATE_MEMORY_NS: u64 = 1_000_000_000;
+/// A write above this is a long one.
+const SHORT_WRITE_BYTES: usize = 16 << 10;
 /// What a row and a partition take in memory beside their bytes, about.
 const ROW_OVERHEAD: usize = 48;
 const PARTITION_OVERHEAD: usize = 160;
@@ -51,8 +56,8 @@ pub(crate) struct Throttle {
     rate: Cell<u64>,
     sampled_at: Cell<Instant>,
     sampled_bytes: Cell<usize>,
-    /// When the next write that is held has its turn.
-    turn: Cell<Instant>,
+    /// When the next write that is held has its turn: of the short ones, and of the long ones.
+    turns: [Cell<Instant>; 2],
     blocked: Rc<Counter>,
     blocked_now: Rc<Gauge>,
     dirty: Rc<Gauge>,
@@ -68,7 +73,7 @@ impl Throttle {
             rate: Cell::new(RATE_AT_FIRST),
             sampled_at: Cell::new(Instant::default()),
             sampled_bytes: Cell::new(0),
-            turn: Cell::new(Instant::default()),
+            turns: Default::default(),
             blocked: metrics::counter(
                 "scylla_database_requests_blocked_memory",
                 "Writes that were held back because memory filled faster than it was flushed",
@@ -137,17 +142,21 @@ impl Throttle {
 
     /// When a write of `bytes` that comes now may go.
     pub(crate) fn take_turn(&self, bytes: usize, now: Instant) -> Instant {
-        let turn = self.turn.get().max(now);
-        let rate = self.admitted(self.pressure());
+        let own = usize::from(bytes > SHORT_WRITE_BYTES);
+        let turn = self.turns[own].get().max(now);
+        let mut rate = self.admitted(self.pressure());
+        if self.turns[1 - own].get() > now {
+            rate /= 2;
+        }
         let bytes = (bytes + ROW_OVERHEAD) as u64;
-        self.turn.set(turn + Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / rate));
+        self.turns[own].set(turn + Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / rate));
         turn
     }
 
     /// Waits for the turn of a write of `bytes`; false where it would come behind the deadline.
     pub(crate) async fn wait(&self, bytes: usize, deadline: Deadline) -> bool {
         let now = reactor::now();
-        if self.turn.get() > deadline.instant() {
+        if self.turns[usize::from(bytes > SHORT_WRITE_BYTES)].get() > deadline.instant() {
             return false;
         }
         let turn = self.take_turn(bytes, now);
@@ -180,9 +189,12 @@ impl Throttle {
     fn sample(&self, now: Instant) {
         let passed = now.since(self.sampled_at.get());
         let nanos = u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX).max(1);
+        let nanos = nanos.min(RATE_MEMORY_NS);
         let bytes = self.sampled_bytes.replace(0) as u128;
-        let rate = u64::try_from(bytes * 1_000_000_000 / u128::from(nanos)).unwrap_or(u64::MAX);
-        self.rate.set(self.rate.get() / 4 * 3 + rate / 4);
+        // A mean over time: what was is forgotten as fast as time passes, whatever the number of looks.
+        let before = u128::from(self.rate.get()) * u128::from(RATE_MEMORY_NS - nanos);
+        let rate = (before + bytes * 1_000_000_000) / u128::from(RATE_MEMORY_NS);
+        self.rate.set(u64::try_from(rate).unwrap_or(u64::MAX));
         self.sampled_at.set(now);
         self.set_shares();
         self.dirty.set(i64::try_from(self.dirty()).unwrap_or(i64::MAX));

@@ -54,7 +54,8 @@ pub(crate) struct Header {
     vtable: &'static VTable,
     pool: Rc<TaskPool>,
     joiner: RefCell<Option<Waker>>,
-    pub(crate) group: Group,
+    /// Changed by `move_to` only.
+    pub(crate) group: Cell<Group>,
     done: Cell<bool>,
     in_slab: Cell<bool>,
     has_handle: Cell<bool>,
@@ -96,7 +97,9 @@ impl TaskRef {
         match unsafe { (self.header().vtable.poll)(self, context) } {
             Poll::Pending => return false,
             Poll::Ready(Ok(())) => {}
-            Poll::Ready(Err(message)) => shard::with(|shard| shard.note_panic(self.header().group, &message)),
+            Poll::Ready(Err(message)) => {
+                shard::with(|shard| shard.note_panic(self.header().group.get(), &message))
+            }
         }
         self.finish();
         true
@@ -189,7 +192,7 @@ impl<F: Future> TaskCell<F> {
     unsafe fn cancel(task: TaskRef, message: String) {
         // A panic in a destructor of a stopping shard has nobody to go to but the log.
         if let Err(message) = Self::replace(task, Err(TaskPanicked { message })) {
-            shard::try_with(|shard| shard.note_panic(task.header().group, &message));
+            shard::try_with(|shard| shard.note_panic(task.header().group.get(), &message));
         }
     }
 
@@ -239,7 +242,7 @@ pub(crate) fn create<F: Future + 'static>(
         vtable: &TaskCell::<F>::VTABLE,
         pool: pool.clone(),
         joiner: RefCell::new(None),
-        group,
+        group: Cell::new(group),
         done: Cell::new(false),
         in_slab: Cell::new(true),
         has_handle: Cell::new(true),
@@ -264,6 +267,17 @@ pub fn spawn<F: Future + 'static>(group: Group, future: F) -> JoinHandle<F::Outp
 /// they queue. The caller looks at [`maybe_yield`](crate::maybe_yield) between such calls.
 pub fn spawn_now<F: Future + 'static>(group: Group, future: F) {
     shard::with(|shard| shard.spawn_now(group, future));
+}
+
+/// Moves the running task to another group, and waits for a slice of it; at once where it is of that group already.
+///
+/// From then on its time and its requests to the disk are charged there. For work whose weight shows only after it has
+/// begun: a request turns out to be a scan.
+pub async fn move_to(group: Group) {
+    let moved = shard::with(|shard| shard.move_current(group));
+    if moved {
+        crate::sched::yield_now().await;
+    }
 }
 
 /// Waits for a task: a future of its output.

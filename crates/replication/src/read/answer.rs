@@ -20,6 +20,7 @@ use storage::{Dead, Flow, PartitionRange, Place, ReadCommand, RowConsumer, Slice
 
 use super::ReadLimits;
 use super::position::{behind, resume_after};
+use crate::admission::{self, Operation};
 use crate::error::RemoteFailure;
 use crate::replicator::Replicator;
 
@@ -47,6 +48,8 @@ pub(super) struct Request {
     now: u32,
     bypass_cache: bool,
     limits: ReadLimits,
+    /// Whether it counts against the limits of its partition: the first page of a read of one.
+    counts: bool,
     /// The rest of `range` once its one partition is read, where a page ended inside it.
     then: Option<PartitionRange>,
 }
@@ -61,12 +64,15 @@ impl Request {
             now: command.now,
             bypass_cache: command.bypass_cache,
             limits,
+            counts: matches!(command.range, PartitionRange::Key(_))
+                && admission::may_be_limited(&command.table),
             then: None,
         }
     }
 
     /// What to ask next; `None` where everything was read.
     pub(super) fn after(mut self, page: &Answer, fed: Fed, command: &ReadCommand) -> Option<Self> {
+        self.counts = false;
         let then = self.then.take();
         let key = match (&page.last, page.full) {
             (Some(last), true) => last,
@@ -133,6 +139,12 @@ pub(super) async fn answer(replicator: &Replicator, request: Request) -> Result<
     let table = storage.schema().table_by_id(request.table).cloned();
     let table = table.or_else(|| storage.fragments_table_by_id(request.table));
     let table = table.ok_or(RemoteFailure::TableGone(request.table))?;
+    if request.counts
+        && let PartitionRange::Key(key) = &request.range
+    {
+        let checked = replicator.limiter().check(&table, key.token, Operation::Read, false);
+        checked.map_err(|error| RemoteFailure::of(&error))?;
+    }
     let command = ReadCommand {
         table,
         range: request.range,

@@ -9,6 +9,7 @@ mod quorum;
 use reactor::Deadline;
 use storage::{PartitionRange, ReadCommand, RowConsumer};
 
+use crate::admission::{self, Operation};
 use crate::consistency::Consistency;
 use crate::error::ReplicationError;
 use crate::replicator::Replicator;
@@ -45,6 +46,12 @@ impl Replicator {
         if matches!(command.range, PartitionRange::Between { .. }) {
             // Boxed, so that a read of one partition does not carry the space of a range's.
             return Box::pin(paced::collect(self, &plan, command, limits, deadline, consumer)).await;
+        }
+        if admission::may_be_limited(&command.table)
+            && let PartitionRange::Key(key) = &command.range
+            && *plan.shards.start() == reactor::shard_id()
+        {
+            self.limiter().check(&command.table, key.token, Operation::Read, true)?;
         }
         let answer =
             reactor::timeout(deadline, quorum::collect(self, &plan, command, limits, consumer)).await;

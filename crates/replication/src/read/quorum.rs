@@ -1,6 +1,6 @@
 //! Asks the shards of a plan one after the other and feeds the consumer what they answer.
 
-use reactor::{Group, mesh};
+use reactor::mesh;
 use storage::{Dead, Flow, Place, ReadCommand, RowConsumer, StorageError};
 
 use model::{RowView, Token};
@@ -25,6 +25,9 @@ pub(super) async fn collect(
             match replicator.storage().read(command, &mut watched).await {
                 Ok(()) => {}
                 Err(StorageError::UnknownTable { table }) => return Err(ReplicationError::TableGone(table)),
+                Err(error @ StorageError::TooManyReads { .. }) => {
+                    return Err(ReplicationError::Overloaded { shard, reason: error.to_string() });
+                }
                 Err(error) => return Err(error.into()),
             }
         } else {
@@ -50,7 +53,7 @@ async fn remote(
     let mut announced = false;
     while let Some(request) = next {
         let sent = request.clone();
-        let page: Answer = mesh::call(shard, Group::STATEMENT, move || async move {
+        let page: Answer = mesh::call(shard, reactor::current_group(), move || async move {
             let replicator =
                 here().ok_or_else(|| RemoteFailure::Failed("the shard is starting".to_owned()))?;
             answer(&replicator, sent).await

@@ -42,7 +42,11 @@ const SETTERS: &[(&str, Setter)] = &[
     ("native_transport_max_frame_size_in_mb", |c, v| {
         frame_bytes(count(v, 1, 256)? << 20).map(|v| c.frame_bytes_max = v)
     }),
-    ("native_transport_max_concurrent_connections", |c, v| limit(v).map(|v| c.connections_max = v)),
+    ("native_transport_max_concurrent_connections", |c, v| optional_limit(v).map(|v| c.connections_max = v)),
+    ("native_transport_max_concurrent_connections_per_ip", |c, v| {
+        optional_limit(v).map(|v| c.connections_per_ip_max = v)
+    }),
+    ("native_transport_timeout", |c, v| duration(v).map(|v| c.native_timeout = v)),
     ("native_transport_max_requests_per_connection", |c, v| {
         limit(v).map(|v| c.requests_per_connection_max = v)
     }),
@@ -174,6 +178,11 @@ fn count(value: &Value, least: u64, most: u64) -> Result<u64, String> {
 /// A count that −1 lifts, as in `cassandra.yaml`.
 fn limit(value: &Value) -> Result<usize, String> {
     if *value == Value::Integer(-1) { Ok(usize::MAX) } else { count(value, 1, 1 << 40).map(|n| n as usize) }
+}
+
+/// A limit that -1 switches off.
+fn optional_limit(value: &Value) -> Result<Option<usize>, String> {
+    limit(value).map(|limit| (limit != usize::MAX).then_some(limit))
 }
 
 pub(super) fn port(value: &Value) -> Result<u16, String> {

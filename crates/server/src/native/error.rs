@@ -97,6 +97,9 @@ pub(super) fn write<'b>(
         QueryError::FunctionFailure { keyspace, function, .. } => {
             ErrorKind::FunctionFailure { keyspace, function, argument_types: &arguments }
         }
+        QueryError::Storage(StorageError::RateLimited { is_write, by_coordinator, .. }) => {
+            ErrorKind::RateLimit { is_write: *is_write, rejected_by_coordinator: *by_coordinator }
+        }
         QueryError::Storage(error) => ErrorKind::Plain(storage_code(error)),
         QueryError::TableGone(_) => ErrorKind::Plain(PlainError::Invalid),
         QueryError::Internal(_) => ErrorKind::Plain(PlainError::Server),
@@ -111,6 +114,7 @@ fn storage_code(error: &StorageError) -> PlainError {
         | StorageError::MutationMisfit { .. }
         | StorageError::UnknownTable { .. } => PlainError::Invalid,
         StorageError::Overloaded { .. }
+        | StorageError::TooManyReads { .. }
         | StorageError::CommitlogTimedOut
         | StorageError::DiskFull { .. }
         | StorageError::DiskNearlyFull { .. } => PlainError::Overloaded,

@@ -48,7 +48,9 @@ impl InProcess {
         let mut output = self.session.output.borrow_mut();
         if let Some(answers) = output.take() {
             out.extend_from_slice(&answers);
-            output.give_back(answers);
+            if let Some(buffer) = output.give_back(answers) {
+                self.session.native.give_buffer(buffer);
+            }
         }
         Ok(())
     }

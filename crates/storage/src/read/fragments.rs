@@ -172,6 +172,7 @@ impl Fragments<'_> {
                 slices: Slices::new(),
                 reversed: false,
                 now: self.command.now,
+                bypass_cache: true,
             };
             let mut keys = Keys(Vec::new());
             Box::pin(self.storage.read(&command, &mut keys)).await?;

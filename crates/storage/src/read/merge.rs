@@ -209,7 +209,7 @@ impl Merge {
         self.steps = self.steps.wrapping_add(1);
         if self.steps.is_multiple_of(STEPS_PER_LOOK) && reactor::need_preempt() {
             self.pin();
-            reactor::yield_now().await;
+            super::give_way(self.steps / STEPS_PER_LOOK).await;
         }
         let Some(first) = self.first_source(shape) else { return Ok(Step::End) };
         if self.sources[first].row().is_none() {

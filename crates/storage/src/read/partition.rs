@@ -9,6 +9,7 @@ use model::{DeletionTime, RowView, Token, Unfiltered};
 use super::cached::CachedPartition;
 use super::dead::Graves;
 use super::merge::{Merge, Step};
+use super::permit::Permits;
 use super::source::{Input, Source};
 use super::visible::{VisibleScratch, visible};
 use super::{Flow, ReadCommand, RowConsumer, Slices};
@@ -24,6 +25,7 @@ const ROWS_PER_LOOK: u32 = 64;
 pub(super) struct Reader<'c> {
     pub(super) command: &'c ReadCommand,
     pub(super) scratch: VisibleScratch,
+    pub(super) permits: &'c Permits,
 }
 
 impl<'c> Reader<'c> {
@@ -103,6 +105,10 @@ impl<'c> Reader<'c> {
         for memtable in tablet.memtables().iter() {
             self.add_memory(&mut sources, memtable, token, key, !files.is_empty());
         }
+        let _permit = match self.permits.try_read(files.len()) {
+            Some(permit) => permit,
+            None => self.permits.read(files.len()).await?,
+        };
         match claim {
             Some(claim) if !files.is_empty() => {
                 let table = &self.command.table;
@@ -223,6 +229,7 @@ impl<'c> Reader<'c> {
         let mut announced = false;
         let mut range = DeletionTime::LIVE;
         let mut pin = None;
+        let mut looks = 0;
         let mut graves = Graves::new(table, now);
         let announce = |contents: &crate::memtable::Contents<'_>,
                         consumer: &mut dyn RowConsumer,
@@ -239,6 +246,7 @@ impl<'c> Reader<'c> {
             {
                 let contents = memtable.contents();
                 let (whole, _) = contents.head(partition, version);
+                looks += 1;
                 let mut left = ROWS_PER_LOOK;
                 while left > 0 {
                     left -= 1;
@@ -296,7 +304,7 @@ impl<'c> Reader<'c> {
                     let (partition, version) = cursor.place();
                     pin = Some(Pin::new(memtable, table, partition, version));
                 }
-                reactor::yield_now().await;
+                super::give_way(looks).await;
             }
         }
     }

@@ -71,3 +71,35 @@ fn what_is_in_the_file_is_clean_until_the_flush_ends() {
         assert_eq!(throttle.dirty(), dirty, "the memory is given back by the memtable itself");
     });
 }
+
+#[test]
+fn short_writes_do_not_wait_for_long_ones() {
+    with_used(5, |throttle| {
+        let now = reactor::now();
+        for _ in 0..100 {
+            throttle.take_turn(1 << 20, now);
+        }
+        let turn = (0..100).map(|_| throttle.take_turn(200, now)).last().expect("a turn");
+        assert!(turn.since(now) < Duration::from_millis(2), "{:?}", turn.since(now));
+        let long = throttle.take_turn(1 << 20, now).since(now);
+        assert!(long > Duration::from_secs(2), "{long:?}");
+    });
+}
+
+#[test]
+fn the_rate_is_a_mean_over_time_and_not_over_looks() {
+    with_used(5, |throttle| {
+        let begin = reactor::now();
+        throttle.sampled_at.set(begin);
+        // 50 MiB a second for two seconds, with many looks at nothing in between.
+        for step in 1..=40u32 {
+            throttle.sampled_bytes.set((50 << 20) / 20);
+            let at = begin + Duration::from_millis(50) * step;
+            throttle.sample(at);
+            throttle.sample(at);
+            throttle.sample(at + Duration::from_nanos(10));
+        }
+        let percent = throttle.rate.get() * 100 / (50 << 20);
+        assert!((90..105).contains(&percent), "{percent} %");
+    });
+}
