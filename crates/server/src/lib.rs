@@ -7,3 +7,4 @@ pub mod cli;
 pub mod config;
 pub mod inproc;
 pub mod native;
+pub mod perf;

@@ -16,6 +16,8 @@ mod flush;
 #[doc(hidden)]
 pub mod fuzzing;
 mod identity;
+#[doc(hidden)]
+pub mod measuring;
 mod memtable;
 mod open;
 mod read;
