@@ -100,7 +100,7 @@ pub async fn execute(
             if let PartitionRange::Key(key) = &read.range {
                 routing::hint(engine, request.client, &plan.table, key.token, &mut out.tablet_payload);
             }
-            reader.read(read, &mut rows).await?;
+            reactor::in_place!(reader.read(read, &mut rows))?;
         }
         // Boxed, so that a read of one partition does not carry the space that scans need.
         None => Box::pin(reader.many(request, state, read, &mut rows)).await?,
@@ -200,7 +200,7 @@ impl Reader<'_> {
             keys::check_not_empty(&key.key)?;
         }
         let limits = self.read_limits(rows);
-        self.engine.read(command, limits, self.level, self.timeout, rows).await
+        reactor::in_place!(self.engine.read(command, limits, self.level, self.timeout, rows))
     }
 
     /// Several keys, a range, or the rest of either.

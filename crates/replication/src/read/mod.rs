@@ -6,6 +6,8 @@ mod plan;
 pub mod position;
 mod quorum;
 
+use std::pin::pin;
+
 use reactor::Deadline;
 use storage::{PartitionRange, ReadCommand, RowConsumer};
 
@@ -46,8 +48,8 @@ impl Replicator {
             // Boxed, so that a read of one partition does not carry the space of a range's.
             return Box::pin(paced::collect(self, &plan, command, limits, deadline, consumer)).await;
         }
-        let answer =
-            reactor::timeout(deadline, quorum::collect(self, &plan, command, limits, consumer)).await;
+        let collecting = pin!(quorum::collect(self, &plan, command, limits, consumer));
+        let answer = reactor::timeout(deadline, collecting).await;
         answer.unwrap_or(Err(ReplicationError::TimedOut { received: 0, required }))
     }
 }

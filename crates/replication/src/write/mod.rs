@@ -31,6 +31,6 @@ impl Replicator {
         let required = self.required(table.keyspace(), consistency)?;
         let token = MutationView::trusted(mutation).map_err(storage::StorageError::from)?.token;
         let plan = plan::WritePlan::new(table, token, required);
-        quorum::collect(self, &plan, mutation, deadline).await
+        reactor::in_place!(quorum::collect(self, &plan, mutation, deadline))
     }
 }

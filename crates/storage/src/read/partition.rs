@@ -50,7 +50,7 @@ impl<'c> Reader<'c> {
                 contents.only_version(partition).map(|version| (partition, version))
             };
             if let Some((partition, version)) = found {
-                return Ok(self.walk_memory(&only, partition, version, consumer).await);
+                return Ok(reactor::in_place!(self.walk_memory(&only, partition, version, consumer)));
             }
         }
         // Boxed, so that a read from memory does not carry the space that reading files takes.
