@@ -2,7 +2,7 @@
 #   make run      build in release and start a node on 127.0.0.1:9042, data in ./ceto-data
 #   make check    format, lints, unit tests: the quick loop
 #   make test     everything CI runs (sets up what it needs itself)
-#   make bench    the numbers kept in perf/
+#   make bench    the numbers kept in perf/; SHORT=1: everything once, in a few minutes; SCENARIO="s1 s3": those of perf/bench
 #   make fuzz     every fuzz target, FUZZ_SECONDS each (default 60)
 #   make sim SEED=n | SEEDS=a..b   replay or search in simulation
 #   make differential STATEMENTS=n  random statements, compared with a real Cassandra
@@ -45,7 +45,7 @@ differential: release
 	$(if $(STATEMENTS),COUNT=$(STATEMENTS) )tests/differential/run.sh
 
 bench: release
-	perf/run.sh
+	$(if $(SCENARIO),perf/bench $(SCENARIO),$(if $(SHORT),ROUNDS=1 SECONDS_EACH=1 perf/run.sh --only counts --only loopback --only start --only bench,perf/run.sh))
 
 fuzz:
 	fuzz/run.sh $(FUZZ_SECONDS)

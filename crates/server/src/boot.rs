@@ -170,7 +170,7 @@ async fn lead(config: Config, info: ShardInfo, probes: bool, attach: &Attach) ->
 }
 
 /// Finds out who this node is, then opens it.
-async fn open_node(config: &Config, shards: usize) -> Result<(), BootError> {
+pub(crate) async fn open_node(config: &Config, shards: usize) -> Result<(), BootError> {
     let identity = Identity::open(&config.workdir, &config.cluster_name).await?;
     open_all(config, &identity, shards).await
 }
@@ -251,7 +251,7 @@ async fn serve(
 }
 
 /// Stops every shard: connections first, everywhere, then storage.
-async fn close_all(shards: usize) -> Result<(), BootError> {
+pub(crate) async fn close_all(shards: usize) -> Result<(), BootError> {
     let each = async |phase: fn(Rc<Shard>) -> shard::Closing| {
         let calls: Vec<_> = (0..shards)
             .map(|shard| {

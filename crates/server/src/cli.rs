@@ -22,6 +22,9 @@ pub struct Cli {
 pub enum Command {
     /// Run a node
     Server(ServerOptions),
+    /// Measure: the program itself in process, or a server over sockets
+    #[command(subcommand)]
+    Perf(crate::perf::PerfCommand),
     /// The tools beside it.
     #[command(flatten)]
     Tool(tools::Tool),
@@ -74,7 +77,7 @@ pub struct ServerOptions {
     pub developer_mode: bool,
 }
 
-fn size(text: &str) -> Result<u64, String> {
+pub(crate) fn size(text: &str) -> Result<u64, String> {
     parse_size(text).ok_or_else(|| "expected a size such as 512M".to_owned())
 }
 

@@ -9,3 +9,4 @@ pub mod cli;
 pub mod config;
 pub mod inproc;
 pub mod native;
+pub mod perf;

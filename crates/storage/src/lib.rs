@@ -20,6 +20,8 @@ mod flush;
 pub mod fuzzing;
 mod identity;
 mod import;
+#[doc(hidden)]
+pub mod measuring;
 mod memtable;
 mod open;
 mod read;

@@ -22,9 +22,6 @@ pub enum Tool {
     /// Look into table files, without a node
     #[command(subcommand)]
     Sstable(sstable::SstableCommand),
-    /// Load a server and measure how it answers
-    #[command(subcommand)]
-    Perf(perf::PerfCommand),
     /// Measure a disk for the server's I/O scheduler, in a minute or less
     IoSetup(io_setup::IoSetupOptions),
     /// Load a server with cassandra-stress' command lines
@@ -38,7 +35,6 @@ impl Tool {
     pub fn run(self) -> ExitCode {
         match self {
             Self::Sstable(command) => command.run(),
-            Self::Perf(command) => command.run(),
             Self::IoSetup(options) => options.run(),
             Self::Stress(command) => command.run(),
             Self::Ctl(command) => command.run(),

@@ -74,8 +74,8 @@ pub async fn statement(
     out: &mut Response,
 ) -> Result<(), QueryError> {
     match &prepared.plan {
-        Plan::Select(plan) => select::execute(engine, request, plan, mode, out).await,
-        Plan::Modify(plan) => modify::execute(engine, request, plan, out).await,
+        Plan::Select(plan) => reactor::in_place!(select::execute(engine, request, plan, mode, out)),
+        Plan::Modify(plan) => reactor::in_place!(modify::execute(engine, request, plan, out)),
         // What follows is rare: its futures are kept out of the hot one.
         Plan::Batch(plan) => Box::pin(batch::execute(engine, request, plan, out)).await,
         Plan::Truncate(table) => Box::pin(truncate::execute(engine, table, out)).await,

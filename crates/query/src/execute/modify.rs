@@ -28,7 +28,10 @@ pub async fn execute(
         guards.statement(&part, moment(engine, request), &mut out.warnings)?;
     }
     match plan.route {
-        Route::Plain => write(engine, request, plan, &Prior::default(), out).await,
+        Route::Plain => {
+            let prior = Prior::default();
+            reactor::in_place!(write(engine, request, plan, &prior, out))
+        }
         // Rare: boxed, so that the future of a plain write does not carry their space.
         Route::ReadFirst => Box::pin(read_first(engine, request, plan, out)).await,
         Route::Conditional => Box::pin(conditional::single(engine, request, plan, out)).await,
@@ -81,7 +84,7 @@ pub(super) async fn write(
         }
         mutation.clear();
         update.encode(mutation);
-        engine.write(&plan.table, mutation, level, "SIMPLE", timeout).await?;
+        reactor::in_place!(engine.write(&plan.table, mutation, level, "SIMPLE", timeout))?;
     }
     if let [update] = &updates[..used] {
         routing::hint(engine, request.client, &plan.table, update.token, &mut out.tablet_payload);

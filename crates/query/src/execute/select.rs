@@ -106,7 +106,7 @@ pub async fn execute(
             if let PartitionRange::Key(key) = &read.range {
                 routing::hint(engine, request.client, &plan.table, key.token, &mut out.tablet_payload);
             }
-            reader.read(read, &mut rows).await?;
+            reactor::in_place!(reader.read(read, &mut rows))?;
         }
         // Boxed, so that a read of one partition does not carry the space that scans need.
         None => Box::pin(reader.many(request, state, read, &mut rows)).await?,
@@ -206,7 +206,7 @@ impl Reader<'_> {
         }
         let limits = self.read_limits(rows);
         let before = rows.count;
-        self.rows_of(command, limits, rows).await?;
+        reactor::in_place!(self.rows_of(command, limits, rows))?;
         if rows.tombstones.seen > 0 { self.met_tombstones(command, before, rows) } else { Ok(()) }
     }
 
@@ -219,7 +219,7 @@ impl Reader<'_> {
         consumer: &mut dyn RowConsumer,
     ) -> Result<(), QueryError> {
         match &self.plan.fragments_of {
-            None => self.engine.read(command, limits, self.level, self.timeout, consumer).await,
+            None => reactor::in_place!(self.engine.read(command, limits, self.level, self.timeout, consumer)),
             Some(base) => {
                 // The table may have been altered since the statement was prepared.
                 let base = self.engine.stored_table(base.id()).unwrap_or_else(|| Rc::clone(base));

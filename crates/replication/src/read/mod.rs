@@ -6,6 +6,8 @@ mod plan;
 pub mod position;
 mod quorum;
 
+use std::pin::pin;
+
 use reactor::Deadline;
 use storage::{PartitionRange, ReadCommand, RowConsumer};
 
@@ -53,8 +55,8 @@ impl Replicator {
         {
             self.limiter().check(&command.table, key.token, Operation::Read, true)?;
         }
-        let answer =
-            reactor::timeout(deadline, quorum::collect(self, &plan, command, limits, consumer)).await;
+        let collecting = pin!(quorum::collect(self, &plan, command, limits, consumer));
+        let answer = reactor::timeout(deadline, collecting).await;
         answer.unwrap_or(Err(ReplicationError::TimedOut { received: 0, required }))
     }
 }

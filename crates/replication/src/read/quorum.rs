@@ -22,7 +22,7 @@ pub(super) async fn collect(
     let mut watched = Watched { consumer, stopped: false };
     for shard in plan.shards.clone() {
         if shard == reactor::shard_id() {
-            match replicator.storage().read(command, &mut watched).await {
+            match reactor::in_place!(replicator.storage().read(command, &mut watched)) {
                 Ok(()) => {}
                 Err(StorageError::UnknownTable { table }) => return Err(ReplicationError::TableGone(table)),
                 Err(error @ StorageError::TooManyReads { .. }) => {

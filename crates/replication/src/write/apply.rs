@@ -16,7 +16,7 @@ pub(super) async fn here(
     deadline: Deadline,
     required: u32,
 ) -> Result<(), ReplicationError> {
-    match replicator.storage().apply(mutation, deadline).await {
+    match reactor::in_place!(replicator.storage().apply(mutation, deadline)) {
         Ok(()) => Ok(()),
         Err(error) => Err(storage_error(error, required)),
     }

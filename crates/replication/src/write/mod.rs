@@ -35,6 +35,6 @@ impl Replicator {
         if admission::may_be_limited(table) && plan.shard == reactor::shard_id() {
             self.limiter().check(table, token, Operation::Write, true)?;
         }
-        quorum::collect(self, &plan, mutation, deadline).await
+        reactor::in_place!(quorum::collect(self, &plan, mutation, deadline))
     }
 }

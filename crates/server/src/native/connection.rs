@@ -322,7 +322,7 @@ impl Connection {
             return true;
         }
         reactor::spawn_now(Group::STATEMENT, async move {
-            dispatch::answer(&connection.session, header, body).await;
+            reactor::in_place!(dispatch::answer(&connection.session, header, body));
             connection.in_flight.set(connection.in_flight.get() - 1);
             drop((answer, admitted, hold));
             connection.drained.notify_all();

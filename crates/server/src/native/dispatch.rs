@@ -50,7 +50,7 @@ pub(super) async fn answer(session: &Session, header: FrameHeader, body: Vec<u8>
     let native = &session.native;
     match decompressed(session, &header, body) {
         Ok(body) => {
-            if let Err(error) = execute(session, &header, &body).await {
+            if let Err(error) = reactor::in_place!(execute(session, &header, &body)) {
                 protocol_error(session, header.stream, &error);
             }
             native.give_buffer(body);
@@ -208,7 +208,9 @@ async fn execute(session: &Session, header: &FrameHeader, body: &[u8]) -> Result
             Box::pin(native.engine.prepare(&client, query, *keyspace, &mut response)).await
         }
         Request::Execute { id, result_metadata_id, parameters } => {
-            native.engine.execute(&client, id, *result_metadata_id, parameters, &mut response).await
+            let execution =
+                native.engine.execute(&client, id, *result_metadata_id, parameters, &mut response);
+            reactor::in_place!(execution)
         }
         Request::Batch { kind, statements, parameters } => {
             Box::pin(native.engine.batch(&client, *kind, *statements, parameters, &mut response)).await

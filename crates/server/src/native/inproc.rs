@@ -40,7 +40,7 @@ impl InProcess {
                 break;
             };
             if self.session.phase.get() == Phase::Ready {
-                dispatch::answer(&self.session, header, body).await;
+                reactor::in_place!(dispatch::answer(&self.session, header, body));
             } else {
                 dispatch::answer_in_turn(&self.session, header, body, &mut self.input).await;
             }

@@ -47,7 +47,7 @@ impl Storage {
         let result = match &command.range {
             PartitionRange::Key(key) => {
                 let tablet = self.tablet(&store, key.token)?;
-                reader.partition(&tablet, key.token, &key.key, consumer).await.map(|_| ())
+                reactor::in_place!(reader.partition(&tablet, key.token, &key.key, consumer)).map(|_| ())
             }
             PartitionRange::Between { from, to } => {
                 let _permit = Box::pin(self.begin_scan()).await?;

@@ -74,7 +74,7 @@ impl<'c> Reader<'c> {
             }
             Some((Some(only), (partition, Some(version)))) => {
                 if !files.iter().any(|file| file.sstable().may_contain(token, key)) {
-                    return Ok(self.walk_memory(&only, partition, version, consumer).await);
+                    return Ok(reactor::in_place!(self.walk_memory(&only, partition, version, consumer)));
                 }
             }
             Some(_) => {}
