@@ -1,7 +1,7 @@
-//! Requests answered in process, for counting: `inproc read|write COUNT [DIRECTORY]`.
+//! Requests answered in process, for counting: `inproc read|cached|write COUNT [DIRECTORY]`.
 //!
 //! Prepares one statement on a node of one shard without sockets, answers it COUNT times, and prints heap allocations
-//! per request. Under `valgrind --tool=callgrind` the difference between two counts gives instructions per request;
+//! per request. `read` finds its rows in the memtable, `cached` in the row cache. Under `valgrind --tool=callgrind` the difference between two counts gives instructions per request;
 //! `perf/counts.sh` does that. The commit log is on, in its periodic mode.
 
 use std::alloc::{GlobalAlloc, Layout};
@@ -139,6 +139,10 @@ async fn run(node: &Node, kind: &str, count: u64) {
         if !write {
             request(&mut client, &select, n, false).await;
         }
+    }
+    if kind == "cached" {
+        let storage = reactor::local::<storage::Storage>().expect("an open storage");
+        storage.flush_all().await.expect("a flush");
     }
     let id = if write { &insert } else { &select };
     let before = ALLOCATIONS.with(Cell::get);

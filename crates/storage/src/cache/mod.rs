@@ -42,7 +42,7 @@ const ROUNDS_MAX: u32 = 64;
 /// Range tombstones of one partition; one that has more is not cached.
 const TOMBSTONES_MAX: usize = 1024;
 /// What one insertion may take, as a part of all memory.
-const INSERTION_PART: usize = 8;
+const INSERTION_PART: usize = 2;
 
 /// The cache of one shard.
 pub(crate) struct RowCache {
