@@ -23,6 +23,7 @@ mod read;
 mod schema_log;
 mod shard;
 mod tablet;
+mod warm;
 
 pub use batchlog::LoggedBatch;
 pub use config::{CommitlogSync, StorageConfig};

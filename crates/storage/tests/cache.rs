@@ -307,3 +307,51 @@ fn a_cached_row_takes_little_more_than_its_payload() {
         assert!(each <= 1.3 * payload as f64, "{each} bytes for a row of {payload}");
     });
 }
+
+#[test]
+fn after_a_restart_what_was_cached_is_read_back_before_anybody_asks() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for life in 0..3 {
+        let config = StorageConfig::new(directory.path(), 8 << 20);
+        let list = config.saved_caches_dir.join("rows-0.db");
+        reactor::run_one(reactor::Config::default(), async move {
+            if life == 2 {
+                // A damaged list costs the warmth, and nothing else.
+                let mut bytes = reactor::file::read_all(&list, 1 << 20).await.expect("a list");
+                bytes[10] ^= 1;
+                reactor::file::write_all_atomic(&list, &bytes).await.expect("a damaged list");
+            }
+            let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+            let task = reactor::spawn(Group::STATEMENT, async move {
+                if life == 0 {
+                    for change in changes() {
+                        storage.change_schema(&change).await.expect("a schema change");
+                    }
+                    for number in 0..300 {
+                        put(&storage, &format!("key{number}"), "c", "value", 1).await;
+                        put(&storage, "wide", &format!("{number:03}"), "value", 1).await;
+                    }
+                    storage.flush(ID).await.expect("a flush");
+                    storage.evict_cache();
+                }
+                storage.cache_prefetched().await;
+                assert_eq!(count("cache_prefetch_partitions_total"), if life == 1 { 101 } else { 0 });
+                let mut reads = 0;
+                for number in 0..100 {
+                    reads += read(&storage, key(&format!("key{number}")), None, false).await.1;
+                    let row = format!("{:03}", number * 2);
+                    let (rows, cost) = read(&storage, key("wide"), Some(&row), false).await;
+                    assert_eq!(rows.len(), 1);
+                    reads += cost;
+                }
+                assert_eq!(reads == 0, life == 1, "{reads} disk reads in life {life}");
+                // What nobody asked for is not there.
+                if life == 1 {
+                    assert!(read(&storage, key("key200"), None, false).await.1 > 0);
+                }
+                storage.drain().await.expect("a drain");
+            });
+            task.await.expect("no panic");
+        });
+    }
+}

@@ -371,7 +371,8 @@ async fn open(memory: usize) -> Storage {
 }
 
 async fn node(shared: Rc<RefCell<Shared>>) {
-    let storage = open(shared.borrow().memory).await;
+    let memory = shared.borrow().memory;
+    let storage = open(memory).await;
     let hits = reactor::metrics::counter("scylla_cache_row_hits", "", &[]);
     let learned = reactor::metrics::counter("scylla_cache_row_misses", "", &[]);
     loop {

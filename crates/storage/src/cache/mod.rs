@@ -14,6 +14,7 @@ mod learn;
 mod metrics;
 mod object;
 mod partition;
+mod saved;
 mod update;
 
 use std::cell::{Cell, RefCell};
@@ -26,6 +27,7 @@ use model::{Table, Token};
 
 pub(crate) use known::{Place, Step, Walked};
 pub(crate) use learn::Learner;
+pub(crate) use saved::{List, SAVED_BYTES_MAX, Saved, decode};
 pub(crate) use update::Update;
 
 use index::Index;

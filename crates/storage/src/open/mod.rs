@@ -106,6 +106,7 @@ impl Storage {
         storage.replay(&logs, own, holds).await?;
         storage.meet(&boot, Phase::Replayed).await?;
         storage.0.replaying.set(false);
+        storage.start_warming();
         Ok(storage)
     }
 
