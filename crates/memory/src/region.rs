@@ -236,17 +236,23 @@ impl Region {
             self.release(oldest);
             return self.oldest_objects(out);
         }
-        let segment = self.segments[oldest as usize].as_ref().expect("the oldest segment is there");
-        let word = |at: usize| u32::from_le_bytes(segment.bytes[at..at + 4].try_into().expect("four bytes"));
-        let mut at = 0;
-        while at < segment.used as usize {
-            let (index, capacity) = (word(at), word(at + 4) as usize);
-            if index != DEAD {
-                out.push(Handle(index));
-            }
-            at += HEAD_BYTES + capacity;
-        }
+        list_objects(self.segment_mut(oldest), out);
         true
+    }
+
+    /// How many segments the list of ages has; some of them may be gone.
+    pub fn age_count(&self) -> usize {
+        self.ages.len()
+    }
+
+    /// Lists the objects of the segment of that age in `out`, which is emptied first; 0 is the newest.
+    pub fn objects_of_age(&self, age: usize, out: &mut Vec<Handle>) {
+        out.clear();
+        let listed = self.ages.len().checked_sub(age + 1).and_then(|at| self.ages.get(at));
+        let Some((segment, born)) = listed.copied() else { return };
+        if let Some(segment) = self.segments[segment as usize].as_ref().filter(|s| s.born == born) {
+            list_objects(segment, out);
+        }
     }
 
     /// Moves an object to the newest segment: it counts as young again.
@@ -449,6 +455,19 @@ impl Region {
         }
         self.give(source.bytes);
         self.free_segments.push(from);
+    }
+}
+
+/// Appends the living objects of a segment.
+fn list_objects(segment: &Segment, out: &mut Vec<Handle>) {
+    let word = |at: usize| u32::from_le_bytes(segment.bytes[at..at + 4].try_into().expect("four bytes"));
+    let mut at = 0;
+    while at < segment.used as usize {
+        let (index, capacity) = (word(at), word(at + 4) as usize);
+        if index != DEAD {
+            out.push(Handle(index));
+        }
+        at += HEAD_BYTES + capacity;
     }
 }
 

@@ -107,6 +107,12 @@ pub struct Config {
     pub guardrails: Guardrails,
     /// Administration: its ports, snapshots, trouble with disks.
     pub admin: AdminConfig,
+    /// `saved_caches_directory`: lists of what the row caches hold; `None` for below the work directory.
+    pub saved_caches_dir: Option<PathBuf>,
+    /// `row_cache_save_period`: time between two such lists; zero writes them at the end only.
+    pub cache_save_period: Duration,
+    /// `row_cache_keys_to_save`: partitions in the list of one shard; zero for no lists.
+    pub cache_keys_to_save: usize,
     /// `io_properties_file`: what the disks can do; `None` looks for `io_properties.yaml` in the work directory.
     pub io_properties_file: Option<PathBuf>,
     /// `blocked_reactor_notify_ms`: a task that holds a core for longer is reported; zero for never.
@@ -174,6 +180,9 @@ impl Default for Config {
             user_functions: true,
             guardrails: Guardrails::default(),
             admin: AdminConfig::default(),
+            saved_caches_dir: None,
+            cache_save_period: Duration::from_secs(600),
+            cache_keys_to_save: 100_000,
             io_properties_file: None,
             blocked_reactor_notify: Duration::from_millis(5),
             blocked_reactor_reports_per_minute: 5,

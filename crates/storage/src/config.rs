@@ -39,6 +39,12 @@ pub struct StorageConfig {
     pub memtable_bytes_max: usize,
     /// Most bytes of memtables and row cache together per shard: what memtables leave is the cache's.
     pub memory_bytes_max: usize,
+    /// Lists of what the row caches hold, for the next start (`saved_caches_directory`).
+    pub saved_caches_dir: PathBuf,
+    /// Time between two such lists; zero: only at the end (`row_cache_save_period`).
+    pub cache_save_period: Duration,
+    /// Partitions in a list of one shard; zero: none is written or read (`row_cache_keys_to_save`).
+    pub cache_keys_to_save: usize,
     /// Whether table files are compacted on their own.
     pub auto_compaction: bool,
     /// Compactions at work on a shard at a time (`concurrent_compactors`).
@@ -70,6 +76,9 @@ impl StorageConfig {
             commitlog_replay_ignore_errors: false,
             memtable_bytes_max,
             memory_bytes_max: memtable_bytes_max.saturating_add(memtable_bytes_max / 2),
+            saved_caches_dir: workdir.join("saved_caches"),
+            cache_save_period: Duration::from_secs(600),
+            cache_keys_to_save: 100_000,
             auto_compaction: true,
             concurrent_compactors: 2,
             compaction_bytes_per_second: 0,

@@ -76,6 +76,9 @@ impl Storage {
         self.wake_expiring();
         self.0.log.wake();
         let flushed = self.flush_all().await;
+        if let Err(error) = self.save_cache().await {
+            reactor::warn!("the list of cached rows cannot be saved"; error = error);
+        }
         self.0.tasks.close().await;
         flushed.and(self.0.log.close().await)
     }

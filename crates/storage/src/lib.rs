@@ -31,6 +31,7 @@ mod shard;
 mod snapshot;
 mod tablet;
 mod throttle;
+mod warm;
 
 pub use batchlog::LoggedBatch;
 pub use compaction::{

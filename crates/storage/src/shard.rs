@@ -61,6 +61,9 @@ pub(crate) struct Inner {
     pub(crate) compactions: Rc<Compactions>,
     pub(crate) damage: Rc<Event>,
     pub(crate) stopped: Event,
+    /// What was cached before the start is read back, as far as it is going to be.
+    pub(crate) prefetched: Cell<bool>,
+    pub(crate) prefetch_ended: Event,
     pub(crate) draining: Cell<bool>,
     /// Old logs are still being replayed, here or elsewhere: no flush covers all of what they hold.
     pub(crate) replaying: Cell<bool>,
@@ -138,6 +141,8 @@ impl Inner {
             compactions,
             damage,
             stopped: Event::new(),
+            prefetched: Cell::new(false),
+            prefetch_ended: Event::new(),
             draining: Cell::new(false),
             replaying: Cell::new(true),
             tasks: Gate::new(),

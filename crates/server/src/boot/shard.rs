@@ -93,6 +93,11 @@ fn storage_config(config: &Config, shards: usize) -> StorageConfig {
     if let Some(compactors) = config.concurrent_compactors {
         storage.concurrent_compactors = compactors;
     }
+    if let Some(saved_caches_dir) = &config.saved_caches_dir {
+        storage.saved_caches_dir.clone_from(saved_caches_dir);
+    }
+    storage.cache_save_period = config.cache_save_period;
+    storage.cache_keys_to_save = config.cache_keys_to_save;
     storage.commitlog_sync = if config.commitlog_batch {
         CommitlogSync::Batch
     } else {

@@ -97,6 +97,9 @@ const SETTERS: &[(&str, Setter)] = &[
     ("memory", |c, v| size(v).map(|v| c.memory_bytes = Some(v))),
     ("developer_mode", |c, v| flag(v).map(|v| c.developer_mode = v)),
     ("reactor_spin_us", |c, v| count(v, 0, 100_000).map(|v| c.spin_us = v as u32)),
+    ("saved_caches_directory", |c, v| path(v).map(|v| c.saved_caches_dir = Some(v))),
+    ("row_cache_save_period", |c, v| period(v).map(|v| c.cache_save_period = v)),
+    ("row_cache_keys_to_save", |c, v| count(v, 0, 100_000_000).map(|v| c.cache_keys_to_save = v as usize)),
     ("io_properties_file", |c, v| path(v).map(|v| c.io_properties_file = Some(v))),
     ("blocked_reactor_notify_ms", |c, v| {
         count(v, 0, 3_600_000).map(|ms| c.blocked_reactor_notify = Duration::from_millis(ms))
@@ -194,24 +197,35 @@ pub(super) fn port(value: &Value) -> Result<u16, String> {
 }
 
 pub(super) fn duration(value: &Value) -> Result<Duration, String> {
-    let parse = |text: &str| {
-        let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-        let number: u64 = text[..digits].parse().ok()?;
-        let unit_ms = match text[digits..].trim() {
-            "ms" => 1,
-            "s" => 1_000,
-            "m" => 60_000,
-            "h" => 3_600_000,
-            "d" => 86_400_000,
-            _ => return None,
-        };
-        number.checked_mul(unit_ms).map(Duration::from_millis)
-    };
     match value {
-        Value::Text(text) => parse(text).filter(|duration| !duration.is_zero()),
+        Value::Text(text) => parse_duration(text).filter(|duration| !duration.is_zero()),
         _ => None,
     }
     .ok_or_else(|| format!("expected a duration such as 5000ms or 10s, found {value}"))
+}
+
+/// A duration that may be zero; a bare number is seconds, as in old `cassandra.yaml` files.
+fn period(value: &Value) -> Result<Duration, String> {
+    match value {
+        Value::Text(text) => parse_duration(text),
+        Value::Integer(seconds) => u64::try_from(*seconds).ok().map(Duration::from_secs),
+        _ => None,
+    }
+    .ok_or_else(|| format!("expected a duration such as 10m or 0s, found {value}"))
+}
+
+fn parse_duration(text: &str) -> Option<Duration> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: u64 = text[..digits].parse().ok()?;
+    let unit_ms = match text[digits..].trim() {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return None,
+    };
+    number.checked_mul(unit_ms).map(Duration::from_millis)
 }
 
 fn milliseconds(value: &Value) -> Result<Duration, String> {

@@ -16,7 +16,7 @@ use super::object::{
     Kind, Name, Object, entry_bytes, set_continuous, store_entry, store_partition, store_static, store_whole,
     whole_bytes,
 };
-use super::partition::{Partition, is_full, is_near};
+use super::partition::{FEW_MAX, Partition, is_full, is_near};
 use super::{Claim, Inner, Sought, TOMBSTONES_MAX, TabletCache};
 use crate::read::Slices;
 
@@ -283,11 +283,15 @@ impl Known<'_> {
 }
 
 impl Inner {
-    /// Bytes that objects of so many bytes in all, and entries for them, take from the budget at most.
-    pub(super) fn growth(&self, objects: usize, bytes: usize) -> usize {
+    /// Bytes that so many objects of so many bytes in all, most of them entries of one partition, take from the budget.
+    pub(super) fn growth(&self, partition: Option<Handle>, objects: usize, bytes: usize) -> usize {
+        let number = partition.map(|handle| Object::of(&self.region, handle));
+        let number = number.filter(|object| object.kind() == Kind::Partition).map(Object::number);
+        let entries = number.map_or(0, |number| self.partitions.get(number).entries.len());
+        let forest = if entries + objects > FEW_MAX { self.forest.growth(objects + FEW_MAX) } else { 0 };
         let shared = bytes + objects * OBJECT_BYTES;
         let region = shared + 2 * self.region.segment_bytes() + self.region.handles_growth(objects);
-        region + self.forest.growth(objects) + self.partitions.growth() + self.index.growth()
+        region + forest + self.partitions.growth() + self.index.growth()
     }
 
     /// Bytes that a partition in one object takes from the budget at most.
@@ -320,7 +324,7 @@ impl Inner {
             let heads = whole_bytes(name.key.len(), 0, 0) + head.static_row.len() + 8;
             let bounds = known.low.prefix.0.len() + known.high.prefix.0.len();
             let rows = batch.bytes.len() + entry_bytes(0, 0) * (batch.len() + 3);
-            self.growth(batch.len() + 5, heads + bounds + rows) + tombstones
+            self.growth(self.find(name), batch.len() + 5, heads + bounds + rows) + tombstones
         };
         if !self.make_room(bytes) {
             return;

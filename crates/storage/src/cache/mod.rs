@@ -14,6 +14,7 @@ mod learn;
 mod metrics;
 mod object;
 mod partition;
+mod saved;
 mod update;
 
 use std::cell::{Cell, RefCell};
@@ -26,6 +27,7 @@ use model::{Table, Token};
 
 pub(crate) use known::{Place, Step, Walked};
 pub(crate) use learn::Learner;
+pub(crate) use saved::{List, SAVED_BYTES_MAX, Saved, decode};
 pub(crate) use update::Update;
 
 use index::Index;
@@ -42,7 +44,7 @@ const ROUNDS_MAX: u32 = 64;
 /// Range tombstones of one partition; one that has more is not cached.
 const TOMBSTONES_MAX: usize = 1024;
 /// What one insertion may take, as a part of all memory.
-const INSERTION_PART: usize = 8;
+const INSERTION_PART: usize = 2;
 
 /// The cache of one shard.
 pub(crate) struct RowCache {

@@ -13,7 +13,7 @@ use super::object::{Object, set_continuous};
 use crate::memtable::hint;
 
 /// Entries kept without a tree.
-const FEW_MAX: usize = 6;
+pub(super) const FEW_MAX: usize = 6;
 /// Records made at a time.
 const CHUNK: usize = 64;
 /// What one range tombstone is counted as, besides its prefixes.

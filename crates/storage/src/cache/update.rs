@@ -225,7 +225,7 @@ impl Inner {
     fn unfold(&mut self, name: Name<'_>) -> bool {
         let Some(handle) = self.find(name) else { return true };
         let length = self.region.get(handle).len();
-        let growth = self.growth(3, 2 * length + entry_bytes(0, 0));
+        let growth = self.growth(None, 3, 2 * length + entry_bytes(0, 0));
         if !self.make_room(growth) {
             return false;
         }
@@ -275,7 +275,7 @@ impl Inner {
         let old = Object::of(&self.region, self.find(name)?);
         let old_static = self.partitions.get(old.number()).static_row;
         let old_bytes = if old_static.is_none() { 0 } else { self.region.get(old_static).len() };
-        let growth = self.growth(1, old_bytes + head.static_row.len() + 8) + bytes;
+        let growth = self.growth(None, 1, old_bytes + head.static_row.len() + 8) + bytes;
         let number = self.with_room(name, growth)?;
         let partition = self.partitions.get_mut(number);
         partition.deletion = deletion(partition.deletion, head.deletion);
@@ -313,7 +313,7 @@ impl Inner {
         }
         let old = partition.entries.at(&self.forest, spot).filter(|_| found);
         let old_bytes = old.map_or(0, |old| self.region.get(old).len());
-        let growth = self.growth(1, entry_bytes(clustering.len(), row.len()) + old_bytes);
+        let growth = self.growth(self.find(name), 1, entry_bytes(clustering.len(), row.len()) + old_bytes);
         if self.budget.room() < growth {
             self.with_room(name, growth)?;
             return Some(Merged::Again);

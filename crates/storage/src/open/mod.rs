@@ -108,6 +108,7 @@ impl Storage {
         storage.0.replaying.set(false);
         storage.start_expiring();
         storage.start_watching_space();
+        storage.start_warming();
         Ok(storage)
     }
 

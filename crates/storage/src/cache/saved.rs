@@ -1,0 +1,246 @@
+//! What the cache holds, by name: the list that a start reads it back from.
+//!
+//! ```text
+//! file      := "ceto rc1" partition* crc:u32                            (CRC-32 of all before)
+//! partition := table:16 key:u16 slices:u16 key-bytes slice*             (0 slices: all of it)
+//! slice     := weight:i8 prefix:u32 prefix-bytes weight:i8 prefix:u32 prefix-bytes
+//! ```
+//! All numbers little endian. Partitions come hottest first: from the newest segment to the oldest, in each those that were
+//! read before those that were only written. The list is advice: one that is damaged, or names what is gone, costs nothing
+//! but the time to find out.
+
+use std::rc::Rc;
+
+use memory::Handle;
+use model::TableId;
+use model::clustering::{Clustering, ClusteringOrder, OwnedPosition, Position, Slice};
+
+use super::object::{Kind, Object};
+use super::{Inner, RowCache};
+
+const MAGIC: &[u8; 8] = b"ceto rc1";
+const CRC_BYTES: usize = 4;
+/// Runs of rows of one partition that are noted.
+const RUNS_MAX: usize = 128;
+/// Entries of one partition that are looked at.
+const ENTRIES_MAX: usize = 4096;
+/// Bytes of a list; what does not fit is the coldest.
+pub(crate) const SAVED_BYTES_MAX: usize = 16 << 20;
+
+/// Part of a partition that was cached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Saved {
+    pub(crate) table: TableId,
+    pub(crate) key: Vec<u8>,
+    /// None: all of it.
+    pub(crate) slices: Vec<Slice>,
+}
+
+/// A list in the making.
+pub(crate) struct List {
+    bytes: Vec<u8>,
+    left: usize,
+}
+
+impl List {
+    /// An empty list that takes so many partitions.
+    pub(crate) fn new(partitions_max: usize) -> Self {
+        Self { bytes: MAGIC.to_vec(), left: partitions_max }
+    }
+
+    fn is_full(&self) -> bool {
+        self.left == 0
+    }
+
+    fn push(&mut self, table: TableId, key: &[u8], slices: &[(Position<'_>, Position<'_>)]) {
+        let prefixes = |(a, b): &(Position<'_>, Position<'_>)| a.prefix.0.len() + b.prefix.0.len() + 10;
+        let length = 20 + key.len() + slices.iter().map(prefixes).sum::<usize>();
+        if self.bytes.len() + length + CRC_BYTES > SAVED_BYTES_MAX {
+            self.left = 0;
+            return;
+        }
+        self.left -= 1;
+        self.bytes.extend_from_slice(&table.0);
+        self.bytes.extend_from_slice(&(key.len() as u16).to_le_bytes());
+        self.bytes.extend_from_slice(&(slices.len() as u16).to_le_bytes());
+        self.bytes.extend_from_slice(key);
+        for position in slices.iter().flat_map(|(start, end)| [start, end]) {
+            self.bytes.push(position.weight as u8);
+            self.bytes.extend_from_slice(&(position.prefix.0.len() as u32).to_le_bytes());
+            self.bytes.extend_from_slice(position.prefix.0);
+        }
+    }
+
+    /// The file's bytes.
+    pub(crate) fn finish(mut self) -> Vec<u8> {
+        let crc = crc32fast::hash(&self.bytes);
+        self.bytes.extend_from_slice(&crc.to_le_bytes());
+        self.bytes
+    }
+}
+
+/// Reads a list; `None` where it is damaged.
+pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<Saved>> {
+    let (content, crc) = bytes.split_last_chunk::<CRC_BYTES>()?;
+    if crc32fast::hash(content) != u32::from_le_bytes(*crc) {
+        return None;
+    }
+    let mut rest = content.strip_prefix(MAGIC)?;
+    let mut saved = Vec::new();
+    while !rest.is_empty() {
+        let table = TableId(*take(&mut rest)?);
+        let key = u16::from_le_bytes(*take(&mut rest)?);
+        let slices = u16::from_le_bytes(*take(&mut rest)?);
+        let key = take_slice(&mut rest, usize::from(key))?.to_vec();
+        let slices = (0..slices)
+            .map(|_| Some(Slice { start: take_position(&mut rest)?, end: take_position(&mut rest)? }))
+            .collect::<Option<Vec<_>>>()?;
+        saved.push(Saved { table, key, slices });
+    }
+    Some(saved)
+}
+
+fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; N]> {
+    let (taken, behind) = rest.split_first_chunk::<N>()?;
+    *rest = behind;
+    Some(taken)
+}
+
+fn take_slice<'a>(rest: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
+    let (taken, behind) = rest.split_at_checked(length)?;
+    *rest = behind;
+    Some(taken)
+}
+
+fn take_position(rest: &mut &[u8]) -> Option<OwnedPosition> {
+    let [weight] = *take::<1>(rest)?;
+    let weight = weight as i8;
+    let length = u32::from_le_bytes(*take(rest)?);
+    let prefix = take_slice(rest, length as usize)?.to_vec();
+    (weight == -1 || weight == 1).then_some(OwnedPosition { prefix, weight })
+}
+
+impl Saved {
+    /// Whether its slices have the form of a table's with so many clustering columns.
+    pub(crate) fn fits(&self, columns: usize) -> bool {
+        let bounds = self.slices.iter().flat_map(|slice| [&slice.start, &slice.end]);
+        bounds.into_iter().all(|bound| Clustering(&bound.prefix).is_valid(columns))
+    }
+}
+
+impl RowCache {
+    /// How many steps listing takes at most.
+    pub(crate) fn list_steps(&self) -> usize {
+        self.inner.borrow().region.age_count()
+    }
+
+    /// Adds what stands in the segment of that age, 0 the newest; says whether the list takes more.
+    pub(crate) fn list(&self, age: usize, list: &mut List) -> bool {
+        let inner = self.inner.borrow();
+        let mut handles = Vec::new();
+        inner.region.objects_of_age(age, &mut handles);
+        for touched in [true, false] {
+            for handle in &handles {
+                if list.is_full() {
+                    return false;
+                }
+                if Object::of(&inner.region, *handle).is_touched() == touched {
+                    inner.list_object(*handle, list);
+                }
+            }
+        }
+        true
+    }
+}
+
+impl Inner {
+    fn list_object(&self, handle: Handle, list: &mut List) {
+        let object = Object::of(&self.region, handle);
+        let table = |owner: u32| {
+            self.owners.get(&owner).filter(|owner| owner.alive).map(|owner| Rc::clone(&owner.table))
+        };
+        match object.kind() {
+            Kind::Entry | Kind::Static => {}
+            Kind::Whole => {
+                // That there is nothing is found out soon enough.
+                if let Some(table) = table(object.owner()).filter(|_| object.only_row().is_some()) {
+                    list.push(table.id(), object.key(), &[]);
+                }
+            }
+            Kind::Partition => {
+                let Some(table) = table(object.owner()) else { return };
+                let runs = self.runs(object.number(), table.clustering_orders());
+                if let [(Position::START, Position::END)] = runs[..] {
+                    list.push(table.id(), object.key(), &[]);
+                } else if !runs.is_empty() {
+                    list.push(table.id(), object.key(), &runs);
+                }
+            }
+        }
+    }
+
+    /// The first runs of known rows of a partition, as bounds around them.
+    fn runs(&self, number: u32, orders: &[ClusteringOrder]) -> Vec<(Position<'_>, Position<'_>)> {
+        let partition = self.partitions.get(number);
+        let (entries, forest, region) = (&partition.entries, &self.forest, &self.region);
+        let (mut spot, _) = entries.seek(forest, region, Position::START, orders);
+        let mut runs: Vec<(Position<'_>, Position<'_>)> = Vec::new();
+        for _ in 0..ENTRIES_MAX {
+            let Some(handle) = entries.at(forest, spot) else {
+                if partition.to_end {
+                    match runs.last_mut() {
+                        Some(last) => last.1 = Position::END,
+                        None => runs.push((Position::START, Position::END)),
+                    }
+                }
+                break;
+            };
+            let object = Object::of(region, handle);
+            let position = object.position();
+            let ends = |weight: i8| Position { weight, ..position };
+            let (before, behind) =
+                if position.weight == 0 { (ends(-1), ends(1)) } else { (position, position) };
+            let count = runs.len();
+            match runs.last_mut() {
+                Some(last) if object.is_continuous() => last.1 = behind,
+                None if object.is_continuous() => runs.push((Position::START, behind)),
+                _ if count == RUNS_MAX => break,
+                _ => runs.push((before, behind)),
+            }
+            spot = entries.next(forest, spot);
+        }
+        runs.retain(|(start, end)| start != end);
+        runs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_comes_back_whole_or_not_at_all() {
+        let mut prefix = Vec::new();
+        model::clustering::append_component(&mut prefix, Some(b"five"));
+        let slices = [(Position::START, Position::after(&prefix))];
+        let mut list = List::new(2);
+        list.push(TableId([3; 16]), b"key", &slices);
+        list.push(TableId([4; 16]), b"", &[]);
+        assert!(list.is_full());
+        let bytes = list.finish();
+        let slices =
+            vec![Slice { start: Position::START.to_owned(), end: Position::after(&prefix).to_owned() }];
+        let saved = vec![
+            Saved { table: TableId([3; 16]), key: b"key".to_vec(), slices },
+            Saved { table: TableId([4; 16]), key: vec![], slices: vec![] },
+        ];
+        assert_eq!(decode(&bytes), Some(saved.clone()));
+        assert!(saved[0].fits(1) && !saved[0].fits(0));
+        for at in 0..bytes.len() {
+            assert_eq!(decode(&bytes[..at]), None, "cut at {at}");
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 4;
+            assert_eq!(decode(&damaged), None, "byte {at}");
+        }
+    }
+}
