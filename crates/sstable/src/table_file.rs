@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use model::Table;
 use model::clustering::Slice;
+use model::deletion::NO_LOCAL_TIME;
 use model::token::{Token, murmur3_token};
 use reactor::file::{File, OpenOptions, metadata_size, read_all, remove_file, sync_dir};
 
@@ -19,7 +20,7 @@ use crate::data::stream::Stream;
 use crate::data::window::READ_BYTES_MAX;
 use crate::descriptor::{Component, Descriptor};
 use crate::error::{Malformed, SstableError};
-use crate::extras::{EXTRAS_BYTES_MAX, Extras};
+use crate::extras::{EXTRAS_BYTES_MAX, Extent, Extras};
 use crate::filter::Filter;
 use crate::index::promoted::Promoted;
 use crate::index::reader::{End, Entry, IndexFile};
@@ -59,6 +60,7 @@ pub(crate) struct Open {
     filter: Option<Filter>,
     summary: Summary,
     statistics: Statistics,
+    extent: Option<Extent>,
     first: Token,
     last: Token,
     bytes_on_disk: u64,
@@ -99,6 +101,22 @@ async fn read_extras(dir: &Path, descriptor: Descriptor) -> Result<Extras, Sstab
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Extras::default()),
         Err(error) => Err(SstableError::io(&path)(error)),
     }
+}
+
+/// Where everything in a file lies: as its writer noted it, or as its statistics have it.
+fn extent(extras: &Extras, statistics: &Statistics) -> Option<Extent> {
+    extras.extent.clone().or_else(|| {
+        let stats = &statistics.stats;
+        let (first, last) = stats.covered.clone()?;
+        // Without a note of it, no deletion at all is the only proof that no partition is deleted.
+        let deletions = stats.min_local_deletion_time != NO_LOCAL_TIME;
+        Some(Extent {
+            first,
+            last,
+            partition_deletions: stats.partition_deletions.unwrap_or(deletions),
+            static_rows: !statistics.header.statics.is_empty(),
+        })
+    })
 }
 
 fn resolve(
@@ -164,6 +182,7 @@ impl Sstable {
             data,
             index,
             reads: ReadCounter::default(),
+            extent: extent(&extras, &statistics),
             extras,
             filter,
             summary,
@@ -243,6 +262,33 @@ impl Sstable {
         self.inner.first <= token
             && token <= self.inner.last
             && self.inner.filter.as_ref().is_none_or(|filter| filter.may_contain(key))
+    }
+
+    /// Whether a read of these slices (disjoint, ascending) may find something in a partition it has: a row, a range
+    /// tombstone, the deletion of a partition or a static row. Never wrong when it says no.
+    pub fn may_contain_slices(&self, slices: &[Slice]) -> bool {
+        let Some(extent) = &self.inner.extent else { return true };
+        let (first, last) = (extent.first.as_ref(), extent.last.as_ref());
+        let orders = &self.inner.layout.orders;
+        extent.partition_deletions
+            || extent.static_rows
+            || slices.iter().any(|slice| {
+                slice.start.as_ref().compare(last, orders).is_lt()
+                    && first.compare(slice.end.as_ref(), orders).is_lt()
+            })
+    }
+
+    /// Whether a static row may say something.
+    pub fn may_have_static_rows(&self) -> bool {
+        match &self.inner.extent {
+            Some(extent) => extent.static_rows,
+            None => !self.inner.statistics.header.statics.is_empty(),
+        }
+    }
+
+    /// Nothing in it has a greater timestamp, microseconds.
+    pub fn max_timestamp(&self) -> i64 {
+        self.inner.statistics.stats.max_timestamp
     }
 
     /// Ranges and histograms.

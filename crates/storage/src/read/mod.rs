@@ -1,18 +1,21 @@
 //! Reads: from memtables alone without copying a row, else by a merge with table files.
 //!
 //! `command` says what is asked, `partition` reads one partition, `scan` many; `source` and `merge` put versions and
-//! files together; `visible` decides what of a row is seen.
+//! files together; `skip` knows which files need not be opened; `visible` decides what of a row is seen.
 
 mod command;
 pub(crate) mod merge;
 mod partition;
 mod scan;
+mod skip;
 pub(crate) mod source;
 pub(crate) mod visible;
 
 pub use command::{Flow, PartitionBound, PartitionRange, ReadCommand, RowConsumer, Slices};
 
+use model::TableId;
 use model::tablet::TabletId;
+use sstable::DiskReads;
 
 use crate::error::StorageError;
 use crate::shard::Storage;
@@ -66,5 +69,23 @@ impl Storage {
         };
         self.return_scratch(reader.scratch);
         result
+    }
+}
+
+impl Storage {
+    /// What reading the table files of a table that are open on this shard has asked the disk for so far.
+    ///
+    /// # Errors
+    /// [`StorageError::UnknownTable`].
+    pub fn disk_reads(&self, table: TableId) -> Result<DiskReads, StorageError> {
+        let mut sum = DiskReads::default();
+        for tablet in self.table_store(table)?.tablets() {
+            for file in tablet.files().iter() {
+                let reads = file.sstable().disk_reads();
+                sum.requests += reads.requests;
+                sum.bytes += reads.bytes;
+            }
+        }
+        Ok(sum)
     }
 }

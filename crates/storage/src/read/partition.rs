@@ -6,6 +6,7 @@ use model::reconcile::{Purge, deletion, is_live};
 use model::{DeletionTime, RowView, Token, Unfiltered};
 
 use super::merge::Merge;
+use super::skip::{asks_for_one_row, is_older_than_all, newest_first};
 use super::source::{Input, Source};
 use super::visible::{VisibleScratch, visible};
 use super::{Flow, ReadCommand, RowConsumer};
@@ -39,8 +40,11 @@ impl<'c> Reader<'c> {
         key: &[u8],
         consumer: &mut dyn RowConsumer,
     ) -> Result<Flow, StorageError> {
-        let files: Vec<_> =
-            tablet.files().iter().filter(|f| f.sstable().may_contain(token, key)).cloned().collect();
+        let may_have = |file: &&Rc<TableFile>| {
+            let sstable = file.sstable();
+            sstable.may_contain(token, key) && sstable.may_contain_slices(&self.command.slices)
+        };
+        let files: Vec<_> = tablet.files().iter().filter(may_have).cloned().collect();
         if files.is_empty()
             && let Some(only) = tablet.only_memtable()
         {
@@ -61,7 +65,7 @@ impl<'c> Reader<'c> {
     async fn merged_partition(
         &mut self,
         tablet: &Tablet,
-        files: Vec<Rc<TableFile>>,
+        mut files: Vec<Rc<TableFile>>,
         token: Token,
         key: &[u8],
         consumer: &mut dyn RowConsumer,
@@ -70,7 +74,21 @@ impl<'c> Reader<'c> {
         for memtable in tablet.memtables().iter() {
             self.add_memory(&mut sources, memtable, token, key, !files.is_empty());
         }
+        let (table, shape) = (&self.command.table, self.shape());
+        // One file alone is read at once: whatever is in memory too costs less than finding out.
+        let one_row = asks_for_one_row(table, shape) && (files.len() > 1 || !sources.is_empty());
+        if one_row {
+            newest_first(&mut files);
+        }
         for file in files {
+            if one_row {
+                for source in &mut sources {
+                    source.begin(shape).await?;
+                }
+                if is_older_than_all(table, &sources, &file.open()) {
+                    break;
+                }
+            }
             let opened = file
                 .open()
                 .partition(token, key, &self.command.slices, self.command.reversed)
