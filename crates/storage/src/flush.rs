@@ -13,7 +13,8 @@ use model::schema::TableOptions;
 use model::{Table, TableId, Token};
 use reactor::{Deadline, Group};
 use sstable::{
-    CHUNK_BYTES_DEFAULT, Compression, Compressor, Descriptor, EncodingMinima, Sstable, Writer, WriterOptions,
+    CHUNK_BYTES_DEFAULT, Compression, Compressor, Descriptor, EncodingMinima, Sstable, TabletMark, Writer,
+    WriterOptions,
 };
 
 use crate::commitlog::format::EntryKind;
@@ -168,7 +169,16 @@ impl Storage {
             tablet.set_directory();
         }
         let generation = tablet.next_generation();
-        let options = writer_options(table, minima, expected_partitions);
+        let options = WriterOptions {
+            summary_ratio: self.0.config.summary_ratio,
+            column_index_bytes: self.0.config.column_index_bytes,
+            tablet: Some(TabletMark {
+                tablets_log2: table.definition().tablets_log2,
+                tablet: tablet.id.0,
+                shard: reactor::shard_id() as u32,
+            }),
+            ..writer_options(table, minima, expected_partitions)
+        };
         let writer = Writer::create(directory, generation, table, options).await.map_err(to_storage_error)?;
         Ok(Output {
             writer,

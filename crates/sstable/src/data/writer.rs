@@ -34,6 +34,9 @@ use crate::statistics::{
 /// Memory for a summary unless configured; enough for stretches of 12 GB of index with keys of 16 bytes.
 const SUMMARY_BYTES_DEFAULT: usize = 256 << 20;
 
+/// Bytes of summary for a byte of data unless configured.
+pub const SUMMARY_RATIO_DEFAULT: f64 = 0.0005;
+
 /// How a table file is written.
 #[derive(Debug, Clone)]
 pub struct WriterOptions {
@@ -49,6 +52,9 @@ pub struct WriterOptions {
     pub minima: EncodingMinima,
     /// Bytes of a partition after which a new index block starts.
     pub column_index_bytes: u32,
+    /// Bytes of summary for a byte of data (`sstable_summary_ratio`), from 0 to 1. More shorten the stretches of the index
+    /// that a read asks for, less make them no longer than they may be.
+    pub summary_ratio: f64,
     /// Most memory the summary may take.
     pub summary_bytes_max: usize,
     /// Level for leveled compaction.
@@ -72,6 +78,7 @@ impl Default for WriterOptions {
             expected_partitions: 1,
             minima: EncodingMinima::default(),
             column_index_bytes: COLUMN_INDEX_BYTES_DEFAULT,
+            summary_ratio: SUMMARY_RATIO_DEFAULT,
             summary_bytes_max: SUMMARY_BYTES_DEFAULT,
             level: 0,
             repaired_at_ms: 0,
@@ -166,7 +173,7 @@ impl Writer {
         let filter = Filter::new(options.expected_partitions, options.fp_chance);
         let interval = table.options().min_index_interval;
         let index_path = descriptor.temporary_path(dir, Component::Index);
-        let index = match IndexWriter::create(index_path, filter, interval, options.summary_bytes_max).await {
+        let index = match IndexWriter::create(index_path, filter, interval, &options).await {
             Ok(index) => index,
             Err(error) => {
                 remove_temporaries(dir, descriptor).await;
