@@ -76,9 +76,11 @@ async fn read_component(
     dir: &Path,
     descriptor: Descriptor,
     component: Component,
+    extras: &Extras,
 ) -> Result<(PathBuf, Vec<u8>), SstableError> {
     let path = descriptor.path(dir, component);
     let bytes = read_all(&path, COMPONENT_BYTES_MAX as usize).await.map_err(SstableError::io(&path))?;
+    extras.check(component, &bytes).map_err(|error| error.of(component, &path))?;
     Ok((path, bytes))
 }
 
@@ -87,8 +89,9 @@ async fn read_optional(
     dir: &Path,
     descriptor: Descriptor,
     component: Component,
+    extras: &Extras,
 ) -> Result<Option<(PathBuf, Vec<u8>)>, SstableError> {
-    match read_component(dir, descriptor, component).await {
+    match read_component(dir, descriptor, component, extras).await {
         Err(SstableError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
         read => read.map(Some),
     }
@@ -146,18 +149,19 @@ impl Sstable {
     /// [`SstableError`]; the file is then not usable, and the error names what is wrong with which component.
     pub async fn open(dir: &Path, descriptor: Descriptor, table: &Rc<Table>) -> Result<Self, SstableError> {
         let features = descriptor.version.features();
-        let (path, bytes) = read_component(dir, descriptor, Component::Statistics).await?;
+        let extras = read_extras(dir, descriptor).await?;
+        let (path, bytes) = read_component(dir, descriptor, Component::Statistics, &extras).await?;
         let statistics =
             Statistics::decode(&bytes, features).map_err(|error| error.of(Component::Statistics, &path))?;
         let layout = resolve(descriptor, &path, &statistics, table)?;
 
         let index_path = descriptor.path(dir, Component::Index);
         let (index, length) = open_data(&index_path).await?;
-        let (path, bytes) = read_component(dir, descriptor, Component::Summary).await?;
+        let (path, bytes) = read_component(dir, descriptor, Component::Summary, &extras).await?;
         let summary = Summary::decode(&bytes, length).map_err(|error| error.of(Component::Summary, &path))?;
         let last_key = summary.last_key().into();
         let index = Rc::new(IndexFile { file: index, path: index_path, length, last_key });
-        let filter = match read_optional(dir, descriptor, Component::Filter).await? {
+        let filter = match read_optional(dir, descriptor, Component::Filter, &extras).await? {
             Some((path, bytes)) => Some(
                 Filter::decode(&bytes, features.filter_in_words)
                     .map_err(|error| error.of(Component::Filter, &path))?,
@@ -165,7 +169,6 @@ impl Sstable {
             None => None,
         };
 
-        let extras = read_extras(dir, descriptor).await?;
         let data_path = descriptor.path(dir, Component::Data);
         let (file, file_length) = open_data(&data_path).await?;
         let chunks = Self::chunks(dir, descriptor, file_length, &extras).await?;
@@ -214,7 +217,9 @@ impl Sstable {
         extras: &Extras,
     ) -> Result<Chunks, SstableError> {
         let features = descriptor.version.features();
-        if let Some((path, bytes)) = read_optional(dir, descriptor, Component::CompressionInfo).await? {
+        if let Some((path, bytes)) =
+            read_optional(dir, descriptor, Component::CompressionInfo, extras).await?
+        {
             return match CompressionInfo::decode(&bytes, features, file_length) {
                 Ok(info) => match Decoder::new(info.compressor, extras.dictionary.as_deref()) {
                     Ok(decoder) => Ok(Chunks::Compressed(info, decoder)),
@@ -229,7 +234,7 @@ impl Sstable {
                 Err(CompressionInfoError::Compressor(name)) => Err(SstableError::Compressor { path, name }),
             };
         }
-        match read_optional(dir, descriptor, Component::Crc).await? {
+        match read_optional(dir, descriptor, Component::Crc, extras).await? {
             Some((path, bytes)) => ChunkChecksums::decode(&bytes, file_length)
                 .map(Chunks::Checked)
                 .map_err(|error| error.of(Component::Crc, &path)),
@@ -347,8 +352,8 @@ impl Sstable {
             return Ok(None);
         }
         let inner = &self.inner;
-        let interval = inner.summary.interval(token, key);
-        let Some(entry) = inner.index.find(&inner.reads, interval, key).await? else { return Ok(None) };
+        let stretch = inner.summary.interval(token, key);
+        let Some(entry) = inner.index.find(&inner.reads, stretch, key).await? else { return Ok(None) };
         let end = match entry.end {
             End::At(end) => Some(end),
             End::OfData => Some(inner.data.length()),
@@ -404,8 +409,8 @@ impl Sstable {
         let start = if from.is_before(inner.first, inner.summary.first_key()) {
             Some(0)
         } else {
-            let (start, _) = inner.summary.interval_of_token(from.token());
-            inner.index.position_behind(&inner.reads, start, from).await?
+            let stretch = inner.summary.interval_of_token(from.token());
+            inner.index.position_behind(&inner.reads, stretch, from).await?
         };
         let stream = Stream::new(Rc::clone(inner), slices, false, READ_BYTES_MAX);
         Ok(Scanner::new(stream, to.clone(), start, inner.data.length()))

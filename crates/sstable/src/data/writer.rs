@@ -371,7 +371,7 @@ impl Writer {
         let first_key = self.first.expect("there is a partition");
         let last_key = self.last.expect("there is a partition");
         let data = self.data.finish().await?;
-        let (summary, filter, _) = self.index.finish(&first_key.1, &last_key.1).await?;
+        let (summary, filter, index_checksum) = self.index.finish(&first_key.1, &last_key.1).await?;
 
         let (mut stats, sketch, extent) = self.collector.finish();
         stats.level = options.level;
@@ -381,7 +381,7 @@ impl Writer {
         if options.compression.is_some() {
             stats.compression_ratio = data.file_bytes as f64 / data.bytes as f64;
         }
-        let mut components = vec![Component::Data, Component::Index];
+        let mut components = vec![(Component::Data, data.digest), (Component::Index, index_checksum)];
         let mut bytes = Vec::new();
         summary.encode(&mut bytes);
         write_component(&dir, descriptor, Component::Summary, &mut bytes, &mut components).await?;
@@ -412,14 +412,15 @@ impl Writer {
             extent: Some(extent),
             schema: Some(self.schema),
             tablet: options.tablet,
+            checksums: components.clone(),
         };
         extras.encode(&mut bytes);
         write_component(&dir, descriptor, Component::Ceto, &mut bytes, &mut components).await?;
-        components.push(Component::Toc);
-        components.iter().for_each(|component| bytes.extend_from_slice(format!("{component}\n").as_bytes()));
-        components.pop();
+        let mut names: Vec<Component> = components.iter().map(|(component, _)| *component).collect();
+        names.push(Component::Toc);
+        names.iter().for_each(|component| bytes.extend_from_slice(format!("{component}\n").as_bytes()));
         write_component(&dir, descriptor, Component::Toc, &mut bytes, &mut components).await?;
-        make_visible(&dir, descriptor, &components).await?;
+        make_visible(&dir, descriptor, &names).await?;
         Ok(SstableInfo {
             descriptor,
             first_key,
@@ -457,13 +458,14 @@ async fn write_component(
     descriptor: Descriptor,
     component: Component,
     bytes: &mut Vec<u8>,
-    components: &mut Vec<Component>,
+    components: &mut Vec<(Component, u32)>,
 ) -> Result<(), SstableError> {
+    let checksum = crc32fast::hash(bytes);
     let mut file = OutputFile::create(descriptor.temporary_path(dir, component)).await?;
     file.append(bytes).await?;
     file.finish().await?;
     bytes.clear();
-    components.push(component);
+    components.push((component, checksum));
     Ok(())
 }
 

@@ -120,6 +120,7 @@ pub(crate) struct IndexWriter {
     stretch: Option<u64>,
     filter: Option<Filter>,
     partitions: u64,
+    checksum: crc32fast::Hasher,
 }
 
 impl IndexWriter {
@@ -144,6 +145,7 @@ impl IndexWriter {
             stretch: None,
             filter,
             partitions: 0,
+            checksum: crc32fast::Hasher::new(),
         })
     }
 
@@ -168,6 +170,7 @@ impl IndexWriter {
             filter.add_hash(murmur3_hash128(key, 0));
         }
         self.partitions += 1;
+        self.checksum.update(&self.entry);
         let entry = std::mem::take(&mut self.entry);
         let result = self.file.append(&entry).await;
         self.entry = entry;
@@ -193,14 +196,14 @@ impl IndexWriter {
         self.stretches += 1;
     }
 
-    /// Ends the index; hands out the summary and the filter, still in memory, and the length.
+    /// Ends the index; hands out the summary and the filter, still in memory, and the checksum.
     pub(crate) async fn finish(
         mut self,
         first_key: &[u8],
         last_key: &[u8],
-    ) -> Result<(Summary, Option<Filter>, u64), SstableError> {
-        let length = self.file.finish().await?;
+    ) -> Result<(Summary, Option<Filter>, u32), SstableError> {
+        self.file.finish().await?;
         self.summary.finish(first_key, last_key, self.partitions);
-        Ok((self.summary, self.filter, length))
+        Ok((self.summary, self.filter, self.checksum.finalize()))
     }
 }
