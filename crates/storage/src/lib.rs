@@ -27,6 +27,7 @@ pub use batchlog::LoggedBatch;
 pub use config::{CommitlogSync, StorageConfig};
 pub use error::StorageError;
 pub use identity::Identity;
+pub use open::Imported;
 pub use read::{Flow, PartitionBound, PartitionRange, ReadCommand, RowConsumer, Slices};
 pub use schema_log::SchemaLog;
 pub use shard::{Storage, StorageStats, TableStats};

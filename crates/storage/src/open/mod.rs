@@ -6,8 +6,11 @@
 //! shard serves before all have replayed. Old segments stay until what they hold is durable elsewhere.
 
 mod boot;
+mod import;
 mod replay;
 mod schema;
+
+pub use import::Imported;
 
 use std::path::Path;
 use std::rc::Rc;
