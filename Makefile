@@ -6,13 +6,14 @@
 #   make fuzz     every fuzz target, FUZZ_SECONDS each (default 60)
 #   make sim SEED=n | SEEDS=a..b   replay or search in simulation
 #   make differential STATEMENTS=n  random statements, compared with a real Cassandra
+#   make exchange a real Cassandra takes our table files and answers with the same rows (nightly)
 
 CARGO ?= cargo
 SEEDS ?= 0..200
 FUZZ_SECONDS ?= 60
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: run release check unit test compat stress crash differential sim bench fuzz clean-data
+.PHONY: run release check unit test compat stress crash differential exchange sim bench fuzz clean-data
 
 run: release
 	exec target/release/ceto server --workdir ./ceto-data
@@ -43,6 +44,9 @@ crash: release
 
 differential: release
 	$(if $(STATEMENTS),COUNT=$(STATEMENTS) )tests/differential/run.sh
+
+exchange: release
+	tests/exchange/run.sh
 
 bench: release
 	$(if $(SCENARIO),perf/bench $(SCENARIO),$(if $(SHORT),ROUNDS=1 SECONDS_EACH=1 perf/run.sh --only counts --only loopback --only start --only bench,perf/run.sh))

@@ -71,6 +71,10 @@ pub struct Config {
     pub commitlog_bytes_max: Option<u64>,
     /// `commitlog_replay_ignore_errors`: go on behind a corrupt entry instead of refusing to start.
     pub commitlog_replay_ignore_errors: bool,
+    /// `sstable_summary_ratio`, from 0 to 1.
+    pub sstable_summary_ratio: f64,
+    /// `column_index_size`, bytes.
+    pub column_index_bytes: u32,
     /// `memtable_total_space`, bytes for the whole node.
     pub memtable_bytes: Option<u64>,
     /// `compaction_throughput`, bytes per second for the whole node; 0 for any number.
@@ -162,6 +166,8 @@ impl Default for Config {
             commitlog_segment_bytes: 32 << 20,
             commitlog_bytes_max: None,
             commitlog_replay_ignore_errors: false,
+            sstable_summary_ratio: 0.0005,
+            column_index_bytes: 64 << 10,
             memtable_bytes: None,
             compaction_bytes_per_second: 0,
             compaction_static_shares: 0,
@@ -345,7 +351,8 @@ mod tests {
         let (config, warnings) = parse(
             "cluster_name: 'x y'\nnative_transport_port: 9999\ncommitlog_sync: batch\ncommitlog_segment_size_in_mb: 8\n\
              read_request_timeout: 250ms\nwrite_request_timeout_in_ms: 3000\nnative_transport_max_frame_size: 1MiB\n\
-             data_file_directories:\n  - /d\ndeveloper_mode: yes\nmemory: 512M\nnum_tokens: 16\n",
+             data_file_directories:\n  - /d\ndeveloper_mode: yes\nmemory: 512M\nnum_tokens: 16\n\
+             sstable_summary_ratio: 0.05\ncolumn_index_size: 16KiB\n",
         )
         .unwrap();
         assert_eq!(config.cluster_name, "x y");
@@ -355,6 +362,8 @@ mod tests {
         assert_eq!(config.read_timeout, Duration::from_millis(250));
         assert_eq!(config.write_timeout, Duration::from_secs(3));
         assert_eq!(config.frame_bytes_max, 1 << 20);
+        assert_eq!((config.sstable_summary_ratio, config.column_index_bytes), (0.05, 16 << 10));
+        assert!(parse("sstable_summary_ratio: 2\n").is_err() && parse("column_index_size: 1\n").is_err());
         assert_eq!(config.data_dir.as_deref(), Some(Path::new("/d")));
         assert_eq!(config.memory_bytes, Some(512 << 20));
         assert_eq!(warnings, ["c.yaml:12: 'num_tokens' has no effect yet"]);

@@ -8,15 +8,19 @@
 //!   2 extent     := first:position last:position partition_deletions:bool static_rows:bool
 //!   3 schema     := table_id:u8{16} revision:u64
 //!   4 tablet     := tablets_log2:u8 tablet:u32 shard:u32
+//!   5 checksums  := (component:u8 crc32:u32)*          (components by their place in `Component::ALL`)
 //! position := weight:i8 components:u16 (present:bool [length:u32 bytes]){components}
 //! ```
-//! Sections of other kinds are skipped, so that a later writer may add some. Only the dictionary is needed to read the
+//! Sections of other kinds are skipped, so that a later writer may add some. The checksums are what tells a changed filter,
+//! summary or statistics from a whole one: `me` has none for them, and a filter with a bit gone hides a partition. Only
+//! the dictionary is needed to read the
 //! data, and the name of the compressor in `CompressionInfo.db` says so.
 
 use model::Clustering;
 use model::clustering::{CLUSTERING_VALUE_BYTES_MAX, OwnedPosition, Position, append_component};
 
 use crate::compression::DICTIONARY_BYTES_MAX;
+use crate::descriptor::Component;
 use crate::error::{Malformed, Problem};
 use crate::input::Input;
 
@@ -26,6 +30,7 @@ const DICTIONARY: u16 = 1;
 const EXTENT: u16 = 2;
 const SCHEMA: u16 = 3;
 const TABLET: u16 = 4;
+const CHECKSUMS: u16 = 5;
 /// Most bytes of the component that are read.
 pub(crate) const EXTRAS_BYTES_MAX: u64 = 16 << 20;
 
@@ -73,6 +78,8 @@ pub struct Extras {
     pub schema: Option<SchemaMark>,
     /// By which tablet.
     pub tablet: Option<TabletMark>,
+    /// CRC32 of components, each as a whole.
+    pub checksums: Vec<(Component, u32)>,
 }
 
 impl Extras {
@@ -96,6 +103,14 @@ impl Extras {
             let numbers = [mark.tablet.to_be_bytes(), mark.shard.to_be_bytes()].concat();
             sections.push((TABLET, [&[mark.tablets_log2][..], &numbers].concat()));
         }
+        if !self.checksums.is_empty() {
+            let mut bytes = Vec::new();
+            for (component, checksum) in &self.checksums {
+                bytes.push(*component as u8);
+                bytes.extend_from_slice(&checksum.to_be_bytes());
+            }
+            sections.push((CHECKSUMS, bytes));
+        }
         let start = out.len();
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&VERSION.to_be_bytes());
@@ -107,6 +122,22 @@ impl Extras {
         }
         let checksum = crc32fast::hash(&out[start..]);
         out.extend_from_slice(&checksum.to_be_bytes());
+    }
+
+    /// Checks a component that was read as a whole.
+    ///
+    /// # Errors
+    /// [`Problem::Checksum`]; a component without a checksum passes.
+    pub(crate) fn check(&self, component: Component, bytes: &[u8]) -> Result<(), Malformed> {
+        let Some((_, recorded)) = self.checksums.iter().find(|(of, _)| *of == component) else {
+            return Ok(());
+        };
+        let (recorded, found) = (*recorded, crc32fast::hash(bytes));
+        if found == recorded {
+            Ok(())
+        } else {
+            Err(Malformed { offset: 0, problem: Problem::Checksum { recorded, found } })
+        }
     }
 
     /// Reads `Ceto.db`.
@@ -157,6 +188,14 @@ impl Extras {
                         tablet: section.u32()?,
                         shard: section.u32()?,
                     });
+                }
+                CHECKSUMS => {
+                    while section.remaining() > 0 {
+                        let (component, checksum) = (section.u8()?, section.u32()?);
+                        // A later writer may have more components.
+                        let known = Component::ALL.get(usize::from(component));
+                        extras.checksums.extend(known.map(|component| (*component, checksum)));
+                    }
                 }
                 _ => continue,
             }
@@ -223,6 +262,7 @@ mod tests {
             }),
             schema: Some(SchemaMark { table: [7; 16], revision: 3 }),
             tablet: Some(TabletMark { tablets_log2: 4, tablet: 11, shard: 2 }),
+            checksums: vec![(Component::Filter, 1), (Component::Index, 2)],
         }
     }
 

@@ -6,6 +6,7 @@ use model::Table;
 
 use crate::compression::{ChunkChecksums, CompressionInfo, Compressor, Decoder};
 use crate::data::decode::{self, Head};
+use crate::extras::Extras;
 use crate::filter::Filter;
 use crate::index::promoted::decode_block;
 use crate::input::Input;
@@ -79,7 +80,15 @@ pub fn filter(bytes: &[u8]) {
 
 /// `Ceto.db`.
 pub fn extras(bytes: &[u8]) {
-    let _ = crate::extras::Extras::decode(bytes);
+    let _ = Extras::decode(bytes);
+    // Again with a checksum that holds, which no random bytes have.
+    let mut whole = bytes.to_vec();
+    whole.extend_from_slice(&crc32fast::hash(bytes).to_be_bytes());
+    if let Ok(extras) = Extras::decode(&whole) {
+        let mut again = Vec::new();
+        extras.encode(&mut again);
+        assert_eq!(Extras::decode(&again).as_ref(), Ok(&extras), "what was decoded comes back");
+    }
 }
 
 /// `Statistics.db`.

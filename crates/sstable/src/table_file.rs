@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use model::Table;
 use model::clustering::Slice;
+use model::deletion::NO_LOCAL_TIME;
 use model::token::{Token, murmur3_token};
 use reactor::file::{File, OpenOptions, metadata_size, read_all, remove_file, sync_dir};
 
@@ -19,7 +20,7 @@ use crate::data::stream::Stream;
 use crate::data::window::READ_BYTES_MAX;
 use crate::descriptor::{Component, Descriptor};
 use crate::error::{Malformed, SstableError};
-use crate::extras::{EXTRAS_BYTES_MAX, Extras};
+use crate::extras::{EXTRAS_BYTES_MAX, Extent, Extras};
 use crate::filter::Filter;
 use crate::index::promoted::Promoted;
 use crate::index::reader::{End, Entry, IndexFile};
@@ -59,6 +60,7 @@ pub(crate) struct Open {
     filter: Option<Filter>,
     summary: Summary,
     statistics: Statistics,
+    extent: Option<Extent>,
     first: Token,
     last: Token,
     bytes_on_disk: u64,
@@ -74,9 +76,11 @@ async fn read_component(
     dir: &Path,
     descriptor: Descriptor,
     component: Component,
+    extras: &Extras,
 ) -> Result<(PathBuf, Vec<u8>), SstableError> {
     let path = descriptor.path(dir, component);
     let bytes = read_all(&path, COMPONENT_BYTES_MAX as usize).await.map_err(SstableError::io(&path))?;
+    extras.check(component, &bytes).map_err(|error| error.of(component, &path))?;
     Ok((path, bytes))
 }
 
@@ -85,8 +89,9 @@ async fn read_optional(
     dir: &Path,
     descriptor: Descriptor,
     component: Component,
+    extras: &Extras,
 ) -> Result<Option<(PathBuf, Vec<u8>)>, SstableError> {
-    match read_component(dir, descriptor, component).await {
+    match read_component(dir, descriptor, component, extras).await {
         Err(SstableError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
         read => read.map(Some),
     }
@@ -99,6 +104,22 @@ async fn read_extras(dir: &Path, descriptor: Descriptor) -> Result<Extras, Sstab
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Extras::default()),
         Err(error) => Err(SstableError::io(&path)(error)),
     }
+}
+
+/// Where everything in a file lies: as its writer noted it, or as its statistics have it.
+fn extent(extras: &Extras, statistics: &Statistics) -> Option<Extent> {
+    extras.extent.clone().or_else(|| {
+        let stats = &statistics.stats;
+        let (first, last) = stats.covered.clone()?;
+        // Without a note of it, no deletion at all is the only proof that no partition is deleted.
+        let deletions = stats.min_local_deletion_time != NO_LOCAL_TIME;
+        Some(Extent {
+            first,
+            last,
+            partition_deletions: stats.partition_deletions.unwrap_or(deletions),
+            static_rows: !statistics.header.statics.is_empty(),
+        })
+    })
 }
 
 fn resolve(
@@ -128,18 +149,19 @@ impl Sstable {
     /// [`SstableError`]; the file is then not usable, and the error names what is wrong with which component.
     pub async fn open(dir: &Path, descriptor: Descriptor, table: &Rc<Table>) -> Result<Self, SstableError> {
         let features = descriptor.version.features();
-        let (path, bytes) = read_component(dir, descriptor, Component::Statistics).await?;
+        let extras = read_extras(dir, descriptor).await?;
+        let (path, bytes) = read_component(dir, descriptor, Component::Statistics, &extras).await?;
         let statistics =
             Statistics::decode(&bytes, features).map_err(|error| error.of(Component::Statistics, &path))?;
         let layout = resolve(descriptor, &path, &statistics, table)?;
 
         let index_path = descriptor.path(dir, Component::Index);
         let (index, length) = open_data(&index_path).await?;
-        let (path, bytes) = read_component(dir, descriptor, Component::Summary).await?;
+        let (path, bytes) = read_component(dir, descriptor, Component::Summary, &extras).await?;
         let summary = Summary::decode(&bytes, length).map_err(|error| error.of(Component::Summary, &path))?;
         let last_key = summary.last_key().into();
         let index = Rc::new(IndexFile { file: index, path: index_path, length, last_key });
-        let filter = match read_optional(dir, descriptor, Component::Filter).await? {
+        let filter = match read_optional(dir, descriptor, Component::Filter, &extras).await? {
             Some((path, bytes)) => Some(
                 Filter::decode(&bytes, features.filter_in_words)
                     .map_err(|error| error.of(Component::Filter, &path))?,
@@ -147,7 +169,6 @@ impl Sstable {
             None => None,
         };
 
-        let extras = read_extras(dir, descriptor).await?;
         let data_path = descriptor.path(dir, Component::Data);
         let (file, file_length) = open_data(&data_path).await?;
         let chunks = Self::chunks(dir, descriptor, file_length, &extras).await?;
@@ -164,6 +185,7 @@ impl Sstable {
             data,
             index,
             reads: ReadCounter::default(),
+            extent: extent(&extras, &statistics),
             extras,
             filter,
             summary,
@@ -195,7 +217,9 @@ impl Sstable {
         extras: &Extras,
     ) -> Result<Chunks, SstableError> {
         let features = descriptor.version.features();
-        if let Some((path, bytes)) = read_optional(dir, descriptor, Component::CompressionInfo).await? {
+        if let Some((path, bytes)) =
+            read_optional(dir, descriptor, Component::CompressionInfo, extras).await?
+        {
             return match CompressionInfo::decode(&bytes, features, file_length) {
                 Ok(info) => match Decoder::new(info.compressor, extras.dictionary.as_deref()) {
                     Ok(decoder) => Ok(Chunks::Compressed(info, decoder)),
@@ -210,7 +234,7 @@ impl Sstable {
                 Err(CompressionInfoError::Compressor(name)) => Err(SstableError::Compressor { path, name }),
             };
         }
-        match read_optional(dir, descriptor, Component::Crc).await? {
+        match read_optional(dir, descriptor, Component::Crc, extras).await? {
             Some((path, bytes)) => ChunkChecksums::decode(&bytes, file_length)
                 .map(Chunks::Checked)
                 .map_err(|error| error.of(Component::Crc, &path)),
@@ -243,6 +267,33 @@ impl Sstable {
         self.inner.first <= token
             && token <= self.inner.last
             && self.inner.filter.as_ref().is_none_or(|filter| filter.may_contain(key))
+    }
+
+    /// Whether a read of these slices (disjoint, ascending) may find something in a partition it has: a row, a range
+    /// tombstone, the deletion of a partition or a static row. Never wrong when it says no.
+    pub fn may_contain_slices(&self, slices: &[Slice]) -> bool {
+        let Some(extent) = &self.inner.extent else { return true };
+        let (first, last) = (extent.first.as_ref(), extent.last.as_ref());
+        let orders = &self.inner.layout.orders;
+        extent.partition_deletions
+            || extent.static_rows
+            || slices.iter().any(|slice| {
+                slice.start.as_ref().compare(last, orders).is_lt()
+                    && first.compare(slice.end.as_ref(), orders).is_lt()
+            })
+    }
+
+    /// Whether a static row may say something.
+    pub fn may_have_static_rows(&self) -> bool {
+        match &self.inner.extent {
+            Some(extent) => extent.static_rows,
+            None => !self.inner.statistics.header.statics.is_empty(),
+        }
+    }
+
+    /// Nothing in it has a greater timestamp, microseconds.
+    pub fn max_timestamp(&self) -> i64 {
+        self.inner.statistics.stats.max_timestamp
     }
 
     /// Ranges and histograms.
@@ -301,8 +352,8 @@ impl Sstable {
             return Ok(None);
         }
         let inner = &self.inner;
-        let interval = inner.summary.interval(token, key);
-        let Some(entry) = inner.index.find(&inner.reads, interval, key).await? else { return Ok(None) };
+        let stretch = inner.summary.interval(token, key);
+        let Some(entry) = inner.index.find(&inner.reads, stretch, key).await? else { return Ok(None) };
         let end = match entry.end {
             End::At(end) => Some(end),
             End::OfData => Some(inner.data.length()),
@@ -358,8 +409,8 @@ impl Sstable {
         let start = if from.is_before(inner.first, inner.summary.first_key()) {
             Some(0)
         } else {
-            let (start, _) = inner.summary.interval_of_token(from.token());
-            inner.index.position_behind(&inner.reads, start, from).await?
+            let stretch = inner.summary.interval_of_token(from.token());
+            inner.index.position_behind(&inner.reads, stretch, from).await?
         };
         let stream = Stream::new(Rc::clone(inner), slices, false, READ_BYTES_MAX);
         Ok(Scanner::new(stream, to.clone(), start, inner.data.length()))

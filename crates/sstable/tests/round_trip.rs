@@ -18,6 +18,7 @@ fn options(random: &mut Random, partitions: usize) -> WriterOptions {
         expected_partitions: partitions as u64,
         fp_chance: *random.pick(&[0.01, 0.1, 1.0]),
         column_index_bytes: *random.pick(&[300, 2048, 65536]),
+        summary_ratio: *random.pick(&[0.0, 0.0005, 0.05, 1.0]),
         summary_bytes_max: *random.pick(&[100, 1 << 20]),
         ..WriterOptions::default()
     }

@@ -26,6 +26,10 @@ pub struct StorageConfig {
     pub commitlog_dir: PathBuf,
     /// Log of schema changes.
     pub schema_dir: PathBuf,
+    /// Bytes of a table file's summary for a byte of its data (`sstable_summary_ratio`), from 0 to 1.
+    pub summary_ratio: f64,
+    /// Bytes of a partition between two entries of its index (`column_index_size`).
+    pub column_index_bytes: u32,
     /// When a write is acknowledged.
     pub commitlog_sync: CommitlogSync,
     /// Bytes of a commit-log segment (`commitlog_segment_size`); a mutation may take half of it.
@@ -70,6 +74,8 @@ impl StorageConfig {
             data_dir: workdir.join("data"),
             commitlog_dir: workdir.join("commitlog"),
             schema_dir: workdir.join("schema"),
+            summary_ratio: sstable::SUMMARY_RATIO_DEFAULT,
+            column_index_bytes: sstable::COLUMN_INDEX_BYTES_DEFAULT,
             commitlog_sync: CommitlogSync::Periodic { period: Duration::from_secs(10) },
             segment_bytes: 32 << 20,
             commitlog_bytes_max: 1 << 30,

@@ -14,7 +14,8 @@ use model::schema::TableOptions;
 use model::{Table, TableId, Token, Unfiltered};
 use reactor::{Deadline, Group};
 use sstable::{
-    CHUNK_BYTES_DEFAULT, Compression, Compressor, Descriptor, EncodingMinima, Sstable, Writer, WriterOptions,
+    CHUNK_BYTES_DEFAULT, Compression, Compressor, Descriptor, EncodingMinima, Sstable, TabletMark, Writer,
+    WriterOptions,
 };
 
 use crate::cache::{Claim, Learner, Sought, TabletCache, Update};
@@ -240,8 +241,17 @@ impl Storage {
             tablet.set_directory();
         }
         let generation = tablet.next_generation();
-        let mut options = writer_options(table, minima, expected_partitions);
-        options.level = i32::try_from(level).unwrap_or(i32::MAX);
+        let options = WriterOptions {
+            summary_ratio: self.0.config.summary_ratio,
+            column_index_bytes: self.0.config.column_index_bytes,
+            tablet: Some(TabletMark {
+                tablets_log2: table.definition().tablets_log2,
+                tablet: tablet.id.0,
+                shard: reactor::shard_id() as u32,
+            }),
+            level: i32::try_from(level).unwrap_or(i32::MAX),
+            ..writer_options(table, minima, expected_partitions)
+        };
         let writer = Writer::create(directory, generation, table, options).await.map_err(to_storage_error)?;
         Ok(Output {
             writer,

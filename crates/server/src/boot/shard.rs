@@ -104,6 +104,8 @@ fn storage_config(config: &Config, shards: usize) -> StorageConfig {
         CommitlogSync::Periodic { period: config.commitlog_sync_period }
     };
     storage.segment_bytes = config.commitlog_segment_bytes as usize;
+    storage.summary_ratio = config.sstable_summary_ratio;
+    storage.column_index_bytes = config.column_index_bytes;
     storage.commitlog_replay_ignore_errors = config.commitlog_replay_ignore_errors;
     storage.auto_snapshot = config.admin.auto_snapshot;
     storage.disk_marks = super::disks::marks(config, &storage);

@@ -71,6 +71,11 @@ const SETTERS: &[(&str, Setter)] = &[
         count(v, 1, 1 << 40).map(|v| c.commitlog_bytes_max = Some(v << 20))
     }),
     ("commitlog_replay_ignore_errors", |c, v| flag(v).map(|v| c.commitlog_replay_ignore_errors = v)),
+    ("sstable_summary_ratio", |c, v| ratio(v).map(|v| c.sstable_summary_ratio = v)),
+    ("column_index_size", |c, v| index_bytes(size(v)?).map(|v| c.column_index_bytes = v)),
+    ("column_index_size_in_kb", |c, v| {
+        index_bytes(count(v, 1, 1 << 20)? << 10).map(|v| c.column_index_bytes = v)
+    }),
     ("memtable_total_space", |c, v| size(v).map(|v| c.memtable_bytes = Some(v))),
     ("memtable_total_space_in_mb", |c, v| count(v, 1, 1 << 40).map(|v| c.memtable_bytes = Some(v << 20))),
     ("compaction_throughput", |c, v| rate(v).map(|v| c.compaction_bytes_per_second = v)),
@@ -226,6 +231,23 @@ fn parse_duration(text: &str) -> Option<Duration> {
         _ => return None,
     };
     number.checked_mul(unit_ms).map(Duration::from_millis)
+}
+
+/// A number from 0 to 1.
+fn ratio(value: &Value) -> Result<f64, String> {
+    match value {
+        Value::Integer(number @ 0..=1) => Ok(*number as f64),
+        Value::Float(number) if (0.0..=1.0).contains(number) => Ok(*number),
+        _ => Err(format!("expected a number from 0 to 1, found {value}")),
+    }
+}
+
+/// Bytes between entries of a partition's index.
+fn index_bytes(bytes: u64) -> Result<u32, String> {
+    u32::try_from(bytes)
+        .ok()
+        .filter(|bytes| (1 << 10..=1 << 30).contains(bytes))
+        .ok_or_else(|| format!("expected from 1KiB to 1GiB, found {bytes} bytes"))
 }
 
 fn milliseconds(value: &Value) -> Result<Duration, String> {

@@ -160,7 +160,7 @@ impl Merge {
             self.pin();
         }
         for source in &mut self.sources {
-            source.advance(shape).await?;
+            source.begin(shape).await?;
         }
         Ok(())
     }

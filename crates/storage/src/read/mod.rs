@@ -1,8 +1,8 @@
 //! Reads: from memtables alone without copying a row, else by a merge with table files.
 //!
 //! `command` says what is asked, `partition` reads one partition, `scan` many; `cached` puts the row cache before the files of
-//! one partition; `source` and `merge` put versions and files together; `visible` decides what of a row is seen, `dead`
-//! counts what is not, `permit` says who may read from disk or scan.
+//! one partition; `source` and `merge` put versions and files together; `skip` knows which files need not be opened;
+//! `visible` decides what of a row is seen, `dead` counts what is not, `permit` says who may read from disk or scan.
 
 mod cached;
 mod command;
@@ -12,14 +12,17 @@ pub(crate) mod merge;
 mod partition;
 pub(crate) mod permit;
 mod scan;
+mod skip;
 pub(crate) mod source;
 pub(crate) mod visible;
 
 pub use command::{Dead, Flow, PartitionBound, PartitionRange, Place, ReadCommand, RowConsumer, Slices};
 pub use fragments::fragments_table;
 
+use model::TableId;
 use model::tablet::TabletId;
 use reactor::Group;
+use sstable::DiskReads;
 
 use crate::error::StorageError;
 use crate::shard::Storage;
@@ -104,5 +107,23 @@ pub(crate) async fn give_way(looks: u32) {
         reactor::yield_now().await;
     } else {
         become_long().await;
+    }
+}
+
+impl Storage {
+    /// What reading the table files of a table that are open on this shard has asked the disk for so far.
+    ///
+    /// # Errors
+    /// [`StorageError::UnknownTable`].
+    pub fn disk_reads(&self, table: TableId) -> Result<DiskReads, StorageError> {
+        let mut sum = DiskReads::default();
+        for tablet in self.table_store(table)?.tablets() {
+            for file in tablet.files().iter() {
+                let reads = file.sstable().disk_reads();
+                sum.requests += reads.requests;
+                sum.bytes += reads.bytes;
+            }
+        }
+        Ok(sum)
     }
 }

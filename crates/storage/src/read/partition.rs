@@ -10,6 +10,7 @@ use super::cached::CachedPartition;
 use super::dead::Graves;
 use super::merge::{Merge, Step};
 use super::permit::Permits;
+use super::skip::{asks_for_one_row, is_older_than_all, newest_first};
 use super::source::{Input, Source};
 use super::visible::{VisibleScratch, visible};
 use super::{Flow, ReadCommand, RowConsumer, Slices};
@@ -99,7 +100,7 @@ impl<'c> Reader<'c> {
         };
         let shape = Shape { slices, ..self.shape() };
         // Taken together, before anything waits.
-        let files: Vec<_> =
+        let mut files: Vec<_> =
             tablet.files().iter().filter(|f| f.sstable().may_contain(token, key)).cloned().collect();
         let mut sources = Vec::new();
         for memtable in tablet.memtables().iter() {
@@ -117,7 +118,22 @@ impl<'c> Reader<'c> {
                 sources.push(Source::new(Input::Cached(Box::new(opened))));
             }
             _ => {
+                files.retain(|file| file.sstable().may_contain_slices(slices));
+                // One file alone is read at once: whatever is in memory too costs less than finding out.
+                let table = &self.command.table;
+                let one_row = asks_for_one_row(table, shape) && (files.len() > 1 || !sources.is_empty());
+                if one_row {
+                    newest_first(&mut files);
+                }
                 for file in files {
+                    if one_row {
+                        for source in &mut sources {
+                            source.begin(shape).await?;
+                        }
+                        if is_older_than_all(table, &sources, &file.open()) {
+                            break;
+                        }
+                    }
                     let opened = file
                         .open()
                         .partition(token, key, slices, shape.reversed)

@@ -117,10 +117,19 @@ pub async fn values(
     storage: &Storage,
     range: PartitionRange,
 ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StorageError> {
+    slice_values(storage, range, Slice::all(), false).await
+}
+
+/// The same of the rows in one slice.
+pub async fn slice_values(
+    storage: &Storage,
+    range: PartitionRange,
+    slice: Slice,
+    bypass_cache: bool,
+) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StorageError> {
     let table: Rc<Table> = storage.schema().table_by_id(ID).cloned().expect("the table");
-    let slices = [Slice::all()].into_iter().collect();
-    let command =
-        ReadCommand { table, range, slices, reversed: false, now: 1_700_000_000, bypass_cache: false };
+    let slices = [slice].into_iter().collect();
+    let command = ReadCommand { table, range, slices, reversed: false, now: 1_700_000_000, bypass_cache };
     let mut values = Values::default();
     storage.read(&command, &mut values).await?;
     Ok(values.0)
