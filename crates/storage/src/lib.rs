@@ -26,7 +26,7 @@ mod tablet;
 pub use batchlog::LoggedBatch;
 pub use compaction::{
     CompactOptions, CompactOutcome, CompactionFilter, CompactionKind, CompactionRecord, CompactionStats,
-    CompactionTotals, HISTORY_MAX as COMPACTION_HISTORY_MAX, TableFileInfo,
+    CompactionTotals, HISTORY_MAX as COMPACTION_HISTORY_MAX, ScrubMode, ScrubReport, TableFileInfo,
 };
 pub use config::{CommitlogSync, StorageConfig};
 pub use error::StorageError;
