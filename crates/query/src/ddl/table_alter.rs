@@ -109,7 +109,6 @@ pub(super) fn alter(statement: &AlterTable, context: &PlanContext<'_>) -> Result
             }
             after.options = Draft::alter(properties, table.options())?.finish()?;
             guardrails.options(&after.options, &mut warnings)?;
-            options::warnings(&after.options, &mut warnings);
         }
     }
     if after == *table.definition() {

@@ -177,15 +177,6 @@ impl Draft {
     }
 }
 
-/// What the client should know about options that are kept and not yet acted on.
-pub(crate) fn warnings(options: &TableOptions, warnings: &mut Vec<String>) {
-    if let Some(strategy) = compaction::stands_in(&options.compaction) {
-        warnings.push(format!(
-            "{strategy} is kept with the table; until this version knows it, its files are compacted by size"
-        ));
-    }
-}
-
 /// The `caching` option as the map clients see.
 pub(crate) fn caching_map(caching: &CachingOptions) -> [(&'static str, &str); 2] {
     [("keys", &caching.keys), ("rows_per_partition", &caching.rows_per_partition)]
