@@ -36,7 +36,7 @@ mod warm;
 pub use batchlog::LoggedBatch;
 pub use compaction::{
     CompactOptions, CompactOutcome, CompactionFilter, CompactionKind, CompactionRecord, CompactionStats,
-    CompactionTotals, HISTORY_MAX as COMPACTION_HISTORY_MAX, TableFileInfo,
+    CompactionTotals, HISTORY_MAX as COMPACTION_HISTORY_MAX, ScrubMode, ScrubReport, TableFileInfo,
 };
 pub use config::{CommitlogSync, StorageConfig};
 pub use disk::{DiskMark, FailurePolicy, Trouble};

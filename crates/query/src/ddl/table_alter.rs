@@ -117,7 +117,6 @@ pub(super) fn alter(statement: &AlterTable, context: &PlanContext<'_>) -> Result
                 return Err(invalid("Cannot set default_time_to_live on a table with counters"));
             }
             guardrails.options(&after.options, &mut warnings)?;
-            options::warnings(&after.options, &mut warnings);
         }
     }
     if after == *table.definition() {

@@ -56,7 +56,6 @@ pub(super) fn create(statement: &CreateTable, context: &PlanContext<'_>) -> Resu
     for column in &table.columns {
         guardrails.vectors(&column.name, &column.ty, &mut warnings)?;
     }
-    options::warnings(&table.options, &mut warnings);
     Ok(Planned { change: Some(SchemaChange::CreateTable(Box::new(table))), event, warnings })
 }
 

@@ -424,8 +424,6 @@ fn guardrails_warn_and_refuse() {
              compaction strategy. Please keep in mind that data will not start to automatically expire after they are \
              older than a respective compaction window unit of a certain size. Please set TTL for your INSERT or UPDATE \
              statements if you expect data to be expired as table settings will not do it. ",
-            "TimeWindowCompactionStrategy is kept with the table; until this version knows it, its files are compacted \
-             by size",
         ],
     );
     check(

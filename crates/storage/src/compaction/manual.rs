@@ -6,6 +6,7 @@
 use std::rc::Rc;
 
 use model::{TableId, Token};
+use reactor::{Group, mesh};
 
 use super::cutter::part_of;
 use super::job::{Ended, Job, Marked};
@@ -359,6 +360,23 @@ impl Storage {
     /// [`HISTORY_MAX`](crate::COMPACTION_HISTORY_MAX) of them.
     pub fn compaction_history(&self) -> Vec<CompactionRecord> {
         self.0.compactions.history()
+    }
+
+    /// The same of all shards of the node, by the time they ended.
+    ///
+    /// # Errors
+    /// [`StorageError::Shard`] when a shard does not answer.
+    pub async fn compaction_history_of_node(&self) -> Result<Vec<CompactionRecord>, StorageError> {
+        let mut all = self.compaction_history();
+        for shard in (0..self.0.shards).filter(|shard| *shard != self.0.shard) {
+            let asked = mesh::call(shard, Group::ADMIN, || async {
+                reactor::local::<Storage>().map(|storage| storage.compaction_history()).unwrap_or_default()
+            });
+            let answer = asked.await;
+            all.extend(answer.map_err(|error| StorageError::Shard { shard, reason: error.to_string() })?);
+        }
+        all.sort_by_key(|record| (record.compacted_at_us, record.id));
+        Ok(all)
     }
 
     /// Whether a table's files are compacted on their own on this shard.

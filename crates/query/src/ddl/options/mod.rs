@@ -179,15 +179,6 @@ impl Draft {
     }
 }
 
-/// What the client should know about options that are kept and not yet acted on.
-pub(crate) fn warnings(options: &TableOptions, warnings: &mut Vec<String>) {
-    if let Some(strategy) = compaction::stands_in(&options.compaction) {
-        warnings.push(format!(
-            "{strategy} is kept with the table; until this version knows it, its files are compacted by size"
-        ));
-    }
-}
-
 /// The `caching` option as the map clients see.
 pub(crate) fn caching_map<'c>(caching: &'c CachingOptions) -> impl Iterator<Item = (&'c str, &'c str)> {
     let enabled = caching.enabled.map(|enabled| ("enabled", if enabled { "true" } else { "false" }));
