@@ -69,6 +69,12 @@ pub struct Config {
     pub commitlog_replay_ignore_errors: bool,
     /// `memtable_total_space`, bytes for the whole node.
     pub memtable_bytes: Option<u64>,
+    /// `compaction_throughput`, bytes per second for the whole node; 0 for any number.
+    pub compaction_bytes_per_second: u64,
+    /// `compaction_static_shares`; 0 lets the shares of compactions follow their backlog.
+    pub compaction_static_shares: u32,
+    /// `concurrent_compactors`: compactions of a shard at a time.
+    pub concurrent_compactors: Option<usize>,
     /// `read_request_timeout`.
     pub read_timeout: Duration,
     /// `range_request_timeout`.
@@ -143,6 +149,9 @@ impl Default for Config {
             commitlog_bytes_max: None,
             commitlog_replay_ignore_errors: false,
             memtable_bytes: None,
+            compaction_bytes_per_second: 0,
+            compaction_static_shares: 0,
+            concurrent_compactors: None,
             read_timeout: Duration::from_secs(5),
             range_timeout: Duration::from_secs(10),
             write_timeout: Duration::from_secs(2),

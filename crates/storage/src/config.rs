@@ -42,6 +42,12 @@ pub struct StorageConfig {
     pub auto_snapshot: bool,
     /// Disks and how much of them has to stay free for writes to be taken.
     pub disk_marks: Vec<DiskMark>,
+    /// Compactions at work on a shard at a time (`concurrent_compactors`).
+    pub concurrent_compactors: usize,
+    /// Most bytes per second that the compactions of a shard write (`compaction_throughput`); 0 for any number.
+    pub compaction_bytes_per_second: u64,
+    /// Shares of the compaction group (`compaction_static_shares`); 0 to let them follow the backlog.
+    pub compaction_static_shares: u32,
     /// How long shards wait for each other at the start.
     pub start_timeout: Duration,
 }
@@ -62,6 +68,9 @@ impl StorageConfig {
             auto_compaction: true,
             auto_snapshot: false,
             disk_marks: Vec::new(),
+            concurrent_compactors: 2,
+            compaction_bytes_per_second: 0,
+            compaction_static_shares: 0,
             start_timeout: Duration::from_secs(60),
         }
     }

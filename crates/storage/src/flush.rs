@@ -86,6 +86,9 @@ impl Storage {
             let file = self.write_memtable(tablet, &memtable).await?;
             // A truncation may have taken the memtable while it was written.
             if tablet.sealed().is_some_and(|now| Rc::ptr_eq(&now, &memtable)) && !tablet.is_dropped() {
+                if let Some(file) = &file {
+                    self.0.compactions.note_flush(file.sstable().bytes_on_disk());
+                }
                 tablet.replace_memtable(&memtable, file);
                 self.mark_flushed(tablet, &memtable).await;
                 memtable.release_log();
@@ -162,13 +165,26 @@ impl Storage {
         minima: EncodingMinima,
         expected_partitions: u64,
     ) -> Result<Output, StorageError> {
+        self.output_at(tablet, table, minima, expected_partitions, 0).await
+    }
+
+    /// Begins a table file of a tablet that is meant for a level.
+    pub(crate) async fn output_at(
+        &self,
+        tablet: &Tablet,
+        table: &Rc<Table>,
+        minima: EncodingMinima,
+        expected_partitions: u64,
+        level: u32,
+    ) -> Result<Output, StorageError> {
         let directory = &tablet.directory;
         if !tablet.has_directory() {
             directory::ensure(directory).await?;
             tablet.set_directory();
         }
         let generation = tablet.next_generation();
-        let options = writer_options(table, minima, expected_partitions);
+        let mut options = writer_options(table, minima, expected_partitions);
+        options.level = i32::try_from(level).unwrap_or(i32::MAX);
         let writer = Writer::create(directory, generation, table, options).await.map_err(to_storage_error)?;
         Ok(Output {
             writer,
@@ -214,10 +230,15 @@ impl Storage {
 
     /// Removes a table file that is in no set any more; says whether it is gone for good.
     pub(crate) async fn discard(&self, tablet: &Tablet, generation: u64) -> bool {
-        tablet.add_orphan(generation);
-        match sstable::remove(&tablet.directory, Descriptor::new(generation)).await {
+        self.discard_file(tablet, Descriptor::new(generation)).await
+    }
+
+    /// As [`Storage::discard`], of whatever version.
+    pub(crate) async fn discard_file(&self, tablet: &Tablet, descriptor: Descriptor) -> bool {
+        tablet.add_orphan_file(descriptor);
+        match sstable::remove(&tablet.directory, descriptor).await {
             Ok(()) => {
-                tablet.remove_orphan(generation);
+                tablet.remove_orphan(descriptor.generation);
                 true
             }
             Err(error) => {
@@ -230,8 +251,8 @@ impl Storage {
 
     /// Removes what earlier attempts left; says whether all of it is gone for good.
     pub(crate) async fn discard_orphans(&self, tablet: &Tablet) -> bool {
-        for generation in tablet.orphans() {
-            if !self.discard(tablet, generation).await {
+        for descriptor in tablet.orphan_files() {
+            if !self.discard_file(tablet, descriptor).await {
                 return false;
             }
         }
@@ -331,9 +352,9 @@ impl Drop for Making<'_> {
 }
 
 impl Output {
-    /// Generation of the file.
-    pub(crate) fn generation(&self) -> u64 {
-        self.generation
+    /// Bytes of data so far, before compression.
+    pub(crate) fn data_bytes(&self) -> u64 {
+        self.writer.data_bytes()
     }
 
     /// Writes what is left of a partition, if anything.

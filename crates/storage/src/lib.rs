@@ -29,6 +29,10 @@ mod snapshot;
 mod tablet;
 
 pub use batchlog::LoggedBatch;
+pub use compaction::{
+    CompactOptions, CompactOutcome, CompactionFilter, CompactionKind, CompactionRecord, CompactionStats,
+    CompactionTotals, HISTORY_MAX as COMPACTION_HISTORY_MAX, TableFileInfo,
+};
 pub use config::{CommitlogSync, StorageConfig};
 pub use disk::{DiskMark, FailurePolicy, Trouble};
 pub use error::StorageError;

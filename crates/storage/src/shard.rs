@@ -16,6 +16,7 @@ use reactor::{Deadline, Event, Gate, Semaphore};
 
 use crate::commitlog::format::EntryKind;
 use crate::commitlog::{Commitlog, Hold};
+use crate::compaction::Compactions;
 use crate::config::StorageConfig;
 use crate::disk::DiskWatch;
 use crate::error::StorageError;
@@ -51,6 +52,7 @@ pub(crate) struct Inner {
     pub(crate) memory_freed: Event,
     pub(crate) flush_wanted: Event,
     pub(crate) compaction_wanted: Event,
+    pub(crate) compactions: Rc<Compactions>,
     pub(crate) damage: Rc<Event>,
     pub(crate) stopped: Event,
     pub(crate) draining: Cell<bool>,
@@ -101,6 +103,7 @@ impl Inner {
         schema_log: Option<SchemaLog>,
         damage: Rc<Event>,
     ) -> Self {
+        let compactions = Rc::new(Compactions::new(&config));
         Self {
             config,
             shard,
@@ -114,6 +117,7 @@ impl Inner {
             memory_freed: Event::new(),
             flush_wanted: Event::new(),
             compaction_wanted: Event::new(),
+            compactions,
             damage,
             stopped: Event::new(),
             draining: Cell::new(false),

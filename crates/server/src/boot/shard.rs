@@ -88,6 +88,11 @@ fn storage_config(config: &Config, shards: usize) -> StorageConfig {
     if let Some(bytes) = config.commitlog_bytes_max {
         storage.commitlog_bytes_max = bytes / shards as u64;
     }
+    storage.compaction_bytes_per_second = config.compaction_bytes_per_second.div_ceil(shards as u64);
+    storage.compaction_static_shares = config.compaction_static_shares;
+    if let Some(compactors) = config.concurrent_compactors {
+        storage.concurrent_compactors = compactors;
+    }
     storage.commitlog_sync = if config.commitlog_batch {
         CommitlogSync::Batch
     } else {

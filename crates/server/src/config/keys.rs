@@ -69,6 +69,14 @@ const SETTERS: &[(&str, Setter)] = &[
     ("commitlog_replay_ignore_errors", |c, v| flag(v).map(|v| c.commitlog_replay_ignore_errors = v)),
     ("memtable_total_space", |c, v| size(v).map(|v| c.memtable_bytes = Some(v))),
     ("memtable_total_space_in_mb", |c, v| count(v, 1, 1 << 40).map(|v| c.memtable_bytes = Some(v << 20))),
+    ("compaction_throughput", |c, v| rate(v).map(|v| c.compaction_bytes_per_second = v)),
+    ("compaction_throughput_mb_per_sec", |c, v| {
+        count(v, 0, 1 << 30).map(|v| c.compaction_bytes_per_second = v << 20)
+    }),
+    ("compaction_static_shares", |c, v| count(v, 0, 1 << 20).map(|v| c.compaction_static_shares = v as u32)),
+    ("concurrent_compactors", |c, v| {
+        count(v, 1, 1 << 10).map(|v| c.concurrent_compactors = Some(v as usize))
+    }),
     ("read_request_timeout", |c, v| duration(v).map(|v| c.read_timeout = v)),
     ("read_request_timeout_in_ms", |c, v| milliseconds(v).map(|v| c.read_timeout = v)),
     ("range_request_timeout", |c, v| duration(v).map(|v| c.range_timeout = v)),
@@ -207,6 +215,19 @@ pub(super) fn size(value: &Value) -> Result<u64, String> {
         _ => None,
     }
     .ok_or_else(|| format!("expected a size such as 32MiB, found {value}"))
+}
+
+/// Bytes per second, such as `64MiB/s`; 0 for any number.
+fn rate(value: &Value) -> Result<u64, String> {
+    let bytes = match value {
+        Value::Integer(0) => Some(0),
+        Value::Text(text) => text.trim().strip_suffix("/s").and_then(|size| {
+            let size = size.trim();
+            if size.trim_end_matches(char::is_alphabetic) == "0" { Some(0) } else { parse_size(size) }
+        }),
+        _ => None,
+    };
+    bytes.ok_or_else(|| format!("expected a rate such as 64MiB/s, found {value}"))
 }
 
 /// Bytes from a number with a unit: B, K/KiB, M/MiB, G/GiB, T/TiB.

@@ -66,7 +66,7 @@ impl TableStore {
                     file = descriptor, directory = directory.display());
                 continue;
             }
-            files.push(Rc::new(TableFile::new(sstable, damage)));
+            files.push(Rc::new(TableFile::found(sstable, damage)));
         }
         let tablets = found
             .into_iter()
