@@ -29,6 +29,7 @@ mod snapshot;
 mod tablet;
 
 pub use batchlog::LoggedBatch;
+pub use commitlog::CommitlogStats;
 pub use compaction::{
     CompactOptions, CompactOutcome, CompactionFilter, CompactionKind, CompactionRecord, CompactionStats,
     CompactionTotals, HISTORY_MAX as COMPACTION_HISTORY_MAX, TableFileInfo,

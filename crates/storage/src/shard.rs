@@ -15,7 +15,7 @@ use model::{Table, Token};
 use reactor::{Deadline, Event, Gate, Semaphore};
 
 use crate::commitlog::format::EntryKind;
-use crate::commitlog::{Commitlog, Hold};
+use crate::commitlog::{Commitlog, CommitlogStats, Hold};
 use crate::compaction::Compactions;
 use crate::config::StorageConfig;
 use crate::disk::DiskWatch;
@@ -89,8 +89,8 @@ pub struct StorageStats {
     pub memtable_bytes: usize,
     /// Their limit.
     pub memtable_bytes_max: usize,
-    /// Commit-log segments that hold entries.
-    pub commitlog_segments: usize,
+    /// The commit log.
+    pub commitlog: CommitlogStats,
 }
 
 impl Inner {
@@ -296,7 +296,7 @@ impl Storage {
             tables: stats,
             memtable_bytes: self.0.budget.used(),
             memtable_bytes_max: self.0.budget.limit(),
-            commitlog_segments: self.0.log.live_segments(),
+            commitlog: self.0.log.stats(),
         }
     }
 

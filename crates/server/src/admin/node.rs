@@ -41,6 +41,16 @@ pub(crate) enum Mode {
 }
 
 impl Mode {
+    /// As metrics show it, by ScyllaDB's numbers.
+    pub(crate) fn number(self) -> i64 {
+        match self {
+            Self::Starting => 1,
+            Self::Normal => 3,
+            Self::Draining => 6,
+            Self::Drained => 7,
+        }
+    }
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Starting => "STARTING",
