@@ -32,7 +32,7 @@ pub use batchlog::LoggedBatch;
 pub use commitlog::CommitlogStats;
 pub use compaction::{
     CompactOptions, CompactOutcome, CompactionFilter, CompactionKind, CompactionRecord, CompactionStats,
-    CompactionTotals, HISTORY_MAX as COMPACTION_HISTORY_MAX, TableFileInfo,
+    CompactionTotals, HISTORY_MAX as COMPACTION_HISTORY_MAX, ScrubMode, ScrubReport, TableFileInfo,
 };
 pub use config::{CommitlogSync, StorageConfig};
 pub use disk::{DiskMark, FailurePolicy, Trouble};

@@ -1,45 +1,84 @@
 //! Compaction over real files: each strategy gets its shape and keeps what was written; what an operator may ask for;
 //! room and bytes written, as counts.
 
+#![allow(clippy::disallowed_methods, reason = "a test damages files")]
+
 mod table;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use model::Token;
 use model::schema::TableOptions;
 use reactor::Deadline;
+use reactor::sim::World;
 use storage::{
-    CompactOptions, CompactionFilter, CompactionKind, PartitionRange, Storage, StorageConfig, TableFileInfo,
+    CompactOptions, CompactionFilter, CompactionKind, PartitionRange, ScrubMode, Storage, StorageConfig,
+    TableFileInfo,
 };
 use table::{ID, changes_with, delete, values, write, write_expiring};
 
-/// Runs `test` on a storage with one tablet of a table whose files are compacted like this.
+/// Steps of the simulated world a test may take at most.
+const STEPS_MAX: u64 = 50_000_000;
+
+/// Runs `test` on a storage with one tablet of a table whose files are compacted like this, on a simulated disk.
 fn with_storage(
     compaction: &[(&str, &str)],
     set: impl FnOnce(&mut TableOptions) + 'static,
     test: impl AsyncFnOnce(Storage) + 'static,
 ) {
-    let directory = tempfile::tempdir().unwrap();
-    let config = StorageConfig::new(directory.path(), 64 << 20);
     let compaction: BTreeMap<String, String> =
         compaction.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    reactor::run_one(reactor::Config::default(), async move {
-        let storage = Storage::open(config.clone(), 0, 1).await.expect("an open storage");
-        let set = |options: &mut TableOptions| {
-            options.compaction = compaction;
-            options.compression.clear();
-            set(options);
-        };
-        for change in changes_with(0, set) {
-            storage.change_schema(&change).await.expect("a schema change");
+    let mut world = World::new(1);
+    let main = Rc::new(Cell::new(Some((compaction, set, test))));
+    let done = Rc::new(Cell::new(false));
+    let id = world.add_node(1, {
+        let done = Rc::clone(&done);
+        move |_| {
+            let (compaction, set, test) = main.take().expect("the node starts once");
+            let done = Rc::clone(&done);
+            async move {
+                let config = StorageConfig::new("/ceto", 64 << 20);
+                let storage = open(&config, compaction, set).await;
+                test(storage.clone()).await;
+                let before = values(&storage, PartitionRange::all()).await.expect("a read");
+                storage.drain().await.expect("a drain");
+                let again = Storage::open(config, 0, 1).await.expect("an open storage");
+                let after = values(&again, PartitionRange::all()).await.expect("a read");
+                assert!(
+                    before == after,
+                    "{} partitions before a restart, {} behind it",
+                    before.len(),
+                    after.len()
+                );
+                done.set(true);
+            }
         }
-        test(storage.clone()).await;
-        let before = values(&storage, PartitionRange::all()).await.expect("a read");
-        storage.drain().await.expect("a drain");
-        let again = Storage::open(config, 0, 1).await.expect("an open storage");
-        let after = values(&again, PartitionRange::all()).await.expect("a read");
-        assert!(before == after, "{} partitions before a restart, {} behind it", before.len(), after.len());
     });
+    let ended = world.run_steps(STEPS_MAX, |world| done.get() || world.outcome(id).is_some());
+    if let Some(Err(problem)) = world.outcome(id) {
+        panic!("{problem}");
+    }
+    assert!(done.get(), "the test does not end: {ended:?}");
+}
+
+/// A storage with a table.
+async fn open(
+    config: &StorageConfig,
+    compaction: BTreeMap<String, String>,
+    set: impl FnOnce(&mut TableOptions),
+) -> Storage {
+    let storage = Storage::open(config.clone(), 0, 1).await.expect("an open storage");
+    let set = |options: &mut TableOptions| {
+        options.compaction = compaction;
+        options.compression.clear();
+        set(options);
+    };
+    for change in changes_with(0, set) {
+        storage.change_schema(&change).await.expect("a schema change");
+    }
+    storage
 }
 
 fn key(number: u32) -> String {
@@ -215,7 +254,6 @@ fn a_major_compaction_may_be_split_and_takes_the_tokens_it_is_told() {
 
 #[test]
 fn tombstones_go_when_their_time_is_over_and_not_before() {
-    let now = 1_700_000_000;
     let left = |grace: u32, extension: Option<&'static str>, expected: usize| {
         let options = [("class", "SizeTieredCompactionStrategy"), ("enabled", "false")];
         let set = move |options: &mut TableOptions| {
@@ -226,7 +264,7 @@ fn tombstones_go_when_their_time_is_over_and_not_before() {
         with_storage(&options, set, async move |storage| {
             fill(&storage, 0..10, 1).await;
             for number in 0..10 {
-                let bytes = delete(&key(number), 2, now);
+                let bytes = delete(&key(number), 2, 1_000);
                 storage.apply(&bytes, Deadline::NEVER).await.expect("a write");
             }
             storage.flush(ID).await.expect("a flush");
@@ -353,27 +391,88 @@ fn a_compaction_is_listed_and_stopped() {
     );
 }
 
+#[test]
+fn a_scrub_saves_what_is_readable_and_says_what_is_not() {
+    for mode in [ScrubMode::Abort, ScrubMode::Validate, ScrubMode::Skip, ScrubMode::Segregate] {
+        let memory = tempfile::tempdir().expect("a folder");
+        let config = StorageConfig::new(memory.path(), 64 << 20);
+        let options = [("class", "SizeTieredCompactionStrategy"), ("enabled", "false")];
+        let compaction = options.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+        reactor::run_one(reactor::Config::default(), async move {
+            // In compressed chunks of 4 KiB, so that damage is small.
+            let set = |options: &mut TableOptions| options.compression = TableOptions::default().compression;
+            let storage = open(&config, compaction, set).await;
+            fill(&storage, 0..600, 1).await;
+            fill(&storage, 600..610, 1).await;
+            let sound = storage.scrub(ID, mode).await.expect("a scrub");
+            assert_eq!((sound.files, sound.damaged_files, sound.partitions, sound.gaps), (2, 0, 610, 0));
+            let written = storage.compaction_history().len();
+            assert_eq!(written, if mode == ScrubMode::Validate { 0 } else { 2 });
+            // One byte in each of two places of the larger file, in the middle of partitions.
+            let large = files(&storage).into_iter().find(|f| f.partitions == 600).expect("a file").generation;
+            storage.drain().await.expect("a drain");
+            let folder = config.data_dir.join("k/t-07070707070707070707070707070707");
+            let path = folder.join(format!("me-{large}-big-Data.db"));
+            let mut bytes = std::fs::read(&path).expect("the data");
+            for at in [bytes.len() / 3, bytes.len() * 2 / 3] {
+                bytes[at] ^= 0x55;
+            }
+            std::fs::write(&path, bytes).expect("a write");
+            let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+            let outcome = storage.scrub(ID, mode).await;
+            let left: u64 = files(&storage).iter().map(|file| file.partitions).sum();
+            match mode {
+                ScrubMode::Abort => {
+                    let error = outcome.expect_err("damage").to_string();
+                    assert!(error.contains(&format!("me-{large}-big-Data.db")), "{error}");
+                    assert_eq!(left, 610);
+                    return;
+                }
+                ScrubMode::Validate => {
+                    assert_eq!(outcome.expect("a scrub").damaged_files, 1);
+                    assert_eq!(left, 10);
+                }
+                ScrubMode::Skip | ScrubMode::Segregate => {
+                    let report = outcome.expect("a scrub");
+                    assert_eq!((report.damaged_files, report.gaps, report.out_of_order), (1, 2, 0));
+                    assert_eq!(left, report.partitions);
+                    // Damage takes what is read together with it, and no more.
+                    assert!((150..608).contains(&left), "{left}");
+                    assert_eq!(storage.scrub(ID, mode).await.expect("a scrub").damaged_files, 0);
+                }
+            }
+            let found = values(&storage, PartitionRange::all()).await.expect("a read");
+            assert_eq!(found.len() as u64, left);
+        });
+    }
+}
+
 /// Most room that files take beside what is in them, in percent: while flushes of new partitions arrive, and with all
 /// of them compacted at the end.
 fn room(compaction: &[(&str, &str)]) -> (u64, u64) {
-    let result = std::rc::Rc::new(std::cell::Cell::new((0, 0)));
-    let out = std::rc::Rc::clone(&result);
-    with_storage(
-        compaction,
-        |_| (),
-        async move |storage| {
-            for round in 0..41u32 {
-                fill(&storage, round * 60..(round + 1) * 60, 1).await;
-                storage.compacted().await;
-            }
+    // Many files are made and nothing is to survive: memory will do, where it can be had.
+    let memory = std::path::Path::new("/dev/shm");
+    let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+    let directory = directory.expect("a folder");
+    let config = StorageConfig::new(directory.path(), 64 << 20);
+    let compaction: BTreeMap<String, String> =
+        compaction.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    reactor::run_one(reactor::Config::default(), async move {
+        let storage = open(&config, compaction, |_| ()).await;
+        for round in 0..41u32 {
+            fill(&storage, round * 60..(round + 1) * 60, 1).await;
+            storage.compacted().await;
+        }
+        let most_of_live = || {
             let live: u64 = files(&storage).iter().map(|file| file.bytes).sum();
-            let minor = storage.compaction_totals().tablet_bytes_max * 100 / live;
-            storage.compact(ID).await.expect("a compaction");
-            let live: u64 = files(&storage).iter().map(|file| file.bytes).sum();
-            out.set((minor, storage.compaction_totals().tablet_bytes_max * 100 / live));
-        },
-    );
-    result.get()
+            storage.compaction_totals().tablet_bytes_max * 100 / live
+        };
+        let minor = most_of_live();
+        storage.compact(ID).await.expect("a compaction");
+        let major = most_of_live();
+        storage.drain().await.expect("a drain");
+        (minor, major)
+    })
 }
 
 #[test]

@@ -5,7 +5,8 @@ use std::rc::Rc;
 
 use reactor::Group;
 use storage::{
-    CompactOptions, CompactOutcome, CompactionFilter, CompactionRecord, CompactionStats, StorageError,
+    CompactOptions, CompactOutcome, CompactionFilter, CompactionRecord, CompactionStats, ScrubMode,
+    ScrubReport, StorageError,
 };
 
 use super::error::ApiError;
@@ -52,6 +53,28 @@ pub(super) async fn rewrite(tables: Vec<TableName>, what: Rewrite) -> Result<Com
         }
         if sum.stopped > 0 {
             break;
+        }
+    }
+    Ok(sum)
+}
+
+/// Reads all files of tables and deals with damage as `mode` says; the shards' findings added up.
+pub(super) async fn scrub(tables: Vec<TableName>, mode: ScrubMode) -> Result<ScrubReport, ApiError> {
+    let mut sum = ScrubReport::default();
+    for table in tables {
+        let id = table.id;
+        let reports = on_each(Group::COMPACTION, move |shard: Rc<Shard>| async move {
+            match shard.storage().scrub(id, mode).await {
+                Err(StorageError::UnknownTable { .. }) => Ok(ScrubReport::default()),
+                report => Ok(report?),
+            }
+        });
+        for report in reports.await? {
+            sum.files += report.files;
+            sum.damaged_files += report.damaged_files;
+            sum.partitions += report.partitions;
+            sum.gaps += report.gaps;
+            sum.out_of_order += report.out_of_order;
         }
     }
     Ok(sum)

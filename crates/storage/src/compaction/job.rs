@@ -345,7 +345,7 @@ impl Storage {
     }
 }
 
-fn minima(inputs: &[Rc<TableFile>]) -> EncodingMinima {
+pub(super) fn minima(inputs: &[Rc<TableFile>]) -> EncodingMinima {
     let mut least = EncodingMinima::default();
     for file in inputs {
         let of = file.sstable().statistics().header.minima;

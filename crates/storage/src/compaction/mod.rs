@@ -2,7 +2,7 @@
 //!
 //! `strategy` chooses files, `schedule` gives them to workers as jobs, `job` merges them (`lanes` in, `cutter` decides
 //! where outputs end), `purge` says what may be forgotten, `exchange` puts outputs in the place of inputs and
-//! `transaction` makes that survive a crash. `manual` is what operators ask for, `running` what they are shown,
+//! `transaction` makes that survive a crash. `manual` and `scrub` are what operators ask for, `running` what they are shown,
 //! `controller` and `throughput` how much of the shard all of it gets.
 //! Invariant: a file is in at most one job (its mark), and whoever wants a tablet alone ends its jobs.
 
@@ -15,6 +15,7 @@ mod manual;
 mod purge;
 mod running;
 mod schedule;
+mod scrub;
 mod strategy;
 mod throughput;
 mod transaction;
@@ -24,6 +25,7 @@ pub use manual::{CompactOptions, CompactOutcome, TableFileInfo};
 pub use running::{
     CompactionFilter, CompactionKind, CompactionRecord, CompactionStats, CompactionTotals, HISTORY_MAX,
 };
+pub use scrub::{ScrubMode, ScrubReport};
 
 pub(crate) use running::Compactions;
 pub(crate) use strategy::Chooser;

@@ -197,6 +197,9 @@ impl Storage {
                 self.discard(&tablet, file.generation()).await;
             } else {
                 tablet.replace_files(&[], Some(file));
+                // Rows came that no memtable had: whatever is kept of what the files say begins anew, as it does when the
+                // table is altered.
+                tablet.set_table(&tablet.table());
             }
         }
         self.0.compaction_wanted.notify_all();

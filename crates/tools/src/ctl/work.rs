@@ -14,6 +14,9 @@ use super::verbs::{Of, ScrubOptions};
 /// How long a node may be silent before whoever waits is told that it is at work, and how often from then on.
 const SILENCE: Duration = Duration::from_secs(2);
 
+/// What a scrub that only looks answers where it found damage.
+const VALIDATION_ERRORS: u64 = 3;
+
 /// `path` of each keyspace that is meant, with its tables as a parameter.
 async fn paths(api: &Api, of: &Of, path: &str, user_only: bool) -> Result<Vec<String>, CtlError> {
     let keyspaces = match &of.keyspace {
@@ -132,7 +135,11 @@ pub(super) async fn scrub(api: &Api, options: &ScrubOptions) -> Result<(), CtlEr
             escaped(&mode.to_uppercase()),
             options.no_snapshot
         );
-        patiently(api, "scrub", path).await?;
+        if patiently(api, "scrub", path).await?.as_u64() == Some(VALIDATION_ERRORS) {
+            return Err(CtlError::Answer(
+                "there are damaged table files; the node's log names them".to_owned(),
+            ));
+        }
     }
     Ok(())
 }

@@ -1,11 +1,10 @@
 //! Compactions: `/storage_service/keyspace_*`, auto compaction, and `/compaction_manager`.
 
 use axum::extract::{Path, State};
-use axum::http::Uri;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde_json::{Value, json};
-use storage::{CompactionFilter, CompactionKind};
+use storage::{CompactionFilter, CompactionKind, ScrubMode, SnapshotRequest};
 
 use super::{Answer, uuid_text};
 use crate::admin::bridge::Bridge;
@@ -23,7 +22,7 @@ pub(super) fn routes() -> Router<Bridge> {
         .route("/storage_service/cleanup_all", post(cleanup_all))
         .route("/storage_service/keyspace_upgrade_sstables/{keyspace}", get(upgrade).post(upgrade))
         .route("/storage_service/keyspace_garbage_collect/{keyspace}", post(garbage_collect))
-        .route("/storage_service/keyspace_scrub/{keyspace}", get(not_built).post(not_built))
+        .route("/storage_service/keyspace_scrub/{keyspace}", get(scrub).post(scrub))
         .route("/storage_service/auto_compaction/{keyspace}", post(enable).delete(disable))
         .route(
             "/column_family/autocompaction/{name}",
@@ -39,9 +38,41 @@ pub(super) fn routes() -> Router<Bridge> {
         .route("/column_family/metrics/pending_compactions", get(pending_tasks))
 }
 
-/// What others of these paths do and this node does not.
-async fn not_built(uri: Uri) -> ApiError {
-    ApiError::unsupported(format!("{} is not supported", uri.path()))
+/// What a scrub of which only looks found: damage, by ScyllaDB's number.
+const VALIDATION_ERRORS: u32 = 3;
+
+/// Parameters: `scrub_mode`, ABORT (the default), SKIP, SEGREGATE or VALIDATE; `skip_corrupted`, an older way to say SKIP;
+/// `disable_snapshot`, whether tables that are rewritten go without one before; `cf`. 0, and 3 where VALIDATE found damage.
+async fn scrub(State(bridge): State<Bridge>, Path(keyspace): Path<String>, params: Params) -> Answer<u32> {
+    let mode = match params.get("scrub_mode").map(str::to_ascii_uppercase).as_deref() {
+        None if params.flag("skip_corrupted")? => ScrubMode::Skip,
+        None | Some("ABORT") => ScrubMode::Abort,
+        Some("SKIP") => ScrubMode::Skip,
+        Some("SEGREGATE") => ScrubMode::Segregate,
+        Some("VALIDATE") => ScrubMode::Validate,
+        Some(other) => {
+            return Err(ApiError::bad(format!("Unknown argument for 'scrub_mode' parameter: {other}")));
+        }
+    };
+    let snapshot = mode != ScrubMode::Validate && !params.flag("disable_snapshot")?;
+    let names = params.list("cf");
+    let report = bridge
+        .call(move || async move {
+            let tables = node::tables_of(&keyspace, &names)?;
+            if snapshot {
+                let request = SnapshotRequest {
+                    tag: format!("pre-scrub-{}", reactor::wall_clock_us() / 1000),
+                    tables: tables.iter().map(|table| table.id).collect(),
+                    skip_flush: false,
+                    ttl: None,
+                };
+                node::here()?.storage().take_snapshot(&request).await?;
+            }
+            compactions::scrub(tables, mode).await
+        })
+        .await?;
+    let found = report.gaps > 0 || report.out_of_order > 0 || report.damaged_files > 0;
+    Ok(Json(if mode == ScrubMode::Validate && found { VALIDATION_ERRORS } else { 0 }))
 }
 
 /// Rewrites what a keyspace and its parameter `cf` name.

@@ -81,7 +81,7 @@ impl Leveled {
     }
 
     /// Files of level 0, oldest writes first, with what they overlap there and in level 1.
-    fn from_0(&self, view: &View<'_>, levels: &[Vec<usize>]) -> Option<Vec<usize>> {
+    fn leaving_0(&self, view: &View<'_>, levels: &[Vec<usize>]) -> Option<Vec<usize>> {
         let files = view.files;
         let busy: Vec<usize> = levels[0].iter().copied().filter(|index| files[*index].busy).collect();
         let meets_busy = |index: usize| busy.iter().any(|other| files[*other].overlaps(&files[index]));
@@ -116,7 +116,7 @@ impl Leveled {
     }
 
     /// The next file of a level that is too large, with what it overlaps in the level after.
-    fn from_level(&self, view: &View<'_>, levels: &[Vec<usize>], level: usize) -> Option<Vec<usize>> {
+    fn leaving_level(&self, view: &View<'_>, levels: &[Vec<usize>], level: usize) -> Option<Vec<usize>> {
         let files = view.files;
         let behind = |index: &&usize| match self.cursors[level] {
             Some(cursor) => files[**index].tokens.0 > cursor,
@@ -188,13 +188,13 @@ impl Strategy for Leveled {
             if behind.is_some() {
                 return behind;
             }
-            if let Some(mut inputs) = self.from_level(view, &levels, level) {
+            if let Some(mut inputs) = self.leaving_level(view, &levels, level) {
                 let target = self.next_level(view, &levels, &inputs);
                 self.with_starved(view, &levels, target, &mut inputs);
                 return Some(self.moved(view, level, &inputs, target));
             }
         }
-        match self.from_0(view, &levels) {
+        match self.leaving_0(view, &levels) {
             Some(inputs) => {
                 let target = self.next_level(view, &levels, &inputs);
                 if target == 0 {
