@@ -45,7 +45,10 @@ def metrics():
 class Administration(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.node = Node("admin", shards=2).start()
+        cls.node = Node("admin", shards=2)
+        # Also where the rest of this fails.
+        cls.addClassCleanup(cls.node.kill)
+        cls.node.start()
         with Connection() as c:
             c.query(KEYSPACE)
             c.query("CREATE TYPE a.u (x int)")
@@ -85,7 +88,8 @@ class Administration(unittest.TestCase):
             ("/storage_service/keyspace_flush/nobody", "POST", 400),
             ("/storage_service/keyspace_flush/a?cf=nobody", "POST", 400),
             ("/storage_service/keyspace_flush/a", "GET", 400),
-            ("/storage_service/keyspace_scrub/a", "POST", 501),
+            ("/storage_service/keyspace_scrub/a?scrub_mode=hard", "POST", 400),
+            ("/column_family/toppartitions/a:t", "GET", 501),
             ("/storage_service/snapshots", "POST", 400),
             ("/storage_service/snapshots?tag=..%2Fx", "POST", 400),
             ("/column_family/metrics/live_disk_space_used/a", "GET", 400),
@@ -130,8 +134,26 @@ class Administration(unittest.TestCase):
         ctl("compact", "a", "t")
         self.assertEqual(len(self.files()), len(files), "one file of each tablet before and after")
         self.assertNotEqual(self.files(), files)
-        self.assertIn("pending tasks 0", ctl("compactionstats"))
+        self.assertRegex(ctl("compactionstats"), r"(?m)^pending tasks +\d")
+        self.assertRegex(ctl("compactionhistory"), r"(?m)^[0-9a-f-]{36} +a +t +20\d\d-")
         ctl("cleanup", "a")
+        ctl("upgradesstables", "-a", "a", "t")
+        ctl("garbagecollect", "a", "t")
+        ctl("scrub", "-m", "VALIDATE", "a", "t")
+        self.assertIn("There are no snapshots", ctl("listsnapshots"))
+        ctl("scrub", "a", "t")
+        self.assertRegex(ctl("listsnapshots"), r"(?m)^pre-scrub-\d+ +a +t ")
+        ctl("clearsnapshot", "--all")
+        self.assertTrue(ask("/column_family/autocompaction/a:t")[1])
+        ctl("disableautocompaction", "a", "t")
+        self.assertRegex(ctl("statusautocompaction", "a", "t"), r"^a t not running")
+        ctl("enableautocompaction", "a", "t")
+        self.assertRegex(ctl("statusautocompaction", "a", "t"), r"^a t running")
+        ctl("stop", "COMPACTION")
+        self.assertIn("nonsense", ctl("stop", "nonsense", code=1).lower())
+        ctl("setcompactionthroughput", "64")
+        self.assertEqual(ctl("getcompactionthroughput"), "Current compaction throughput: 64 MB/s\n")
+        ctl("setcompactionthroughput", "0")
         self.assertIn("Unknown", ctl("flush", "a", "nobody", code=1))
 
     def test_snapshots(self):

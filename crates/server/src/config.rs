@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use admin::{AdminConfig, Port};
+pub use admin::{AdminConfig, CRITICAL_DISK_UTILIZATION, Port};
 pub(crate) use keys::parse_size;
 use query::guardrails::Guardrails;
 use reactor::log::Level;
@@ -338,7 +338,7 @@ mod tests {
         assert_eq!(admin.api_address, Some(IpAddr::from([127, 0, 0, 9])));
         assert_eq!((admin.api_port, admin.prometheus_port), (Port::Given(10_001), Port::Given(0)));
         assert!(!admin.auto_snapshot);
-        assert_eq!(admin.critical_disk_utilization, 0.9);
+        assert_eq!(admin.critical_disk_utilization, Some(0.9));
         let policies = (admin.disk_failure_policy, admin.commit_failure_policy);
         assert_eq!(policies, (storage::FailurePolicy::Die, storage::FailurePolicy::Ignore));
         assert!(parse("critical_disk_utilization_level: 2\n").is_err());

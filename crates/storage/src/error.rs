@@ -31,7 +31,7 @@ pub enum StorageError {
     /// Free space is below the mark: writes are refused until there is more, reads go on.
     #[error(
         "{}: the disk is nearly full ({free_bytes} bytes free, {free_bytes_min} have to be): writes are refused until \
-         there is space; drop or truncate tables, or clear snapshots", path.display()
+         there is space (critical_disk_utilization_level); drop or truncate tables, or clear snapshots", path.display()
     )]
     DiskNearlyFull {
         /// A folder on the disk.

@@ -34,6 +34,7 @@ mod throttle;
 mod warm;
 
 pub use batchlog::LoggedBatch;
+pub use commitlog::CommitlogStats;
 pub use compaction::{
     CompactOptions, CompactOutcome, CompactionFilter, CompactionKind, CompactionRecord, CompactionStats,
     CompactionTotals, HISTORY_MAX as COMPACTION_HISTORY_MAX, ScrubMode, ScrubReport, TableFileInfo,

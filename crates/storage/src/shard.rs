@@ -16,7 +16,7 @@ use reactor::{Deadline, Event, Gate, Semaphore};
 
 use crate::cache::RowCache;
 use crate::commitlog::format::EntryKind;
-use crate::commitlog::{Commitlog, Hold};
+use crate::commitlog::{Commitlog, CommitlogStats, Hold};
 use crate::compaction::Compactions;
 use crate::config::StorageConfig;
 use crate::disk::DiskWatch;
@@ -108,8 +108,8 @@ pub struct StorageStats {
     pub cache_bytes: usize,
     /// Limit of memtables and row cache together.
     pub memory_bytes_max: usize,
-    /// Commit-log segments that hold entries.
-    pub commitlog_segments: usize,
+    /// The commit log.
+    pub commitlog: CommitlogStats,
 }
 
 impl Inner {
@@ -346,7 +346,7 @@ impl Storage {
             cache_bytes_used: self.0.cache.used_bytes(),
             cache_bytes: self.0.budget.clean(),
             memory_bytes_max: self.0.budget.total_limit(),
-            commitlog_segments: self.0.log.live_segments(),
+            commitlog: self.0.log.stats(),
         }
     }
 

@@ -3,14 +3,17 @@
 
 mod table;
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
 use model::TableId;
 use model::schema::SchemaChange;
-use reactor::Deadline;
-use storage::{PartitionRange, SnapshotRequest, SnapshotsOf, Storage, StorageConfig, StorageError};
+use reactor::{Deadline, Group};
+use storage::{
+    ImportSource, PartitionRange, SnapshotRequest, SnapshotsOf, Storage, StorageConfig, StorageError,
+};
 use table::{ID, changes, values, write};
 
 fn run<T: 'static>(work: impl Future<Output = T> + 'static) -> T {
@@ -214,4 +217,62 @@ fn a_snapshot_with_an_end_goes_by_itself_also_after_a_restart() {
         reactor::sleep(Duration::from_secs(1000)).await;
         assert_eq!(tags(&storage).await, ["stays"]);
     });
+}
+
+#[test]
+fn a_snapshot_beside_writes_flushes_and_compactions_has_all_that_was_acknowledged() {
+    for seed in 0..3 {
+        reactor::sim::run_one(seed, move || async move {
+            let mut config = StorageConfig::new("/n", 8 << 20);
+            config.segment_bytes = 1 << 20;
+            let storage = opened(config).await;
+            let acknowledged = Rc::new(Cell::new(0));
+            let stop = Rc::new(Cell::new(false));
+            let writer = {
+                let (storage, acknowledged, stop) =
+                    (storage.clone(), Rc::clone(&acknowledged), Rc::clone(&stop));
+                reactor::spawn(Group::STATEMENT, async move {
+                    while !stop.get() {
+                        let bytes = write(&format!("key{:05}", acknowledged.get()), "c", "v", 1);
+                        storage.apply(&bytes, Deadline::NEVER).await.expect("a write");
+                        acknowledged.set(acknowledged.get() + 1);
+                        reactor::sleep(Duration::from_micros(500)).await;
+                    }
+                })
+            };
+            let mover = {
+                let (storage, stop) = (storage.clone(), Rc::clone(&stop));
+                reactor::spawn(Group::COMPACTION, async move {
+                    while !stop.get() {
+                        storage.flush(ID).await.expect("a flush");
+                        storage.compact(ID).await.expect("a compaction");
+                        reactor::sleep(Duration::from_millis(2)).await;
+                    }
+                })
+            };
+            let mut taken = Vec::new();
+            for number in 0..4 {
+                reactor::sleep(Duration::from_millis(15)).await;
+                let before = acknowledged.get();
+                let tag = format!("s{number}");
+                storage.take_snapshot(&request(&tag)).await.expect("a snapshot");
+                taken.push((tag, before, acknowledged.get()));
+            }
+            stop.set(true);
+            writer.await.expect("the writer");
+            mover.await.expect("the mover");
+            for (tag, before, after) in taken {
+                storage.truncate(ID).await.expect("a truncation");
+                let directory = format!("/n/data/k/t-{}/snapshots/{tag}", "07".repeat(16));
+                let from = ImportSource { directory: Some(directory.into()), keep: true };
+                storage.import(ID, &from).await.expect("an import");
+                let found = values(&storage, PartitionRange::all()).await.expect("a read");
+                let mut keys: Vec<_> = found.into_iter().map(|(key, _)| key).collect();
+                keys.sort();
+                let least: Vec<_> = (0..before).map(|n| format!("key{n:05}").into_bytes()).collect();
+                assert_eq!(keys[..before.min(keys.len())], least[..], "seed {seed}, {tag}");
+                assert!(keys.len() <= after + 1, "seed {seed}, {tag}: nothing from later");
+            }
+        });
+    }
 }

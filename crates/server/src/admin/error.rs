@@ -23,11 +23,6 @@ impl ApiError {
         Self { status: StatusCode::NOT_FOUND, message: message.into() }
     }
 
-    /// Whether it says that something is not there.
-    pub(crate) fn is_absent(&self) -> bool {
-        self.status == StatusCode::NOT_FOUND
-    }
-
     /// This build does not do it.
     pub(crate) fn unsupported(message: impl Into<String>) -> Self {
         Self { status: StatusCode::NOT_IMPLEMENTED, message: message.into() }

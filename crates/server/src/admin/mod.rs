@@ -7,6 +7,7 @@
 #![allow(clippy::disallowed_types)] // no shard runs here: this thread has sockets of its own
 
 mod bridge;
+mod compactions;
 pub(crate) mod describe;
 mod error;
 mod limit;

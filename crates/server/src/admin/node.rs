@@ -41,6 +41,16 @@ pub(crate) enum Mode {
 }
 
 impl Mode {
+    /// As metrics show it, by ScyllaDB's numbers.
+    pub(crate) fn number(self) -> i64 {
+        match self {
+            Self::Starting => 1,
+            Self::Normal => 3,
+            Self::Draining => 6,
+            Self::Drained => 7,
+        }
+    }
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Starting => "STARTING",
@@ -60,9 +70,6 @@ pub(crate) struct NodeState {
     /// One change of the transport or the mode at a time.
     pub(crate) changing: reactor::Semaphore,
     pub(crate) config: Config,
-    /// Compactions by request that run.
-    pub(crate) compactions: RefCell<BTreeMap<u64, TableName>>,
-    next_compaction: Cell<u64>,
 }
 
 impl NodeState {
@@ -74,8 +81,6 @@ impl NodeState {
             listeners: RefCell::new(listeners),
             changing: reactor::Semaphore::new(1),
             config: config.clone(),
-            compactions: RefCell::default(),
-            next_compaction: Cell::new(1),
         }
     }
 
@@ -249,27 +254,6 @@ pub(crate) async fn flush(tables: Vec<TableName>) -> Result<(), ApiError> {
         Ok(())
     });
     flushed.await.map(drop)
-}
-
-/// Merges all files of each tablet of the tables into one, everywhere.
-pub(crate) async fn compact(tables: Vec<TableName>) -> Result<(), ApiError> {
-    let node = NodeState::here()?;
-    for table in tables {
-        let running = node.next_compaction.replace(node.next_compaction.get() + 1);
-        let id = table.id;
-        node.compactions.borrow_mut().insert(running, table);
-        let compacted = on_each(Group::COMPACTION, move |shard: Rc<Shard>| async move {
-            Ok(shard.storage().compact(id).await?)
-        });
-        let compacted = compacted.await;
-        node.compactions.borrow_mut().remove(&running);
-        match compacted {
-            // Dropped since it was named.
-            Err(error) if error.is_absent() => {}
-            other => drop(other?),
-        }
-    }
-    Ok(())
 }
 
 /// Forgets all rows of the tables, everywhere.

@@ -45,8 +45,17 @@ impl Params {
     /// # Errors
     /// A 400 for anything else.
     pub(super) fn flag(&self, name: &str) -> Result<bool, ApiError> {
+        self.flag_or(name, false)
+    }
+
+    /// The same with another default.
+    ///
+    /// # Errors
+    /// As [`Params::flag`].
+    pub(super) fn flag_or(&self, name: &str, default: bool) -> Result<bool, ApiError> {
         match self.get(name).map(str::to_ascii_lowercase).as_deref() {
-            None | Some("false" | "0" | "no") => Ok(false),
+            None => Ok(default),
+            Some("false" | "0" | "no") => Ok(false),
             Some("true" | "1" | "yes") => Ok(true),
             Some(other) => {
                 Err(ApiError::bad(format!("Parameter '{name}' has to be true or false, not '{other}'")))

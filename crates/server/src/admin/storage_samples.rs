@@ -16,12 +16,46 @@ pub(super) fn of(shard: &Shard) -> Vec<Sample> {
         samples.push(Sample { name: name.to_owned(), help: help.to_owned(), labels, value });
     };
     let gauge = |number: u64| Value::Gauge(i64::try_from(number).unwrap_or(i64::MAX));
-    push(
-        "scylla_commitlog_segments",
-        "Commit-log segments that hold entries.",
-        Vec::new(),
-        gauge(stats.commitlog_segments as u64),
-    );
+    let log = stats.commitlog;
+    for (name, help, level) in [
+        ("scylla_commitlog_segments", "Commit-log segments that hold entries.", log.segments),
+        (
+            "scylla_commitlog_unused_segments",
+            "Commit-log segments that are ready to be written.",
+            log.spare_segments,
+        ),
+        ("scylla_commitlog_disk_total_bytes", "Bytes of commit-log files.", log.disk_bytes),
+        ("scylla_commitlog_disk_active_bytes", "Bytes of those that hold entries.", log.live_bytes),
+        (
+            "scylla_commitlog_memory_buffer_groups",
+            "Groups of entries that wait to be written.",
+            log.pending_groups,
+        ),
+    ] {
+        push(name, help, Vec::new(), gauge(level));
+    }
+    for (name, help, count) in [
+        ("scylla_commitlog_flush", "Flushes of the commit log's device.", log.device_flushes),
+        ("scylla_commitlog_bytes_written", "Bytes written to the commit log.", log.written_bytes),
+        (
+            "scylla_commitlog_flush_limit_exceeded",
+            "Writes that found the commit log at its limit and waited for flushes.",
+            log.limit_exceeded,
+        ),
+    ] {
+        push(name, help, Vec::new(), Value::Counter(count));
+    }
+    if reactor::shard_id() == 0 {
+        let version = ("version".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+        push("scylla_scylladb_current_version", "The version that runs.", vec![version], Value::Gauge(0));
+        let mode = super::node::NodeState::here().map_or(super::node::Mode::Starting, |node| node.mode.get());
+        push(
+            "scylla_node_operation_mode",
+            "1 starting, 3 normal, 6 draining, 7 drained.",
+            Vec::new(),
+            Value::Gauge(mode.number()),
+        );
+    }
     push("scylla_memory_dirty_bytes", "Bytes in memtables.", Vec::new(), gauge(stats.memtable_bytes as u64));
     push(
         "scylla_memory_dirty_bytes_max",

@@ -9,7 +9,7 @@ use std::path::Path;
 use reactor::{Group, JoinHandle};
 use storage::{DiskMark, StorageConfig};
 
-use crate::config::{Config, ConfigError, io_properties};
+use crate::config::{CRITICAL_DISK_UTILIZATION, Config, ConfigError, io_properties};
 
 /// The file's name in a work directory.
 const NAME: &str = "io_properties.yaml";
@@ -39,7 +39,8 @@ pub(super) fn configured(config: &Config) -> Result<Option<Vec<DiskSpec>>, Confi
 
 /// How much of the disks of data and commit log has to stay free (`critical_disk_utilization_level`).
 pub(super) fn marks(config: &Config, storage: &StorageConfig) -> Vec<DiskMark> {
-    let free_part = 1.0 - config.admin.critical_disk_utilization;
+    let default = if config.developer_mode { 1.0 } else { CRITICAL_DISK_UTILIZATION };
+    let free_part = 1.0 - config.admin.critical_disk_utilization.unwrap_or(default);
     if free_part <= 0.0 {
         return Vec::new();
     }

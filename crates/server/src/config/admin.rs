@@ -7,6 +7,9 @@ use storage::FailurePolicy;
 use super::keys::{Setter, address, choice, flag, port};
 use super::value::Value;
 
+/// The share of a disk in use above which writes are refused, where nobody says otherwise.
+pub const CRITICAL_DISK_UTILIZATION: f64 = 0.98;
+
 /// A port, and whether somebody asked for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Port {
@@ -38,8 +41,9 @@ pub struct AdminConfig {
     pub prometheus_port: Port,
     /// `auto_snapshot`: whether truncated and dropped tables are snapshotted first.
     pub auto_snapshot: bool,
-    /// `critical_disk_utilization_level`: the share of the disk in use above which writes are refused.
-    pub critical_disk_utilization: f64,
+    /// `critical_disk_utilization_level`: the share of the disk in use above which writes are refused; `None` for
+    /// [`CRITICAL_DISK_UTILIZATION`], and for no such level in developer mode.
+    pub critical_disk_utilization: Option<f64>,
     /// `disk_failure_policy`.
     pub disk_failure_policy: FailurePolicy,
     /// `commit_failure_policy`.
@@ -54,7 +58,7 @@ impl Default for AdminConfig {
             prometheus_address: None,
             prometheus_port: Port::Default(9180),
             auto_snapshot: true,
-            critical_disk_utilization: 0.98,
+            critical_disk_utilization: None,
             disk_failure_policy: FailurePolicy::BestEffort,
             commit_failure_policy: FailurePolicy::StopCommit,
         }
@@ -67,7 +71,7 @@ pub(super) const SETTERS: &[(&str, Setter)] = &[
     ("prometheus_address", |c, v| address(v).map(|v| c.admin.prometheus_address = Some(v))),
     ("prometheus_port", |c, v| port_or_none(v).map(|v| c.admin.prometheus_port = v)),
     ("auto_snapshot", |c, v| flag(v).map(|v| c.admin.auto_snapshot = v)),
-    ("critical_disk_utilization_level", |c, v| share(v).map(|v| c.admin.critical_disk_utilization = v)),
+    ("critical_disk_utilization_level", |c, v| share(v).map(|v| c.admin.critical_disk_utilization = Some(v))),
     ("disk_failure_policy", |c, v| disk_policy(v).map(|v| c.admin.disk_failure_policy = v)),
     ("commit_failure_policy", |c, v| commit_policy(v).map(|v| c.admin.commit_failure_policy = v)),
 ];

@@ -126,6 +126,7 @@ impl Commitlog {
             let live = (state.live.len() as u64 + 1) * self.0.options.segment_bytes as u64;
             if state.live.len() > 1 && live > self.0.options.bytes_max {
                 self.0.pressure.notify_all();
+                self.0.counts.limit_exceeded.update(|count| count + 1);
                 return Ok(None);
             }
             let Some(segment) = state.spares.pop_front() else {

@@ -120,6 +120,7 @@ impl Commitlog {
             }
             Ok(()) => {
                 self.0.state.borrow_mut().written = end;
+                self.0.counts.written_bytes.update(|bytes| bytes + used as u64);
                 match self.0.options.sync {
                     CommitlogSync::Batch => self.make_group_durable(&segment, end).await,
                     CommitlogSync::Periodic { .. } => {
@@ -206,6 +207,7 @@ impl Commitlog {
     }
 
     async fn make_durable(&self, segment: &Rc<Segment>, upto: Position) -> Result<(), StorageError> {
+        self.0.counts.device_flushes.update(|count| count + 1);
         match segment.file.fdatasync().await {
             Ok(()) => {
                 let mut state = self.0.state.borrow_mut();

@@ -135,9 +135,33 @@ pub(super) enum Verb {
     Compact {
         #[command(flatten)]
         of: Of,
-        #[arg(short, long, hide = true)]
+        /// Several files of half, a quarter, … of all instead of one
+        #[arg(short, long)]
         split_output: bool,
     },
+    /// Remove what is deleted from table files
+    Garbagecollect {
+        #[command(flatten)]
+        of: Of,
+        #[arg(short, long, hide = true)]
+        granularity: Option<String>,
+        #[arg(short, long, hide = true)]
+        jobs: Option<u32>,
+    },
+    /// Whether tables are compacted by themselves
+    Statusautocompaction {
+        #[command(flatten)]
+        of: Of,
+        #[arg(short, long, hide = true)]
+        all: bool,
+    },
+    /// MiB per second that compactions may write
+    Getcompactionthroughput {
+        #[arg(long, hide = true)]
+        precise_mib: bool,
+    },
+    /// Limit what compactions may write, in MiB per second; 0 for no limit
+    Setcompactionthroughput { value: u64 },
     /// Remove what the node does not own any more
     Cleanup {
         #[command(flatten)]
@@ -271,14 +295,12 @@ const UNSUPPORTED: &[&str] = &[
     "excludenode",
     "failuredetector",
     "forcecompact",
-    "garbagecollect",
     "gcstats",
     "getauditlog",
     "getauthcacheconfig",
     "getbatchlogreplaythrottle",
     "getcolumnindexsize",
     "getcompactionthreshold",
-    "getcompactionthroughput",
     "getconcurrency",
     "getconcurrentcompactors",
     "getconcurrentviewbuilders",
@@ -330,7 +352,6 @@ const UNSUPPORTED: &[&str] = &[
     "setcachekeystosave",
     "setcolumnindexsize",
     "setcompactionthreshold",
-    "setcompactionthroughput",
     "setconcurrency",
     "setconcurrentcompactors",
     "setconcurrentviewbuilders",
@@ -343,7 +364,6 @@ const UNSUPPORTED: &[&str] = &[
     "settimeout",
     "sjk",
     "sstableinfo",
-    "statusautocompaction",
     "statusbackup",
     "statushandoff",
     "stopdaemon",

@@ -14,6 +14,9 @@ use super::verbs::{Of, ScrubOptions};
 /// How long a node may be silent before whoever waits is told that it is at work, and how often from then on.
 const SILENCE: Duration = Duration::from_secs(2);
 
+/// What a scrub that only looks answers where it found damage.
+const VALIDATION_ERRORS: u64 = 3;
+
 /// `path` of each keyspace that is meant, with its tables as a parameter.
 async fn paths(api: &Api, of: &Of, path: &str, user_only: bool) -> Result<Vec<String>, CtlError> {
     let keyspaces = match &of.keyspace {
@@ -81,8 +84,42 @@ pub(super) async fn flush(api: &Api, of: &Of) -> Result<(), CtlError> {
     each(api, of, "flush", "/storage_service/keyspace_flush", false).await
 }
 
-pub(super) async fn compact(api: &Api, of: &Of) -> Result<(), CtlError> {
-    each(api, of, "compact", "/storage_service/keyspace_compaction", false).await
+pub(super) async fn compact(api: &Api, of: &Of, split_output: bool) -> Result<(), CtlError> {
+    for path in paths(api, of, "/storage_service/keyspace_compaction", false).await? {
+        let separator = if path.contains('?') { '&' } else { '?' };
+        patiently(api, "compact", format!("{path}{separator}split_output={split_output}")).await?;
+    }
+    Ok(())
+}
+
+pub(super) async fn garbage_collect(api: &Api, of: &Of) -> Result<(), CtlError> {
+    each(api, of, "garbagecollect", "/storage_service/keyspace_garbage_collect", true).await
+}
+
+pub(super) async fn status_auto_compaction(api: &Api, of: &Of) -> Result<(), CtlError> {
+    let mut table = Table::new(" ");
+    for name in api.texts("/column_family/name").await? {
+        let Some((keyspace, name_of)) = name.split_once(':') else { continue };
+        let named = of.keyspace.as_deref().is_none_or(|wanted| wanted == keyspace)
+            && (of.tables.is_empty() || of.tables.iter().any(|wanted| wanted == name_of));
+        if named {
+            let on = api.get(&format!("/column_family/autocompaction/{}", escaped(&name))).await?;
+            let on = if on == Value::Bool(true) { "running" } else { "not running" };
+            table.row([keyspace, name_of, on]);
+        }
+    }
+    print(&table.print());
+    Ok(())
+}
+
+pub(super) async fn compaction_throughput(api: &Api) -> Result<(), CtlError> {
+    let mebibytes = api.number("/storage_service/compaction_throughput").await?;
+    print(&format!("Current compaction throughput: {} MB/s\n", mebibytes as u64));
+    Ok(())
+}
+
+pub(super) async fn set_compaction_throughput(api: &Api, mebibytes: u64) -> Result<(), CtlError> {
+    api.post(&format!("/storage_service/compaction_throughput?value={mebibytes}")).await.map(drop)
 }
 
 pub(super) async fn cleanup(api: &Api, of: &Of) -> Result<(), CtlError> {
@@ -98,7 +135,11 @@ pub(super) async fn scrub(api: &Api, options: &ScrubOptions) -> Result<(), CtlEr
             escaped(&mode.to_uppercase()),
             options.no_snapshot
         );
-        patiently(api, "scrub", path).await?;
+        if patiently(api, "scrub", path).await?.as_u64() == Some(VALIDATION_ERRORS) {
+            return Err(CtlError::Answer(
+                "there are damaged table files; the node's log names them".to_owned(),
+            ));
+        }
     }
     Ok(())
 }
@@ -194,6 +235,11 @@ pub(super) async fn compaction_stats(api: &Api, human_readable: bool) -> Result<
     let running = api.get("/compaction_manager/compactions").await?;
     let mut table = Table::new(" ");
     table.row(["pending tasks".to_owned(), format!("{}", pending as u64)]);
+    let by_table = api.get("/compaction_manager/metrics/pending_tasks_by_table").await?;
+    for due in by_table.as_array().into_iter().flatten() {
+        let text = |name: &str| due.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        table.row([text("ks"), text("cf"), due.get("task").map_or_else(String::new, Value::to_string)]);
+    }
     let running = running.as_array().cloned().unwrap_or_default();
     if !running.is_empty() {
         table.row(["id", "compaction type", "keyspace", "table", "completed", "total", "unit", "progress"]);
@@ -245,6 +291,7 @@ pub(super) async fn compaction_history(api: &Api) -> Result<(), CtlError> {
         "bytes_in",
         "bytes_out",
         "rows_merged",
+        "compaction_properties",
     ]);
     for entry in &history {
         let text = |name: &str| match entry.get(name) {
@@ -255,6 +302,12 @@ pub(super) async fn compaction_history(api: &Api) -> Result<(), CtlError> {
         let at = entry.get("compacted_at").and_then(Value::as_i64);
         let at = at.and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
         let at = at.map_or_else(String::new, |at| at.strftime("%Y-%m-%dT%H:%M:%S%.3f").to_string());
+        let merged = entry.get("rows_merged").and_then(Value::as_array).cloned().unwrap_or_default();
+        let merged: Vec<String> = merged
+            .iter()
+            .filter_map(|pair| Some(format!("{}:{}", pair.get("key")?, pair.get("value")?)))
+            .collect();
+        let merged = format!("{{{}}}", merged.join(", "));
         table.row([
             text("id"),
             text("ks"),
@@ -262,7 +315,8 @@ pub(super) async fn compaction_history(api: &Api) -> Result<(), CtlError> {
             at,
             text("bytes_in"),
             text("bytes_out"),
-            text("rows_merged"),
+            merged,
+            format!("{{compaction_type: {}}}", text("compaction_type")),
         ]);
     }
     print(&format!("Compaction History: \n{}", table.print()));

@@ -1,6 +1,7 @@
 //! `/column_family`: tables, and what each takes; a table is named `keyspace:table`.
 
 use axum::extract::{Path, State};
+use axum::http::Uri;
 use axum::routing::get;
 use axum::{Json, Router};
 use serde::Serialize;
@@ -9,6 +10,7 @@ use storage::TableReport;
 
 use super::Answer;
 use crate::admin::bridge::Bridge;
+use crate::admin::error::ApiError;
 use crate::admin::node;
 
 /// A figure of a table and how it comes out of the shards' reports.
@@ -43,6 +45,7 @@ pub(super) fn routes() -> Router<Bridge> {
         .route("/column_family/name/keyspace", get(keyspaces))
         .route("/column_family/compaction_strategy/{name}", get(compaction_strategy))
         .route("/column_family/sstables/per_level/{name}", get(files_by_level))
+        .route("/column_family/toppartitions/{name}", get(not_built))
         .route("/column_family/report/{name}", get(report));
     for (figure, read) in FIGURES {
         let read = *read;
@@ -63,6 +66,11 @@ pub(super) fn routes() -> Router<Bridge> {
             .route(&format!("/column_family/metrics/{figure}"), get(of_all));
     }
     router
+}
+
+/// What others of these paths do and this node does not.
+async fn not_built(uri: Uri) -> ApiError {
+    ApiError::unsupported(format!("{} is not supported", uri.path()))
 }
 
 #[derive(Debug, Serialize)]
