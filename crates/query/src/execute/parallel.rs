@@ -187,7 +187,7 @@ async fn fetch(round: Round) -> Answer {
         reversed: plan.reversed,
         now: round.now,
     };
-    let mut consumer = Fetch::new(&mut rows, &rest);
+    let mut consumer = Fetch::new(&mut rows, &rest).giving_way(plan.calls_user);
     if !(command.slices.is_empty() && matches!(command.range, PartitionRange::Key(_))) {
         let storage = engine.storage();
         let read = if plan.table.is_counter() {
