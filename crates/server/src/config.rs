@@ -297,7 +297,7 @@ mod tests {
             "tombstone_warn_threshold: -1\ntombstone_failure_threshold: 7\nquery_tombstone_page_limit: 0\n\
              cas_contention_timeout: 5s\nitems_per_collection_fail_threshold: 3\n\
              column_value_size_warn_threshold: 1KiB\nmaximum_timestamp_warn_threshold: 1d\n\
-             write_consistency_levels_disallowed: [ALL, any]\nread_consistency_levels_warned: QUORUM\n\
+             write_consistency_levels_disallowed: ALL, any\nread_consistency_levels_warned: QUORUM\n\
              user_timestamps_enabled: false\nsimplestrategy_enabled: false\n",
         )
         .unwrap();
