@@ -295,6 +295,8 @@ impl Reader<'_> {
         let whole =
             self.limits.page_rows == usize::MAX || self.limits.remaining <= self.limits.page_rows as u64;
         if keys.len() > 1
+            && resume.is_none()
+            && !command.slices.is_empty()
             && matches!(self.level, Consistency::Serial | Consistency::LocalSerial)
             && whole
             && !matches!(plan.selection.kind, SelectionKind::Groups(_))
