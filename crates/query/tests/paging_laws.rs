@@ -42,6 +42,8 @@ async fn fill(engine: &Engine, chance: &mut Chance) {
         chance.of(&["ASC", "DESC"])
     );
     run(engine, &table).await;
+    let same = "CREATE FUNCTION IF NOT EXISTS ks.same (n int) RETURNS NULL ON NULL INPUT RETURNS int LANGUAGE lua AS 'return n'";
+    run(engine, same).await;
     for written in 0..220 {
         if written == 110 {
             // Half of it lies in table files.
@@ -74,11 +76,23 @@ fn statement(chance: &mut Chance) -> String {
     let grouped = chance.one_in(4);
     let distinct = !grouped && chance.one_in(8);
     let selection = match (grouped, distinct) {
-        (true, _) => chance.of(&["k, a, count(*)", "k, s, max(v), min(b)", "k, a, b, sum(v)", "count(w), k"]),
+        (true, _) => chance.of(&[
+            "k, a, count(*)",
+            "k, s, max(v), min(b)",
+            "k, a, b, sum(v)",
+            "count(w), k",
+            "k, max(same(v))",
+        ]),
         (_, true) => chance.of(&["DISTINCT k", "DISTINCT k, s"]),
-        _ => {
-            chance.of(&["*", "k, a, b", "k, a, b, v, s", "s, w", "k, a, b, writetime(w)", "JSON k, a, b, v"])
-        }
+        _ => chance.of(&[
+            "*",
+            "k, a, b",
+            "k, a, b, v, s",
+            "s, w",
+            "k, a, b, writetime(w)",
+            "JSON k, a, b, v",
+            "k, a, same(b), s",
+        ]),
     };
     let mut relations = Vec::new();
     let mut filtering = false;

@@ -347,6 +347,34 @@ mod tests {
     }
 
     #[test]
+    fn guardrails_of_reads_and_writes_have_cassandras_keys() {
+        let (config, warnings) = parse(
+            "tombstone_warn_threshold: -1\ntombstone_failure_threshold: 7\nquery_tombstone_page_limit: 0\n\
+             cas_contention_timeout: 5s\nitems_per_collection_fail_threshold: 3\n\
+             column_value_size_warn_threshold: 1KiB\nmaximum_timestamp_warn_threshold: 1d\n\
+             write_consistency_levels_disallowed: ALL, any\nread_consistency_levels_warned: QUORUM\n\
+             user_timestamps_enabled: false\nsimplestrategy_enabled: false\n",
+        )
+        .unwrap();
+        assert_eq!(warnings, Vec::<String>::new());
+        assert_eq!(config.cas_contention_timeout, Duration::from_secs(5));
+        let guardrails = &config.guardrails;
+        assert_eq!((guardrails.tombstones.warn, guardrails.tombstones.fail), (None, Some(7)));
+        assert_eq!(guardrails.tombstones_of_page, None);
+        assert!(!guardrails.simple_strategy);
+        assert_eq!(guardrails.read_levels.warned, [wire::consistency::Consistency::Quorum]);
+        let writes = guardrails.writes.as_ref().unwrap();
+        assert_eq!(writes.items_per_collection.fail, Some(3));
+        assert_eq!(writes.column_value_bytes.warn, Some(1024));
+        assert_eq!(writes.maximum_timestamp_us.warn, Some(24 * 3600 * 1_000_000));
+        let levels = [wire::consistency::Consistency::Any, wire::consistency::Consistency::All];
+        assert_eq!(writes.levels.disallowed, levels);
+        assert!(!writes.user_timestamps && writes.read_before_write_lists);
+        assert_eq!(Config::default().guardrails.writes, None);
+        assert!(parse("read_consistency_levels_warned: MOST\n").is_err());
+    }
+
+    #[test]
     fn keys_of_both_worlds_are_understood() {
         let (config, warnings) = parse(
             "cluster_name: 'x y'\nnative_transport_port: 9999\ncommitlog_sync: batch\ncommitlog_segment_size_in_mb: 8\n\

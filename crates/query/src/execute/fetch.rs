@@ -87,6 +87,8 @@ pub(super) struct Fetch<'r, 'q> {
     ended: bool,
     /// Whether the receiver knows of the partition at `key`.
     begun: bool,
+    /// Whether it ends as soon as others wait for the shard: a row may take long.
+    gives_way: bool,
     stop: Option<Stop>,
 }
 
@@ -103,8 +105,15 @@ impl<'r, 'q> Fetch<'r, 'q> {
             key: DecoratedKey { token: Token::MINIMUM, key: Vec::new() },
             ended: !inside,
             begun: inside,
+            gives_way: false,
             stop: None,
         }
+    }
+
+    /// The same, which ends as soon as others wait for the shard.
+    pub(super) fn giving_way(mut self, gives_way: bool) -> Self {
+        self.gives_way = gives_way;
+        self
     }
 
     fn at(&mut self, token: Token, key: &[u8]) {
@@ -142,7 +151,10 @@ impl RowConsumer for Fetch<'_, '_> {
 
     fn row(&mut self, clustering: &[u8], row: RowView<'_>) -> Flow {
         match self.rows.row(clustering, row) {
-            Flow::Continue => self.count(1, Flow::Continue, Some(Position::row(clustering))),
+            Flow::Continue => {
+                let things = if self.gives_way && reactor::need_preempt() { self.left } else { 1 };
+                self.count(things, Flow::Continue, Some(Position::row(clustering)))
+            }
             // What is skipped is told when it has ended.
             other => other,
         }

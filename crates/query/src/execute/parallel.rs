@@ -188,7 +188,7 @@ async fn fetch(round: Round) -> Answer {
         now: round.now,
         bypass_cache: plan.bypass_cache,
     };
-    let mut consumer = Fetch::new(&mut rows, &rest);
+    let mut consumer = Fetch::new(&mut rows, &rest).giving_way(plan.calls_user);
     if !(command.slices.is_empty() && matches!(command.range, PartitionRange::Key(_))) {
         let storage = engine.storage();
         let read = if plan.table.is_counter() {

@@ -152,6 +152,9 @@ fn check_pages(
     ))
 }
 
+/// Rows that another shard sends at once where each goes through the user's functions.
+const USER_ROWS: usize = 64;
+
 struct Reader<'e> {
     engine: &'e Engine,
     plan: &'e SelectPlan,
@@ -183,10 +186,12 @@ impl Reader<'_> {
     /// What other shards need not send.
     fn read_limits(&self, rows: &Rows<'_>) -> ReadLimits {
         let per_partition = usize::try_from(self.limits.per_partition).ok().filter(|most| *most < usize::MAX);
+        let enough = self.plan.calls_user.then_some(USER_ROWS);
         ReadLimits {
             rows: (!self.chooses)
                 .then(|| usize::try_from(rows.remaining).unwrap_or(usize::MAX).min(self.limits.page_rows))
-                .and_then(|most| most.checked_add(1)),
+                .and_then(|most| most.checked_add(1))
+                .map_or(enough, |most| Some(enough.map_or(most, |enough| enough.min(most)))),
             rows_per_partition: if self.plan.distinct {
                 Some(0)
             } else {
@@ -203,6 +208,9 @@ impl Reader<'_> {
         }
         if let PartitionRange::Key(key) = &command.range {
             keys::check_not_empty(&key.key)?;
+        }
+        if self.plan.calls_user {
+            return Box::pin(self.in_fetches(command, rows)).await;
         }
         let limits = self.read_limits(rows);
         let before = rows.count;
@@ -288,6 +296,8 @@ impl Reader<'_> {
         let whole =
             self.limits.page_rows == usize::MAX || self.limits.remaining <= self.limits.page_rows as u64;
         if keys.len() > 1
+            && resume.is_none()
+            && !command.slices.is_empty()
             && matches!(self.level, Consistency::Serial | Consistency::LocalSerial)
             && whole
             && !matches!(plan.selection.kind, SelectionKind::Groups(_))
@@ -317,9 +327,11 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A scan that makes few rows of many: it may take as many fetches as it needs.
-    async fn in_fetches(&self, command: &mut ReadCommand, rows: &mut Rows<'_>) -> Result<(), QueryError> {
+    /// A read in as many fetches as it needs: of a scan that makes few rows of many, or with functions of the user's, behind
+    /// which others have their turn.
+    async fn in_fetches(&self, command: &ReadCommand, rows: &mut Rows<'_>) -> Result<(), QueryError> {
         let (plan, all) = (self.plan, command.slices.clone());
+        let mut command = command.clone();
         if all.is_empty() && plan.restrictions.restricts_clustering {
             return Ok(());
         }
@@ -329,18 +341,19 @@ impl Reader<'_> {
             command.slices = part.slices.clone();
             let limits = self.read_limits(rows);
             let before = rows.count;
-            let mut fetch = Fetch::new(rows, &part);
+            let mut fetch = Fetch::new(rows, &part).giving_way(plan.calls_user);
             if !(part.is_inside() && command.slices.is_empty()) {
-                self.rows_of(command, limits, &mut fetch).await?;
+                self.rows_of(&command, limits, &mut fetch).await?;
             }
             let fetched = fetch.end();
             if rows.tombstones.seen > 0 {
-                self.met_tombstones(command, before, rows)?;
+                self.met_tombstones(&command, before, rows)?;
             }
             if rows.is_done() {
                 break;
             }
             rest = part.behind(fetched, (&plan.table, plan.reversed), &all);
+            reactor::maybe_yield().await;
         }
         Ok(())
     }

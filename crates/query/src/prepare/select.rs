@@ -52,6 +52,8 @@ pub struct SelectPlan {
     pub timeout: Option<Term>,
     /// The statement's text, where all rows of a scan become one and shards can do their parts by themselves.
     pub parallel: Option<Box<str>>,
+    /// Whether one of the user's functions runs for each row: rows are read in short pieces then.
+    pub calls_user: bool,
     /// The table whose fragments are read, where the statement is about those (`MUTATION_FRAGMENTS`, ScyllaDB).
     pub fragments_of: Option<Rc<Table>>,
     /// The result's columns as the wire shows them.
@@ -121,6 +123,7 @@ pub fn prepare(
         && !matches!(select.source, SelectSource::MutationFragments(_))
         && !select.distinct
         && selection.aggregates().iter().all(Aggregate::is_mergeable);
+    let calls_user = selection.calls_user();
     Ok(SelectPlan {
         parallel: parallel.then(|| select.to_string().into_boxed_str()),
         table: Rc::clone(table),
@@ -135,6 +138,7 @@ pub fn prepare(
         limit,
         per_partition_limit,
         timeout,
+        calls_user,
         fragments_of: None,
         metadata: ResultMetadata::new(table.keyspace(), table.name(), &columns),
     })

@@ -87,6 +87,19 @@ impl Selection {
         if let SelectionKind::Groups(groups) = &self.kind { &groups.aggregates } else { &[] }
     }
 
+    /// Whether one of the user's functions runs for each row.
+    pub fn calls_user(&self) -> bool {
+        match &self.kind {
+            SelectionKind::Columns(_) => false,
+            SelectionKind::Expressions(selectors) => selectors.iter().any(|one| one.calls_user(&[])),
+            SelectionKind::Groups(groups) => {
+                let function = groups.by.as_ref().and_then(|by| by.function.as_ref());
+                let selectors = groups.selectors.iter().chain(function);
+                selectors.into_iter().any(|one| one.calls_user(&groups.aggregates))
+            }
+        }
+    }
+
     /// Whether all rows make one.
     pub fn is_one_group(&self) -> bool {
         matches!(&self.kind, SelectionKind::Groups(groups) if groups.by.is_none())
