@@ -380,6 +380,14 @@ impl Engine {
         done
     }
 
+    /// Parses and prepares a text that is neither looked up nor kept: what a statement nobody prepared costs.
+    ///
+    /// # Errors
+    /// As preparing it.
+    pub fn plan(&self, keyspace: Option<&str>, text: &str) -> Result<Prepared, QueryError> {
+        self.prepare_text(keyspace, text)
+    }
+
     /// Parses and prepares a text.
     pub(crate) fn prepare_text(&self, keyspace: Option<&str>, text: &str) -> Result<Prepared, QueryError> {
         if text.len() > self.0.config.statement_bytes_max {
