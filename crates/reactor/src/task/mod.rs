@@ -280,6 +280,28 @@ pub async fn move_to(group: Group) {
     }
 }
 
+/// Drops `parts` one after the other in a background task that gives way between them; at once outside of a shard, and
+/// where there are few.
+///
+/// For what is freed as a whole and is large: the destructors of a hundred thousand small things take milliseconds.
+pub fn drop_in_steps<T: 'static>(parts: Vec<T>) {
+    if parts.len() < PARTS_DROPPED_AT_ONCE {
+        return;
+    }
+    shard::try_with(|shard| {
+        let task = async move {
+            for part in parts {
+                drop(part);
+                crate::sched::maybe_yield().await;
+            }
+        };
+        shard.spawn(Group::BACKGROUND, task).detach();
+    });
+}
+
+/// Parts that are not worth a task.
+const PARTS_DROPPED_AT_ONCE: usize = 4;
+
 /// Waits for a task: a future of its output.
 #[must_use = "dropping the handle detaches the task; say so with `drop`"]
 pub struct JoinHandle<T> {

@@ -198,6 +198,7 @@ impl Drop for Memtable {
         for (_, hold) in std::mem::take(&mut self.inner.get_mut().holds) {
             hold.keep();
         }
+        reactor::drop_in_steps(std::mem::take(&mut self.inner.get_mut().partitions));
     }
 }
 
