@@ -171,7 +171,7 @@ impl Connection {
         let connection = Rc::clone(self);
         let expected = self.session.output.borrow().usual_bytes();
         let answer = Answers::expect(&self.session.native.limits.answers, expected);
-        reactor::spawn_now(Group::STATEMENT, async move {
+        reactor::spawn_now(Group::STATEMENT, move || async move {
             reactor::in_place!(dispatch::answer(&connection.session, header, body));
             connection.in_flight.set(connection.in_flight.get() - 1);
             drop((answer, admitted, hold));
