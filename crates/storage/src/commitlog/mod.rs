@@ -100,6 +100,8 @@ enum Health {
 /// A segment file in one of its lives.
 pub(crate) struct Segment {
     header: SegmentHeader,
+    /// Of `header`: every entry carries it.
+    seed: u32,
     path: PathBuf,
     file: File,
     uses: Cell<u32>,
@@ -221,6 +223,7 @@ impl Commitlog {
         for segment in old {
             let segment = Rc::new(Segment {
                 header: segment.header,
+                seed: segment.header.seed(),
                 path: segment.path,
                 file: segment.file,
                 uses: Cell::new(0),
