@@ -2,9 +2,10 @@
 //!
 //! `table` is the shape of the tables, `history` the model: every operation that was begun, and what a read may see
 //! after it. `workload` does the operations on the node, `run` drives the world and crashes it. One seed is
-//! one run, byte for byte. Never shipped.
+//! one run, byte for byte. `statements` does the same with whole statements of many clients at once. Never shipped.
 
 pub mod history;
 pub mod run;
+pub mod statements;
 pub mod table;
 pub mod workload;
