@@ -53,10 +53,10 @@ fn a_task_started_now_runs_up_to_its_first_wait_in_the_group_of_its_caller() {
         let (mine, others) = (noting("mine"), noting("other's"));
         let seen = steps.clone();
         let caller = spawn(Group::STATEMENT, async move {
-            spawn_now(Group::STATEMENT, async { panic!("on purpose") });
-            spawn_now(Group::STATEMENT, mine);
+            spawn_now(Group::STATEMENT, || async { panic!("on purpose") });
+            spawn_now(Group::STATEMENT, || mine);
             assert_eq!(*seen.borrow(), [("mine", 1)]);
-            spawn_now(Group::BACKGROUND, others);
+            spawn_now(Group::BACKGROUND, || others);
             assert_eq!(seen.borrow().len(), 1, "a task of another group waits for its group's turn");
             assert_eq!(reactor::current_group(), Group::STATEMENT);
         });

@@ -265,10 +265,19 @@ impl<'q> Rows<'q> {
     #[inline]
     fn append(&mut self, clustering: Option<&[u8]>, row: Option<RowView<'_>>) -> Result<(), QueryError> {
         let plan = self.plan;
+        let static_row = self.has_static.then(|| RowView::trusted(&self.buffers.static_row));
+        if let SelectionKind::Columns(sources) = &plan.selection.kind
+            && self.sorted.is_none()
+            && sources.iter().all(|source| source.is_of_row())
+        {
+            // The usual point read: nothing of the key is asked for.
+            let input = RowInput { key: &[], clustering: &[], static_row, row, now: self.now };
+            append_columns(sources, &input, self.out);
+            return Ok(());
+        }
         let key = keys::split(&plan.table, &self.buffers.key);
         let clustering: SmallVec<[Option<&[u8]>; 4]> =
             Clustering(clustering.unwrap_or(&[])).components().collect();
-        let static_row = self.has_static.then(|| RowView::trusted(&self.buffers.static_row));
         let input = RowInput { key: &key, clustering: &clustering, static_row, row, now: self.now };
         if let Some(starts) = &mut self.sorted {
             starts.push(self.out.len());

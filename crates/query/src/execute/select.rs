@@ -47,8 +47,10 @@ pub async fn execute(
         Some(state) => PageLimits { remaining: state.remaining.min(limits.remaining), ..limits },
         None => limits,
     };
-    let filters =
-        plan.restrictions.filters.iter().map(|filter| filter.bind(binding)).collect::<Result<Vec<_>, _>>()?;
+    let filters = match plan.restrictions.filters.as_slice() {
+        [] => Vec::new(),
+        filters => filters.iter().map(|filter| filter.bind(binding)).collect::<Result<_, _>>()?,
+    };
     let user_limit = limits.remaining;
     let grouped = matches!(plan.selection.kind, SelectionKind::Groups(_));
     if plan.sorted_whole && parameters.page_size.is_some() {

@@ -4,7 +4,7 @@
 //! the result shows. Rules and messages as Cassandra 5's `Selection` and `Selectable.newSelectorFactory`.
 
 use cql::ast::{self, Selection as RawSelection};
-use model::{Column, CqlType, Table};
+use model::{Column, ColumnKind, CqlType, Table};
 
 use super::expression::Preparation;
 use super::resolved::Resolved;
@@ -75,6 +75,12 @@ pub struct Source {
 }
 
 impl Source {
+    /// Whether its column is no part of a key.
+    #[inline]
+    pub fn is_of_row(&self) -> bool {
+        matches!(self.column.kind, ColumnKind::Static | ColumnKind::Regular)
+    }
+
     /// Values of a column.
     pub fn of(column: &Column) -> Self {
         Self { multi_cell: column.ty.is_multi_cell(), column: column.clone() }

@@ -182,15 +182,16 @@ impl Shard {
     }
 
     pub(crate) fn spawn<F: Future + 'static>(&self, group: Group, future: F) -> JoinHandle<F::Output> {
-        let (task, handle) = task::create(&self.task_pool, group, future);
+        let (task, handle) = task::create(&self.task_pool, group, move || future);
         let (index, _) = self.tasks.insert(task);
         self.sched.push(group, index);
         handle
     }
 
     /// As `spawn`, but polled before this returns where the caller is of the same group.
-    pub(crate) fn spawn_now<F: Future + 'static>(&self, group: Group, future: F) {
-        let (task, handle) = task::create(&self.task_pool, group, future);
+    #[inline]
+    pub(crate) fn spawn_now<F: Future + 'static>(&self, group: Group, make: impl FnOnce() -> F) {
+        let (task, handle) = task::create(&self.task_pool, group, make);
         handle.detach();
         let (index, _) = self.tasks.insert(task);
         // Simulated: one in four starts later, as it would after a yield.

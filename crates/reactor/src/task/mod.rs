@@ -232,12 +232,15 @@ pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 /// Builds the task in pooled memory; the caller puts it into the slab.
+///
+/// The future is made here and by `make`, because it may have kilobytes and `make` does not: each function it were handed
+/// through would copy it.
+#[inline]
 pub(crate) fn create<F: Future + 'static>(
     pool: &Rc<TaskPool>,
     group: Group,
-    future: F,
+    make: impl FnOnce() -> F,
 ) -> (TaskRef, JoinHandle<F::Output>) {
-    let block = pool.allocate(Layout::new::<TaskCell<F>>()).cast::<TaskCell<F>>();
     let header = Header {
         vtable: &TaskCell::<F>::VTABLE,
         pool: pool.clone(),
@@ -247,8 +250,11 @@ pub(crate) fn create<F: Future + 'static>(
         in_slab: Cell::new(true),
         has_handle: Cell::new(true),
     };
+    // Made before there is a block that a panic of `make` would lose.
+    let cell = TaskCell { header, stage: UnsafeCell::new(Stage::Running(make())) };
+    let block = pool.allocate(Layout::new::<TaskCell<F>>()).cast::<TaskCell<F>>();
     // SAFETY: the block is fresh and laid out for a `TaskCell<F>`.
-    unsafe { block.write(TaskCell { header, stage: UnsafeCell::new(Stage::Running(future)) }) };
+    unsafe { block.write(cell) };
     let task = TaskRef(block.cast());
     (task, JoinHandle { task, output: PhantomData })
 }
@@ -260,13 +266,14 @@ pub fn spawn<F: Future + 'static>(group: Group, future: F) -> JoinHandle<F::Outp
     shard::with(|shard| shard.spawn(group, future))
 }
 
-/// Starts `future` as a detached task of `group` and polls it once before returning, if the caller's task is of that
+/// Starts the future that `make` makes as a detached task of `group` and polls it once before returning, if the caller's task is of that
 /// group too (else it is queued as by [`spawn`]).
 ///
 /// Short work is then done at once: thousands of requests that arrive together do not each hold a task's memory while
 /// they queue. The caller looks at [`maybe_yield`](crate::maybe_yield) between such calls.
-pub fn spawn_now<F: Future + 'static>(group: Group, future: F) {
-    shard::with(|shard| shard.spawn_now(group, future));
+#[inline]
+pub fn spawn_now<F: Future + 'static>(group: Group, make: impl FnOnce() -> F) {
+    shard::with(|shard| shard.spawn_now(group, make));
 }
 
 /// Moves the running task to another group, and waits for a slice of it; at once where it is of that group already.

@@ -321,7 +321,7 @@ impl Connection {
             self.start_heavy(header, body, (answer, admitted, hold)).await;
             return true;
         }
-        reactor::spawn_now(Group::STATEMENT, async move {
+        reactor::spawn_now(Group::STATEMENT, move || async move {
             reactor::in_place!(dispatch::answer(&connection.session, header, body));
             connection.in_flight.set(connection.in_flight.get() - 1);
             drop((answer, admitted, hold));

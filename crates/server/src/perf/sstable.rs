@@ -143,7 +143,7 @@ impl SstableBench {
             let row = RowView::trusted(&row);
             writer.unfiltered(Unfiltered::Row { clustering: &[], row }).await?;
             writer.partition_end().await?;
-            if at as u64 % STRIDE == 0 {
+            if (at as u64).is_multiple_of(STRIDE) {
                 reactor::maybe_yield().await;
             }
         }

@@ -203,7 +203,7 @@ impl State {
         let active = self.active.as_mut().expect("a group has an active segment");
         let group = self.groups.back_mut().expect("a group is open");
         let bytes = entry_bytes(payload.len());
-        let seed = active.segment.header.seed();
+        let seed = active.segment.seed;
         encode_entry(group.room(bytes), seed, active.offset as u32, kind, payload);
         active.offset += bytes;
     }

@@ -142,10 +142,10 @@ pub(crate) fn encode_entry(out: &mut [u8], seed: u32, offset: u32, kind: EntryKi
 }
 
 fn head_crc(head: &[u8], offset: u32) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(head);
-    hasher.update(&offset.to_le_bytes());
-    hasher.finalize()
+    let mut checked = [0; 16];
+    checked[..12].copy_from_slice(&head[..12]);
+    checked[12..].copy_from_slice(&offset.to_le_bytes());
+    crc32fast::hash(&checked)
 }
 
 fn payload_crc(head: u32, payload: &[u8]) -> u32 {

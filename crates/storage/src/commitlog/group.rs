@@ -173,7 +173,7 @@ impl Commitlog {
         let Some((segment, offset)) = place else { return };
         let bytes = entry_bytes(0);
         let mut buf = AlignedBuf::with_len(bytes);
-        encode_entry(&mut buf, segment.header.seed(), offset as u32, EntryKind::End, &[]);
+        encode_entry(&mut buf, segment.seed, offset as u32, EntryKind::End, &[]);
         let end = Position { segment: segment.header.id, offset: (offset + bytes) as u32 };
         if segment.file.write_at(offset as u64, buf).await.0.is_ok() {
             // A failed flush has marked the log dead by itself.

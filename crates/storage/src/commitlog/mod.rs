@@ -134,6 +134,8 @@ enum Health {
 /// A segment file in one of its lives.
 pub(crate) struct Segment {
     header: SegmentHeader,
+    /// Of `header`: every entry carries it.
+    seed: u32,
     path: PathBuf,
     file: File,
     uses: Cell<u32>,
@@ -256,6 +258,7 @@ impl Commitlog {
         for segment in old {
             let segment = Rc::new(Segment {
                 header: segment.header,
+                seed: segment.header.seed(),
                 path: segment.path,
                 file: segment.file,
                 uses: Cell::new(0),
