@@ -281,7 +281,7 @@ fn a_task_that_was_begun_inside_another_moves_alone() {
         let outer = spawn(Group::STATEMENT, async {
             let inner = Rc::new(Cell::new(None));
             let told = Rc::clone(&inner);
-            spawn_now(Group::STATEMENT, async move {
+            spawn_now(Group::STATEMENT, move || async move {
                 reactor::move_to(Group::UNPREPARED).await;
                 told.set(Some(reactor::current_group()));
             });

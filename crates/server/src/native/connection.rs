@@ -335,7 +335,7 @@ impl Connection {
         let deadline = Deadline::after(self.session.native.config.request_timeout);
         self.heavy.set(self.heavy.get() + 1);
         let connection = Rc::clone(self);
-        reactor::spawn_now(Group::STATEMENT, async move {
+        reactor::spawn_now(Group::STATEMENT, move || async move {
             dispatch::answer_heavy(&connection.session, header, body, deadline).await;
             connection.in_flight.set(connection.in_flight.get() - 1);
             connection.heavy.set(connection.heavy.get() - 1);

@@ -180,7 +180,7 @@ impl Draft {
 }
 
 /// The `caching` option as the map clients see.
-pub(crate) fn caching_map<'c>(caching: &'c CachingOptions) -> impl Iterator<Item = (&'c str, &'c str)> {
+pub(crate) fn caching_map(caching: &CachingOptions) -> impl Iterator<Item = (&str, &str)> {
     let enabled = caching.enabled.map(|enabled| ("enabled", if enabled { "true" } else { "false" }));
     let keys = [("keys", caching.keys.as_str()), ("rows_per_partition", &caching.rows_per_partition)];
     enabled.into_iter().chain(keys)
