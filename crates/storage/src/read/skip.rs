@@ -3,7 +3,8 @@
 //! Files are asked newest first. Once every column of the row has a cell, and the row its own timestamp, above the
 //! greatest timestamp of the files that are left, or a deletion covers that timestamp, nothing in them can be seen.
 //! Equal timestamps are settled by value, so only greater ones count; collections merge by element and counters by
-//! shard, so a row with such a column is settled by deletions only.
+//! shard, so a row with such a column is settled by deletions only. Beside static columns only a deletion of the whole
+//! partition settles anything.
 
 use std::rc::Rc;
 
@@ -37,7 +38,8 @@ pub(super) fn is_older_than_all(table: &Table, sources: &[Source], file: &Sstabl
     if sources.iter().any(|source| covers(source.partition_deletion())) {
         return true;
     }
-    if file.may_have_static_rows() {
+    // The static row is settled by what is said of it and of the partition, and that may stand in any file.
+    if !table.statics().is_empty() {
         return false;
     }
     let rows = || sources.iter().filter_map(Source::row);

@@ -35,15 +35,12 @@ pub(super) fn read(
                 .ok_or_else(|| config(format!("{CRC_CHECK_CHANCE} should be between 0.0 and 1.0")))?,
         ),
     };
-    for (before, name, what) in
-        [(CLASS_BEFORE, CLASS, "compression algorithm"), (CHUNK_LENGTH_BEFORE, CHUNK_LENGTH, "chunk length")]
-    {
-        let Some(value) = map.remove(before) else { continue };
+    for (before, name) in [(CLASS_BEFORE, CLASS), (CHUNK_LENGTH_BEFORE, CHUNK_LENGTH)] {
+        // Beside today's name the one of before is unknown, as it is to Cassandra 5.
         if map.contains_key(name) {
-            return Err(config(format!(
-                "The '{before}' option must not be used if the {what} is already specified by the '{name}' option"
-            )));
+            continue;
         }
+        let Some(value) = map.remove(before) else { continue };
         if name == CLASS && value.is_empty() {
             map.remove("enabled");
             map.remove(CHUNK_LENGTH);
