@@ -31,7 +31,7 @@ bench() {
   local kind=() name=$4
   [[ $1 == read ]] || kind=("--$1")
   words=("$ceto" perf simple-query "${kind[@]}" --partitions 1000 --concurrency "$2" --operations-per-shard "$3"
-    --memory 256M --driver poll --workdir "$scratch/$name" --json-result "$scratch/$name.json")
+    --memory 256M --driver poll --workdir "$scratch/$name.dir" --json-result "$scratch/$name.json")
 }
 
 # Instructions of one run, all threads.
