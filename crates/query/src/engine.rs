@@ -343,12 +343,13 @@ impl Engine {
         let parts: Vec<Part<'_>> = held
             .iter()
             .filter_map(|(prepared, values)| {
-                let binding = Binding { values, ambient: &self.0.ambient };
+                let Prepared { markers, .. } = prepared.get();
+                let binding = Binding { values, markers, ambient: &self.0.ambient };
                 prepared.get().modification().map(|plan| Part { plan, binding })
             })
             .collect();
         prepare::batch::check(kind, false, parts.iter().map(|part| part.plan))?;
-        let binding = Binding { values: &[], ambient: &self.0.ambient };
+        let binding = Binding { values: &[], markers: &[], ambient: &self.0.ambient };
         let now = parameters.now_in_seconds.unwrap_or_else(|| self.0.ambient.now_seconds());
         let request = Request { client, parameters, binding: &binding, now };
         let start = out.body.len();
@@ -369,7 +370,7 @@ impl Engine {
         mode: MetadataMode,
         out: &mut Response,
     ) -> Result<(), QueryError> {
-        let binding = Binding { values, ambient: &self.0.ambient };
+        let binding = Binding { values, markers: &prepared.markers, ambient: &self.0.ambient };
         let now = parameters.now_in_seconds.unwrap_or_else(|| self.0.ambient.now_seconds());
         let request = Request { client, parameters, binding: &binding, now };
         let start = out.body.len();

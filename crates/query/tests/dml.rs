@@ -24,7 +24,12 @@ async fn answers(engine: Engine, script: &'static str) -> String {
                 rows.rows.iter().for_each(|row| out.push_str(&format!("> {row}\n")));
             }
             Ok(_) => {}
-            Err(error) => out.push_str(&format!("! {}\n", error_text(&error))),
+            Err(error) => {
+                let text = error_text(&error);
+                // Of a wrong value that was bound we also say what it was bound to.
+                let named = text.rsplit_once(" for \"").filter(|_| statement.starts_with('@'));
+                out.push_str(&format!("! {}\n", named.map_or(text.as_str(), |(text, _)| text)));
+            }
         }
     }
     out

@@ -126,8 +126,8 @@ async fn mistakes(engine: Engine) {
     for (statement, values, expected) in [
         (select, vec![int(1)], "there were 2 markers(?) in CQL but 1 bound variables"),
         (select, vec![int(1), int(1), int(1)], "there were 2 markers(?) in CQL but 3 bound variables"),
-        (select, vec![bytes(&[0; 5]), int(1)], "Expected 4 or 0 byte int (5)"),
-        (select, vec![int(1), bytes(&[1])], "Expected 4 or 0 byte int (1)"),
+        (select, vec![bytes(&[0; 5]), int(1)], "Expected 4 or 0 byte int (5) for \"k\""),
+        (select, vec![int(1), bytes(&[1])], "Expected 4 or 0 byte int (1) for \"c\""),
         (select, vec![bytes(&[]), int(1)], "Key may not be empty"),
         (select, vec![Bound::Null, int(1)], "Invalid null value in condition for column k"),
         (select, vec![Bound::Unset, int(1)], "Invalid unset value for column k"),
@@ -138,9 +138,13 @@ async fn mistakes(engine: Engine) {
         ("SELECT * FROM t LIMIT ?", vec![int(0)], "LIMIT must be strictly positive"),
         ("SELECT * FROM t LIMIT ?", vec![Bound::Null], "Invalid null value of limit"),
         ("SELECT * FROM t WHERE token(k) > ?", vec![Bound::Null], "Invalid null token value"),
-        (insert, vec![int(1), int(1), bytes(&[0xff])], "String didn't validate."),
+        (insert, vec![int(1), int(1), bytes(&[0xff])], "String didn't validate. for \"v\""),
         (insert, vec![Bound::Unset, int(1), text("x")], "Invalid unset value for column k"),
-        ("INSERT INTO t (k, c, u) VALUES (1, 1, ?)", vec![bytes(&[1])], "UUID should be 16 or 0 bytes (1)"),
+        (
+            "INSERT INTO t (k, c, u) VALUES (1, 1, ?)",
+            vec![bytes(&[1])],
+            "UUID should be 16 or 0 bytes (1) for \"u\"",
+        ),
         ("UPDATE t SET m[?] = 1 WHERE k = 1 AND c = 1", vec![Bound::Null], "Invalid null map key"),
         ("UPDATE t SET m[?] = 1 WHERE k = 1 AND c = 1", vec![Bound::Unset], "Invalid unset map key"),
         (

@@ -153,7 +153,7 @@ async fn fetch(round: Round) -> Answer {
             Value::Bytes(bytes) => ValueRef::Bytes(bytes),
         })
         .collect();
-    let binding = Binding { values: &values, ambient: engine.ambient() };
+    let binding = Binding { values: &values, markers: &prepared.markers, ambient: engine.ambient() };
     let filters = plan.restrictions.filters.iter().map(|filter| filter.bind(&binding));
     let filters = filters.collect::<Result<Vec<_>, _>>().map_err(invalid)?;
     let mut all = Slices::new();

@@ -64,14 +64,21 @@ impl<'a> Bound<'a> {
 pub struct Binding<'a> {
     /// Values by marker index; the engine has checked that there are as many as markers.
     pub values: &'a [ValueRef<'a>],
+    /// What the markers are bound to, for errors.
+    pub markers: &'a [BindSpecification],
     /// Clock and chance of the shard.
     pub ambient: &'a Ambient,
 }
 
-/// A value its type does not have, in Cassandra's words.
-#[cold]
-fn wrong_value(error: &model::validate::ValueError) -> QueryError {
-    QueryError::Invalid(error.to_string())
+impl Binding<'_> {
+    /// A value its type does not have: Cassandra's words, and the name of what the value is bound to.
+    #[cold]
+    fn invalid(&self, index: usize, error: &model::validate::ValueError) -> QueryError {
+        QueryError::Invalid(match self.markers.get(index) {
+            Some(marker) => format!("{error} for \"{}\"", marker.name),
+            None => error.to_string(),
+        })
+    }
 }
 
 /// A prepared value.
@@ -159,7 +166,7 @@ impl Term {
                 ValueRef::Null => Ok(Bound::Null),
                 ValueRef::Unset => Ok(Bound::Unset),
                 ValueRef::Bytes(bytes) => {
-                    validate(ty, bytes).map_err(|error| wrong_value(&error))?;
+                    validate(ty, bytes).map_err(|error| binding.invalid(*index, &error))?;
                     Ok(Bound::Value(Cow::Borrowed(bytes)))
                 }
             },
@@ -290,13 +297,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_must_be_one_of_the_markers_type() {
+    fn a_wrong_value_names_what_it_is_bound_to() {
         let ambient = reactor::run_one(reactor::Config::default(), async { Ambient::new() });
         let values = [ValueRef::Bytes(b"abc"), ValueRef::Bytes(b"abcd")];
-        let binding = Binding { values: &values, ambient: &ambient };
+        let marker = |name: &str| BindSpecification {
+            keyspace: "ks".into(),
+            table: "t".into(),
+            name: name.into(),
+            ty: CqlType::Int,
+        };
+        let markers = [marker("a"), marker("b")];
+        let binding = Binding { values: &values, markers: &markers, ambient: &ambient };
         let terms = [0, 1].map(|index| Term::Marker { index, ty: CqlType::Int });
         let bind = |index: usize| terms[index].bind(&binding).map_err(|e| e.to_string());
-        assert_eq!(bind(0), Err("Expected 4 or 0 byte int (3)".to_owned()));
+        assert_eq!(bind(0), Err("Expected 4 or 0 byte int (3) for \"a\"".to_owned()));
         assert_eq!(bind(1), Ok(Bound::Value(Cow::Borrowed(b"abcd"))));
     }
 }

@@ -337,7 +337,7 @@ impl Context<'_> {
         if !foldable {
             return Ok(term);
         }
-        let bound = term.bind(&Binding { values: &[], ambient: self.ambient })?;
+        let bound = term.bind(&Binding { values: &[], markers: &[], ambient: self.ambient })?;
         Ok(Term::Constant(bound.as_bytes().map(Into::into)))
     }
 
