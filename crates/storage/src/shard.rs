@@ -55,7 +55,7 @@ pub(crate) struct Inner {
     /// One schema change at a time.
     pub(crate) changing: Semaphore,
     /// Memtable memory came back.
-    pub(crate) memory_freed: Event,
+    pub(crate) memory_freed: Rc<Event>,
     pub(crate) flush_wanted: Event,
     pub(crate) compaction_wanted: Event,
     pub(crate) compactions: Rc<Compactions>,
@@ -132,10 +132,10 @@ impl Inner {
             permits: Permits::new(config.memtable_bytes_max),
             throttle: Rc::new(Throttle::new(cache.budget())),
             budget: cache.budget(),
+            memory_freed: Rc::clone(cache.memory_freed()),
             cache,
             schema_log,
             changing: Semaphore::new(1),
-            memory_freed: Event::new(),
             flush_wanted: Event::new(),
             compaction_wanted: Event::new(),
             compactions,

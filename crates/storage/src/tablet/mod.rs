@@ -99,7 +99,7 @@ impl Tablet {
             compacts_itself: Cell::new(true),
             debt: Cell::new(None),
             table: RefCell::new(table),
-            memtables: RefCell::new(SmallVec::from_iter([Rc::new(Memtable::new(&budget))])),
+            memtables: RefCell::new(SmallVec::from_iter([Rc::new(Memtable::new(&budget, cache.memory_freed()))])),
             files: RefCell::new(Rc::new(files)),
             last_generation: Cell::new(last_generation),
             writing: Cell::new(0),
@@ -164,6 +164,10 @@ impl Tablet {
     /// The table as it is now.
     pub(crate) fn table(&self) -> Rc<Table> {
         Rc::clone(&self.table.borrow())
+    }
+
+    fn new_memtable(&self) -> Memtable {
+        Memtable::new(&self.budget, self.cache.memory_freed())
     }
 
     /// The table was altered.
@@ -233,7 +237,7 @@ impl Tablet {
         let active = memtables.last().expect("a tablet has a memtable that takes writes");
         if !active.is_empty() {
             active.seal(upto);
-            memtables.push(Rc::new(Memtable::new(&self.budget)));
+            memtables.push(Rc::new(self.new_memtable()));
         }
     }
 
@@ -324,7 +328,7 @@ impl Tablet {
 
     /// Forgets all writes and files; gives the files back for removal, and the memtables, which still hold the log.
     pub(crate) fn clear(&self) -> (Vec<Rc<Memtable>>, Vec<Rc<TableFile>>) {
-        let fresh = SmallVec::from_iter([Rc::new(Memtable::new(&self.budget))]);
+        let fresh = SmallVec::from_iter([Rc::new(self.new_memtable())]);
         let memtables = std::mem::replace(&mut *self.memtables.borrow_mut(), fresh);
         let files = std::mem::take(&mut *self.files.borrow_mut());
         self.forget_cached();
