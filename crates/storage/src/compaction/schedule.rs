@@ -45,13 +45,15 @@ impl Storage {
         // Where the round of the tablets goes on.
         let mut turn = 0usize;
         while !self.0.draining.get() {
+            // From here on, so that what happens while tablets are looked at is not missed.
+            let wanted = self.0.compaction_wanted.wait();
             match self.find_job(&mut turn).await {
                 Some(job) => self.run_wanted(job).await,
                 None => {
                     let compactions = &self.0.compactions;
                     compactions.idle.set(compactions.idle.get() + 1);
                     compactions.rested.notify_all();
-                    self.wait_for_work(LOOK_EVERY).await;
+                    self.wait_for_work(wanted, LOOK_EVERY).await;
                     compactions.idle.set(compactions.idle.get() - 1);
                 }
             }
@@ -75,9 +77,9 @@ impl Storage {
     }
 
     /// Waits for a flush or another change of files; after a while all tablets are looked at.
-    async fn wait_for_work(&self, time: Duration) {
+    async fn wait_for_work(&self, wanted: impl Future<Output = ()>, time: Duration) {
         self.adjust_shares();
-        if reactor::timeout(Deadline::after(time), self.0.compaction_wanted.wait()).await.is_err() {
+        if reactor::timeout(Deadline::after(time), wanted).await.is_err() {
             self.tablets().iter().for_each(|tablet| tablet.look_again());
         }
     }
@@ -143,12 +145,12 @@ impl Storage {
             // It gave way, to whoever wants the tablet or to the end.
             Err(StorageError::Draining) => tablet.opened().await,
             // Somebody does not want it now.
-            Ok(Ended::Stopped) => self.wait_for_work(LOOK_EVERY).await,
+            Ok(Ended::Stopped) => self.wait_for_work(self.0.compaction_wanted.wait(), LOOK_EVERY).await,
             Err(error) => {
                 reactor::warn_limited!("a compaction failed, its files stay as they are"; error = error);
                 // Until something changes it would fail again. A drain has called already, and only once.
                 if !self.0.draining.get() {
-                    self.wait_for_work(RETRY_AFTER).await;
+                    self.wait_for_work(self.0.compaction_wanted.wait(), RETRY_AFTER).await;
                 }
             }
         }

@@ -44,6 +44,7 @@ impl Storage {
     async fn watch_space(&self) {
         let mut full: Option<PathBuf> = None;
         while !self.0.draining.get() {
+            let stopped = self.0.stopped.wait();
             let (found, headroom) = self.look_at_space(full.as_ref()).await;
             if found.as_ref().map(|(path, ..)| path) != full.as_ref() {
                 match &found {
@@ -66,7 +67,7 @@ impl Storage {
                 Some(_) => LOOK_EVERY_MIN,
                 None => next_look(headroom),
             };
-            let _ = reactor::timeout(Deadline::after(pause), self.0.stopped.wait()).await;
+            let _ = reactor::timeout(Deadline::after(pause), stopped).await;
         }
     }
 

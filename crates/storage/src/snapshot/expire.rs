@@ -42,6 +42,8 @@ impl Storage {
 
     async fn expire_snapshots(&self) {
         while !self.0.draining.get() {
+            // From here on, so that what is asked for while snapshots are listed is not missed.
+            let asked = self.0.snapshots.expiring.wait();
             let now = reactor::wall_clock_us() / 1_000_000;
             let mut next = None;
             match self.snapshots(&SnapshotsOf::default()).await {
@@ -61,7 +63,6 @@ impl Storage {
                 }
                 Err(error) => reactor::warn!("snapshots cannot be listed"; error = error),
             }
-            let asked = self.0.snapshots.expiring.wait();
             match next {
                 // Nothing ends by itself: sleep until something does.
                 None => asked.await,

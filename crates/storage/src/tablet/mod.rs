@@ -99,7 +99,10 @@ impl Tablet {
             compacts_itself: Cell::new(true),
             debt: Cell::new(None),
             table: RefCell::new(table),
-            memtables: RefCell::new(SmallVec::from_iter([Rc::new(Memtable::new(&budget, cache.memory_freed()))])),
+            memtables: RefCell::new(SmallVec::from_iter([Rc::new(Memtable::new(
+                &budget,
+                cache.memory_freed(),
+            ))])),
             files: RefCell::new(Rc::new(files)),
             last_generation: Cell::new(last_generation),
             writing: Cell::new(0),
