@@ -29,8 +29,8 @@ check:
 test:
 	.ci/steps
 
-sim: 
-	$(CARGO) build --release --locked -p sim
+# Built with everything else: alone, other features of its dependencies would build them anew.
+sim: release
 	target/release/ceto-sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
 compat: release
