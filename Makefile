@@ -23,6 +23,8 @@ release:
 
 check:
 	$(CARGO) fmt --all --check
+	# The fuzz targets have a lock file of their own, which follows this workspace's.
+	$(CARGO) metadata --locked --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) test --workspace --locked
 
