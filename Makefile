@@ -2,17 +2,18 @@
 #   make run      build in release and start a node on 127.0.0.1:9042, data in ./ceto-data
 #   make check    format, lints, unit tests: the quick loop
 #   make test     everything CI runs (sets up what it needs itself)
-#   make bench    the numbers kept in perf/
+#   make bench    the numbers kept in perf/; SHORT=1: everything once, in a few minutes; SCENARIO="s1 s3": those of perf/bench
 #   make fuzz     every fuzz target, FUZZ_SECONDS each (default 60)
 #   make sim SEED=n | SEEDS=a..b   replay or search in simulation
 #   make differential STATEMENTS=n  random statements, compared with a real Cassandra
+#   make exchange a real Cassandra takes our table files and answers with the same rows (nightly)
 
 CARGO ?= cargo
 SEEDS ?= 0..200
 FUZZ_SECONDS ?= 60
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: run release check unit test compat stress crash differential sim bench fuzz clean-data
+.PHONY: run release check unit test compat stress crash differential exchange sim bench fuzz clean-data
 
 run: release
 	exec target/release/ceto server --workdir ./ceto-data
@@ -44,8 +45,11 @@ crash: release
 differential: release
 	$(if $(STATEMENTS),COUNT=$(STATEMENTS) )tests/differential/run.sh
 
+exchange: release
+	tests/exchange/run.sh
+
 bench: release
-	perf/run.sh
+	$(if $(SCENARIO),perf/bench $(SCENARIO),$(if $(SHORT),ROUNDS=1 SECONDS_EACH=1 perf/run.sh --only counts --only loopback --only start --only bench,perf/run.sh))
 
 fuzz:
 	fuzz/run.sh $(FUZZ_SECONDS)

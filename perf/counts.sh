@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# perf/counts.sh [--hold]   instructions and allocations of one prepared point read and one single-row write, in process.
+# perf/counts.sh [--hold]   instructions and allocations of prepared requests in process.
 #
-# Prints a line for each: kind, instructions, allocations. Instructions are the difference of two callgrind runs over
-# the difference of their requests, so they repeat to a per cent whatever else the machine does.
+# Prints a line for each: kind, requests in flight, instructions, allocations. Instructions are the difference of two
+# callgrind runs of `ceto perf simple-query` over the difference of their requests, so they repeat to a per cent
+# whatever else the machine does.
 # --hold fails where a figure is above what perf/counts.txt keeps, by more than SLACK_PERCENT of instructions.
-# Environment: INPROC (the server's example of that name; built when not given), SLACK_PERCENT (4).
+# Environment: CETO (target/release/ceto; built when it is not there), SLACK_PERCENT (4), KEEP (a directory for the
+# callgrind files: perf/costs.py reads them).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 hold=''
@@ -15,36 +17,50 @@ case ${1:-} in
 esac
 slack=${SLACK_PERCENT:-4}
 command -v valgrind >/dev/null || { echo 'perf/counts.sh: valgrind is missing; install it' >&2; exit 1; }
-if [[ -z ${INPROC:-} ]]; then
-  cargo build --release --locked -p server --example inproc >&2
-  INPROC=target/release/examples/inproc
+ceto=${CETO:-target/release/ceto}
+if [[ ! -x $ceto ]]; then
+  cargo build --release --locked --bin ceto >&2
 fi
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
+keep=${KEEP:-$scratch}
+mkdir -p "$keep"
 
-# Instructions of `inproc KIND COUNT`, all threads.
+# The command line of one run: KIND IN_FLIGHT COUNT NAME.
+bench() {
+  local kind=() name=$4
+  [[ $1 == read ]] || kind=("--$1")
+  words=("$ceto" perf simple-query "${kind[@]}" --partitions 1000 --concurrency "$2" --operations-per-shard "$3"
+    --memory 256M --driver poll --workdir "$scratch/$name.dir" --json-result "$scratch/$name.json")
+}
+
+# Instructions of one run, all threads.
 instructions() {
-  valgrind --tool=callgrind --callgrind-out-file="$scratch/$1.$2" "$INPROC" "$1" "$2" "$scratch/node.$1.$2" \
-    >"$scratch/valgrind.log" 2>&1 || { tail -20 "$scratch/valgrind.log" >&2; return 1; }
-  awk '/^(summary|totals):/ { count = $2 } END { print count }' "$scratch/$1.$2"
+  local file=$keep/$1.$2.$3
+  bench "$1" "$2" "$3" "$1.$2.$3"
+  valgrind --tool=callgrind --callgrind-out-file="$file" "${words[@]}" >"$scratch/valgrind.log" 2>&1 ||
+    { tail -20 "$scratch/valgrind.log" >&2; return 1; }
+  awk '/^(summary|totals):/ { count = $2 } END { print count }' "$file"
 }
 
 grew=''
-while read -r kind kept_instructions kept_allocations; do
+while read -r kind in_flight kept_instructions kept_allocations; do
   [[ -n $kind && $kind != '#'* ]] || continue
-  printed=$("$INPROC" "$kind" 20000 "$scratch/node.$kind")
-  allocations=$(sed -n '$s/.*, \(.*\) allocations each/\1/p' <<<"$printed")
-  few=$(instructions "$kind" 2000)
-  many=$(instructions "$kind" 12000)
+  bench "$kind" "$in_flight" 20000 "$kind.$in_flight"
+  "${words[@]}" >/dev/null
+  allocations=$(sed -n 's/^    "allocs_per_op": \([0-9.e-]*\),*/\1/p' "$scratch/$kind.$in_flight.json")
+  allocations=$(awk -v each="$allocations" 'BEGIN { printf "%.3f", each }')
+  few=$(instructions "$kind" "$in_flight" 2000)
+  many=$(instructions "$kind" "$in_flight" 12000)
   counted=$(((many - few) / 10000))
-  echo "$kind $counted $allocations"
+  echo "$kind $in_flight $counted $allocations"
   if ((counted * 100 > kept_instructions * (100 + slack))); then
-    grew+="a $kind takes $counted instructions, $kept_instructions are kept"$'\n'
+    grew+="a $kind, $in_flight in flight, takes $counted instructions, $kept_instructions are kept"$'\n'
   elif ((counted * (100 + slack) < kept_instructions * 100)); then
-    echo "perf/counts.sh: a $kind takes fewer than are kept: lower perf/counts.txt to $counted" >&2
+    echo "perf/counts.sh: a $kind, $in_flight in flight, takes fewer than are kept: lower perf/counts.txt to $counted" >&2
   fi
   if ! awk -v now="$allocations" -v kept="$kept_allocations" 'BEGIN { exit now > kept + 0.01 }'; then
-    grew+="a $kind allocates $allocations times, $kept_allocations are kept"$'\n'
+    grew+="a $kind, $in_flight in flight, allocates $allocations times, $kept_allocations are kept"$'\n'
   fi
 done <perf/counts.txt
 if [[ -n $hold && -n $grew ]]; then

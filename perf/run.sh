@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# perf/run.sh [--peer cassandra] [--only counts|loopback|start]...   measures and prints one report (make bench).
+# perf/run.sh [--peer cassandra] [--only counts|statements|loopback|start|bench]...   measures and prints one report (make bench).
 #
 #   counts     instructions and allocations of one prepared point read and one single-row write, in process
+#   statements instructions and allocations of parsing and planning ten typical statements nobody prepared
 #   loopback   point reads of one shard over loopback beside a bare echo on the same reactor, at depth 1 and 32
 #   start      start to first answer, idle processor time
+#   bench      the smoke form of every scenario of perf/bench: seconds each, to see that they run; with --only alone
 # With --peer the loopback part also loads the peer in the same turns, on the same core.
 #
 # The report goes to standard output and to perf/results/latest.md; perf/README.md says how to read it.
@@ -24,7 +26,7 @@ while (($#)); do
 done
 [[ -z $peer || $peer == cassandra ]] || { echo "perf/run.sh: no such peer: $peer" >&2; exit 2; }
 for part in "${only[@]}"; do
-  [[ " counts loopback start " == *" $part "* ]] || { echo "perf/run.sh: no such part: $part" >&2; exit 2; }
+  [[ " counts statements loopback start bench " == *" $part "* ]] || { echo "perf/run.sh: no such part: $part" >&2; exit 2; }
 done
 wants() { ((${#only[@]} == 0)) || [[ " ${only[*]} " == *" $1 "* ]]; }
 
@@ -96,8 +98,19 @@ measure() { (alone "$client_cpu" "$perf" perf "$@" --json); }
 
 counts() {
   para '## In process: one prepared request, frame bytes in, frame bytes out'
-  printf '| request | instructions | allocations |\n|---|---|---|\n' | tee -a "$report"
-  perf/counts.sh | while read -r kind counted allocations; do say "| $kind | $counted | $allocations |"; done
+  printf '| request | in flight | instructions | allocations |\n|---|---|---|---|\n' | tee -a "$report"
+  CETO=$perf perf/counts.sh | while read -r kind in_flight counted allocations; do
+    say "| $kind | $in_flight | $counted | $allocations |"
+  done
+  say
+}
+
+# --- statements -------------------------------------------------------------------------------------------------------
+
+statements() {
+  para '## In process: ten statements parsed and planned, unprepared'
+  printf '| statement | instructions | allocations |\n|---|---|---|\n' | tee -a "$report"
+  perf/statements.sh | while read -r name counted allocations; do say "| $name | $counted | $allocations |"; done
   say
 }
 
@@ -181,10 +194,21 @@ start() {
   say
 }
 
+# --- bench ------------------------------------------------------------------------------------------------------------
+
+smoke() {
+  para '## Scenarios, smoke form'
+  python3 perf/bench --smoke --ceto "$ceto" --out "$scratch/bench" >&2
+  sed '1d; s/^## /### /' "$scratch/bench/report.md" | tee -a "$report"
+  say
+}
+
 para "# ceto, $("$ceto" --version), $(date -u +%Y-%m-%d)"
 para "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), ${#cpus[@]} cores allowed, Linux $(uname -r)," \
   "load average $(cut -d' ' -f1-3 /proc/loadavg) before."
 if wants counts; then counts; fi
+if wants statements; then statements; fi
 if wants loopback; then loopback; fi
 if wants start; then start; fi
+if [[ " ${only[*]} " == *' bench '* ]]; then smoke; fi
 say "Load average $(cut -d' ' -f1-3 /proc/loadavg) after."

@@ -52,7 +52,7 @@ node_start() { # node_start WORK SHARDS
     code=0; wait $! || code=$?
     echo $code >"$work/exit.new" && mv "$work/exit.new" "$work/exit"
   ' keeper "$work" "$node_binary" server --workdir "$work/data" --listen "$node_host" --port "$node_port" \
-    --shard-aware-port $((node_port + 1)) --smp "$shards" --memory "${NODE_MEMORY:-256M}" --developer-mode \
+    --shard-aware-port $((node_port + 1)) --api-port $((node_port + 2)) --prometheus-port $((node_port + 3)) --smp "$shards" --memory "${NODE_MEMORY:-256M}" --developer-mode \
     ${CETO_ARGS:-} >/dev/null 2>&1 &
   while ((SECONDS < deadline)); do
     [[ $(grep -c '^ceto ready' "$work/node.log" 2>/dev/null) -gt ${ready:-0} ]] && return 0

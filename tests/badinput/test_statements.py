@@ -17,7 +17,7 @@ TYPES = {
 
 
 class Statements(NodeTest):
-    RSS_GROWTH_MB = 256  # what the allocator keeps of the longest statements
+    RSS_GROWTH_MB = 384  # what the allocator keeps of the longest statements
 
     @classmethod
     def prepare_data(cls):

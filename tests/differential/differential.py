@@ -16,7 +16,7 @@ import re
 import sys
 
 import cassandra.protocol
-from cassandra import AlreadyExists, OperationTimedOut
+from cassandra import AlreadyExists, ConsistencyLevel, OperationTimedOut
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
 from cassandra.connection import ConnectionException
 from cassandra.policies import FallthroughRetryPolicy, RoundRobinPolicy
@@ -110,7 +110,8 @@ class Server:
                 bound = BoundStatement(self.session.prepare(statement.cql))
                 bound.values = [UNSET_VALUE if value == "unset" else value for value in statement.values]
                 return self.rows(bound)
-            return self.rows(SimpleStatement(statement.cql, fetch_size=statement.page))
+            level = ConsistencyLevel.SERIAL if statement.serial else None
+            return self.rows(SimpleStatement(statement.cql, fetch_size=statement.page, consistency_level=level))
         except Exception as error:  # every server error is an answer; a lost connection is one too
             return self.refusal(error)
 

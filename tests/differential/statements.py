@@ -14,7 +14,7 @@ LITERALS = {
     "text": ["''", "'ä'", "'b'", "'\u20ac'", "$$dollar$$"],
     "blob": ["0x", "0x00", "0xff", "0xcafe"],
     "boolean": ["true", "FALSE"],
-    "tinyint": ["-128", "-1", "0", "127"],
+    "tinyint": ["-128", "-1", "0", "127", "0x0a"],
     "smallint": ["-32768", "0", "32767"],
     "int": ["-2147483648", "-1", "0", "1", "2", "3", "2147483647"],
     "bigint": ["-9223372036854775808", "0", "7", "9223372036854775807"],
@@ -115,6 +115,7 @@ class Statement:
     cql: str
     page: int = 5000
     values: tuple = ()  # of an execute: bytes, None for null, or "unset"
+    serial: bool = False  # read at consistency SERIAL
 
 
 class Generator:
@@ -596,7 +597,8 @@ class Generator:
             elif form < 0.35:
                 yield Statement("counter", self.counter())
             elif form < 0.7:
-                yield Statement("select", self.select(table), self.random.choice([1, 2, 3, 7, 5000, 5000]))
+                page = self.random.choice([1, 2, 3, 7, 5000, 5000])
+                yield Statement("select", self.select(table), page, serial=self.random.random() < 0.1)
             elif form < 0.88:
                 yield Statement("wrong", self.wrong(table))
             elif form < 0.94:

@@ -12,6 +12,8 @@ use crate::budget::{Budget, Kind};
 
 /// Entries of a node.
 const FANOUT: usize = 32;
+/// Hints that share a line of the processor's cache, about.
+const LINE: usize = 8;
 /// Nodes made at a time.
 const CHUNK: usize = 64;
 /// Deepest tree: 16^8 entries are more than 2^32.
@@ -491,11 +493,20 @@ impl Drop for Forest {
 /// The first index from `from` on whose entry is not before the sought one, and whether it equals it.
 #[inline]
 fn search(node: &Node, from: usize, hint: u64, compare: &mut impl FnMut(u32) -> Ordering) -> (usize, bool) {
-    let (mut low, mut high) = (from, usize::from(node.count));
+    let count = usize::from(node.count);
+    // By hint first, without a branch that could be guessed wrong while its load is on the way: the loads below depend on
+    // nothing, so that a node that is in no cache costs one wait and not one for each step of halving. Random keys in
+    // a tree of 100,000 spent a sixth of a loaded shard in those waits.
+    let is_before = |at: usize| (at < from) | ((at < count) & (node.hints[at] < hint));
+    let line = (1..FANOUT / LINE).map(|line| usize::from(is_before(line * LINE))).sum::<usize>() * LINE;
+    let mut low = line + (line..line + LINE).map(|at| usize::from(is_before(at))).sum::<usize>();
+    if low >= count || node.hints[low] != hint {
+        return (low, false);
+    }
+    let mut high = low + node.hints[low..count].partition_point(|other| *other == hint);
     while low < high {
         let middle = (low + high) / 2;
-        let order = node.hints[middle].cmp(&hint).then_with(|| compare(node.values[middle]));
-        match order {
+        match compare(node.values[middle]) {
             Ordering::Less => low = middle + 1,
             Ordering::Equal => return (middle, true),
             Ordering::Greater => high = middle,

@@ -19,7 +19,7 @@ use minicbor::{Decode, Encode};
 pub use change::{ChangeError, SchemaChange, with_type};
 pub use codec::CodecError;
 pub use function::{AggregateDefinition, FunctionDefinition};
-pub use options::{CachingOptions, TableOptions};
+pub use options::{CachingOptions, CompactShape, TableOptions};
 pub use table::{Column, ColumnId, ColumnKind, DroppedColumn, Table, TableDefinition, TableId};
 
 use crate::types::CqlType;

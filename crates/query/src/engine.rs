@@ -59,6 +59,8 @@ pub struct EngineConfig {
     pub range_timeout: Duration,
     /// `write_request_timeout`
     pub write_timeout: Duration,
+    /// `cas_contention_timeout`: how long a conditional write waits for others of its kind.
+    pub cas_contention_timeout: Duration,
     /// `truncate_request_timeout`
     pub truncate_timeout: Duration,
     /// `prepared_statements_cache_size`, of each shard.
@@ -86,6 +88,7 @@ impl EngineConfig {
             read_timeout: Duration::from_secs(5),
             range_timeout: Duration::from_secs(10),
             write_timeout: Duration::from_secs(2),
+            cas_contention_timeout: Duration::from_millis(1800),
             truncate_timeout: Duration::from_secs(60),
             prepared_bytes_max: 10 << 20,
             statement_bytes_max: 16 << 20,
@@ -298,7 +301,7 @@ impl Engine {
         let prepared = &statement.prepared;
         let values = bind_values(&parameters.values, prepared)?;
         let mode = metadata_mode(prepared.result().id(), result_metadata_id, parameters.skip_metadata);
-        self.run(client, prepared, parameters, &values, mode, out).await
+        reactor::in_place!(self.run(client, prepared, parameters, &values, mode, out))
     }
 
     /// Executes a batch of statements and appends VOID, or the rows of a conditional one.
@@ -371,11 +374,19 @@ impl Engine {
         let now = parameters.now_in_seconds.unwrap_or_else(|| self.0.ambient.now_seconds());
         let request = Request { client, parameters, binding: &binding, now };
         let start = out.body.len();
-        let done = execute::statement(self, &request, prepared, mode, out).await;
+        let done = reactor::in_place!(execute::statement(self, &request, prepared, mode, out));
         if done.is_err() {
             out.body.truncate(start);
         }
         done
+    }
+
+    /// Parses and prepares a text that is neither looked up nor kept: what a statement nobody prepared costs.
+    ///
+    /// # Errors
+    /// As preparing it.
+    pub fn plan(&self, keyspace: Option<&str>, text: &str) -> Result<Prepared, QueryError> {
+        self.prepare_text(keyspace, text)
     }
 
     /// Parses and prepares a text.
@@ -440,7 +451,7 @@ impl Engine {
         timeout: Option<Duration>,
     ) -> Result<(), QueryError> {
         let deadline = Deadline::after(timeout.unwrap_or(self.0.config.write_timeout));
-        let written = self.0.replicator.write(table, mutation, level, deadline).await;
+        let written = reactor::in_place!(self.0.replicator.write(table, mutation, level, deadline));
         written.map_err(|error| {
             let key = MutationView::trusted(mutation).map_or(&[][..], |view| view.key);
             consistency::write_error(error, level, write_type, table, key)
@@ -507,7 +518,7 @@ impl Engine {
             // Rare: boxed, so that other reads do not carry its space.
             Box::pin(self.read_counters(command, limits, level, deadline, consumer)).await
         } else {
-            self.0.replicator.read(command, limits, level, deadline, consumer).await
+            reactor::in_place!(self.0.replicator.read(command, limits, level, deadline, consumer))
         };
         read.map_err(|error| consistency::read_error(error, level))
     }

@@ -62,6 +62,28 @@ pub enum QueryError {
         /// Which kind of write, as in native_protocol_v5.spec §9.
         write_type: &'static str,
     },
+    /// A conditional write did not get its turn in time; nothing was written.
+    #[error(
+        "CAS operation timed out: received {received} of {required} required responses after 0 contention retries"
+    )]
+    CasTimeout {
+        /// Serial level asked for.
+        consistency: Consistency,
+        /// Answers that came.
+        received: u32,
+        /// Answers needed.
+        required: u32,
+    },
+    /// A conditional write was proposed, and whether it happened is not known.
+    #[error("CAS operation result is unknown - proposal accepted by {received} but not a quorum.")]
+    CasUnknown {
+        /// Serial level asked for.
+        consistency: Consistency,
+        /// Replicas known to have accepted it.
+        received: u32,
+        /// Replicas needed.
+        required: u32,
+    },
     /// Too few replicas answered a read in time.
     #[error("Operation timed out - received only {received} responses.")]
     ReadTimeout {
@@ -101,6 +123,18 @@ pub enum QueryError {
         failed: u32,
         /// Whether the replica asked for data was among them.
         data_present: bool,
+    },
+    /// A read met more tombstones than it may.
+    #[error(
+        "Operation failed - received 0 responses and 1 failures: READ_TOO_MANY_TOMBSTONES from /{address}"
+    )]
+    TooManyTombstones {
+        /// Level asked for.
+        consistency: Consistency,
+        /// Answers needed.
+        required: u32,
+        /// The replica that gave up.
+        address: std::net::SocketAddr,
     },
     /// TRUNCATE did not get through.
     #[error("Error during truncate: {0}")]

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeSet;
 
+use wire::consistency::Consistency;
+
 use crate::QueryError;
 
 /// Two numbers: beyond the one there is a warning, beyond the other a refusal.
@@ -25,6 +27,93 @@ pub struct Named {
     pub ignored: BTreeSet<String>,
     /// `…_disallowed`
     pub disallowed: BTreeSet<String>,
+}
+
+/// Guardrails of writes; what costs something is there only where one of them is set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WriteGuardrails {
+    /// `user_timestamps_enabled`
+    pub user_timestamps: bool,
+    /// `read_before_write_list_operations_enabled`
+    pub read_before_write_lists: bool,
+    /// `column_value_size_*_threshold`: bytes of a cell's value, or of an element's key.
+    pub column_value_bytes: Threshold,
+    /// `collection_size_*_threshold`: bytes of a collection as it is written.
+    pub collection_bytes: Threshold,
+    /// `items_per_collection_*_threshold`: elements of a collection as it is written.
+    pub items_per_collection: Threshold,
+    /// `maximum_timestamp_*_threshold`: microseconds that a timestamp may lie ahead.
+    pub maximum_timestamp_us: Threshold,
+    /// `minimum_timestamp_*_threshold`: microseconds that a timestamp may lie back.
+    pub minimum_timestamp_us: Threshold,
+    /// `write_consistency_levels_*`
+    pub levels: Levels,
+}
+
+impl Default for WriteGuardrails {
+    fn default() -> Self {
+        Self {
+            user_timestamps: true,
+            read_before_write_lists: true,
+            column_value_bytes: Threshold::default(),
+            collection_bytes: Threshold::default(),
+            items_per_collection: Threshold::default(),
+            maximum_timestamp_us: Threshold::default(),
+            minimum_timestamp_us: Threshold::default(),
+            levels: Levels::default(),
+        }
+    }
+}
+
+/// Consistency levels that are warned of or refused, in the order of the protocol.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Levels {
+    /// `…_warned`
+    pub warned: Vec<Consistency>,
+    /// `…_disallowed`
+    pub disallowed: Vec<Consistency>,
+}
+
+impl Levels {
+    /// Refuses or warns of the levels of a request.
+    pub(crate) fn check(
+        &self,
+        name: &str,
+        what: &str,
+        given: &[Consistency],
+        warnings: &mut Vec<String>,
+    ) -> Result<(), QueryError> {
+        let shown = |levels: &[Consistency]| {
+            let names: Vec<_> = levels.iter().map(ToString::to_string).collect();
+            format!("[{}]", names.join(", "))
+        };
+        let among = |levels: &[Consistency]| -> Vec<Consistency> {
+            levels.iter().filter(|level| given.contains(level)).copied().collect()
+        };
+        let disallowed = among(&self.disallowed);
+        if !disallowed.is_empty() {
+            return Err(violated(
+                name,
+                &format!(
+                    "Provided values {} are not allowed for {what} (disallowed values are: {})",
+                    shown(&disallowed),
+                    shown(&self.disallowed)
+                ),
+            ));
+        }
+        let warned = among(&self.warned);
+        if !warned.is_empty() {
+            warnings.push(text(
+                name,
+                &format!(
+                    "Provided values {} are not recommended for {what} (warned values are: {})",
+                    shown(&warned),
+                    shown(&self.warned)
+                ),
+            ));
+        }
+        Ok(())
+    }
 }
 
 /// All guardrails of schema statements, of reads (`execute/guard`) and of batches (`execute/batch`).
@@ -54,6 +143,10 @@ pub struct Guardrails {
     pub drop_keyspace: bool,
     /// `uncompressed_tables_enabled`
     pub uncompressed_tables: bool,
+    /// `compact_tables_enabled`: whether tables with COMPACT STORAGE may be made.
+    pub compact_tables: bool,
+    /// `drop_compact_storage_enabled`: whether COMPACT STORAGE may be dropped.
+    pub drop_compact_storage: bool,
     /// `vector_type_enabled`
     pub vector_type: bool,
     /// `zero_ttl_on_twcs_enabled`
@@ -70,6 +163,16 @@ pub struct Guardrails {
     pub allow_filtering: bool,
     /// `group_by_enabled`
     pub group_by: bool,
+    /// `read_consistency_levels_*`
+    pub read_levels: Levels,
+    /// Those of writes; `None` where none is set.
+    pub writes: Option<Box<WriteGuardrails>>,
+    /// `simplestrategy_enabled`
+    pub simple_strategy: bool,
+    /// `tombstone_warn_threshold` and `tombstone_failure_threshold`: tombstones of one read.
+    pub tombstones: Threshold,
+    /// `query_tombstone_page_limit`: dead things after which a page ends; `None` for never.
+    pub tombstones_of_page: Option<u64>,
     /// `batch_size_*_threshold`: bytes of a batch over several partitions.
     pub batch_bytes: Threshold,
     /// `unlogged_batch_across_partitions_warn_threshold`
@@ -91,6 +194,8 @@ impl Default for Guardrails {
             drop_truncate_table: true,
             drop_keyspace: true,
             uncompressed_tables: true,
+            compact_tables: true,
+            drop_compact_storage: false,
             vector_type: true,
             zero_ttl_on_twcs: true,
             zero_ttl_on_twcs_warned: true,
@@ -99,6 +204,11 @@ impl Default for Guardrails {
             in_select_cartesian_product: Threshold::default(),
             allow_filtering: true,
             group_by: true,
+            read_levels: Levels::default(),
+            writes: None,
+            simple_strategy: true,
+            tombstones: Threshold { warn: Some(1000), fail: Some(100_000) },
+            tombstones_of_page: Some(10_000),
             batch_bytes: Threshold { warn: Some(5 << 10), fail: Some(50 << 10) },
             unlogged_batch_partitions: Some(10),
         }
@@ -143,7 +253,7 @@ impl Threshold {
     }
 
     /// Refuses or warns of what is below.
-    fn at_least(
+    pub(crate) fn at_least(
         self,
         name: &str,
         value: u64,
@@ -363,6 +473,16 @@ impl Guardrails {
         )
     }
 
+    /// A keyspace with SimpleStrategy.
+    pub(crate) fn simple_strategy(&self) -> Result<(), QueryError> {
+        allowed(self.simple_strategy, "simplestrategy", "SimpleStrategy")
+    }
+
+    /// Making a table with COMPACT STORAGE.
+    pub(crate) fn compact_table(&self) -> Result<(), QueryError> {
+        allowed(self.compact_tables, "compact_tables", "Creation of new COMPACT STORAGE tables")
+    }
+
     /// Dropping a keyspace.
     pub(crate) fn drop_keyspace(&self) -> Result<(), QueryError> {
         allowed(self.drop_keyspace, "drop_keyspace_enabled", "DROP KEYSPACE functionality")
@@ -401,6 +521,6 @@ impl Guardrails {
     }
 }
 
-fn allowed(enabled: bool, name: &str, what: &str) -> Result<(), QueryError> {
+pub(crate) fn allowed(enabled: bool, name: &str, what: &str) -> Result<(), QueryError> {
     if enabled { Ok(()) } else { Err(violated(name, &format!("{what} is not allowed"))) }
 }

@@ -1,11 +1,12 @@
 //! Where a page stopped, as bytes that the client gives back.
 //!
 //! ```text
-//! state     := version:u8 flags:u8 remaining:vint [partition_remaining:vint] [key:sized] [clustering:sized]
+//! state     := version:u8 flags:u8 remaining:vint [partition_remaining:vint] key:sized [clustering:sized]
 //! sized     := length:vint bytes
 //! ```
 //! What comes back is checked as anything else from outside: a client may send what it likes.
 
+use model::clustering::{Clustering, Position};
 use model::vint::{append_unsigned, read_unsigned};
 
 use crate::QueryError;
@@ -13,6 +14,12 @@ use crate::QueryError;
 const VERSION: u8 = 1;
 const HAS_CLUSTERING: u8 = 1;
 const HAS_PARTITION_REMAINING: u8 = 2;
+/// The place is the bound before the prefix, or the one behind it, and no row.
+const BEFORE: u8 = 4;
+const AFTER: u8 = 8;
+/// Nothing of the partition was shown or looked at yet but what is dead.
+const NOT_BEGUN: u8 = 16;
+const KNOWN: u8 = HAS_CLUSTERING | HAS_PARTITION_REMAINING | BEFORE | AFTER | NOT_BEGUN;
 
 /// Where to go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,18 +28,28 @@ pub struct PagingState<'a> {
     pub remaining: u64,
     /// Rows of the partition that PER PARTITION LIMIT still allows.
     pub partition_remaining: Option<u64>,
-    /// The last partition a row came from.
+    /// The last partition that was read.
     pub key: &'a [u8],
-    /// The last row of it; `None` where the partition is done.
-    pub clustering: Option<&'a [u8]>,
+    /// The last row of it, or the place behind dead ones; `None` where the partition is done.
+    pub position: Option<Position<'a>>,
+    /// Whether a row of the partition was found before that place.
+    pub begun: bool,
 }
 
 impl<'a> PagingState<'a> {
     /// Appends the state.
     pub fn append(&self, out: &mut Vec<u8>) {
         let mut flags = 0;
-        if self.clustering.is_some() {
-            flags |= HAS_CLUSTERING;
+        if let Some(position) = self.position {
+            flags |= HAS_CLUSTERING
+                | match position.weight {
+                    0 => 0,
+                    weight if weight < 0 => BEFORE,
+                    _ => AFTER,
+                };
+        }
+        if !self.begun {
+            flags |= NOT_BEGUN;
         }
         if self.partition_remaining.is_some() {
             flags |= HAS_PARTITION_REMAINING;
@@ -43,8 +60,8 @@ impl<'a> PagingState<'a> {
             append_unsigned(out, remaining);
         }
         sized(out, self.key);
-        if let Some(clustering) = self.clustering {
-            sized(out, clustering);
+        if let Some(position) = self.position {
+            sized(out, position.prefix.0);
         }
     }
 
@@ -58,20 +75,27 @@ impl<'a> PagingState<'a> {
 
     fn read(bytes: &'a [u8]) -> Option<Self> {
         let (&[version, flags], mut rest) = bytes.split_first_chunk::<2>()?;
-        if version != VERSION || flags & !(HAS_CLUSTERING | HAS_PARTITION_REMAINING) != 0 {
+        if version != VERSION || flags & !KNOWN != 0 {
             return None;
         }
         let remaining = read_unsigned(&mut rest)?;
         let partition_remaining =
             if flags & HAS_PARTITION_REMAINING != 0 { Some(read_unsigned(&mut rest)?) } else { None };
         let key = read_sized(&mut rest)?;
-        let clustering = if flags & HAS_CLUSTERING != 0 { Some(read_sized(&mut rest)?) } else { None };
-        (rest.is_empty() && !key.is_empty()).then_some(Self {
-            remaining,
-            partition_remaining,
-            key,
-            clustering,
-        })
+        let weight = match flags & (BEFORE | AFTER) {
+            0 => 0,
+            BEFORE => -1,
+            AFTER => 1,
+            _ => return None,
+        };
+        let position = if flags & HAS_CLUSTERING != 0 {
+            Some(Position { prefix: Clustering(read_sized(&mut rest)?), weight })
+        } else {
+            None
+        };
+        let begun = flags & NOT_BEGUN == 0;
+        let state = Self { remaining, partition_remaining, key, position, begun };
+        (rest.is_empty() && !key.is_empty() && (begun || partition_remaining.is_none())).then_some(state)
     }
 }
 
@@ -99,14 +123,41 @@ mod tests {
     #[test]
     fn states_come_back_and_pieces_of_them_do_not() {
         for state in [
-            PagingState { remaining: u64::MAX, partition_remaining: None, key: b"k", clustering: None },
+            PagingState {
+                remaining: u64::MAX,
+                partition_remaining: None,
+                key: b"k",
+                position: None,
+                begun: true,
+            },
             PagingState {
                 remaining: 7,
                 partition_remaining: Some(2),
                 key: b"key",
-                clustering: Some(b"\x02a"),
+                position: Some(Position::row(b"\x02a")),
+                begun: true,
             },
-            PagingState { remaining: 0, partition_remaining: None, key: b"k", clustering: Some(b"") },
+            PagingState {
+                remaining: 0,
+                partition_remaining: None,
+                key: b"k",
+                position: Some(Position::row(b"")),
+                begun: true,
+            },
+            PagingState {
+                remaining: 1,
+                partition_remaining: None,
+                key: b"k",
+                position: Some(Position::before(b"\x02a")),
+                begun: false,
+            },
+            PagingState {
+                remaining: 1,
+                partition_remaining: Some(1),
+                key: b"k",
+                position: Some(Position::after(b"\x02a")),
+                begun: true,
+            },
         ] {
             let mut bytes = Vec::new();
             state.append(&mut bytes);

@@ -270,3 +270,67 @@ fn a_conditional_batch_may_delete_a_row_and_write_it_anew() {
         assert_eq!(rows, ["1 | 5 | [7]", "3 | 3 | null"]);
     });
 }
+
+async fn like(engine: Engine) {
+    run(&engine, "CREATE TYPE named (n text, x int)").await;
+    run(&engine, "CREATE TABLE w (k int PRIMARY KEY, t text, a ascii, i int, m map<text, text>, u named)")
+        .await;
+    run(&engine, "INSERT INTO w (k, t, a, m, u) VALUES (1, 'apple', 'pear', {'x': 'plum'}, {n: 'fig'})")
+        .await;
+    for (condition, applied) in [
+        ("t LIKE 'app%'", true),
+        ("t LIKE 'pp%'", false),
+        ("a LIKE '_ear' AND t LIKE '%e'", true),
+        ("m['x'] LIKE 'pl%'", true),
+        ("m['y'] LIKE '%'", false),
+        ("u.n LIKE 'f_g'", true),
+    ] {
+        let statement = format!("UPDATE w SET i = 1 WHERE k = 1 IF {condition}");
+        let found = Rows::parse(&run(&engine, &statement).await).rows;
+        assert!(found[0].starts_with(if applied { "true" } else { "false" }), "{condition}: {found:?}");
+    }
+    for (condition, message) in [
+        ("i LIKE '1'", "LIKE is allowed only on string types, which i is not: it is of type int"),
+        ("t LIKE null", "Invalid comparison with null for operator \"LIKE\""),
+    ] {
+        let statement = format!("UPDATE w SET i = 1 WHERE k = 1 IF {condition}");
+        let refused = support::body(&engine, &statement).await.unwrap_err();
+        assert_eq!(refused.to_string(), message);
+    }
+}
+
+#[test]
+fn like_is_a_condition_on_texts() {
+    let folder = tempfile::tempdir().unwrap();
+    node(folder.path(), 1, like);
+}
+
+async fn serial_reads(engine: Engine) {
+    run(&engine, "CREATE TABLE r (k int PRIMARY KEY, v int)").await;
+    run(&engine, "INSERT INTO r (k, v) VALUES (1, 2) IF NOT EXISTS").await;
+    let read = |statement: &'static str, page_size| {
+        let engine = engine.clone();
+        async move {
+            let mut out = Response::default();
+            let consistency = wire::consistency::Consistency::Serial;
+            let parameters =
+                wire::request::QueryParameters { consistency, page_size, ..support::parameters() };
+            let read = engine.query(&client(), statement, &parameters, &mut out).await;
+            read.map(|()| Rows::parse(&out.body).rows.len()).map_err(|error| error.to_string())
+        }
+    };
+    assert_eq!(read("SELECT * FROM r WHERE k = 1", None).await, Ok(1));
+    assert_eq!(read("SELECT * FROM r", None).await, Ok(1));
+    let refused = "SERIAL/LOCAL_SERIAL consistency may only be requested for one partition at a time";
+    assert_eq!(read("SELECT * FROM r WHERE k IN (1, 2)", None).await, Err(refused.to_owned()));
+    assert_eq!(read("SELECT * FROM r WHERE k IN (1, 1)", None).await, Ok(1));
+    assert_eq!(read("SELECT * FROM r WHERE k IN (1, 2) LIMIT 5", Some(10)).await, Err(refused.to_owned()));
+    // In pages Cassandra reads one partition after the other.
+    assert_eq!(read("SELECT * FROM r WHERE k IN (1, 2)", Some(10)).await, Ok(1));
+}
+
+#[test]
+fn serial_reads_are_of_one_partition() {
+    let folder = tempfile::tempdir().unwrap();
+    node(folder.path(), 2, serial_reads);
+}

@@ -1,10 +1,11 @@
-//! Guardrails of reads: warned of at one number, refused at another, in Cassandra's words.
+//! Guardrails of reads and writes: warned of at one number, refused at another, in Cassandra's words.
 
 mod support;
 
-use query::guardrails::Threshold;
+use query::guardrails::{Levels, Threshold, WriteGuardrails};
 use query::{Engine, EngineConfig, Response};
 use support::{client, node_with, parameters, run};
+use wire::consistency::Consistency;
 
 fn adjust(config: &mut EngineConfig) {
     let threshold = Threshold { warn: Some(2), fail: Some(4) };
@@ -116,4 +117,209 @@ async fn reads(engine: Engine) {
 fn reads_are_warned_of_and_refused() {
     let folder = tempfile::tempdir().unwrap();
     node_with(folder.path(), 1, adjust, reads);
+}
+
+fn adjust_writes(config: &mut EngineConfig) {
+    let threshold = |warn, fail| Threshold { warn: Some(warn), fail: Some(fail) };
+    config.guardrails.drop_truncate_table = false;
+    config.guardrails.read_levels =
+        Levels { warned: vec![Consistency::Two], disallowed: vec![Consistency::Quorum, Consistency::All] };
+    config.guardrails.writes = Some(Box::new(WriteGuardrails {
+        read_before_write_lists: false,
+        column_value_bytes: threshold(20, 40),
+        collection_bytes: threshold(100, 150),
+        items_per_collection: threshold(2, 5),
+        levels: Levels { warned: vec![Consistency::LocalOne], disallowed: vec![Consistency::LocalSerial] },
+        ..WriteGuardrails::default()
+    }));
+}
+
+async fn writes(engine: Engine) {
+    run(
+        &engine,
+        "CREATE TABLE t (k int PRIMARY KEY, v text, l list<int>, m map<text, int>, f frozen<set<int>>)",
+    )
+    .await;
+    let values = |kind: &str, items: &str| format!("INSERT INTO t (k, {kind}) VALUES (1, {items})");
+    let long = |length: usize| "x".repeat(length);
+    for (statement, expected) in [
+        (values("v", &format!("'{}'", long(20))), None),
+        (
+            values("v", &format!("'{}'", long(21))),
+            Some(
+                "column_value_size violated: Value of column 'v' has size 21, this exceeds the warning threshold of 20.",
+            ),
+        ),
+        (
+            values("v", &format!("'{}'", long(41))),
+            Some(
+                "! column_value_size violated: Value of column 'v' has size 41, this exceeds the failure threshold of 40.",
+            ),
+        ),
+        (
+            values("v", &format!("'{}'", long(41))).replace("INSERT", "BEGIN BATCH INSERT") + " APPLY BATCH",
+            Some(
+                "! column_value_size violated: Value of column 'v' has size 41, this exceeds the failure threshold of 40.",
+            ),
+        ),
+        (
+            format!("INSERT INTO t (k, v) VALUES (9, '{}') IF NOT EXISTS", long(41)),
+            Some(
+                "! column_value_size violated: Value of column 'v' has size 41, this exceeds the failure threshold of 40.",
+            ),
+        ),
+        (
+            values("m", &format!("{{'{}': 1}}", long(21))),
+            Some(
+                "column_value_size violated: Value of column 'm' has size 21, this exceeds the warning threshold of 20.",
+            ),
+        ),
+        (values("l", "[1, 2]"), None),
+        (
+            values("l", "[1, 2, 3]"),
+            Some(
+                "items_per_collection violated: Detected collection l with 3 items, this exceeds the warning threshold of 2.|\
+                 collection_size violated: Detected collection l of size 120, this exceeds the warning threshold of 100.",
+            ),
+        ),
+        (
+            "UPDATE t SET l = l + [1, 2, 3, 4] WHERE k = 1".to_owned(),
+            Some(
+                "! collection_size violated: Detected collection l of size 160, this exceeds the failure threshold of 150.",
+            ),
+        ),
+        (
+            values("l", "[1, 2, 3, 4, 5, 6]"),
+            Some(
+                "! items_per_collection violated: Detected collection l with 6 items, this exceeds the failure threshold of 5.",
+            ),
+        ),
+        (
+            values("f", "{1, 2, 3}"),
+            Some(
+                "items_per_collection violated: Detected collection f with 3 items, this exceeds the warning threshold of 2.|\
+                 column_value_size violated: Value of column 'f' has size 28, this exceeds the warning threshold of 20.",
+            ),
+        ),
+        (
+            "UPDATE t SET l[0] = 1 WHERE k = 1".to_owned(),
+            Some(
+                "! read_before_write_list_operations violated: Setting of list items by index requiring read before write is not allowed",
+            ),
+        ),
+        (
+            "DELETE l[0] FROM t WHERE k = 1".to_owned(),
+            Some(
+                "! read_before_write_list_operations violated: Removal of list items by index requiring read before write is not allowed",
+            ),
+        ),
+        (
+            "UPDATE t SET l = l - [1] WHERE k = 1".to_owned(),
+            Some(
+                "! read_before_write_list_operations violated: Removal of list items requiring read before write is not allowed",
+            ),
+        ),
+        ("DELETE l FROM t WHERE k = 1".to_owned(), None),
+        (
+            "TRUNCATE t".to_owned(),
+            Some(
+                "! drop_truncate_table_enabled violated: DROP and TRUNCATE TABLE functionality is not allowed",
+            ),
+        ),
+    ] {
+        let expected: Vec<String> = expected
+            .into_iter()
+            .flat_map(|texts| texts.split('|'))
+            .map(|text| match text.strip_prefix("! ") {
+                Some(text) => format!("! Guardrail {text}"),
+                None => format!("Guardrail {text}"),
+            })
+            .collect();
+        assert_eq!(said(&engine, &statement, None).await, expected, "{statement}");
+    }
+    for (statement, consistency, serial, expected) in [
+        ("SELECT * FROM t", Consistency::One, None, None),
+        (
+            "SELECT * FROM t",
+            Consistency::All,
+            None,
+            Some(
+                "! Guardrail read_consistency_levels violated: Provided values [ALL] are not allowed for read consistency levels (disallowed values are: [QUORUM, ALL])",
+            ),
+        ),
+        (
+            "INSERT INTO t (k) VALUES (1)",
+            Consistency::LocalOne,
+            None,
+            Some(
+                "Guardrail write_consistency_levels violated: Provided values [LOCAL_ONE] are not recommended for write consistency levels (warned values are: [LOCAL_ONE])",
+            ),
+        ),
+        (
+            "INSERT INTO t (k) VALUES (1)",
+            Consistency::One,
+            Some(Consistency::LocalSerial),
+            Some(
+                "! Guardrail write_consistency_levels violated: Provided values [LOCAL_SERIAL] are not allowed for write consistency levels (disallowed values are: [LOCAL_SERIAL])",
+            ),
+        ),
+    ] {
+        let mut out = Response::default();
+        let parameters =
+            wire::request::QueryParameters { consistency, serial_consistency: serial, ..parameters() };
+        let said = match engine.query(&client(), statement, &parameters, &mut out).await {
+            Ok(()) => out.warnings,
+            Err(error) => vec![format!("! {error}")],
+        };
+        let expected: Vec<String> = expected.into_iter().map(str::to_owned).collect();
+        assert_eq!(said, expected, "{statement}");
+    }
+}
+
+#[test]
+fn writes_are_warned_of_and_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    node_with(folder.path(), 1, adjust_writes, writes);
+}
+
+fn adjust_timestamps(config: &mut EngineConfig) {
+    let day = 24 * 3600 * 1_000_000;
+    let threshold = Threshold { warn: Some(day), fail: Some(10 * day) };
+    config.guardrails.writes = Some(Box::new(WriteGuardrails {
+        maximum_timestamp_us: threshold,
+        minimum_timestamp_us: threshold,
+        ..WriteGuardrails::default()
+    }));
+}
+
+async fn timestamps(engine: Engine) {
+    run(&engine, "CREATE TABLE t (k int PRIMARY KEY, v int)").await;
+    let now = engine.ambient().now_ms() * 1000;
+    let day = 24 * 3600 * 1_000_000_i64;
+    for (days, expected) in [
+        (0, None),
+        (2, Some("Guardrail maximum_timestamp violated: The modification to table t has a timestamp ")),
+        (11, Some("! Guardrail maximum_timestamp violated: The modification to table t has a timestamp ")),
+        (-2, Some("Guardrail minimum_timestamp violated: The modification to table t has a timestamp ")),
+        (-11, Some("! Guardrail minimum_timestamp violated: The modification to table t has a timestamp ")),
+    ] {
+        let statement = format!("UPDATE t USING TIMESTAMP {} SET v = 1 WHERE k = 1", now + days * day);
+        let said = said(&engine, &statement, None).await;
+        match expected {
+            None => assert_eq!(said, [""; 0]),
+            Some(expected) => {
+                assert_eq!(said.len(), 1, "{said:?}");
+                assert!(said[0].starts_with(expected), "{said:?}");
+                let side = if days > 0 { "after the maximum" } else { "before the minimum" };
+                let which = if days.abs() > 10 { "failure" } else { "warning" };
+                assert!(said[0].contains(&format!("{side} allowable {which} threshold ")), "{said:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn timestamps_are_warned_of_and_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    node_with(folder.path(), 1, adjust_timestamps, timestamps);
 }

@@ -42,6 +42,51 @@ async fn table(engine: &Engine) {
 }
 
 #[test]
+fn states_of_shards_become_one_by_reducefunc() {
+    for shards in [1, 3] {
+        let folder = tempfile::tempdir().unwrap();
+        node(folder.path(), shards, |engine| async move {
+            run(&engine, "CREATE TABLE ks.n (k int PRIMARY KEY, v int)").await;
+            lua(&engine, "count_up", "s bigint, v int", "bigint", "return s + (v or 0)").await;
+            lua(&engine, "join", "a bigint, b bigint", "bigint", "return a + b").await;
+            lua(
+                &engine,
+                "broken",
+                "s bigint, v int",
+                "bigint",
+                "if v == 77 then error('no 77') end return s",
+            )
+            .await;
+            run(
+                &engine,
+                "CREATE AGGREGATE ks.total(int) SFUNC count_up STYPE bigint REDUCEFUNC join INITCOND 0",
+            )
+            .await;
+            run(
+                &engine,
+                "CREATE AGGREGATE ks.fails(int) SFUNC broken STYPE bigint REDUCEFUNC join INITCOND 0",
+            )
+            .await;
+            // Without rows there is the initial state.
+            assert_eq!(rows(&engine, "SELECT total(v), count(*) FROM n").await, ["0 | 0"]);
+            for k in 0..100 {
+                run(&engine, &format!("INSERT INTO n (k, v) VALUES ({k}, {k})")).await;
+            }
+            assert_eq!(rows(&engine, "SELECT total(v), max(v) FROM n").await, ["4950 | 99"]);
+            // Whichever shard a function fails on, the client is told which one it was.
+            match body(&engine, "SELECT fails(v) FROM n").await {
+                Err(QueryError::FunctionFailure { keyspace, function, arguments, message }) => {
+                    assert_eq!((keyspace.as_str(), function.as_str()), ("ks", "broken"));
+                    assert_eq!(arguments, ["bigint", "int"]);
+                    assert!(message.contains("no 77"), "{message}");
+                }
+                other => panic!("{other:?}"),
+            }
+        });
+    }
+}
+
+#[test]
 fn lua_takes_and_gives_values_of_every_type() {
     let folder = tempfile::tempdir().unwrap();
     node(folder.path(), 2, |engine| async move {
@@ -116,18 +161,61 @@ fn a_function_that_fails_or_runs_too_long_says_so_and_nothing_else_happens() {
             other => panic!("{other}"),
         }
         for (name, source, problem) in [
-            ("spins", "while true do end", "instructions"),
+            ("spins", "while true do end", "took more than"),
             ("fills", "local t = {} while true do t[#t + 1] = ('x'):rep(1000) .. #t end", "memory"),
             ("opens", "return io.open('/etc/passwd')", "io"),
             ("loads", "return load('return 1')()", "load"),
-            ("hides", "return pcall(error)", "pcall"),
+            ("hides", "while true do pcall(function() while true do end end) end", "took more than"),
+            (
+                "hoards",
+                "local t = {} while true do pcall(function() t[#t + 1] = ('x'):rep(1000) .. #t end) end",
+                // Out of memory, or of time with the collector: "memory" or "more".
+                "mo",
+            ),
+            ("shifts", "local t = {} for n = 1, 1000000 do table.insert(t, 1, n) end", "took more than"),
+            ("repeats", "local s for n = 1, 100000 do s = ('x'):rep(4000000) end", "took more than"),
+            (
+                "sorts",
+                "local t = {} for n = 1, 200000 do t[n] = -n end for n = 1, 1000 do table.sort(t) end",
+                "took more than",
+            ),
+            (
+                "formats",
+                "local s = ('x'):rep(1000000) for n = 1, 1000000 do local _ = s:upper() end",
+                "took more than",
+            ),
+            ("recurses", "local function f(n) return 1 + f(n + 1) end return f(1)", "memory"),
+            ("nests", "local function f() return pcall(f) end return f() and 1 or 0", ""),
             ("wraps", "return 1 << 40", "Unable to make int from '1099511627776'"),
             ("texts", "return {}", "a Lua table was returned where a int is declared"),
         ] {
             lua(&engine, name, "a int", "int", source).await;
+            if problem.is_empty() {
+                // However it ends, it ends.
+                let _ = body(&engine, &format!("SELECT {name}(i) FROM t")).await;
+                continue;
+            }
             let found = error(&engine, &format!("SELECT {name}(i) FROM t")).await;
             assert!(found.contains(problem), "{name}: {found}");
         }
+        lua(
+            &engine,
+            "catches",
+            "a int",
+            "text",
+            "local ok, why = pcall(error, 'my ' .. a, 0) return tostring(ok) .. ' ' .. why",
+        )
+        .await;
+        assert_eq!(one(&engine, "catches(i)").await, "'false my 7'");
+        lua(
+            &engine,
+            "passes",
+            "a int",
+            "int",
+            "local ok, x, y = pcall(function(n) return n, 1 end, a) return x + y",
+        )
+        .await;
+        assert_eq!(one(&engine, "passes(i)").await, "8");
         lua(&engine, "counts", "a int", "int", "seen = (seen or 0) + 1; math.x = seen; return seen").await;
         assert_eq!(one(&engine, "counts(i)").await, "1");
         assert_eq!(one(&engine, "counts(i)").await, "1");
@@ -188,6 +276,82 @@ fn webassembly_computes_within_its_limits() {
         let found =
             error(&engine, &FIB.replace("\"_scylla_abi\"", "\"abi\"").replace("ks.fib", "ks.gib")).await;
         assert!(found.contains("exports no function gib"), "{found}");
+    });
+}
+
+/// A module with one function `f(i32) -> i32` of that body, and whatever else it is made of.
+fn module(more: &str, instructions: &str) -> String {
+    format!(
+        r#"CREATE OR REPLACE FUNCTION ks.f (a int) RETURNS NULL ON NULL INPUT RETURNS int LANGUAGE wasm AS '
+        (module {more}
+            (func $f (param $a i32) (result i32) {instructions})
+            (memory 1)
+            (export "memory" (memory 0))
+            (export "f" (func $f))
+            (global i32 (i32.const 1024))
+            (export "_scylla_abi" (global 0))
+            (data (i32.const 1024) "\01"))'"#
+    )
+}
+
+#[test]
+fn hostile_modules_are_refused_or_end() {
+    let folder = tempfile::tempdir().unwrap();
+    node(folder.path(), 1, |engine| async move {
+        table(&engine).await;
+        // What is wrong once it runs.
+        for (what, more, instructions, problem) in [
+            ("an endless loop", "", "(loop $l (br $l)) (i32.const 1)", "fuel"),
+            (
+                "memory without end",
+                "",
+                "(loop $l (drop (memory.grow (i32.const 1))) (br $l)) (i32.const 1)",
+                "fuel",
+            ),
+            ("deep recursion", "", "(call $f (local.get $a))", ""),
+            ("a place outside of memory", "", "(i32.load (i32.const 99999999))", "out of bounds"),
+            ("a division by zero", "", "(i32.div_s (local.get $a) (i32.const 0))", "divi"),
+            ("unreachable", "", "(unreachable)", "unreachable"),
+            (
+                "an import",
+                r#"(import "wasi" "clock" (func $clock (result i32)))"#,
+                "(call $clock)",
+                "the function called wasi.clock, which is not there",
+            ),
+            (
+                "large fills",
+                "",
+                "(drop (memory.grow (i32.const 200))) (loop $l (memory.fill (i32.const 0) (i32.const 1) (i32.const 13000000)) (br $l)) (i32.const 1)",
+                "fuel",
+            ),
+        ] {
+            run(&engine, &module(more, instructions)).await;
+            let found = error(&engine, "SELECT f(i) FROM t").await;
+            assert!(found.contains(problem), "{what}: {found}");
+        }
+        // Memory that is refused is told to the module.
+        run(&engine, &module("", "(memory.grow (i32.const 60000))")).await;
+        assert_eq!(one(&engine, "f(i)").await, "-1");
+        // What is wrong from the beginning.
+        for (what, more) in [
+            ("a start function that never ends", "(start $s) (func $s (loop $l (br $l)))"),
+            ("a huge table", "(table 100000000 funcref)"),
+            ("an imported memory", r#"(import "a" "b" (global i32))"#),
+            ("data outside of memory", r#"(data (i32.const 70000) "x")"#),
+            ("an unknown section", "(nothing)"),
+        ] {
+            let found = error(&engine, &module(more, "(local.get $a)")).await;
+            assert!(
+                found.starts_with("Could not compile function 'ks.f' from wasm source: "),
+                "{what}: {found}"
+            );
+        }
+        let huge = module("", "(local.get $a)").replace("(memory 1)", "(memory 60000)");
+        assert!(error(&engine, &huge).await.contains("Could not compile"), "a huge memory");
+        let deep = format!("{}(local.get $a){}", "(i32.add (i32.const 1) ".repeat(3000), ")".repeat(3000));
+        // It may be refused or computed, but the node stays.
+        let _ = body(&engine, &module("", &deep)).await;
+        assert_eq!(one(&engine, "i").await, "7");
     });
 }
 

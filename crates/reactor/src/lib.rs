@@ -10,6 +10,7 @@
 #![allow(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // this crate is the door the lints point to
 
+pub mod cpu_counters;
 pub mod driver;
 pub mod file;
 pub mod io;
@@ -39,5 +40,18 @@ pub use sync::event::Event;
 pub use sync::gate::{Gate, GateClosed, GateHold};
 pub use sync::oneshot::oneshot;
 pub use sync::semaphore::{Permit, Semaphore, TooManyWaiters};
-pub use task::{JoinHandle, TaskPanicked, spawn, spawn_now};
-pub use time::{Deadline, Instant, TimedOut, now, sleep, sleep_until, timeout, wall_clock_us};
+pub use task::{JoinHandle, TaskPanicked, drop_in_steps, move_to, spawn, spawn_now};
+pub use time::{Deadline, Instant, TimedOut, coarse_now, now, sleep, sleep_until, timeout, wall_clock_us};
+
+/// Awaits a future where it is made, instead of moving it there.
+///
+/// `future.await` moves the future into the one that awaits it, whole, with all the room it will ever need. For futures
+/// of kilobytes, nested six deep, that was a quarter of a point read's instructions (3,100 of 11,700). Pinned first, only
+/// its arguments are written. For the few awaits that every request passes; elsewhere `.await` reads better.
+#[macro_export]
+macro_rules! in_place {
+    ($future:expr) => {{
+        let mut future = ::std::pin::pin!($future);
+        future.as_mut().await
+    }};
+}

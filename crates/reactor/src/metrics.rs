@@ -262,6 +262,11 @@ pub fn remove(name: &str, labels: &[(&str, &str)]) {
     shard::with(|shard| shard.metrics.0.borrow_mut().remove(&(name.to_owned(), labels)));
 }
 
+/// Polls of this shard's tasks so far, without the cost of a snapshot.
+pub fn polls() -> u64 {
+    shard::with(|shard| shard.polls())
+}
+
 /// All metrics of this shard, sorted by name and labels; the reactor's own come first.
 pub fn snapshot() -> Vec<Sample> {
     let mut samples = own::samples();

@@ -174,6 +174,11 @@ pub struct DetachedStream {
 }
 
 impl DetachedStream {
+    /// Address of the other side.
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.peer
+    }
+
     /// Makes it a stream of the current shard.
     ///
     /// # Errors

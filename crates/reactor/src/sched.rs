@@ -18,7 +18,7 @@ use crate::shard;
 use usage::Usage;
 
 /// Number of scheduling groups.
-pub(crate) const GROUPS: usize = 9;
+pub(crate) const GROUPS: usize = 11;
 /// Longest slice of one group before others are looked at.
 pub(crate) const QUANTUM_NS: u64 = 500_000;
 /// From here on a background slice ends as soon as something of the foreground's has arrived.
@@ -44,8 +44,10 @@ const NAMES: [&str; GROUPS] = [
     "background",
     "gossip",
     "admin",
+    "unprepared",
+    "scan",
 ];
-const SHARES: [u32; GROUPS] = [1000, 1000, 400, 200, 200, 200, 100, 1000, 200];
+const SHARES: [u32; GROUPS] = [1000, 1000, 400, 200, 200, 200, 100, 1000, 200, 500, 300];
 
 impl Group {
     /// Requests of clients and of other replicas on their behalf.
@@ -66,6 +68,11 @@ impl Group {
     pub const GOSSIP: Group = Group(7);
     /// What operators ask for.
     pub const ADMIN: Group = Group(8);
+    /// Requests of clients that have to be parsed and prepared first, and very long ones: foreground, but not at the
+    /// cost of those that are prepared.
+    pub const UNPREPARED: Group = Group(9);
+    /// Reads over many partitions on behalf of clients: they give way to short requests as background work does.
+    pub const SCAN: Group = Group(10);
 
     /// All groups, in their numbers' order.
     pub fn all() -> impl Iterator<Item = Group> {
@@ -101,12 +108,13 @@ impl Group {
     const NOBODY: Group = Group(u8::MAX);
 }
 
-/// The background groups, a bit each.
+/// The background groups, a bit each. Scans are among them: clients wait for them, but do not count their microseconds.
 pub(crate) const BACKGROUND_MASK: u16 = 1 << Group::MEMTABLE.0
     | 1 << Group::COMPACTION.0
     | 1 << Group::STREAMING.0
     | 1 << Group::REPAIR.0
-    | 1 << Group::BACKGROUND.0;
+    | 1 << Group::BACKGROUND.0
+    | 1 << Group::SCAN.0;
 
 pub(crate) struct Sched {
     queues: [RefCell<VecDeque<u32>>; GROUPS],

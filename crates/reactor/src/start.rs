@@ -172,6 +172,17 @@ impl Together {
     }
 }
 
+/// Lets the process have as many descriptors as it is allowed to: a connection each, and table files.
+fn raise_descriptors() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        limit.current = limit.maximum;
+        // Refused, the limit stays as it is, and accepting tells when it is reached.
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
+}
+
 /// Starts one thread per shard, each running its own future of `main`.
 ///
 /// A shard's tasks may use its peers until every shard's main has ended; what still runs then is dropped. When a main
@@ -188,6 +199,7 @@ where
         return Err(StartError::NoShards);
     }
     allowed();
+    raise_descriptors();
     let disks = disks(&config)?;
     let remotes = remotes(config.shards)?;
     let together = Arc::new(Together {

@@ -53,10 +53,10 @@ fn a_task_started_now_runs_up_to_its_first_wait_in_the_group_of_its_caller() {
         let (mine, others) = (noting("mine"), noting("other's"));
         let seen = steps.clone();
         let caller = spawn(Group::STATEMENT, async move {
-            spawn_now(Group::STATEMENT, async { panic!("on purpose") });
-            spawn_now(Group::STATEMENT, mine);
+            spawn_now(Group::STATEMENT, || async { panic!("on purpose") });
+            spawn_now(Group::STATEMENT, || mine);
             assert_eq!(*seen.borrow(), [("mine", 1)]);
-            spawn_now(Group::BACKGROUND, others);
+            spawn_now(Group::BACKGROUND, || others);
             assert_eq!(seen.borrow().len(), 1, "a task of another group waits for its group's turn");
             assert_eq!(reactor::current_group(), Group::STATEMENT);
         });
@@ -257,5 +257,66 @@ fn a_group_that_waits_for_the_core_starves_and_one_without_tasks_waits() {
         reactor::sleep(Duration::from_millis(3)).await;
         assert!(metric("scylla_scheduler_starvetime_ms", Group::BACKGROUND) >= 2);
         assert!(metric("scylla_scheduler_waittime_ms", Group::BACKGROUND) >= 2);
+    });
+}
+
+#[test]
+fn a_task_that_moves_is_of_its_new_group_from_then_on() {
+    on_each_driver(|| async {
+        let moved = spawn(Group::STATEMENT, async {
+            let before = reactor::current_group();
+            reactor::move_to(Group::SCAN).await;
+            let after = reactor::current_group();
+            reactor::yield_now().await;
+            reactor::move_to(Group::SCAN).await;
+            (before, after, reactor::current_group())
+        });
+        assert_eq!(moved.await.unwrap(), (Group::STATEMENT, Group::SCAN, Group::SCAN));
+    });
+}
+
+#[test]
+fn a_task_that_was_begun_inside_another_moves_alone() {
+    on_each_driver(|| async {
+        let outer = spawn(Group::STATEMENT, async {
+            let inner = Rc::new(Cell::new(None));
+            let told = Rc::clone(&inner);
+            spawn_now(Group::STATEMENT, move || async move {
+                reactor::move_to(Group::UNPREPARED).await;
+                told.set(Some(reactor::current_group()));
+            });
+            let own = reactor::current_group();
+            while inner.get().is_none() {
+                reactor::yield_now().await;
+            }
+            (own, inner.get(), reactor::current_group())
+        });
+        let expected = (Group::STATEMENT, Some(Group::UNPREPARED), Group::STATEMENT);
+        assert_eq!(outer.await.unwrap(), expected);
+    });
+}
+
+#[test]
+fn what_is_dropped_in_steps_is_dropped_once_and_not_at_once() {
+    struct Part(Rc<Cell<usize>>);
+    impl Drop for Part {
+        fn drop(&mut self) {
+            self.0.set(self.0.get() + 1);
+        }
+    }
+    let parts =
+        |dropped: &Rc<Cell<usize>>, count| (0..count).map(|_| Part(Rc::clone(dropped))).collect::<Vec<_>>();
+    let dropped = Rc::new(Cell::new(0));
+    reactor::drop_in_steps(parts(&dropped, 100));
+    assert_eq!(dropped.get(), 100, "outside of a shard there is nobody to do it later");
+    on_each_driver(move || async move {
+        let dropped = Rc::new(Cell::new(0));
+        reactor::drop_in_steps(parts(&dropped, 3));
+        assert_eq!(dropped.get(), 3, "few are not worth a task");
+        reactor::drop_in_steps(parts(&dropped, 1000));
+        assert_eq!(dropped.get(), 3);
+        while dropped.get() < 1003 {
+            reactor::yield_now().await;
+        }
     });
 }

@@ -23,6 +23,14 @@ pub enum ReplicationError {
         /// Answers needed.
         required: u32,
     },
+    /// A conditional write was proposed and its answer did not come in time: it may have been written, or be written yet.
+    #[error("{received} of {required} replicas accepted the proposal in time")]
+    Undecided {
+        /// Replicas that are known to have accepted it.
+        received: u32,
+        /// Replicas needed.
+        required: u32,
+    },
     /// The local replica failed.
     #[error(transparent)]
     Storage(#[from] StorageError),
@@ -34,7 +42,7 @@ pub enum ReplicationError {
         /// What it said.
         reason: String,
     },
-    /// The replica's shard took no more writes before the deadline.
+    /// The replica's shard took no more writes before the deadline, or has too many reads waiting.
     #[error("shard {shard} is overloaded: {reason}")]
     Overloaded {
         /// Which.
@@ -63,6 +71,15 @@ pub(crate) enum RemoteFailure {
     TableGone(TableId),
     /// As [`ReplicationError::Overloaded`].
     Overloaded(String),
+    /// As [`StorageError::RateLimited`].
+    RateLimited {
+        /// Keyspace.
+        keyspace: String,
+        /// Table.
+        table: String,
+        /// Whether it was a write.
+        is_write: bool,
+    },
     /// The replica's own deadline passed.
     TimedOut,
     /// As [`ReplicationError::Shard`].
@@ -73,7 +90,12 @@ impl RemoteFailure {
     pub(crate) fn of(error: &StorageError) -> Self {
         match error {
             StorageError::UnknownTable { table } => Self::TableGone(*table),
-            StorageError::Overloaded { .. } => Self::Overloaded(error.to_string()),
+            StorageError::Overloaded { .. }
+            | StorageError::TooManyReads { .. }
+            | StorageError::DiskNearlyFull { .. } => Self::Overloaded(error.to_string()),
+            StorageError::RateLimited { keyspace, table, is_write, .. } => {
+                Self::RateLimited { keyspace: keyspace.clone(), table: table.clone(), is_write: *is_write }
+            }
             StorageError::CommitlogTimedOut | StorageError::TabletBusy { .. } => Self::TimedOut,
             _ => Self::Failed(error.to_string()),
         }
@@ -83,6 +105,9 @@ impl RemoteFailure {
         match self {
             Self::TableGone(table) => ReplicationError::TableGone(table),
             Self::Overloaded(reason) => ReplicationError::Overloaded { shard, reason },
+            Self::RateLimited { keyspace, table, is_write } => {
+                StorageError::RateLimited { keyspace, table, is_write, by_coordinator: false }.into()
+            }
             Self::TimedOut => ReplicationError::TimedOut { received: 0, required },
             Self::Failed(reason) => ReplicationError::Shard { shard, reason },
         }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use storage::Storage;
 
+use crate::admission::RateLimiter;
 use crate::consistency::Consistency;
 use crate::error::ReplicationError;
 use crate::lwt::Acceptor;
@@ -21,6 +22,7 @@ struct Inner {
     data_center: String,
     placements: RefCell<Placements>,
     acceptor: Acceptor,
+    limiter: RateLimiter,
     /// Logged batches that are being tried again.
     retries: Rc<Cell<u32>>,
 }
@@ -48,6 +50,7 @@ impl Replicator {
             data_center: data_center.into(),
             placements: RefCell::new(Placements::default()),
             retries: Rc::default(),
+            limiter: RateLimiter::default(),
             acceptor: Acceptor::new(Rc::new(PartitionLines::default())),
         };
         let replicator = Self(Rc::new(inner));
@@ -67,6 +70,11 @@ impl Replicator {
             retries.set(retries.get() + 1);
             Retry(Rc::clone(retries))
         })
+    }
+
+    /// Counts how often this shard's partitions are used.
+    pub(crate) fn limiter(&self) -> &RateLimiter {
+        &self.0.limiter
     }
 
     /// The shard's part in conditional writes.

@@ -1,13 +1,15 @@
 //! From a command line to a node that answers, and back to a clean stop.
 //!
 //! Phases, each with its own error: configuration → lock on the work directory → shards → storage on every shard →
-//! engines → listeners on shard 0 → `ceto ready`. On SIGINT or SIGTERM the listeners close, requests in flight end,
+//! engines → listeners on shard 0 → `ceto ready`. Administration's ports are bound first of all and answered by a
+//! thread of its own (`admin`). On SIGINT or SIGTERM the listeners close, requests in flight end,
 //! memtables are flushed, and the process ends with 0. What fails before `ceto ready` ends it with 1 and one line
 //! that says what to do.
 
 mod disks;
 mod memory;
 mod shard;
+mod trouble;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,6 +20,8 @@ use reactor::stall::StallDetector;
 use reactor::{Group, ShardInfo};
 use storage::Identity;
 
+use crate::admin::node::{Mode, NodeState};
+use crate::admin::{Attach, Ports};
 use crate::cli::ServerOptions;
 use crate::config::{Config, ConfigError, Driver};
 pub(crate) use shard::Shard;
@@ -41,6 +45,20 @@ pub enum BootError {
         "cannot listen on {address}: {source}; choose another with --listen, --port or --shard-aware-port"
     )]
     Listen {
+        /// Address and port.
+        address: std::net::SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A port of administration cannot be listened on.
+    #[error(
+        "cannot listen on {address} ({key}): {source}; choose another with {option} or {key}, 0 for none"
+    )]
+    AdminListen {
+        /// Its key in the configuration.
+        key: &'static str,
+        /// Its option on the command line.
+        option: &'static str,
         /// Address and port.
         address: std::net::SocketAddr,
         /// What the system said.
@@ -88,6 +106,8 @@ fn run(options: &ServerOptions) -> Result<(), Box<dyn std::error::Error>> {
         reactor::warn!("{warning}");
     }
     let disks = disks::configured(&config)?;
+    // Now, so that a port that is taken is told before anything else happens; answered by a thread of its own.
+    let (admin, attach) = Ports::bind(&config)?.serve()?;
     let probes = disks.is_none() && !config.developer_mode;
     let shards = config.shards.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let reactor_config = reactor::Config {
@@ -111,17 +131,19 @@ fn run(options: &ServerOptions) -> Result<(), Box<dyn std::error::Error>> {
     // The first error of any shard, as text, for the exit code.
     let (failed, failure) = std::sync::mpsc::channel::<String>();
     let running = reactor::start(reactor_config, move |shard: ShardInfo| {
-        let (config, failed) = (config.clone(), failed.clone());
+        let (config, failed, attach) = (config.clone(), failed.clone(), attach.clone());
         async move {
             if shard.id == 0
-                && let Err(error) = lead(config, shard, probes).await
+                && let Err(error) = lead(config, shard, probes, &attach).await
             {
                 // The receiver outlives every shard.
                 let _ = failed.send(error.to_string());
             }
         }
     })?;
-    running.join()?;
+    let joined = running.join();
+    admin.stop();
+    joined?;
     match failure.try_recv() {
         Ok(message) => Err(message.into()),
         Err(_) => Ok(()),
@@ -129,8 +151,9 @@ fn run(options: &ServerOptions) -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// What shard 0 does: opens every shard, serves, and stops every shard.
-async fn lead(config: Config, info: ShardInfo, probes: bool) -> Result<(), BootError> {
+async fn lead(config: Config, info: ShardInfo, probes: bool, attach: &Attach) -> Result<(), BootError> {
     let started = reactor::now();
+    reactor::spawn(Group::ADMIN, attach.calls().serve()).detach();
     let workdir = |source| BootError::Workdir { path: config.workdir.clone(), source };
     reactor::file::create_dir_all(&config.workdir).await.map_err(workdir)?;
     let lock = reactor::file::lock(config.workdir.join("lock")).await.map_err(workdir)?;
@@ -147,7 +170,7 @@ async fn lead(config: Config, info: ShardInfo, probes: bool) -> Result<(), BootE
 }
 
 /// Finds out who this node is, then opens it.
-async fn open_node(config: &Config, shards: usize) -> Result<(), BootError> {
+pub(crate) async fn open_node(config: &Config, shards: usize) -> Result<(), BootError> {
     let identity = Identity::open(&config.workdir, &config.cluster_name).await?;
     open_all(config, &identity, shards).await
 }
@@ -158,10 +181,10 @@ async fn open_all(config: &Config, identity: &Identity, shards: usize) -> Result
         .map(|shard| {
             let (config, identity) = (config.clone(), identity.clone());
             mesh::call(shard, Group::ADMIN, move || async move {
-                Shard::open(&config, &identity)
-                    .await
-                    .map(|opened| reactor::set_local(Rc::new(opened)))
-                    .map_err(|e| e.to_string())
+                let opened = Rc::new(Shard::open(&config, &identity).await.map_err(|e| e.to_string())?);
+                trouble::watch(&opened);
+                reactor::set_local(opened);
+                Ok(())
             })
         })
         .collect();
@@ -197,6 +220,8 @@ async fn serve(
     let shard = reactor::local::<Shard>().expect("shard 0 opened");
     let listeners = shard.native.listen(config)?;
     let addresses: Vec<String> = listeners.iter().map(|listener| listener.description()).collect();
+    let node = Rc::new(NodeState::new(config, started, listeners));
+    reactor::set_local(Rc::clone(&node));
     let elapsed_ms = started.elapsed().as_millis();
     println!(
         "ceto ready on {} with {} shard(s) after {elapsed_ms} ms",
@@ -215,14 +240,18 @@ async fn serve(
         Ok(Err(error)) => reactor::error!("cannot wait for signals: {error}"),
         Err(_) => reactor::error!("the task that waits for signals broke"),
     }
-    for listener in listeners {
+    node.mode.set(Mode::Draining);
+    // Whoever changes the transport now finishes first, and finds the mode above afterwards.
+    let turn = node.changing.acquire(1).await;
+    for listener in node.listeners.take() {
         listener.close().await;
     }
+    drop(turn);
     Ok(())
 }
 
 /// Stops every shard: connections first, everywhere, then storage.
-async fn close_all(shards: usize) -> Result<(), BootError> {
+pub(crate) async fn close_all(shards: usize) -> Result<(), BootError> {
     let each = async |phase: fn(Rc<Shard>) -> shard::Closing| {
         let calls: Vec<_> = (0..shards)
             .map(|shard| {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::config::{Config, ConfigError, Driver, parse_size};
+use crate::config::{Config, ConfigError, Driver, Port, parse_size};
 
 /// A shard-per-core, Cassandra-compatible wide-column database.
 #[derive(Debug, Parser)]
@@ -22,6 +22,9 @@ pub struct Cli {
 pub enum Command {
     /// Run a node
     Server(ServerOptions),
+    /// Measure: the program itself in process, or a server over sockets
+    #[command(subcommand)]
+    Perf(crate::perf::PerfCommand),
     /// The tools beside it.
     #[command(flatten)]
     Tool(tools::Tool),
@@ -60,12 +63,21 @@ pub struct ServerOptions {
     /// Report a task that holds its core for longer than this, in milliseconds, 0 for never [default: 5]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(0..=3_600_000))]
     pub blocked_reactor_notify_ms: Option<u64>,
+    /// Address of the administration API [default: the CQL address if it is a loopback one, else 127.0.0.1]
+    #[arg(long, value_name = "ADDRESS")]
+    pub api_address: Option<IpAddr>,
+    /// Port of the administration API, 0 for none [default: 10000]
+    #[arg(long, value_name = "PORT")]
+    pub api_port: Option<u16>,
+    /// Port where Prometheus finds /metrics, 0 for none [default: 9180]
+    #[arg(long, value_name = "PORT")]
+    pub prometheus_port: Option<u16>,
     /// Share the machine: no pinning of threads, no demands on it
     #[arg(long)]
     pub developer_mode: bool,
 }
 
-fn size(text: &str) -> Result<u64, String> {
+pub(crate) fn size(text: &str) -> Result<u64, String> {
     parse_size(text).ok_or_else(|| "expected a size such as 512M".to_owned())
 }
 
@@ -106,6 +118,15 @@ impl ServerOptions {
         if let Some(ms) = self.blocked_reactor_notify_ms {
             config.blocked_reactor_notify = Duration::from_millis(ms);
         }
+        if let Some(address) = self.api_address {
+            config.admin.api_address = Some(address);
+        }
+        if let Some(port) = self.api_port {
+            config.admin.api_port = Port::Given(port);
+        }
+        if let Some(port) = self.prometheus_port {
+            config.admin.prometheus_port = Port::Given(port);
+        }
         config.developer_mode |= self.developer_mode;
         Ok((config, warnings))
     }
@@ -145,6 +166,12 @@ mod tests {
             "io.yaml",
             "--shard-aware-port",
             "0",
+            "--api-address",
+            "127.0.0.6",
+            "--api-port",
+            "0",
+            "--prometheus-port",
+            "9181",
         ])
         .unwrap();
         let Command::Server(options) = cli.command else { panic!("the server's command") };
@@ -154,6 +181,11 @@ mod tests {
         assert_eq!((config.shards, config.memory_bytes), (Some(2), Some(512 << 20)));
         assert_eq!(config.io_properties_file, Some("io.yaml".into()));
         assert_eq!(config.blocked_reactor_notify, Duration::from_millis(20));
+        assert_eq!(config.admin.api_address, Some("127.0.0.6".parse().unwrap()));
+        assert_eq!(
+            (config.admin.api_port, config.admin.prometheus_port),
+            (Port::Given(0), Port::Given(9181))
+        );
         assert_eq!((config.driver, config.developer_mode), (Driver::Poll, true));
     }
 }

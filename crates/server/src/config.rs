@@ -3,6 +3,7 @@
 //! A key means what it means there. A key we have no meaning for yet gives one warning; a key nobody knows, or a value
 //! that cannot be, stops the start with file, line and column and, for a key, the nearest known one.
 
+mod admin;
 mod guardrails;
 pub(crate) mod io_properties;
 mod keys;
@@ -13,6 +14,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use admin::{AdminConfig, CRITICAL_DISK_UTILIZATION, Port};
 pub(crate) use keys::parse_size;
 use query::guardrails::Guardrails;
 use reactor::log::Level;
@@ -47,8 +49,12 @@ pub struct Config {
     pub shard_aware_port: Option<u16>,
     /// `native_transport_max_frame_size`, bytes.
     pub frame_bytes_max: usize,
-    /// `native_transport_max_concurrent_connections`.
-    pub connections_max: usize,
+    /// `native_transport_max_concurrent_connections`; `None` for no limit.
+    pub connections_max: Option<usize>,
+    /// `native_transport_max_concurrent_connections_per_ip`; `None` for no limit.
+    pub connections_per_ip_max: Option<usize>,
+    /// `native_transport_timeout`: a request that could not start within it is not started any more.
+    pub native_timeout: Duration,
     /// `native_transport_max_requests_per_connection`: requests of one connection in flight.
     pub requests_per_connection_max: usize,
     /// `max_concurrent_requests_per_shard`: requests of one shard in flight.
@@ -65,14 +71,26 @@ pub struct Config {
     pub commitlog_bytes_max: Option<u64>,
     /// `commitlog_replay_ignore_errors`: go on behind a corrupt entry instead of refusing to start.
     pub commitlog_replay_ignore_errors: bool,
+    /// `sstable_summary_ratio`, from 0 to 1.
+    pub sstable_summary_ratio: f64,
+    /// `column_index_size`, bytes.
+    pub column_index_bytes: u32,
     /// `memtable_total_space`, bytes for the whole node.
     pub memtable_bytes: Option<u64>,
+    /// `compaction_throughput`, bytes per second for the whole node; 0 for any number.
+    pub compaction_bytes_per_second: u64,
+    /// `compaction_static_shares`; 0 lets the shares of compactions follow their backlog.
+    pub compaction_static_shares: u32,
+    /// `concurrent_compactors`: compactions of a shard at a time.
+    pub concurrent_compactors: Option<usize>,
     /// `read_request_timeout`.
     pub read_timeout: Duration,
     /// `range_request_timeout`.
     pub range_timeout: Duration,
     /// `write_request_timeout`.
     pub write_timeout: Duration,
+    /// `cas_contention_timeout`
+    pub cas_contention_timeout: Duration,
     /// `truncate_request_timeout`.
     pub truncate_timeout: Duration,
     /// `request_timeout`: everything else.
@@ -91,6 +109,8 @@ pub struct Config {
     pub user_functions: bool,
     /// What operators want to be warned of or refused.
     pub guardrails: Guardrails,
+    /// Administration: its ports, snapshots, trouble with disks.
+    pub admin: AdminConfig,
     /// `saved_caches_directory`: lists of what the row caches hold; `None` for below the work directory.
     pub saved_caches_dir: Option<PathBuf>,
     /// `row_cache_save_period`: time between two such lists; zero writes them at the end only.
@@ -135,7 +155,9 @@ impl Default for Config {
             native_port: 9042,
             shard_aware_port: Some(19042),
             frame_bytes_max: 16 << 20,
-            connections_max: 10_000,
+            connections_max: None,
+            connections_per_ip_max: None,
+            native_timeout: Duration::from_secs(12),
             requests_per_connection_max: 2048,
             requests_per_shard_max: 16_384,
             request_bytes_per_shard_max: 64 << 20,
@@ -144,10 +166,16 @@ impl Default for Config {
             commitlog_segment_bytes: 32 << 20,
             commitlog_bytes_max: None,
             commitlog_replay_ignore_errors: false,
+            sstable_summary_ratio: 0.0005,
+            column_index_bytes: 64 << 10,
             memtable_bytes: None,
+            compaction_bytes_per_second: 0,
+            compaction_static_shares: 0,
+            concurrent_compactors: None,
             read_timeout: Duration::from_secs(5),
             range_timeout: Duration::from_secs(10),
             write_timeout: Duration::from_secs(2),
+            cas_contention_timeout: Duration::from_millis(1800),
             truncate_timeout: Duration::from_secs(60),
             request_timeout: Duration::from_secs(10),
             shards: None,
@@ -157,6 +185,7 @@ impl Default for Config {
             driver: Driver::Auto,
             user_functions: true,
             guardrails: Guardrails::default(),
+            admin: AdminConfig::default(),
             saved_caches_dir: None,
             cache_save_period: Duration::from_secs(600),
             cache_keys_to_save: 100_000,
@@ -298,11 +327,60 @@ mod tests {
     }
 
     #[test]
+    fn administration_has_its_ports_and_policies() {
+        let (config, warnings) = parse(
+            "api_address: 127.0.0.9\napi_port: 10001\nprometheus_port: 0\nauto_snapshot: false\n\
+             critical_disk_utilization_level: 0.9\ndisk_failure_policy: die\ncommit_failure_policy: ignore\n",
+        )
+        .unwrap();
+        assert!(warnings.is_empty());
+        let admin = &config.admin;
+        assert_eq!(admin.api_address, Some(IpAddr::from([127, 0, 0, 9])));
+        assert_eq!((admin.api_port, admin.prometheus_port), (Port::Given(10_001), Port::Given(0)));
+        assert!(!admin.auto_snapshot);
+        assert_eq!(admin.critical_disk_utilization, Some(0.9));
+        let policies = (admin.disk_failure_policy, admin.commit_failure_policy);
+        assert_eq!(policies, (storage::FailurePolicy::Die, storage::FailurePolicy::Ignore));
+        assert!(parse("critical_disk_utilization_level: 2\n").is_err());
+        assert!(parse("disk_failure_policy: stop_commit\n").is_err());
+        assert!(parse("api_port: 70000\n").is_err());
+    }
+
+    #[test]
+    fn guardrails_of_reads_and_writes_have_cassandras_keys() {
+        let (config, warnings) = parse(
+            "tombstone_warn_threshold: -1\ntombstone_failure_threshold: 7\nquery_tombstone_page_limit: 0\n\
+             cas_contention_timeout: 5s\nitems_per_collection_fail_threshold: 3\n\
+             column_value_size_warn_threshold: 1KiB\nmaximum_timestamp_warn_threshold: 1d\n\
+             write_consistency_levels_disallowed: ALL, any\nread_consistency_levels_warned: QUORUM\n\
+             user_timestamps_enabled: false\nsimplestrategy_enabled: false\n",
+        )
+        .unwrap();
+        assert_eq!(warnings, Vec::<String>::new());
+        assert_eq!(config.cas_contention_timeout, Duration::from_secs(5));
+        let guardrails = &config.guardrails;
+        assert_eq!((guardrails.tombstones.warn, guardrails.tombstones.fail), (None, Some(7)));
+        assert_eq!(guardrails.tombstones_of_page, None);
+        assert!(!guardrails.simple_strategy);
+        assert_eq!(guardrails.read_levels.warned, [wire::consistency::Consistency::Quorum]);
+        let writes = guardrails.writes.as_ref().unwrap();
+        assert_eq!(writes.items_per_collection.fail, Some(3));
+        assert_eq!(writes.column_value_bytes.warn, Some(1024));
+        assert_eq!(writes.maximum_timestamp_us.warn, Some(24 * 3600 * 1_000_000));
+        let levels = [wire::consistency::Consistency::Any, wire::consistency::Consistency::All];
+        assert_eq!(writes.levels.disallowed, levels);
+        assert!(!writes.user_timestamps && writes.read_before_write_lists);
+        assert_eq!(Config::default().guardrails.writes, None);
+        assert!(parse("read_consistency_levels_warned: MOST\n").is_err());
+    }
+
+    #[test]
     fn keys_of_both_worlds_are_understood() {
         let (config, warnings) = parse(
             "cluster_name: 'x y'\nnative_transport_port: 9999\ncommitlog_sync: batch\ncommitlog_segment_size_in_mb: 8\n\
              read_request_timeout: 250ms\nwrite_request_timeout_in_ms: 3000\nnative_transport_max_frame_size: 1MiB\n\
-             data_file_directories:\n  - /d\ndeveloper_mode: yes\nmemory: 512M\nnum_tokens: 16\n",
+             data_file_directories:\n  - /d\ndeveloper_mode: yes\nmemory: 512M\nnum_tokens: 16\n\
+             sstable_summary_ratio: 0.05\ncolumn_index_size: 16KiB\n",
         )
         .unwrap();
         assert_eq!(config.cluster_name, "x y");
@@ -312,6 +390,8 @@ mod tests {
         assert_eq!(config.read_timeout, Duration::from_millis(250));
         assert_eq!(config.write_timeout, Duration::from_secs(3));
         assert_eq!(config.frame_bytes_max, 1 << 20);
+        assert_eq!((config.sstable_summary_ratio, config.column_index_bytes), (0.05, 16 << 10));
+        assert!(parse("sstable_summary_ratio: 2\n").is_err() && parse("column_index_size: 1\n").is_err());
         assert_eq!(config.data_dir.as_deref(), Some(Path::new("/d")));
         assert_eq!(config.memory_bytes, Some(512 << 20));
         assert_eq!(warnings, ["c.yaml:12: 'num_tokens' has no effect yet"]);

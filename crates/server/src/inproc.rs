@@ -1,42 +1,41 @@
-//! A node of one shard inside the caller's reactor, without sockets: for benches and tests.
+//! A node inside the caller's reactor, without sockets: for benches and tests. Shard 0 opens and closes it for all.
 
 use std::rc::Rc;
 
-use storage::Identity;
-
-use crate::boot::{BootError, Shard};
+use crate::boot::{self, BootError, Shard};
 use crate::config::Config;
 use crate::native::inproc::InProcess;
 
-/// A node of one shard.
+/// A node as one of its shards sees it.
 pub struct Node(Rc<Shard>);
 
 impl Node {
-    /// Opens the node on the current shard, which has to be the only one.
+    /// Opens the node on every shard; only shard 0 does.
     ///
     /// # Errors
     /// [`BootError`] as a whole process would report it.
     pub async fn open(config: &Config) -> Result<Self, BootError> {
         let workdir = |source| BootError::Workdir { path: config.workdir.clone(), source };
         reactor::file::create_dir_all(&config.workdir).await.map_err(workdir)?;
-        let identity = Identity::open(&config.workdir, &config.cluster_name).await?;
-        let shard = Rc::new(Shard::open(config, &identity).await?);
-        reactor::set_local(Rc::clone(&shard));
-        shard.make_system_tables().await?;
-        Ok(Self(shard))
+        boot::open_node(config, reactor::shard_count()).await?;
+        Ok(Self::here().expect("every shard is open"))
     }
 
-    /// A new client.
+    /// The node that shard 0 opened, on the current shard.
+    pub fn here() -> Option<Self> {
+        reactor::local::<Shard>().map(Self)
+    }
+
+    /// A new client of the current shard.
     pub fn client(&self) -> InProcess {
         InProcess::new(&self.0.native)
     }
 
-    /// Flushes and closes.
+    /// Flushes and closes every shard; only shard 0 does.
     ///
     /// # Errors
-    /// The text of what storage says.
+    /// The text of what the first shard that failed says.
     pub async fn close(self) -> Result<(), String> {
-        Rc::clone(&self.0).close_connections().await?;
-        self.0.close_storage().await
+        boot::close_all(reactor::shard_count()).await.map_err(|error| error.to_string())
     }
 }

@@ -1,9 +1,12 @@
-//! The process: configuration, boot phases, native listeners.
+//! The process: configuration, boot phases, native listeners, administration.
 //!
-//! `main` reads the command line (`cli`) and calls `boot`; everything that answers clients is in `native`, on shards.
+//! `main` reads the command line (`cli`) and calls `boot`; everything that answers clients is in `native`, on shards;
+//! `admin` answers operators and tools, on a thread of its own.
 
+pub mod admin;
 pub mod boot;
 pub mod cli;
 pub mod config;
 pub mod inproc;
 pub mod native;
+pub mod perf;

@@ -6,11 +6,12 @@ use clap::Parser;
 use server::cli::{Cli, Command};
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: memory::Counting<mimalloc::MiMalloc> = memory::Counting(mimalloc::MiMalloc);
 
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Server(options) => server::boot::main(&options),
+        Command::Perf(command) => command.run(),
         Command::Tool(tool) => tool.run(),
     }
 }

@@ -10,6 +10,7 @@ mod dispatch;
 mod error;
 mod events;
 mod framing;
+mod handshakes;
 pub mod inproc;
 mod limits;
 mod listener;
@@ -24,17 +25,20 @@ use std::time::Duration;
 use query::{Engine, QueryError};
 use reactor::metrics::{self, Counter, Gauge};
 use reactor::net::{DetachedStream, Stream};
-use reactor::{Deadline, Gate, Group, mesh};
+use reactor::{Deadline, Gate, Group, Permit, mesh};
 
 use crate::boot::{BootError, Shard};
 use crate::config::Config;
 use auth::{AllowAll, Authenticator};
 use connection::Connection;
+use framing::Codecs;
+use handshakes::Handshakes;
 use limits::ShardLimits;
+use listener::NodeConnections;
 pub use listener::OpenListener;
 
-/// Buffers kept for reuse, and the largest worth keeping.
-const POOLED_BUFFERS_MAX: usize = 256;
+/// Bytes of buffers kept for reuse, and the largest worth keeping.
+const POOLED_BYTES_MAX: usize = 16 << 20;
 const POOLED_BUFFER_BYTES_MAX: usize = 256 << 10;
 
 /// How long a shard that stops waits for clients to take their answers.
@@ -46,13 +50,17 @@ pub struct Native {
     config: NativeConfig,
     authenticator: Rc<dyn Authenticator>,
     limits: Rc<ShardLimits>,
+    codecs: Rc<Codecs>,
+    handshakes: Handshakes,
     connections: RefCell<BTreeMap<u64, Weak<Connection>>>,
     next_connection: Cell<u64>,
     /// Connections open on the whole node; shard 0 keeps it.
-    node_connections: Cell<usize>,
+    node_connections: NodeConnections,
     /// Holds every connection's tasks.
     gate: Gate,
     buffers: RefCell<Vec<Vec<u8>>>,
+    /// What they take.
+    pooled_bytes: Cell<usize>,
     served: Rc<Counter>,
     failed: Rc<Counter>,
     open: Rc<Gauge>,
@@ -64,6 +72,7 @@ struct NativeConfig {
     frame_bytes_max: usize,
     requests_per_connection_max: usize,
     shard_aware_port: Option<u16>,
+    request_timeout: Duration,
 }
 
 impl Native {
@@ -75,14 +84,18 @@ impl Native {
                 frame_bytes_max: config.frame_bytes_max,
                 requests_per_connection_max: config.requests_per_connection_max,
                 shard_aware_port: config.shard_aware_port,
+                request_timeout: config.native_timeout,
             },
             authenticator: Rc::new(AllowAll),
             limits: ShardLimits::new(config.requests_per_shard_max, config.request_bytes_per_shard_max),
+            codecs: Codecs::new(),
+            handshakes: Handshakes::new(),
             connections: RefCell::default(),
             next_connection: Cell::new(0),
-            node_connections: Cell::new(0),
+            node_connections: NodeConnections::default(),
             gate: Gate::new(),
             buffers: RefCell::default(),
+            pooled_bytes: Cell::new(0),
             served: metrics::counter("scylla_transport_requests_served", "CQL requests answered", &[]),
             failed: metrics::counter(
                 "scylla_transport_cql_errors_total",
@@ -112,15 +125,18 @@ impl Native {
     fn serve(self: &Rc<Self>, socket: DetachedStream) {
         let Ok(hold) = self.gate.enter() else { return };
         let native = Rc::clone(self);
+        let address = socket.peer_addr().ip();
         reactor::spawn(Group::STATEMENT, async move {
-            match socket.attach() {
-                Ok(stream) => native.run_connection(stream).await,
-                Err(error) => reactor::warn!("cannot take over a connection: {error}"),
+            if let Some(place) = native.handshakes.place().await {
+                match socket.attach() {
+                    Ok(stream) => native.run_connection(stream, place).await,
+                    Err(error) => reactor::warn!("cannot take over a connection: {error}"),
+                }
             }
             // Shard 0 counts the connections of the whole node.
-            let closed = mesh::call(0, Group::STATEMENT, || async {
+            let closed = mesh::call(0, Group::STATEMENT, move || async move {
                 if let Some(shard) = reactor::local::<Shard>() {
-                    shard.native.node_connections.update(|open| open - 1);
+                    shard.native.node_connections.closed(address);
                 }
             });
             if let Err(error) = closed.await {
@@ -131,15 +147,26 @@ impl Native {
         .detach();
     }
 
-    async fn run_connection(self: &Rc<Self>, stream: Stream) {
+    async fn run_connection(self: &Rc<Self>, stream: Stream, place: Permit) {
         let id = self.next_connection.get();
         self.next_connection.set(id + 1);
-        let connection = Connection::new(id, stream, Rc::clone(self));
+        let connection = Connection::new(id, stream, Rc::clone(self), place);
         self.connections.borrow_mut().insert(id, Rc::downgrade(&connection));
         self.open.add(1);
         connection.run().await;
         self.open.add(-1);
         self.connections.borrow_mut().remove(&id);
+    }
+
+    /// The engine that answers.
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Ends every connection after its requests in flight; new ones may come.
+    pub(crate) fn disconnect(&self) {
+        let open: Vec<_> = self.connections.borrow().values().filter_map(Weak::upgrade).collect();
+        open.iter().for_each(|connection| connection.stop_reading());
     }
 
     /// Lets requests in flight end, then closes every connection.
@@ -167,15 +194,18 @@ impl Native {
 
     /// An empty buffer, used before where possible.
     fn take_buffer(&self) -> Vec<u8> {
-        self.buffers.borrow_mut().pop().unwrap_or_default()
+        let buffer = self.buffers.borrow_mut().pop().unwrap_or_default();
+        self.pooled_bytes.set(self.pooled_bytes.get() - buffer.capacity());
+        buffer
     }
 
     /// Gives a buffer back for reuse.
     fn give_buffer(&self, mut buffer: Vec<u8>) {
-        let mut buffers = self.buffers.borrow_mut();
-        if buffers.len() < POOLED_BUFFERS_MAX && buffer.capacity() <= POOLED_BUFFER_BYTES_MAX {
+        let pooled = self.pooled_bytes.get() + buffer.capacity();
+        if pooled <= POOLED_BYTES_MAX && buffer.capacity() - 1 < POOLED_BUFFER_BYTES_MAX {
             buffer.clear();
-            buffers.push(buffer);
+            self.pooled_bytes.set(pooled);
+            self.buffers.borrow_mut().push(buffer);
         }
     }
 }

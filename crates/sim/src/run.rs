@@ -119,10 +119,11 @@ mod tests {
         assert_ne!(first.trace_hash, other.trace_hash);
     }
 
-    /// Seeds that once found something; what they found is in the history of the code they found it in.
+    /// Seeds that once found something, beyond those that every `make sim` goes through; what they found is in the history
+    /// of the code they found it in.
     #[test]
     fn seeds_that_failed_once_pass() {
-        for seed in [4, 34, 40, 55, 69, 118, 149, 171, 172, 173, 338, 451] {
+        for seed in [338, 451] {
             assert_eq!(run(seed, 300).failure, None, "seed {seed}");
         }
     }

@@ -1,5 +1,6 @@
 //! The tables of the simulation: two clustering columns (one descending), a static, two regular columns and a map.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use model::clustering::{Position, append_component};
@@ -144,6 +145,7 @@ pub fn definition(slot: usize, id: u128, dropped: Option<Dropped>) -> TableDefin
     if slot == 2 {
         options.compression.clear();
     }
+    options.compaction = compaction(id);
     TableDefinition {
         id: TableId(id.to_be_bytes()),
         keyspace: "sim".to_owned(),
@@ -163,6 +165,40 @@ pub fn definition(slot: usize, id: u128, dropped: Option<Dropped>) -> TableDefin
         tablets_log2: 2,
         revision: u64::from(times),
     }
+}
+
+/// Each strategy in its turn, with sizes so small that runs, levels and parts have several files.
+fn compaction(id: u128) -> BTreeMap<String, String> {
+    let options: &[(&str, &str)] = match id % 7 {
+        0 => &[("class", "LeveledCompactionStrategy"), ("sstable_size_in_mb", "0.004"), ("fanout_size", "2")],
+        1 => &[
+            ("class", "IncrementalCompactionStrategy"),
+            ("sstable_size_in_mb", "0.004"),
+            ("min_threshold", "2"),
+        ],
+        2 => &[
+            ("class", "UnifiedCompactionStrategy"),
+            ("scaling_parameters", "L3, N"),
+            ("target_sstable_size", "4KiB"),
+            ("min_sstable_size", "0B"),
+        ],
+        3 => &[("class", "TimeWindowCompactionStrategy"), ("compaction_window_unit", "MINUTES")],
+        4 => &[
+            ("class", "IncrementalCompactionStrategy"),
+            ("sstable_size_in_mb", "0.004"),
+            ("min_sstable_size", "0"),
+            ("space_amplification_goal", "1.2"),
+        ],
+        5 => &[
+            ("class", "SizeTieredCompactionStrategy"),
+            ("min_threshold", "2"),
+            ("tombstone_compaction_interval", "1"),
+            ("unchecked_tombstone_compaction", "true"),
+            ("tombstone_threshold", "0.01"),
+        ],
+        _ => &[("class", "SizeTieredCompactionStrategy")],
+    };
+    options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
 fn map() -> CqlType {

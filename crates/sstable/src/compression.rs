@@ -6,13 +6,20 @@
 //! chunk  := compressed bytes, crc32:u32 of them        (in Data.db)
 //! CRC.db := chunk_length:i32 crc32:u32*                (of the chunks of data that is not compressed)
 //! ```
-//! LZ4 chunks open with the uncompressed length, 32 bits little endian; Snappy chunks carry it themselves.
-//! Source: Cassandra 5.0 `CompressionMetadata`, `LZ4Compressor`, `ChecksumWriter`.
+//! What a chunk holds is `codec`'s matter, what a table may ask for `options`'.
+//! Source: Cassandra 5.0 `CompressionMetadata`, `ChecksumWriter`.
 //! Every chunk that is read is checked; lengths are checked at open so that no read allocates without bound.
 
-use std::fmt;
+mod codec;
+mod dictionary;
+mod options;
 
-use crate::error::{Malformed, Problem};
+pub use codec::Compressor;
+pub(crate) use codec::{Decoder, Encoder};
+pub(crate) use dictionary::{DICTIONARY_BYTES_MAX, SAMPLE_BYTES, train};
+pub use options::{Compression, CompressionOptionError};
+
+use crate::error::Malformed;
 use crate::input::{Input, append_text};
 use crate::version::Features;
 
@@ -22,95 +29,14 @@ pub const CHUNK_BYTES_DEFAULT: u32 = 4096;
 pub const CHUNK_BYTES_MAX: u32 = 1 << 24;
 /// Bytes of the checksum behind a compressed chunk.
 pub(crate) const CHECKSUM_BYTES: u64 = 4;
+/// Option that names the level.
+const LEVEL: &str = "compression_level";
 /// Chunk offsets between two that are kept in full.
 const GROUP: usize = 64;
 
-/// How data is compressed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Compressor {
-    /// LZ4 block format.
-    Lz4,
-    /// Snappy raw format.
-    Snappy,
-}
-
-impl Compressor {
-    /// By class name, short or full; `None` for compressors this crate does not have.
-    pub fn parse(class: &str) -> Option<Self> {
-        match class.strip_prefix("org.apache.cassandra.io.compress.").unwrap_or(class) {
-            "LZ4Compressor" => Some(Self::Lz4),
-            "SnappyCompressor" => Some(Self::Snappy),
-            _ => None,
-        }
-    }
-
-    /// Appends the compressed form of a chunk.
-    pub(crate) fn compress(self, chunk: &[u8], out: &mut Vec<u8>) {
-        let start = out.len();
-        match self {
-            Self::Lz4 => {
-                out.extend_from_slice(&(chunk.len() as u32).to_le_bytes());
-                out.resize(start + 4 + lz4_flex::block::get_maximum_output_size(chunk.len()), 0);
-                let length = lz4_flex::block::compress_into(chunk, &mut out[start + 4..])
-                    .expect("the output has the size compression asks for");
-                out.truncate(start + 4 + length);
-            }
-            Self::Snappy => {
-                out.resize(start + snap::raw::max_compress_len(chunk.len()), 0);
-                let length = snap::raw::Encoder::new()
-                    .compress(chunk, &mut out[start..])
-                    .expect("the output has the size compression asks for");
-                out.truncate(start + length);
-            }
-        }
-    }
-
-    /// Appends the chunk that `compressed` holds, which has `length` bytes.
-    pub(crate) fn decompress(
-        self,
-        compressed: &[u8],
-        length: usize,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Problem> {
-        const BROKEN: Problem = Problem::Invalid("a chunk that does not decompress");
-        let start = out.len();
-        match self {
-            Self::Lz4 => {
-                let (recorded, block) = compressed.split_first_chunk::<4>().ok_or(BROKEN)?;
-                if u32::from_le_bytes(*recorded) as usize != length {
-                    return Err(Problem::Invalid("a chunk of another length"));
-                }
-                out.resize(start + length, 0);
-                if lz4_flex::block::decompress_into(block, &mut out[start..]).ok() != Some(length) {
-                    return Err(BROKEN);
-                }
-            }
-            Self::Snappy => {
-                if snap::raw::decompress_len(compressed).ok() != Some(length) {
-                    return Err(Problem::Invalid("a chunk of another length"));
-                }
-                out.resize(start + length, 0);
-                if snap::raw::Decoder::new().decompress(compressed, &mut out[start..]).ok() != Some(length) {
-                    return Err(BROKEN);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The longest a compressed chunk can be.
-    fn compressed_max(chunk: u64) -> u64 {
-        chunk + chunk / 6 + 64
-    }
-}
-
-impl fmt::Display for Compressor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Lz4 => "LZ4Compressor",
-            Self::Snappy => "SnappyCompressor",
-        })
-    }
+/// The longest a compressed chunk can be, whatever compressed it.
+fn compressed_max(chunk: u64) -> u64 {
+    chunk + chunk / 6 + 64
 }
 
 /// Where the chunks of a compressed data file start: every 64th in full, the others relative to it, which takes
@@ -145,6 +71,8 @@ impl ChunkOffsets {
 pub(crate) struct CompressionInfo {
     /// How chunks are compressed.
     pub(crate) compressor: Compressor,
+    /// Its level, where it is not the usual one.
+    pub(crate) level: Option<i32>,
     /// Bytes of uncompressed data in each chunk but the last.
     pub(crate) chunk_length: u32,
     /// Chunks this long or longer are stored as they are.
@@ -172,8 +100,12 @@ impl From<Malformed> for CompressionInfoError {
 impl CompressionInfo {
     /// Appends `CompressionInfo.db`.
     pub(crate) fn encode(&self, out: &mut Vec<u8>, features: Features) {
-        append_text(out, &self.compressor.to_string());
-        out.extend_from_slice(&0u32.to_be_bytes());
+        append_text(out, self.compressor.name());
+        out.extend_from_slice(&u32::from(self.level.is_some()).to_be_bytes());
+        if let Some(level) = self.level {
+            append_text(out, LEVEL);
+            append_text(out, &level.to_string());
+        }
         out.extend_from_slice(&self.chunk_length.to_be_bytes());
         if features.max_compressed_length {
             out.extend_from_slice(&self.max_compressed_length.to_be_bytes());
@@ -199,9 +131,13 @@ impl CompressionInfo {
         let compressor =
             Compressor::parse(name).ok_or_else(|| CompressionInfoError::Compressor(name.to_owned()))?;
         let options = u64::from(input.u32()?);
+        let mut level = None;
         for _ in 0..input.fits("number of compression options", options, 4)? {
-            input.text()?;
-            input.text()?;
+            let (name, value) = (input.text()?, input.text()?);
+            if name == LEVEL {
+                // Decompressing does not need it; other options are not kept.
+                level = value.parse().ok();
+            }
         }
         let at = input.offset();
         let chunk_length = input.u32()?;
@@ -224,7 +160,7 @@ impl CompressionInfo {
             return Err(Malformed::invalid(at, "data length and number of chunks differ").into());
         }
         let mut offsets = ChunkOffsets::default();
-        let longest = Compressor::compressed_max(u64::from(chunk_length)) + CHECKSUM_BYTES;
+        let longest = compressed_max(u64::from(chunk_length)) + CHECKSUM_BYTES;
         let mut last = None;
         for chunk in 0..=chunks {
             let at = input.offset();
@@ -245,7 +181,7 @@ impl CompressionInfo {
         if input.remaining() != 0 {
             return Err(Malformed::invalid(input.offset(), "bytes behind the chunk offsets").into());
         }
-        Ok(Self { compressor, chunk_length, max_compressed_length, data_length, offsets })
+        Ok(Self { compressor, level, chunk_length, max_compressed_length, data_length, offsets })
     }
 }
 
@@ -302,21 +238,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn chunks_come_back(chunk in proptest::collection::vec(0u8..4, 0..5000), noise: Vec<u8>) {
-            for compressor in [Compressor::Lz4, Compressor::Snappy] {
-                let mut compressed = Vec::new();
-                compressor.compress(&chunk, &mut compressed);
-                prop_assert!(compressed.len() as u64 <= Compressor::compressed_max(chunk.len() as u64));
-                let mut back = vec![9];
-                compressor.decompress(&compressed, chunk.len(), &mut back).unwrap();
-                prop_assert_eq!(&back[1..], &chunk[..]);
-                prop_assert!(compressor.decompress(&compressed, chunk.len() + 1, &mut back).is_err());
-                let _ = compressor.decompress(&noise, 100, &mut back);
-            }
-        }
-
-        #[test]
-        fn info_comes_back(lengths in proptest::collection::vec(5u64..4700, 0..300), last in 1u64..=4096, na: bool) {
+        fn info_comes_back(lengths in proptest::collection::vec(5u64..4700, 0..300), last in 1u64..=4096, na: bool, level: bool) {
             let mut offsets = ChunkOffsets::default();
             let mut at = 0;
             for length in &lengths {
@@ -324,7 +246,7 @@ mod tests {
                 at += length;
             }
             let data_length = if lengths.is_empty() { 0 } else { (lengths.len() as u64 - 1) * 4096 + last };
-            let info = CompressionInfo { compressor: Compressor::Lz4, chunk_length: 4096, max_compressed_length: i32::MAX as u32, data_length, offsets };
+            let info = CompressionInfo { compressor: Compressor::Zstd, level: level.then_some(-3), chunk_length: 4096, max_compressed_length: i32::MAX as u32, data_length, offsets };
             let mut bytes = Vec::new();
             info.encode(&mut bytes, features(na));
             let back = CompressionInfo::decode(&bytes, features(na), at);

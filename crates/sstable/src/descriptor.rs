@@ -33,13 +33,15 @@ pub enum Component {
     Digest,
     /// Checksums of the chunks of data that is not compressed.
     Crc,
+    /// What the format has no place for; files of others do not have it.
+    Ceto,
     /// Names of the components.
     Toc,
 }
 
 impl Component {
     /// All of them, in the order in which they are made visible: [`Component::Toc`] last.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Data,
         Self::Index,
         Self::Summary,
@@ -48,6 +50,7 @@ impl Component {
         Self::CompressionInfo,
         Self::Digest,
         Self::Crc,
+        Self::Ceto,
         Self::Toc,
     ];
 
@@ -62,6 +65,7 @@ impl Component {
             Self::CompressionInfo => "CompressionInfo.db",
             Self::Digest => "Digest.crc32",
             Self::Crc => "CRC.db",
+            Self::Ceto => "Ceto.db",
             Self::Toc => "TOC.txt",
         }
     }
@@ -205,7 +209,7 @@ mod tests {
         ] {
             assert!(matches!(Descriptor::parse(name), Err(SstableError::Name { .. })), "{name}");
         }
-        assert!(matches!(Descriptor::parse("oa-1-big-Data.db"), Err(SstableError::Version { .. })));
+        assert!(matches!(Descriptor::parse("ob-1-big-Data.db"), Err(SstableError::Version { .. })));
     }
 
     #[test]
@@ -216,12 +220,12 @@ mod tests {
             "me-2-big-Data.db",
             "me-2-big-Index.db",
             "me-3-big-Data.db.tmp",
-            "oa-4-big-Data.db",
+            "ob-4-big-Data.db",
             "snapshots",
             "notes.tmp",
         ]);
         assert_eq!(sorted.complete, [Descriptor::new(1)]);
         assert_eq!(sorted.leftovers, ["me-3-big-Data.db.tmp", "me-2-big-Data.db", "me-2-big-Index.db"]);
-        assert_eq!(sorted.unsupported, ["oa-4-big-Data.db"]);
+        assert_eq!(sorted.unsupported, ["ob-4-big-Data.db"]);
     }
 }

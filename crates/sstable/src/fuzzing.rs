@@ -4,8 +4,9 @@
 
 use model::Table;
 
-use crate::compression::{ChunkChecksums, CompressionInfo};
+use crate::compression::{ChunkChecksums, CompressionInfo, Compressor, Decoder};
 use crate::data::decode::{self, Head};
+use crate::extras::Extras;
 use crate::filter::Filter;
 use crate::index::promoted::decode_block;
 use crate::input::Input;
@@ -14,14 +15,21 @@ use crate::statistics::{Cardinality, EncodingMinima, SerializationHeader, Statis
 use crate::summary::Summary;
 use crate::version::{Features, Version};
 
-fn all_features() -> [Features; 2] {
-    [Version::Me.features(), Version::Nb.features()]
+fn all_features() -> [Features; 8] {
+    Version::ALL.map(Version::features)
 }
 
 /// `Data.db`, uncompressed, from behind a partition's header, as rows of `table`.
 pub fn data(bytes: &[u8], table: &Table) {
+    for unsigned_times in [false, true] {
+        data_of(bytes, table, unsigned_times);
+    }
+}
+
+fn data_of(bytes: &[u8], table: &Table, unsigned_times: bool) {
     let header = SerializationHeader::of_table(table, EncodingMinima::default());
-    let Ok(layout) = Layout::resolve(&header, table, false) else { return };
+    let Ok(layout) = Layout::resolve(&header, table, unsigned_times) else { return };
+    let _ = decode::whole_deletion(&layout, &mut Input::new(bytes));
     let (mut at, mut clustering, mut row) = (0, Vec::new(), Vec::new());
     // Each round takes at least one byte.
     while at < bytes.len() {
@@ -50,7 +58,8 @@ pub fn data(bytes: &[u8], table: &Table) {
 pub fn index(bytes: &[u8], table: &Table) {
     let _ = crate::index::reader::parse_all(bytes);
     let header = SerializationHeader::of_table(table, EncodingMinima::default());
-    if let Ok(layout) = Layout::resolve(&header, table, false) {
+    for unsigned_times in [false, true] {
+        let Ok(layout) = Layout::resolve(&header, table, unsigned_times) else { continue };
         let _ = decode_block(&layout, &mut Input::new(bytes));
     }
 }
@@ -69,6 +78,19 @@ pub fn filter(bytes: &[u8]) {
     }
 }
 
+/// `Ceto.db`.
+pub fn extras(bytes: &[u8]) {
+    let _ = Extras::decode(bytes);
+    // Again with a checksum that holds, which no random bytes have.
+    let mut whole = bytes.to_vec();
+    whole.extend_from_slice(&crc32fast::hash(bytes).to_be_bytes());
+    if let Ok(extras) = Extras::decode(&whole) {
+        let mut again = Vec::new();
+        extras.encode(&mut again);
+        assert_eq!(Extras::decode(&again).as_ref(), Ok(&extras), "what was decoded comes back");
+    }
+}
+
 /// `Statistics.db`.
 pub fn statistics(bytes: &[u8]) {
     let _ = Cardinality::decode(bytes);
@@ -83,7 +105,11 @@ pub fn compression(bytes: &[u8]) {
         let _ = CompressionInfo::decode(bytes, features, 1 << 20);
     }
     let _ = ChunkChecksums::decode(bytes, 1 << 20);
-    for compressor in [crate::Compressor::Lz4, crate::Compressor::Snappy] {
-        let _ = compressor.decompress(bytes, 4096, &mut Vec::new());
+    for compressor in Compressor::ALL {
+        if let Ok(decoder) =
+            Decoder::new(compressor, compressor.has_dictionary().then_some(&b"dictionary"[..]))
+        {
+            let _ = decoder.decode(bytes, 4096, &mut Vec::new());
+        }
     }
 }

@@ -3,8 +3,8 @@
 //! ```text
 //! index    := entry*
 //! entry    := key:short_sized data_position:vint promoted_length:vint [promoted]
-//! promoted := header_length:vint local_deletion_time:i32 timestamp:i64 blocks:vint block* offset:i32*
-//! block    := first:prefix last:prefix offset:vint width:signed_vint has_open:bool [local_deletion_time timestamp]
+//! promoted := header_length:vint whole_deletion blocks:vint block* offset:i32*
+//! block    := first:prefix last:prefix offset:vint width:signed_vint has_open:bool [whole_deletion]
 //! prefix   := kind:u8 [components:u16] values
 //! ```
 //! A block's offset is from the start of the partition, its width is stored less 64 KiB, and the offsets at the end

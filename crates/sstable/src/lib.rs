@@ -9,6 +9,7 @@ mod compression;
 mod data;
 mod descriptor;
 mod error;
+mod extras;
 mod file;
 mod filter;
 #[doc(hidden)]
@@ -22,12 +23,15 @@ mod summary;
 mod table_file;
 mod version;
 
-pub use compression::{CHUNK_BYTES_DEFAULT, CHUNK_BYTES_MAX, Compressor};
+pub use compression::{
+    CHUNK_BYTES_DEFAULT, CHUNK_BYTES_MAX, Compression, CompressionOptionError, Compressor,
+};
 pub use data::chunks::DiskReads;
 pub use data::reader::{PartitionReader, Scanner};
-pub use data::writer::{SstableInfo, Writer, WriterOptions};
+pub use data::writer::{SUMMARY_RATIO_DEFAULT, SstableInfo, Writer, WriterOptions};
 pub use descriptor::{Component, Descriptor, SortedNames, TEMPORARY_SUFFIX, sort_names};
 pub use error::{Malformed, Problem, SstableError};
+pub use extras::{Extent, Extras, SchemaMark, TabletMark};
 pub use filter::FILTER_BYTES_MAX;
 pub use index::COLUMN_INDEX_BYTES_DEFAULT;
 pub use scan::PartitionBound;

@@ -135,6 +135,11 @@ impl Statistics {
         let fp_chance = validation.f64()?;
         let length = compaction.u32()?;
         let cardinality = compaction.take(length as usize)?.to_vec();
+        for part in [&validation, &compaction] {
+            if part.remaining() != 0 {
+                return Err(Malformed::invalid(part.offset(), "bytes behind a metadata component"));
+            }
+        }
         let stats = Stats::decode(&mut stats, features)?;
         let header = SerializationHeader::decode(&mut header)?;
         Ok(Self { fp_chance, cardinality, stats, header })

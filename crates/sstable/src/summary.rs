@@ -21,6 +21,17 @@ const SAMPLING_LEVEL_FULL: u32 = 128;
 /// Most bytes a summary takes; the format's offsets are signed 32-bit numbers.
 pub(crate) const SUMMARY_BYTES_MAX: usize = i32::MAX as usize / 2;
 
+/// A stretch of the index between two samples, with the keys that the summary says stand at its ends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stretch<'s> {
+    /// Where it starts.
+    pub(crate) start: u64,
+    /// Key of the entry there.
+    pub(crate) first: &'s [u8],
+    /// Where the next one starts, and the key there; `None` for the last.
+    pub(crate) next: Option<(u64, &'s [u8])>,
+}
+
 /// Sampled keys of an index, with their tokens so that searching hashes nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Summary {
@@ -99,9 +110,8 @@ impl Summary {
         &self.keys[start..self.ends[at] as usize]
     }
 
-    /// The stretch of the index where a key's entry would stand: where it starts, and where the next one does
-    /// (`None` for the last).
-    pub(crate) fn interval(&self, token: Token, key: &[u8]) -> (u64, Option<u64>) {
+    /// The stretch of the index where a key's entry would stand.
+    pub(crate) fn interval(&self, token: Token, key: &[u8]) -> Stretch<'_> {
         let (mut low, mut high) = (0, self.len());
         while low < high {
             let middle = (low + high) / 2;
@@ -112,14 +122,20 @@ impl Summary {
             }
         }
         // What sorts before the first key starts there too.
-        let at = low.saturating_sub(1);
-        (self.positions.get(at).copied().unwrap_or(0), self.positions.get(at + 1).copied())
+        self.stretch(low.saturating_sub(1))
+    }
+
+    fn stretch(&self, at: usize) -> Stretch<'_> {
+        Stretch {
+            start: self.positions.get(at).copied().unwrap_or(0),
+            first: if at < self.len() { self.key(at) } else { &self.first_key },
+            next: self.positions.get(at + 1).map(|position| (*position, self.key(at + 1))),
+        }
     }
 
     /// Like [`Summary::interval`] for the first entry of a token.
-    pub(crate) fn interval_of_token(&self, token: Token) -> (u64, Option<u64>) {
-        let at = self.tokens.partition_point(|other| *other < token).saturating_sub(1);
-        (self.positions.get(at).copied().unwrap_or(0), self.positions.get(at + 1).copied())
+    pub(crate) fn interval_of_token(&self, token: Token) -> Stretch<'_> {
+        self.stretch(self.tokens.partition_point(|other| *other < token).saturating_sub(1))
     }
 
     /// Appends `Summary.db`.
@@ -236,7 +252,8 @@ mod tests {
             let back = Summary::decode(&bytes, keys.len() as u64 * 10).unwrap();
             prop_assert_eq!(&back, &summary);
             for (at, key) in keys.iter().enumerate() {
-                let (start, end) = back.interval(key.token, &key.key);
+                let stretch = back.interval(key.token, &key.key);
+                let (start, end) = (stretch.start, stretch.next.map(|(next, _)| next));
                 prop_assert_eq!(start, (at / 3 * 30) as u64);
                 prop_assert!(end.is_none_or(|end| end == start + 30));
             }

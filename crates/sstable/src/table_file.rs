@@ -9,16 +9,18 @@ use std::rc::Rc;
 
 use model::Table;
 use model::clustering::Slice;
+use model::deletion::NO_LOCAL_TIME;
 use model::token::{Token, murmur3_token};
 use reactor::file::{File, OpenOptions, metadata_size, read_all, remove_file, sync_dir};
 
-use crate::compression::{ChunkChecksums, CompressionInfo, CompressionInfoError};
+use crate::compression::{ChunkChecksums, CompressionInfo, CompressionInfoError, Decoder};
 use crate::data::chunks::{Chunks, DataFile, DiskReads, ReadCounter};
 use crate::data::reader::{PartitionReader, Scanner};
 use crate::data::stream::Stream;
 use crate::data::window::READ_BYTES_MAX;
 use crate::descriptor::{Component, Descriptor};
 use crate::error::{Malformed, SstableError};
+use crate::extras::{EXTRAS_BYTES_MAX, Extent, Extras};
 use crate::filter::Filter;
 use crate::index::promoted::Promoted;
 use crate::index::reader::{End, Entry, IndexFile};
@@ -54,9 +56,11 @@ pub(crate) struct Open {
     pub(crate) data: DataFile,
     pub(crate) index: Rc<IndexFile>,
     pub(crate) reads: ReadCounter,
+    extras: Extras,
     filter: Option<Filter>,
     summary: Summary,
     statistics: Statistics,
+    extent: Option<Extent>,
     first: Token,
     last: Token,
     bytes_on_disk: u64,
@@ -72,9 +76,11 @@ async fn read_component(
     dir: &Path,
     descriptor: Descriptor,
     component: Component,
+    extras: &Extras,
 ) -> Result<(PathBuf, Vec<u8>), SstableError> {
     let path = descriptor.path(dir, component);
     let bytes = read_all(&path, COMPONENT_BYTES_MAX as usize).await.map_err(SstableError::io(&path))?;
+    extras.check(component, &bytes).map_err(|error| error.of(component, &path))?;
     Ok((path, bytes))
 }
 
@@ -83,11 +89,37 @@ async fn read_optional(
     dir: &Path,
     descriptor: Descriptor,
     component: Component,
+    extras: &Extras,
 ) -> Result<Option<(PathBuf, Vec<u8>)>, SstableError> {
-    match read_component(dir, descriptor, component).await {
+    match read_component(dir, descriptor, component, extras).await {
         Err(SstableError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
         read => read.map(Some),
     }
+}
+
+async fn read_extras(dir: &Path, descriptor: Descriptor) -> Result<Extras, SstableError> {
+    let path = descriptor.path(dir, Component::Ceto);
+    match read_all(&path, EXTRAS_BYTES_MAX as usize).await {
+        Ok(bytes) => Extras::decode(&bytes).map_err(|error| error.of(Component::Ceto, &path)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Extras::default()),
+        Err(error) => Err(SstableError::io(&path)(error)),
+    }
+}
+
+/// Where everything in a file lies: as its writer noted it, or as its statistics have it.
+fn extent(extras: &Extras, statistics: &Statistics) -> Option<Extent> {
+    extras.extent.clone().or_else(|| {
+        let stats = &statistics.stats;
+        let (first, last) = stats.covered.clone()?;
+        // Without a note of it, no deletion at all is the only proof that no partition is deleted.
+        let deletions = stats.min_local_deletion_time != NO_LOCAL_TIME;
+        Some(Extent {
+            first,
+            last,
+            partition_deletions: stats.partition_deletions.unwrap_or(deletions),
+            static_rows: !statistics.header.statics.is_empty(),
+        })
+    })
 }
 
 fn resolve(
@@ -117,18 +149,19 @@ impl Sstable {
     /// [`SstableError`]; the file is then not usable, and the error names what is wrong with which component.
     pub async fn open(dir: &Path, descriptor: Descriptor, table: &Rc<Table>) -> Result<Self, SstableError> {
         let features = descriptor.version.features();
-        let (path, bytes) = read_component(dir, descriptor, Component::Statistics).await?;
+        let extras = read_extras(dir, descriptor).await?;
+        let (path, bytes) = read_component(dir, descriptor, Component::Statistics, &extras).await?;
         let statistics =
             Statistics::decode(&bytes, features).map_err(|error| error.of(Component::Statistics, &path))?;
         let layout = resolve(descriptor, &path, &statistics, table)?;
 
         let index_path = descriptor.path(dir, Component::Index);
         let (index, length) = open_data(&index_path).await?;
-        let (path, bytes) = read_component(dir, descriptor, Component::Summary).await?;
+        let (path, bytes) = read_component(dir, descriptor, Component::Summary, &extras).await?;
         let summary = Summary::decode(&bytes, length).map_err(|error| error.of(Component::Summary, &path))?;
         let last_key = summary.last_key().into();
         let index = Rc::new(IndexFile { file: index, path: index_path, length, last_key });
-        let filter = match read_optional(dir, descriptor, Component::Filter).await? {
+        let filter = match read_optional(dir, descriptor, Component::Filter, &extras).await? {
             Some((path, bytes)) => Some(
                 Filter::decode(&bytes, features.filter_in_words)
                     .map_err(|error| error.of(Component::Filter, &path))?,
@@ -138,7 +171,7 @@ impl Sstable {
 
         let data_path = descriptor.path(dir, Component::Data);
         let (file, file_length) = open_data(&data_path).await?;
-        let chunks = Self::chunks(dir, descriptor, file_length).await?;
+        let chunks = Self::chunks(dir, descriptor, file_length, &extras).await?;
         let data = DataFile { file, path: data_path, file_length, chunks };
 
         let (first, last) = (murmur3_token(summary.first_key()), murmur3_token(summary.last_key()));
@@ -152,6 +185,8 @@ impl Sstable {
             data,
             index,
             reads: ReadCounter::default(),
+            extent: extent(&extras, &statistics),
+            extras,
             filter,
             summary,
             statistics,
@@ -175,18 +210,31 @@ impl Sstable {
         Ok(Self { inner: Rc::new(Inner { layout, file }) })
     }
 
-    async fn chunks(dir: &Path, descriptor: Descriptor, file_length: u64) -> Result<Chunks, SstableError> {
+    async fn chunks(
+        dir: &Path,
+        descriptor: Descriptor,
+        file_length: u64,
+        extras: &Extras,
+    ) -> Result<Chunks, SstableError> {
         let features = descriptor.version.features();
-        if let Some((path, bytes)) = read_optional(dir, descriptor, Component::CompressionInfo).await? {
+        if let Some((path, bytes)) =
+            read_optional(dir, descriptor, Component::CompressionInfo, extras).await?
+        {
             return match CompressionInfo::decode(&bytes, features, file_length) {
-                Ok(info) => Ok(Chunks::Compressed(info)),
+                Ok(info) => match Decoder::new(info.compressor, extras.dictionary.as_deref()) {
+                    Ok(decoder) => Ok(Chunks::Compressed(info, decoder)),
+                    Err(problem) => {
+                        let path = descriptor.path(dir, Component::Ceto);
+                        Err(Malformed { offset: 0, problem }.of(Component::Ceto, &path))
+                    }
+                },
                 Err(CompressionInfoError::Malformed(error)) => {
                     Err(error.of(Component::CompressionInfo, &path))
                 }
                 Err(CompressionInfoError::Compressor(name)) => Err(SstableError::Compressor { path, name }),
             };
         }
-        match read_optional(dir, descriptor, Component::Crc).await? {
+        match read_optional(dir, descriptor, Component::Crc, extras).await? {
             Some((path, bytes)) => ChunkChecksums::decode(&bytes, file_length)
                 .map(Chunks::Checked)
                 .map_err(|error| error.of(Component::Crc, &path)),
@@ -221,6 +269,33 @@ impl Sstable {
             && self.inner.filter.as_ref().is_none_or(|filter| filter.may_contain(key))
     }
 
+    /// Whether a read of these slices (disjoint, ascending) may find something in a partition it has: a row, a range
+    /// tombstone, the deletion of a partition or a static row. Never wrong when it says no.
+    pub fn may_contain_slices(&self, slices: &[Slice]) -> bool {
+        let Some(extent) = &self.inner.extent else { return true };
+        let (first, last) = (extent.first.as_ref(), extent.last.as_ref());
+        let orders = &self.inner.layout.orders;
+        extent.partition_deletions
+            || extent.static_rows
+            || slices.iter().any(|slice| {
+                slice.start.as_ref().compare(last, orders).is_lt()
+                    && first.compare(slice.end.as_ref(), orders).is_lt()
+            })
+    }
+
+    /// Whether a static row may say something.
+    pub fn may_have_static_rows(&self) -> bool {
+        match &self.inner.extent {
+            Some(extent) => extent.static_rows,
+            None => !self.inner.statistics.header.statics.is_empty(),
+        }
+    }
+
+    /// Nothing in it has a greater timestamp, microseconds.
+    pub fn max_timestamp(&self) -> i64 {
+        self.inner.statistics.stats.max_timestamp
+    }
+
     /// Ranges and histograms.
     pub fn stats(&self) -> &Stats {
         &self.inner.statistics.stats
@@ -229,6 +304,11 @@ impl Sstable {
     /// All of `Statistics.db`.
     pub fn statistics(&self) -> &Statistics {
         &self.inner.statistics
+    }
+
+    /// What `Ceto.db` says; nothing where the file has none.
+    pub fn extras(&self) -> &Extras {
+        &self.inner.extras
     }
 
     /// Bytes of all its components.
@@ -241,9 +321,13 @@ impl Sstable {
         self.inner.data.length()
     }
 
-    /// Bytes it keeps in memory for its filter and summary.
+    /// Bytes it keeps in memory for its filter, summary and dictionary.
     pub fn bytes_in_memory(&self) -> usize {
-        self.inner.filter.as_ref().map_or(0, Filter::size) + self.inner.summary.size()
+        let decoder = match &self.inner.data.chunks {
+            Chunks::Compressed(_, decoder) => decoder.size(),
+            Chunks::Checked(_) | Chunks::Plain => 0,
+        };
+        self.inner.filter.as_ref().map_or(0, Filter::size) + self.inner.summary.size() + decoder
     }
 
     /// Reads its readers have asked the disk for so far.
@@ -268,8 +352,8 @@ impl Sstable {
             return Ok(None);
         }
         let inner = &self.inner;
-        let interval = inner.summary.interval(token, key);
-        let Some(entry) = inner.index.find(&inner.reads, interval, key).await? else { return Ok(None) };
+        let stretch = inner.summary.interval(token, key);
+        let Some(entry) = inner.index.find(&inner.reads, stretch, key).await? else { return Ok(None) };
         let end = match entry.end {
             End::At(end) => Some(end),
             End::OfData => Some(inner.data.length()),
@@ -325,8 +409,8 @@ impl Sstable {
         let start = if from.is_before(inner.first, inner.summary.first_key()) {
             Some(0)
         } else {
-            let (start, _) = inner.summary.interval_of_token(from.token());
-            inner.index.position_behind(&inner.reads, start, from).await?
+            let stretch = inner.summary.interval_of_token(from.token());
+            inner.index.position_behind(&inner.reads, stretch, from).await?
         };
         let stream = Stream::new(Rc::clone(inner), slices, false, READ_BYTES_MAX);
         Ok(Scanner::new(stream, to.clone(), start, inner.data.length()))

@@ -6,15 +6,35 @@
 /// A version this crate reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
-    /// Written by Cassandra 3.11.11 and later 3.11, ScyllaDB 4.3 and later; the version this crate writes.
+    /// Written by Cassandra 3.0.0 to 3.0.6 and 3.1 to 3.6.
+    Ma,
+    /// Written by Cassandra 3.0.7 and 3.7.
+    Mb,
+    /// Written by Cassandra 3.0.8 to 3.0.17, 3.8 to 3.11.3, and ScyllaDB 3.0 and later.
+    Mc,
+    /// Written by Cassandra 3.0.18 to 3.0.24, 3.11.4 to 3.11.10, and ScyllaDB 4.3 and later.
+    Md,
+    /// Written by Cassandra 3.0.25, 3.11.11 and later 3.x, ScyllaDB 5.1 and later; the version this crate writes.
     Me,
+    /// Written by the first release candidate of Cassandra 4.0.
+    Na,
     /// Written by Cassandra 4.0 and later 4.x, and by 5.0 in compatibility mode.
     Nb,
+    /// Written by Cassandra 5.0.
+    Oa,
 }
 
 /// What a version has. Each field is one difference between versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Features {
+    /// Statistics holds where the commit log that is in the file begins.
+    pub commit_log_lower_bound: bool,
+    /// Statistics holds every stretch of the commit log that is in the file.
+    pub commit_log_intervals: bool,
+    /// The smallest and the greatest clustering that Statistics holds are right (CASSANDRA-14861).
+    pub accurate_clusterings: bool,
+    /// They are bounds with their kinds.
+    pub clustering_bounds: bool,
     /// CompressionInfo holds `maxCompressedLength`, and chunks at or above it are not compressed.
     pub max_compressed_length: bool,
     /// Statistics holds the pending repair session and the transient flag.
@@ -25,45 +45,70 @@ pub struct Features {
     pub metadata_checksum: bool,
     /// The bits of the filter stand as big-endian 64-bit words.
     pub filter_in_words: bool,
-    /// Local deletion times are unsigned and last until 2106.
+    /// Local deletion times are unsigned and last until 2106, and a deletion that is none takes one byte.
     pub unsigned_deletion_times: bool,
+    /// Statistics says whether whole partitions are deleted.
+    pub partition_deletions: bool,
+    /// Statistics holds the first and the last key, and how much of the ring is between them.
+    pub key_range: bool,
 }
 
 impl Version {
     /// The version of files this crate writes.
     pub const WRITTEN: Self = Self::Me;
+    /// All of them, oldest first.
+    pub const ALL: [Self; 8] =
+        [Self::Ma, Self::Mb, Self::Mc, Self::Md, Self::Me, Self::Na, Self::Nb, Self::Oa];
 
     /// By its two letters; `None` for versions this crate does not read.
     pub fn parse(text: &str) -> Option<Self> {
-        [Self::Me, Self::Nb].into_iter().find(|version| version.letters() == text)
+        Self::ALL.into_iter().find(|version| version.letters() == text)
     }
 
     /// Its two letters.
     pub fn letters(self) -> &'static str {
         match self {
+            Self::Ma => "ma",
+            Self::Mb => "mb",
+            Self::Mc => "mc",
+            Self::Md => "md",
             Self::Me => "me",
+            Self::Na => "na",
             Self::Nb => "nb",
+            Self::Oa => "oa",
         }
     }
 
     /// What it has.
     pub fn features(self) -> Features {
-        match self {
-            Self::Me => Features {
-                max_compressed_length: false,
-                pending_repair: false,
-                originating_host: true,
-                metadata_checksum: false,
-                filter_in_words: true,
-                unsigned_deletion_times: false,
-            },
-            Self::Nb => Features {
-                max_compressed_length: true,
-                pending_repair: true,
-                metadata_checksum: true,
-                filter_in_words: false,
-                ..Self::Me.features()
-            },
+        Features {
+            commit_log_lower_bound: self >= Self::Mb,
+            commit_log_intervals: self >= Self::Mc,
+            accurate_clusterings: self >= Self::Md,
+            clustering_bounds: self >= Self::Oa,
+            max_compressed_length: self >= Self::Na,
+            pending_repair: self >= Self::Na,
+            originating_host: self == Self::Me || self >= Self::Nb,
+            metadata_checksum: self >= Self::Na,
+            filter_in_words: self < Self::Na,
+            unsigned_deletion_times: self >= Self::Oa,
+            partition_deletions: self >= Self::Oa,
+            key_range: self >= Self::Oa,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_come_back_and_ascend() {
+        for version in Version::ALL {
+            assert_eq!(Version::parse(version.letters()), Some(version));
+        }
+        assert!(Version::ALL.is_sorted_by(|a, b| a < b && a.letters() < b.letters()));
+        assert_eq!(Version::parse("la"), None);
+        assert_eq!(Version::parse("ob"), None);
     }
 }

@@ -17,6 +17,7 @@ fn decode(component: usize, bytes: &[u8], table: &Table) {
         Component::Summary => fuzzing::summary(bytes),
         Component::Filter => fuzzing::filter(bytes),
         Component::Statistics => fuzzing::statistics(bytes),
+        Component::Ceto => fuzzing::extras(bytes),
         _ => fuzzing::compression(bytes),
     }
 }

@@ -9,21 +9,19 @@
 mod support;
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
 
-use model::clustering::{Clustering, OwnedPosition, Slice, append_component};
-use model::deletion::{DeletionTime, NO_LOCAL_TIME};
-use model::partition_key::DecoratedKey;
-use model::row::{CellKind, RowBuilder, RowView};
+use model::Table;
+use model::clustering::Clustering;
+use model::row::RowView;
 use model::schema::{Column, ColumnId, ColumnKind, TableDefinition, TableId, TableOptions};
 use model::types::CqlType;
-use model::{Liveness, Table};
 use reactor::{Config, run_one};
-use sstable::{Component, Compressor, Descriptor, PartitionBound, Sstable, WriterOptions};
-use support::{Item, Partition, Random, Range, SCALARS, Shape};
+use sstable::{Component, Descriptor, WriterOptions};
+use support::dump::{Written, compare, dump, read, without_shadowed};
+use support::{Random, SCALARS, Shape};
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
@@ -38,12 +36,6 @@ fn cassandra_lib() -> Option<PathBuf> {
     assert!(std::env::var_os("CASSANDRA_REQUIRED").is_none(), "no Cassandra jars in {}", lib.display());
     eprintln!("SKIPPED: no Cassandra jars in {}: run perf/peers/cassandra/setup.sh", lib.display());
     None
-}
-
-struct Written {
-    path: PathBuf,
-    table: Rc<Table>,
-    partitions: Vec<Partition>,
 }
 
 /// Shapes that together have every scalar type in every role, and collections of all kinds.
@@ -100,7 +92,7 @@ fn shapes(random: &mut Random) -> Vec<Shape> {
 }
 
 async fn corpus(root: PathBuf) -> Vec<Written> {
-    let mut random = Random::new(7);
+    let (mut random, compressions) = (Random::new(7), support::compressions());
     let mut written = Vec::new();
     for (number, shape) in shapes(&mut random).iter().enumerate() {
         let table = support::table(&mut random, shape);
@@ -112,7 +104,7 @@ async fn corpus(root: PathBuf) -> Vec<Written> {
         };
         let partitions = support::partitions(&mut random, &table, count, rows);
         let options = WriterOptions {
-            compression: [Some(Compressor::Lz4), None, Some(Compressor::Snappy)][number % 3],
+            compression: compressions[number % compressions.len()],
             expected_partitions: partitions.len() as u64,
             column_index_bytes: if number % 2 == 0 { 2048 } else { 65536 },
             fp_chance: if number == 5 { 1.0 } else { 0.01 },
@@ -167,14 +159,6 @@ fn cassandra_dumps_every_file_and_agrees() {
     check_json(&corpus[0], std::str::from_utf8(&exported).unwrap());
 }
 
-fn compare(path: &Path, cassandra: &str, ours: &str) {
-    let mut lines = cassandra.lines().zip(ours.lines()).enumerate();
-    if let Some((line, (cassandra, ours))) = lines.find(|(_, (cassandra, ours))| cassandra != ours) {
-        panic!("{} line {}:\nCassandra {cassandra}\nours      {ours}", path.display(), line + 1);
-    }
-    assert_eq!(cassandra.len(), ours.len(), "{}", path.display());
-}
-
 /// The table of `WriteTables.java`.
 fn foreign_table() -> Rc<Table> {
     let list = |frozen, element| CqlType::List { element: Box::new(element), frozen };
@@ -222,66 +206,6 @@ fn foreign_table() -> Rc<Table> {
     }))
 }
 
-/// All of a file: forward by scan, and each partition backward and cut by key, which must say the same.
-async fn read_foreign(path: PathBuf) -> Written {
-    let (table, dir) = (foreign_table(), path.parent().unwrap());
-    let orders = table.clustering_orders();
-    let (descriptor, _) = Descriptor::parse(path.file_name().unwrap().to_str().unwrap()).unwrap();
-    let file = Sstable::open(dir, descriptor, &table).await.unwrap();
-    let mut scanner = file.scan(&PartitionBound::START, &PartitionBound::END, &[Slice::all()]).await.unwrap();
-    let mut partitions = Vec::new();
-    while scanner.next_partition().await.unwrap() {
-        let mut partition = Partition {
-            key: DecoratedKey::new(scanner.key().to_vec()),
-            deletion: scanner.deletion(),
-            static_row: scanner.static_row().map(|row| row.as_bytes().to_vec()),
-            rows: Vec::new(),
-            ranges: Vec::new(),
-        };
-        let mut open: Option<(OwnedPosition, DeletionTime)> = None;
-        while let Some(unfiltered) = scanner.next().await.unwrap() {
-            match Item::from(unfiltered) {
-                Item::Row(clustering, row) => partition.rows.push((clustering, row)),
-                Item::Change(position, after) => {
-                    if let Some((start, deletion)) = open.take() {
-                        partition.ranges.push(Range { start, end: position.clone(), deletion });
-                    }
-                    open = Some((position, after)).filter(|(_, after)| !after.is_live());
-                }
-            }
-        }
-        partitions.push(partition);
-    }
-    let mut random = Random::new(1);
-    for partition in &partitions {
-        let key = &partition.key;
-        for round in 0..8 {
-            let slices = if round < 2 { vec![Slice::all()] } else { foreign_slices(&mut random) };
-            let reversed = round % 2 == 0;
-            let mut reader = file.partition(key.token, &key.key, &slices, reversed).await.unwrap().unwrap();
-            assert_eq!(
-                support::drain(&mut reader).await,
-                partition.cut(&slices, reversed, orders),
-                "{slices:?}"
-            );
-        }
-    }
-    Written { path, table, partitions }
-}
-
-/// Two slices by the first clustering column, which descends.
-fn foreign_slices(random: &mut Random) -> Vec<Slice> {
-    let mut numbers: Vec<i32> = (0..4).map(|_| random.below(8000) as i32).collect();
-    numbers.sort_by(|a, b| b.cmp(a));
-    numbers.dedup();
-    let bound = |number: i32| {
-        let mut prefix = Vec::new();
-        append_component(&mut prefix, Some(&number.to_be_bytes()));
-        OwnedPosition { prefix, weight: -1 }
-    };
-    numbers.chunks_exact(2).map(|pair| Slice { start: bound(pair[0]), end: bound(pair[1]) }).collect()
-}
-
 #[test]
 fn files_that_cassandra_wrote_read_as_cassandra_reads_them() {
     let Some(lib) = cassandra_lib() else { return };
@@ -302,7 +226,7 @@ fn files_that_cassandra_wrote_read_as_cassandra_reads_them() {
     run(&lib, "DumpTables", &[list.to_str().unwrap()]);
     for path in paths {
         let cassandra = std::fs::read_to_string(format!("{}.dump", path.display())).unwrap();
-        let written = run_one(Config::default(), read_foreign(path));
+        let written = run_one(Config::default(), read(path, foreign_table()));
         assert!(!written.partitions.is_empty());
         compare(&written.path, &cassandra, &dump(&written));
     }
@@ -336,115 +260,4 @@ fn check_json(written: &Written, json: &str) {
         let bounds = kinds("range_tombstone_bound").len() + 2 * kinds("range_tombstone_boundary").len();
         assert_eq!(bounds, 2 * expected.ranges.len());
     }
-}
-
-/// Cassandra leaves out, while it reads a row, what the row's own deletions cover; of deletions it keeps all.
-fn without_shadowed(row: &[u8]) -> Vec<u8> {
-    let row = RowView::trusted(row);
-    let (mut out, mut liveness, row_deletion) = (Vec::new(), row.liveness(), row.deletion());
-    if row_deletion.deletes(liveness.timestamp) {
-        liveness = Liveness::NONE;
-    }
-    let mut builder = RowBuilder::new(&mut out, liveness, row_deletion);
-    let mut collection = None;
-    for cell in row.cells() {
-        if let Some(deletion) = cell.collection_deletion() {
-            collection = Some((cell.column, deletion));
-            builder.cell(cell);
-            continue;
-        }
-        let in_collection = collection.filter(|(column, _)| *column == cell.column);
-        // An element as old as the deletion of its collection is left to whoever reads the row.
-        let shadowed = in_collection.is_some_and(|(_, deletion)| cell.timestamp < deletion.timestamp);
-        if !shadowed && !row_deletion.deletes(cell.timestamp) {
-            builder.cell(cell);
-        }
-    }
-    builder.finish();
-    out
-}
-
-/// The dump as `DumpTables` writes it.
-fn dump(written: &Written) -> String {
-    let (table, mut out) = (&written.table, String::new());
-    for partition in &written.partitions {
-        writeln!(out, "partition {} {}", hex(&partition.key.key), deletion(partition.deletion)).unwrap();
-        if let Some(row) = &partition.static_row {
-            out.push_str("static\n");
-            cells(&mut out, table.statics(), RowView::trusted(&without_shadowed(row)));
-        }
-        let mut open = DeletionTime::LIVE;
-        for item in partition.stream(table.clustering_orders()) {
-            match item {
-                Item::Row(clustering, row) => {
-                    let row = without_shadowed(&row);
-                    let row = RowView::trusted(&row);
-                    let liveness = row.liveness();
-                    let marker = match (liveness.is_none(), liveness.ttl) {
-                        (true, _) => "-".to_owned(),
-                        (false, 0) => format!("{}/-", liveness.timestamp),
-                        (false, ttl) => format!("{}/{ttl}/{}", liveness.timestamp, liveness.expires_at),
-                    };
-                    writeln!(out, "row {} {marker} {}", values(&clustering), deletion(row.deletion()))
-                        .unwrap();
-                    cells(&mut out, table.regulars(), row);
-                }
-                Item::Change(position, after) => {
-                    writeln!(out, "marker {}", marker(&position, open, after)).unwrap();
-                    open = after;
-                }
-            }
-        }
-    }
-    out
-}
-
-fn marker(position: &OwnedPosition, before: DeletionTime, after: DeletionTime) -> String {
-    let kind = match (before.is_live(), after.is_live(), position.weight > 0) {
-        (true, _, false) => "INCL_START_BOUND",
-        (true, _, true) => "EXCL_START_BOUND",
-        (_, true, false) => "EXCL_END_BOUND",
-        (_, true, true) => "INCL_END_BOUND",
-        (_, _, false) => "EXCL_END_INCL_START_BOUNDARY",
-        (_, _, true) => "INCL_END_EXCL_START_BOUNDARY",
-    };
-    format!("{kind} {} {} {}", values(&position.prefix), deletion(before), deletion(after))
-}
-
-fn cells(out: &mut String, columns: &[Column], row: RowView<'_>) {
-    let mut lines = Vec::new();
-    for cell in row.cells() {
-        let name = &columns.iter().find(|column| column.id == cell.column).unwrap().name;
-        if let CellKind::CollectionDeletion { local_time } = cell.kind {
-            lines.push(format!("  {name} all {}/{local_time}", cell.timestamp));
-            continue;
-        }
-        let path = cell.path.map_or("-".to_owned(), hex);
-        let time =
-            if cell.local_time() == NO_LOCAL_TIME { "-".to_owned() } else { cell.local_time().to_string() };
-        let value = hex(cell.value().unwrap_or(&[]));
-        lines.push(format!("  {name} {path} {} {time} {} {value}", cell.timestamp, cell.ttl()));
-    }
-    lines.sort();
-    lines.iter().for_each(|line| writeln!(out, "{line}").unwrap());
-}
-
-fn values(prefix: &[u8]) -> String {
-    let values = Clustering(prefix).components().map(|value| value.map_or("null".to_owned(), hex) + ",");
-    format!("({})", values.collect::<String>())
-}
-
-fn deletion(deletion: DeletionTime) -> String {
-    if deletion.is_live() {
-        "-".to_owned()
-    } else {
-        format!("{}/{}", deletion.timestamp, deletion.local_time)
-    }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

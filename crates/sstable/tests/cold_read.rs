@@ -13,7 +13,7 @@ use model::row::{CellKind, CellView, RowBuilder};
 use model::types::CqlType;
 use reactor::file::create_dir_all;
 use reactor::sim::World;
-use sstable::{Compressor, Descriptor, Sstable, WriterOptions};
+use sstable::{Compressor, Descriptor, SUMMARY_RATIO_DEFAULT, Sstable, WriterOptions};
 use support::{Partition, Random, Shape, drain};
 
 const PARTITIONS: i64 = 20_000;
@@ -21,7 +21,7 @@ const PARTITIONS: i64 = 20_000;
 const BYTES_MAX: u64 = 8192;
 
 /// What reading each of the partitions once took.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Cost {
     /// Requests of the reads that took most.
     requests_most: u64,
@@ -33,7 +33,11 @@ struct Cost {
     bytes_average: u64,
 }
 
-async fn read_all(compression: Option<Compressor>, value: fn(&mut Random, i64) -> Vec<u8>) -> Cost {
+async fn read_all(
+    compression: Option<Compressor>,
+    value: fn(&mut Random, i64) -> Vec<u8>,
+    summary_ratio: f64,
+) -> (Cost, usize) {
     let mut random = Random::new(1);
     let shape = Shape {
         key: vec![CqlType::Bigint],
@@ -63,10 +67,15 @@ async fn read_all(compression: Option<Compressor>, value: fn(&mut Random, i64) -
     let dir = Path::new("/data");
     create_dir_all(dir).await.unwrap();
     let expected_partitions = PARTITIONS as u64;
-    let options = WriterOptions { compression, expected_partitions, ..WriterOptions::default() };
+    let options = WriterOptions {
+        compression: compression.map(Into::into),
+        summary_ratio,
+        expected_partitions,
+        ..WriterOptions::default()
+    };
     support::write(dir, 1, &table, &partitions, options).await;
     let file = Sstable::open(dir, Descriptor::new(1), &table).await.unwrap();
-    let mut cost = Cost { requests_most: 0, bytes_most: 5632, above: 0, bytes_average: 3913 };
+    let mut cost = Cost { requests_most: 0, bytes_most: 0, above: 0, bytes_average: 0 };
     for partition in &partitions {
         let (before, key) = (file.disk_reads(), &partition.key);
         let mut reader = file.partition(key.token, &key.key, &[Slice::all()], false).await.unwrap().unwrap();
@@ -86,20 +95,30 @@ async fn read_all(compression: Option<Compressor>, value: fn(&mut Random, i64) -
         assert!(file.partition(key.token, &key.key, &[Slice::all()], false).await.unwrap().is_none());
     }
     assert_eq!(file.disk_reads(), before);
-    cost
+    (cost, file.bytes_in_memory())
 }
 
 fn check(compression: Option<Compressor>, value: fn(&mut Random, i64) -> Vec<u8>, expected: Cost) {
+    let (found, _) = cost(compression, value, SUMMARY_RATIO_DEFAULT);
+    assert_eq!(found, expected);
+}
+
+/// What reading takes, and bytes of summary and filter in memory.
+fn cost(
+    compression: Option<Compressor>,
+    value: fn(&mut Random, i64) -> Vec<u8>,
+    summary_ratio: f64,
+) -> (Cost, usize) {
     let mut world = World::new(1);
     let found = Rc::new(std::cell::OnceCell::new());
     let shared = Rc::clone(&found);
     let id = world.add_node(1, move |_| {
         let shared = Rc::clone(&shared);
-        async move { shared.set(read_all(compression, value).await).expect("one life") }
+        async move { shared.set(read_all(compression, value, summary_ratio).await).expect("one life") }
     });
     world.run().unwrap();
     assert_eq!(world.outcome(id), Some(Ok(())));
-    assert_eq!(found.get(), Some(&expected));
+    found.get().cloned().expect("the node is done")
 }
 
 fn text(_: &mut Random, key: i64) -> Vec<u8> {
@@ -133,4 +152,22 @@ fn compressed_noise() {
 #[test]
 fn uncompressed() {
     check(None, text, Cost { requests_most: 2, bytes_most: 11264, above: 400, bytes_average: 6758 });
+}
+
+/// A hundred times the memory for the summary saves what it can: the stretch of the index. What the usual ratio asks for is
+/// met by the bound on stretches already.
+#[test]
+fn a_greater_summary_makes_reads_of_the_index_smaller() {
+    let costs = [0.0005, 0.05].map(|ratio| {
+        let (cost, memory) = cost(Some(Compressor::Lz4), text, ratio);
+        println!(
+            "sstable_summary_ratio {ratio}: {} requests and {} bytes at most for a cold read, {} bytes on average, \
+             {memory} bytes of summary and filter for {PARTITIONS} partitions",
+            cost.requests_most, cost.bytes_most, cost.bytes_average
+        );
+        (cost, memory)
+    });
+    assert_eq!(costs[0].0, Cost { requests_most: 2, bytes_most: 5632, above: 0, bytes_average: 3913 });
+    assert_eq!(costs[1].0, Cost { requests_most: 2, bytes_most: 3584, above: 0, bytes_average: 1933 });
+    assert!(costs[0].1 < costs[1].1);
 }

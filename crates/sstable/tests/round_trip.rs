@@ -8,16 +8,17 @@ use model::clustering::Slice;
 use model::row::RowView;
 use proptest::prelude::*;
 use reactor::{Config, run_one};
-use sstable::{Compressor, Descriptor, PartitionBound, Sstable, WriterOptions};
+use sstable::{Descriptor, PartitionBound, Sstable, WriterOptions};
 use support::{Item, Random, drain};
 
 fn options(random: &mut Random, partitions: usize) -> WriterOptions {
     WriterOptions {
-        compression: *random.pick(&[None, Some(Compressor::Lz4), Some(Compressor::Snappy)]),
+        compression: support::any_compression(random),
         chunk_bytes: *random.pick(&[1024, 4096, 65536]),
         expected_partitions: partitions as u64,
         fp_chance: *random.pick(&[0.01, 0.1, 1.0]),
         column_index_bytes: *random.pick(&[300, 2048, 65536]),
+        summary_ratio: *random.pick(&[0.0, 0.0005, 0.05, 1.0]),
         summary_bytes_max: *random.pick(&[100, 1 << 20]),
         ..WriterOptions::default()
     }

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::disk::DiskMark;
+
 /// When a write in the commit log counts as safe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommitlogSync {
@@ -24,6 +26,10 @@ pub struct StorageConfig {
     pub commitlog_dir: PathBuf,
     /// Log of schema changes.
     pub schema_dir: PathBuf,
+    /// Bytes of a table file's summary for a byte of its data (`sstable_summary_ratio`), from 0 to 1.
+    pub summary_ratio: f64,
+    /// Bytes of a partition between two entries of its index (`column_index_size`).
+    pub column_index_bytes: u32,
     /// When a write is acknowledged.
     pub commitlog_sync: CommitlogSync,
     /// Bytes of a commit-log segment (`commitlog_segment_size`); a mutation may take half of it.
@@ -32,7 +38,8 @@ pub struct StorageConfig {
     pub commitlog_bytes_max: u64,
     /// Go on with the next intact entry where the log is corrupt (`commitlog_replay_ignore_errors`).
     pub commitlog_replay_ignore_errors: bool,
-    /// Most bytes of memtables per shard; at half of it the largest is flushed, at all of it writes wait.
+    /// Most bytes of memtables per shard; at two fifths the largest is flushed, and writes are slowed the more the
+    /// nearer it comes.
     pub memtable_bytes_max: usize,
     /// Most bytes of memtables and row cache together per shard: what memtables leave is the cache's.
     pub memory_bytes_max: usize,
@@ -44,6 +51,16 @@ pub struct StorageConfig {
     pub cache_keys_to_save: usize,
     /// Whether table files are compacted on their own.
     pub auto_compaction: bool,
+    /// Compactions at work on a shard at a time (`concurrent_compactors`).
+    pub concurrent_compactors: usize,
+    /// Most bytes per second that the compactions of a shard write (`compaction_throughput`); 0 for any number.
+    pub compaction_bytes_per_second: u64,
+    /// Shares of the compaction group (`compaction_static_shares`); 0 to let them follow the backlog.
+    pub compaction_static_shares: u32,
+    /// Whether tables are snapshotted before they are truncated or dropped (`auto_snapshot`).
+    pub auto_snapshot: bool,
+    /// Disks and how much of them has to stay free for writes to be taken.
+    pub disk_marks: Vec<DiskMark>,
     /// How long shards wait for each other at the start.
     pub start_timeout: Duration,
 }
@@ -57,6 +74,8 @@ impl StorageConfig {
             data_dir: workdir.join("data"),
             commitlog_dir: workdir.join("commitlog"),
             schema_dir: workdir.join("schema"),
+            summary_ratio: sstable::SUMMARY_RATIO_DEFAULT,
+            column_index_bytes: sstable::COLUMN_INDEX_BYTES_DEFAULT,
             commitlog_sync: CommitlogSync::Periodic { period: Duration::from_secs(10) },
             segment_bytes: 32 << 20,
             commitlog_bytes_max: 1 << 30,
@@ -67,6 +86,11 @@ impl StorageConfig {
             cache_save_period: Duration::from_secs(600),
             cache_keys_to_save: 100_000,
             auto_compaction: true,
+            concurrent_compactors: 2,
+            compaction_bytes_per_second: 0,
+            compaction_static_shares: 0,
+            auto_snapshot: false,
+            disk_marks: Vec::new(),
             start_timeout: Duration::from_secs(60),
         }
     }

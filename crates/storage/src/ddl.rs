@@ -7,14 +7,15 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use model::TableId;
 use model::schema::SchemaChange;
+use model::{Table, TableId};
 use reactor::{Deadline, Group, mesh};
 
 use crate::commitlog::format::EntryKind;
 use crate::commitlog::replay::encode_truncation;
 use crate::error::StorageError;
 use crate::shard::Storage;
+use crate::snapshot::SnapshotRequest;
 use crate::tablet::TableStore;
 
 /// How long a truncation waits for room in the commit log.
@@ -40,6 +41,7 @@ impl Storage {
             return Err(StorageError::WrongShard { shard: self.0.shard, owner: 0 });
         };
         (*self.schema()).clone().apply(change)?;
+        self.snapshot_before(change).await?;
         log.append(change).await?;
         self.apply_schema(change).await?;
         let mut result = Ok(());
@@ -110,12 +112,70 @@ impl Storage {
         let _ = reactor::file::remove_dir(&store.directory).await;
     }
 
+    /// Takes the snapshots that a change of the schema asks for, where they are wanted.
+    async fn snapshot_before(&self, change: &SchemaChange) -> Result<(), StorageError> {
+        let schema = self.schema();
+        let tables: Vec<Rc<Table>> = match change {
+            SchemaChange::DropTable { keyspace, name, .. } => {
+                schema.table(keyspace, name).cloned().into_iter().collect()
+            }
+            SchemaChange::DropKeyspace { name } => {
+                schema.keyspace(name).map(|k| k.tables.values().cloned().collect()).unwrap_or_default()
+            }
+            _ => return Ok(()),
+        };
+        self.snapshot_automatically("dropped", &tables).await
+    }
+
+    /// Snapshots tables that are about to lose their rows, each that has any, as `<why>-<milliseconds>-<table>`.
+    ///
+    /// On a full disk the rows go without: it is what makes space. A snapshot of what is in files already costs none.
+    async fn snapshot_automatically(&self, why: &str, tables: &[Rc<Table>]) -> Result<(), StorageError> {
+        if !self.0.config.auto_snapshot {
+            return Ok(());
+        }
+        for table in tables {
+            let id = table.id();
+            let any = self.on_every_shard(Group::ADMIN, id, async |storage, id| {
+                Ok(storage.table_report(id).is_some_and(|r| r.files > 0 || r.memtable_partitions > 0))
+            });
+            if !any.await?.contains(&true) {
+                continue;
+            }
+            let mut request = SnapshotRequest {
+                tag: format!("{why}-{}-{}", reactor::wall_clock_us() / 1000, table.name()),
+                tables: vec![id],
+                skip_flush: self.0.disk.is_full(),
+                ttl: None,
+            };
+            let mut taken = self.take_snapshot(&request).await;
+            if taken.is_err() && !request.skip_flush {
+                request.skip_flush = true;
+                reactor::warn!("a table cannot be flushed for its snapshot, which has its files only";
+                    keyspace = table.keyspace(), table = table.name());
+                taken = self.take_snapshot(&request).await;
+            }
+            match taken {
+                Err(error) if self.0.disk.is_full() || matches!(error, StorageError::DiskFull { .. }) => {
+                    reactor::error!("a table is truncated or dropped without a snapshot: the disk is full";
+                        keyspace = table.keyspace(), table = table.name(), error = error);
+                }
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+
     /// Forgets all rows of a table on this shard, durably.
     ///
     /// # Errors
     /// [`StorageError::UnknownTable`]; errors of the commit log: the table is then as it was.
     pub async fn truncate(&self, table: TableId) -> Result<(), StorageError> {
         let store = self.table_store(table)?;
+        // Shard 0 is truncated first, and its snapshot is that of all shards.
+        if self.0.shard == 0 {
+            self.snapshot_automatically("truncated", &[store.table()]).await?;
+        }
         let mut alone = Vec::new();
         for tablet in store.tablets() {
             alone.push(tablet.alone().await.ok_or(StorageError::Draining)?);

@@ -28,6 +28,19 @@ pub enum StorageError {
         /// What was to be written.
         path: PathBuf,
     },
+    /// Free space is below the mark: writes are refused until there is more, reads go on.
+    #[error(
+        "{}: the disk is nearly full ({free_bytes} bytes free, {free_bytes_min} have to be): writes are refused until \
+         there is space (critical_disk_utilization_level); drop or truncate tables, or clear snapshots", path.display()
+    )]
+    DiskNearlyFull {
+        /// A folder on the disk.
+        path: PathBuf,
+        /// Bytes that are free.
+        free_bytes: u64,
+        /// Bytes that have to be (`critical_disk_utilization_level`).
+        free_bytes_min: u64,
+    },
     /// A flush of the commit log failed. What was written may be lost, so nothing more is written until the process
     /// starts anew.
     #[error("{path}: the device failed to make the commit log durable; writing has stopped until a restart")]
@@ -65,6 +78,22 @@ pub enum StorageError {
     TableFileCorrupt {
         /// The file.
         path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Files that cannot be taken in.
+    #[error("{}: {reason}", path.display())]
+    Import {
+        /// Their folder.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A snapshot that cannot be taken.
+    #[error("snapshot {tag:?}: {reason}")]
+    Snapshot {
+        /// Its name.
+        tag: String,
         /// What is wrong.
         reason: String,
     },
@@ -109,6 +138,28 @@ pub enum StorageError {
         used: usize,
         /// The limit.
         limit: usize,
+    },
+    /// A partition is read or written more often than its table allows.
+    #[error(
+        "Per-partition rate limit reached for {} in table {keyspace}.{table}, rejected by {}",
+        if *is_write { "writes" } else { "reads" },
+        if *by_coordinator { "coordinator" } else { "replicas" }
+    )]
+    RateLimited {
+        /// Its keyspace.
+        keyspace: String,
+        /// Its name.
+        table: String,
+        /// Whether it was a write.
+        is_write: bool,
+        /// Whether the shard that coordinates refused it, and not the one that has the partition.
+        by_coordinator: bool,
+    },
+    /// More reads wait for the disk than may.
+    #[error("too many reads wait for the disk on this shard: {waiting}")]
+    TooManyReads {
+        /// How many.
+        waiting: usize,
     },
     /// The commit log had no room until the deadline.
     #[error("the commit log had no room for the write within its time")]

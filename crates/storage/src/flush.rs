@@ -4,14 +4,19 @@
 //! up the claim on the commit log. What was flushed is never ahead of the log on disk: the log is made
 //! durable first, so that after a power failure what is left of the log is a prefix of what was written.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
 use model::clustering::Slice;
 use model::reconcile::Purge;
+use model::schema::TableOptions;
 use model::{Table, TableId, Token, Unfiltered};
 use reactor::{Deadline, Group};
-use sstable::{Compressor, Descriptor, EncodingMinima, Sstable, Writer, WriterOptions};
+use sstable::{
+    CHUNK_BYTES_DEFAULT, Compression, Compressor, Descriptor, EncodingMinima, Sstable, TabletMark, Writer,
+    WriterOptions,
+};
 
 use crate::cache::{Claim, Learner, Sought, TabletCache, Update};
 use crate::commitlog::format::EntryKind;
@@ -24,6 +29,7 @@ use crate::read::merge::Merge;
 use crate::read::source::Source;
 use crate::shard::Storage;
 use crate::tablet::{TableFile, Tablet, to_storage_error};
+use crate::throttle::Spool;
 
 /// Time between two attempts of a flush that the disk refused.
 const RETRY_EVERY: Duration = Duration::from_secs(1);
@@ -62,11 +68,13 @@ impl Storage {
     /// The first of flushing and closing; what could not be flushed is in the commit log.
     pub async fn drain(&self) -> Result<(), StorageError> {
         self.0.draining.set(true);
+        self.0.disk.drain_until.set(Some(Deadline::after(DRAIN_MARKS_WITHIN)));
         for event in [&self.0.stopped, &self.0.flush_wanted, &self.0.compaction_wanted, &self.0.memory_freed]
         {
             event.notify_all();
         }
         self.0.damage.notify_all();
+        self.wake_expiring();
         self.0.log.wake();
         let flushed = self.flush_all().await;
         if let Err(error) = self.save_cache().await {
@@ -86,9 +94,13 @@ impl Storage {
                 return Ok(());
             }
             self.0.log.sync().await?;
-            let file = self.write_memtable(tablet, &memtable).await?;
+            let spool = self.0.throttle.spool(memtable.bytes(), memtable.partition_count());
+            let file = self.write_memtable(tablet, &memtable, &spool).await?;
             // A truncation may have taken the memtable while it was written.
             if tablet.sealed().is_some_and(|now| Rc::ptr_eq(&now, &memtable)) && !tablet.is_dropped() {
+                if let Some(file) = &file {
+                    self.0.compactions.note_flush(file.sstable().bytes_on_disk());
+                }
                 tablet.add_flushed(file.clone());
                 self.update_cache(tablet, &memtable, file.as_ref()).await;
                 tablet.remove_memtable(&memtable);
@@ -97,7 +109,7 @@ impl Storage {
             } else if let Some(file) = file {
                 self.discard(tablet, file.generation()).await;
             }
-            drop(memtable);
+            drop((memtable, spool));
             self.0.memory_freed.notify_all();
             self.0.compaction_wanted.notify_all();
         }
@@ -111,7 +123,9 @@ impl Storage {
             return;
         };
         let payload = encode_flushed(tablet.table().id(), tablet.id, upto);
-        let marked = self.0.log.append(EntryKind::Flushed, &payload, Deadline::after(MARK_WITHIN)).await;
+        // A log without room would else hold up the end of the process once for every tablet.
+        let until = self.0.disk.drain_until.get().unwrap_or_else(|| Deadline::after(MARK_WITHIN));
+        let marked = self.0.log.append(EntryKind::Flushed, &payload, until).await;
         if let Err(error) = &marked {
             reactor::warn_limited!("a flush could not be noted in the commit log: tombstones stay until one is";
                 error = error);
@@ -123,10 +137,12 @@ impl Storage {
         &self,
         tablet: &Rc<Tablet>,
         memtable: &Rc<Memtable>,
+        spool: &Rc<Spool>,
     ) -> Result<Option<Rc<TableFile>>, StorageError> {
         let table = tablet.table();
-        let output =
+        let mut output =
             self.output(tablet, &table, memtable.minima(), memtable.partition_count() as u64).await?;
+        output.spool = Some(Rc::clone(spool));
         self.within(tablet, output, async |output| {
             let mut from = PartitionBound { token: Token::MINIMUM, key: None, inclusive: true };
             let mut walk = memtable.contents().seek(&from);
@@ -207,13 +223,35 @@ impl Storage {
         minima: EncodingMinima,
         expected_partitions: u64,
     ) -> Result<Output, StorageError> {
+        self.output_at(tablet, table, minima, expected_partitions, 0).await
+    }
+
+    /// Begins a table file of a tablet that is meant for a level.
+    pub(crate) async fn output_at(
+        &self,
+        tablet: &Tablet,
+        table: &Rc<Table>,
+        minima: EncodingMinima,
+        expected_partitions: u64,
+        level: u32,
+    ) -> Result<Output, StorageError> {
         let directory = &tablet.directory;
         if !tablet.has_directory() {
             directory::ensure(directory).await?;
             tablet.set_directory();
         }
         let generation = tablet.next_generation();
-        let options = writer_options(table, minima, expected_partitions);
+        let options = WriterOptions {
+            summary_ratio: self.0.config.summary_ratio,
+            column_index_bytes: self.0.config.column_index_bytes,
+            tablet: Some(TabletMark {
+                tablets_log2: table.definition().tablets_log2,
+                tablet: tablet.id.0,
+                shard: reactor::shard_id() as u32,
+            }),
+            level: i32::try_from(level).unwrap_or(i32::MAX),
+            ..writer_options(table, minima, expected_partitions)
+        };
         let writer = Writer::create(directory, generation, table, options).await.map_err(to_storage_error)?;
         Ok(Output {
             writer,
@@ -221,6 +259,7 @@ impl Storage {
             directory: directory.clone(),
             table: Rc::clone(table),
             slices: [Slice::all()],
+            spool: None,
         })
     }
 
@@ -259,10 +298,15 @@ impl Storage {
 
     /// Removes a table file that is in no set any more; says whether it is gone for good.
     pub(crate) async fn discard(&self, tablet: &Tablet, generation: u64) -> bool {
-        tablet.add_orphan(generation);
-        match sstable::remove(&tablet.directory, Descriptor::new(generation)).await {
+        self.discard_file(tablet, Descriptor::new(generation)).await
+    }
+
+    /// As [`Storage::discard`], of whatever version.
+    pub(crate) async fn discard_file(&self, tablet: &Tablet, descriptor: Descriptor) -> bool {
+        tablet.add_orphan_file(descriptor);
+        match sstable::remove(&tablet.directory, descriptor).await {
             Ok(()) => {
-                tablet.remove_orphan(generation);
+                tablet.remove_orphan(descriptor.generation);
                 true
             }
             Err(error) => {
@@ -275,8 +319,8 @@ impl Storage {
 
     /// Removes what earlier attempts left; says whether all of it is gone for good.
     pub(crate) async fn discard_orphans(&self, tablet: &Tablet) -> bool {
-        for generation in tablet.orphans() {
-            if !self.discard(tablet, generation).await {
+        for descriptor in tablet.orphan_files() {
+            if !self.discard_file(tablet, descriptor).await {
                 return false;
             }
         }
@@ -300,7 +344,7 @@ impl Storage {
     /// Flushes the largest memtable whenever memory runs short.
     async fn flush_for_memory(&self) {
         while !self.0.draining.get() {
-            let short = self.0.budget.used() > self.0.flush_threshold();
+            let short = self.0.wants_flush();
             let largest = self
                 .tablets()
                 .into_iter()
@@ -335,6 +379,7 @@ impl Storage {
 
     async fn flush_or_pause(&self, tablet: &Rc<Tablet>) {
         if let Err(error) = self.flush_tablet(tablet).await {
+            self.note_write_error(&error, false);
             reactor::warn_limited!("a memtable cannot be flushed and stays in memory"; error = error);
             self.pause(RETRY_EVERY).await;
         }
@@ -378,6 +423,8 @@ async fn update_partition(
 
 /// How long a flush waits for room in the commit log to be noted there.
 const MARK_WITHIN: Duration = Duration::from_secs(1);
+/// The same for all flushes of a drain together.
+const DRAIN_MARKS_WITHIN: Duration = Duration::from_secs(2);
 
 /// A table file that is being written.
 pub(crate) struct Output {
@@ -386,6 +433,8 @@ pub(crate) struct Output {
     directory: std::path::PathBuf,
     table: Rc<Table>,
     slices: [Slice; 1],
+    /// Told what is written, where a memtable is.
+    spool: Option<Rc<Spool>>,
 }
 
 /// A file on its way; where its making is cut off it may be whole on the disk, and is an orphan.
@@ -404,9 +453,9 @@ impl Drop for Making<'_> {
 }
 
 impl Output {
-    /// Generation of the file.
-    pub(crate) fn generation(&self) -> u64 {
-        self.generation
+    /// Bytes of data so far, before compression.
+    pub(crate) fn data_bytes(&self) -> u64 {
+        self.writer.data_bytes()
     }
 
     /// Writes what is left of a partition, if anything.
@@ -428,11 +477,17 @@ impl Output {
                 let deletion = model::DeletionTime::LIVE;
                 self.writer.partition_start(token, key, deletion, None).await.map_err(to_storage_error)?;
             }
+            if let (Some(spool), Unfiltered::Row { clustering, row }) = (&self.spool, &next) {
+                spool.row(clustering.len() + row.as_bytes().len());
+            }
             self.writer.unfiltered(next).await.map_err(to_storage_error)?;
             reactor::maybe_yield().await;
         }
         if begun {
             self.writer.partition_end().await.map_err(to_storage_error)?;
+        }
+        if let Some(spool) = &self.spool {
+            spool.partition(key.len());
         }
         Ok(merge)
     }
@@ -440,18 +495,48 @@ impl Output {
 
 /// How a table's options say its files are written.
 fn writer_options(table: &Table, minima: EncodingMinima, expected_partitions: u64) -> WriterOptions {
-    let options = &table.options().compression;
-    let enabled = !options.is_empty() && options.get("enabled").is_none_or(|enabled| enabled != "false");
-    let class = options.get("class").or_else(|| options.get("sstable_compression"));
-    let compression = class.filter(|_| enabled).map(|class| {
-        // Compressors that table files cannot have yet are written as the default one.
-        Compressor::parse(class).unwrap_or(Compressor::Lz4)
-    });
+    let (compression, chunk_bytes) = chunks(&table.options().compression);
     WriterOptions {
         compression,
+        chunk_bytes,
         fp_chance: table.options().bloom_filter_fp_chance,
         expected_partitions: expected_partitions.max(1),
         minima,
         ..WriterOptions::default()
+    }
+}
+
+/// How a table's compression option says its chunks are made, and how long they are.
+///
+/// A table that was made without a word about compression shows what Cassandra shows, chunks of 16 KiB, and has chunks
+/// of one page, so that a cold read of a small row reads little. No table can be made with options that cannot be
+/// followed; should one be there, its files are written like those of a table that says nothing.
+fn chunks(options: &BTreeMap<String, String>) -> (Option<Compression>, u32) {
+    let (compression, chunk_bytes) =
+        Compression::of_options(options).unwrap_or((Some(Compressor::Lz4.into()), CHUNK_BYTES_DEFAULT));
+    let unsaid = *options == TableOptions::default().compression || compression.is_none();
+    (compression, if unsaid { CHUNK_BYTES_DEFAULT } else { chunk_bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_are_made_as_the_table_says() {
+        let check = |options: &[(&str, &str)], expected: (Option<Compression>, u32)| {
+            let options = options.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+            assert_eq!(chunks(&options), expected, "{options:?}");
+        };
+        let lz4 = Compression::from(Compressor::Lz4);
+        let class = "org.apache.cassandra.io.compress.LZ4Compressor";
+        check(&[("class", class), ("chunk_length_in_kb", "16")], (Some(lz4), 4096));
+        check(&[("class", class), ("chunk_length_in_kb", "64")], (Some(lz4), 65_536));
+        check(&[("enabled", "false")], (None, 4096));
+        check(&[], (None, 4096));
+        let zstd = Compression { level: 9, ..Compression::from(Compressor::Zstd) };
+        let options = [("class", "ZstdCompressor"), ("chunk_length_in_kb", "16"), ("compression_level", "9")];
+        check(&options, (Some(zstd), 16_384));
+        check(&[("class", "Unheard"), ("chunk_length_in_kb", "64")], (Some(lz4), 4096));
     }
 }

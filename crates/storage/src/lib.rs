@@ -2,7 +2,8 @@
 //!
 //! Write: `shard` (apply) → `commitlog::append` → `memtable::insert`; later `flush` → table file → `commitlog::recycle`.
 //! Read: `read` → `memtable::read`, `cache` and table files → `read::merge` → `read::visible`. `open` starts it, `ddl`
-//! changes its tables, `compaction` keeps files few. This crate knows no other node; other shards only through
+//! changes its tables, `compaction` keeps files few; `snapshot` keeps copies of tables, `import`
+//! takes in files from outside, `disk` watches space and errors. This crate knows no other node; other shards only through
 //! `reactor::mesh`. `replication` and `query` lean on [`Storage`].
 
 mod batchlog;
@@ -12,23 +13,41 @@ mod compaction;
 mod config;
 mod ddl;
 mod directory;
+mod disk;
 mod error;
 mod flush;
 #[doc(hidden)]
 pub mod fuzzing;
 mod identity;
+mod import;
+#[doc(hidden)]
+pub mod measuring;
 mod memtable;
 mod open;
 mod read;
+mod report;
 mod schema_log;
 mod shard;
+mod snapshot;
 mod tablet;
+mod throttle;
 mod warm;
 
 pub use batchlog::LoggedBatch;
+pub use commitlog::CommitlogStats;
+pub use compaction::{
+    CompactOptions, CompactOutcome, CompactionFilter, CompactionKind, CompactionRecord, CompactionStats,
+    CompactionTotals, HISTORY_MAX as COMPACTION_HISTORY_MAX, ScrubMode, ScrubReport, TableFileInfo,
+};
 pub use config::{CommitlogSync, StorageConfig};
+pub use disk::{DiskMark, FailurePolicy, Trouble};
 pub use error::StorageError;
 pub use identity::Identity;
-pub use read::{Flow, PartitionBound, PartitionRange, ReadCommand, RowConsumer, Slices};
+pub use import::{ImportReport, ImportSource};
+pub use read::{
+    Dead, Flow, PartitionBound, PartitionRange, Place, ReadCommand, RowConsumer, Slices, fragments_table,
+};
+pub use report::TableReport;
 pub use schema_log::SchemaLog;
 pub use shard::{Storage, StorageStats, TableStats};
+pub use snapshot::{Describer, SnapshotInfo, SnapshotRequest, SnapshotsOf, is_tag};

@@ -16,12 +16,18 @@ use reactor::{Deadline, Event, Gate, Semaphore};
 
 use crate::cache::RowCache;
 use crate::commitlog::format::EntryKind;
-use crate::commitlog::{Commitlog, Hold};
+use crate::commitlog::{Commitlog, CommitlogStats, Hold};
+use crate::compaction::Compactions;
 use crate::config::StorageConfig;
+use crate::disk::DiskWatch;
 use crate::error::StorageError;
+use crate::import::Imports;
+use crate::read::permit::Permits;
 use crate::read::visible::VisibleScratch;
 use crate::schema_log::SchemaLog;
+use crate::snapshot::Snapshots;
 use crate::tablet::{TableStore, Tablet};
+use crate::throttle::Throttle;
 
 /// Read buffers kept for the next read.
 const SCRATCHES_MAX: usize = 64;
@@ -42,14 +48,17 @@ pub(crate) struct Inner {
     pub(crate) log: Commitlog,
     pub(crate) budget: Budget,
     pub(crate) cache: Rc<RowCache>,
+    pub(crate) throttle: Rc<Throttle>,
+    pub(crate) permits: Permits,
     /// On shard 0.
     pub(crate) schema_log: Option<SchemaLog>,
     /// One schema change at a time.
     pub(crate) changing: Semaphore,
     /// Memtable memory came back.
-    pub(crate) memory_freed: Event,
+    pub(crate) memory_freed: Rc<Event>,
     pub(crate) flush_wanted: Event,
     pub(crate) compaction_wanted: Event,
+    pub(crate) compactions: Rc<Compactions>,
     pub(crate) damage: Rc<Event>,
     pub(crate) stopped: Event,
     /// What was cached before the start is read back, as far as it is going to be.
@@ -59,6 +68,9 @@ pub(crate) struct Inner {
     /// Old logs are still being replayed, here or elsewhere: no flush covers all of what they hold.
     pub(crate) replaying: Cell<bool>,
     pub(crate) tasks: Gate,
+    pub(crate) snapshots: Snapshots,
+    pub(crate) imports: Imports,
+    pub(crate) disk: DiskWatch,
     scratches: RefCell<Vec<VisibleScratch>>,
 }
 
@@ -96,8 +108,8 @@ pub struct StorageStats {
     pub cache_bytes: usize,
     /// Limit of memtables and row cache together.
     pub memory_bytes_max: usize,
-    /// Commit-log segments that hold entries.
-    pub commitlog_segments: usize,
+    /// The commit log.
+    pub commitlog: CommitlogStats,
 }
 
 impl Inner {
@@ -110,20 +122,23 @@ impl Inner {
         schema_log: Option<SchemaLog>,
         damage: Rc<Event>,
     ) -> Self {
+        let compactions = Rc::new(Compactions::new(&config));
         Self {
-            config,
             shard,
             shards,
             schema: RefCell::new(schema),
             tables: RefCell::new(Tables::default()),
             log,
+            permits: Permits::new(config.memtable_bytes_max),
+            throttle: Rc::new(Throttle::new(cache.budget())),
             budget: cache.budget(),
+            memory_freed: Rc::clone(cache.memory_freed()),
             cache,
             schema_log,
             changing: Semaphore::new(1),
-            memory_freed: Event::new(),
             flush_wanted: Event::new(),
             compaction_wanted: Event::new(),
+            compactions,
             damage,
             stopped: Event::new(),
             prefetched: Cell::new(false),
@@ -131,17 +146,27 @@ impl Inner {
             draining: Cell::new(false),
             replaying: Cell::new(true),
             tasks: Gate::new(),
+            snapshots: Snapshots::default(),
+            imports: Imports::default(),
+            disk: DiskWatch::new(),
+            config,
             scratches: RefCell::new(Vec::new()),
         }
     }
 
-    /// Memory at which memtables begin to be flushed.
-    pub(crate) fn flush_threshold(&self) -> usize {
-        self.budget.limit() / 2
+    /// Whether so much is dirty that memtables have to be flushed.
+    #[inline]
+    pub(crate) fn wants_flush(&self) -> bool {
+        self.throttle.dirty() > self.throttle.soft()
     }
 }
 
 impl Storage {
+    /// What it was told.
+    pub fn config(&self) -> &StorageConfig {
+        &self.0.config
+    }
+
     /// The schema as this shard knows it now.
     pub fn schema(&self) -> Rc<Schema> {
         Rc::clone(&self.0.schema.borrow())
@@ -156,17 +181,22 @@ impl Storage {
     /// # Errors
     /// [`StorageError::Mutation`], [`StorageError::MutationMisfit`], [`StorageError::MutationTooLarge`];
     /// [`StorageError::UnknownTable`], [`StorageError::WrongShard`]; [`StorageError::Overloaded`] and
-    /// [`StorageError::CommitlogTimedOut`] at the deadline; [`StorageError::DiskFull`], [`StorageError::Io`],
+    /// [`StorageError::CommitlogTimedOut`] at the deadline; [`StorageError::DiskNearlyFull`], [`StorageError::DiskFull`], [`StorageError::Io`],
     /// [`StorageError::CommitlogDead`] when the log could not be written: the write did not happen.
     pub async fn apply(&self, mutation: &[u8], deadline: Deadline) -> Result<(), StorageError> {
         let view = MutationView::parse(mutation)?;
         if self.0.draining.get() {
             return Err(StorageError::Draining);
         }
-        let (tablet, table) = self.owner_of(&view)?;
-        if self.0.budget.is_exhausted() {
-            self.wait_for_memory(deadline).await?;
+        if self.0.disk.is_full() {
+            return Err(self.0.disk.refusal());
         }
+        let (tablet, table) = self.owner_of(&view)?;
+        if self.0.throttle.holds() {
+            // Boxed and out of line, so that a write that need not wait carries no space for it.
+            Box::pin(self.wait_for_turn(mutation.len(), deadline)).await?;
+        }
+        let _coming = self.0.throttle.coming(mutation.len());
         let busy = |_| StorageError::TabletBusy { table: view.table };
         let durable = self.is_durable(&table);
         let (pending, _writing) = loop {
@@ -175,13 +205,17 @@ impl Storage {
             if !durable {
                 break (None, tablet.begin_write());
             }
-            if let Some(pending) = self.0.log.try_append(EntryKind::Mutation, mutation)? {
+            let appended = self.0.log.try_append(EntryKind::Mutation, mutation);
+            if let Some(pending) = appended.inspect_err(|error| self.note_write_error(error, true))? {
                 break (Some(pending), tablet.begin_write());
             }
             self.0.log.wait_for_room(deadline).await?;
         };
         let hold = match pending {
-            Some(pending) => Some(pending.finished().await?),
+            Some(pending) => {
+                let finished = pending.finished().await;
+                Some(finished.inspect_err(|error| self.note_write_error(error, true))?)
+            }
             None => None,
         };
         // The table may have been dropped while the log was written: then the write went with it.
@@ -213,7 +247,7 @@ impl Storage {
     /// Puts a checked mutation where reads see it.
     pub(crate) fn insert(&self, tablet: &Tablet, view: &MutationView<'_>, hold: Option<Hold>) {
         tablet.apply(view, hold);
-        if self.0.budget.used() > self.0.flush_threshold() {
+        if self.0.wants_flush() {
             self.0.flush_wanted.notify_all();
         }
     }
@@ -231,6 +265,24 @@ impl Storage {
 
     fn is_durable(&self, table: &Table) -> bool {
         self.0.schema.borrow().keyspace(table.keyspace()).is_none_or(|k| k.options.durable_writes)
+    }
+
+    /// Memory fills faster than it is flushed: a write of `bytes` waits for its turn, and for memory where the disk
+    /// takes nothing at all.
+    #[cold]
+    async fn wait_for_turn(&self, bytes: usize, deadline: Deadline) -> Result<(), StorageError> {
+        let budget = &self.0.budget;
+        self.0.flush_wanted.notify_all();
+        if !self.0.throttle.wait(bytes, deadline).await {
+            return Err(StorageError::Overloaded { used: budget.used(), limit: budget.limit() });
+        }
+        if budget.is_exhausted() {
+            self.wait_for_memory(deadline).await?;
+        }
+        if self.0.draining.get() {
+            return Err(StorageError::Draining);
+        }
+        Ok(())
     }
 
     pub(crate) async fn wait_for_memory(&self, deadline: Deadline) -> Result<(), StorageError> {
@@ -294,7 +346,7 @@ impl Storage {
             cache_bytes_used: self.0.cache.used_bytes(),
             cache_bytes: self.0.budget.clean(),
             memory_bytes_max: self.0.budget.total_limit(),
-            commitlog_segments: self.0.log.live_segments(),
+            commitlog: self.0.log.stats(),
         }
     }
 

@@ -30,17 +30,20 @@ fn with_storage((memtables, all): (usize, usize), test: impl AsyncFnOnce(Storage
     });
 }
 
-/// Disk requests of statements so far.
+/// Disk requests of statements and scans so far.
 fn disk_reads() -> u64 {
-    let statement = ("group".to_owned(), Group::STATEMENT.name().to_owned());
-    let samples = metrics::snapshot();
-    let sample = samples
-        .iter()
-        .find(|sample| sample.name == "reactor_disk_operations_total" && sample.labels.contains(&statement));
-    match sample.map(|sample| &sample.value) {
-        Some(Value::Counter(count)) => *count,
-        other => panic!("no count of disk operations but {other:?}"),
-    }
+    let of = |group: Group| {
+        let label = ("group".to_owned(), group.name().to_owned());
+        let samples = metrics::snapshot();
+        let sample = samples
+            .iter()
+            .find(|sample| sample.name == "reactor_disk_operations_total" && sample.labels.contains(&label));
+        match sample.map(|sample| &sample.value) {
+            Some(Value::Counter(count)) => *count,
+            other => panic!("no count of disk operations but {other:?}"),
+        }
+    };
+    of(Group::STATEMENT) + of(Group::SCAN)
 }
 
 fn count(name: &str) -> u64 {

@@ -27,7 +27,7 @@ const SHARDS_MAX: usize = 3;
 const KEYS: u8 = 6;
 const ROWS: i32 = 6;
 const NOW: u32 = 1_700_000_000;
-const STEPS_MAX: u64 = 20_000_000;
+const STEPS_MAX: u64 = 2_000_000;
 
 /// What a test does, one after the other.
 #[derive(Debug, Clone)]
@@ -314,6 +314,8 @@ struct Shared {
     model: Model,
     timestamp: i64,
     columns: u16,
+    /// What the node is at.
+    at: String,
     /// The life ended as it should.
     over: bool,
     done: bool,
@@ -329,6 +331,7 @@ async fn node(info: ShardInfo, shared: SharedRef) {
     let mut config = StorageConfig::new("/ceto", 256 << 10);
     config.segment_bytes = 64 << 10;
     config.commitlog_bytes_max = 1 << 20;
+    shared.borrow_mut().at = format!("the start of {shards} shards");
     let storage = Storage::open(config, info.id, shards).await.expect("an open storage");
     if info.id != 0 {
         return;
@@ -348,6 +351,8 @@ async fn node(info: ShardInfo, shared: SharedRef) {
             shared.borrow_mut().done = true;
             break;
         };
+        let to_come = shared.borrow().ops.len();
+        shared.borrow_mut().at = format!("{op:?}, {to_come} to come");
         match op {
             Op::Write(key, at, write) => {
                 let timestamp = {
@@ -430,6 +435,7 @@ fn run(ops: Vec<Op>, seed: u64) -> Result<(), String> {
         model: Model::new(),
         timestamp: 1_000,
         columns: 0,
+        at: String::new(),
         over: false,
         done: false,
     }));
@@ -443,7 +449,7 @@ fn run(ops: Vec<Op>, seed: u64) -> Result<(), String> {
             return Err(problem);
         }
         if !shared.borrow().over {
-            return Err(format!("a life does not end: {ended:?}"));
+            return Err(format!("a life does not end: {ended:?} at {}", shared.borrow().at));
         }
         if shared.borrow().done {
             return Ok(());

@@ -1,10 +1,11 @@
-//! The subcommands beside the server: looking into table files, and measuring.
+//! The subcommands beside the server: looking into table files, measuring, and administration.
 //!
 //! `ceto`'s command line takes [`Tool`] in beside its own commands. Each tool is one shard on the calling thread that
 //! ends by itself: bounded in time, in memory and in what it writes to. Answers go to standard output, progress and
 //! errors to standard error; the exit code says whether the answer is a good one.
 //! Invariant: no tool writes to a table file, and nothing that a file or a server says makes one panic.
 
+pub mod ctl;
 pub mod io_setup;
 mod output;
 pub mod perf;
@@ -21,13 +22,12 @@ pub enum Tool {
     /// Look into table files, without a node
     #[command(subcommand)]
     Sstable(sstable::SstableCommand),
-    /// Load a server and measure how it answers
-    #[command(subcommand)]
-    Perf(perf::PerfCommand),
     /// Measure a disk for the server's I/O scheduler, in a minute or less
     IoSetup(io_setup::IoSetupOptions),
     /// Load a server with cassandra-stress' command lines
     Stress(stress::StressCommand),
+    /// Ask and tell a node, with nodetool's verbs
+    Ctl(ctl::CtlCommand),
 }
 
 impl Tool {
@@ -35,9 +35,9 @@ impl Tool {
     pub fn run(self) -> ExitCode {
         match self {
             Self::Sstable(command) => command.run(),
-            Self::Perf(command) => command.run(),
             Self::IoSetup(options) => options.run(),
             Self::Stress(command) => command.run(),
+            Self::Ctl(command) => command.run(),
         }
     }
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # run.sh LIB CLASSES CLASS ARGS...
 # Runs CLASS of this folder, or of Apache Cassandra, with the jars in LIB. Compiled classes are kept in CLASSES.
+# SSTABLETOOLS_CONFIG names a configuration to use instead of the one here.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 lib=$1 classes=$2 class=$3
@@ -14,4 +15,4 @@ if [[ -n $(find "$here" -name "*.java" -newer "$classes/DumpTables.class" 2>/dev
 fi
 exec 9>&-
 exec java @"$here/jvm.options" -Dlogback.configurationFile="$here/logback.xml" \
-  -Dcassandra.config="file://$here/cassandra.yaml" -Dcassandra.storagedir="$classes" -cp "$classes:$lib/*" "$class" "$@"
+  -Dcassandra.config="file://${SSTABLETOOLS_CONFIG:-$here/cassandra.yaml}" -Dcassandra.storagedir="$classes" -cp "$classes:$lib/*" "$class" "$@"

@@ -200,7 +200,7 @@ pub enum ConditionTest {
         /// What is looked for.
         value: Term,
     },
-    /// `LIKE pattern`; only for [`ConditionTarget::Column`].
+    /// `LIKE pattern` (ScyllaDB).
     Like {
         /// The pattern.
         pattern: Term,

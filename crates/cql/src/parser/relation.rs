@@ -305,10 +305,6 @@ impl Parser<'_> {
                 test: ConditionTest::Contains { key, value },
             });
         }
-        if self.eat(Keyword::Like) {
-            let test = ConditionTest::Like { pattern: self.term()? };
-            return Ok(Condition { target: ConditionTarget::Column(column), test });
-        }
         let target = if self.eat_sign("[") {
             let key = self.term()?;
             self.expect_sign("]")?;
@@ -322,7 +318,9 @@ impl Parser<'_> {
         if negated {
             self.advance();
         }
-        let test = if self.eat(Keyword::In) {
+        let test = if !negated && self.eat(Keyword::Like) {
+            ConditionTest::Like { pattern: self.term()? }
+        } else if self.eat(Keyword::In) {
             ConditionTest::In { negated, values: self.in_values()? }
         } else {
             let operator = self.comparison_operator()?;

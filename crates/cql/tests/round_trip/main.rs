@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_types, reason = "proptest's macros share strategies by Arc")]
 
+mod coverage;
 mod roles;
 mod schema;
 mod selects;

@@ -64,6 +64,21 @@ pub struct TableOptions {
     /// `speculative_retry`.
     #[n(18)]
     pub speculative_retry: String,
+    /// `COMPACT STORAGE`; `None` for a table of CQL.
+    #[n(19)]
+    pub compact: Option<CompactShape>,
+}
+
+/// What a table of COMPACT STORAGE is to those who do not speak CQL; it has exactly one regular column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub enum CompactShape {
+    /// Without a clustering key in CQL: the columns of the statement are static, and a clustering column and a regular
+    /// column nobody sees stand for columns that were never declared.
+    #[n(0)]
+    Static,
+    /// With a clustering key: each row is its one value. Where the statement has none, a hidden one of type `empty`.
+    #[n(1)]
+    Dense,
 }
 
 /// The `caching` option.
@@ -112,6 +127,7 @@ impl Default for TableOptions {
             min_index_interval: 128,
             read_repair: "BLOCKING".into(),
             speculative_retry: "99p".into(),
+            compact: None,
         }
     }
 }

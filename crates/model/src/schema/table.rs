@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use minicbor::{Decode, Encode};
 
-use super::{TableOptions, codec};
+use super::{CompactShape, TableOptions, codec};
 use crate::clustering::ClusteringOrder;
 use crate::compare::compare;
 use crate::tablet::TabletMap;
@@ -251,6 +251,24 @@ impl Table {
     pub fn column_by_id(&self, id: ColumnId) -> Option<&Column> {
         let (kind, at) = (*self.by_id.get(usize::from(id.0))?)?;
         Some(&self.columns_of(kind)[at])
+    }
+
+    /// Whether the table has COMPACT STORAGE, and how.
+    #[inline]
+    pub fn compact(&self) -> Option<CompactShape> {
+        self.definition.options.compact
+    }
+
+    /// Whether statements know nothing of the column: COMPACT STORAGE makes columns of its own.
+    #[inline]
+    pub fn hides(&self, column: &Column) -> bool {
+        match self.definition.options.compact {
+            None => false,
+            Some(CompactShape::Static) => {
+                matches!(column.kind, ColumnKind::Clustering | ColumnKind::Regular)
+            }
+            Some(CompactShape::Dense) => column.kind == ColumnKind::Regular && column.ty == CqlType::Empty,
+        }
     }
 
     /// Whether any column holds counters.

@@ -7,9 +7,9 @@ use model::CqlType;
 use model::schema::{AggregateDefinition, FunctionDefinition, Keyspace, SchemaChange};
 
 use super::function::{Overload, check_directives, check_name, raw};
-use super::mistake::invalid;
-use super::names::{Action, check_content, check_keyspace_name};
-use super::plan::{PlanContext, Planned, existing_keyspace, keyspace_of};
+use super::mistake::{config, invalid};
+use super::names::{Action, check_functions_of, check_keyspace_name};
+use super::plan::{PlanContext, Planned, keyspace_of};
 use crate::QueryError;
 use crate::schema_events::{Change, SchemaEvent, Target};
 use crate::terms::constant;
@@ -18,14 +18,15 @@ use crate::terms::constant;
 pub(super) fn create(statement: &CreateAggregate, context: &PlanContext<'_>) -> Result<Planned, QueryError> {
     let keyspace_name = keyspace_of(&statement.name, context)?;
     let name = statement.name.name.as_str();
-    check_content(keyspace_name, Action::Create, &format!("<all functions in {keyspace_name}>"))?;
+    check_functions_of(keyspace_name, Action::Create)?;
     check_keyspace_name(keyspace_name)?;
     check_directives(statement.if_not_exists, statement.or_replace)?;
     check_name("Aggregate", name)?;
     let raws =
         statement.argument_types.iter().map(|ty| raw("Argument", ty)).collect::<Result<Vec<_>, _>>()?;
     let raw_state = raw("State type", &statement.state_type)?;
-    let keyspace = existing_keyspace(keyspace_name, context)?;
+    let keyspace = context.schema.keyspace(keyspace_name);
+    let keyspace = keyspace.ok_or_else(|| config(format!("Keyspace {keyspace_name} doesn't exist")))?;
     let resolve =
         |raw: &super::types::RawType| raw.resolve(keyspace_name, &keyspace.types).map(|resolved| resolved.ty);
     let arguments = raws.iter().map(resolve).collect::<Result<Vec<_>, _>>()?;

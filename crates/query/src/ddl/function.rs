@@ -7,7 +7,7 @@ use model::CqlType;
 use model::schema::{FunctionDefinition, Keyspace, SchemaChange};
 
 use super::mistake::invalid;
-use super::names::{Action, check_content, check_keyspace_name};
+use super::names::{Action, check_functions_of, check_keyspace_name};
 use super::plan::{PlanContext, Planned, existing_keyspace, keyspace_of};
 use super::types::RawType;
 use crate::QueryError;
@@ -23,7 +23,7 @@ const ARGUMENTS_MAX: usize = 128;
 pub(super) fn create(statement: &CreateFunction, context: &PlanContext<'_>) -> Result<Planned, QueryError> {
     let keyspace_name = keyspace_of(&statement.name, context)?;
     let name = statement.name.name.as_str();
-    check_content(keyspace_name, Action::Create, &format!("<all functions in {keyspace_name}>"))?;
+    check_functions_of(keyspace_name, Action::Create)?;
     check_keyspace_name(keyspace_name)?;
     check_directives(statement.if_not_exists, statement.or_replace)?;
     check_enabled(context)?;
@@ -189,7 +189,7 @@ impl<'a> Overload<'a> {
         name: &'a str,
         types: Option<&[TypeName]>,
     ) -> Result<Self, QueryError> {
-        check_content(keyspace, Action::Drop, &format!("<all functions in {keyspace}>"))?;
+        check_functions_of(keyspace, Action::Drop)?;
         check_keyspace_name(keyspace)?;
         let raws = types.map(|types| types.iter().map(RawType::new).collect()).transpose()?;
         let shown = match &raws {

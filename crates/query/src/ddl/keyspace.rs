@@ -27,6 +27,9 @@ pub(super) fn create(statement: &CreateKeyspace, context: &PlanContext<'_>) -> R
     let Some(replication) = properties.map("replication")? else {
         return Err(invalid("Missing mandatory option 'replication'"));
     };
+    if properties.map("replication")?.is_some_and(is_simple) {
+        context.guardrails.simple_strategy()?;
+    }
     let event = keyspace_event(Change::Created, name);
     if context.schema.keyspace(name).is_some() {
         return if statement.if_not_exists {
@@ -65,6 +68,9 @@ pub(super) fn alter(statement: &AlterKeyspace, context: &PlanContext<'_>) -> Res
             Err(invalid(format!("Keyspace '{name}' doesn't exist")))
         };
     };
+    if properties.map("replication")?.is_some_and(is_simple) {
+        context.guardrails.simple_strategy()?;
+    }
     let mut options = keyspace.options.clone();
     let mut warnings = Vec::new();
     if let Some(durable_writes) = properties.boolean("durable_writes")? {
@@ -85,6 +91,11 @@ pub(super) fn alter(statement: &AlterKeyspace, context: &PlanContext<'_>) -> Res
     }
     let change = SchemaChange::AlterKeyspace { name: name.to_owned(), options };
     Ok(Planned { change: Some(change), event, warnings })
+}
+
+/// Whether a map of replication names SimpleStrategy, by its short name as Cassandra looks for it.
+fn is_simple(replication: &BTreeMap<String, String>) -> bool {
+    replication.get("class").is_some_and(|class| class == "SimpleStrategy")
 }
 
 fn check(properties: &Properties) -> Result<(), QueryError> {

@@ -3,6 +3,7 @@
 //! Planning (`plan` and the files it names) is pure; carrying out is `agreement`'s.
 
 mod aggregate;
+mod compact;
 mod drop;
 mod function;
 mod keyspace;

@@ -52,6 +52,14 @@ pub(crate) fn check_content(keyspace: &str, action: Action, resource: &str) -> R
     Ok(())
 }
 
+/// Refuses changes of functions in a system keyspace: asked without permissions, Cassandra has other words for these.
+pub(crate) fn check_functions_of(keyspace: &str, action: Action) -> Result<(), QueryError> {
+    if is_local_system(keyspace) {
+        return Err(invalid(format!("System keyspace '{keyspace}' is not user-modifiable")));
+    }
+    check_content(keyspace, action, &format!("<all functions in {keyspace}>"))
+}
+
 /// Refuses names that are no keyspace names.
 pub(crate) fn check_keyspace_name(name: &str) -> Result<(), QueryError> {
     if !is_word(name) {

@@ -4,11 +4,13 @@
 //! at a time and logs what comes out. Messages and their order are Cassandra 5's
 //! (`org.apache.cassandra.cql3.statements.schema`).
 
-use cql::ast::{QualifiedName, Statement};
+use cql::ast::{AlterTableChange, QualifiedName, Statement, TypeName};
 use model::schema::{Keyspace, SchemaChange};
 use model::{Schema, Table};
 
 use super::mistake::{invalid, unsupported};
+use super::properties::Properties;
+use super::types::RawType;
 use super::{aggregate, drop, function, keyspace, table_alter, table_create, table_like, user_type};
 use crate::QueryError;
 use crate::guardrails::Guardrails;
@@ -124,14 +126,58 @@ pub(crate) fn plan(statement: &Statement, context: &PlanContext<'_>) -> Result<P
     }
 }
 
+/// Says what is wrong with a schema statement whatever the schema is; preparing it fails then, too.
+///
+/// # Errors
+/// As [`plan`].
+pub(crate) fn check(statement: &Statement, session: Option<&str>) -> Result<(), QueryError> {
+    let known = |ty: &TypeName| RawType::new(ty).map(drop);
+    let name = match statement {
+        Statement::CreateTable(create) => {
+            table_create::check(create)?;
+            &create.name
+        }
+        Statement::AlterTable(alter) => {
+            match &alter.change {
+                AlterTableChange::Add { columns, .. } => {
+                    columns.iter().try_for_each(|column| known(&column.type_name))?;
+                }
+                AlterTableChange::Options(properties) => drop(Properties::new(properties)?),
+                _ => {}
+            }
+            &alter.name
+        }
+        Statement::CreateType(create) => {
+            create.fields.iter().try_for_each(|(_, ty)| known(ty))?;
+            &create.name
+        }
+        Statement::DropTable(statement) => &statement.name,
+        Statement::AlterType(alter) => &alter.name,
+        Statement::DropType(statement) => &statement.name,
+        Statement::CreateTableLike(create) => &create.name,
+        Statement::CreateFunction(create) => &create.name,
+        Statement::DropFunction(statement) => &statement.name,
+        Statement::CreateAggregate(create) => &create.name,
+        Statement::DropAggregate(statement) => &statement.name,
+        Statement::CreateKeyspace(create) => return Properties::new(&create.properties).map(drop),
+        Statement::AlterKeyspace(alter) => return Properties::new(&alter.properties).map(drop),
+        _ => return Ok(()),
+    };
+    keyspace_or(name, session).map(drop)
+}
+
 /// The keyspace a name means: its own, or the session's.
 pub(super) fn keyspace_of<'a>(
     name: &'a QualifiedName,
     context: &PlanContext<'a>,
 ) -> Result<&'a str, QueryError> {
+    keyspace_or(name, context.keyspace)
+}
+
+fn keyspace_or<'a>(name: &'a QualifiedName, session: Option<&'a str>) -> Result<&'a str, QueryError> {
     match &name.keyspace {
         Some(keyspace) => Ok(keyspace.as_str()),
-        None => context.keyspace.ok_or_else(|| {
+        None => session.ok_or_else(|| {
             invalid(
                 "No keyspace has been specified. USE a keyspace, or explicitly specify keyspace.tablename",
             )

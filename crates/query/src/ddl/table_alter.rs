@@ -94,7 +94,12 @@ pub(super) fn alter(statement: &AlterTable, context: &PlanContext<'_>) -> Result
             }
         }
         AlterTableChange::DropCompactStorage => {
-            return Err(invalid("DROP COMPACT STORAGE is disabled. Enable in cassandra.yaml to use."));
+            if !guardrails.drop_compact_storage {
+                return Err(invalid("DROP COMPACT STORAGE is disabled. Enable in cassandra.yaml to use."));
+            }
+            if after.options.compact.take().is_none() {
+                return Err(invalid("Cannot DROP COMPACT STORAGE on table without COMPACT STORAGE"));
+            }
         }
         AlterTableChange::RowExpiry(_) => {
             return Err(unsupported("Columns that hold a row's expiry time are"));
@@ -108,8 +113,10 @@ pub(super) fn alter(statement: &AlterTable, context: &PlanContext<'_>) -> Result
                 return Err(config("Cannot alter table id."));
             }
             after.options = Draft::alter(properties, table.options())?.finish()?;
+            if table.is_counter() && after.options.default_time_to_live > 0 {
+                return Err(invalid("Cannot set default_time_to_live on a table with counters"));
+            }
             guardrails.options(&after.options, &mut warnings)?;
-            options::warnings(&after.options, &mut warnings);
         }
     }
     if after == *table.definition() {
@@ -135,6 +142,9 @@ fn add(
         } else {
             Err(invalid(format!("Column with name '{name}' already exists")))
         };
+    }
+    if table.compact().is_some() {
+        return Err(invalid("Cannot add new column to a COMPACT STORAGE table"));
     }
     if column.is_static && table.clustering().is_empty() {
         return Err(statics_need_clustering());
@@ -240,6 +250,11 @@ fn drop_column(
     if matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering) {
         return Err(invalid(format!("Cannot drop PRIMARY KEY column {name}")));
     }
+    if table.compact().is_some() && column.kind == ColumnKind::Regular {
+        return Err(invalid(format!(
+            "Cannot drop column {name}: it is the value of a COMPACT STORAGE table"
+        )));
+    }
     if let CqlType::Udt(udt) = &column.ty
         && !udt.frozen
     {
@@ -273,7 +288,7 @@ fn without_user_types(ty: &CqlType) -> CqlType {
 
 fn rename(after: &mut TableDefinition, from: &Ident, to: &Ident, table: &Table) -> Result<(), QueryError> {
     let (from, to) = (from.as_str(), to.as_str());
-    let Some(column) = table.column(from) else {
+    let Some(column) = table.column(from).filter(|column| !table.hides(column)) else {
         return Err(invalid(format!("Undefined column name {from} in table {}", table_text(table))));
     };
     if !matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering) {

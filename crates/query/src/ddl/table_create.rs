@@ -11,6 +11,7 @@ use model::tablet::TabletMap;
 use model::{Column, ColumnId, ColumnKind, CqlType, Schema, TableId};
 use uuid::Uuid;
 
+use super::compact;
 use super::mistake::{config, invalid, unsupported};
 use super::names::{Action, check_content, check_keyspace_name, check_table_name};
 use super::options::{self, Draft};
@@ -37,6 +38,9 @@ pub(super) fn create(statement: &CreateTable, context: &PlanContext<'_>) -> Resu
     guardrails.columns(name, shape.columns.len(), &mut warnings)?;
     let tables: usize = context.user_keyspaces().map(|keyspace| keyspace.tables.len()).sum();
     guardrails.table(name, tables + 1, &mut warnings)?;
+    if shape.compact {
+        guardrails.compact_table()?;
+    }
     let draft = Draft::create(&shape.properties)?;
     check_keyspace_name(keyspace_name)?;
     let keyspace = existing_keyspace(keyspace_name, context)?;
@@ -52,8 +56,12 @@ pub(super) fn create(statement: &CreateTable, context: &PlanContext<'_>) -> Resu
     for column in &table.columns {
         guardrails.vectors(&column.name, &column.ty, &mut warnings)?;
     }
-    options::warnings(&table.options, &mut warnings);
     Ok(Planned { change: Some(SchemaChange::CreateTable(Box::new(table))), event, warnings })
+}
+
+/// Says what is wrong with the statement whatever the schema is.
+pub(super) fn check(statement: &CreateTable) -> Result<(), QueryError> {
+    Shape::new(statement).map(drop)
 }
 
 /// The definition a CREATE TABLE of the node's own stands for; for tables no statement may make.
@@ -185,7 +193,7 @@ fn build(
     names.push("id");
     shape.properties.check_names(&names)?;
     let time_to_live = draft.default_time_to_live();
-    let table_options = draft.finish()?;
+    let mut table_options = draft.finish()?;
 
     let mut resolved = BTreeMap::new();
     for (column, raw) in &shape.columns {
@@ -197,13 +205,19 @@ fn build(
     check_key(&shape, &resolved, keyspace, name)?;
     check_directions(&shape)?;
     let statics = shape.columns.iter().filter(|(_, column)| column.is_static).count();
-    if !shape.compact && shape.clustering.is_empty() && statics > 0 {
+    if shape.compact {
+        let is_key =
+            |name: &str| shape.partition.iter().chain(&shape.clustering).any(|key| key.as_str() == name);
+        let values: Vec<(&str, &CqlType)> = resolved
+            .iter()
+            .filter(|(name, _)| !is_key(name))
+            .map(|(name, resolved)| (*name, &resolved.ty))
+            .collect();
+        compact::check(&values, statics, !shape.clustering.is_empty())?;
+    } else if shape.clustering.is_empty() && statics > 0 {
         return Err(statics_need_clustering());
     }
     check_counters(&shape, &resolved, time_to_live)?;
-    if shape.compact {
-        return Err(unsupported("COMPACT STORAGE is"));
-    }
     for column in shape.columns.values() {
         check_extras(column.mask.is_some(), column.is_row_expiry)?;
     }
@@ -214,14 +228,18 @@ fn build(
         Some(text) => parse_id(text)?,
         None => random_id(context.chance),
     };
+    let mut columns = columns(&shape, &resolved);
+    if shape.compact {
+        table_options.compact = Some(compact::complete(&mut columns));
+    }
     Ok(TableDefinition {
         id,
         keyspace: keyspace.to_owned(),
         name: name.to_owned(),
-        columns: columns(&shape, &resolved),
+        next_column_id: u16::try_from(columns.len()).expect("checked against COLUMNS_MAX"),
+        columns,
         dropped: BTreeMap::new(),
         options: table_options,
-        next_column_id: u16::try_from(shape.columns.len()).expect("checked against COLUMNS_MAX"),
         tablets_log2: 0,
         revision: 0,
     })

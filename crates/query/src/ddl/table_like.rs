@@ -78,7 +78,6 @@ pub(super) fn create(statement: &CreateTableLike, context: &PlanContext<'_>) -> 
         revision: 0,
     };
     guardrails.options(&table.options, &mut warnings)?;
-    options::warnings(&table.options, &mut warnings);
     Ok(Planned { change: Some(SchemaChange::CreateTable(Box::new(table))), event, warnings })
 }
 

@@ -49,11 +49,15 @@ impl RawType {
     /// Takes a type name as parsed.
     ///
     /// # Errors
-    /// `frozen<>` around something that has no frozen form.
+    /// `frozen<>` around something that has no frozen form, classes there are not.
     pub(crate) fn new(name: &TypeName) -> Result<Self, QueryError> {
         Ok(match name {
             TypeName::Native(native) => Self::Native(*native),
-            TypeName::Custom(class) => Self::Custom(class.clone()),
+            TypeName::Custom(class) => {
+                // Classes need no schema: they are wrong as soon as the statement is read.
+                resolve_class(class)?;
+                Self::Custom(class.clone())
+            }
             TypeName::List(element) => Self::List { element: Self::boxed(element)?, frozen: false },
             TypeName::Set(element) => Self::Set { element: Self::boxed(element)?, frozen: false },
             TypeName::Map(key, value) => {
@@ -320,19 +324,46 @@ fn nodes(ty: &CqlType) -> usize {
 /// times and UUIDs, and composites, whose values are bytes; all others are refused, because nothing here could order
 /// or check their values.
 fn resolve_class(class: &str) -> Result<ResolvedType, QueryError> {
-    let (ty, reversed) = model::marshal::parse_class(class)
-        .map_err(|error| syntax(format!("Error setting type {class}: {error}")))?;
+    let (ty, reversed) = model::marshal::parse_class(class).map_err(|error| no_class(class, &error))?;
     if let CqlType::Custom(text) = &ty
         && let Some(ty) = known_class(text)
     {
         return Ok(ResolvedType { ty, reversed });
     }
     if contains_custom(&ty) {
-        return Err(syntax(format!(
-            "Error setting type {class}: Unable to find abstract-type class '{class}'"
-        )));
+        return Err(no_class(class, &"no such class"));
     }
     Ok(ResolvedType { ty, reversed })
+}
+
+/// Classes that have parameters.
+const GENERIC: [&str; 10] = [
+    "CompositeType",
+    "DynamicCompositeType",
+    "FrozenType",
+    "ListType",
+    "MapType",
+    "ReversedType",
+    "SetType",
+    "TupleType",
+    "UserType",
+    "VectorType",
+];
+
+/// What is wrong with a class name: Cassandra tells no more than this of parameters.
+fn no_class(class: &str, why: &dyn fmt::Display) -> QueryError {
+    let outer = class.split('(').next().unwrap_or_default().trim();
+    let full =
+        if outer.contains('.') { outer.to_owned() } else { format!("{}{outer}", model::marshal::PACKAGE) };
+    let short = outer.strip_prefix(model::marshal::PACKAGE).unwrap_or(outer);
+    let why = if GENERIC.contains(&short) {
+        format!("Invalid definition for comparator {full}.")
+    } else if outer.is_empty() || outer != class {
+        why.to_string()
+    } else {
+        format!("Unable to find abstract-type class '{full}'")
+    };
+    syntax(format!("Error setting type {class}: {why}"))
 }
 
 /// One of the classes without a CQL name that columns may have, parameters by their full names.

@@ -4,7 +4,9 @@
 
 use std::fmt::Write;
 
-use model::schema::{AggregateDefinition, DroppedColumn, FunctionDefinition, Keyspace, TypeDefinition};
+use model::schema::{
+    AggregateDefinition, CompactShape, DroppedColumn, FunctionDefinition, Keyspace, TypeDefinition,
+};
 use model::{Column, ColumnKind, CqlType, Table};
 
 use crate::ddl::options::caching_map;
@@ -64,9 +66,22 @@ pub(super) fn table(table: &Table, internals: bool) -> String {
             ),
         );
     }
+    if table.compact().is_some() {
+        put(
+            &mut text,
+            format_args!(
+                "/*\nWarning: Table {name} omitted because it has constructs not compatible with CQL (was created via \
+                 legacy API).\nApproximate structure, for reference:\n(this should not be used to reproduce this \
+                 schema)\n\n"
+            ),
+        );
+    }
     put(&mut text, format_args!("{} TABLE {name} (\n", if is_virtual { "VIRTUAL" } else { "CREATE" }));
     columns(&mut text, table, internals);
     text.push_str(") WITH ");
+    if table.compact().is_some() {
+        text.push_str("COMPACT STORAGE\n    AND ");
+    }
     if internals {
         put(&mut text, format_args!("ID = {}\n    AND ", table.id()));
     }
@@ -89,6 +104,9 @@ pub(super) fn table(table: &Table, internals: bool) -> String {
     if internals {
         drops(&mut text, table);
     }
+    if table.compact().is_some() {
+        text.push_str("\n*/");
+    }
     text
 }
 
@@ -96,13 +114,19 @@ fn columns(text: &mut String, table: &Table, internals: bool) {
     let dropped: Vec<(&str, &DroppedColumn)> =
         table.definition().dropped.iter().map(|(name, column)| (name.as_str(), column)).collect();
     let key_in_line = table.partition_key().len() == 1 && table.clustering().is_empty();
-    let count = table.columns().count();
-    for (index, column) in table.columns().enumerate() {
+    let shown: Vec<&Column> = table.columns().filter(|column| !table.hides(column)).collect();
+    let count = shown.len();
+    let is_static_compact = table.compact() == Some(CompactShape::Static);
+    for (index, column) in shown.into_iter().enumerate() {
         // What came back under a dropped name is added behind the drop, as it happened.
         if internals && table.definition().dropped.contains_key(&column.name) {
             continue;
         }
-        column_definition(text, column, &column.name, "    ");
+        if is_static_compact {
+            put(text, format_args!("    {} {}", quote(&column.name), column.ty));
+        } else {
+            column_definition(text, column, &column.name, "    ");
+        }
         if key_in_line && column.kind == ColumnKind::PartitionKey {
             text.push_str(" PRIMARY KEY");
         }
@@ -131,7 +155,7 @@ fn columns(text: &mut String, table: &Table, internals: bool) {
         } else {
             text.push_str(&partition);
         }
-        if !table.clustering().is_empty() {
+        if !table.clustering().is_empty() && !is_static_compact {
             put(text, format_args!(", {}", names(table.clustering())));
         }
         text.push_str(")\n");

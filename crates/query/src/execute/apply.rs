@@ -174,18 +174,19 @@ fn write(
         })?;
     }
     if plan.kind == StatementKind::Delete && plan.regulars.is_empty() {
-        if plan.statics.is_empty() {
-            delete(plan, stamp, rows, update);
-        }
-        return Ok(());
+        return if plan.statics.is_empty() { delete(plan, stamp, rows, update) } else { Ok(()) };
     }
     if !plan.writes_rows() {
         return Ok(());
     }
-    let liveness = if plan.kind == StatementKind::Insert { stamp.liveness() } else { Liveness::NONE };
+    let marks = plan.kind == StatementKind::Insert && plan.compact.is_none();
+    let liveness = if marks { stamp.liveness() } else { Liveness::NONE };
     for row in rows {
         // Every clustering column is named, so each slice is one row and begins with its clustering.
         let clustering = &row.start.prefix;
+        if let Some(rules) = &plan.compact {
+            rules.check(clustering)?;
+        }
         let existing = prior.row(&update.key, Some(clustering));
         update.row(clustering, |table, out| {
             row_writer::append_row(table, &plan.regulars, existing, stamp, liveness, binding, out)
@@ -194,21 +195,29 @@ fn write(
     Ok(())
 }
 
-fn delete(plan: &ModifyPlan, stamp: &Stamp, rows: &Slices, update: &mut PartitionUpdate) {
+fn delete(
+    plan: &ModifyPlan,
+    stamp: &Stamp,
+    rows: &Slices,
+    update: &mut PartitionUpdate,
+) -> Result<(), QueryError> {
     if !plan.restrictions.restricts_clustering {
         update.delete_partition(stamp.deletion());
-        return;
+        return Ok(());
     }
     let names_rows = plan.restrictions.names_rows(&plan.table);
     for row in rows {
-        if names_rows {
-            let added: Result<(), QueryError> = update.row(&row.start.prefix, |_, out| {
-                model::RowBuilder::new(out, Liveness::NONE, stamp.deletion()).finish();
-                Ok(true)
-            });
-            debug_assert!(added.is_ok(), "a deletion has no values");
-        } else {
+        if !names_rows {
             update.delete_range(row.clone(), stamp.deletion());
+            continue;
         }
+        if let Some(rules) = &plan.compact {
+            rules.check(&row.start.prefix)?;
+        }
+        update.row(&row.start.prefix, |_, out| {
+            model::RowBuilder::new(out, Liveness::NONE, stamp.deletion()).finish();
+            Ok::<_, QueryError>(true)
+        })?;
     }
+    Ok(())
 }

@@ -72,6 +72,12 @@ pub async fn parts(
     } else {
         parts
     };
+    let guards = engine.config().guardrails.writes.as_deref();
+    if let Some(guards) = guards {
+        guards.request(request, &mut out.warnings)?;
+        let moment = modify::moment(engine, request);
+        parts.iter().try_for_each(|part| guards.statement(part, moment, &mut out.warnings))?;
+    }
     if parts.iter().any(|part| part.plan.condition.is_some()) {
         return conditional::batch(engine, request, parts, timeout, out).await;
     }
@@ -87,6 +93,9 @@ pub async fn parts(
         let prior = Prior::read(engine, part.plan, &part.binding, moment, level).await?;
         gathered.add(part, moment, &prior)?;
         reactor::maybe_yield().await;
+    }
+    if let Some(guards) = guards {
+        gathered.updates.iter().try_for_each(|update| guards.update(update, &mut out.warnings))?;
     }
     if kind == BatchKind::Logged {
         warn_of_no_grace(parts, &mut out.warnings);

@@ -17,6 +17,7 @@ use super::cells;
 use super::row_writer::field_path;
 use crate::QueryError;
 use crate::prepare::condition::{Condition, Operator, Part, Values};
+use crate::restrictions::like;
 use crate::terms::{Binding, Bound};
 
 /// A condition with its values.
@@ -60,6 +61,9 @@ impl<'a> BoundCondition<'a> {
                 }
             },
         };
+        if condition.operator == Operator::Like {
+            values.iter().flatten().try_for_each(|pattern| like::check(pattern))?;
+        }
         let key = match &condition.part {
             Part::Element(term) => {
                 term.bind(binding)?.set(|| "Invalid 'unset' value in condition".to_owned())?
@@ -151,6 +155,7 @@ impl<'a> BoundCondition<'a> {
             Operator::In { .. } => compare(ty, found, value).is_eq(),
             Operator::Contains => contains_value(ty, found, value),
             Operator::ContainsKey => contains_key(ty, found, value),
+            Operator::Like => like::matches(found, value),
         })
     }
 }

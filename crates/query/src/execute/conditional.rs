@@ -13,7 +13,7 @@ use model::partition_key::DecoratedKey;
 use model::{Column, ColumnKind, RowView, Table};
 use reactor::Deadline;
 use replication::lwt::Current;
-use replication::{Ballot, CasError, CasOutcome, CasRead, CasRequest};
+use replication::{Ballot, CasDeadlines, CasError, CasOutcome, CasRead, CasRequest};
 use smallvec::SmallVec;
 use storage::Slices;
 
@@ -24,6 +24,7 @@ use super::prior::Prior;
 use super::update_buffer::PartitionUpdate;
 use super::{Part, Request, consistency, routing};
 use crate::engine::Engine;
+use crate::guardrails::WriteGuardrails;
 use crate::prepare::condition::Conditions;
 use crate::prepare::modify::{ModifyPlan, result_metadata};
 use crate::prepare::selection::all_columns;
@@ -47,7 +48,8 @@ pub(super) async fn single(
     };
     let timeout = apply::timeout(plan.timeout.as_ref(), request.binding)?;
     let parts = [Part { plan, binding: *request.binding }];
-    let mut cas = Cas::new(&parts, request.now)?;
+    let guards = engine.config().guardrails.writes.as_deref();
+    let mut cas = Cas::new(&parts, request.now, guards)?;
     match cas.run(engine, request, timeout, out).await? {
         None => append_applied(&condition.applied, request, out),
         Some(current) => cas.append_rejected(&condition.rejected, &condition.shown, &current, request, out),
@@ -66,7 +68,8 @@ pub(super) async fn batch(
     timeout: Option<Duration>,
     out: &mut Response,
 ) -> Result<(), QueryError> {
-    let mut cas = Cas::new(parts, request.now)?;
+    let guards = engine.config().guardrails.writes.as_deref();
+    let mut cas = Cas::new(parts, request.now, guards)?;
     let current = cas.run(engine, request, timeout, out).await?;
     let table = &parts[0].plan.table;
     match current {
@@ -82,7 +85,8 @@ pub(super) async fn batch(
 /// Columns that a batch which was not applied shows: all where a row's existence was asked for, else the key and what
 /// conditions were on.
 fn shown_by_batch(table: &Table, parts: &[Part<'_>]) -> Vec<Column> {
-    let mut shown: Vec<Column> = table.partition_key().iter().chain(table.clustering()).cloned().collect();
+    let key = table.partition_key().iter().chain(table.clustering());
+    let mut shown: Vec<Column> = key.filter(|column| !table.hides(column)).cloned().collect();
     for plan in parts.iter().filter_map(|part| part.plan.condition.as_ref()) {
         match &plan.conditions {
             Conditions::NotExists | Conditions::Exists => {
@@ -135,10 +139,17 @@ struct Cas<'a> {
     update: PartitionUpdate,
     rows: Slices,
     scratch_key: Vec<u8>,
+    guards: Option<&'a WriteGuardrails>,
+    /// What the guardrails say of what was written.
+    warnings: Vec<String>,
 }
 
 impl<'a> Cas<'a> {
-    fn new(parts: &'a [Part<'a>], now: LocalSeconds) -> Result<Self, QueryError> {
+    fn new(
+        parts: &'a [Part<'a>],
+        now: LocalSeconds,
+        guards: Option<&'a WriteGuardrails>,
+    ) -> Result<Self, QueryError> {
         let table = &parts[0].plan.table;
         let mut cas = Self {
             parts,
@@ -150,6 +161,8 @@ impl<'a> Cas<'a> {
             update: PartitionUpdate::new(Rc::clone(table)),
             rows: Slices::new(),
             scratch_key: Vec::new(),
+            guards,
+            warnings: Vec::new(),
         };
         for (at, part) in parts.iter().enumerate() {
             cas.add(part, at == 0)?;
@@ -266,8 +279,12 @@ impl<'a> Cas<'a> {
         let serial = consistency::for_serial(request.parameters.serial_consistency)?;
         let commit = consistency::for_commit(request.parameters.consistency)?;
         let (table, key) = (self.table, self.key.clone());
-        let deadline = Deadline::after(timeout.unwrap_or(engine.config().write_timeout));
-        let cas = engine.replicator().cas(table, &key, self, (serial, commit), deadline);
+        let config = engine.config();
+        let contention = timeout.unwrap_or(config.cas_contention_timeout);
+        let write = timeout.unwrap_or(contention + config.write_timeout);
+        let deadlines =
+            CasDeadlines { contention: Deadline::after(contention), write: Deadline::after(write) };
+        let cas = engine.replicator().cas(table, &key, self, (serial, commit), deadlines);
         let outcome = match cas.await {
             Ok(CasOutcome::Applied) => None,
             Ok(CasOutcome::Rejected(current)) => Some(current),
@@ -276,6 +293,7 @@ impl<'a> Cas<'a> {
                 return Err(consistency::write_error(error, serial, "CAS", table, &key.key));
             }
         };
+        out.warnings.append(&mut self.warnings);
         routing::hint(engine, request.client, table, key.token, &mut out.tablet_payload);
         Ok(outcome)
     }
@@ -406,6 +424,9 @@ impl CasRequest for Cas<'_> {
         let moment = Moment { timestamp, now: self.now, fixed: true };
         for Part { plan, binding } in *parts {
             apply::apply(plan, binding, moment, &prior, scratch_key, rows, &mut One(update))?;
+        }
+        if let Some(guards) = self.guards {
+            guards.update(update, &mut self.warnings)?;
         }
         update.encode(mutation);
         Ok(true)

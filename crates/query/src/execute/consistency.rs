@@ -27,7 +27,7 @@ fn level(wire: Wire) -> Consistency {
     }
 }
 
-fn wire(level: Consistency) -> Wire {
+pub(super) fn wire(level: Consistency) -> Wire {
     match level {
         Consistency::Any => Wire::Any,
         Consistency::One => Wire::One,
@@ -121,8 +121,14 @@ pub fn write_error(
         ReplicationError::Storage(StorageError::MutationTooLarge { bytes, bytes_max }) => {
             QueryError::Invalid(oversized(table, key, bytes, bytes_max))
         }
+        ReplicationError::TimedOut { received, required } if write_type == "CAS" => {
+            QueryError::CasTimeout { consistency, received, required }
+        }
         ReplicationError::TimedOut { received, required } => {
             QueryError::WriteTimeout { consistency, received, required, write_type }
+        }
+        ReplicationError::Undecided { received, required } => {
+            QueryError::CasUnknown { consistency, received, required }
         }
         ReplicationError::Storage(
             StorageError::Io { .. } | StorageError::DiskFull { .. } | StorageError::CommitlogDead { .. },
@@ -210,5 +216,27 @@ fn common(error: ReplicationError, consistency: Wire) -> QueryError {
         }
         ReplicationError::Storage(error) => QueryError::Storage(error),
         other => QueryError::Internal(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditional_writes_tell_what_was_not_done_from_what_is_not_known() {
+        reactor::run_one(reactor::Config::default(), async {
+            let tables = crate::system::SystemTables::new().unwrap();
+            let table = crate::engine::VirtualTables::table(&tables, "system", "local").unwrap();
+            let said = |error| write_error(error, Consistency::Serial, "CAS", &table, b"local").to_string();
+            assert_eq!(
+                said(ReplicationError::TimedOut { received: 0, required: 1 }),
+                "CAS operation timed out: received 0 of 1 required responses after 0 contention retries"
+            );
+            assert_eq!(
+                said(ReplicationError::Undecided { received: 0, required: 1 }),
+                "CAS operation result is unknown - proposal accepted by 0 but not a quorum."
+            );
+        });
     }
 }

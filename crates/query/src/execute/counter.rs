@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use model::row::CellKind;
 use model::{CellView, RowBuilder, RowView, Table, Token, counter};
-use storage::{Flow, RowConsumer};
+use storage::{Dead, Flow, Place, RowConsumer};
 use wire::consistency::Consistency as Wire;
 
 use super::apply;
@@ -122,5 +122,9 @@ impl RowConsumer for Totals<'_> {
 
     fn partition_end(&mut self) -> Flow {
         self.inner.partition_end()
+    }
+
+    fn dead(&mut self, dead: Dead, place: Place<'_>) -> Flow {
+        self.inner.dead(dead, place)
     }
 }

@@ -1,14 +1,15 @@
 //! Scans in fetches of bounded length, each with a deadline of its own: what makes one row of many has no pages that
 //! a client would ask for one by one, and may take longer than one read is allowed to.
 
+use model::clustering::{OwnedPosition, Position};
 use model::partition_key::DecoratedKey;
 use model::{RowView, Table, Token};
 use replication::read::position;
-use storage::{Flow, PartitionRange, RowConsumer, Slices};
+use storage::{Dead, Flow, PartitionRange, Place, RowConsumer, Slices};
 
 use super::rows::Rows;
 
-/// Rows and partitions after which a fetch ends.
+/// Rows and partitions, living or dead, after which a fetch ends.
 pub const FETCH_ROWS: usize = 10_000;
 
 /// Where a fetch ended.
@@ -16,8 +17,10 @@ pub const FETCH_ROWS: usize = 10_000;
 pub(super) struct Stop {
     /// The last partition that was read.
     pub(super) key: DecoratedKey,
-    /// Its last row that was read; `None` where the partition has ended.
-    pub(super) clustering: Option<Vec<u8>>,
+    /// The place in it that was read last; `None` where the partition has ended.
+    pub(super) position: Option<OwnedPosition>,
+    /// Whether the receiver knows of the partition.
+    pub(super) begun: bool,
 }
 
 /// What is left of a scan.
@@ -29,12 +32,14 @@ pub(super) struct Rest {
     pub(super) slices: Slices,
     /// What lies behind `range`, where that is the rest of one partition.
     then: Option<PartitionRange>,
+    /// Whether the receiver knows of that partition.
+    begun: bool,
 }
 
 impl Rest {
     /// A scan that has not begun.
     pub(super) fn new(range: PartitionRange, slices: Slices) -> Self {
-        Self { range, slices, then: None }
+        Self { range, slices, then: None, begun: false }
     }
 
     /// What is left behind a fetch; `None` where nothing is. `all` are the slices of the whole scan.
@@ -44,25 +49,26 @@ impl Rest {
         let then = self.then.take();
         let next = match fetch.stop {
             None => then,
-            Some(Stop { key, clustering }) => {
+            Some(Stop { key, position: place, begun }) => {
                 let rest = then.or_else(|| position::behind(&self.range, &key));
-                if let Some(clustering) = clustering {
+                if let Some(place) = place {
                     let (table, reversed) = plan;
                     let orders = table.clustering_orders();
-                    position::resume_after(&mut self.slices, &clustering, reversed, orders);
+                    position::resume_after(&mut self.slices, place.as_ref(), reversed, orders);
                     self.range = PartitionRange::Key(key);
                     self.then = rest;
+                    self.begun = begun;
                     return Some(self);
                 }
                 rest
             }
         };
-        Some(Self { range: next?, slices: all.clone(), then: None })
+        Some(Self::new(next?, all.clone()))
     }
 
-    /// Whether it goes on inside a partition.
+    /// Whether it goes on inside a partition that the receiver knows.
     pub(super) fn is_inside(&self) -> bool {
-        matches!(self.range, PartitionRange::Key(_))
+        self.begun && matches!(self.range, PartitionRange::Key(_))
     }
 }
 
@@ -79,6 +85,10 @@ pub(super) struct Fetch<'r, 'q> {
     left: usize,
     key: DecoratedKey,
     ended: bool,
+    /// Whether the receiver knows of the partition at `key`.
+    begun: bool,
+    /// Whether it ends as soon as others wait for the shard: a row may take long.
+    gives_way: bool,
     stop: Option<Stop>,
 }
 
@@ -94,8 +104,22 @@ impl<'r, 'q> Fetch<'r, 'q> {
             left: FETCH_ROWS,
             key: DecoratedKey { token: Token::MINIMUM, key: Vec::new() },
             ended: !inside,
+            begun: inside,
+            gives_way: false,
             stop: None,
         }
+    }
+
+    /// The same, which ends as soon as others wait for the shard.
+    pub(super) fn giving_way(mut self, gives_way: bool) -> Self {
+        self.gives_way = gives_way;
+        self
+    }
+
+    fn at(&mut self, token: Token, key: &[u8]) {
+        self.key.token = token;
+        self.key.key.clear();
+        self.key.key.extend_from_slice(key);
     }
 
     /// Ends the fetch. The partition it began inside of is over if nothing more came of it.
@@ -106,28 +130,31 @@ impl<'r, 'q> Fetch<'r, 'q> {
         Fetched { stop: self.stop }
     }
 
-    fn count(&mut self, flow: Flow, clustering: Option<&[u8]>) -> Flow {
-        self.left -= 1;
+    fn count(&mut self, things: usize, flow: Flow, position: Option<Position<'_>>) -> Flow {
+        self.left = self.left.saturating_sub(things);
         if self.left > 0 || flow == Flow::Stop {
             return flow;
         }
-        self.stop = Some(Stop { key: self.key.clone(), clustering: clustering.map(<[u8]>::to_vec) });
+        let position = position.map(Position::to_owned);
+        self.stop = Some(Stop { key: self.key.clone(), position, begun: self.begun });
         Flow::Stop
     }
 }
 
 impl RowConsumer for Fetch<'_, '_> {
     fn partition(&mut self, key: &[u8], token: Token, static_row: Option<RowView<'_>>) -> Flow {
-        self.key.token = token;
-        self.key.key.clear();
-        self.key.key.extend_from_slice(key);
+        self.at(token, key);
         self.ended = false;
+        self.begun = true;
         self.rows.partition(key, token, static_row)
     }
 
     fn row(&mut self, clustering: &[u8], row: RowView<'_>) -> Flow {
         match self.rows.row(clustering, row) {
-            Flow::Continue => self.count(Flow::Continue, Some(clustering)),
+            Flow::Continue => {
+                let things = if self.gives_way && reactor::need_preempt() { self.left } else { 1 };
+                self.count(things, Flow::Continue, Some(Position::row(clustering)))
+            }
             // What is skipped is told when it has ended.
             other => other,
         }
@@ -136,6 +163,16 @@ impl RowConsumer for Fetch<'_, '_> {
     fn partition_end(&mut self) -> Flow {
         self.ended = true;
         let flow = self.rows.partition_end();
-        self.count(flow, None)
+        self.count(1, flow, None)
+    }
+
+    fn dead(&mut self, dead: Dead, place: Place<'_>) -> Flow {
+        let flow = self.rows.dead(dead, place);
+        if self.key.token != place.token || self.key.key != place.key {
+            // A fetch that goes on inside a partition begins without knowing its key.
+            self.begun &= self.key.key.is_empty();
+            self.at(place.token, place.key);
+        }
+        if dead.passed == 0 { flow } else { self.count(dead.passed as usize, flow, place.position) }
     }
 }

@@ -204,9 +204,17 @@ impl<'q> OpenGroup<'q> {
         if partial.accumulators.len() != self.accumulators.len() {
             return Err(QueryError::Internal("the parts of an aggregate do not fit".to_owned()));
         }
-        for (accumulator, part) in self.accumulators.iter_mut().zip(partial.accumulators) {
-            match (accumulator, part) {
-                (Part::Native(accumulator), Part::Native(part)) => accumulator.merge(part)?,
+        let (here, there) = (self.is_open, partial.first.is_some());
+        let aggregates = self.accumulators.iter_mut().zip(&self.groups.aggregates);
+        for ((accumulator, aggregate), part) in aggregates.zip(partial.accumulators) {
+            match (accumulator, part, aggregate) {
+                (Part::Native(accumulator), Part::Native(part), _) => accumulator.merge(part)?,
+                // What has no rows is still the initial state, which counts once.
+                (Part::User(_), Part::User(_), _) if !there => {}
+                (Part::User(state), Part::User(part), _) if !here => *state = part,
+                (Part::User(state), Part::User(part), Aggregate::User { aggregate, .. }) => {
+                    *state = aggregate.reduce(state.take(), part)?;
+                }
                 _ => return Err(QueryError::Internal("the parts of an aggregate do not fit".to_owned())),
             }
         }

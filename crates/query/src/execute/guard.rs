@@ -3,6 +3,10 @@
 //! Names and texts are Cassandra 5's (`org.apache.cassandra.db.guardrails`). All are off unless configured; tables of
 //! the node itself are exempt.
 
+use model::Table;
+use wire::consistency::Consistency;
+
+use super::tombstones::TombstoneLimits;
 use crate::QueryError;
 use crate::engine::Engine;
 use crate::guardrails::{Guardrails, violated};
@@ -10,7 +14,7 @@ use crate::prepare::select::SelectPlan;
 use crate::prepare::selection::SelectionKind;
 
 impl Guardrails {
-    /// What is to be said before anything is read. `page_size` is that of the request.
+    /// What is to be said before anything is read. Page size and level are those of the request.
     ///
     /// # Errors
     /// [`QueryError::Invalid`] where a guardrail forbids the statement.
@@ -19,11 +23,15 @@ impl Guardrails {
         &self,
         engine: &Engine,
         plan: &SelectPlan,
-        page_size: Option<u32>,
+        (page_size, level): (Option<u32>, Consistency),
         warnings: &mut Vec<String>,
     ) -> Result<(), QueryError> {
-        let plain = self.allow_filtering && self.group_by && !self.page_size.is_on();
-        if plain { Ok(()) } else { self.select_checked(engine, plan, page_size, warnings) }
+        let plain = self.allow_filtering
+            && self.group_by
+            && !self.page_size.is_on()
+            && self.read_levels.warned.is_empty()
+            && self.read_levels.disallowed.is_empty();
+        if plain { Ok(()) } else { self.select_checked(engine, plan, (page_size, level), warnings) }
     }
 
     #[cold]
@@ -31,12 +39,13 @@ impl Guardrails {
         &self,
         engine: &Engine,
         plan: &SelectPlan,
-        page_size: Option<u32>,
+        (page_size, level): (Option<u32>, Consistency),
         warnings: &mut Vec<String>,
     ) -> Result<(), QueryError> {
         if engine.stored_table(plan.table.id()).is_none() || plan.table.keyspace().starts_with("system") {
             return Ok(());
         }
+        self.read_levels.check("read_consistency_levels", "read consistency levels", &[level], warnings)?;
         if plan.allow_filtering && !self.allow_filtering {
             return Err(violated(
                 "allow_filtering",
@@ -62,6 +71,20 @@ impl Guardrails {
                 )
             },
         )
+    }
+
+    /// What a read may meet that is dead.
+    #[inline]
+    pub(super) fn tombstone_limits(&self) -> TombstoneLimits {
+        TombstoneLimits {
+            fail: self.tombstones.fail.unwrap_or(u64::MAX),
+            page: self.tombstones_of_page.unwrap_or(u64::MAX),
+        }
+    }
+
+    /// Whether the client is to be told that a read met so many tombstones.
+    pub(super) fn warns_of_tombstones(&self, seen: u64) -> bool {
+        self.tombstones.warn.is_some_and(|most| seen > most)
     }
 
     /// IN names `keys` partitions.
@@ -122,4 +145,9 @@ impl Guardrails {
             },
         )
     }
+}
+
+/// Whether a table is the node's own, with which nobody else may be bothered.
+pub(super) fn is_local(table: &Table) -> bool {
+    matches!(table.keyspace(), "system" | "system_schema")
 }

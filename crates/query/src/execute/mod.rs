@@ -10,6 +10,7 @@ pub mod consistency;
 pub(crate) mod counter;
 mod evaluate;
 pub mod fetch;
+mod fragments;
 mod groups;
 mod guard;
 mod json;
@@ -22,8 +23,10 @@ pub mod rows;
 pub mod select;
 mod sort;
 mod stamps;
+mod tombstones;
 mod truncate;
 pub mod update_buffer;
+mod write_guard;
 
 use model::deletion::LocalSeconds;
 use wire::request::QueryParameters;
@@ -71,8 +74,8 @@ pub async fn statement(
     out: &mut Response,
 ) -> Result<(), QueryError> {
     match &prepared.plan {
-        Plan::Select(plan) => select::execute(engine, request, plan, mode, out).await,
-        Plan::Modify(plan) => modify::execute(engine, request, plan, out).await,
+        Plan::Select(plan) => reactor::in_place!(select::execute(engine, request, plan, mode, out)),
+        Plan::Modify(plan) => reactor::in_place!(modify::execute(engine, request, plan, out)),
         // What follows is rare: its futures are kept out of the hot one.
         Plan::Batch(plan) => Box::pin(batch::execute(engine, request, plan, out)).await,
         Plan::Truncate(table) => Box::pin(truncate::execute(engine, table, out)).await,

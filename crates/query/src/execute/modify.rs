@@ -5,7 +5,7 @@ use model::token::murmur3_token;
 use super::apply::{self, Moment, Updates};
 use super::prior::Prior;
 use super::update_buffer::PartitionUpdate;
-use super::{Request, conditional, consistency, counter, json, routing};
+use super::{Part, Request, conditional, consistency, counter, json, routing};
 use crate::engine::{Engine, WriteBuffers};
 use crate::prepare::modify::{ModifyPlan, Route};
 use crate::results;
@@ -22,8 +22,16 @@ pub async fn execute(
     plan: &ModifyPlan,
     out: &mut Response,
 ) -> Result<(), QueryError> {
+    if let Some(guards) = &engine.config().guardrails.writes {
+        guards.request(request, &mut out.warnings)?;
+        let part = Part { plan, binding: *request.binding };
+        guards.statement(&part, moment(engine, request), &mut out.warnings)?;
+    }
     match plan.route {
-        Route::Plain => write(engine, request, plan, &Prior::default(), out).await,
+        Route::Plain => {
+            let prior = Prior::default();
+            reactor::in_place!(write(engine, request, plan, &prior, out))
+        }
         // Rare: boxed, so that the future of a plain write does not carry their space.
         Route::ReadFirst => Box::pin(read_first(engine, request, plan, out)).await,
         Route::Conditional => Box::pin(conditional::single(engine, request, plan, out)).await,
@@ -67,13 +75,16 @@ pub(super) async fn write(
     let mut partitions = Partitions { updates, used: 0 };
     apply::apply(plan, request.binding, moment, prior, key, &mut scratch.read.slices, &mut partitions)?;
     let used = partitions.used;
+    if let Some(guards) = &engine.config().guardrails.writes {
+        updates[..used].iter().try_for_each(|update| guards.update(update, &mut out.warnings))?;
+    }
     for update in &updates[..used] {
         if update.is_empty() {
             continue;
         }
         mutation.clear();
         update.encode(mutation);
-        engine.write(&plan.table, mutation, level, "SIMPLE", timeout).await?;
+        reactor::in_place!(engine.write(&plan.table, mutation, level, "SIMPLE", timeout))?;
     }
     if let [update] = &updates[..used] {
         routing::hint(engine, request.client, &plan.table, update.token, &mut out.tablet_payload);

@@ -16,7 +16,7 @@ use super::counter::Totals;
 use super::fetch::{Fetch, Rest};
 use super::groups::Partial;
 use super::rows::{PageLimits, RowBuffers, Rows};
-use super::{Request, consistency};
+use super::{Request, consistency, fetch as fetches, tombstones};
 use crate::QueryError;
 use crate::engine::Engine;
 use crate::prepare::Plan;
@@ -46,7 +46,7 @@ struct Round {
 }
 
 /// What a shard has, and what is left of its part.
-type Answer = Result<(Partial, Option<Rest>), Failure>;
+type Answer = Result<(Partial, Option<Rest>, Vec<String>), Failure>;
 
 /// Why a shard could not answer.
 #[derive(Debug)]
@@ -55,6 +55,8 @@ enum Failure {
     Invalid(String),
     /// A function's.
     Function { keyspace: String, function: String, arguments: Vec<String>, message: String },
+    /// More tombstones than a read may meet.
+    TooManyTombstones,
     /// The shard's.
     Failed(String),
 }
@@ -110,10 +112,14 @@ pub(super) async fn aggregate(
                 consistency::read_error(timed_out, level)
             })?;
             match answer.map_err(|error| failed(shard, error.to_string()))? {
-                Ok((partial, None)) => parts[shard] = Some(partial),
-                Ok((partial, rest)) => {
-                    shards.push((shard, Round { partial: Some(partial), rest, ..round }));
+                Ok((partial, rest, warnings)) => {
+                    warnings.into_iter().for_each(|warning| rows.warn(warning));
+                    match rest {
+                        None => parts[shard] = Some(partial),
+                        rest => shards.push((shard, Round { partial: Some(partial), rest, ..round })),
+                    }
                 }
+                Err(Failure::TooManyTombstones) => return Err(tombstones::too_many(engine, level)),
                 Err(Failure::Invalid(text)) => return Err(QueryError::Invalid(text)),
                 Err(Failure::Function { keyspace, function, arguments, message }) => {
                     return Err(QueryError::FunctionFailure { keyspace, function, arguments, message });
@@ -161,14 +167,19 @@ async fn fetch(round: Round) -> Answer {
                 .map(|range| Rest::new(range, all.clone()))
         }
     };
-    let limits = PageLimits { remaining: u64::MAX, per_partition: u64::MAX, page_rows: usize::MAX };
+    let limits = PageLimits {
+        remaining: u64::MAX,
+        per_partition: u64::MAX,
+        page_rows: usize::MAX,
+        tombstones: engine.config().guardrails.tombstone_limits(),
+    };
     let (mut buffers, mut out) = (RowBuffers::default(), Vec::new());
     let mut rows = Rows::new(plan, &binding, filters, limits, round.now, &mut buffers, &mut out);
     if let Some(partial) = round.partial {
         rows.merge(partial).map_err(invalid)?;
     }
     let none = || Failure::Failed("the statement is no aggregate here".to_owned());
-    let Some(rest) = rest else { return Ok((rows.partial().ok_or_else(none)?, None)) };
+    let Some(rest) = rest else { return Ok((rows.partial().ok_or_else(none)?, None, Vec::new())) };
     let command = ReadCommand {
         table: plan.table.clone(),
         range: rest.range.clone(),
@@ -177,7 +188,7 @@ async fn fetch(round: Round) -> Answer {
         now: round.now,
         bypass_cache: plan.bypass_cache,
     };
-    let mut consumer = Fetch::new(&mut rows, &rest);
+    let mut consumer = Fetch::new(&mut rows, &rest).giving_way(plan.calls_user);
     if !(command.slices.is_empty() && matches!(command.range, PartitionRange::Key(_))) {
         let storage = engine.storage();
         let read = if plan.table.is_counter() {
@@ -192,5 +203,15 @@ async fn fetch(round: Round) -> Answer {
         return Err(invalid(error));
     }
     let rest = rest.behind(fetched, (&plan.table, plan.reversed), &all);
-    Ok((rows.partial().ok_or_else(none)?, rest))
+    if rows.tombstones.seen > 0 {
+        let (seen, limits) = (rows.tombstones.seen, (Some(fetches::FETCH_ROWS as u64), None));
+        let warn = |seen| {
+            let text = tombstones::warning(&command, limits, rows.read_key(), rows.count, seen);
+            rows.warn(text);
+        };
+        tombstones::check(&engine, &command, Consistency::One, seen, warn)
+            .map_err(|_| Failure::TooManyTombstones)?;
+    }
+    let warnings = std::mem::take(&mut rows.warnings);
+    Ok((rows.partial().ok_or_else(none)?, rest, warnings))
 }

@@ -4,17 +4,19 @@
 //! from its cells into the answer's buffer. Invariant: `last` is always the last row appended, so that a page
 //! that is told to end after it goes on right behind it.
 
-use model::clustering::Clustering;
+use model::clustering::{Clustering, Position};
 use model::deletion::LocalSeconds;
 use model::{ColumnKind, RowView, Token};
 use smallvec::SmallVec;
-use storage::{Flow, RowConsumer};
+use storage::{Dead, Flow, Place, RowConsumer};
 
 use super::cells::{self, Finder};
 use super::evaluate::{Aggregated, RowInput, evaluate};
 use super::groups::{Arriving, OpenGroup, Partial};
+use super::tombstones::{TombstoneLimits, Tombstones};
 use crate::QueryError;
 use crate::functions::json;
+use crate::paging::PagingState;
 use crate::prepare::select::SelectPlan;
 use crate::prepare::selection::{Selection, SelectionKind, Source};
 use crate::prepare::selector::Selector;
@@ -26,6 +28,9 @@ use crate::terms::Binding;
 /// Bytes of rows after which a page ends, whatever its size in rows.
 pub const PAGE_BYTES_MAX: usize = 1 << 20;
 
+/// Warnings that one answer may have of its reads.
+const WARNINGS_MAX: usize = 16;
+
 /// Bytes of rows that one answer without pages may have.
 pub const UNPAGED_BYTES_MAX: usize = 128 << 20;
 
@@ -36,6 +41,8 @@ pub struct RowBuffers {
     static_row: Vec<u8>,
     last_key: Vec<u8>,
     last_clustering: Vec<u8>,
+    /// What makes the clustering above a place: 0 for a row.
+    last_weight: i8,
 }
 
 impl RowBuffers {
@@ -66,12 +73,19 @@ pub struct Rows<'q> {
     seen_row: bool,
     /// Whether the partition's beginning was on an earlier page.
     resumed: bool,
+    /// Whether a partition was begun at all, and whether the last place was in one that was.
+    announced: bool,
+    begun: bool,
     /// Whether the last row's partition may have more rows.
     inside: bool,
     /// Whether a row was left for the next page.
     pub more: bool,
     /// What went wrong inside a callback.
     pub error: Option<QueryError>,
+    /// Tombstones met on the way.
+    pub(super) tombstones: Tombstones,
+    /// What the client is to be told beside the answer.
+    pub(super) warnings: Vec<String>,
     /// Where rows of a group become one.
     group: Option<Box<OpenGroup<'q>>>,
     /// Starts of rows and of their values, where the result is sorted afterwards.
@@ -87,6 +101,8 @@ pub struct PageLimits {
     pub per_partition: u64,
     /// Rows of a page; [`usize::MAX`] where the client did not ask for pages.
     pub page_rows: usize,
+    /// What is dead among them.
+    pub tombstones: TombstoneLimits,
 }
 
 impl<'q> Rows<'q> {
@@ -120,9 +136,13 @@ impl<'q> Rows<'q> {
             has_static: false,
             seen_row: false,
             resumed: false,
+            announced: false,
+            begun: true,
             inside: false,
             more: false,
             error: None,
+            tombstones: Tombstones::new(limits.tombstones),
+            warnings: Vec::new(),
             group,
             sorted: (!plan.sort.is_empty()).then(Vec::new),
         }
@@ -159,15 +179,34 @@ impl<'q> Rows<'q> {
 
     /// Whether nothing more is wanted.
     pub fn is_done(&self) -> bool {
-        self.more || self.remaining == 0 || self.error.is_some()
+        self.more || self.remaining == 0 || self.error.is_some() || self.tombstones.are_too_many()
     }
 
-    /// The last row's partition, its clustering where the partition may have more rows, and what PER PARTITION
-    /// LIMIT still allows of it.
-    pub fn last(&self) -> (&[u8], Option<&[u8]>, Option<u64>) {
-        let clustering = self.inside.then_some(self.buffers.last_clustering.as_slice());
-        let left = (self.inside && self.per_partition != u64::MAX).then_some(self.partition_remaining);
-        (&self.buffers.last_key, clustering, left)
+    /// The key of the partition that was read last.
+    pub(super) fn read_key(&self) -> &[u8] {
+        &self.buffers.key
+    }
+
+    /// Has the client told something beside the answer.
+    pub(super) fn warn(&mut self, text: String) {
+        if self.warnings.len() < WARNINGS_MAX {
+            self.warnings.push(text);
+        }
+    }
+
+    /// Where the answer ends, for the next page.
+    pub fn paging_state(&self) -> PagingState<'_> {
+        let RowBuffers { last_key, last_clustering, last_weight, .. } = &*self.buffers;
+        let position =
+            self.inside.then_some(Position { prefix: Clustering(last_clustering), weight: *last_weight });
+        let counts = self.inside && self.begun && self.per_partition != u64::MAX;
+        PagingState {
+            remaining: self.remaining,
+            partition_remaining: counts.then_some(self.partition_remaining),
+            key: last_key,
+            position,
+            begun: self.begun,
+        }
     }
 
     /// Whether the answer's page is full.
@@ -214,21 +253,31 @@ impl<'q> Rows<'q> {
 
     /// Notes where a page that is full ends.
     fn remember(&mut self, clustering: Option<&[u8]>) {
-        let RowBuffers { key, last_key, last_clustering, .. } = &mut *self.buffers;
+        let RowBuffers { key, last_key, last_clustering, last_weight, .. } = &mut *self.buffers;
         last_key.clear();
         last_key.extend_from_slice(key);
         last_clustering.clear();
         last_clustering.extend_from_slice(clustering.unwrap_or(&[]));
+        *last_weight = 0;
         self.inside = clustering.is_some();
     }
 
     #[inline]
     fn append(&mut self, clustering: Option<&[u8]>, row: Option<RowView<'_>>) -> Result<(), QueryError> {
         let plan = self.plan;
+        let static_row = self.has_static.then(|| RowView::trusted(&self.buffers.static_row));
+        if let SelectionKind::Columns(sources) = &plan.selection.kind
+            && self.sorted.is_none()
+            && sources.iter().all(|source| source.is_of_row())
+        {
+            // The usual point read: nothing of the key is asked for.
+            let input = RowInput { key: &[], clustering: &[], static_row, row, now: self.now };
+            append_columns(sources, &input, self.out);
+            return Ok(());
+        }
         let key = keys::split(&plan.table, &self.buffers.key);
         let clustering: SmallVec<[Option<&[u8]>; 4]> =
             Clustering(clustering.unwrap_or(&[])).components().collect();
-        let static_row = self.has_static.then(|| RowView::trusted(&self.buffers.static_row));
         let input = RowInput { key: &key, clustering: &clustering, static_row, row, now: self.now };
         if let Some(starts) = &mut self.sorted {
             starts.push(self.out.len());
@@ -285,6 +334,7 @@ impl<'q> Rows<'q> {
             // Where the group ends, should a page end behind it.
             self.buffers.last_clustering.clear();
             self.buffers.last_clustering.extend_from_slice(clustering.unwrap_or(&[]));
+            self.buffers.last_weight = 0;
             self.inside = clustering.is_some();
             if self.plan.distinct {
                 return Ok(Flow::SkipPartition);
@@ -488,6 +538,7 @@ impl RowConsumer for Rows<'_> {
             self.buffers.static_row.extend_from_slice(row.as_bytes());
         }
         self.seen_row = false;
+        self.announced = true;
         if !self.resumed {
             self.partition_remaining = self.per_partition;
         }
@@ -529,5 +580,34 @@ impl RowConsumer for Rows<'_> {
             !self.seen_row && self.has_static && !resumed && self.plan.restrictions.shows_static_only();
         let flow = if shows_static { self.emit(None, None) } else { Flow::Continue };
         if self.group.is_some() && flow != Flow::Stop { self.end_group() } else { flow }
+    }
+
+    #[cold]
+    fn dead(&mut self, dead: Dead, place: Place<'_>) -> Flow {
+        if self.is_done() {
+            return Flow::Stop;
+        }
+        self.tombstones.add(&self.plan.table, dead);
+        if self.tombstones.are_too_many() {
+            return Flow::Stop;
+        }
+        // What of a group is read is not in a paging state.
+        let may_end = self.page_rows != usize::MAX
+            && self.group.as_ref().is_none_or(|group| group.by().is_some() && !group.is_open());
+        if dead.passed == 0 || !self.tombstones.end_page() || !may_end {
+            return Flow::Continue;
+        }
+        self.more = true;
+        self.begun = self.resumed || (self.announced && self.buffers.key == place.key);
+        let RowBuffers { last_key, last_clustering, last_weight, .. } = &mut *self.buffers;
+        last_key.clear();
+        last_key.extend_from_slice(place.key);
+        last_clustering.clear();
+        self.inside = place.position.is_some();
+        if let Some(position) = place.position {
+            last_clustering.extend_from_slice(position.prefix.0);
+            *last_weight = position.weight;
+        }
+        Flow::Stop
     }
 }

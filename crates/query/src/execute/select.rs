@@ -1,15 +1,19 @@
 //! Executes a SELECT: keys or a range, slices, rows into the answer, and where the next page begins.
 
+use std::rc::Rc;
 use std::time::Duration;
 
+use model::clustering::{OwnedPosition, Position};
 use model::partition_key::DecoratedKey;
 use model::token::murmur3_token;
 use replication::{Consistency, ReadLimits};
-use storage::{PartitionRange, ReadCommand};
+use storage::{PartitionRange, ReadCommand, RowConsumer};
 use wire::request::QueryParameters;
 
 use super::fetch::{Fetch, Rest};
+use super::fragments::Readable;
 use super::rows::{PageLimits, Rows};
+use super::tombstones::{self, TombstoneLimits};
 use super::{Request, apply, consistency, parallel, routing};
 use crate::engine::{Engine, Scratch};
 use crate::paging::{self, PagingState};
@@ -35,15 +39,18 @@ pub async fn execute(
     let parameters = request.parameters;
     let binding = request.binding;
     let level = consistency::for_read(parameters.consistency)?;
-    let limits = page_limits(plan, binding, parameters)?;
+    let mut limits = page_limits(plan, binding, parameters)?;
+    limits.tombstones = engine.config().guardrails.tombstone_limits();
     let timeout = apply::timeout(plan.timeout.as_ref(), binding)?;
     let state = parameters.paging_state.map(PagingState::parse).transpose()?;
     let limits = match &state {
         Some(state) => PageLimits { remaining: state.remaining.min(limits.remaining), ..limits },
         None => limits,
     };
-    let filters =
-        plan.restrictions.filters.iter().map(|filter| filter.bind(binding)).collect::<Result<Vec<_>, _>>()?;
+    let filters = match plan.restrictions.filters.as_slice() {
+        [] => Vec::new(),
+        filters => filters.iter().map(|filter| filter.bind(binding)).collect::<Result<_, _>>()?,
+    };
     let user_limit = limits.remaining;
     let grouped = matches!(plan.selection.kind, SelectionKind::Groups(_));
     if plan.sorted_whole && parameters.page_size.is_some() {
@@ -62,7 +69,7 @@ pub async fn execute(
     };
 
     let guardrails = &engine.config().guardrails;
-    guardrails.select(engine, plan, parameters.page_size, &mut out.warnings)?;
+    guardrails.select(engine, plan, (parameters.page_size, parameters.consistency), &mut out.warnings)?;
     let mut guard = engine.scratch(&plan.table);
     let scratch: &mut crate::engine::Scratch = &mut guard;
     let body = RowsBody::begin(&mut out.body, request.client.version, &plan.metadata, mode);
@@ -101,7 +108,7 @@ pub async fn execute(
             if let PartitionRange::Key(key) = &read.range {
                 routing::hint(engine, request.client, &plan.table, key.token, &mut out.tablet_payload);
             }
-            reader.read(read, &mut rows).await?;
+            reactor::in_place!(reader.read(read, &mut rows))?;
         }
         // Boxed, so that a read of one partition does not carry the space that scans need.
         None => Box::pin(reader.many(request, state, read, &mut rows)).await?,
@@ -114,10 +121,9 @@ pub async fn execute(
     // An empty vector is not on the heap.
     let mut next = Vec::new();
     if more {
-        let (key, clustering, partition_remaining) = rows.last();
-        let remaining = rows.remaining;
-        PagingState { remaining, partition_remaining, key, clustering }.append(&mut next);
+        rows.paging_state().append(&mut next);
     }
+    out.warnings.append(&mut rows.warnings);
     drop(rows);
     body.finish(&mut out.body, count, more.then_some(next.as_slice()));
     Ok(())
@@ -147,6 +153,9 @@ fn check_pages(
          the ORDER BY or the IN and sort client side, or disable paging for this query",
     ))
 }
+
+/// Rows that another shard sends at once where each goes through the user's functions.
+const USER_ROWS: usize = 64;
 
 struct Reader<'e> {
     engine: &'e Engine,
@@ -179,10 +188,12 @@ impl Reader<'_> {
     /// What other shards need not send.
     fn read_limits(&self, rows: &Rows<'_>) -> ReadLimits {
         let per_partition = usize::try_from(self.limits.per_partition).ok().filter(|most| *most < usize::MAX);
+        let enough = self.plan.calls_user.then_some(USER_ROWS);
         ReadLimits {
             rows: (!self.chooses)
                 .then(|| usize::try_from(rows.remaining).unwrap_or(usize::MAX).min(self.limits.page_rows))
-                .and_then(|most| most.checked_add(1)),
+                .and_then(|most| most.checked_add(1))
+                .map_or(enough, |most| Some(enough.map_or(most, |enough| enough.min(most)))),
             rows_per_partition: if self.plan.distinct {
                 Some(0)
             } else {
@@ -200,8 +211,52 @@ impl Reader<'_> {
         if let PartitionRange::Key(key) = &command.range {
             keys::check_not_empty(&key.key)?;
         }
+        if self.plan.calls_user {
+            return Box::pin(self.in_fetches(command, rows)).await;
+        }
         let limits = self.read_limits(rows);
-        self.engine.read(command, limits, self.level, self.timeout, rows).await
+        let before = rows.count;
+        reactor::in_place!(self.rows_of(command, limits, rows))?;
+        if rows.tombstones.seen > 0 { self.met_tombstones(command, before, rows) } else { Ok(()) }
+    }
+
+    /// Feeds a consumer what a command finds, fragments made readable.
+    #[inline]
+    async fn rows_of(
+        &self,
+        command: &ReadCommand,
+        limits: ReadLimits,
+        consumer: &mut dyn RowConsumer,
+    ) -> Result<(), QueryError> {
+        match &self.plan.fragments_of {
+            None => reactor::in_place!(self.engine.read(command, limits, self.level, self.timeout, consumer)),
+            Some(base) => {
+                // The table may have been altered since the statement was prepared.
+                let base = self.engine.stored_table(base.id()).unwrap_or_else(|| Rc::clone(base));
+                let mut readable = Readable::new(&base, &command.table, consumer);
+                Box::pin(self.engine.read(command, limits, self.level, self.timeout, &mut readable)).await
+            }
+        }
+    }
+
+    /// Behind a read that met tombstones.
+    #[cold]
+    #[inline(never)]
+    fn met_tombstones(
+        &self,
+        command: &ReadCommand,
+        before: usize,
+        rows: &mut Rows<'_>,
+    ) -> Result<(), QueryError> {
+        let seen = std::mem::take(&mut rows.tombstones.seen);
+        let limit = |most: u64| (most != u64::MAX).then_some(most);
+        let page = limit(self.limits.page_rows as u64).into_iter().chain(limit(self.limits.remaining)).min();
+        let shown = rows.count - before;
+        tombstones::check(self.engine, command, self.level, seen, |seen| {
+            let limits = (page, limit(self.limits.per_partition));
+            let text = tombstones::warning(command, limits, rows.read_key(), shown, seen);
+            rows.warn(text);
+        })
     }
 
     /// Several keys, a range, or the rest of either.
@@ -240,6 +295,19 @@ impl Reader<'_> {
             return Ok(());
         }
         let keys = keys::all(&plan.restrictions, table, binding)?;
+        let whole =
+            self.limits.page_rows == usize::MAX || self.limits.remaining <= self.limits.page_rows as u64;
+        if keys.len() > 1
+            && resume.is_none()
+            && !command.slices.is_empty()
+            && matches!(self.level, Consistency::Serial | Consistency::LocalSerial)
+            && whole
+            && !matches!(plan.selection.kind, SelectionKind::Groups(_))
+        {
+            return Err(QueryError::invalid(
+                "SERIAL/LOCAL_SERIAL consistency may only be requested for one partition at a time",
+            ));
+        }
         if !command.slices.is_empty() {
             keys.iter().try_for_each(|key| keys::check_not_empty(&key.key))?;
         }
@@ -261,9 +329,11 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A scan that makes few rows of many: it may take as many fetches as it needs.
-    async fn in_fetches(&self, command: &mut ReadCommand, rows: &mut Rows<'_>) -> Result<(), QueryError> {
+    /// A read in as many fetches as it needs: of a scan that makes few rows of many, or with functions of the user's, behind
+    /// which others have their turn.
+    async fn in_fetches(&self, command: &ReadCommand, rows: &mut Rows<'_>) -> Result<(), QueryError> {
         let (plan, all) = (self.plan, command.slices.clone());
+        let mut command = command.clone();
         if all.is_empty() && plan.restrictions.restricts_clustering {
             return Ok(());
         }
@@ -272,15 +342,20 @@ impl Reader<'_> {
             command.range = part.range.clone();
             command.slices = part.slices.clone();
             let limits = self.read_limits(rows);
-            let mut fetch = Fetch::new(rows, &part);
+            let before = rows.count;
+            let mut fetch = Fetch::new(rows, &part).giving_way(plan.calls_user);
             if !(part.is_inside() && command.slices.is_empty()) {
-                self.engine.read(command, limits, self.level, self.timeout, &mut fetch).await?;
+                self.rows_of(&command, limits, &mut fetch).await?;
             }
             let fetched = fetch.end();
+            if rows.tombstones.seen > 0 {
+                self.met_tombstones(&command, before, rows)?;
+            }
             if rows.is_done() {
                 break;
             }
             rest = part.behind(fetched, (&plan.table, plan.reversed), &all);
+            reactor::maybe_yield().await;
         }
         Ok(())
     }
@@ -291,19 +366,22 @@ impl Reader<'_> {
         command: &mut ReadCommand,
         rows: &mut Rows<'_>,
     ) -> Result<(), QueryError> {
-        let Some(clustering) = &resume.clustering else { return Ok(()) };
+        let Some(position) = &resume.position else { return Ok(()) };
         let orders = self.plan.table.clustering_orders();
         replication::read::position::resume_after(
             &mut command.slices,
-            clustering,
+            position.as_ref(),
             self.plan.reversed,
             orders,
         );
-        if command.slices.is_empty() {
+        // Of a partition that was not begun its static row may still be shown.
+        if command.slices.is_empty() && (resume.begun || self.plan.restrictions.restricts_clustering) {
             return Ok(());
         }
         command.range = PartitionRange::Key(resume.key.clone());
-        rows.resume(resume.partition_remaining);
+        if resume.begun {
+            rows.resume(resume.partition_remaining);
+        }
         self.read(command, rows).await?;
         rows.leave_partition();
         Ok(())
@@ -313,7 +391,8 @@ impl Reader<'_> {
 /// Where the last page ended, checked against the table.
 struct Resume {
     key: DecoratedKey,
-    clustering: Option<Vec<u8>>,
+    position: Option<OwnedPosition>,
+    begun: bool,
     partition_remaining: Option<u64>,
 }
 
@@ -322,13 +401,14 @@ impl Resume {
         let table = &plan.table;
         let columns = table.clustering().len();
         let key_parts = keys::split(table, state.key);
-        let fits = |clustering: &[u8]| {
-            model::Clustering(clustering).is_valid(columns)
-                && model::Clustering(clustering).components().count() == columns
+        let fits = |position: Position<'_>| {
+            // A row has all of the columns; a bound may have fewer.
+            position.prefix.is_valid(columns)
+                && (position.weight != 0 || position.prefix.components().count() == columns)
         };
         if key_parts.len() != table.partition_key().len()
             || state.key.len() > model::partition_key::PARTITION_KEY_BYTES_MAX
-            || !state.clustering.is_none_or(fits)
+            || !state.position.is_none_or(fits)
             || state.partition_remaining == Some(0)
             || state.remaining == 0
         {
@@ -336,7 +416,8 @@ impl Resume {
         }
         Ok(Self {
             key: DecoratedKey::new(state.key.to_vec()),
-            clustering: state.clustering.map(<[u8]>::to_vec),
+            position: state.position.map(Position::to_owned),
+            begun: state.begun,
             partition_remaining: state.partition_remaining,
         })
     }
@@ -366,5 +447,6 @@ fn page_limits(
             .page_size
             .filter(|_| plan.sort.is_empty())
             .map_or(usize::MAX, |rows| rows as usize),
+        tombstones: TombstoneLimits::NONE,
     })
 }

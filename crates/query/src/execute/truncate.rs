@@ -12,11 +12,19 @@ use crate::{QueryError, Response, results};
 /// [`QueryError::Truncate`] where a shard fails or does not answer in time; others may have truncated.
 pub(super) async fn execute(engine: &Engine, table: &Table, out: &mut Response) -> Result<(), QueryError> {
     if engine.stored_table(table.id()).is_none() {
+        if crate::system::is_virtual(table.keyspace()) {
+            return Err(QueryError::Invalid(format!(
+                "Truncation is not supported by table {}.{}",
+                table.keyspace(),
+                table.name()
+            )));
+        }
         return Err(QueryError::Invalid(format!(
             "Cannot modify keyspace: {} is made of the node's own state",
             table.keyspace()
         )));
     }
+    engine.config().guardrails.drop_truncate_table()?;
     let deadline = Deadline::after(engine.config().truncate_timeout);
     let all = async {
         for shard in 0..reactor::shard_count() {

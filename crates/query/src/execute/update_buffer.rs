@@ -102,6 +102,13 @@ impl PartitionUpdate {
         self.key.len() + self.static_row.len() + self.arena.len()
     }
 
+    /// The rows that are written, the static one first.
+    pub fn written_rows(&self) -> impl Iterator<Item = RowView<'_>> {
+        let static_row = (!self.static_row.is_empty()).then(|| RowView::trusted(&self.static_row));
+        let rows = self.rows.iter().map(|(_, row)| RowView::trusted(&self.arena[row.clone()]));
+        static_row.into_iter().chain(rows)
+    }
+
     /// What it counts for where sizes of batches are limited: that of Cassandra's `PartitionUpdate.dataSize`.
     pub fn data_bytes(&self) -> usize {
         let prefix = |bytes: &[u8]| Clustering(bytes).components().flatten().map(<[u8]>::len).sum::<usize>();

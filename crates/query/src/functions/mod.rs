@@ -163,6 +163,11 @@ impl Function {
         &self.result
     }
 
+    /// Whether it is one of the user's, which may take long.
+    pub fn is_user(&self) -> bool {
+        matches!(self.kind, Kind::User(_))
+    }
+
     /// Whether equal arguments always give equal results, so that a call may be folded when it is prepared.
     pub fn is_pure(&self) -> bool {
         !matches!(

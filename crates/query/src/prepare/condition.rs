@@ -65,6 +65,8 @@ pub enum Operator {
     Contains,
     /// `CONTAINS KEY`
     ContainsKey,
+    /// `LIKE`
+    Like,
 }
 
 impl Operator {
@@ -76,6 +78,7 @@ impl Operator {
             Self::In { .. } => "=",
             Self::Contains => "CONTAINS",
             Self::ContainsKey => "CONTAINS KEY",
+            Self::Like => "LIKE",
         }
     }
 
@@ -187,9 +190,7 @@ fn operator(test: &ConditionTest) -> Result<Operator, QueryError> {
         ConditionTest::In { negated, .. } => Operator::In { negated: *negated },
         ConditionTest::Contains { key: false, .. } => Operator::Contains,
         ConditionTest::Contains { key: true, .. } => Operator::ContainsKey,
-        ConditionTest::Like { .. } => {
-            return Err(QueryError::invalid("LIKE in IF conditions is not supported yet"));
-        }
+        ConditionTest::Like { .. } => Operator::Like,
     })
 }
 
@@ -233,7 +234,13 @@ fn values(
             };
             one(value, &element)
         }
-        ConditionTest::Like { .. } => Err(QueryError::invalid("LIKE in IF conditions is not supported yet")),
+        ConditionTest::Like { pattern } => match &receiver.ty {
+            CqlType::Text | CqlType::Ascii => one(pattern, receiver),
+            ty => Err(QueryError::Invalid(format!(
+                "LIKE is allowed only on string types, which {} is not: it is of type {ty}",
+                receiver.name
+            ))),
+        },
     }
 }
 

@@ -63,8 +63,7 @@ impl JsonValues {
             Source::Marker(index) => *index,
         };
         let text = text(index).ok_or_else(|| QueryError::invalid("Got null for INSERT JSON values"))?;
-        let text = std::str::from_utf8(text)
-            .map_err(|_| QueryError::invalid("String didn't validate. for \"[json]\""))?;
+        let text = std::str::from_utf8(text).map_err(|_| QueryError::invalid("String didn't validate."))?;
         parse(text, &self.columns, now_ms).map(Values::Read)
     }
 }
@@ -83,8 +82,11 @@ pub(super) fn as_insert(
     table: &Table,
     insert: &InsertJson,
 ) -> Result<(Insert, JsonValues), QueryError> {
-    let columns: Vec<(String, CqlType)> =
-        table.columns().map(|column| (column.name.clone(), column.ty.clone())).collect();
+    let columns: Vec<(String, CqlType)> = table
+        .columns()
+        .filter(|column| !table.hides(column))
+        .map(|column| (column.name.clone(), column.ty.clone()))
+        .collect();
     let source = match &insert.value {
         RawTerm::BindMarker(marker) => {
             cx.markers.specify(marker.index, &Receiver::new("[json]", CqlType::Text));

@@ -20,7 +20,7 @@ pub mod types;
 
 use std::rc::Rc;
 
-use cql::ast::{Describe, Modification, ParsedStatement, QualifiedName, Statement};
+use cql::ast::{Describe, Modification, ParsedStatement, QualifiedName, SelectSource, Statement};
 use model::{Schema, Table};
 
 use self::batch::BatchPlan;
@@ -136,10 +136,24 @@ pub fn prepare(
     let schema = names.schema();
     let plan = match parsed.statement {
         Statement::Select(statement) => {
-            let table = names.table(statement.source.table())?;
+            let named = names.table(statement.source.table())?;
+            let (table, fragments_of) = match &statement.source {
+                SelectSource::MutationFragments(_) => {
+                    if !names.is_stored(&named) {
+                        return Err(QueryError::Invalid(format!(
+                            "{}.{} is made of the node's own state and has no mutation fragments",
+                            named.keyspace(),
+                            named.name()
+                        )));
+                    }
+                    (Rc::new(storage::fragments_table(&named)), Some(named))
+                }
+                SelectSource::Table(_) => (named, None),
+            };
             markers.enter(table.keyspace(), table.name());
             let mut cx = Context { schema, table: &table, ambient, markers: &mut markers };
-            let plan = select::prepare(&mut cx, &table, &statement)?;
+            let mut plan = select::prepare(&mut cx, &table, &statement)?;
+            plan.fragments_of = fragments_of;
             let indexes = markers.partition_key_indexes(&table);
             return finish(Plan::Select(Box::new(plan)), markers, indexes);
         }
@@ -166,7 +180,10 @@ pub fn prepare(
         Statement::Describe(describe) => Plan::Describe(Box::new(describe)),
         statement => match unsupported(&statement) {
             Some(what) => return Err(QueryError::Invalid(format!("{what} are not supported yet"))),
-            None => Plan::Schema(Box::new(statement), names.keyspace().map(Into::into)),
+            None => {
+                crate::ddl::plan::check(&statement, names.keyspace())?;
+                Plan::Schema(Box::new(statement), names.keyspace().map(Into::into))
+            }
         },
     };
     finish(plan, markers, Vec::new())
@@ -191,7 +208,11 @@ fn modify_plan(
 ) -> Result<(ModifyPlan, Rc<Table>), QueryError> {
     let table = names.table(modify::table_name(modification))?;
     if !names.is_stored(&table) {
-        return Err(QueryError::Invalid(format!("{} keyspace is not user-modifiable.", table.keyspace())));
+        return Err(QueryError::Invalid(if crate::system::is_virtual(table.keyspace()) {
+            format!("Modification is not supported by table {}", names::qualified(&table))
+        } else {
+            format!("{} keyspace is not user-modifiable.", table.keyspace())
+        }));
     }
     markers.enter(table.keyspace(), table.name());
     let mut cx = Context { schema: names.schema(), table: &table, ambient, markers };

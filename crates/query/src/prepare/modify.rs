@@ -6,12 +6,13 @@
 use std::rc::Rc;
 
 use cql::ast::{self, AssignmentOperation, Modification, Relation, RelationTarget};
+use model::schema::CompactShape;
 use model::{Column, ColumnKind, CqlType, Table};
 
 use super::condition::Conditions;
 use super::json::{self, JsonValues};
 use super::names;
-use super::operation::{Operation, assign, deletion, set};
+use super::operation::{Action, Operation, assign, deletion, set};
 use super::selection::all_columns;
 use crate::QueryError;
 use crate::restrictions::{self, Restrictions, StatementKind};
@@ -42,6 +43,8 @@ pub struct ModifyPlan {
     pub json: Option<Box<JsonValues>>,
     /// How long to wait instead of the configured time (ScyllaDB's extension).
     pub timeout: Option<Term>,
+    /// What COMPACT STORAGE forbids; a table that has it gets no row markers.
+    pub compact: Option<Box<CompactRules>>,
     /// How it is carried out.
     pub route: Route,
     needs_read: bool,
@@ -60,6 +63,62 @@ pub enum Route {
     Counter,
     /// The text becomes values first; there may be a condition.
     Json,
+}
+
+/// What rows of a table with COMPACT STORAGE must have, checked when they are written.
+#[derive(Debug)]
+pub struct CompactRules {
+    /// The value nobody gave, though the table has one.
+    pub missing: Option<String>,
+    /// The one clustering column, which must not be empty.
+    pub not_empty: Option<String>,
+}
+
+impl CompactRules {
+    fn new(
+        table: &Table,
+        restrictions: &Restrictions,
+        regulars: &mut Vec<Operation>,
+        kind: StatementKind,
+    ) -> Self {
+        let mut rules = Self { missing: None, not_empty: None };
+        if table.compact() != Some(CompactShape::Dense) {
+            return rules;
+        }
+        if let [column] = table.clustering() {
+            rules.not_empty = Some(column.name.clone());
+        }
+        if kind != StatementKind::Delete && regulars.is_empty() && restrictions.restricts_clustering {
+            match table.regulars() {
+                // Without a marker it takes a cell for the row to be there.
+                [column] if table.hides(column) => regulars.push(Operation {
+                    column: column.clone(),
+                    action: Action::Set(Term::Constant(Some(Box::default()))),
+                }),
+                regulars => rules.missing = regulars.first().map(|column| column.name.clone()),
+            }
+        }
+        rules
+    }
+
+    /// Checks a row about to be written or deleted.
+    ///
+    /// # Errors
+    /// [`QueryError::Invalid`] in Cassandra's words.
+    #[cold]
+    pub fn check(&self, clustering: &[u8]) -> Result<(), QueryError> {
+        /// A clustering of one empty component.
+        const EMPTY: &[u8] = &[1];
+        if let Some(column) = self.not_empty.as_ref().filter(|_| clustering == EMPTY) {
+            return Err(QueryError::Invalid(format!("Invalid empty or null value for column {column}")));
+        }
+        match &self.missing {
+            Some(column) => Err(QueryError::Invalid(format!(
+                "Column {column} is mandatory for this COMPACT STORAGE table"
+            ))),
+            None => Ok(()),
+        }
+    }
 }
 
 /// An IF clause and what the client is told where it does not hold.
@@ -263,6 +322,8 @@ fn assemble(
     // A stable sort: several operations on one column keep the order they were written in.
     statics.sort_by_key(|operation| operation.column.id);
     regulars.sort_by_key(|operation| operation.column.id);
+    let compact =
+        table.compact().map(|_| Box::new(CompactRules::new(table, &restrictions, &mut regulars, kind)));
     Ok(ModifyPlan {
         table: Rc::clone(table),
         kind,
@@ -274,6 +335,7 @@ fn assemble(
         condition: condition.map(|conditions| Box::new(ConditionPlan::new(table, conditions))),
         json,
         timeout,
+        compact,
         route,
         needs_read,
     })

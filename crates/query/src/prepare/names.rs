@@ -9,9 +9,9 @@ use crate::QueryError;
 /// The column of that name.
 ///
 /// # Errors
-/// [`QueryError::Invalid`] where the table has none.
+/// [`QueryError::Invalid`] where the table has none that statements may name.
 pub fn column<'t>(table: &'t Table, name: &Ident) -> Result<&'t Column, QueryError> {
-    table.column(&name.name).ok_or_else(|| undefined(table, &name.name))
+    table.column(&name.name).filter(|column| !table.hides(column)).ok_or_else(|| undefined(table, &name.name))
 }
 
 /// What a client is told about a column that is not there.

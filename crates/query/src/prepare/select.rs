@@ -7,6 +7,7 @@ use std::rc::Rc;
 use cql::ast::{
     self, Direction, Ident, OrderingExpression, SelectSource, Selectable, Selection as RawSelection, last_of,
 };
+use model::schema::CompactShape;
 use model::{Column, ColumnKind, CqlType, Table};
 
 use super::grouping;
@@ -51,6 +52,10 @@ pub struct SelectPlan {
     pub timeout: Option<Term>,
     /// The statement's text, where all rows of a scan become one and shards can do their parts by themselves.
     pub parallel: Option<Box<str>>,
+    /// Whether one of the user's functions runs for each row: rows are read in short pieces then.
+    pub calls_user: bool,
+    /// The table whose fragments are read, where the statement is about those (`MUTATION_FRAGMENTS`, ScyllaDB).
+    pub fragments_of: Option<Rc<Table>>,
     /// The result's columns as the wire shows them.
     pub metadata: ResultMetadata,
 }
@@ -89,6 +94,9 @@ pub fn prepare(
         ));
     }
     let reversed = is_reversed(table, &ordering, &restrictions)?;
+    if reversed && matches!(select.source, SelectSource::MutationFragments(_)) {
+        return Err(QueryError::invalid("Mutation fragments are read in their own order only"));
+    }
     let sorted_whole = !ordering.is_empty() && restrictions.partition_key_has_in();
     let sort = if sorted_whole && !selection.is_one_group() {
         let place = |(column, descending): &(Column, bool)| {
@@ -112,8 +120,10 @@ pub fn prepare(
         timeout.map(|term| cx.prepare(term, &Receiver::new("[timeout]", CqlType::Duration))).transpose()?;
     let parallel = selection.is_one_group()
         && restrictions.key_range
+        && !matches!(select.source, SelectSource::MutationFragments(_))
         && !select.distinct
         && selection.aggregates().iter().all(Aggregate::is_mergeable);
+    let calls_user = selection.calls_user();
     Ok(SelectPlan {
         parallel: parallel.then(|| select.to_string().into_boxed_str()),
         table: Rc::clone(table),
@@ -128,6 +138,8 @@ pub fn prepare(
         limit,
         per_partition_limit,
         timeout,
+        calls_user,
+        fragments_of: None,
         metadata: ResultMetadata::new(table.keyspace(), table.name(), &columns),
     })
 }
@@ -142,9 +154,6 @@ fn limit_per_partition(cx: &mut Context<'_>, term: Option<&ast::Term>) -> Result
 
 fn refuse_unsupported(select: &ast::Select) -> Result<(), QueryError> {
     let unsupported = |what: &str| Err(QueryError::Invalid(format!("{what} is not supported yet")));
-    if matches!(select.source, SelectSource::MutationFragments(_)) {
-        return unsupported("SELECT from MUTATION_FRAGMENTS");
-    }
     if last_of(&select.attributes).service_level.is_some() {
         return unsupported("USING SERVICE LEVEL");
     }
@@ -190,7 +199,8 @@ fn look_for_statics<'e>(
 ) -> Result<(bool, Vec<Option<Resolved<'e>>>), QueryError> {
     let RawSelection::Selectors(selectors) = selection else { return Ok((false, Vec::new())) };
     let mut resolved: Vec<Option<Resolved<'e>>> = selectors.iter().map(|_| None).collect();
-    if table.statics().is_empty() {
+    // The static row of a static compact table is its only row.
+    if table.statics().is_empty() || table.compact() == Some(CompactShape::Static) {
         return Ok((false, resolved));
     }
     let mut any = |wanted: &dyn Fn(ColumnKind) -> bool| -> Result<bool, QueryError> {

@@ -4,7 +4,7 @@
 //! the result shows. Rules and messages as Cassandra 5's `Selection` and `Selectable.newSelectorFactory`.
 
 use cql::ast::{self, Selection as RawSelection};
-use model::{Column, CqlType, Table};
+use model::{Column, ColumnKind, CqlType, Table};
 
 use super::expression::Preparation;
 use super::resolved::Resolved;
@@ -75,6 +75,12 @@ pub struct Source {
 }
 
 impl Source {
+    /// Whether its column is no part of a key.
+    #[inline]
+    pub fn is_of_row(&self) -> bool {
+        matches!(self.column.kind, ColumnKind::Static | ColumnKind::Regular)
+    }
+
     /// Values of a column.
     pub fn of(column: &Column) -> Self {
         Self { multi_cell: column.ty.is_multi_cell(), column: column.clone() }
@@ -85,6 +91,19 @@ impl Selection {
     /// The aggregates, where there are any.
     pub fn aggregates(&self) -> &[Aggregate] {
         if let SelectionKind::Groups(groups) = &self.kind { &groups.aggregates } else { &[] }
+    }
+
+    /// Whether one of the user's functions runs for each row.
+    pub fn calls_user(&self) -> bool {
+        match &self.kind {
+            SelectionKind::Columns(_) => false,
+            SelectionKind::Expressions(selectors) => selectors.iter().any(|one| one.calls_user(&[])),
+            SelectionKind::Groups(groups) => {
+                let function = groups.by.as_ref().and_then(|by| by.function.as_ref());
+                let selectors = groups.selectors.iter().chain(function);
+                selectors.into_iter().any(|one| one.calls_user(&groups.aggregates))
+            }
+        }
     }
 
     /// Whether all rows make one.
@@ -242,5 +261,6 @@ pub fn all_columns(table: &Table) -> Vec<&Column> {
         columns.extend(others);
         columns[from..].sort_by(|a, b| a.name.as_bytes().cmp(b.name.as_bytes()));
     }
+    columns.retain(|column| !table.hides(column));
     columns
 }

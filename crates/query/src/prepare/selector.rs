@@ -105,7 +105,7 @@ impl Aggregate {
     pub fn is_mergeable(&self) -> bool {
         match self {
             Self::Native { kind, ty, .. } => Accumulator::is_mergeable(*kind, ty),
-            Self::User { .. } => false,
+            Self::User { aggregate, .. } => aggregate.is_mergeable(),
         }
     }
 }
@@ -138,6 +138,19 @@ impl Selector {
     /// Whether a column is read outside of aggregates.
     pub fn reads_row(&self) -> bool {
         matches!(self, Self::Column(_)) || self.parts().iter().any(|part| part.reads_row())
+    }
+
+    /// Whether one of the user's functions is called, or aggregates, for each row.
+    pub fn calls_user(&self, aggregates: &[Aggregate]) -> bool {
+        let of_aggregate = |aggregate: &Aggregate| {
+            matches!(aggregate, Aggregate::User { .. })
+                || aggregate.arguments().iter().any(|argument| argument.calls_user(aggregates))
+        };
+        match self {
+            Self::Call(function, _) if function.is_user() => true,
+            Self::Aggregate(at) => aggregates.get(*at).is_some_and(of_aggregate),
+            _ => self.parts().iter().any(|part| part.calls_user(aggregates)),
+        }
     }
 
     /// Expressions this one is made of.

@@ -13,9 +13,6 @@ use super::like;
 use crate::QueryError;
 use crate::terms::{Binding, Term};
 
-/// Bytes a LIKE pattern may have: matching takes at most as many steps for each byte of a value.
-pub const LIKE_BYTES_MAX: usize = 1024;
-
 /// A test of one column.
 #[derive(Debug, Clone)]
 pub struct Filter {
@@ -140,12 +137,7 @@ impl Filter {
             | Check::NotContainsKey(term) => vec![value(term)?],
             Check::Like(term) => {
                 let pattern = value(term)?;
-                if pattern.len() > LIKE_BYTES_MAX {
-                    return Err(QueryError::Invalid(format!(
-                        "A LIKE pattern of {} bytes is longer than the maximum of {LIKE_BYTES_MAX}",
-                        pattern.len()
-                    )));
-                }
+                like::check(&pattern)?;
                 vec![pattern]
             }
             Check::ContainsEntry(key, entry) => {

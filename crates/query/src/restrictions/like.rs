@@ -2,8 +2,27 @@
 //!
 //! A step back goes to the last `%` only, which is enough: matching takes at most length times pattern length steps.
 
+use crate::QueryError;
+
+/// Bytes a LIKE pattern may have: matching takes at most as many steps for each byte of a value.
+pub(crate) const LIKE_BYTES_MAX: usize = 1024;
+
+/// Refuses patterns that would take too long.
+///
+/// # Errors
+/// [`QueryError::Invalid`] beyond [`LIKE_BYTES_MAX`].
+pub(crate) fn check(pattern: &[u8]) -> Result<(), QueryError> {
+    if pattern.len() > LIKE_BYTES_MAX {
+        return Err(QueryError::Invalid(format!(
+            "A LIKE pattern of {} bytes is longer than the maximum of {LIKE_BYTES_MAX}",
+            pattern.len()
+        )));
+    }
+    Ok(())
+}
+
 /// Whether a text matches a pattern; both are UTF-8, of which a character is never split.
-pub(super) fn matches(text: &[u8], pattern: &[u8]) -> bool {
+pub(crate) fn matches(text: &[u8], pattern: &[u8]) -> bool {
     let (mut at, mut in_pattern) = (0, 0);
     // Where to go on when what follows the last `%` does not fit: behind it, with one more character skipped.
     let mut retry: Option<(usize, usize)> = None;

@@ -7,7 +7,7 @@
 pub mod clause;
 pub mod filter;
 pub mod keys;
-mod like;
+pub(crate) mod like;
 mod relation;
 pub mod slices;
 
@@ -61,6 +61,8 @@ pub struct Restrictions {
     pub clustering: Vec<Clause>,
     /// What only looking at rows can tell.
     pub filters: Vec<Filter>,
+    /// How many clustering columns at the end are null: rows of tables with COMPACT STORAGE may leave them out.
+    pub null_tail: usize,
     /// Whether partitions are scanned rather than named.
     pub key_range: bool,
     /// Whether any clustering column is restricted.
@@ -87,7 +89,7 @@ impl Restrictions {
     /// Whether the clustering restrictions name whole rows.
     pub fn names_rows(&self, table: &Table) -> bool {
         self.clustering.iter().all(Clause::is_equality)
-            && self.clustering.last().map_or(0, Clause::end) == table.clustering().len()
+            && self.clustering.last().map_or(0, Clause::end) + self.null_tail == table.clustering().len()
     }
 
     /// Whether a key column has one value, not one of several.
@@ -323,7 +325,10 @@ fn rows(
             .filter(|(at, _)| !restricted(*at))
             .map(|(_, column)| column.name.as_str())
             .collect();
-        if !only_static && !missing.is_empty() {
+        if table.compact().is_some() && !clauses.is_empty() {
+            check_gaps(table, &clauses, allow_filtering)?;
+            out.null_tail = missing.len();
+        } else if !only_static && !missing.is_empty() {
             return Err(QueryError::Invalid(format!(
                 "Some clustering keys are missing: {}",
                 missing.join(", ")

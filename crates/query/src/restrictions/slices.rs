@@ -101,6 +101,7 @@ pub fn fill(
         }
     }
     if !bounded {
+        prefixes.iter_mut().for_each(|prefix| append_nulls(prefix, restrictions.null_tail));
         slices = prefixes.iter().map(|prefix| Slice::prefix(prefix)).collect();
     }
     out.clear();
@@ -133,6 +134,9 @@ fn one_prefix(
             append_value(&mut slice.start.prefix, &bind_value(part, name, binding)?)?;
         }
     }
+    if restrictions.null_tail != 0 {
+        append_nulls(&mut slice.start.prefix, restrictions.null_tail);
+    }
     slice.end.prefix.clear();
     slice.end.prefix.extend_from_slice(&slice.start.prefix);
     Ok(())
@@ -151,6 +155,11 @@ pub fn append_value(prefix: &mut Vec<u8>, value: &[u8]) -> Result<(), QueryError
     }
     append_component(prefix, Some(value));
     Ok(())
+}
+
+#[cold]
+fn append_nulls(prefix: &mut Vec<u8>, count: usize) {
+    (0..count).for_each(|_| append_component(prefix, None));
 }
 
 fn append_row(prefix: &mut Vec<u8>, row: &Row<'_>) -> Result<(), QueryError> {

@@ -143,9 +143,16 @@ impl VirtualTables for SystemTables {
         consumer: &'a mut dyn RowConsumer,
     ) -> Pin<Box<dyn Future<Output = Result<(), QueryError>> + 'a>> {
         Box::pin(async move {
+            let of_compactions =
+                command.table.keyspace() == "system" && command.table.name() == "compaction_history";
             let world = World {
                 schema: engine.storage().schema(),
                 node: NodeFacts::of(engine.config(), self.generation),
+                compactions: if of_compactions {
+                    engine.storage().compaction_history_of_node().await?
+                } else {
+                    Vec::new()
+                },
             };
             self.catalog.read_world(&world, command, consumer).await;
             Ok(())

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use model::tablet::TabletMap;
+use storage::CompactionRecord;
 
 use super::rows::Rows;
 use crate::EngineConfig;
@@ -63,6 +64,25 @@ impl NodeFacts {
 pub(crate) fn ring_tokens() -> impl Iterator<Item = i64> {
     let parts = TabletMap::new(RING_TOKENS_LOG2);
     parts.tablets().map(move |part| parts.range(part).1.0)
+}
+
+/// Adds a compaction to `system.compaction_history`.
+pub(super) fn compaction(rows: &mut Rows<'_>, record: &CompactionRecord) {
+    let bigint = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    rows.row(|row| {
+        row.timeuuid("id", record.id);
+        row.bigint("bytes_in", bigint(record.bytes_in));
+        row.bigint("bytes_out", bigint(record.bytes_out));
+        row.text("columnfamily_name", &record.table_name);
+        row.timestamp("compacted_at", record.compacted_at_us / 1_000);
+        row.map("compaction_properties", [("compaction_type", record.kind.name().as_bytes())]);
+        row.text("keyspace_name", &record.keyspace);
+        let merged = record.partitions_merged.iter();
+        row.cells_of_counts(
+            "rows_merged",
+            merged.map(|(files, count)| (i32::try_from(*files).unwrap_or(i32::MAX), bigint(*count))),
+        );
+    });
 }
 
 /// Fills `system.local`.

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use model::schema::Keyspace;
 use model::{Schema, Table, Token, partition_key, token};
-use storage::{Flow, PartitionBound, PartitionRange, ReadCommand, RowConsumer};
+use storage::{CompactionRecord, Flow, PartitionBound, PartitionRange, ReadCommand, RowConsumer};
 
 use super::node::{self, NodeFacts};
 use super::rows::{Partition, Rows};
@@ -21,6 +21,8 @@ pub(crate) struct World {
     pub(crate) schema: Rc<Schema>,
     /// The node.
     pub(crate) node: NodeFacts,
+    /// Compactions that have ended, where they are asked for.
+    pub(crate) compactions: Vec<CompactionRecord>,
 }
 
 impl Catalog {
@@ -97,6 +99,9 @@ fn fill(rows: &mut Rows<'_>, table: &Table, world: &World) {
     match (table.keyspace(), table.name()) {
         ("system", "local") => node::local(rows, &world.node, world.schema.version()),
         ("system", "versions") => node::versions(rows),
+        ("system", "compaction_history") => {
+            world.compactions.iter().for_each(|record| node::compaction(rows, record));
+        }
         ("system_views", "settings") => node::settings(rows, &world.node),
         // What the others would tell of has not happened on this node: no peers, no repairs, no hints.
         _ => {}

@@ -100,6 +100,14 @@ impl RowDraft<'_> {
         self.put(name, value.to_be_bytes().to_vec(), |ty| *ty == CqlType::Int);
     }
 
+    pub(super) fn bigint(&mut self, name: &str, value: i64) {
+        self.put(name, value.to_be_bytes().to_vec(), |ty| *ty == CqlType::Bigint);
+    }
+
+    pub(super) fn timeuuid(&mut self, name: &str, value: [u8; 16]) {
+        self.put(name, value.to_vec(), |ty| *ty == CqlType::Timeuuid);
+    }
+
     pub(super) fn double(&mut self, name: &str, value: f64) {
         self.put(name, value.to_be_bytes().to_vec(), |ty| *ty == CqlType::Double);
     }
@@ -160,6 +168,18 @@ impl RowDraft<'_> {
         assert!(matches!(column.ty, CqlType::Set { frozen: false, .. }), "{name} is of type {}", column.ty);
         let id = column.id;
         let cells = elements.into_iter().map(|element| (element.into_bytes(), Vec::new())).collect();
+        self.values.insert(id, Value::Cells(cells));
+    }
+
+    /// A map of counts by number whose entries are cells.
+    pub(super) fn cells_of_counts(&mut self, name: &str, entries: impl IntoIterator<Item = (i32, i64)>) {
+        let column = self.column(name);
+        assert!(matches!(column.ty, CqlType::Map { frozen: false, .. }), "{name} is of type {}", column.ty);
+        let id = column.id;
+        let cells = entries
+            .into_iter()
+            .map(|(number, count)| (number.to_be_bytes().to_vec(), count.to_be_bytes().to_vec()))
+            .collect();
         self.values.insert(id, Value::Cells(cells));
     }
 

@@ -1,6 +1,6 @@
 //! `system_schema` and `system_virtual_schema`: the schema as rows, in the words Cassandra uses.
 
-use model::schema::Keyspace;
+use model::schema::{CompactShape, Keyspace};
 use model::{Column, ColumnKind, Table};
 
 use super::rows::Rows;
@@ -90,10 +90,7 @@ fn tables(rows: &mut Rows<'_>, table: &Table) {
             "extensions",
             options.extensions.iter().map(|(name, value)| (name.as_str(), value.as_slice())),
         );
-        row.texts(
-            "flags",
-            if table.is_counter() { &["compound", "counter"][..] } else { &["compound"] }.iter().copied(),
-        );
+        row.texts("flags", flags(table));
         row.int("gc_grace_seconds", int(options.gc_grace_seconds));
         row.uuid("id", table.id().0);
         row.int("max_index_interval", int(options.max_index_interval));
@@ -114,6 +111,17 @@ fn tables(rows: &mut Rows<'_>, table: &Table) {
             row.text("memtable", &options.memtable);
         }
     });
+}
+
+/// What kind of table it is, sorted. Only tables of CQL and those of several clustering columns are compound.
+fn flags(table: &Table) -> impl Iterator<Item = &'static str> {
+    let (dense, compound) = match table.compact() {
+        None => (false, true),
+        Some(CompactShape::Static) => (false, false),
+        Some(CompactShape::Dense) => (true, table.clustering().len() > 1),
+    };
+    let flags = [(compound, "compound"), (table.is_counter(), "counter"), (dense, "dense")];
+    flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag)
 }
 
 fn columns(rows: &mut Rows<'_>, table: &Table) {

@@ -120,7 +120,10 @@ fn command(table: &Rc<Table>) -> ReadCommand {
 }
 
 fn read(session: &Session, command: &ReadCommand, at_most: usize) -> Vec<String> {
-    let (command, world) = (command.clone(), World { schema: Rc::new(session.schema.clone()), node: node() });
+    let (command, world) = (
+        command.clone(),
+        World { schema: Rc::new(session.schema.clone()), node: node(), compactions: Vec::new() },
+    );
     let config = reactor::Config { driver: reactor::DriverChoice::Poll, ..reactor::Config::default() };
     reactor::run_one(config, async move {
         let catalog = Catalog::new().unwrap();

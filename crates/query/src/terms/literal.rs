@@ -97,7 +97,8 @@ pub fn assignment(constant: &Constant, ty: &CqlType) -> Assignment {
         ConstantKind::Uuid => matches!(ty, T::Uuid | T::Timeuuid),
         ConstantKind::Float => matches!(ty, T::Decimal | T::Double | T::Float),
         ConstantKind::Boolean => matches!(ty, T::Boolean),
-        ConstantKind::Hex => matches!(ty, T::Blob),
+        // Cassandra reads hexadecimal digits as a number of one byte too, of no other.
+        ConstantKind::Hex => matches!(ty, T::Blob | T::Tinyint),
         ConstantKind::Duration => matches!(ty, T::Duration),
         ConstantKind::Null => false,
     };
@@ -129,6 +130,12 @@ pub fn kind_name(kind: ConstantKind) -> &'static str {
 /// The client's text in Cassandra's words.
 pub fn append_value(constant: &Constant, ty: &CqlType, now_ms: i64, out: &mut Vec<u8>) -> Result<(), String> {
     let text = shown(constant);
+    if constant.kind == ConstantKind::Hex && *ty == CqlType::Tinyint {
+        let value = i8::from_str_radix(text.get(2..).unwrap_or(""), 16);
+        let value = value.map_err(|_| format!("Unable to make byte from '{text}'"))?;
+        out.extend_from_slice(&value.to_be_bytes());
+        return Ok(());
+    }
     if constant.kind == ConstantKind::Hex {
         return append_hex(text.get(2..).unwrap_or(""), out);
     }
@@ -311,6 +318,7 @@ mod tests {
             (K::Boolean, "TRUE", CqlType::Boolean, &[1]),
             (K::Hex, "0xCafe", CqlType::Blob, &[0xca, 0xfe]),
             (K::Hex, "0x", CqlType::Blob, &[]),
+            (K::Hex, "0x7f", CqlType::Tinyint, &[0x7f]),
             (K::String, "::ffff:127.0.0.1", CqlType::Inet, &[127, 0, 0, 1]),
             (K::String, "", CqlType::Inet, &[]),
             (K::String, "1", CqlType::Inet, &[0, 0, 0, 1]),

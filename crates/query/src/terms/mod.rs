@@ -71,7 +71,7 @@ pub struct Binding<'a> {
 }
 
 impl Binding<'_> {
-    /// A value its type does not have: Cassandra's text, and the name of what the value is bound to.
+    /// A value its type does not have: Cassandra's words, and the name of what the value is bound to.
     #[cold]
     fn invalid(&self, index: usize, error: &model::validate::ValueError) -> QueryError {
         QueryError::Invalid(match self.markers.get(index) {

@@ -219,11 +219,16 @@ impl Context<'_> {
         if let ([only], false) = (components, matches!(receiver.ty, CqlType::Tuple(_))) {
             return self.prepare(only, receiver);
         }
-        let CqlType::Tuple(types) = &receiver.ty else {
-            return Err(QueryError::Invalid(format!(
-                "Invalid tuple type literal for {} of type {}",
-                receiver.name, receiver.ty
-            )));
+        let types: Vec<&CqlType> = match &receiver.ty {
+            CqlType::Tuple(types) => types.iter().collect(),
+            // The same bytes, and Cassandra takes one for the other.
+            CqlType::Udt(udt) => udt.fields.iter().map(|(_, ty)| ty).collect(),
+            other => {
+                return Err(QueryError::Invalid(format!(
+                    "Invalid tuple type literal for {} of type {other}",
+                    receiver.name
+                )));
+            }
         };
         if components.len() > types.len() {
             return Err(QueryError::Invalid(format!(

@@ -197,6 +197,7 @@ pub fn show(ty: &CqlType, value: &[u8]) -> String {
     };
     let part = |ty: &CqlType, value: Option<&[u8]>| value.map_or("null".to_owned(), |value| show(ty, value));
     match ty {
+        _ if value.is_empty() && !matches!(ty, CqlType::Ascii | CqlType::Text) => "0x".to_owned(),
         CqlType::Ascii | CqlType::Text => format!("'{}'", std::str::from_utf8(value).unwrap()),
         CqlType::Tinyint => number(1).to_string(),
         CqlType::Smallint => number(2).to_string(),

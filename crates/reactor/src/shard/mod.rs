@@ -27,7 +27,7 @@ use crate::signal::SignalState;
 use crate::stall::Pulse;
 use crate::task::pool::TaskPool;
 use crate::task::slab::Slab;
-use crate::task::{self, JoinHandle};
+use crate::task::{self, JoinHandle, TaskRef};
 use crate::time::Instant;
 use crate::timer::Wheel;
 use crate::waker::{self, Home, Remote};
@@ -60,6 +60,8 @@ pub(crate) struct Shard {
     locals: RefCell<BTreeMap<TypeId, Rc<dyn Any>>>,
     panics: Cell<u64>,
     polls: Cell<u64>,
+    /// The task that is being polled, the innermost where polls nest.
+    current_task: Cell<Option<TaskRef>>,
     spin_ns: u64,
 }
 
@@ -137,6 +139,7 @@ impl Shard {
             locals: RefCell::new(BTreeMap::new()),
             panics: Cell::new(0),
             polls: Cell::new(0),
+            current_task: Cell::new(None),
             spin_ns: u64::from(parts.spin_us) * 1000,
         })
     }
@@ -179,15 +182,16 @@ impl Shard {
     }
 
     pub(crate) fn spawn<F: Future + 'static>(&self, group: Group, future: F) -> JoinHandle<F::Output> {
-        let (task, handle) = task::create(&self.task_pool, group, future);
+        let (task, handle) = task::create(&self.task_pool, group, move || future);
         let (index, _) = self.tasks.insert(task);
         self.sched.push(group, index);
         handle
     }
 
     /// As `spawn`, but polled before this returns where the caller is of the same group.
-    pub(crate) fn spawn_now<F: Future + 'static>(&self, group: Group, future: F) {
-        let (task, handle) = task::create(&self.task_pool, group, future);
+    #[inline]
+    pub(crate) fn spawn_now<F: Future + 'static>(&self, group: Group, make: impl FnOnce() -> F) {
+        let (task, handle) = task::create(&self.task_pool, group, make);
         handle.detach();
         let (index, _) = self.tasks.insert(task);
         // Simulated: one in four starts later, as it would after a yield.
@@ -202,13 +206,23 @@ impl Shard {
     pub(crate) fn wake_token(&self, token: u64) {
         let (generation, index) = waker::split(token);
         if let Some(task) = self.tasks.queue(index, generation) {
-            self.sched.push(task.header().group, index);
+            self.sched.push(task.header().group.get(), index);
         }
     }
 
     pub(crate) fn note_panic(&self, group: Group, message: &str) {
         self.panics.set(self.panics.get() + 1);
         crate::error!("a task panicked: {}", message; group = group.name());
+    }
+
+    /// Gives the running task another group; false where it has that one.
+    pub(crate) fn move_current(&self, group: Group) -> bool {
+        let Some(task) = self.current_task.get() else { return false };
+        if task.header().group.replace(group) == group {
+            return false;
+        }
+        self.sched.current.set(group);
+        true
     }
 
     pub(crate) fn need_preempt(&self) -> bool {

@@ -18,6 +18,8 @@ const TURN_NS: u64 = 2 * QUANTUM_NS;
 const POLLS_PER_CLOCK: u32 = 8;
 /// If that many took longer, the clock is read after each for a while.
 const LONG_POLLS_NS: u64 = 50_000;
+/// Slice of requests that are not prepared: long enough for several, and short beside what those that are may wait.
+const UNPREPARED_SLICE_NS: u64 = QUANTUM_NS / 2;
 /// Rounds of dropping tasks at the end; destructors that go on spawning tasks are cut off after these.
 const TEARDOWN_ROUNDS_MAX: usize = 1 << 20;
 
@@ -130,7 +132,9 @@ impl Shard {
 
     /// How long a slice of `group` may be: a background group's is short while somebody of the foreground waits.
     fn slice_ns(&self, group: Group) -> u64 {
-        if !group.is_background() {
+        if group == Group::UNPREPARED {
+            UNPREPARED_SLICE_NS
+        } else if !group.is_background() {
             QUANTUM_NS
         } else if self.sched.foreground_waits() {
             self.background_slice_ns.min(GIVE_WAY_NS)
@@ -192,7 +196,8 @@ impl Shard {
     pub(super) fn poll_task(&self, index: u32) {
         let Some((task, generation)) = self.tasks.begin(index) else { return };
         let waker = waker::waker(self.home.0, generation, index);
-        let before = self.sched.current.replace(task.header().group);
+        let before = self.sched.current.replace(task.header().group.get());
+        let outer_task = self.current_task.replace(Some(task));
         let outer = self.pulse.begin_poll(task.identity());
         self.polls.set(self.polls.get() + 1);
         // SAFETY: the slab holds the task until it is done. Polls nest only where a task starts one that is new, so
@@ -200,6 +205,7 @@ impl Shard {
         let done = unsafe { task.poll(&mut Context::from_waker(&waker)) };
         self.pulse.end_poll(outer);
         self.sched.current.set(before);
+        self.current_task.set(outer_task);
         if done && let Some(task) = self.tasks.remove(index) {
             task.leave_slab();
         }

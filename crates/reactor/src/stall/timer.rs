@@ -151,9 +151,11 @@ impl Pulse {
         seen.next_ns.store(held_ns.saturating_mul(2), Ordering::Relaxed);
         let on_cpu_ns = cpu_ns.saturating_sub(seen.cpu_ns.load(Ordering::Relaxed));
         let slept = sleeps > seen.sleeps.load(Ordering::Relaxed);
-        let kind = if on_cpu_ns * 2 < held_ns && !slept {
+        // What used the threshold's time itself is guilty, however much others took beside it.
+        let was_off = on_cpu_ns * 2 < held_ns && on_cpu_ns < self.threshold_ns.load(Ordering::Relaxed);
+        let kind = if was_off && !slept {
             StallKind::Preempted
-        } else if on_cpu_ns * 2 < held_ns || in_system_call(counter) {
+        } else if was_off || in_system_call(counter) {
             StallKind::Kernel
         } else {
             StallKind::Task

@@ -54,7 +54,8 @@ pub(crate) struct Header {
     vtable: &'static VTable,
     pool: Rc<TaskPool>,
     joiner: RefCell<Option<Waker>>,
-    pub(crate) group: Group,
+    /// Changed by `move_to` only.
+    pub(crate) group: Cell<Group>,
     done: Cell<bool>,
     in_slab: Cell<bool>,
     has_handle: Cell<bool>,
@@ -96,7 +97,9 @@ impl TaskRef {
         match unsafe { (self.header().vtable.poll)(self, context) } {
             Poll::Pending => return false,
             Poll::Ready(Ok(())) => {}
-            Poll::Ready(Err(message)) => shard::with(|shard| shard.note_panic(self.header().group, &message)),
+            Poll::Ready(Err(message)) => {
+                shard::with(|shard| shard.note_panic(self.header().group.get(), &message))
+            }
         }
         self.finish();
         true
@@ -189,7 +192,7 @@ impl<F: Future> TaskCell<F> {
     unsafe fn cancel(task: TaskRef, message: String) {
         // A panic in a destructor of a stopping shard has nobody to go to but the log.
         if let Err(message) = Self::replace(task, Err(TaskPanicked { message })) {
-            shard::try_with(|shard| shard.note_panic(task.header().group, &message));
+            shard::try_with(|shard| shard.note_panic(task.header().group.get(), &message));
         }
     }
 
@@ -229,23 +232,29 @@ pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 /// Builds the task in pooled memory; the caller puts it into the slab.
+///
+/// The future is made here and by `make`, because it may have kilobytes and `make` does not: each function it were handed
+/// through would copy it.
+#[inline]
 pub(crate) fn create<F: Future + 'static>(
     pool: &Rc<TaskPool>,
     group: Group,
-    future: F,
+    make: impl FnOnce() -> F,
 ) -> (TaskRef, JoinHandle<F::Output>) {
-    let block = pool.allocate(Layout::new::<TaskCell<F>>()).cast::<TaskCell<F>>();
     let header = Header {
         vtable: &TaskCell::<F>::VTABLE,
         pool: pool.clone(),
         joiner: RefCell::new(None),
-        group,
+        group: Cell::new(group),
         done: Cell::new(false),
         in_slab: Cell::new(true),
         has_handle: Cell::new(true),
     };
+    // Made before there is a block that a panic of `make` would lose.
+    let cell = TaskCell { header, stage: UnsafeCell::new(Stage::Running(make())) };
+    let block = pool.allocate(Layout::new::<TaskCell<F>>()).cast::<TaskCell<F>>();
     // SAFETY: the block is fresh and laid out for a `TaskCell<F>`.
-    unsafe { block.write(TaskCell { header, stage: UnsafeCell::new(Stage::Running(future)) }) };
+    unsafe { block.write(cell) };
     let task = TaskRef(block.cast());
     (task, JoinHandle { task, output: PhantomData })
 }
@@ -257,14 +266,48 @@ pub fn spawn<F: Future + 'static>(group: Group, future: F) -> JoinHandle<F::Outp
     shard::with(|shard| shard.spawn(group, future))
 }
 
-/// Starts `future` as a detached task of `group` and polls it once before returning, if the caller's task is of that
+/// Starts the future that `make` makes as a detached task of `group` and polls it once before returning, if the caller's task is of that
 /// group too (else it is queued as by [`spawn`]).
 ///
 /// Short work is then done at once: thousands of requests that arrive together do not each hold a task's memory while
 /// they queue. The caller looks at [`maybe_yield`](crate::maybe_yield) between such calls.
-pub fn spawn_now<F: Future + 'static>(group: Group, future: F) {
-    shard::with(|shard| shard.spawn_now(group, future));
+#[inline]
+pub fn spawn_now<F: Future + 'static>(group: Group, make: impl FnOnce() -> F) {
+    shard::with(|shard| shard.spawn_now(group, make));
 }
+
+/// Moves the running task to another group, and waits for a slice of it; at once where it is of that group already.
+///
+/// From then on its time and its requests to the disk are charged there. For work whose weight shows only after it has
+/// begun: a request turns out to be a scan.
+pub async fn move_to(group: Group) {
+    let moved = shard::with(|shard| shard.move_current(group));
+    if moved {
+        crate::sched::yield_now().await;
+    }
+}
+
+/// Drops `parts` one after the other in a background task that gives way between them; at once outside of a shard, and
+/// where there are few.
+///
+/// For what is freed as a whole and is large: the destructors of a hundred thousand small things take milliseconds.
+pub fn drop_in_steps<T: 'static>(parts: Vec<T>) {
+    if parts.len() < PARTS_DROPPED_AT_ONCE {
+        return;
+    }
+    shard::try_with(|shard| {
+        let task = async move {
+            for part in parts {
+                drop(part);
+                crate::sched::maybe_yield().await;
+            }
+        };
+        shard.spawn(Group::BACKGROUND, task).detach();
+    });
+}
+
+/// Parts that are not worth a task.
+const PARTS_DROPPED_AT_ONCE: usize = 4;
 
 /// Waits for a task: a future of its output.
 #[must_use = "dropping the handle detaches the task; say so with `drop`"]

@@ -103,14 +103,14 @@ impl Acceptor {
         &self,
         storage: &Storage,
         prepare: Prepare,
-        deadline: Deadline,
+        (contention, until): (Deadline, Deadline),
     ) -> Result<Promise, RemoteFailure> {
         self.forget_late_rounds();
         if self.rounds.borrow().len() >= ROUNDS_MAX {
             return Err(RemoteFailure::Overloaded(format!("{ROUNDS_MAX} conditional writes are under way")));
         }
-        let (turn, promise) = self.prepare(storage, prepare, deadline).await?;
-        self.rounds.borrow_mut().insert(promise.ballot, (turn, deadline));
+        let (turn, promise) = self.prepare(storage, prepare, contention).await?;
+        self.rounds.borrow_mut().insert(promise.ballot, (turn, until));
         Ok(promise)
     }
 

@@ -2,10 +2,10 @@
 
 use model::Table;
 use model::partition_key::DecoratedKey;
-use reactor::{Deadline, Group, mesh};
+use reactor::{Group, mesh};
 
 use super::acceptor::{Prepare, Promise};
-use super::{Ballot, CasError, CasOutcome, CasRequest};
+use super::{Ballot, CasDeadlines, CasError, CasOutcome, CasRequest};
 use crate::consistency::Consistency;
 use crate::error::{RemoteFailure, ReplicationError};
 use crate::partition_line::Turn;
@@ -28,21 +28,22 @@ impl Replicator {
     ///
     /// # Errors
     /// [`CasError::Request`] from `decide`; [`ReplicationError::Unavailable`] before anything is done;
-    /// [`ReplicationError::TimedOut`] at the deadline: the write may then have happened.
+    /// [`ReplicationError::TimedOut`] at the first deadline, when nothing is written; [`ReplicationError::Undecided`] at the
+    /// second: the write may then have happened.
     pub async fn cas<R: CasRequest>(
         &self,
         table: &Table,
         key: &DecoratedKey,
         request: &mut R,
         (serial, commit): (Consistency, Consistency),
-        deadline: Deadline,
+        deadlines: CasDeadlines,
     ) -> Result<CasOutcome, CasError<R::Error>> {
         let required = self.required(table.keyspace(), serial)?;
         self.required(table.keyspace(), commit)?;
         let shard = shard_of(table, key.token);
         let (reads, now) = request.reads();
         let prepare = Prepare { table: table.id(), key: key.clone(), reads, now };
-        let round = Round { replicator: self, shard, required, deadline };
+        let round = Round { replicator: self, shard, required, deadlines };
         let (kept, Promise { ballot, current }) = round.prepare(prepare).await?;
         let mut mutation = Vec::new();
         match request.decide(&current, ballot, &mut mutation) {
@@ -71,7 +72,7 @@ struct Round<'r> {
     replicator: &'r Replicator,
     shard: usize,
     required: u32,
-    deadline: Deadline,
+    deadlines: CasDeadlines,
 }
 
 impl Round<'_> {
@@ -80,7 +81,7 @@ impl Round<'_> {
     }
 
     async fn prepare(&self, prepare: Prepare) -> Result<(Kept, Promise), ReplicationError> {
-        let deadline = self.deadline;
+        let CasDeadlines { contention: deadline, write } = self.deadlines;
         if self.shard == reactor::shard_id() {
             let acceptor = self.replicator.acceptor();
             let promised = acceptor.prepare(self.replicator.storage(), prepare, deadline).await;
@@ -89,7 +90,7 @@ impl Round<'_> {
         }
         let call = mesh::call(self.shard, Group::STATEMENT, move || async move {
             let replicator = starting()?;
-            replicator.acceptor().prepare_for_another(replicator.storage(), prepare, deadline).await
+            replicator.acceptor().prepare_for_another(replicator.storage(), prepare, (deadline, write)).await
         });
         let promise = reactor::timeout(deadline, call).await.map_err(|_| self.timed_out())??;
         let promise = promise.map_err(|failure: RemoteFailure| failure.at(self.shard, self.required))?;
@@ -97,12 +98,14 @@ impl Round<'_> {
     }
 
     async fn accept(&self, kept: Kept, ballot: Ballot, mutation: Vec<u8>) -> Result<(), ReplicationError> {
-        let deadline = self.deadline;
+        let deadline = self.deadlines.write;
+        // What was proposed may be written even though nobody waits for it any more.
+        let undecided = || ReplicationError::Undecided { received: 0, required: self.required };
         match kept {
             Kept::Here(turn) => {
                 let acceptor = self.replicator.acceptor();
                 let accepted = acceptor.accept(self.replicator.storage(), turn, mutation, deadline);
-                let accepted = reactor::timeout(deadline, accepted).await.map_err(|_| self.timed_out())?;
+                let accepted = reactor::timeout(deadline, accepted).await.map_err(|_| undecided())?;
                 accepted.map_err(|error| crate::write::storage_error(error, self.required))
             }
             Kept::There(shard) => {
@@ -113,7 +116,7 @@ impl Round<'_> {
                         replicator.acceptor().accept(replicator.storage(), turn, mutation, deadline).await;
                     accepted.map_err(|error| RemoteFailure::of(&error))
                 });
-                let accepted = reactor::timeout(deadline, call).await.map_err(|_| self.timed_out())??;
+                let accepted = reactor::timeout(deadline, call).await.map_err(|_| undecided())??;
                 accepted.map_err(|failure: RemoteFailure| failure.at(shard, self.required))
             }
         }

@@ -17,6 +17,7 @@ pub(crate) use current::Taker;
 pub use current::{CURRENT_BYTES_MAX, Current};
 
 use model::deletion::LocalSeconds;
+use reactor::Deadline;
 use storage::Slices;
 
 use crate::error::ReplicationError;
@@ -27,6 +28,15 @@ use crate::replicator::Replicator;
 /// Identity and order of a round, and the timestamp in microseconds of what it writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ballot(pub i64);
+
+/// How long a conditional write may take.
+#[derive(Debug, Clone, Copy)]
+pub struct CasDeadlines {
+    /// Until when others of its kind may keep it from being proposed (`cas_contention_timeout`).
+    pub contention: Deadline,
+    /// Until when what was proposed must be written.
+    pub write: Deadline,
+}
 
 /// What a conditional write has to know of its partition; the static row always comes along.
 #[derive(Debug, Clone)]

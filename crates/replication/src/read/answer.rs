@@ -5,26 +5,38 @@
 //! frame     := 1 token:i64 key:sized has_static:u8 [static_row:sized]      a partition begins
 //!            | 2 clustering:sized row:sized                                a row of it
 //!            | 3                                                           it ends
+//!            | 4 tombstones:u32 passed:u32 token:i64 key:sized weight:i8 prefix:sized
+//!                                                                          dead things stood before that place
 //! sized     := length:u32 bytes                                            (little endian)
 //! ```
-//! A page ends after [`PAGE_BYTES`] or when its limits are reached, and the reader asks for what lies behind the last
-//! frame. Invariant: a page that is not the last holds at least one row or partition, so that asking ends.
+//! The weight of a place at the end of a partition is [`AT_END`]. A page ends after [`PAGE_BYTES`], [`PAGE_DEAD`] or when its
+//! limits are reached, and the reader asks for what lies behind its last place. Invariant: a page that is not the last goes
+//! past something, so that asking ends.
 
+use model::clustering::{Clustering, OwnedPosition, Position};
 use model::partition_key::DecoratedKey;
 use model::{RowView, TableId, Token};
-use storage::{Flow, PartitionRange, ReadCommand, RowConsumer, Slices};
+use storage::{Dead, Flow, PartitionRange, Place, ReadCommand, RowConsumer, Slices};
 
 use super::ReadLimits;
 use super::position::{behind, resume_after};
+use crate::admission::{self, Operation};
 use crate::error::RemoteFailure;
 use crate::replicator::Replicator;
 
 /// Bytes after which a page ends; one row more may stand in it.
 pub(super) const PAGE_BYTES: usize = 256 * 1024;
 
+/// Dead things after which a page ends: going past them takes a few milliseconds.
+const PAGE_DEAD: u32 = 10_000;
+
+/// The weight that says that a partition has ended.
+const AT_END: i8 = 2;
+
 const PARTITION: u8 = 1;
 const ROW: u8 = 2;
 const END: u8 = 3;
+const DEAD: u8 = 4;
 
 /// A read on its way to another shard.
 #[derive(Debug, Clone)]
@@ -36,6 +48,8 @@ pub(super) struct Request {
     now: u32,
     bypass_cache: bool,
     limits: ReadLimits,
+    /// Whether it counts against the limits of its partition: the first page of a read of one.
+    counts: bool,
     /// The rest of `range` once its one partition is read, where a page ended inside it.
     then: Option<PartitionRange>,
 }
@@ -50,12 +64,15 @@ impl Request {
             now: command.now,
             bypass_cache: command.bypass_cache,
             limits,
+            counts: matches!(command.range, PartitionRange::Key(_))
+                && admission::may_be_limited(&command.table),
             then: None,
         }
     }
 
     /// What to ask next; `None` where everything was read.
     pub(super) fn after(mut self, page: &Answer, fed: Fed, command: &ReadCommand) -> Option<Self> {
+        self.counts = false;
         let then = self.then.take();
         let key = match (&page.last, page.full) {
             (Some(last), true) => last,
@@ -70,9 +87,11 @@ impl Request {
             Some(range) => Some(range),
             None => behind(&self.range, &key.key),
         };
-        match (&key.clustering, fed) {
-            (Some(clustering), Fed::InsidePartition) => {
-                resume_after(&mut self.slices, clustering, self.reversed, command.table.clustering_orders());
+        match (&key.position, fed) {
+            // Of a partition that was not begun, the consumer could not say that it wants no more.
+            (Some(position), fed) if fed == Fed::InsidePartition || !key.announced => {
+                let orders = command.table.clustering_orders();
+                resume_after(&mut self.slices, position.as_ref(), self.reversed, orders);
                 self.range = PartitionRange::Key(key.key.clone());
                 self.then = rest;
             }
@@ -97,8 +116,10 @@ pub(super) struct Answer {
 #[derive(Debug)]
 struct Last {
     key: DecoratedKey,
-    /// The last row, where the page ended inside the partition.
-    clustering: Option<Vec<u8>>,
+    /// The last row or place, where the page ended inside the partition.
+    position: Option<OwnedPosition>,
+    /// Whether a frame begins the partition.
+    announced: bool,
 }
 
 /// Where feeding a page ended.
@@ -116,7 +137,14 @@ pub(super) enum Fed {
 pub(super) async fn answer(replicator: &Replicator, request: Request) -> Result<Answer, RemoteFailure> {
     let storage = replicator.storage();
     let table = storage.schema().table_by_id(request.table).cloned();
+    let table = table.or_else(|| storage.fragments_table_by_id(request.table));
     let table = table.ok_or(RemoteFailure::TableGone(request.table))?;
+    if request.counts
+        && let PartitionRange::Key(key) = &request.range
+    {
+        let checked = replicator.limiter().check(&table, key.token, Operation::Read, false);
+        checked.map_err(|error| RemoteFailure::of(&error))?;
+    }
     let command = ReadCommand {
         table,
         range: request.range,
@@ -125,30 +153,79 @@ pub(super) async fn answer(replicator: &Replicator, request: Request) -> Result<
         now: request.now,
         bypass_cache: request.bypass_cache,
     };
-    let mut page = Page { limits: request.limits, ..Page::default() };
+    let mut page = Page::new(request.limits);
     storage.read(&command, &mut page).await.map_err(|error| RemoteFailure::of(&error))?;
-    let last = page.key.map(|key| Last { key, clustering: page.inside.then_some(page.clustering) });
+    page.append_dead();
+    let (inside, announced) = (page.inside, page.announced);
+    let last = page.key.map(|key| Last { key, position: inside.then_some(page.position), announced });
     Ok(Answer { bytes: page.bytes, full: page.full, last })
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Page {
     bytes: Vec<u8>,
     limits: ReadLimits,
     rows: usize,
     partition_rows: usize,
+    /// The partition read last, and the place in it.
     key: Option<DecoratedKey>,
-    clustering: Vec<u8>,
-    /// Whether the last row's partition has not ended.
+    position: OwnedPosition,
+    /// Whether that partition has not ended, and whether it was begun by a frame.
     inside: bool,
+    announced: bool,
+    /// What was passed and is not said yet, before the place above; and in all.
+    dead: Dead,
+    passed: u32,
     full: bool,
 }
 
 impl Page {
+    fn new(limits: ReadLimits) -> Self {
+        Self {
+            bytes: Vec::new(),
+            limits,
+            rows: 0,
+            partition_rows: 0,
+            key: None,
+            position: Position::START.to_owned(),
+            inside: false,
+            announced: false,
+            dead: Dead::default(),
+            passed: 0,
+            full: false,
+        }
+    }
+
+    /// Says what was passed, behind which nothing was read yet.
+    fn append_dead(&mut self) {
+        if self.dead == Dead::default() {
+            return;
+        }
+        let Some(key) = self.key.take() else { return };
+        let dead = std::mem::take(&mut self.dead);
+        self.bytes.push(DEAD);
+        self.bytes.extend_from_slice(&dead.tombstones.to_le_bytes());
+        self.bytes.extend_from_slice(&dead.passed.to_le_bytes());
+        self.bytes.extend_from_slice(&key.token.0.to_le_bytes());
+        self.sized(&key.key);
+        let weight = if self.inside { self.position.weight } else { AT_END };
+        self.bytes.push(weight.cast_unsigned());
+        let prefix = std::mem::take(&mut self.position.prefix);
+        self.sized(if self.inside { &prefix } else { &[] });
+        self.position.prefix = prefix;
+        self.key = Some(key);
+    }
+
     fn sized(&mut self, bytes: &[u8]) {
         let length = u32::try_from(bytes.len()).expect("keys and rows are shorter than a frame");
         self.bytes.extend_from_slice(&length.to_le_bytes());
         self.bytes.extend_from_slice(bytes);
+    }
+
+    fn at(&mut self, position: Position<'_>) {
+        self.position.prefix.clear();
+        self.position.prefix.extend_from_slice(position.prefix.0);
+        self.position.weight = position.weight;
     }
 
     fn flow(&mut self) -> Flow {
@@ -162,6 +239,7 @@ impl Page {
 
 impl RowConsumer for Page {
     fn partition(&mut self, key: &[u8], token: Token, static_row: Option<RowView<'_>>) -> Flow {
+        self.append_dead();
         self.bytes.push(PARTITION);
         self.bytes.extend_from_slice(&token.0.to_le_bytes());
         self.sized(key);
@@ -172,15 +250,16 @@ impl RowConsumer for Page {
         self.key = Some(DecoratedKey { token, key: key.to_vec() });
         self.partition_rows = 0;
         self.inside = false;
+        self.announced = true;
         if self.limits.rows_per_partition == Some(0) { Flow::SkipPartition } else { Flow::Continue }
     }
 
     fn row(&mut self, clustering: &[u8], row: RowView<'_>) -> Flow {
+        self.append_dead();
         self.bytes.push(ROW);
         self.sized(clustering);
         self.sized(row.as_bytes());
-        self.clustering.clear();
-        self.clustering.extend_from_slice(clustering);
+        self.at(Position::row(clustering));
         self.inside = true;
         self.rows += 1;
         self.partition_rows += 1;
@@ -191,9 +270,30 @@ impl RowConsumer for Page {
     }
 
     fn partition_end(&mut self) -> Flow {
+        self.append_dead();
         self.bytes.push(END);
         self.inside = false;
         self.flow()
+    }
+
+    fn dead(&mut self, dead: Dead, place: Place<'_>) -> Flow {
+        let same = self.key.as_ref().is_some_and(|key| key.token == place.token && key.key == place.key);
+        if !same {
+            self.key = Some(DecoratedKey { token: place.token, key: place.key.to_vec() });
+            self.announced = false;
+        }
+        self.inside = place.position.is_some();
+        if let Some(position) = place.position {
+            self.at(position);
+        }
+        self.dead.tombstones = self.dead.tombstones.saturating_add(dead.tombstones);
+        self.dead.passed = self.dead.passed.saturating_add(dead.passed);
+        self.passed = self.passed.saturating_add(dead.passed);
+        if self.passed >= PAGE_DEAD && dead.passed > 0 {
+            self.full = true;
+            return Flow::Stop;
+        }
+        Flow::Continue
     }
 }
 
@@ -232,6 +332,16 @@ impl Answer {
                     skipping = false;
                     consumer.partition_end()
                 }
+                DEAD => {
+                    let dead = Dead { tombstones: number(&mut rest)?, passed: number(&mut rest)? };
+                    let token = Token(i64::from_le_bytes(take(&mut rest, 8)?.try_into().ok()?));
+                    let key = sized(&mut rest)?;
+                    let weight = take(&mut rest, 1)?[0].cast_signed();
+                    let prefix = Clustering(sized(&mut rest)?);
+                    let position = (weight != AT_END).then_some(Position { prefix, weight });
+                    let place = Place { token, key, position };
+                    if skipping { Flow::Continue } else { consumer.dead(dead, place) }
+                }
                 _ => return None,
             };
             match flow {
@@ -240,7 +350,8 @@ impl Answer {
                 Flow::Stop => return Some(Fed::Stopped),
             }
         }
-        if inside && (skipping || announced) {
+        let cut_inside = self.full && self.last.as_ref().is_some_and(|last| last.position.is_some());
+        if inside && (skipping || (announced && !cut_inside)) {
             // The page ended inside a partition of which no more is read, or found nothing more of the one that
             // the consumer knows: its end is said here.
             inside = false;
@@ -256,6 +367,10 @@ fn take<'b>(rest: &mut &'b [u8], length: usize) -> Option<&'b [u8]> {
     let (taken, after) = rest.split_at_checked(length)?;
     *rest = after;
     Some(taken)
+}
+
+fn number(rest: &mut &[u8]) -> Option<u32> {
+    Some(u32::from_le_bytes(take(rest, 4)?.try_into().ok()?))
 }
 
 fn sized<'b>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {

@@ -6,9 +6,12 @@ mod plan;
 pub mod position;
 mod quorum;
 
+use std::pin::pin;
+
 use reactor::Deadline;
 use storage::{PartitionRange, ReadCommand, RowConsumer};
 
+use crate::admission::{self, Operation};
 use crate::consistency::Consistency;
 use crate::error::ReplicationError;
 use crate::replicator::Replicator;
@@ -46,8 +49,14 @@ impl Replicator {
             // Boxed, so that a read of one partition does not carry the space of a range's.
             return Box::pin(paced::collect(self, &plan, command, limits, deadline, consumer)).await;
         }
-        let answer =
-            reactor::timeout(deadline, quorum::collect(self, &plan, command, limits, consumer)).await;
+        if admission::may_be_limited(&command.table)
+            && let PartitionRange::Key(key) = &command.range
+            && *plan.shards.start() == reactor::shard_id()
+        {
+            self.limiter().check(&command.table, key.token, Operation::Read, true)?;
+        }
+        let collecting = pin!(quorum::collect(self, &plan, command, limits, consumer));
+        let answer = reactor::timeout(deadline, collecting).await;
         answer.unwrap_or(Err(ReplicationError::TimedOut { received: 0, required }))
     }
 }

@@ -1,7 +1,8 @@
 //! The time a range takes: one deadline for each fetch of it, not for the whole.
 //!
 //! A full scan or an aggregate may read for hours; what must come in time is the next of it, as in Cassandra, where
-//! `range_request_timeout` holds for each internal page of [`FETCH_ROWS`] rows. A read of one partition keeps its one deadline.
+//! `range_request_timeout` holds for each internal page of [`FETCH_ROWS`] rows; what is
+//! dead counts as rows do, since going past it is the same work. A read of one partition keeps its one deadline.
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use model::{RowView, Token};
 use reactor::Deadline;
-use storage::{Flow, ReadCommand, RowConsumer};
+use storage::{Dead, Flow, Place, ReadCommand, RowConsumer};
 
 use super::plan::ReadPlan;
 use super::{ReadLimits, quorum};
@@ -54,8 +55,8 @@ struct Paced<'c> {
 
 impl Paced<'_> {
     #[inline]
-    fn count(&mut self) {
-        self.left -= 1;
+    fn count(&mut self, read: u32) {
+        self.left = self.left.saturating_sub(read);
         if self.left == 0 {
             self.left = FETCH_ROWS;
             if self.deadline.get() != Deadline::NEVER {
@@ -67,17 +68,22 @@ impl Paced<'_> {
 
 impl RowConsumer for Paced<'_> {
     fn partition(&mut self, key: &[u8], token: Token, static_row: Option<RowView<'_>>) -> Flow {
-        self.count();
+        self.count(1);
         self.consumer.partition(key, token, static_row)
     }
 
     #[inline]
     fn row(&mut self, clustering: &[u8], row: RowView<'_>) -> Flow {
-        self.count();
+        self.count(1);
         self.consumer.row(clustering, row)
     }
 
     fn partition_end(&mut self) -> Flow {
         self.consumer.partition_end()
+    }
+
+    fn dead(&mut self, dead: Dead, place: Place<'_>) -> Flow {
+        self.count(dead.passed);
+        self.consumer.dead(dead, place)
     }
 }

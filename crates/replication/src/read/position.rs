@@ -4,22 +4,26 @@ use model::clustering::{ClusteringOrder, Position};
 use model::partition_key::{DecoratedKey, compare_decorated};
 use storage::{PartitionBound, PartitionRange, Slices};
 
-/// Cuts slices to what comes after the row at `clustering` in reading order.
-pub fn resume_after(slices: &mut Slices, clustering: &[u8], reversed: bool, orders: &[ClusteringOrder]) {
-    let row = Position::row(clustering);
+/// Cuts slices to what comes after a place in reading order: behind a row, or from a bound between rows on.
+pub fn resume_after(slices: &mut Slices, place: Position<'_>, reversed: bool, orders: &[ClusteringOrder]) {
+    let bound = match (place.weight, reversed) {
+        (0, false) => Position::after(place.prefix.0),
+        (0, true) => Position::before(place.prefix.0),
+        _ => place,
+    };
     if reversed {
-        slices.retain(|slice| slice.start.as_ref().compare(row, orders).is_lt());
+        slices.retain(|slice| slice.start.as_ref().compare(place, orders).is_lt());
         if let Some(last) = slices.last_mut()
-            && last.end.as_ref().compare(row, orders).is_gt()
+            && last.end.as_ref().compare(bound, orders).is_gt()
         {
-            last.end = Position::before(clustering).to_owned();
+            last.end = bound.to_owned();
         }
     } else {
-        slices.retain(|slice| slice.end.as_ref().compare(row, orders).is_gt());
+        slices.retain(|slice| slice.end.as_ref().compare(place, orders).is_gt());
         if let Some(first) = slices.first_mut()
-            && first.start.as_ref().compare(row, orders).is_lt()
+            && first.start.as_ref().compare(bound, orders).is_lt()
         {
-            first.start = Position::after(clustering).to_owned();
+            first.start = bound.to_owned();
         }
     }
     slices.retain(|slice| !slice.is_empty(orders));
@@ -53,12 +57,36 @@ mod tests {
         for (reversed, expected) in [(false, vec![1, 0]), (true, vec![4, 3])] {
             let mut slices = Slices::new();
             slices.push(Slice::all());
-            resume_after(&mut slices, &row(2), reversed, std::slice::from_ref(&order));
+            let place = row(2);
+            resume_after(&mut slices, Position::row(&place), reversed, std::slice::from_ref(&order));
             let rest: Vec<i8> = (0..5)
                 .rev()
                 .filter(|n| slices.iter().any(|slice| slice.contains(&row(*n), std::slice::from_ref(&order))))
                 .collect();
             assert_eq!(rest, expected, "reversed: {reversed}");
+        }
+    }
+
+    #[test]
+    fn reading_goes_on_from_a_bound_between_rows() {
+        let order = ClusteringOrder { ty: CqlType::Tinyint, reversed: false };
+        let mut two = Vec::new();
+        append_component(&mut two, Some(&[2]));
+        for (place, reversed, expected) in [
+            (Position::before(&two), false, [false, true, true]),
+            (Position::after(&two), false, [false, false, true]),
+            (Position::before(&two), true, [true, false, false]),
+            (Position::after(&two), true, [true, true, false]),
+        ] {
+            let mut slices = Slices::new();
+            slices.push(Slice::all());
+            resume_after(&mut slices, place, reversed, std::slice::from_ref(&order));
+            let found = [1u8, 2, 3].map(|n| {
+                let mut row = Vec::new();
+                append_component(&mut row, Some(&[n]));
+                slices.iter().any(|slice| slice.contains(&row, std::slice::from_ref(&order)))
+            });
+            assert_eq!(found, expected, "{place:?}, reversed: {reversed}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! Asks the shards of a plan one after the other and feeds the consumer what they answer.
 
-use reactor::{Group, mesh};
-use storage::{Flow, ReadCommand, RowConsumer, StorageError};
+use reactor::mesh;
+use storage::{Dead, Flow, Place, ReadCommand, RowConsumer, StorageError};
 
 use model::{RowView, Token};
 
@@ -22,9 +22,12 @@ pub(super) async fn collect(
     let mut watched = Watched { consumer, stopped: false };
     for shard in plan.shards.clone() {
         if shard == reactor::shard_id() {
-            match replicator.storage().read(command, &mut watched).await {
+            match reactor::in_place!(replicator.storage().read(command, &mut watched)) {
                 Ok(()) => {}
                 Err(StorageError::UnknownTable { table }) => return Err(ReplicationError::TableGone(table)),
+                Err(error @ StorageError::TooManyReads { .. }) => {
+                    return Err(ReplicationError::Overloaded { shard, reason: error.to_string() });
+                }
                 Err(error) => return Err(error.into()),
             }
         } else {
@@ -50,7 +53,7 @@ async fn remote(
     let mut announced = false;
     while let Some(request) = next {
         let sent = request.clone();
-        let page: Answer = mesh::call(shard, Group::STATEMENT, move || async move {
+        let page: Answer = mesh::call(shard, reactor::current_group(), move || async move {
             let replicator =
                 here().ok_or_else(|| RemoteFailure::Failed("the shard is starting".to_owned()))?;
             answer(&replicator, sent).await
@@ -94,6 +97,11 @@ impl RowConsumer for Watched<'_> {
 
     fn partition_end(&mut self) -> Flow {
         let flow = self.consumer.partition_end();
+        self.note(flow)
+    }
+
+    fn dead(&mut self, dead: Dead, place: Place<'_>) -> Flow {
+        let flow = self.consumer.dead(dead, place);
         self.note(flow)
     }
 }

@@ -1,8 +1,10 @@
 //! The replica's half of a write: into the storage of the shard that has the tablet.
 
+use model::mutation::MutationView;
 use reactor::{Deadline, Group, mesh};
 use storage::StorageError;
 
+use crate::admission::{self, Operation};
 use crate::error::{RemoteFailure, ReplicationError};
 use crate::replicator::{Replicator, here as local_replicator};
 
@@ -14,7 +16,7 @@ pub(super) async fn here(
     deadline: Deadline,
     required: u32,
 ) -> Result<(), ReplicationError> {
-    match replicator.storage().apply(mutation, deadline).await {
+    match reactor::in_place!(replicator.storage().apply(mutation, deadline)) {
         Ok(()) => Ok(()),
         Err(error) => Err(storage_error(error, required)),
     }
@@ -28,7 +30,7 @@ pub(crate) fn storage_error(error: StorageError, required: u32) -> ReplicationEr
         StorageError::CommitlogTimedOut | StorageError::TabletBusy { .. } => {
             ReplicationError::TimedOut { received: 0, required }
         }
-        error @ StorageError::Overloaded { .. } => {
+        error @ (StorageError::Overloaded { .. } | StorageError::DiskNearlyFull { .. }) => {
             ReplicationError::Overloaded { shard: reactor::shard_id(), reason: error.to_string() }
         }
         error => error.into(),
@@ -45,9 +47,26 @@ pub(super) async fn there(
     let answer = mesh::call(shard, Group::STATEMENT, move || async move {
         let replicator =
             local_replicator().ok_or_else(|| RemoteFailure::Failed("the shard is starting".to_owned()))?;
+        // Nobody waits for it any more: it is not begun.
+        if deadline.instant() <= reactor::coarse_now() {
+            return Err(RemoteFailure::TimedOut);
+        }
+        check_rate(&replicator, &mutation).map_err(|error| RemoteFailure::of(&error))?;
         let applied = replicator.storage().apply(&mutation, deadline).await;
         applied.map_err(|error| RemoteFailure::of(&error))
     })
     .await?;
     answer.map_err(|failure: RemoteFailure| failure.at(shard, required))
+}
+
+/// Counts a write that came from another shard.
+fn check_rate(replicator: &Replicator, mutation: &[u8]) -> Result<(), StorageError> {
+    let view = MutationView::trusted(mutation)?;
+    let schema = replicator.storage().schema();
+    match schema.table_by_id(view.table) {
+        Some(table) if admission::may_be_limited(table) => {
+            replicator.limiter().check(table, view.token, Operation::Write, false)
+        }
+        _ => Ok(()),
+    }
 }

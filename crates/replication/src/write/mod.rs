@@ -9,6 +9,7 @@ use model::Table;
 use model::mutation::MutationView;
 use reactor::Deadline;
 
+use crate::admission::{self, Operation};
 use crate::consistency::Consistency;
 use crate::error::ReplicationError;
 use crate::replicator::Replicator;
@@ -17,7 +18,7 @@ impl Replicator {
     /// Writes one mutation of `table` to enough replicas for `consistency`.
     ///
     /// # Errors
-    /// [`storage::StorageError::MutationTooLarge`] and [`ReplicationError::Unavailable`] before anything is done;
+    /// [`storage::StorageError::RateLimited`], [`storage::StorageError::MutationTooLarge`] and [`ReplicationError::Unavailable`] before anything is done;
     /// [`ReplicationError::TimedOut`] when the write may or may not have happened; otherwise what the replica said.
     #[inline]
     pub async fn write(
@@ -31,6 +32,9 @@ impl Replicator {
         let required = self.required(table.keyspace(), consistency)?;
         let token = MutationView::trusted(mutation).map_err(storage::StorageError::from)?.token;
         let plan = plan::WritePlan::new(table, token, required);
-        quorum::collect(self, &plan, mutation, deadline).await
+        if admission::may_be_limited(table) && plan.shard == reactor::shard_id() {
+            self.limiter().check(table, token, Operation::Write, true)?;
+        }
+        reactor::in_place!(quorum::collect(self, &plan, mutation, deadline))
     }
 }

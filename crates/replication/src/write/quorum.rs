@@ -1,5 +1,7 @@
 //! Sends a write to its replicas and waits for enough answers, or for the deadline.
 
+use std::pin::pin;
+
 use reactor::Deadline;
 
 use super::apply;
@@ -15,9 +17,12 @@ pub(super) async fn collect(
     deadline: Deadline,
 ) -> Result<(), ReplicationError> {
     let answer = if plan.shard == reactor::shard_id() {
-        reactor::timeout(deadline, apply::here(replicator, mutation, deadline, plan.required)).await
+        let applying = pin!(apply::here(replicator, mutation, deadline, plan.required));
+        reactor::timeout(deadline, applying).await
     } else {
-        reactor::timeout(deadline, apply::there(plan.shard, mutation.to_vec(), deadline, plan.required)).await
+        // Boxed, so that a write of this shard does not carry the space of a call.
+        let applying = Box::pin(apply::there(plan.shard, mutation.to_vec(), deadline, plan.required));
+        reactor::timeout(deadline, applying).await
     };
     answer.unwrap_or(Err(ReplicationError::TimedOut { received: 0, required: plan.required }))
 }

@@ -4,9 +4,12 @@
 //! puts it. Without one the disk is probed once the node serves, so that the start waits for nothing.
 
 use reactor::io::{DiskSpec, measure};
-use reactor::{Group, JoinHandle};
+use std::path::Path;
 
-use crate::config::{Config, ConfigError, io_properties};
+use reactor::{Group, JoinHandle};
+use storage::{DiskMark, StorageConfig};
+
+use crate::config::{CRITICAL_DISK_UTILIZATION, Config, ConfigError, io_properties};
 
 /// The file's name in a work directory.
 const NAME: &str = "io_properties.yaml";
@@ -32,6 +35,25 @@ pub(super) fn configured(config: &Config) -> Result<Option<Vec<DiskSpec>>, Confi
         );
     }
     Ok(Some(disks))
+}
+
+/// How much of the disks of data and commit log has to stay free (`critical_disk_utilization_level`).
+pub(super) fn marks(config: &Config, storage: &StorageConfig) -> Vec<DiskMark> {
+    let default = if config.developer_mode { 1.0 } else { CRITICAL_DISK_UTILIZATION };
+    let free_part = 1.0 - config.admin.critical_disk_utilization.unwrap_or(default);
+    if free_part <= 0.0 {
+        return Vec::new();
+    }
+    let mark = |path: &Path| {
+        // The folder may not be there yet; what it will be in is.
+        let stat = path.ancestors().find_map(|there| {
+            let there = if there.as_os_str().is_empty() { Path::new(".") } else { there };
+            rustix::fs::statvfs(there).ok()
+        })?;
+        let total = stat.f_blocks.saturating_mul(stat.f_frsize);
+        Some(DiskMark { path: path.to_owned(), free_bytes_min: (total as f64 * free_part) as u64 })
+    };
+    [&storage.data_dir, &storage.commitlog_dir].into_iter().filter_map(|path| mark(path)).collect()
 }
 
 /// Looks at the disk of the data for some 20 ms and makes every shard follow what was seen.

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use query::system::SystemTables;
 use query::{Engine, EngineConfig};
 use replication::Replicator;
-use storage::{CommitlogSync, Identity, Storage, StorageConfig};
+use storage::{CommitlogSync, Identity, Storage, StorageConfig, StorageError};
 
 use super::{BootError, memory};
 use crate::config::Config;
@@ -33,6 +33,7 @@ impl Shard {
         let tables = Rc::new(SystemTables::new().map_err(BootError::Schema)?);
         let engine =
             Engine::new(engine_config(config, identity), storage.clone(), replicator.clone(), tables);
+        storage.set_describer(Rc::new(crate::admin::describe::table));
         let native = Native::new(config, engine);
         Ok(Self { native, replicator, storage })
     }
@@ -40,6 +41,17 @@ impl Shard {
     /// Makes the stored system tables, where there are none; shard 0 does it before the node serves.
     pub(crate) async fn make_system_tables(&self) -> Result<(), BootError> {
         query::agreement::make_system_tables(&self.storage).await.map_err(BootError::Schema)
+    }
+
+    /// What is stored here.
+    pub(crate) fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
+    /// Ends writing: memtables go to files and the commit log is closed. Reads go on.
+    pub(crate) async fn drain(&self) -> Result<(), StorageError> {
+        self.replicator.stop().await;
+        self.storage.drain().await
     }
 
     /// Lets requests in flight end and closes connections.
@@ -52,10 +64,7 @@ impl Shard {
 
     /// Ends the writes that wait in line, flushes what is in memory and closes the files.
     pub(crate) fn close_storage(self: Rc<Self>) -> Closing {
-        Box::pin(async move {
-            self.replicator.stop().await;
-            self.storage.drain().await.map_err(|error| error.to_string())
-        })
+        Box::pin(async move { self.drain().await.map_err(|error| error.to_string()) })
     }
 }
 
@@ -79,6 +88,11 @@ fn storage_config(config: &Config, shards: usize) -> StorageConfig {
     if let Some(bytes) = config.commitlog_bytes_max {
         storage.commitlog_bytes_max = bytes / shards as u64;
     }
+    storage.compaction_bytes_per_second = config.compaction_bytes_per_second.div_ceil(shards as u64);
+    storage.compaction_static_shares = config.compaction_static_shares;
+    if let Some(compactors) = config.concurrent_compactors {
+        storage.concurrent_compactors = compactors;
+    }
     if let Some(saved_caches_dir) = &config.saved_caches_dir {
         storage.saved_caches_dir.clone_from(saved_caches_dir);
     }
@@ -90,7 +104,11 @@ fn storage_config(config: &Config, shards: usize) -> StorageConfig {
         CommitlogSync::Periodic { period: config.commitlog_sync_period }
     };
     storage.segment_bytes = config.commitlog_segment_bytes as usize;
+    storage.summary_ratio = config.sstable_summary_ratio;
+    storage.column_index_bytes = config.column_index_bytes;
     storage.commitlog_replay_ignore_errors = config.commitlog_replay_ignore_errors;
+    storage.auto_snapshot = config.admin.auto_snapshot;
+    storage.disk_marks = super::disks::marks(config, &storage);
     storage
 }
 
@@ -108,6 +126,7 @@ fn engine_config(config: &Config, identity: &Identity) -> EngineConfig {
         read_timeout: config.read_timeout,
         range_timeout: config.range_timeout,
         write_timeout: config.write_timeout,
+        cas_contention_timeout: config.cas_contention_timeout,
         truncate_timeout: config.truncate_timeout,
         user_functions: config.user_functions,
         guardrails: config.guardrails.clone(),

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use query::guardrails::Threshold;
+use query::guardrails::{Threshold, WriteGuardrails};
+use wire::consistency::Consistency;
 
-use super::keys::{Setter, flag, size};
+use super::Config;
+use super::keys::{Setter, duration, flag, size};
 use super::value::Value;
 
 pub(super) const SETTERS: &[(&str, Setter)] = &[
@@ -49,6 +51,30 @@ pub(super) const SETTERS: &[(&str, Setter)] = &[
     ("unlogged_batch_across_partitions_warn_threshold", |c, v| {
         number(v).map(|v| c.guardrails.unlogged_batch_partitions = v)
     }),
+    ("tombstone_warn_threshold", |c, v| warn(&mut c.guardrails.tombstones, v)),
+    ("tombstone_failure_threshold", |c, v| fail(&mut c.guardrails.tombstones, v)),
+    ("query_tombstone_page_limit", |c, v| {
+        number(v).map(|v| c.guardrails.tombstones_of_page = v.filter(|most| *most > 0))
+    }),
+    ("user_timestamps_enabled", |c, v| flag(v).map(|v| writes(c).user_timestamps = v)),
+    ("read_before_write_list_operations_enabled", |c, v| {
+        flag(v).map(|v| writes(c).read_before_write_lists = v)
+    }),
+    ("column_value_size_warn_threshold", |c, v| bytes(v).map(|v| writes(c).column_value_bytes.warn = v)),
+    ("column_value_size_fail_threshold", |c, v| bytes(v).map(|v| writes(c).column_value_bytes.fail = v)),
+    ("collection_size_warn_threshold", |c, v| bytes(v).map(|v| writes(c).collection_bytes.warn = v)),
+    ("collection_size_fail_threshold", |c, v| bytes(v).map(|v| writes(c).collection_bytes.fail = v)),
+    ("items_per_collection_warn_threshold", |c, v| warn(&mut writes(c).items_per_collection, v)),
+    ("items_per_collection_fail_threshold", |c, v| fail(&mut writes(c).items_per_collection, v)),
+    ("maximum_timestamp_warn_threshold", |c, v| micros(v).map(|v| writes(c).maximum_timestamp_us.warn = v)),
+    ("maximum_timestamp_fail_threshold", |c, v| micros(v).map(|v| writes(c).maximum_timestamp_us.fail = v)),
+    ("minimum_timestamp_warn_threshold", |c, v| micros(v).map(|v| writes(c).minimum_timestamp_us.warn = v)),
+    ("minimum_timestamp_fail_threshold", |c, v| micros(v).map(|v| writes(c).minimum_timestamp_us.fail = v)),
+    ("write_consistency_levels_warned", |c, v| levels(v).map(|v| writes(c).levels.warned = v)),
+    ("write_consistency_levels_disallowed", |c, v| levels(v).map(|v| writes(c).levels.disallowed = v)),
+    ("read_consistency_levels_warned", |c, v| levels(v).map(|v| c.guardrails.read_levels.warned = v)),
+    ("read_consistency_levels_disallowed", |c, v| levels(v).map(|v| c.guardrails.read_levels.disallowed = v)),
+    ("simplestrategy_enabled", |c, v| flag(v).map(|v| c.guardrails.simple_strategy = v)),
     ("allow_filtering_enabled", |c, v| flag(v).map(|v| c.guardrails.allow_filtering = v)),
     ("group_by_enabled", |c, v| flag(v).map(|v| c.guardrails.group_by = v)),
     ("table_properties_warned", |c, v| set(&mut c.guardrails.table_properties.warned, v)),
@@ -57,10 +83,46 @@ pub(super) const SETTERS: &[(&str, Setter)] = &[
     ("alter_table_enabled", |c, v| flag(v).map(|v| c.guardrails.alter_table = v)),
     ("drop_truncate_table_enabled", |c, v| flag(v).map(|v| c.guardrails.drop_truncate_table = v)),
     ("drop_keyspace_enabled", |c, v| flag(v).map(|v| c.guardrails.drop_keyspace = v)),
+    ("compact_tables_enabled", |c, v| flag(v).map(|v| c.guardrails.compact_tables = v)),
+    ("drop_compact_storage_enabled", |c, v| flag(v).map(|v| c.guardrails.drop_compact_storage = v)),
+    ("enable_drop_compact_storage", |c, v| flag(v).map(|v| c.guardrails.drop_compact_storage = v)),
     ("uncompressed_tables_enabled", |c, v| flag(v).map(|v| c.guardrails.uncompressed_tables = v)),
     ("zero_ttl_on_twcs_enabled", |c, v| flag(v).map(|v| c.guardrails.zero_ttl_on_twcs = v)),
     ("zero_ttl_on_twcs_warned", |c, v| flag(v).map(|v| c.guardrails.zero_ttl_on_twcs_warned = v)),
 ];
+
+fn writes(config: &mut Config) -> &mut WriteGuardrails {
+    config.guardrails.writes.get_or_insert_default()
+}
+
+/// A size, or nothing for none.
+fn bytes(value: &Value) -> Result<Option<u64>, String> {
+    if matches!(value, Value::Null) { Ok(None) } else { size(value).map(Some) }
+}
+
+/// A time in microseconds, or nothing for none.
+fn micros(value: &Value) -> Result<Option<u64>, String> {
+    if matches!(value, Value::Null) {
+        return Ok(None);
+    }
+    duration(value).map(|time| Some(u64::try_from(time.as_micros()).unwrap_or(u64::MAX)))
+}
+
+/// Consistency levels by name, in the protocol's order.
+fn levels(value: &Value) -> Result<Vec<Consistency>, String> {
+    let mut names = BTreeSet::new();
+    set(&mut names, value)?;
+    let mut levels = names
+        .iter()
+        .map(|name| {
+            let known =
+                Consistency::ALL.into_iter().find(|level| level.to_string().eq_ignore_ascii_case(name));
+            known.ok_or_else(|| format!("there is no consistency level {name}"))
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    levels.sort_by_key(|level| level.code());
+    Ok(levels)
+}
 
 fn kilobytes(value: &Value) -> Result<Option<u64>, String> {
     number(value).map(|number| number.map(|kilobytes| kilobytes.saturating_mul(1024)))

@@ -7,7 +7,7 @@ use std::time::Duration;
 use reactor::log::Level;
 
 use super::value::Value;
-use super::{Config, Driver, guardrails};
+use super::{Config, Driver, admin, guardrails};
 
 pub(super) type Setter = fn(&mut Config, &Value) -> Result<(), String>;
 
@@ -22,7 +22,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 }
 
 fn all() -> impl Iterator<Item = &'static (&'static str, Setter)> {
-    SETTERS.iter().chain(guardrails::SETTERS)
+    SETTERS.iter().chain(guardrails::SETTERS).chain(admin::SETTERS)
 }
 
 const SETTERS: &[(&str, Setter)] = &[
@@ -42,7 +42,11 @@ const SETTERS: &[(&str, Setter)] = &[
     ("native_transport_max_frame_size_in_mb", |c, v| {
         frame_bytes(count(v, 1, 256)? << 20).map(|v| c.frame_bytes_max = v)
     }),
-    ("native_transport_max_concurrent_connections", |c, v| limit(v).map(|v| c.connections_max = v)),
+    ("native_transport_max_concurrent_connections", |c, v| optional_limit(v).map(|v| c.connections_max = v)),
+    ("native_transport_max_concurrent_connections_per_ip", |c, v| {
+        optional_limit(v).map(|v| c.connections_per_ip_max = v)
+    }),
+    ("native_transport_timeout", |c, v| duration(v).map(|v| c.native_timeout = v)),
     ("native_transport_max_requests_per_connection", |c, v| {
         limit(v).map(|v| c.requests_per_connection_max = v)
     }),
@@ -67,14 +71,29 @@ const SETTERS: &[(&str, Setter)] = &[
         count(v, 1, 1 << 40).map(|v| c.commitlog_bytes_max = Some(v << 20))
     }),
     ("commitlog_replay_ignore_errors", |c, v| flag(v).map(|v| c.commitlog_replay_ignore_errors = v)),
+    ("sstable_summary_ratio", |c, v| ratio(v).map(|v| c.sstable_summary_ratio = v)),
+    ("column_index_size", |c, v| index_bytes(size(v)?).map(|v| c.column_index_bytes = v)),
+    ("column_index_size_in_kb", |c, v| {
+        index_bytes(count(v, 1, 1 << 20)? << 10).map(|v| c.column_index_bytes = v)
+    }),
     ("memtable_total_space", |c, v| size(v).map(|v| c.memtable_bytes = Some(v))),
     ("memtable_total_space_in_mb", |c, v| count(v, 1, 1 << 40).map(|v| c.memtable_bytes = Some(v << 20))),
+    ("compaction_throughput", |c, v| rate(v).map(|v| c.compaction_bytes_per_second = v)),
+    ("compaction_throughput_mb_per_sec", |c, v| {
+        count(v, 0, 1 << 30).map(|v| c.compaction_bytes_per_second = v << 20)
+    }),
+    ("compaction_static_shares", |c, v| count(v, 0, 1 << 20).map(|v| c.compaction_static_shares = v as u32)),
+    ("concurrent_compactors", |c, v| {
+        count(v, 1, 1 << 10).map(|v| c.concurrent_compactors = Some(v as usize))
+    }),
     ("read_request_timeout", |c, v| duration(v).map(|v| c.read_timeout = v)),
     ("read_request_timeout_in_ms", |c, v| milliseconds(v).map(|v| c.read_timeout = v)),
     ("range_request_timeout", |c, v| duration(v).map(|v| c.range_timeout = v)),
     ("range_request_timeout_in_ms", |c, v| milliseconds(v).map(|v| c.range_timeout = v)),
     ("write_request_timeout", |c, v| duration(v).map(|v| c.write_timeout = v)),
     ("write_request_timeout_in_ms", |c, v| milliseconds(v).map(|v| c.write_timeout = v)),
+    ("cas_contention_timeout", |c, v| duration(v).map(|v| c.cas_contention_timeout = v)),
+    ("cas_contention_timeout_in_ms", |c, v| milliseconds(v).map(|v| c.cas_contention_timeout = v)),
     ("truncate_request_timeout", |c, v| duration(v).map(|v| c.truncate_timeout = v)),
     ("truncate_request_timeout_in_ms", |c, v| milliseconds(v).map(|v| c.truncate_timeout = v)),
     ("request_timeout", |c, v| duration(v).map(|v| c.request_timeout = v)),
@@ -105,7 +124,7 @@ const SETTERS: &[(&str, Setter)] = &[
 ];
 
 /// The meaning of one of a few words.
-fn choice<T: Copy>(value: &Value, words: &[(&str, T)]) -> Result<T, String> {
+pub(super) fn choice<T: Copy>(value: &Value, words: &[(&str, T)]) -> Result<T, String> {
     let found = words.iter().find(|(word, _)| matches!(value, Value::Text(text) if text == word));
     found.map(|(_, meaning)| *meaning).ok_or_else(|| {
         let words: Vec<String> = words.iter().map(|(word, _)| format!("'{word}'")).collect();
@@ -138,7 +157,7 @@ fn one_path(value: &Value) -> Result<PathBuf, String> {
     }
 }
 
-fn address(value: &Value) -> Result<IpAddr, String> {
+pub(super) fn address(value: &Value) -> Result<IpAddr, String> {
     match value {
         Value::Text(text) if text == "localhost" => Some(IpAddr::from([127, 0, 0, 1])),
         Value::Text(text) => text.parse().ok(),
@@ -169,7 +188,12 @@ fn limit(value: &Value) -> Result<usize, String> {
     if *value == Value::Integer(-1) { Ok(usize::MAX) } else { count(value, 1, 1 << 40).map(|n| n as usize) }
 }
 
-fn port(value: &Value) -> Result<u16, String> {
+/// A limit that -1 switches off.
+fn optional_limit(value: &Value) -> Result<Option<usize>, String> {
+    limit(value).map(|limit| (limit != usize::MAX).then_some(limit))
+}
+
+pub(super) fn port(value: &Value) -> Result<u16, String> {
     match value {
         Value::Integer(number) => u16::try_from(*number).ok().filter(|port| *port != 0),
         _ => None,
@@ -177,7 +201,7 @@ fn port(value: &Value) -> Result<u16, String> {
     .ok_or_else(|| format!("expected a port, 1 to 65535, found {value}"))
 }
 
-fn duration(value: &Value) -> Result<Duration, String> {
+pub(super) fn duration(value: &Value) -> Result<Duration, String> {
     match value {
         Value::Text(text) => parse_duration(text).filter(|duration| !duration.is_zero()),
         _ => None,
@@ -209,6 +233,23 @@ fn parse_duration(text: &str) -> Option<Duration> {
     number.checked_mul(unit_ms).map(Duration::from_millis)
 }
 
+/// A number from 0 to 1.
+fn ratio(value: &Value) -> Result<f64, String> {
+    match value {
+        Value::Integer(number @ 0..=1) => Ok(*number as f64),
+        Value::Float(number) if (0.0..=1.0).contains(number) => Ok(*number),
+        _ => Err(format!("expected a number from 0 to 1, found {value}")),
+    }
+}
+
+/// Bytes between entries of a partition's index.
+fn index_bytes(bytes: u64) -> Result<u32, String> {
+    u32::try_from(bytes)
+        .ok()
+        .filter(|bytes| (1 << 10..=1 << 30).contains(bytes))
+        .ok_or_else(|| format!("expected from 1KiB to 1GiB, found {bytes} bytes"))
+}
+
 fn milliseconds(value: &Value) -> Result<Duration, String> {
     count(value, 1, 1 << 40).map(Duration::from_millis)
 }
@@ -221,6 +262,19 @@ pub(super) fn size(value: &Value) -> Result<u64, String> {
         _ => None,
     }
     .ok_or_else(|| format!("expected a size such as 32MiB, found {value}"))
+}
+
+/// Bytes per second, such as `64MiB/s`; 0 for any number.
+fn rate(value: &Value) -> Result<u64, String> {
+    let bytes = match value {
+        Value::Integer(0) => Some(0),
+        Value::Text(text) => text.trim().strip_suffix("/s").and_then(|size| {
+            let size = size.trim();
+            if size.trim_end_matches(char::is_alphabetic) == "0" { Some(0) } else { parse_size(size) }
+        }),
+        _ => None,
+    };
+    bytes.ok_or_else(|| format!("expected a rate such as 64MiB/s, found {value}"))
 }
 
 /// Bytes from a number with a unit: B, K/KiB, M/MiB, G/GiB, T/TiB.

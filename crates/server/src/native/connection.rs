@@ -1,27 +1,42 @@
 //! One connection: reads frames, starts a task for each request, writes answers in whatever order they come.
 //!
 //! Requests before the handshake is over, and those that change the connection itself, are answered one by one; all
-//! others run side by side, bounded per connection and per shard. Answers gather in one buffer while the previous one
+//! others run side by side, bounded per connection and per shard. Connections take turns: each starts so many requests, then
+//! the next goes on. Answers gather in one buffer while the previous one
 //! is on its way, so many answers share a send. A client that does not read is not read from either.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
+use std::time::Duration;
 
 use reactor::net::{RecvChunk, Stream};
-use reactor::{Event, Gate, Group};
+use reactor::{Deadline, Event, Gate, Group, Instant, Permit};
 use wire::frame::{FrameError, FrameHeader, Opcode};
 use wire::protocol_error::ProtocolError;
 
 use super::framing::Input;
-use super::limits::Answers;
+use super::limits::{Answers, InFlight, Refusal};
 use super::session::{Phase, Session};
 use super::{Native, dispatch};
 
 /// Answers waiting for a client that does not read, or about to: beyond it no further request of it starts.
 const OUTPUT_BYTES_MAX: usize = 4 << 20;
+
+/// Requests a connection starts before other connections go on.
+const REQUESTS_PER_TURN: u32 = 16;
+
+/// Requests of one connection that have to be parsed and prepared, or are long, at work at once; no further one is
+/// read until one of them is done, so that other connections' come between.
+const HEAVY_PER_CONNECTION_MAX: usize = 32;
+
+/// What a connection may have received of a frame that is not whole without its being counted.
+const UNCOUNTED_BYTES: usize = 128 << 10;
+
+/// Within this a connection that is not ready yet is looked at again.
+const HANDSHAKE_LOOK: Duration = Duration::from_secs(1);
 
 /// One connection of one shard.
 pub(super) struct Connection {
@@ -29,27 +44,36 @@ pub(super) struct Connection {
     stream: Stream,
     pub(super) session: Session,
     in_flight: Cell<usize>,
+    /// Those of them that are heavy.
+    heavy: Cell<usize>,
     requests: Gate,
     /// Some of the output is gone.
     drained: Event,
     stop: Event,
     stopping: Cell<bool>,
     finished: Cell<bool>,
+    /// When it came.
+    since: Instant,
+    /// Its place among those that have not shaken hands, until it has.
+    shaking: RefCell<Option<Permit>>,
 }
 
 impl Connection {
-    pub(super) fn new(id: u64, stream: Stream, native: Rc<Native>) -> Rc<Self> {
+    pub(super) fn new(id: u64, stream: Stream, native: Rc<Native>, shaking: Permit) -> Rc<Self> {
         let session = Session::new(native, Some(stream.peer_addr()));
         Rc::new(Self {
             id,
             stream,
             session,
             in_flight: Cell::new(0),
+            heavy: Cell::new(0),
             requests: Gate::new(),
             drained: Event::new(),
             stop: Event::new(),
             stopping: Cell::new(false),
             finished: Cell::new(false),
+            since: reactor::now(),
+            shaking: RefCell::new(Some(shaking)),
         })
     }
 
@@ -87,20 +111,32 @@ impl Connection {
     }
 
     async fn read_loop(self: &Rc<Self>) {
-        let mut input = Input::new(self.session.native.config.frame_bytes_max);
-        while let Some(chunk) = self.receive().await {
+        let native = &self.session.native;
+        let mut input = Input::new(native.config.frame_bytes_max);
+        let mut turn = 0;
+        // Memory set aside for the frame that is being received.
+        let mut reserved = None;
+        while let Some(chunk) = self.receive(&mut input).await {
+            if input.wants_buffer() {
+                input.lend(native.take_buffer());
+            }
             input.feed(&chunk);
             drop(chunk);
             loop {
                 let mut body = self.session.native.take_buffer();
                 match input.next_frame(&mut body) {
                     Ok(Some(header)) => {
-                        if !self.take_frame(header, body, &mut input).await {
+                        if !self.take_frame(header, body, &mut input, reserved.take()).await {
                             return;
                         }
                     }
                     Ok(None) => {
-                        self.session.native.give_buffer(body);
+                        native.give_buffer(body);
+                        let awaited = input.awaited_bytes();
+                        if awaited > UNCOUNTED_BYTES && !Box::pin(self.reserve(awaited, &mut reserved)).await
+                        {
+                            return;
+                        }
                         break;
                     }
                     Err(error) => {
@@ -113,13 +149,42 @@ impl Connection {
                 if self.stopping.get() {
                     return;
                 }
-                reactor::maybe_yield().await;
+                turn += 1;
+                if turn % REQUESTS_PER_TURN == 0 {
+                    reactor::yield_now().await;
+                } else {
+                    reactor::maybe_yield().await;
+                }
             }
         }
     }
 
     /// The next bytes, or `None` at the end, on an error, or when told to stop.
-    async fn receive(&self) -> Option<RecvChunk> {
+    async fn receive(&self, input: &mut Input) -> Option<RecvChunk> {
+        if self.session.phase.get() != Phase::Ready {
+            return Box::pin(self.receive_in_time()).await;
+        }
+        input.release().into_iter().flatten().for_each(|buffer| self.session.native.give_buffer(buffer));
+        self.receive_some().await
+    }
+
+    /// As `receive`, from a client that has not shaken hands yet: it has so long in all, and less while many do not.
+    async fn receive_in_time(&self) -> Option<RecvChunk> {
+        let mut received = pin!(self.receive_some());
+        // Bounded by the time for the handshake.
+        loop {
+            match reactor::timeout(Deadline::after(HANDSHAKE_LOOK), received.as_mut()).await {
+                Ok(chunk) => return chunk,
+                Err(_) if self.session.native.handshakes.is_over(self.since) => {
+                    reactor::debug!("connection {} does not shake hands", self.id);
+                    return None;
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    async fn receive_some(&self) -> Option<RecvChunk> {
         let mut stopped = pin!(self.stop.wait_until(|| self.stopping.get()));
         let mut received = pin!(self.stream.recv());
         poll_fn(|context| {
@@ -137,8 +202,76 @@ impl Connection {
         .await
     }
 
+    /// Sets memory aside for a long frame before more of it is received. False ends the connection.
+    async fn reserve(&self, bytes: usize, reserved: &mut Option<Permit>) -> bool {
+        if reserved.as_ref().is_some_and(|permit| permit.count() >= bytes) {
+            return true;
+        }
+        // First given back: whoever held a part while waiting for more would wait for others who do the same.
+        drop(reserved.take());
+        *reserved = self.wait_for_memory(bytes).await;
+        if reserved.is_none() && !self.stopping.get() {
+            self.session.native.limits.count_shed();
+            reactor::warn_limited!(
+                "no memory for a long request came free in its time: its connection is closed"
+            );
+        }
+        reserved.is_some()
+    }
+
+    /// Waits in line for memory of a request, not longer than its client does.
+    async fn wait_for_memory(&self, bytes: usize) -> Option<Permit> {
+        let native = &self.session.native;
+        let deadline = Deadline::after(native.config.request_timeout);
+        let mut stopped = pin!(self.stop.wait_until(|| self.stopping.get()));
+        let mut waited = pin!(reactor::timeout(deadline, native.limits.wait_for_memory(bytes)));
+        poll_fn(|context| {
+            if stopped.as_mut().poll(context).is_ready() {
+                return Poll::Ready(None);
+            }
+            waited.as_mut().poll(context).map(|waited| waited.ok().flatten())
+        })
+        .await
+    }
+
+    /// Lets a request in that found no memory: after a while, or not at all.
+    async fn admit_later(&self, header: FrameHeader, bytes: usize) -> Option<InFlight> {
+        let limits = &self.session.native.limits;
+        if self.session.throws_on_overload.get() {
+            limits.count_shed();
+            dispatch::overloaded(&self.session, header, &limits.memory_text());
+            return None;
+        }
+        let Some(memory) = self.wait_for_memory(bytes).await else {
+            limits.count_shed();
+            dispatch::overloaded(&self.session, header, dispatch::TOO_LATE);
+            return None;
+        };
+        match limits.admit_with(memory) {
+            Ok(admitted) => Some(admitted),
+            Err(refusal) => {
+                self.shed(header, &refusal);
+                None
+            }
+        }
+    }
+
+    fn shed(&self, header: FrameHeader, refusal: &Refusal) {
+        let text = match refusal {
+            Refusal::Shed(text) => text.clone(),
+            Refusal::Memory => self.session.native.limits.memory_text(),
+        };
+        dispatch::overloaded(&self.session, header, &text);
+    }
+
     /// Answers a frame, or starts a task that will. False ends the connection.
-    async fn take_frame(self: &Rc<Self>, header: FrameHeader, body: Vec<u8>, input: &mut Input) -> bool {
+    async fn take_frame(
+        self: &Rc<Self>,
+        header: FrameHeader,
+        body: Vec<u8>,
+        input: &mut Input,
+        reserved: Option<Permit>,
+    ) -> bool {
         let bytes = body.len() + wire::frame::HEADER_BYTES;
         let expected = self.session.version.get().unwrap_or(header.version);
         self.session.version.set(Some(expected));
@@ -148,7 +281,11 @@ impl Connection {
             return false;
         }
         if self.session.phase.get() != Phase::Ready || changes_connection(header.opcode) {
-            return dispatch::answer_in_turn(&self.session, header, body, input).await;
+            let goes_on = dispatch::answer_in_turn(&self.session, header, body, input).await;
+            if self.session.phase.get() == Phase::Ready {
+                self.shaking.take();
+            }
+            return goes_on;
         }
         if self.in_flight.get() >= self.session.native.config.requests_per_connection_max {
             self.session.native.limits.count_shed();
@@ -159,10 +296,19 @@ impl Connection {
             dispatch::overloaded(&self.session, header, &text);
             return true;
         }
-        let admitted = match self.session.native.limits.admit(bytes) {
+        let limits = &self.session.native.limits;
+        let admitted = match reserved {
+            Some(memory) => limits.admit_with(memory),
+            None => limits.admit(bytes),
+        };
+        let admitted = match admitted {
             Ok(admitted) => admitted,
-            Err(text) => {
-                dispatch::overloaded(&self.session, header, &text);
+            Err(Refusal::Memory) => match Box::pin(self.admit_later(header, bytes)).await {
+                Some(admitted) => admitted,
+                None => return true,
+            },
+            Err(refusal) => {
+                self.shed(header, &refusal);
                 return true;
             }
         };
@@ -171,13 +317,35 @@ impl Connection {
         let connection = Rc::clone(self);
         let expected = self.session.output.borrow().usual_bytes();
         let answer = Answers::expect(&self.session.native.limits.answers, expected);
-        reactor::spawn_now(Group::STATEMENT, async move {
-            dispatch::answer(&connection.session, header, body).await;
+        if dispatch::is_heavy(&header) {
+            self.start_heavy(header, body, (answer, admitted, hold)).await;
+            return true;
+        }
+        reactor::spawn_now(Group::STATEMENT, move || async move {
+            reactor::in_place!(dispatch::answer(&connection.session, header, body));
             connection.in_flight.set(connection.in_flight.get() - 1);
             drop((answer, admitted, hold));
             connection.drained.notify_all();
         });
         true
+    }
+
+    /// Starts a request that has to be parsed and prepared, or is long.
+    async fn start_heavy(self: &Rc<Self>, header: FrameHeader, body: Vec<u8>, holds: impl Sized + 'static) {
+        let deadline = Deadline::after(self.session.native.config.request_timeout);
+        self.heavy.set(self.heavy.get() + 1);
+        let connection = Rc::clone(self);
+        reactor::spawn_now(Group::STATEMENT, move || async move {
+            dispatch::answer_heavy(&connection.session, header, body, deadline).await;
+            connection.in_flight.set(connection.in_flight.get() - 1);
+            connection.heavy.set(connection.heavy.get() - 1);
+            drop(holds);
+            connection.drained.notify_all();
+        });
+        if self.heavy.get() >= HEAVY_PER_CONNECTION_MAX {
+            let few = || self.heavy.get() < HEAVY_PER_CONNECTION_MAX || self.stopping.get();
+            self.drained.wait_until(few).await;
+        }
     }
 
     /// Answers what is not a frame. False where the bytes cannot be followed any further.
@@ -218,7 +386,10 @@ impl Connection {
                 .await;
             let Some(bytes) = self.session.output.borrow_mut().take() else { return };
             let (sent, bytes) = self.stream.send(bytes).await;
-            self.session.output.borrow_mut().give_back(bytes);
+            let spare = self.session.output.borrow_mut().give_back(bytes);
+            if let Some(buffer) = spare {
+                self.session.native.give_buffer(buffer);
+            }
             self.drained.notify_all();
             if let Err(error) = sent {
                 reactor::debug!("connection {} takes no answers: {error}", self.id);

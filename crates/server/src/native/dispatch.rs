@@ -2,9 +2,10 @@
 
 use query::tracing::Trace;
 use query::{ClientState, Engine, QueryError, Response};
+use reactor::{Deadline, Group};
 use wire::error::{ErrorBody, PlainError};
 use wire::extensions::{Extensions, TABLETS_ROUTING_V1_PAYLOAD};
-use wire::frame::{Flags, FrameHeader};
+use wire::frame::{Flags, FrameHeader, Opcode};
 use wire::protocol_error::ProtocolError;
 use wire::request::{EventTypes, Request};
 use wire::response::{CompleteResponse, ResponseBuilder, append_unsupported_version};
@@ -17,12 +18,39 @@ use super::framing::Input;
 use super::session::{Phase, Session};
 use super::{error, supported};
 
+/// The body of a request, and of a batch, beyond which it counts as long: so much takes time to decode and to carry out.
+const SHORT_BODY_BYTES: u32 = 64 << 10;
+const SHORT_BATCH_BYTES: u32 = 8 << 10;
+
+/// Whether a request takes more than carrying it out: parsing, preparing, or much decoding.
+pub(super) fn is_heavy(header: &FrameHeader) -> bool {
+    match header.opcode {
+        Opcode::Execute | Opcode::Options => header.body_length > SHORT_BODY_BYTES,
+        Opcode::Batch => header.body_length > SHORT_BATCH_BYTES,
+        _ => true,
+    }
+}
+
+/// As [`answer`], for what [`is_heavy`]: behind requests that are not, and not at all where its time passed meanwhile.
+pub(super) async fn answer_heavy(session: &Session, header: FrameHeader, body: Vec<u8>, deadline: Deadline) {
+    reactor::move_to(Group::UNPREPARED).await;
+    if deadline.instant() <= reactor::coarse_now() {
+        session.native.limits.count_shed();
+        overloaded(session, header, TOO_LATE);
+        return;
+    }
+    answer(session, header, body).await;
+}
+
+/// What Cassandra says to a request that waited longer than its client did.
+pub(super) const TOO_LATE: &str = "Query timed out before it could start";
+
 /// Answers a request that runs beside others.
 pub(super) async fn answer(session: &Session, header: FrameHeader, body: Vec<u8>) {
     let native = &session.native;
     match decompressed(session, &header, body) {
         Ok(body) => {
-            if let Err(error) = execute(session, &header, &body).await {
+            if let Err(error) = reactor::in_place!(execute(session, &header, &body)) {
                 protocol_error(session, header.stream, &error);
             }
             native.give_buffer(body);
@@ -106,6 +134,7 @@ fn start(
 ) -> Result<(), ProtocolError> {
     let options = startup.negotiate(header.version)?;
     session.extensions.set(options.extensions);
+    session.throws_on_overload.set(options.throw_on_overload);
     {
         let mut client = session.client.borrow_mut();
         client.version = header.version;
@@ -179,7 +208,9 @@ async fn execute(session: &Session, header: &FrameHeader, body: &[u8]) -> Result
             Box::pin(native.engine.prepare(&client, query, *keyspace, &mut response)).await
         }
         Request::Execute { id, result_metadata_id, parameters } => {
-            native.engine.execute(&client, id, *result_metadata_id, parameters, &mut response).await
+            let execution =
+                native.engine.execute(&client, id, *result_metadata_id, parameters, &mut response);
+            reactor::in_place!(execution)
         }
         Request::Batch { kind, statements, parameters } => {
             Box::pin(native.engine.batch(&client, *kind, *statements, parameters, &mut response)).await

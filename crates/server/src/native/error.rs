@@ -23,6 +23,9 @@ pub(super) fn write<'b>(
         QueryError::WriteFailure { failed, .. } | QueryError::ReadFailure { failed, .. } => {
             failed_replicas(*failed)
         }
+        QueryError::TooManyTombstones { address, .. } => {
+            vec![(address.ip(), FailureReason::ReadTooManyTombstones)]
+        }
         _ => Vec::new(),
     };
     let kind = match error {
@@ -44,6 +47,18 @@ pub(super) fn write<'b>(
             block_for: count(*required),
             write_type: write_type_of(write_type),
             contentions: 0,
+        },
+        QueryError::CasTimeout { consistency, received, required } => ErrorKind::WriteTimeout {
+            consistency: *consistency,
+            received: count(*received),
+            block_for: count(*required),
+            write_type: WriteType::Cas,
+            contentions: 0,
+        },
+        QueryError::CasUnknown { consistency, received, required } => ErrorKind::CasWriteUnknown {
+            consistency: *consistency,
+            received: count(*received),
+            block_for: count(*required),
         },
         QueryError::ReadTimeout { consistency, received, required, data_present } => ErrorKind::ReadTimeout {
             consistency: *consistency,
@@ -69,11 +84,21 @@ pub(super) fn write<'b>(
                 data_present: *data_present,
             }
         }
+        QueryError::TooManyTombstones { consistency, required, .. } => ErrorKind::ReadFailure {
+            consistency: *consistency,
+            received: 0,
+            block_for: count(*required),
+            failures: &failures,
+            data_present: false,
+        },
         QueryError::Truncate(_) => ErrorKind::Plain(PlainError::Truncate),
         QueryError::Overloaded(_) => ErrorKind::Plain(PlainError::Overloaded),
         QueryError::NotReady(_) => ErrorKind::Plain(PlainError::IsBootstrapping),
         QueryError::FunctionFailure { keyspace, function, .. } => {
             ErrorKind::FunctionFailure { keyspace, function, argument_types: &arguments }
+        }
+        QueryError::Storage(StorageError::RateLimited { is_write, by_coordinator, .. }) => {
+            ErrorKind::RateLimit { is_write: *is_write, rejected_by_coordinator: *by_coordinator }
         }
         QueryError::Storage(error) => ErrorKind::Plain(storage_code(error)),
         QueryError::TableGone(_) => ErrorKind::Plain(PlainError::Invalid),
@@ -88,9 +113,11 @@ fn storage_code(error: &StorageError) -> PlainError {
         StorageError::MutationTooLarge { .. }
         | StorageError::MutationMisfit { .. }
         | StorageError::UnknownTable { .. } => PlainError::Invalid,
-        StorageError::Overloaded { .. } | StorageError::CommitlogTimedOut | StorageError::DiskFull { .. } => {
-            PlainError::Overloaded
-        }
+        StorageError::Overloaded { .. }
+        | StorageError::TooManyReads { .. }
+        | StorageError::CommitlogTimedOut
+        | StorageError::DiskFull { .. }
+        | StorageError::DiskNearlyFull { .. } => PlainError::Overloaded,
         StorageError::Draining => PlainError::IsBootstrapping,
         _ => PlainError::Server,
     }

@@ -3,19 +3,24 @@
 //! Versions 3 and 4 put frames one after the other on the socket. Version 5 does so until STARTUP is answered; from then
 //! on frames travel in segments with checksums (native_protocol_v5.spec §2).
 
+use std::cell::{RefCell, RefMut};
 use std::rc::Rc;
 
 use wire::compression::{Compression, Compressor};
-use wire::frame::{Direction, Frame, FrameError, FrameHeader};
+use wire::frame::{Direction, Frame, FrameError, FrameHeader, HEADER_BYTES};
 use wire::segment::{Decoded, SegmentDecoder, SegmentEncoder, SegmentFormat};
 
 use super::limits::Answers;
 
-/// A receive buffer above this is given back once it is empty.
+/// A receive buffer above this is given back once it is empty, though more is coming.
 const INPUT_BYTES_KEPT: usize = 64 << 10;
 
-/// A send buffer above this is given back once it is empty.
-const OUTPUT_BYTES_KEPT: usize = 256 << 10;
+/// Buffers above this go back to the shard's pool when the connection has nothing to receive or to send: short requests and
+/// answers fit in, and ten thousand idle connections take little.
+const IDLE_BYTES_KEPT: usize = 512;
+
+/// Where a frame's header says how long the body is (native_protocol_v4.spec §2).
+const LENGTH_AT: usize = 5;
 
 /// How long an answer is taken to be before there was one.
 const ANSWER_BYTES_AT_FIRST: usize = 512 << 10;
@@ -46,6 +51,45 @@ impl Input {
             envelopes: Vec::new(),
             envelopes_used: 0,
         }
+    }
+
+    /// Whether `lend` should be called before more is fed.
+    pub(super) fn wants_buffer(&self) -> bool {
+        self.received.capacity() == 0
+    }
+
+    /// An empty buffer for what is received.
+    pub(super) fn lend(&mut self, buffer: Vec<u8>) {
+        debug_assert!(self.received.is_empty() && buffer.is_empty());
+        self.received = buffer;
+        self.used = 0;
+    }
+
+    /// Nothing is there for now: buffers of some size that hold nothing are given back.
+    pub(super) fn release(&mut self) -> [Option<Vec<u8>>; 2] {
+        let released = |buffer: &mut Vec<u8>, used: &mut usize| {
+            let idle = *used == buffer.len() && buffer.capacity() > IDLE_BYTES_KEPT;
+            idle.then(|| {
+                *used = 0;
+                std::mem::take(buffer)
+            })
+        };
+        [
+            released(&mut self.received, &mut self.used),
+            released(&mut self.envelopes, &mut self.envelopes_used),
+        ]
+    }
+
+    /// Bytes of memory that the frame which has begun will take when it is whole, as far as that is known: those of
+    /// several segments are known only as they come.
+    pub(super) fn awaited_bytes(&self) -> usize {
+        if let Some(segments) = &self.segments {
+            return segments.buffered_bytes().saturating_mul(2);
+        }
+        let length = self.received[self.used..].get(LENGTH_AT..HEADER_BYTES);
+        let length = length.and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_be_bytes);
+        // A length beyond the limit was refused already.
+        (length as usize).min(self.frame_bytes_max)
     }
 
     /// From the next byte on the client sends segments.
@@ -122,6 +166,33 @@ impl Input {
     }
 }
 
+/// What turns answers into bytes, one for all connections of a shard: their tables are larger than a connection.
+///
+/// Each is borrowed for one call that does not wait.
+#[derive(Debug)]
+pub(super) struct Codecs {
+    compressor: RefCell<Compressor>,
+    plain: RefCell<SegmentEncoder>,
+    lz4: RefCell<SegmentEncoder>,
+}
+
+impl Codecs {
+    pub(super) fn new() -> Rc<Self> {
+        Rc::new(Self {
+            compressor: RefCell::default(),
+            plain: RefCell::new(SegmentEncoder::new(SegmentFormat::Plain)),
+            lz4: RefCell::new(SegmentEncoder::new(SegmentFormat::Lz4)),
+        })
+    }
+
+    fn segments(&self, format: SegmentFormat) -> RefMut<'_, SegmentEncoder> {
+        match format {
+            SegmentFormat::Plain => self.plain.borrow_mut(),
+            SegmentFormat::Lz4 => self.lz4.borrow_mut(),
+        }
+    }
+}
+
 /// Answers on their way to the client, counted against the shard's limit until they are sent.
 #[derive(Debug)]
 pub(super) struct Output {
@@ -133,8 +204,8 @@ pub(super) struct Output {
     spare: Vec<u8>,
     /// Compression of bodies, in versions 3 and 4.
     pub(super) body_compression: Option<Compression>,
-    pub(super) compressor: Compressor,
-    segments: Option<SegmentEncoder>,
+    codecs: Rc<Codecs>,
+    segments: Option<SegmentFormat>,
     /// Where in `pending` the run of envelopes begins that is to be put into segments.
     run: Option<usize>,
     /// About the longest of the last answers.
@@ -143,7 +214,7 @@ pub(super) struct Output {
 }
 
 impl Output {
-    pub(super) fn new(answers: Rc<Answers>) -> Self {
+    pub(super) fn new(answers: Rc<Answers>, codecs: Rc<Codecs>) -> Self {
         Self {
             answers,
             counted: 0,
@@ -151,7 +222,7 @@ impl Output {
             pending: Vec::new(),
             spare: Vec::new(),
             body_compression: None,
-            compressor: Compressor::default(),
+            codecs,
             segments: None,
             run: None,
             usual_bytes: ANSWER_BYTES_AT_FIRST,
@@ -167,7 +238,18 @@ impl Output {
 
     /// What is appended from now on goes out in segments.
     pub(super) fn begin_segments(&mut self, format: SegmentFormat) {
-        self.segments = Some(SegmentEncoder::new(format));
+        self.segments = Some(format);
+    }
+
+    /// Whether `lend` should be called before an answer is appended.
+    pub(super) fn wants_buffer(&self) -> bool {
+        self.pending.capacity() == 0 && !self.broken
+    }
+
+    /// An empty buffer for answers.
+    pub(super) fn lend(&mut self, buffer: Vec<u8>) {
+        debug_assert!(self.pending.is_empty() && buffer.is_empty());
+        self.pending = buffer;
     }
 
     /// Has `write` append whole frames.
@@ -178,14 +260,16 @@ impl Output {
         if self.broken {
             return;
         }
-        if let Some(segments) = &self.segments
+        if let Some(format) = self.segments
             && self.run.is_none()
         {
-            self.run = Some(segments.begin(&mut self.pending));
+            self.run = Some(self.codecs.segments(format).begin(&mut self.pending));
         }
-        let compression = self.body_compression.map(|algorithm| (algorithm, &mut self.compressor));
+        let mut compressor = self.body_compression.map(|_| self.codecs.compressor.borrow_mut());
+        let compression = self.body_compression.zip(compressor.as_deref_mut());
         let before = self.pending.len();
         write(&mut self.pending, compression);
+        drop(compressor);
         // A short answer brings it down by an eighth only: lengths vary, and too small a guess costs memory.
         self.usual_bytes = (self.pending.len() - before).max(self.usual_bytes - self.usual_bytes / 8);
         self.count();
@@ -203,8 +287,8 @@ impl Output {
 
     /// Everything that waits, ready for the socket; `None` where nothing does.
     pub(super) fn take(&mut self) -> Option<Vec<u8>> {
-        if let (Some(start), Some(segments)) = (self.run.take(), &mut self.segments) {
-            segments.finish(&mut self.pending, start);
+        if let (Some(start), Some(format)) = (self.run.take(), self.segments) {
+            self.codecs.segments(format).finish(&mut self.pending, start);
         }
         if self.pending.is_empty() {
             return None;
@@ -215,14 +299,16 @@ impl Output {
         Some(taken)
     }
 
-    /// Gives the buffer of [`Self::take`] back.
-    pub(super) fn give_back(&mut self, mut sent: Vec<u8>) {
+    /// Gives the buffer of [`Self::take`] back; one of some size is not kept, but returned for the pool.
+    pub(super) fn give_back(&mut self, mut sent: Vec<u8>) -> Option<Vec<u8>> {
         self.sending = 0;
         self.count();
-        if sent.capacity() <= OUTPUT_BYTES_KEPT {
-            sent.clear();
-            self.spare = sent;
+        if sent.capacity() > IDLE_BYTES_KEPT {
+            return Some(sent);
         }
+        sent.clear();
+        self.spare = sent;
+        None
     }
 
     /// The client takes no more: what waits is dropped, and whatever comes.

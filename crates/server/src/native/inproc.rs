@@ -40,7 +40,7 @@ impl InProcess {
                 break;
             };
             if self.session.phase.get() == Phase::Ready {
-                dispatch::answer(&self.session, header, body).await;
+                reactor::in_place!(dispatch::answer(&self.session, header, body));
             } else {
                 dispatch::answer_in_turn(&self.session, header, body, &mut self.input).await;
             }
@@ -48,7 +48,9 @@ impl InProcess {
         let mut output = self.session.output.borrow_mut();
         if let Some(answers) = output.take() {
             out.extend_from_slice(&answers);
-            output.give_back(answers);
+            if let Some(buffer) = output.give_back(answers) {
+                self.session.native.give_buffer(buffer);
+            }
         }
         Ok(())
     }

@@ -1,23 +1,43 @@
 //! What is in flight on a shard: how many requests, how many bytes of them, and how many bytes of answers that wait for
-//! their clients. Beyond the limits requests are shed, and clients that leave answers unread are not read from.
+//! their clients. Beyond the number requests are shed at once. Beyond the bytes a connection waits, and is not read from,
+//! or is told at once where it asked for that (`THROW_ON_OVERLOAD`); connections wait in line with one request each, so
+//! that they take turns. Clients that leave answers unread are not read from either.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
+use reactor::metrics::{self, Counter, Gauge};
+use reactor::{Permit, Semaphore};
+
+/// Connections that may wait for memory; a request of the next one is shed.
+const WAITING_MAX: usize = 1 << 16;
+
 /// Counts of one shard against its limits.
-#[derive(Debug)]
 pub(super) struct ShardLimits {
     requests_max: usize,
     bytes_max: usize,
-    requests: Cell<usize>,
-    bytes: Cell<usize>,
+    /// Bytes that are free.
+    memory: Semaphore,
     pub(super) answers: Rc<Answers>,
-    shed: Rc<reactor::metrics::Counter>,
+    /// Requests that are at work.
+    serving: Rc<Gauge>,
+    shed: Rc<Counter>,
+    blocked: Rc<Counter>,
+    blocked_now: Rc<Gauge>,
+}
+
+/// Why a request is not let in now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// Too many are at work: it is shed, for this reason.
+    Shed(String),
+    /// Too many bytes of requests are in memory: it may wait.
+    Memory,
 }
 
 impl ShardLimits {
     pub(super) fn new(requests_max: usize, bytes_max: usize) -> Rc<Self> {
-        let shed = reactor::metrics::counter(
+        let shed = metrics::counter(
             "scylla_transport_requests_shed",
             "Requests answered with OVERLOADED because of a limit on what is in flight",
             &[],
@@ -25,38 +45,72 @@ impl ShardLimits {
         Rc::new(Self {
             requests_max,
             bytes_max,
-            requests: Cell::new(0),
-            bytes: Cell::new(0),
+            memory: Semaphore::with_waiters_max(bytes_max, WAITING_MAX),
             answers: Rc::new(Answers::new(bytes_max)),
+            serving: metrics::gauge("scylla_transport_requests_serving", "Requests at work", &[]),
             shed,
+            blocked: metrics::counter(
+                "scylla_transport_requests_blocked_memory",
+                "Requests that waited because requests in flight took the memory for them",
+                &[],
+            ),
+            blocked_now: metrics::gauge(
+                "scylla_transport_requests_blocked_memory_current",
+                "Requests that wait for memory of requests now",
+                &[],
+            ),
         })
     }
 
-    /// Counts a request of `bytes` bytes in, or says which limit forbids it.
+    /// Counts a request of `bytes` bytes in, or says what forbids it.
     ///
-    /// A request is let in whatever its size where nothing else is in flight, so that a limit below the largest frame
-    /// does not refuse it for ever.
-    pub(super) fn admit(self: &Rc<Self>, bytes: usize) -> Result<InFlight, String> {
-        let (requests, in_flight) = (self.requests.get(), self.bytes.get());
-        let refusal = if requests >= self.requests_max {
-            Some(format!(
-                "Too many requests in flight on this shard: {requests} (max_concurrent_requests_per_shard)"
-            ))
-        } else if requests > 0 && in_flight.saturating_add(bytes) > self.bytes_max {
-            Some(format!(
-                "Too many bytes of requests in flight on this shard: {in_flight} \
-                 (native_transport_max_request_data_in_flight)"
-            ))
-        } else {
-            None
-        };
-        if let Some(refusal) = refusal {
-            self.shed.inc();
-            return Err(refusal);
+    /// A request larger than the limit takes all of it, so that it is not refused for ever.
+    pub(super) fn admit(self: &Rc<Self>, bytes: usize) -> Result<InFlight, Refusal> {
+        self.check_requests()?;
+        let memory = self.memory.try_acquire(bytes.min(self.bytes_max)).ok_or(Refusal::Memory)?;
+        Ok(self.let_in(memory))
+    }
+
+    /// As [`ShardLimits::admit`], for a request whose memory is set aside already.
+    pub(super) fn admit_with(self: &Rc<Self>, memory: Permit) -> Result<InFlight, Refusal> {
+        self.check_requests()?;
+        Ok(self.let_in(memory))
+    }
+
+    /// Waits in line for memory of `bytes`. `None` where the line is full.
+    pub(super) async fn wait_for_memory(&self, bytes: usize) -> Option<Permit> {
+        let bytes = bytes.min(self.bytes_max);
+        if let Some(permit) = self.memory.try_acquire(bytes) {
+            return Some(permit);
         }
-        self.requests.set(requests + 1);
-        self.bytes.set(in_flight + bytes);
-        Ok(InFlight { limits: Rc::clone(self), bytes })
+        self.blocked.inc();
+        let _blocked = Counted::new(&self.blocked_now);
+        self.memory.acquire(bytes).await.ok()
+    }
+
+    /// What Cassandra says to a client that wants to be told of overload.
+    pub(super) fn memory_text(&self) -> String {
+        let used = self.bytes_max - self.memory.available();
+        format!(
+            "Request breached limit on bytes in flight. (Endpoint: {used}/{max} bytes, Global: {used}/{max} bytes.)\
+             Server is currently in an overloaded state and cannot accept more requests.",
+            max = self.bytes_max
+        )
+    }
+
+    fn check_requests(&self) -> Result<(), Refusal> {
+        let requests = usize::try_from(self.serving.get()).unwrap_or(0);
+        if requests < self.requests_max {
+            return Ok(());
+        }
+        self.shed.inc();
+        Err(Refusal::Shed(format!(
+            "Too many requests in flight on this shard: {requests} (max_concurrent_requests_per_shard)"
+        )))
+    }
+
+    fn let_in(&self, memory: Permit) -> InFlight {
+        InFlight { _memory: memory, _serving: Counted::new(&self.serving) }
     }
 
     /// Counts a request that another limit refused.
@@ -66,16 +120,24 @@ impl ShardLimits {
 }
 
 /// A request counted in; dropping it counts it out.
-#[derive(Debug)]
 pub(super) struct InFlight {
-    limits: Rc<ShardLimits>,
-    bytes: usize,
+    _memory: Permit,
+    _serving: Counted,
 }
 
-impl Drop for InFlight {
+/// One more of something, until dropped.
+pub(super) struct Counted(Rc<Gauge>);
+
+impl Counted {
+    pub(super) fn new(gauge: &Rc<Gauge>) -> Self {
+        gauge.add(1);
+        Self(Rc::clone(gauge))
+    }
+}
+
+impl Drop for Counted {
     fn drop(&mut self) {
-        self.limits.requests.set(self.limits.requests.get() - 1);
-        self.limits.bytes.set(self.limits.bytes.get() - self.bytes);
+        self.0.add(-1);
     }
 }
 

@@ -3,9 +3,10 @@
 //! On the plain port the shards take turns. On the shard-aware port the client chose: shard = source port modulo
 //! shards (ScyllaDB's protocol extension; the client picks its source port accordingly).
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::future::poll_fn;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
@@ -23,6 +24,54 @@ const BACKLOG: u32 = 4096;
 
 /// How long accepting rests after an error such as too many open files.
 const ACCEPT_REST: Duration = Duration::from_millis(50);
+
+/// Connections taken in one go, while established ones wait.
+const ACCEPTS_PER_TURN: u32 = 8;
+
+/// How many connections the node has, and each client address of them.
+#[derive(Debug, Default)]
+pub(super) struct NodeConnections {
+    open: Cell<usize>,
+    by_address: RefCell<BTreeMap<IpAddr, usize>>,
+}
+
+impl NodeConnections {
+    /// Counts one in, or says in the log why it is refused.
+    fn opened(&self, address: IpAddr, most: Option<usize>, most_per_address: Option<usize>) -> bool {
+        let open = self.open.get() + 1;
+        if let Some(limit) = most.filter(|limit| open > *limit) {
+            reactor::warn_limited!(
+                "Exceeded maximum native connection limit of {limit} by using {open} connections \
+                 (see native_transport_max_concurrent_connections in cassandra.yaml)"
+            );
+            return false;
+        }
+        let mut by_address = self.by_address.borrow_mut();
+        let here = by_address.get(&address).copied().unwrap_or(0) + 1;
+        if let Some(limit) = most_per_address.filter(|limit| here > *limit) {
+            reactor::warn_limited!(
+                "Exceeded maximum native connection limit per ip of {limit} by using {here} connections \
+                 (see native_transport_max_concurrent_connections_per_ip)"
+            );
+            return false;
+        }
+        by_address.insert(address, here);
+        self.open.set(open);
+        true
+    }
+
+    /// Counts one out.
+    pub(super) fn closed(&self, address: IpAddr) {
+        self.open.set(self.open.get() - 1);
+        let mut by_address = self.by_address.borrow_mut();
+        if let Some(here) = by_address.get_mut(&address) {
+            *here -= 1;
+            if *here == 0 {
+                by_address.remove(&address);
+            }
+        }
+    }
+}
 
 /// Which shard takes a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,6 +141,7 @@ fn open_one(
         turn: Cell::new(0),
         native: Rc::clone(native),
         connections_max: config.connections_max,
+        connections_per_ip_max: config.connections_per_ip_max,
     };
     reactor::spawn(Group::STATEMENT, async move {
         let mut until_stopped = pin!(stop.wait_until(|| stopped.get()));
@@ -112,14 +162,22 @@ struct Acceptor {
     choice: Choice,
     turn: Cell<usize>,
     native: Rc<Native>,
-    connections_max: usize,
+    connections_max: Option<usize>,
+    connections_per_ip_max: Option<usize>,
 }
 
 impl Acceptor {
     async fn run(&self) {
+        let mut turn = 0;
         loop {
             match self.listener.accept().await {
-                Ok((stream, peer)) => self.hand_over(stream, peer),
+                Ok((stream, peer)) => {
+                    self.hand_over(stream, peer);
+                    turn += 1;
+                    if turn % ACCEPTS_PER_TURN == 0 {
+                        reactor::yield_now().await;
+                    }
+                }
                 Err(error) => {
                     reactor::warn!("cannot accept connections: {error}");
                     reactor::sleep(ACCEPT_REST).await;
@@ -129,11 +187,8 @@ impl Acceptor {
     }
 
     fn hand_over(&self, stream: Stream, peer: SocketAddr) {
-        if self.native.node_connections.get() >= self.connections_max {
-            reactor::warn!(
-                "refused a connection: {} are open (native_transport_max_concurrent_connections)",
-                self.connections_max
-            );
+        if !self.native.node_connections.opened(peer.ip(), self.connections_max, self.connections_per_ip_max)
+        {
             return;
         }
         let shards = reactor::shard_count();
@@ -145,7 +200,6 @@ impl Acceptor {
                 turn % shards
             }
         };
-        self.native.node_connections.set(self.native.node_connections.get() + 1);
         let socket = stream.detach();
         reactor::spawn(Group::STATEMENT, async move {
             let handed = mesh::call(shard, Group::STATEMENT, move || async move {

@@ -34,6 +34,8 @@ pub(super) struct Session {
     pub(super) client: RefCell<ClientState>,
     pub(super) phase: Cell<Phase>,
     pub(super) extensions: Cell<Extensions>,
+    /// Whether the client wants OVERLOADED rather than to wait where memory for requests is short.
+    pub(super) throws_on_overload: Cell<bool>,
     /// The version of the first frame; all others have to have it.
     pub(super) version: Cell<Option<ProtocolVersion>>,
     /// Kinds of events the client registered for.
@@ -54,12 +56,13 @@ impl Session {
             peer,
             user: Rc::from(native.authenticator.anonymous()),
         };
-        let output = RefCell::new(Output::new(Rc::clone(&native.limits.answers)));
+        let output = RefCell::new(Output::new(Rc::clone(&native.limits.answers), Rc::clone(&native.codecs)));
         Self {
             native,
             client: RefCell::new(client),
             phase: Cell::new(Phase::New),
             extensions: Cell::new(Extensions::default()),
+            throws_on_overload: Cell::new(false),
             version: Cell::new(None),
             events: Cell::new(EventTypes::default()),
             output,
@@ -69,7 +72,12 @@ impl Session {
 
     /// Has `write` append whole frames to what goes out.
     pub(super) fn write(&self, write: impl FnOnce(&mut Vec<u8>, BodyCompression<'_>)) {
-        self.output.borrow_mut().append(write);
+        let mut output = self.output.borrow_mut();
+        if output.wants_buffer() {
+            output.lend(self.native.take_buffer());
+        }
+        output.append(write);
+        drop(output);
         self.written.notify_all();
     }
 }

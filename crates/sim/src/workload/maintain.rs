@@ -1,7 +1,10 @@
 //! What the node does beside reading and writing: flushes, compactions, truncations, the end of a life.
 
+use storage::{CompactOptions, CompactionFilter};
+
 use super::{KEYS, Worker, below};
 use crate::history::Action;
+use crate::table::token;
 
 impl Worker {
     pub(super) async fn flush(&self, slot: usize) -> Result<(), String> {
@@ -17,8 +20,29 @@ impl Worker {
     pub(super) async fn compact(&self, slot: usize) -> Result<(), String> {
         let Some(table) = self.table_id(slot) else { return Ok(()) };
         let shard = below(self.shards as u64) as usize;
+        let kind = below(8);
+        let (from, to) = (KEYS as u64).checked_sub(1).map_or((0, 0), |last| (below(last), last));
         let compacted = self
-            .on(shard, async move |storage| storage.compact(table).await.map_err(|error| error.to_string()))
+            .on(shard, async move |storage| {
+                let outcome = match kind {
+                    0 => storage.garbage_collect(table).await,
+                    1 => storage.upgrade_sstables(table, true).await,
+                    2 => storage.cleanup(table).await,
+                    3 => {
+                        let (from, to) = (token(from as u8), token(to as u8));
+                        let tokens = Some((from.min(to), from.max(to)));
+                        let options =
+                            CompactOptions { tokens, split_output: true, ..CompactOptions::default() };
+                        storage.compact_with(table, &options).await
+                    }
+                    4 => {
+                        storage.stop_compactions(&CompactionFilter::default());
+                        return Ok(());
+                    }
+                    _ => storage.compact_with(table, &CompactOptions::default()).await,
+                };
+                outcome.map(|_| ()).map_err(|error| error.to_string())
+            })
             .await;
         compacted.or_else(|error| self.unless_faulty(&format!("a compaction failed: {error}")))
     }

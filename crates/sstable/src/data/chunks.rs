@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use reactor::file::{File, RangeBuf};
 
-use crate::compression::{CHECKSUM_BYTES, ChunkChecksums, CompressionInfo};
+use crate::compression::{CHECKSUM_BYTES, ChunkChecksums, CompressionInfo, Decoder};
 use crate::descriptor::Component;
 use crate::error::{Malformed, Problem, SstableError};
 
@@ -56,7 +56,7 @@ impl ReadCounter {
 #[derive(Debug)]
 pub(crate) enum Chunks {
     /// Compressed, each followed by its checksum.
-    Compressed(CompressionInfo),
+    Compressed(CompressionInfo, Decoder),
     /// As they are, checksums in `CRC.db`.
     Checked(ChunkChecksums),
     /// As they are, without checksums.
@@ -76,7 +76,7 @@ impl DataFile {
     /// Bytes of uncompressed data.
     pub(crate) fn length(&self) -> u64 {
         match &self.chunks {
-            Chunks::Compressed(info) => info.data_length,
+            Chunks::Compressed(info, _) => info.data_length,
             Chunks::Checked(_) | Chunks::Plain => self.file_length,
         }
     }
@@ -84,7 +84,7 @@ impl DataFile {
     /// Bytes of uncompressed data in each chunk but the last.
     pub(crate) fn chunk_length(&self) -> u64 {
         match &self.chunks {
-            Chunks::Compressed(info) => u64::from(info.chunk_length),
+            Chunks::Compressed(info, _) => u64::from(info.chunk_length),
             Chunks::Checked(checksums) => u64::from(checksums.chunk_length),
             Chunks::Plain => PLAIN_CHUNK_BYTES,
         }
@@ -123,7 +123,7 @@ impl DataFile {
         out: &mut Vec<u8>,
     ) -> Result<(), Problem> {
         match &self.chunks {
-            Chunks::Compressed(info) => {
+            Chunks::Compressed(info, decoder) => {
                 let (body, recorded) = stored.split_last_chunk::<4>().ok_or(Problem::Truncated)?;
                 check(body, u32::from_be_bytes(*recorded))?;
                 if body.len() >= info.max_compressed_length as usize {
@@ -131,7 +131,7 @@ impl DataFile {
                     out.extend_from_slice(body.get(..length).ok_or(Problem::Truncated)?);
                     return Ok(());
                 }
-                info.compressor.decompress(body, length, out)
+                decoder.decode(body, length, out)
             }
             Chunks::Checked(checksums) => {
                 check(stored, *checksums.checksums.get(chunk as usize).ok_or(Problem::Truncated)?)?;
@@ -148,7 +148,7 @@ impl DataFile {
     /// Where a chunk starts in the file; the end of the file for those behind it.
     fn file_offset(&self, chunk: u64) -> u64 {
         match &self.chunks {
-            Chunks::Compressed(info) => usize::try_from(chunk)
+            Chunks::Compressed(info, _) => usize::try_from(chunk)
                 .ok()
                 .filter(|chunk| *chunk < info.offsets.len())
                 .and_then(|chunk| info.offsets.get(chunk))

@@ -18,6 +18,8 @@ use crate::layout::{Layout, Slot, Slots};
 /// Longest row or marker that is read: what a 32-bit signed number counts, as in Cassandra. No mutation is near it,
 /// but many updates of one collection merge into one row.
 pub(crate) const ROW_BYTES_MAX: u64 = i32::MAX as u64;
+/// Opens a deletion that is none, where times are unsigned.
+const NOT_DELETED: u8 = 0x80;
 /// Cells of a row that are sorted without touching the heap.
 const CELLS_INLINE: usize = 24;
 
@@ -70,10 +72,10 @@ pub(crate) fn head(
             return Err(Malformed::over(at, "number of clustering components", count as u64, limit));
         }
         weight(kind).ok_or(Malformed::invalid(at - 1, "unknown kind of range tombstone"))?;
-        values(layout, input, count, clustering)?;
+        values(&layout.clusterings, input, count, clustering)?;
         marker = Some(kind);
     } else if !is_static {
-        values(layout, input, layout.clusterings.len(), clustering)?;
+        values(&layout.clusterings, input, layout.clusterings.len(), clustering)?;
     }
     let at = input.offset();
     let size = input.vint()?;
@@ -94,10 +96,15 @@ pub(crate) fn weight(kind: u8) -> Option<i8> {
     }
 }
 
-/// Appends `count` clustering values in the model's form.
-fn values(layout: &Layout, input: &mut Input<'_>, count: usize, out: &mut Vec<u8>) -> Result<(), Malformed> {
+/// Appends `count` clustering values in the model's form; `lengths` are those the types fix.
+fn values(
+    lengths: &[Option<usize>],
+    input: &mut Input<'_>,
+    count: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), Malformed> {
     let mut header = 0;
-    for index in 0..count {
+    for (index, length) in lengths.iter().enumerate().take(count) {
         if index % VALUES_PER_HEADER == 0 {
             header = input.vint()?;
         }
@@ -107,8 +114,8 @@ fn values(layout: &Layout, input: &mut Input<'_>, count: usize, out: &mut Vec<u8
         } else if bits & 1 != 0 {
             append_component(out, Some(&[]));
         } else {
-            let value = match layout.clusterings[index] {
-                Some(length) => input.take(length)?,
+            let value = match length {
+                Some(length) => input.take(*length)?,
                 None => input.sized("length of a clustering value", CLUSTERING_VALUE_BYTES_MAX)?,
             };
             append_component(out, Some(value));
@@ -122,16 +129,41 @@ pub(crate) fn prefix(layout: &Layout, input: &mut Input<'_>, out: &mut Vec<u8>) 
     let at = input.offset();
     let kind = input.u8()?;
     if kind == kind::CLUSTERING {
-        values(layout, input, layout.clusterings.len(), out)?;
+        values(&layout.clusterings, input, layout.clusterings.len(), out)?;
         return Ok(0);
     }
+    bound_of_kind(&layout.clusterings, kind, at, input, out)
+}
+
+/// Reads a bound of a slice and appends it in the model's form; returns its weight.
+pub(crate) fn bound(
+    lengths: &[Option<usize>],
+    input: &mut Input<'_>,
+    out: &mut Vec<u8>,
+) -> Result<i8, Malformed> {
+    let at = input.offset();
+    let kind = input.u8()?;
+    bound_of_kind(lengths, kind, at, input, out)
+}
+
+fn bound_of_kind(
+    lengths: &[Option<usize>],
+    kind: u8,
+    at: u64,
+    input: &mut Input<'_>,
+    out: &mut Vec<u8>,
+) -> Result<i8, Malformed> {
     let weight = weight(kind).ok_or(Malformed::invalid(at, "unknown kind of clustering"))?;
     let count = usize::from(input.u16()?);
-    if count > layout.clusterings.len() {
-        let limit = layout.clusterings.len() as u64;
-        return Err(Malformed::over(at + 1, "number of clustering components", count as u64, limit));
+    if count > lengths.len() {
+        return Err(Malformed::over(
+            at + 1,
+            "number of clustering components",
+            count as u64,
+            lengths.len() as u64,
+        ));
     }
-    values(layout, input, count, out)?;
+    values(lengths, input, count, out)?;
     Ok(weight)
 }
 
@@ -179,9 +211,26 @@ fn deletion(layout: &Layout, input: &mut Input<'_>) -> Result<DeletionTime, Malf
 
 /// A deletion as partition headers and index entries have it.
 pub(crate) fn whole_deletion(layout: &Layout, input: &mut Input<'_>) -> Result<DeletionTime, Malformed> {
-    let local_time = model_time(layout, input.i32()?);
-    let timestamp = input.i64()?;
-    let deletion = DeletionTime { timestamp, local_time };
+    let (timestamp, local_time) = if layout.unsigned_times {
+        // The sign bit says that nothing is deleted, and then no more follows.
+        let at = input.offset();
+        match input.clone().u8()? {
+            NOT_DELETED => {
+                input.u8()?;
+                return Ok(DeletionTime::LIVE);
+            }
+            flags if flags & NOT_DELETED != 0 => {
+                return Err(Malformed::invalid(at, "unknown flags of a deletion"));
+            }
+            _ => {}
+        }
+        let timestamp = input.i64()?;
+        (timestamp, input.i32()?)
+    } else {
+        let local_time = input.i32()?;
+        (input.i64()?, local_time)
+    };
+    let deletion = DeletionTime { timestamp, local_time: model_time(layout, local_time) };
     Ok(if deletion.is_live() { DeletionTime::LIVE } else { deletion })
 }
 

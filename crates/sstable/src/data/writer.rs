@@ -18,9 +18,10 @@ use reactor::file::{remove_file, rename, sync_dir};
 use super::chunk_writer::{DataWriter, WrittenChunks};
 use super::encode::{Scratch, append_marker, append_partition_start, append_row};
 use super::flags;
-use crate::compression::{CHUNK_BYTES_DEFAULT, CHUNK_BYTES_MAX, Compressor};
+use crate::compression::{CHUNK_BYTES_DEFAULT, CHUNK_BYTES_MAX, Compression, Compressor};
 use crate::descriptor::{Component, Descriptor};
 use crate::error::SstableError;
+use crate::extras::{Extras, SchemaMark, TabletMark};
 use crate::file::OutputFile;
 use crate::filter::Filter;
 use crate::index::COLUMN_INDEX_BYTES_DEFAULT;
@@ -33,11 +34,14 @@ use crate::statistics::{
 /// Memory for a summary unless configured; enough for stretches of 12 GB of index with keys of 16 bytes.
 const SUMMARY_BYTES_DEFAULT: usize = 256 << 20;
 
+/// Bytes of summary for a byte of data unless configured.
+pub const SUMMARY_RATIO_DEFAULT: f64 = 0.0005;
+
 /// How a table file is written.
 #[derive(Debug, Clone)]
 pub struct WriterOptions {
     /// How chunks are compressed; `None` leaves them as they are.
-    pub compression: Option<Compressor>,
+    pub compression: Option<Compression>,
     /// Bytes of data in a chunk, a power of two.
     pub chunk_bytes: u32,
     /// Rate of false answers of the filter; 1 for no filter.
@@ -48,6 +52,9 @@ pub struct WriterOptions {
     pub minima: EncodingMinima,
     /// Bytes of a partition after which a new index block starts.
     pub column_index_bytes: u32,
+    /// Bytes of summary for a byte of data (`sstable_summary_ratio`), from 0 to 1. More shorten the stretches of the index
+    /// that a read asks for, less make them no longer than they may be.
+    pub summary_ratio: f64,
     /// Most memory the summary may take.
     pub summary_bytes_max: usize,
     /// Level for leveled compaction.
@@ -58,22 +65,26 @@ pub struct WriterOptions {
     pub commit_log_intervals: Vec<(CommitLogPosition, CommitLogPosition)>,
     /// This host.
     pub host: Option<[u8; 16]>,
+    /// The tablet and the shard that write it.
+    pub tablet: Option<TabletMark>,
 }
 
 impl Default for WriterOptions {
     fn default() -> Self {
         Self {
-            compression: Some(Compressor::Lz4),
+            compression: Some(Compression::from(Compressor::Lz4)),
             chunk_bytes: CHUNK_BYTES_DEFAULT,
             fp_chance: 0.01,
             expected_partitions: 1,
             minima: EncodingMinima::default(),
             column_index_bytes: COLUMN_INDEX_BYTES_DEFAULT,
+            summary_ratio: SUMMARY_RATIO_DEFAULT,
             summary_bytes_max: SUMMARY_BYTES_DEFAULT,
             level: 0,
             repaired_at_ms: 0,
             commit_log_intervals: Vec::new(),
             host: None,
+            tablet: None,
         }
     }
 }
@@ -104,6 +115,7 @@ pub struct Writer {
     descriptor: Descriptor,
     options: WriterOptions,
     header: SerializationHeader,
+    schema: SchemaMark,
     layout: Layout,
     data: DataWriter,
     index: IndexWriter,
@@ -161,7 +173,7 @@ impl Writer {
         let filter = Filter::new(options.expected_partitions, options.fp_chance);
         let interval = table.options().min_index_interval;
         let index_path = descriptor.temporary_path(dir, Component::Index);
-        let index = match IndexWriter::create(index_path, filter, interval, options.summary_bytes_max).await {
+        let index = match IndexWriter::create(index_path, filter, interval, &options).await {
             Ok(index) => index,
             Err(error) => {
                 remove_temporaries(dir, descriptor).await;
@@ -175,6 +187,7 @@ impl Writer {
             descriptor,
             options,
             header,
+            schema: SchemaMark { table: table.id().0, revision: table.definition().revision },
             layout,
             data,
             index,
@@ -216,10 +229,10 @@ impl Writer {
         }
         let start = self.data.position;
         append_partition_start(&self.layout, &mut self.out, key, deletion);
-        self.collector.deletion(deletion);
+        self.collector.partition_deletion(deletion);
         if !self.layout.statics.list.is_empty() {
             if let Some(row) = static_row {
-                self.collector.row(row);
+                self.collector.static_row(row);
             }
             let row = static_row.unwrap_or(RowView::trusted(&self.empty_row));
             append_row(&self.layout, &mut self.scratch, &mut self.out, None, row, 0)?;
@@ -358,9 +371,9 @@ impl Writer {
         let first_key = self.first.expect("there is a partition");
         let last_key = self.last.expect("there is a partition");
         let data = self.data.finish().await?;
-        let (summary, filter, _) = self.index.finish(&first_key.1, &last_key.1).await?;
+        let (summary, filter, index_checksum) = self.index.finish(&first_key.1, &last_key.1).await?;
 
-        let (mut stats, sketch) = self.collector.finish();
+        let (mut stats, sketch, extent) = self.collector.finish();
         stats.level = options.level;
         stats.repaired_at_ms = options.repaired_at_ms;
         stats.commit_log_intervals = options.commit_log_intervals;
@@ -368,7 +381,7 @@ impl Writer {
         if options.compression.is_some() {
             stats.compression_ratio = data.file_bytes as f64 / data.bytes as f64;
         }
-        let mut components = vec![Component::Data, Component::Index];
+        let mut components = vec![(Component::Data, data.digest), (Component::Index, index_checksum)];
         let mut bytes = Vec::new();
         summary.encode(&mut bytes);
         write_component(&dir, descriptor, Component::Summary, &mut bytes, &mut components).await?;
@@ -394,11 +407,20 @@ impl Writer {
         }
         bytes.extend_from_slice(data.digest.to_string().as_bytes());
         write_component(&dir, descriptor, Component::Digest, &mut bytes, &mut components).await?;
-        components.push(Component::Toc);
-        components.iter().for_each(|component| bytes.extend_from_slice(format!("{component}\n").as_bytes()));
-        components.pop();
+        let extras = Extras {
+            dictionary: data.dictionary,
+            extent: Some(extent),
+            schema: Some(self.schema),
+            tablet: options.tablet,
+            checksums: components.clone(),
+        };
+        extras.encode(&mut bytes);
+        write_component(&dir, descriptor, Component::Ceto, &mut bytes, &mut components).await?;
+        let mut names: Vec<Component> = components.iter().map(|(component, _)| *component).collect();
+        names.push(Component::Toc);
+        names.iter().for_each(|component| bytes.extend_from_slice(format!("{component}\n").as_bytes()));
         write_component(&dir, descriptor, Component::Toc, &mut bytes, &mut components).await?;
-        make_visible(&dir, descriptor, &components).await?;
+        make_visible(&dir, descriptor, &names).await?;
         Ok(SstableInfo {
             descriptor,
             first_key,
@@ -436,13 +458,14 @@ async fn write_component(
     descriptor: Descriptor,
     component: Component,
     bytes: &mut Vec<u8>,
-    components: &mut Vec<Component>,
+    components: &mut Vec<(Component, u32)>,
 ) -> Result<(), SstableError> {
+    let checksum = crc32fast::hash(bytes);
     let mut file = OutputFile::create(descriptor.temporary_path(dir, component)).await?;
     file.append(bytes).await?;
     file.finish().await?;
     bytes.clear();
-    components.push(component);
+    components.push((component, checksum));
     Ok(())
 }
 

@@ -13,6 +13,7 @@ use crate::descriptor::Component;
 use crate::error::{Malformed, Problem, SstableError};
 use crate::input::Input;
 use crate::scan::PartitionBound;
+use crate::summary::Stretch;
 
 /// Bytes read at first where nothing says how many are needed.
 const GUESS_BYTES: u64 = 4096;
@@ -145,14 +146,25 @@ impl IndexFile {
             .malformed(Malformed::invalid(self.length, "the last entry is not the one the summary names")))
     }
 
-    /// The entry of a key, sought in the stretch `interval`.
+    /// Checks that the entry at `at` has the key that the summary says it has.
+    ///
+    /// Without this a summary with a changed key would lead past partitions that are there.
+    fn check_sample(&self, at: u64, key: &[u8], sample: &[u8]) -> Result<(), SstableError> {
+        if key == sample {
+            return Ok(());
+        }
+        Err(self.malformed(Malformed::invalid(at, "the entry is not the one the summary names")))
+    }
+
+    /// The entry of a key, sought in the stretch that the summary names.
     pub(crate) async fn find(
         &self,
         counter: &ReadCounter,
-        interval: (u64, Option<u64>),
+        stretch: Stretch<'_>,
         key: &[u8],
     ) -> Result<Option<Entry>, SstableError> {
-        let (mut at, end) = (interval.0, interval.1.unwrap_or(self.length).min(self.length));
+        let end = stretch.next.map_or(self.length, |(next, _)| next.min(self.length));
+        let mut at = stretch.start;
         let mut walk = Walk { index: self, counter, start: 0, bytes: None };
         while at < end {
             // Where the partition ends saves a guess at how much to read, and the next entry's key is about as long.
@@ -162,6 +174,9 @@ impl IndexFile {
                 seen.next,
                 Entry { position: seen.position, end: End::Unknown, promoted: seen.promoted },
             );
+            if at == stretch.start {
+                self.check_sample(at, seen.key, stretch.first)?;
+            }
             if next == self.length {
                 self.check_last(seen.key)?;
             }
@@ -175,20 +190,32 @@ impl IndexFile {
             }
             at = next;
         }
+        // It is not there if the stretch ends where the summary says: with the head of the next entry, which was read too
+        // unless its key is longer than the one sought.
+        if let Some((next, sample)) = stretch.next {
+            if at != next {
+                return Err(self.malformed(Malformed::invalid(at, "no entry starts where the summary says")));
+            }
+            let seen = walk.entry(at, HEAD_BYTES + sample.len() as u64).await?;
+            self.check_sample(at, seen.key, sample)?;
+        }
         Ok(None)
     }
 
-    /// Where the data of the first partition behind `bound` starts, sought from `start` on.
+    /// Where the data of the first partition behind `bound` starts, sought from the start of `stretch` on.
     pub(crate) async fn position_behind(
         &self,
         counter: &ReadCounter,
-        start: u64,
+        stretch: Stretch<'_>,
         bound: &PartitionBound,
     ) -> Result<Option<u64>, SstableError> {
-        let mut at = start;
+        let mut at = stretch.start;
         let mut walk = Walk { index: self, counter, start: 0, bytes: None };
         while at < self.length {
             let seen = walk.entry(at, GUESS_BYTES).await?;
+            if at == stretch.start {
+                self.check_sample(at, seen.key, stretch.first)?;
+            }
             let token: Token = murmur3_token(seen.key);
             if bound.is_before(token, seen.key) {
                 return Ok(Some(seen.position));

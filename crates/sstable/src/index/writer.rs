@@ -1,8 +1,9 @@
 //! Writes `Index.db`, samples it for the summary, and fills the filter.
 //!
 //! A stretch of the index between two samples has [`STRETCH_BYTES`] at most, but for a longer entry, which is a stretch
-//! of its own, so that finding a key reads little. Only when the summary's share of memory is spent do stretches become
-//! wider: every other sample is left out from then on, again and again.
+//! of its own, so that finding a key reads little. Where a byte of summary for so many bytes of data
+//! (`sstable_summary_ratio`) allows it, stretches are shorter. Only when the summary's share of memory is spent do they
+//! become wider: every other sample is left out from then on, again and again.
 
 use std::path::PathBuf;
 
@@ -12,12 +13,16 @@ use model::vint;
 
 use super::{STRETCH_BYTES, WIDTH_BASE};
 use crate::data::encode::append_whole_deletion;
+use crate::data::writer::WriterOptions;
 use crate::error::SstableError;
 use crate::file::OutputFile;
 use crate::filter::Filter;
 use crate::input::append_short_sized;
 use crate::layout::Layout;
 use crate::summary::{SUMMARY_BYTES_MAX, Summary};
+
+/// Bytes of a sample in the summary besides its key.
+const SAMPLE_OVERHEAD_BYTES: usize = 12;
 
 /// The blocks of the partition that is written.
 #[derive(Debug, Default)]
@@ -104,6 +109,10 @@ pub(crate) struct IndexWriter {
     scratch: Vec<u8>,
     summary: Summary,
     summary_bytes_max: usize,
+    /// Bytes of data that pay for a byte of summary.
+    data_per_byte: f64,
+    /// Where the data has paid for the samples so far and the next one.
+    paid_at: f64,
     /// Stretches that make one, once memory is short.
     thinning: u64,
     stretches: u64,
@@ -111,6 +120,7 @@ pub(crate) struct IndexWriter {
     stretch: Option<u64>,
     filter: Option<Filter>,
     partitions: u64,
+    checksum: crc32fast::Hasher,
 }
 
 impl IndexWriter {
@@ -119,19 +129,23 @@ impl IndexWriter {
         path: PathBuf,
         filter: Option<Filter>,
         min_index_interval: u32,
-        summary_bytes_max: usize,
+        options: &WriterOptions,
     ) -> Result<Self, SstableError> {
         Ok(Self {
             file: OutputFile::create(path).await?,
             entry: Vec::new(),
             scratch: Vec::new(),
             summary: Summary::new(min_index_interval),
-            summary_bytes_max: summary_bytes_max.min(SUMMARY_BYTES_MAX),
+            summary_bytes_max: options.summary_bytes_max.min(SUMMARY_BYTES_MAX),
+            // Without a ratio the quotient is infinite, and only the length of a stretch counts.
+            data_per_byte: 1.0 / options.summary_ratio.clamp(0.0, 1.0),
+            paid_at: 0.0,
             thinning: 1,
             stretches: 0,
             stretch: None,
             filter,
             partitions: 0,
+            checksum: crc32fast::Hasher::new(),
         })
     }
 
@@ -151,24 +165,27 @@ impl IndexWriter {
         append_short_sized(&mut self.entry, key);
         vint::append_unsigned(&mut self.entry, position);
         blocks.append(header_length, deletion, layout, &mut self.scratch, &mut self.entry);
-        self.sample(token, key);
+        self.sample(token, key, position);
         if let Some(filter) = &mut self.filter {
             filter.add_hash(murmur3_hash128(key, 0));
         }
         self.partitions += 1;
+        self.checksum.update(&self.entry);
         let entry = std::mem::take(&mut self.entry);
         let result = self.file.append(&entry).await;
         self.entry = entry;
         result
     }
 
-    fn sample(&mut self, token: Token, key: &[u8]) {
+    fn sample(&mut self, token: Token, key: &[u8], position: u64) {
         let start = self.file.position();
         let end = start + self.entry.len() as u64;
-        if self.stretch.is_some_and(|stretch| end - stretch <= STRETCH_BYTES) {
+        let paid = position as f64 >= self.paid_at;
+        if !paid && self.stretch.is_some_and(|stretch| end - stretch <= STRETCH_BYTES) {
             return;
         }
         self.stretch = Some(start);
+        self.paid_at = position as f64 + (key.len() + SAMPLE_OVERHEAD_BYTES) as f64 * self.data_per_byte;
         if self.summary.size() + key.len() > self.summary_bytes_max {
             self.summary.thin();
             self.thinning *= 2;
@@ -179,14 +196,14 @@ impl IndexWriter {
         self.stretches += 1;
     }
 
-    /// Ends the index; hands out the summary and the filter, still in memory, and the length.
+    /// Ends the index; hands out the summary and the filter, still in memory, and the checksum.
     pub(crate) async fn finish(
         mut self,
         first_key: &[u8],
         last_key: &[u8],
-    ) -> Result<(Summary, Option<Filter>, u64), SstableError> {
-        let length = self.file.finish().await?;
+    ) -> Result<(Summary, Option<Filter>, u32), SstableError> {
+        self.file.finish().await?;
         self.summary.finish(first_key, last_key, self.partitions);
-        Ok((self.summary, self.filter, length))
+        Ok((self.summary, self.filter, self.checksum.finalize()))
     }
 }

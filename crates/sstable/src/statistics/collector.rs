@@ -11,7 +11,9 @@ use model::counter;
 use model::deletion::{DeletionTime, Liveness, NO_LOCAL_TIME};
 use model::row::{CellKind, RowView};
 
+use super::stats::{around, components};
 use super::{Cardinality, EstimatedHistogram, Stats, TombstoneHistogram};
+use crate::extras::Extent;
 
 /// Buckets for sizes of partitions: up to 3.5 TB.
 const SIZE_BUCKETS: usize = 155;
@@ -30,6 +32,8 @@ pub(crate) struct Collector {
     cells: u64,
     smallest: Option<OwnedPosition>,
     greatest: Option<OwnedPosition>,
+    partition_deletions: bool,
+    static_rows: bool,
 }
 
 impl Collector {
@@ -50,6 +54,7 @@ impl Collector {
             repaired_at_ms: 0,
             min_clustering: Vec::new(),
             max_clustering: Vec::new(),
+            covered: None,
             legacy_counters: false,
             columns_set: 0,
             rows: 0,
@@ -57,6 +62,9 @@ impl Collector {
             pending_repair: None,
             transient: false,
             originating_host: None,
+            partition_deletions: None,
+            key_range: None,
+            token_space_coverage: None,
         };
         Self {
             stats,
@@ -68,6 +76,8 @@ impl Collector {
             cells: 0,
             smallest: None,
             greatest: None,
+            partition_deletions: false,
+            static_rows: false,
         }
     }
 
@@ -102,7 +112,19 @@ impl Collector {
         self.any_ttl = true;
     }
 
-    /// A deletion that is written: of a partition, a row, a range or a collection.
+    /// The deletion of a whole partition.
+    pub(crate) fn partition_deletion(&mut self, deletion: DeletionTime) {
+        self.partition_deletions |= !deletion.is_live();
+        self.deletion(deletion);
+    }
+
+    /// The static row of a partition.
+    pub(crate) fn static_row(&mut self, row: RowView<'_>) {
+        self.static_rows |= !row.is_empty();
+        self.row(row);
+    }
+
+    /// A deletion that is written: of a row, a range or a collection.
     pub(crate) fn deletion(&mut self, deletion: DeletionTime) {
         if !deletion.is_live() {
             self.timestamp(deletion.timestamp);
@@ -118,7 +140,7 @@ impl Collector {
         }
     }
 
-    /// A row or a static row.
+    /// A row.
     pub(crate) fn row(&mut self, row: RowView<'_>) {
         self.liveness(row.liveness());
         self.deletion(row.deletion());
@@ -161,20 +183,20 @@ impl Collector {
         self.cardinality.add(key);
     }
 
-    /// What was gathered, and the sketch of the keys.
-    pub(crate) fn finish(mut self) -> (Stats, Cardinality) {
+    /// What was gathered, the sketch of the keys, and where everything lies.
+    pub(crate) fn finish(mut self) -> (Stats, Cardinality, Extent) {
         self.stats.tombstones.settle();
         // A component that is null ends the prefix: the shorter one covers the longer one in both directions.
-        let components = |position: &OwnedPosition| -> Vec<Vec<u8>> {
-            position
-                .as_ref()
-                .prefix
-                .components()
-                .map_while(|component| component.map(<[u8]>::to_vec))
-                .collect()
-        };
         self.stats.min_clustering = self.smallest.as_ref().map(components).unwrap_or_default();
         self.stats.max_clustering = self.greatest.as_ref().map(components).unwrap_or_default();
-        (self.stats, self.cardinality)
+        let (min, max) = (&self.stats.min_clustering, &self.stats.max_clustering);
+        self.stats.covered = Some((around(min, -1), around(max, 1)));
+        let extent = Extent {
+            first: self.smallest.unwrap_or_else(|| Position::END.to_owned()),
+            last: self.greatest.unwrap_or_else(|| Position::START.to_owned()),
+            partition_deletions: self.partition_deletions,
+            static_rows: self.static_rows,
+        };
+        (self.stats, self.cardinality, extent)
     }
 }

@@ -26,7 +26,7 @@ const NAME_BYTES_MAX: usize = 1 << 20;
 pub struct EncodingMinima {
     /// Smallest timestamp, microseconds.
     pub timestamp: i64,
-    /// Smallest local deletion time, seconds.
+    /// Smallest local deletion time, seconds, modulo 2^32.
     pub local_deletion_time: i32,
     /// Smallest time to live, seconds.
     pub ttl: i32,
@@ -107,10 +107,10 @@ impl SerializationHeader {
     pub(crate) fn decode(input: &mut Input<'_>) -> Result<Self, Malformed> {
         let timestamp = (input.vint()? as i64).wrapping_add(EPOCH_MICROSECONDS);
         let at = input.offset();
-        let local_deletion_time = (input.vint()? as i64)
-            .checked_add(EPOCH_SECONDS)
-            .and_then(|time| i32::try_from(time).ok())
-            .ok_or(Malformed::invalid(at, "the smallest deletion time is out of range"))?;
+        // Times are counted modulo 2^32, which is right for signed and for unsigned ones.
+        let local_deletion_time = i32::try_from(input.vint()? as i64)
+            .map(|difference| difference.wrapping_add(EPOCH_SECONDS as i32))
+            .map_err(|_| Malformed::invalid(at, "the smallest deletion time is out of range"))?;
         let at = input.offset();
         let ttl = i32::try_from(input.vint()? as i64)
             .map_err(|_| Malformed::invalid(at, "the smallest time to live is out of range"))?;
@@ -122,6 +122,9 @@ impl SerializationHeader {
         let minima = EncodingMinima { timestamp, local_deletion_time, ttl };
         let statics = columns(input)?;
         let regulars = columns(input)?;
+        if input.remaining() != 0 {
+            return Err(Malformed::invalid(input.offset(), "bytes behind the columns"));
+        }
         Ok(Self { minima, key_class, clusterings, statics, regulars })
     }
 }
@@ -142,7 +145,7 @@ fn text<'a>(input: &mut Input<'a>) -> Result<&'a str, Malformed> {
         .map_err(|_| Malformed::invalid(at, "a name is not UTF-8"))
 }
 
-fn class(input: &mut Input<'_>) -> Result<(CqlType, bool), Malformed> {
+pub(super) fn class(input: &mut Input<'_>) -> Result<(CqlType, bool), Malformed> {
     let offset = input.offset();
     parse_class(text(input)?).map_err(|error| Malformed { offset, problem: Problem::Type(error) })
 }

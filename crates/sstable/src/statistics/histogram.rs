@@ -107,6 +107,11 @@ impl TombstoneHistogram {
         self.bins.range(..=time).fold(0, |sum, (_, count)| sum.saturating_add(*count))
     }
 
+    /// How many points it has.
+    pub(crate) fn points(&self) -> usize {
+        self.bins.len()
+    }
+
     /// Merges to as many points as are stored.
     pub(crate) fn settle(&mut self) {
         self.merge_to(BINS_MAX);

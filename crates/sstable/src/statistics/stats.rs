@@ -3,9 +3,12 @@
 //! ```text
 //! stats := partition_sizes cells commit_log_upper:position min_timestamp:i64 max_timestamp:i64
 //!          min_local_deletion_time:i32 max_local_deletion_time:i32 min_ttl:i32 max_ttl:i32 compression_ratio:f64
-//!          tombstones level:i32 repaired_at:i64 min_clustering max_clustering legacy_counters:bool
-//!          columns_set:i64 rows:i64 commit_log_lower:position intervals
+//!          tombstones level:i32 repaired_at:i64 covered legacy_counters:bool
+//!          columns_set:i64 rows:i64 [commit_log_lower:position] [intervals]
 //!          [pending_repair transient:bool] [originating_host]
+//!          [partition_deletions:bool] [first_key:sized last_key:sized token_space_coverage:f64]
+//! covered    := min_clustering max_clustering                        (up to version `nb`)
+//!             | types:vint class:sized{types} bound bound            (from version `oa`; bounds as in Data.db)
 //! clustering := count:i32 (length:u16 bytes){count}
 //! position   := segment:i64 offset:i32
 //! intervals  := count:i32 (position position){count}
@@ -13,9 +16,12 @@
 //! ```
 //! Source: Cassandra 5.0 `StatsMetadata`.
 
+use model::clustering::{OwnedPosition, append_component};
 use model::deletion::NO_LOCAL_TIME;
 
+use super::header::class;
 use super::histogram::{EstimatedHistogram, TombstoneHistogram};
+use crate::data::decode::bound as bound_of;
 use crate::error::Malformed;
 use crate::input::{Input, append_short_sized};
 use crate::version::Features;
@@ -74,6 +80,8 @@ pub struct Stats {
     pub min_clustering: Vec<Vec<u8>>,
     /// The greatest clustering, or its leading components.
     pub max_clustering: Vec<Vec<u8>>,
+    /// Between which positions all rows and range tombstones lie; `None` where the file does not say, or not reliably.
+    pub covered: Option<(OwnedPosition, OwnedPosition)>,
     /// Whether counters from before 2.1 are in it.
     pub legacy_counters: bool,
     /// Columns set, summed over rows.
@@ -88,6 +96,12 @@ pub struct Stats {
     pub transient: bool,
     /// Host that wrote it.
     pub originating_host: Option<[u8; 16]>,
+    /// Whether a whole partition is deleted; `None` where the version does not say.
+    pub partition_deletions: Option<bool>,
+    /// Stored bytes of the first and the last key, where the version has them.
+    pub key_range: Option<(Vec<u8>, Vec<u8>)>,
+    /// Which part of the ring lies between them, where the version says.
+    pub token_space_coverage: Option<f64>,
 }
 
 /// How the formats without unsigned times say "never".
@@ -146,7 +160,7 @@ impl Stats {
     pub(crate) fn decode(input: &mut Input<'_>, features: Features) -> Result<Self, Malformed> {
         let partition_sizes = EstimatedHistogram::decode(input)?;
         let cells_per_partition = EstimatedHistogram::decode(input)?;
-        let _upper = CommitLogPosition::decode(input)?;
+        let upper = CommitLogPosition::decode(input)?;
         let (min_timestamp, max_timestamp) = (input.i64()?, input.i64()?);
         let mut time = || -> Result<u32, Malformed> {
             if features.unsigned_deletion_times {
@@ -162,20 +176,53 @@ impl Stats {
         let tombstones = TombstoneHistogram::decode(input, features.unsigned_deletion_times)?;
         let level = input.i32()?;
         let repaired_at_ms = input.i64()?;
-        let (min_clustering, max_clustering) = (clustering(input)?, clustering(input)?);
+        let (min_clustering, max_clustering, covered);
+        if features.clustering_bounds {
+            let (first, last) = bounds(input)?;
+            (min_clustering, max_clustering) = (components(&first), components(&last));
+            covered = Some((first, last));
+        } else {
+            (min_clustering, max_clustering) = (clustering(input)?, clustering(input)?);
+            covered = features
+                .accurate_clusterings
+                .then(|| (around(&min_clustering, -1), around(&max_clustering, 1)));
+        }
         let legacy_counters = input.boolean()?;
         let (columns_set, rows) = (input.i64()?, input.i64()?);
-        let _lower = CommitLogPosition::decode(input)?;
-        let count = u64::from(input.u32()?);
-        let commit_log_intervals = (0..input.fits("number of commit log intervals", count, 24)?)
-            .map(|_| Ok((CommitLogPosition::decode(input)?, CommitLogPosition::decode(input)?)))
-            .collect::<Result<_, Malformed>>()?;
+        let lower = match features.commit_log_lower_bound {
+            true => CommitLogPosition::decode(input)?,
+            false => CommitLogPosition::NONE,
+        };
+        let commit_log_intervals = if features.commit_log_intervals {
+            let count = u64::from(input.u32()?);
+            (0..input.fits("number of commit log intervals", count, 24)?)
+                .map(|_| Ok((CommitLogPosition::decode(input)?, CommitLogPosition::decode(input)?)))
+                .collect::<Result<_, Malformed>>()?
+        } else if upper == CommitLogPosition::NONE {
+            Vec::new()
+        } else {
+            vec![(lower, upper)]
+        };
         let (mut pending_repair, mut transient) = (None, false);
         if features.pending_repair {
             pending_repair = optional(input)?;
             transient = input.boolean()?;
         }
         let originating_host = if features.originating_host { optional(input)? } else { None };
+        let partition_deletions = if features.partition_deletions { Some(input.boolean()?) } else { None };
+        let (mut key_range, mut token_space_coverage) = (None, None);
+        if features.key_range {
+            let limit = model::partition_key::PARTITION_KEY_BYTES_MAX;
+            let mut key = || input.sized("length of a key", limit).map(<[u8]>::to_vec);
+            key_range = Some((key()?, key()?));
+            token_space_coverage = Some(input.f64()?);
+        }
+        // Cassandra 5 reckons with 16 bytes for each point of the histogram of tombstones, writes 12 and pads the end.
+        let (at, padding) = (input.offset(), input.remaining());
+        let may_pad = if features.unsigned_deletion_times { 4 * tombstones.points() } else { 0 };
+        if (padding != 0 && padding != may_pad) || input.take(padding)?.iter().any(|byte| *byte != 0) {
+            return Err(Malformed::invalid(at, "bytes behind the ranges"));
+        }
         Ok(Self {
             partition_sizes,
             cells_per_partition,
@@ -191,6 +238,7 @@ impl Stats {
             repaired_at_ms,
             min_clustering,
             max_clustering,
+            covered,
             legacy_counters,
             columns_set,
             rows,
@@ -198,6 +246,9 @@ impl Stats {
             pending_repair,
             transient,
             originating_host,
+            partition_deletions,
+            key_range,
+            token_space_coverage,
         })
     }
 }
@@ -207,6 +258,33 @@ fn clustering(input: &mut Input<'_>) -> Result<Vec<Vec<u8>>, Malformed> {
     (0..input.fits("number of clustering components", count, 2)?)
         .map(|_| input.short_sized().map(<[u8]>::to_vec))
         .collect()
+}
+
+/// The bounds between which everything lies.
+fn bounds(input: &mut Input<'_>) -> Result<(OwnedPosition, OwnedPosition), Malformed> {
+    let count = input.vint()?;
+    let lengths = (0..input.fits("number of clustering columns", count, 1)?)
+        .map(|_| class(input).map(|(ty, _)| ty.fixed_value_length()))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut bound = || {
+        let mut prefix = Vec::new();
+        let weight = bound_of(&lengths, input, &mut prefix)?;
+        Ok(OwnedPosition { prefix, weight })
+    };
+    Ok((bound()?, bound()?))
+}
+
+/// Before or behind everything that starts with `components`.
+pub(super) fn around(components: &[Vec<u8>], weight: i8) -> OwnedPosition {
+    let mut prefix = Vec::new();
+    components.iter().for_each(|component| append_component(&mut prefix, Some(component)));
+    OwnedPosition { prefix, weight }
+}
+
+/// The leading components of a position; one that is null ends them.
+pub(super) fn components(position: &OwnedPosition) -> Vec<Vec<u8>> {
+    let components = position.as_ref().prefix.components();
+    components.map_while(|component| component.map(<[u8]>::to_vec)).collect()
 }
 
 fn append_optional(out: &mut Vec<u8>, uuid: Option<&[u8; 16]>) {

@@ -16,8 +16,9 @@ fn sample() -> Statistics {
     collector.partition(b"a", 100);
     collector.partition(b"b", 100_000);
     collector.deletion(model::DeletionTime { timestamp: 7, local_time: 1000 });
-    let (mut stats, sketch) = collector.finish();
+    let (mut stats, sketch, _) = collector.finish();
     stats.min_clustering = vec![b"x".to_vec()];
+    stats.covered = Some((stats::around(&stats.min_clustering, -1), stats::around(&[], 1)));
     stats.commit_log_intervals = vec![(CommitLogPosition::NONE, CommitLogPosition { segment: 3, offset: 4 })];
     stats.originating_host = Some([7; 16]);
     let mut cardinality = Vec::new();

@@ -4,6 +4,8 @@
 //! stream's bookkeeping cannot be on both sides.
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub(crate) mod dump;
+
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,7 +19,7 @@ use model::row::{CellKind, CellView, RowBuilder, RowView};
 use model::schema::{Column, ColumnId, ColumnKind, TableDefinition, TableId, TableOptions};
 use model::types::{CqlType, UserType};
 use model::{Table, Unfiltered};
-use sstable::{PartitionReader, SstableInfo, Writer, WriterOptions};
+use sstable::{Compression, Compressor, PartitionReader, SstableInfo, Writer, WriterOptions};
 
 /// A small generator; the same seed makes the same things.
 pub(crate) struct Random(u64);
@@ -50,6 +52,25 @@ impl Random {
     pub(crate) fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
         &of[self.below(of.len())]
     }
+}
+
+/// No compression, every compressor that others have, and chunks kept as they are.
+pub(crate) fn compressions() -> Vec<Option<Compression>> {
+    let plain = Compressor::ALL.into_iter().filter(|compressor| !compressor.has_dictionary());
+    let of = |compressor, level, min_ratio| Compression { compressor, level, min_ratio };
+    [None]
+        .into_iter()
+        .chain(plain.map(|compressor| Some(compressor.into())))
+        .chain([Some(of(Compressor::Zstd, 12, 1.5)), Some(of(Compressor::Lz4, 3, 1.3))])
+        .chain([Some(of(Compressor::Snappy, 3, 2.0)), Some(of(Compressor::Deflate, 3, 2.0))])
+        .collect()
+}
+
+/// Those, and compressors with dictionaries.
+pub(crate) fn any_compression(random: &mut Random) -> Option<Compression> {
+    let mut all = compressions();
+    all.extend([Some(Compressor::Lz4Dictionary.into()), Some(Compressor::ZstdDictionary.into())]);
+    *random.pick(&all)
 }
 
 /// Scalar types that may be in any key.

@@ -24,6 +24,7 @@ use hashbrown::HashMap;
 use memory::{Budget, Forest, Handle, Kind as Memory, Reclaim, Region, SEGMENT_BYTES};
 use model::clustering::ClusteringOrder;
 use model::{Table, Token};
+use reactor::Event;
 
 pub(crate) use known::{Place, Step, Walked};
 pub(crate) use learn::Learner;
@@ -49,6 +50,8 @@ const INSERTION_PART: usize = 2;
 /// The cache of one shard.
 pub(crate) struct RowCache {
     inner: RefCell<Inner>,
+    /// Told when a memtable gives its share of the budget back.
+    memory_freed: Rc<Event>,
     metrics: Metrics,
 }
 
@@ -126,11 +129,20 @@ impl RowCache {
             cleaned: Vec::new(),
             row: Vec::new(),
         };
-        let cache = Rc::new(Self { inner: RefCell::new(inner), metrics: Metrics::new() });
+        let cache = Rc::new(Self {
+            inner: RefCell::new(inner),
+            memory_freed: Rc::new(Event::new()),
+            metrics: Metrics::new(),
+        });
         let strong: Rc<dyn Reclaim> = Rc::clone(&cache) as Rc<dyn Reclaim>;
         let weak: Weak<dyn Reclaim> = Rc::downgrade(&strong);
         budget.set_reclaimer(weak, reserve);
         cache
+    }
+
+    /// Told when a memtable, which shares the budget, gives back what it had.
+    pub(crate) fn memory_freed(&self) -> &Rc<Event> {
+        &self.memory_freed
     }
 
     /// The budget it shares with memtables.
@@ -190,6 +202,11 @@ impl TabletCache {
         let owner = cache.inner.borrow_mut().add_owner(table);
         let enabled = Cell::new(is_enabled(table));
         Self { cache: Rc::clone(cache), owner: Cell::new(owner), phase: Cell::new(0), enabled }
+    }
+
+    /// Told when a memtable gives its share of the budget back.
+    pub(crate) fn memory_freed(&self) -> &Rc<Event> {
+        &self.cache.memory_freed
     }
 
     /// To be taken together with the tablet's memtables and files; `None` where the table is not cached.

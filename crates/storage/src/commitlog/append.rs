@@ -126,6 +126,7 @@ impl Commitlog {
             let live = (state.live.len() as u64 + 1) * self.0.options.segment_bytes as u64;
             if state.live.len() > 1 && live > self.0.options.bytes_max {
                 self.0.pressure.notify_all();
+                self.0.counts.limit_exceeded.update(|count| count + 1);
                 return Ok(None);
             }
             let Some(segment) = state.spares.pop_front() else {
@@ -202,7 +203,7 @@ impl State {
         let active = self.active.as_mut().expect("a group has an active segment");
         let group = self.groups.back_mut().expect("a group is open");
         let bytes = entry_bytes(payload.len());
-        let seed = active.segment.header.seed();
+        let seed = active.segment.seed;
         encode_entry(group.room(bytes), seed, active.offset as u32, kind, payload);
         active.offset += bytes;
     }

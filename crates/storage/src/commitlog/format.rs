@@ -142,10 +142,10 @@ pub(crate) fn encode_entry(out: &mut [u8], seed: u32, offset: u32, kind: EntryKi
 }
 
 fn head_crc(head: &[u8], offset: u32) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(head);
-    hasher.update(&offset.to_le_bytes());
-    hasher.finalize()
+    let mut checked = [0; 16];
+    checked[..12].copy_from_slice(&head[..12]);
+    checked[12..].copy_from_slice(&offset.to_le_bytes());
+    crc32fast::hash(&checked)
 }
 
 fn payload_crc(head: u32, payload: &[u8]) -> u32 {
@@ -189,12 +189,23 @@ pub(crate) fn begins_entry(segment: &[u8], seed: u32, offset: usize) -> bool {
         .is_some_and(|head| head == seed.to_le_bytes())
 }
 
-/// The first intact entry at or behind `offset`, and its offset. One pass that looks at a word in each eight bytes.
+/// The first intact entry that begins at or behind `offset`, and its offset. One pass that looks at a word in each
+/// eight bytes.
 pub(crate) fn find_entry(segment: &[u8], seed: u32, offset: usize) -> Option<(usize, Entry<'_>)> {
+    find_entry_before(segment, seed, offset, segment.len())
+}
+
+/// The same, but only those that begin before `before`: a long search can be made in steps.
+pub(crate) fn find_entry_before(
+    segment: &[u8],
+    seed: u32,
+    offset: usize,
+    before: usize,
+) -> Option<(usize, Entry<'_>)> {
     let start = offset.next_multiple_of(ALIGNMENT);
     let seed_bytes = seed.to_le_bytes();
     segment
-        .get(start..)?
+        .get(start..before.next_multiple_of(ALIGNMENT).min(segment.len()))?
         .chunks_exact(ALIGNMENT)
         .enumerate()
         .filter(|(_, chunk)| chunk[..4] == seed_bytes)

@@ -120,8 +120,9 @@ impl Commitlog {
             }
             Ok(()) => {
                 self.0.state.borrow_mut().written = end;
+                self.0.counts.written_bytes.update(|bytes| bytes + used as u64);
                 match self.0.options.sync {
-                    CommitlogSync::Batch => self.make_durable(&segment, end).await,
+                    CommitlogSync::Batch => self.make_group_durable(&segment, end).await,
                     CommitlogSync::Periodic { .. } => {
                         if closes {
                             self.0.state.borrow_mut().unsynced.push_back(Rc::clone(&segment));
@@ -172,11 +173,11 @@ impl Commitlog {
         let Some((segment, offset)) = place else { return };
         let bytes = entry_bytes(0);
         let mut buf = AlignedBuf::with_len(bytes);
-        encode_entry(&mut buf, segment.header.seed(), offset as u32, EntryKind::End, &[]);
+        encode_entry(&mut buf, segment.seed, offset as u32, EntryKind::End, &[]);
         let end = Position { segment: segment.header.id, offset: (offset + bytes) as u32 };
         if segment.file.write_at(offset as u64, buf).await.0.is_ok() {
             // A failed flush has marked the log dead by itself.
-            if self.make_durable(&segment, end).await.is_ok() {
+            if self.make_group_durable(&segment, end).await.is_ok() {
                 reactor::info!("the commit log can be written again"; segment = segment.path.display());
                 self.0.state.borrow_mut().health = Health::Good;
                 segment.closed.set(true);
@@ -188,7 +189,25 @@ impl Commitlog {
         let _ = reactor::timeout(reactor::Deadline::after(RETRY_EVERY), self.0.stopped.wait()).await;
     }
 
+    /// Makes a group durable, unless somebody's flush of the device has covered it meanwhile.
+    ///
+    /// One flush of the device at a time: a second one beside it would wait for the first and do its work twice.
+    async fn make_group_durable(&self, segment: &Rc<Segment>, upto: Position) -> Result<(), StorageError> {
+        let Ok(_turn) = self.0.syncing.acquire(1).await else { return Err(StorageError::Draining) };
+        {
+            let state = self.0.state.borrow();
+            if let Health::Dead(path) = &state.health {
+                return Err(StorageError::CommitlogDead { path: path.clone() });
+            }
+            if upto <= state.durable {
+                return Ok(());
+            }
+        }
+        self.make_durable(segment, upto).await
+    }
+
     async fn make_durable(&self, segment: &Rc<Segment>, upto: Position) -> Result<(), StorageError> {
+        self.0.counts.device_flushes.update(|count| count + 1);
         match segment.file.fdatasync().await {
             Ok(()) => {
                 let mut state = self.0.state.borrow_mut();

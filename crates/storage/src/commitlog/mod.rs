@@ -54,6 +54,40 @@ struct Inner {
     gate: Gate,
     closing: Cell<bool>,
     stopped: Event,
+    counts: Counts,
+}
+
+/// What the log has done since it was opened.
+#[derive(Default)]
+struct Counts {
+    written_bytes: Cell<u64>,
+    device_flushes: Cell<u64>,
+    limit_exceeded: Cell<u64>,
+}
+
+/// A shard's commit log in figures.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CommitlogStats {
+    /// Segments that hold entries.
+    pub segments: u64,
+    /// Segments that are ready to be written.
+    pub spare_segments: u64,
+    /// Segments on their way to be used again or deleted.
+    pub freed_segments: u64,
+    /// Bytes of all segment files.
+    pub disk_bytes: u64,
+    /// Bytes of those that hold entries.
+    pub live_bytes: u64,
+    /// Most bytes they may take.
+    pub bytes_max: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Flushes of the device.
+    pub device_flushes: u64,
+    /// Groups of entries that wait to be written.
+    pub pending_groups: u64,
+    /// Appends that found the log at its limit.
+    pub limit_exceeded: u64,
 }
 
 struct State {
@@ -100,6 +134,8 @@ enum Health {
 /// A segment file in one of its lives.
 pub(crate) struct Segment {
     header: SegmentHeader,
+    /// Of `header`: every entry carries it.
+    seed: u32,
     path: PathBuf,
     file: File,
     uses: Cell<u32>,
@@ -216,11 +252,13 @@ impl Commitlog {
             gate: Gate::new(),
             closing: Cell::new(false),
             stopped: Event::new(),
+            counts: Counts::default(),
         }));
         let mut holds = Vec::new();
         for segment in old {
             let segment = Rc::new(Segment {
                 header: segment.header,
+                seed: segment.header.seed(),
                 path: segment.path,
                 file: segment.file,
                 uses: Cell::new(0),
@@ -277,9 +315,22 @@ impl Commitlog {
             .filter(|id| Some(*id) != active)
     }
 
-    /// Segments that hold entries.
-    pub(crate) fn live_segments(&self) -> usize {
-        self.0.state.borrow().live.len()
+    /// The log in figures.
+    pub(crate) fn stats(&self) -> CommitlogStats {
+        let (state, counts) = (self.0.state.borrow(), &self.0.counts);
+        let bytes = |segments: usize| segments as u64 * self.0.options.segment_bytes as u64;
+        CommitlogStats {
+            segments: state.live.len() as u64,
+            spare_segments: state.spares.len() as u64,
+            freed_segments: state.freed.len() as u64,
+            disk_bytes: bytes(state.live.len() + state.spares.len() + state.freed.len()),
+            live_bytes: bytes(state.live.len()),
+            bytes_max: self.0.options.bytes_max,
+            written_bytes: counts.written_bytes.get(),
+            device_flushes: counts.device_flushes.get(),
+            pending_groups: state.groups.len() as u64,
+            limit_exceeded: counts.limit_exceeded.get(),
+        }
     }
 
     /// Ends the log: all is written and durable, and the last segment is closed.

@@ -74,8 +74,14 @@ impl Commitlog {
             let header = self.0.next_header();
             self.0.begin_life(&segment.file, path, header).await?;
             let file = segment.file.clone();
-            let fresh =
-                Segment { header, path: path.clone(), file, uses: Cell::new(0), closed: Cell::new(false) };
+            let fresh = Segment {
+                seed: header.seed(),
+                header,
+                path: path.clone(),
+                file,
+                uses: Cell::new(0),
+                closed: Cell::new(false),
+            };
             self.0.state.borrow_mut().spares.push_back(Rc::new(fresh));
             return Ok(());
         }
@@ -108,9 +114,14 @@ impl Inner {
         let path = self.options.directory.join(format!("{slot}.log"));
         let made = self.create(&path, header).await;
         match made {
-            Ok(file) => {
-                Ok(Rc::new(Segment { header, path, file, uses: Cell::new(0), closed: Cell::new(false) }))
-            }
+            Ok(file) => Ok(Rc::new(Segment {
+                seed: header.seed(),
+                header,
+                path,
+                file,
+                uses: Cell::new(0),
+                closed: Cell::new(false),
+            })),
             Err(error) => {
                 // What is left of it is no segment, and is removed at the next start if not now.
                 let _ = reactor::file::remove_file(&path).await;

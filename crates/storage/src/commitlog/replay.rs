@@ -1,23 +1,26 @@
 //! Reads what an earlier process left in a shard's log, and decides where it ends.
 //!
 //! Nothing is applied before the whole log was looked at: only then is it known whether a place without an intact
-//! entry is a torn tail or a corrupt middle (rules in docs/formats/commitlog.md). Memory: one segment at a time.
+//! entry is a torn tail or a corrupt middle (rules in docs/formats/commitlog.md). Memory: one segment at a time,
+//! read and looked through in pieces, so that a shard that others wait for is never held for long.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use model::TableId;
 use model::tablet::TabletId;
-use reactor::file::{AlignedBuf, File, OpenOptions};
+use reactor::file::{ALIGNMENT, AlignedBuf, File, OpenOptions};
 
 use super::format::{
     BOOT_UNKNOWN, BootId, EntryKind, HEADER_BYTES, HeaderProblem, Position, SegmentHeader, begins_entry,
-    decode_position, encode_entry, encode_position, entry_at, entry_bytes, find_entry,
+    decode_position, encode_entry, encode_position, entry_at, entry_bytes, find_entry_before,
 };
 use crate::error::StorageError;
 
 /// Largest segment file that is read: what a `u32` offset can name.
 const SEGMENT_BYTES_MAX: u64 = u32::MAX as u64;
+/// Bytes of a segment read at a time, and searched at a time where entries are missing.
+const PIECE_BYTES: usize = 512 << 10;
 
 /// A segment of an earlier process.
 #[derive(Clone)]
@@ -89,8 +92,9 @@ impl OldLog {
     async fn look_through(&mut self) -> Result<(Vec<Gap>, Position), StorageError> {
         let mut gaps = Vec::new();
         let mut durable = Position { segment: 0, offset: 0 };
+        let mut bytes = Vec::new();
         for (index, segment) in self.segments.iter_mut().enumerate() {
-            let bytes = segment.read().await?;
+            segment.read(&mut bytes).await?;
             let seed = segment.header.seed();
             let mut at = HEADER_BYTES;
             let mut start = at;
@@ -111,12 +115,13 @@ impl OldLog {
                         | EntryKind::Batch
                         | EntryKind::BatchDone => {}
                     }
+                    reactor::maybe_yield().await;
                     continue;
                 }
-                let next = find_entry(&bytes, seed, at + 1);
+                let next = find(&bytes, seed, at + 1).await;
                 let torn = begins_entry(&bytes, seed, at);
                 gaps.push(Gap { segment: index, offset: at, followed: next.is_some(), torn });
-                let Some((found, _)) = next else { break };
+                let Some(found) = next else { break };
                 segment.stretches.push((start, at));
                 (start, at) = (found, found);
             }
@@ -168,11 +173,12 @@ impl OldLog {
 
     /// Notes what entries say of other entries.
     async fn collect(&mut self) -> Result<(), StorageError> {
+        let mut bytes = Vec::new();
         for segment in &self.segments {
             if !segment.has_entries() {
                 continue;
             }
-            let bytes = segment.read().await?;
+            segment.read(&mut bytes).await?;
             for (offset, kind, payload) in segment.entries(&bytes) {
                 let place = Position { segment: segment.header.id, offset: offset as u32 };
                 match kind {
@@ -196,6 +202,7 @@ impl OldLog {
                     }
                     EntryKind::Mutation | EntryKind::Synced | EntryKind::End => {}
                 }
+                reactor::maybe_yield().await;
             }
         }
         Ok(())
@@ -227,31 +234,36 @@ impl OldLog {
             .is_some_and(|truncated| place < *truncated)
     }
 
-    /// Hands the mutations of one segment that were not truncated to `each`, in order, with their places.
+    /// Hands the mutations of one segment that were not truncated to `each`, in order, with their places; how many it
+    /// left out. `bytes` is room for a segment, to be used again for the next.
     ///
     /// # Errors
     /// Reading errors, and those of `each`.
     pub(crate) async fn mutations(
         &self,
         segment: usize,
+        bytes: &mut Vec<u8>,
         mut each: impl AsyncFnMut(Position, &[u8]) -> Result<(), StorageError>,
-    ) -> Result<(), StorageError> {
+    ) -> Result<u64, StorageError> {
         let segment = &self.segments[segment];
         if !segment.has_entries() {
-            return Ok(());
+            return Ok(0);
         }
-        let bytes = segment.read().await?;
-        for (offset, kind, payload) in segment.entries(&bytes) {
+        let mut truncated = 0;
+        segment.read(bytes).await?;
+        for (offset, kind, payload) in segment.entries(bytes) {
             if kind != EntryKind::Mutation {
                 continue;
             }
             let place = Position { segment: segment.header.id, offset: offset as u32 };
-            if !self.is_truncated(place, payload) {
+            if self.is_truncated(place, payload) {
+                truncated += 1;
+            } else {
                 each(place, payload).await?;
             }
             reactor::maybe_yield().await;
         }
-        Ok(())
+        Ok(truncated)
     }
 
     /// Whether the entry at a place is in a table file already.
@@ -300,8 +312,22 @@ impl OldSegment {
         self.stretches.iter().any(|(from, to)| to > from)
     }
 
-    async fn read(&self) -> Result<AlignedBuf, StorageError> {
-        self.file.read_at(0, self.bytes).await.map_err(StorageError::of("read", &self.path))
+    /// Puts the whole segment into `bytes`. In pieces: a fresh buffer of this size would hold the core for
+    /// milliseconds while its pages are made.
+    async fn read(&self, bytes: &mut Vec<u8>) -> Result<(), StorageError> {
+        bytes.clear();
+        bytes.reserve_exact(self.bytes);
+        while bytes.len() < self.bytes {
+            let wanted = PIECE_BYTES.min(self.bytes - bytes.len()).next_multiple_of(ALIGNMENT);
+            let piece = self.file.read_at(bytes.len() as u64, wanted).await;
+            let piece = piece.map_err(StorageError::of("read", &self.path))?;
+            bytes.extend_from_slice(&piece[..piece.len().min(self.bytes - bytes.len())]);
+            if piece.len() < wanted {
+                break; // shorter than its name said when it was listed
+            }
+            reactor::maybe_yield().await;
+        }
+        Ok(())
     }
 
     fn entries<'b>(&self, bytes: &'b [u8]) -> impl Iterator<Item = (usize, EntryKind, &'b [u8])> {
@@ -337,6 +363,20 @@ impl OldSegment {
         self.file.write_at(0, buf).await.0.map_err(StorageError::of("write", &self.path))?;
         self.file.fdatasync().await.map_err(StorageError::of("sync", &self.path))
     }
+}
+
+/// Where the next intact entry begins, at or behind `from`.
+async fn find(bytes: &[u8], seed: u32, from: usize) -> Option<usize> {
+    let mut at = from;
+    while at < bytes.len() {
+        let before = at.saturating_add(PIECE_BYTES).next_multiple_of(ALIGNMENT);
+        if let Some((found, _)) = find_entry_before(bytes, seed, at, before) {
+            return Some(found);
+        }
+        at = before;
+        reactor::maybe_yield().await;
+    }
+    None
 }
 
 async fn open_segments(directory: &Path, ignore_errors: bool) -> Result<Vec<OldSegment>, StorageError> {

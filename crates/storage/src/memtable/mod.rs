@@ -17,11 +17,13 @@ mod read;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use memory::{Budget, Forest, Handle, Region, Tree};
 use model::deletion::{LocalSeconds, NO_LOCAL_TIME, NO_TIMESTAMP};
 use model::tombstones::RangeTombstones;
 use model::{DeletionTime, Token};
+use reactor::Event;
 use sstable::EncodingMinima;
 
 use crate::commitlog::Hold;
@@ -34,9 +36,9 @@ pub(crate) use read::{Contents, PartitionRef, Shape, VersionCursor, Walk};
 const PARTITIONS_PER_CHUNK: usize = 256;
 
 /// One generation of a tablet's newest writes.
-#[derive(Debug)]
 pub(crate) struct Memtable {
     inner: RefCell<Inner>,
+    memory_freed: Rc<Event>,
     /// Whether it was sealed, and where in the commit log.
     sealed: Cell<Option<Option<Position>>>,
 }
@@ -113,9 +115,15 @@ impl Partition {
     }
 }
 
+impl std::fmt::Debug for Memtable {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Memtable").field("sealed", &self.sealed).finish_non_exhaustive()
+    }
+}
+
 impl Memtable {
     /// An empty memtable that charges `budget`.
-    pub(crate) fn new(budget: &Budget) -> Self {
+    pub(crate) fn new(budget: &Budget, memory_freed: &Rc<Event>) -> Self {
         let inner = Inner {
             region: Region::new(budget.clone()),
             index: Forest::new(budget.clone()),
@@ -129,7 +137,7 @@ impl Memtable {
             mutations: 0,
             holds: BTreeMap::new(),
         };
-        Self { inner: RefCell::new(inner), sealed: Cell::new(None) }
+        Self { inner: RefCell::new(inner), memory_freed: Rc::clone(memory_freed), sealed: Cell::new(None) }
     }
 
     /// Whether nothing was written.
@@ -198,6 +206,9 @@ impl Drop for Memtable {
         for (_, hold) in std::mem::take(&mut self.inner.get_mut().holds) {
             hold.keep();
         }
+        reactor::drop_in_steps(std::mem::take(&mut self.inner.get_mut().partitions));
+        // Whoever waits looks when this is over; a reader may have kept the memtable beyond its flush.
+        self.memory_freed.notify_all();
     }
 }
 

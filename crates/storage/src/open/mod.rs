@@ -106,6 +106,8 @@ impl Storage {
         storage.replay(&logs, own, holds).await?;
         storage.meet(&boot, Phase::Replayed).await?;
         storage.0.replaying.set(false);
+        storage.start_expiring();
+        storage.start_watching_space();
         storage.start_warming();
         Ok(storage)
     }

@@ -1,6 +1,8 @@
 //! Brings back what old commit logs hold: truncations are finished, mutations go to the shards that own them now, and
 //! batches that were not done are.
 
+use std::time::Duration;
+
 use model::mutation::MutationView;
 use reactor::{Deadline, Group};
 
@@ -25,22 +27,27 @@ impl Storage {
         own: Option<usize>,
         holds: Vec<Hold>,
     ) -> Result<(), StorageError> {
+        let began = reactor::now();
         let mut foreign = Foreign::default();
-        let mut unknown = 0u64;
+        let mut report = Report::default();
+        let mut buffer = Vec::new();
         for (at, (_, log)) in logs.iter().enumerate() {
             for segment in 0..log.segments.len() {
                 let hold = if own == Some(at) { holds.get(segment) } else { None };
-                log.mutations(segment, async |place, bytes| {
+                report.segments += u64::from(log.segments[segment].has_entries());
+                let truncated = log.mutations(segment, &mut buffer, async |place, bytes| {
                     let view = MutationView::parse(bytes)?;
                     let Ok(store) = self.table_store(view.table) else {
-                        unknown += 1;
+                        report.dropped += 1;
                         return Ok(());
                     };
                     let map = store.map();
                     let tablet = map.tablet_of(view.token);
                     if log.is_flushed(view.table, tablet, place) {
+                        report.flushed += 1;
                         return Ok(());
                     }
+                    report.bytes += bytes.len() as u64;
                     let owner = map.shard_of(tablet, self.0.shards);
                     match hold {
                         Some(hold) if owner == self.0.shard => {
@@ -49,17 +56,22 @@ impl Storage {
                             }
                             let (tablet, _) = self.owner_of(&view)?;
                             self.insert(&tablet, &view, Some(hold.again()));
+                            report.applied += 1;
                             Ok(())
                         }
-                        _ => foreign.send(self, owner, bytes).await,
+                        _ => {
+                            report.sent += 1;
+                            foreign.send(self, owner, bytes).await
+                        }
                     }
-                })
-                .await?;
+                });
+                report.truncated += truncated.await?;
             }
         }
         let mut finished = Vec::new();
         for (at, (_, log)) in logs.iter().enumerate() {
             log.unfinished_batches(async |id, mutations| {
+                report.batches += 1;
                 reactor::info!("a batch that a crash interrupted is finished"; mutations = mutations.len());
                 for bytes in mutations {
                     self.apply_of_batch(&mut foreign, bytes).await?;
@@ -76,9 +88,7 @@ impl Storage {
         for id in finished {
             self.note_done(id).await?;
         }
-        if unknown > 0 {
-            reactor::info!("entries of the commit log for tables that were dropped are left out"; count = unknown);
-        }
+        report.tell(began.elapsed());
         // From here on every entry is held by a memtable, or is in the owner's log.
         drop(holds);
         for (at, (number, log)) in logs.iter().enumerate() {
@@ -139,6 +149,38 @@ impl Storage {
             }
         }
         Ok(())
+    }
+}
+
+/// What a replay did.
+#[derive(Debug, Default)]
+struct Report {
+    segments: u64,
+    applied: u64,
+    sent: u64,
+    bytes: u64,
+    flushed: u64,
+    truncated: u64,
+    dropped: u64,
+    batches: u64,
+}
+
+impl Report {
+    /// Says so in the log, where there was anything.
+    fn tell(&self, took: Duration) {
+        if self.segments == 0 {
+            return;
+        }
+        reactor::info!("commit log replayed";
+            segments = self.segments,
+            applied = self.applied,
+            to_other_shards = self.sent,
+            bytes = self.bytes,
+            in_table_files = self.flushed,
+            truncated = self.truncated,
+            of_dropped_tables = self.dropped,
+            batches_finished = self.batches,
+            took_ms = took.as_millis());
     }
 }
 

@@ -1,5 +1,6 @@
 //! Shard 0's part before the others look: the schema from its log, and folders in order.
 
+use std::path::Path;
 use std::rc::Rc;
 
 use model::schema::{Schema, SchemaChange};
@@ -28,7 +29,25 @@ pub(super) async fn open_schema(
     Ok((log, Rc::new(changes)))
 }
 
-/// Removes folders of dropped tables; those of tables nobody knows stay, with a line in the log.
+/// Empties a dropped table's folder; it goes as a whole where it has no snapshots.
+async fn remove_all_but_snapshots(directory: &Path) -> Result<(), StorageError> {
+    let entries = reactor::file::read_dir(directory).await.map_err(StorageError::of("list", directory))?;
+    if !entries.iter().any(|entry| entry.is_dir && entry.name == crate::snapshot::DIRECTORY) {
+        return reactor::file::remove_dir_all(directory).await.map_err(StorageError::of("delete", directory));
+    }
+    for entry in entries.into_iter().filter(|entry| entry.name != crate::snapshot::DIRECTORY) {
+        let path = directory.join(&entry.name);
+        let removed = if entry.is_dir {
+            reactor::file::remove_dir_all(&path).await
+        } else {
+            reactor::file::remove_file(&path).await
+        };
+        removed.map_err(StorageError::of("delete", &path))?;
+    }
+    Ok(())
+}
+
+/// Removes folders of dropped tables, but for their snapshots; those of tables nobody knows stay, with a line in the log.
 async fn remove_leftovers(
     config: &StorageConfig,
     schema: &Schema,
@@ -49,7 +68,7 @@ async fn remove_leftovers(
             let id = table.name.rsplit('-').next().unwrap_or_default().to_owned();
             let path = directory.join(&table.name);
             if dropped.contains(&id) {
-                reactor::file::remove_dir_all(&path).await.map_err(StorageError::of("delete", &path))?;
+                remove_all_but_snapshots(&path).await?;
             } else if !known.contains(&id) {
                 reactor::warn!("a folder of a table that is not in the schema is left alone";
                     directory = path.display());

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use model::clustering::Slice;
+use model::clustering::{Position, Slice};
 use model::deletion::LocalSeconds;
 use model::partition_key::DecoratedKey;
 use model::{RowView, Table, Token};
@@ -96,6 +96,27 @@ pub enum Flow {
     Stop,
 }
 
+/// What a read passes that nobody sees: the dead between the living.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Dead {
+    /// Tombstones as Cassandra counts them for `tombstone_warn_threshold`: dead cells, deleted rows that leave none and
+    /// changes of range deletions, of those within `gc_grace_seconds`.
+    pub tombstones: u32,
+    /// What had to be gone past, whatever its age: every such thing and every partition without a live row.
+    pub passed: u32,
+}
+
+/// A place in a read, everything before which has been read.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    /// Token of the partition.
+    pub token: Token,
+    /// Its key.
+    pub key: &'a [u8],
+    /// Where in it, in reading order; `None` at its end.
+    pub position: Option<Position<'a>>,
+}
+
 /// Receives what a read finds: partitions in token order, rows in the order asked for.
 ///
 /// Rows are live at the command's `now`: deletions are applied, expired and deleted cells are gone, cells of dropped
@@ -108,6 +129,12 @@ pub trait RowConsumer {
     fn row(&mut self, clustering: &[u8], row: RowView<'_>) -> Flow;
     /// It ends.
     fn partition_end(&mut self) -> Flow;
+    /// Dead things stood before `place`, behind what was handed over last. May come inside a partition that is not
+    /// announced (yet). Those who end their reads for it can go on behind the place.
+    fn dead(&mut self, dead: Dead, place: Place<'_>) -> Flow {
+        let _ = (dead, place);
+        Flow::Continue
+    }
 }
 
 impl PartitionBound {

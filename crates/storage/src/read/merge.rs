@@ -8,9 +8,10 @@ use std::cmp::Ordering;
 use std::rc::Rc;
 
 use model::clustering::{OwnedPosition, Position};
-use model::reconcile::{Purge, compact_row, deletion, merge_rows};
+use model::reconcile::{Purge, compact_row, deletion, is_live, merge_rows};
 use model::{DeletionTime, RowView, Table, Unfiltered};
 
+use super::dead::Graves;
 use super::source::{Source, reading_order};
 use super::visible::drop_dropped;
 use crate::error::StorageError;
@@ -33,7 +34,26 @@ pub(crate) struct Merge {
     change: OwnedPosition,
     /// A row was taken from the sources and waits behind a change.
     started: bool,
+    /// Counts what is left out, for readers.
+    graves: Option<Graves>,
+    steps: u32,
 }
+
+/// What one step of a merge for a reader came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// The row at [`Merge::row`], which a reader sees.
+    Row,
+    /// A row that nobody sees.
+    DeadRow,
+    /// A change of deletion.
+    Change,
+    /// There is nothing more.
+    End,
+}
+
+/// Steps of a merge before it looks whether somebody else should run.
+const STEPS_PER_LOOK: u32 = 64;
 
 impl Merge {
     /// A merge of `sources`, which are at the start of the partition.
@@ -51,9 +71,30 @@ impl Merge {
             scratch: Vec::new(),
             change: Position::START.to_owned(),
             started: false,
+            graves: None,
+            steps: 0,
         };
         merge.read_heads();
         merge
+    }
+
+    /// A merge for a reader, who has tombstones counted.
+    pub(crate) fn for_reading(
+        table: Rc<Table>,
+        sources: Vec<Source>,
+        now: model::deletion::LocalSeconds,
+    ) -> Self {
+        let graves = Graves::new(&table, now);
+        let mut merge = Self::new(table, Vec::new(), Purge::everything(now));
+        merge.graves = Some(graves);
+        merge.sources = sources;
+        merge.read_heads();
+        merge
+    }
+
+    /// What was left out and not said yet; always there for a reader.
+    pub(crate) fn graves(&self) -> Option<&Graves> {
+        self.graves.as_ref()
     }
 
     fn read_heads(&mut self) {
@@ -82,7 +123,13 @@ impl Merge {
             if drop_dropped(&self.table, RowView::trusted(&merged), &mut self.scratch) {
                 std::mem::swap(&mut merged, &mut self.scratch);
             }
-            compact_row(RowView::trusted(&merged), self.partition, &self.purge, &mut self.static_row);
+            let row = RowView::trusted(&merged);
+            compact_row(row, self.partition, &self.purge, &mut self.static_row);
+            if let Some(graves) = &self.graves
+                && self.static_row.len() != merged.len()
+            {
+                graves.row(row, self.partition, true);
+            }
         }
     }
 
@@ -113,7 +160,7 @@ impl Merge {
             self.pin();
         }
         for source in &mut self.sources {
-            source.advance(shape).await?;
+            source.begin(shape).await?;
         }
         Ok(())
     }
@@ -149,6 +196,37 @@ impl Merge {
                 reactor::yield_now().await;
             }
         }
+    }
+
+    /// One step of a reader's merge; bounded work.
+    ///
+    /// # Errors
+    /// Those of reading table files.
+    pub(crate) async fn step(&mut self, shape: Shape<'_>) -> Result<Step, StorageError> {
+        if !self.started {
+            self.start(shape).await?;
+        }
+        self.steps = self.steps.wrapping_add(1);
+        if self.steps.is_multiple_of(STEPS_PER_LOOK) && reactor::need_preempt() {
+            self.pin();
+            super::give_way(self.steps / STEPS_PER_LOOK).await;
+        }
+        let Some(first) = self.first_source(shape) else { return Ok(Step::End) };
+        if self.sources[first].row().is_none() {
+            self.take_changes(first, shape).await?;
+            return Ok(Step::Change);
+        }
+        Ok(if self.take_row(first, shape).await? { Step::Row } else { Step::DeadRow })
+    }
+
+    /// The row of the last step that came to one.
+    pub(crate) fn row(&self) -> (&[u8], RowView<'_>) {
+        (&self.clustering, RowView::trusted(&self.row))
+    }
+
+    /// Where the last step that came to a change did.
+    pub(crate) fn change(&self) -> Position<'_> {
+        self.change.as_ref()
     }
 
     fn first_source(&self, shape: Shape<'_>) -> Option<usize> {
@@ -192,7 +270,14 @@ impl Merge {
         }
         self.scratch.clear();
         let active = deletion(self.partition, self.active);
-        let left = compact_row(RowView::trusted(&self.row), active, &self.purge, &mut self.scratch);
+        let row = RowView::trusted(&self.row);
+        let mut left = compact_row(row, active, &self.purge, &mut self.scratch);
+        if let Some(graves) = &self.graves {
+            left = left && is_live(RowView::trusted(&self.scratch), self.purge.now);
+            if self.scratch.len() != self.row.len() {
+                graves.row(row, active, left);
+            }
+        }
         std::mem::swap(&mut self.row, &mut self.scratch);
         Ok(left)
     }
@@ -214,6 +299,9 @@ impl Merge {
             }
         }
         self.active = self.sources.iter().fold(DeletionTime::LIVE, |most, s| deletion(most, s.active));
+        if let Some(graves) = &mut self.graves {
+            graves.change(self.active, self.partition);
+        }
         // One that the partition's deletion covers is said there already.
         let told = if self.active.supersedes(self.partition) {
             self.purge.deletion(self.active)

@@ -1,19 +1,28 @@
 //! Reads: from memtables alone without copying a row, else by a merge with table files.
 //!
 //! `command` says what is asked, `partition` reads one partition, `scan` many; `cached` puts the row cache before the files of
-//! one partition; `source` and `merge` put versions and files together; `visible` decides what of a row is seen.
+//! one partition; `source` and `merge` put versions and files together; `skip` knows which files need not be opened;
+//! `visible` decides what of a row is seen, `dead` counts what is not, `permit` says who may read from disk or scan.
 
 mod cached;
 mod command;
+mod dead;
+mod fragments;
 pub(crate) mod merge;
 mod partition;
+pub(crate) mod permit;
 mod scan;
+mod skip;
 pub(crate) mod source;
 pub(crate) mod visible;
 
-pub use command::{Flow, PartitionBound, PartitionRange, ReadCommand, RowConsumer, Slices};
+pub use command::{Dead, Flow, PartitionBound, PartitionRange, Place, ReadCommand, RowConsumer, Slices};
+pub use fragments::fragments_table;
 
+use model::TableId;
 use model::tablet::TabletId;
+use reactor::Group;
+use sstable::DiskReads;
 
 use crate::error::StorageError;
 use crate::shard::Storage;
@@ -33,15 +42,18 @@ impl Storage {
         command: &ReadCommand,
         consumer: &mut dyn RowConsumer,
     ) -> Result<(), StorageError> {
-        let store = self.table_store(command.table.id())?;
+        let Ok(store) = self.table_store(command.table.id()) else {
+            return Box::pin(self.read_fragments(command, consumer)).await;
+        };
         let scratch = self.take_scratch();
-        let mut reader = Reader { command, scratch };
+        let mut reader = Reader { command, scratch, permits: &self.0.permits };
         let result = match &command.range {
             PartitionRange::Key(key) => {
                 let tablet = self.tablet(&store, key.token)?;
-                reader.partition(&tablet, key.token, &key.key, consumer).await.map(|_| ())
+                reactor::in_place!(reader.partition(&tablet, key.token, &key.key, consumer)).map(|_| ())
             }
             PartitionRange::Between { from, to } => {
+                let _permit = Box::pin(self.begin_scan()).await?;
                 let map = store.map();
                 let (first, last) = (map.tablet_of(from.token), map.tablet_of(to.token));
                 let mut result = Ok(());
@@ -66,6 +78,52 @@ impl Storage {
             }
         };
         self.return_scratch(reader.scratch);
-        result
+        result.inspect_err(|error| self.note_read_error(error))
+    }
+
+    /// A read of many partitions moves to the group of scans, and waits for its turn among them.
+    async fn begin_scan(&self) -> Result<permit::ReadPermit, StorageError> {
+        become_long().await;
+        self.0.permits.scan().await
+    }
+}
+
+/// Lets others run; a client's request that turns out to be long gives way to short ones from now on.
+pub(crate) async fn become_long() {
+    let group = reactor::current_group();
+    if group == Group::STATEMENT || group == Group::UNPREPARED {
+        reactor::move_to(Group::SCAN).await;
+    } else {
+        reactor::yield_now().await;
+    }
+}
+
+/// Looks after which a read of one partition counts as long.
+const LOOKS_OF_SHORT_READ: u32 = 16;
+
+/// Lets others run; from so many looks on the read is one of the long ones.
+pub(crate) async fn give_way(looks: u32) {
+    if looks < LOOKS_OF_SHORT_READ {
+        reactor::yield_now().await;
+    } else {
+        become_long().await;
+    }
+}
+
+impl Storage {
+    /// What reading the table files of a table that are open on this shard has asked the disk for so far.
+    ///
+    /// # Errors
+    /// [`StorageError::UnknownTable`].
+    pub fn disk_reads(&self, table: TableId) -> Result<DiskReads, StorageError> {
+        let mut sum = DiskReads::default();
+        for tablet in self.table_store(table)?.tablets() {
+            for file in tablet.files().iter() {
+                let reads = file.sstable().disk_reads();
+                sum.requests += reads.requests;
+                sum.bytes += reads.bytes;
+            }
+        }
+        Ok(sum)
     }
 }

@@ -2,11 +2,15 @@
 
 use std::rc::Rc;
 
-use model::reconcile::{Purge, deletion, is_live};
+use model::clustering::Position;
+use model::reconcile::{deletion, is_live};
 use model::{DeletionTime, RowView, Token, Unfiltered};
 
 use super::cached::CachedPartition;
-use super::merge::Merge;
+use super::dead::Graves;
+use super::merge::{Merge, Step};
+use super::permit::Permits;
+use super::skip::{asks_for_one_row, is_older_than_all, newest_first};
 use super::source::{Input, Source};
 use super::visible::{VisibleScratch, visible};
 use super::{Flow, ReadCommand, RowConsumer, Slices};
@@ -22,6 +26,7 @@ const ROWS_PER_LOOK: u32 = 64;
 pub(super) struct Reader<'c> {
     pub(super) command: &'c ReadCommand,
     pub(super) scratch: VisibleScratch,
+    pub(super) permits: &'c Permits,
 }
 
 impl<'c> Reader<'c> {
@@ -70,7 +75,7 @@ impl<'c> Reader<'c> {
             }
             Some((Some(only), (partition, Some(version)))) => {
                 if !files.iter().any(|file| file.sstable().may_contain(token, key)) {
-                    return Ok(self.walk_memory(&only, partition, version, consumer).await);
+                    return Ok(reactor::in_place!(self.walk_memory(&only, partition, version, consumer)));
                 }
             }
             Some(_) => {}
@@ -95,12 +100,16 @@ impl<'c> Reader<'c> {
         };
         let shape = Shape { slices, ..self.shape() };
         // Taken together, before anything waits.
-        let files: Vec<_> =
+        let mut files: Vec<_> =
             tablet.files().iter().filter(|f| f.sstable().may_contain(token, key)).cloned().collect();
         let mut sources = Vec::new();
         for memtable in tablet.memtables().iter() {
             self.add_memory(&mut sources, memtable, token, key, !files.is_empty());
         }
+        let _permit = match self.permits.try_read(files.len()) {
+            Some(permit) => permit,
+            None => self.permits.read(files.len()).await?,
+        };
         match claim {
             Some(claim) if !files.is_empty() => {
                 let table = &self.command.table;
@@ -109,7 +118,22 @@ impl<'c> Reader<'c> {
                 sources.push(Source::new(Input::Cached(Box::new(opened))));
             }
             _ => {
+                files.retain(|file| file.sstable().may_contain_slices(slices));
+                // One file alone is read at once: whatever is in memory too costs less than finding out.
+                let table = &self.command.table;
+                let one_row = asks_for_one_row(table, shape) && (files.len() > 1 || !sources.is_empty());
+                if one_row {
+                    newest_first(&mut files);
+                }
                 for file in files {
+                    if one_row {
+                        for source in &mut sources {
+                            source.begin(shape).await?;
+                        }
+                        if is_older_than_all(table, &sources, &file.open()) {
+                            break;
+                        }
+                    }
                     let opened = file
                         .open()
                         .partition(token, key, slices, shape.reversed)
@@ -141,30 +165,38 @@ impl<'c> Reader<'c> {
         let scratch = &mut self.scratch;
         let (mut announced, mut skipped) = (false, false);
         let sought = Sought { token, key, orders: shape.orders };
+        let graves = Graves::new(table, now);
         let walked = tablet.cache().walk(claim, sought, shape, &mut |head, found| {
             let announce = |consumer: &mut dyn RowConsumer, rows: bool| {
                 // Static rows are rare and asked for once in a partition: buffers of their own do not show.
                 let mut scratch = VisibleScratch::default();
                 let row = head.static_row;
-                let row = row.and_then(|row| visible(table, row, head.deletion, now, &mut scratch));
-                if rows || row.is_some() { consumer.partition(key, token, row) } else { Flow::SkipPartition }
+                let row = row.and_then(|row| visible(table, row, head.deletion, now, &graves, &mut scratch));
+                (rows || row.is_some()).then(|| consumer.partition(key, token, row))
             };
             let Some((clustering, row)) = found else {
                 if !announced {
                     match announce(consumer, false) {
-                        Flow::Stop => return Flow::Stop,
-                        // Nothing to see, or seen and not wanted further.
-                        Flow::SkipPartition => return Flow::Continue,
-                        Flow::Continue => {}
+                        None => return graves.partition((token, key), consumer),
+                        Some(Flow::Stop) => return Flow::Stop,
+                        Some(Flow::SkipPartition) => return Flow::Continue,
+                        Some(Flow::Continue) => {}
                     }
                 }
                 return consumer.partition_end();
             };
-            let Some(row) = visible(table, row, head.deletion, now, scratch) else { return Flow::Continue };
+            let row = visible(table, row, head.deletion, now, &graves, scratch);
+            if graves.found_any() {
+                let place = passed(clustering, row.is_some(), shape.reversed);
+                if graves.say((token, key), Some(place), consumer) == Flow::Stop {
+                    return Flow::Stop;
+                }
+            }
+            let Some(row) = row else { return Flow::Continue };
             let mut flow = Flow::Continue;
             if !announced {
                 announced = true;
-                flow = announce(consumer, true);
+                flow = announce(consumer, true).unwrap_or(flow);
             }
             if flow == Flow::Continue {
                 flow = consumer.row(clustering, row);
@@ -213,46 +245,65 @@ impl<'c> Reader<'c> {
         let mut announced = false;
         let mut range = DeletionTime::LIVE;
         let mut pin = None;
-        let announce =
-            |contents: &crate::memtable::Contents<'_>, consumer: &mut dyn RowConsumer, rows: bool| {
-                let (token, key) = contents.key(partition);
-                let (deletion, row) = contents.head(partition, version);
-                // Static rows are rare and asked for once in a partition: buffers of their own do not show.
-                let mut scratch = VisibleScratch::default();
-                let row = row.and_then(|row| visible(table, row, deletion, now, &mut scratch));
-                if rows || row.is_some() { consumer.partition(key, token, row) } else { Flow::SkipPartition }
-            };
+        let mut looks = 0;
+        let mut graves = Graves::new(table, now);
+        let announce = |contents: &crate::memtable::Contents<'_>,
+                        consumer: &mut dyn RowConsumer,
+                        graves: &Graves,
+                        rows| {
+            let (token, key) = contents.key(partition);
+            let (deletion, row) = contents.head(partition, version);
+            // Static rows are rare and asked for once in a partition: buffers of their own do not show.
+            let mut scratch = VisibleScratch::default();
+            let row = row.and_then(|row| visible(table, row, deletion, now, graves, &mut scratch));
+            (rows || row.is_some()).then(|| consumer.partition(key, token, row))
+        };
         loop {
             {
                 let contents = memtable.contents();
                 let (whole, _) = contents.head(partition, version);
+                looks += 1;
                 let mut left = ROWS_PER_LOOK;
                 while left > 0 {
                     left -= 1;
                     let Some(next) = cursor.next(&contents, shape) else {
                         if !announced {
-                            match announce(&contents, consumer, false) {
-                                Flow::Stop => return Flow::Stop,
-                                // Nothing to see, or seen and not wanted further.
-                                Flow::SkipPartition => return Flow::Continue,
-                                Flow::Continue => {}
+                            match announce(&contents, consumer, &graves, false) {
+                                None => return graves.partition(contents.key(partition), consumer),
+                                Some(Flow::Stop) => return Flow::Stop,
+                                Some(Flow::SkipPartition) => return Flow::Continue,
+                                Some(Flow::Continue) => {}
                             }
                         }
                         return consumer.partition_end();
                     };
                     let (clustering, row) = match next {
-                        Unfiltered::Change { deletion, .. } => {
+                        Unfiltered::Change { position, deletion } => {
                             range = deletion;
+                            graves.change(range, whole);
+                            let key = contents.key(partition);
+                            if graves.say(key, Some(position), consumer) == Flow::Stop {
+                                return Flow::Stop;
+                            }
                             continue;
                         }
                         Unfiltered::Row { clustering, row } => (clustering, row),
                     };
                     let active = deletion(whole, range);
-                    let Some(row) = visible(table, row, active, now, &mut self.scratch) else { continue };
+                    let row = visible(table, row, active, now, &graves, &mut self.scratch);
+                    if graves.found_any() {
+                        let key = contents.key(partition);
+                        // A row that is seen is still to come.
+                        let place = passed(clustering, row.is_some(), shape.reversed);
+                        if graves.say(key, Some(place), consumer) == Flow::Stop {
+                            return Flow::Stop;
+                        }
+                    }
+                    let Some(row) = row else { continue };
                     let mut flow = Flow::Continue;
                     if !announced {
                         announced = true;
-                        flow = announce(&contents, consumer, true);
+                        flow = announce(&contents, consumer, &graves, true).unwrap_or(flow);
                     }
                     if flow == Flow::Continue {
                         flow = consumer.row(clustering, row);
@@ -269,7 +320,7 @@ impl<'c> Reader<'c> {
                     let (partition, version) = cursor.place();
                     pin = Some(Pin::new(memtable, table, partition, version));
                 }
-                reactor::yield_now().await;
+                super::give_way(looks).await;
             }
         }
     }
@@ -285,17 +336,18 @@ impl<'c> Reader<'c> {
         consumer: &mut dyn RowConsumer,
     ) -> Result<(Flow, Vec<Source>), StorageError> {
         let now = self.command.now;
-        let mut merge = Merge::new(Rc::clone(&self.command.table), sources, Purge::everything(now));
+        let mut merge = Merge::for_reading(Rc::clone(&self.command.table), sources, now);
         let static_bytes = merge.take_static_row();
         let static_row =
             (!static_bytes.is_empty()).then(|| RowView::trusted(&static_bytes)).filter(|r| is_live(*r, now));
-        let mut rows = 0u32;
         let flow = loop {
-            let (clustering, row) = match merge.next(shape).await? {
-                None => {
+            let step = merge.step(shape).await?;
+            let graves = merge.graves();
+            let place = match step {
+                Step::End => {
                     if !announced {
                         if static_row.is_none() {
-                            break Flow::Continue;
+                            break graves.map_or(Flow::Continue, |g| g.partition((token, key), consumer));
                         }
                         if consumer.partition(key, token, static_row) == Flow::Stop {
                             break Flow::Stop;
@@ -303,12 +355,19 @@ impl<'c> Reader<'c> {
                     }
                     break consumer.partition_end();
                 }
-                Some(Unfiltered::Change { .. }) => continue,
-                Some(Unfiltered::Row { clustering, row }) => (clustering, row),
+                Step::Row => passed(merge.row().0, true, shape.reversed),
+                Step::DeadRow => passed(merge.row().0, false, shape.reversed),
+                Step::Change => merge.change(),
             };
-            if !is_live(row, now) {
+            if let Some(graves) = graves.filter(|graves| graves.found_any())
+                && graves.say((token, key), Some(place), consumer) == Flow::Stop
+            {
+                break Flow::Stop;
+            }
+            if step != Step::Row {
                 continue;
             }
+            let (clustering, row) = merge.row();
             let mut flow = Flow::Continue;
             if !announced {
                 announced = true;
@@ -322,12 +381,16 @@ impl<'c> Reader<'c> {
                 Flow::SkipPartition => break consumer.partition_end(),
                 Flow::Stop => break Flow::Stop,
             }
-            rows += 1;
-            if rows.is_multiple_of(ROWS_PER_LOOK) && reactor::need_preempt() {
-                merge.pin();
-                reactor::yield_now().await;
-            }
         };
         Ok((flow, merge.into_sources()))
+    }
+}
+
+/// The place that was reached when the row at `clustering` was looked at: before it where it is to be handed over.
+fn passed(clustering: &[u8], seen: bool, reversed: bool) -> Position<'_> {
+    match (seen, reversed) {
+        (false, _) => Position::row(clustering),
+        (true, false) => Position::before(clustering),
+        (true, true) => Position::after(clustering),
     }
 }

@@ -39,13 +39,21 @@ pub(crate) struct Source {
     /// The range deletion this source has in force.
     pub(crate) active: DeletionTime,
     kind: Kind,
+    begun: bool,
     clustering: Vec<u8>,
     row: Vec<u8>,
 }
 
 impl Source {
     pub(crate) fn new(input: Input) -> Self {
-        Self { input, active: DeletionTime::LIVE, kind: Kind::End, clustering: Vec::new(), row: Vec::new() }
+        Self {
+            input,
+            active: DeletionTime::LIVE,
+            kind: Kind::End,
+            begun: false,
+            clustering: Vec::new(),
+            row: Vec::new(),
+        }
     }
 
     /// A source over a version in memory.
@@ -80,6 +88,27 @@ impl Source {
                 scanner.deletion()
             }
         }
+    }
+
+    /// The deletion of the partition.
+    pub(crate) fn partition_deletion(&self) -> DeletionTime {
+        match &self.input {
+            Input::Memory { memtable, cursor, .. } => {
+                let (partition, version) = cursor.place();
+                memtable.contents().head(partition, version).0
+            }
+            Input::Partition { reader, .. } => reader.deletion(),
+            Input::Cached(partition) => partition.head().0,
+            Input::Scan { scanner, .. } => scanner.deletion(),
+        }
+    }
+
+    /// Reads the first element, unless that was done.
+    ///
+    /// # Errors
+    /// Those of [`Source::advance`].
+    pub(crate) async fn begin(&mut self, shape: Shape<'_>) -> Result<(), StorageError> {
+        if std::mem::replace(&mut self.begun, true) { Ok(()) } else { self.advance(shape).await }
     }
 
     /// Where the next element stands; `None` at the end.

@@ -5,6 +5,8 @@ use model::reconcile::{Purge, compact_row, is_live};
 use model::row::CellView;
 use model::{DeletionTime, RowBuilder, RowView, Table};
 
+use super::dead::Graves;
+
 /// Buffers for rows that are not seen as they are stored.
 #[derive(Debug, Default)]
 pub(crate) struct VisibleScratch {
@@ -12,13 +14,14 @@ pub(crate) struct VisibleScratch {
     kept: Vec<u8>,
 }
 
-/// The row as seen at `now` under `active`, or nothing where no live cell or marker is left.
+/// The row as seen at `now` under `active`, or nothing where no live cell or marker is left; `graves` counts what went.
 #[inline]
 pub(crate) fn visible<'a>(
     table: &Table,
     row: RowView<'a>,
     active: DeletionTime,
     now: LocalSeconds,
+    graves: &Graves,
     scratch: &'a mut VisibleScratch,
 ) -> Option<RowView<'a>> {
     let mut seen = row;
@@ -30,11 +33,13 @@ pub(crate) fn visible<'a>(
         return (!seen.is_empty()).then_some(seen);
     }
     scratch.compacted.clear();
-    if !compact_row(seen, active, &Purge::everything(now), &mut scratch.compacted) {
-        return None;
+    let left = compact_row(seen, active, &Purge::everything(now), &mut scratch.compacted)
+        && is_live(RowView::trusted(&scratch.compacted), now);
+    // Whatever went made the row shorter.
+    if scratch.compacted.len() != seen.as_bytes().len() {
+        graves.row(seen, active, left);
     }
-    let seen = RowView::trusted(&scratch.compacted);
-    is_live(seen, now).then_some(seen)
+    left.then(|| RowView::trusted(&scratch.compacted))
 }
 
 /// Appends the row without cells of dropped columns; says whether there were any, else nothing is appended.

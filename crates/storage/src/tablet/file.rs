@@ -19,6 +19,10 @@ pub(crate) struct TableFile {
     sstable: RefCell<Sstable>,
     generation: u64,
     broken: Cell<bool>,
+    /// Whether a compaction has it.
+    busy: Cell<bool>,
+    /// Seconds; about, for a file that was there at the start.
+    created: u32,
     /// Told when a read finds the file damaged.
     damage: Rc<Event>,
 }
@@ -26,8 +30,47 @@ pub(crate) struct TableFile {
 impl TableFile {
     pub(crate) fn new(sstable: Sstable, damage: &Rc<Event>) -> Self {
         let generation = sstable.descriptor().generation;
-        let sstable = RefCell::new(sstable);
-        Self { sstable, generation, broken: Cell::new(false), damage: Rc::clone(damage) }
+        let created = u32::try_from(reactor::wall_clock_us() / 1_000_000).unwrap_or(u32::MAX);
+        Self {
+            sstable: RefCell::new(sstable),
+            generation,
+            broken: Cell::new(false),
+            busy: Cell::new(false),
+            created,
+            damage: Rc::clone(damage),
+        }
+    }
+
+    /// A file that was there before: it is as old as its newest write, unless that says it is from the future.
+    pub(crate) fn found(sstable: Sstable, damage: &Rc<Event>) -> Self {
+        let newest = u32::try_from(sstable.stats().max_timestamp / 1_000_000).unwrap_or(u32::MAX);
+        let file = Self::new(sstable, damage);
+        Self { created: file.created.min(newest), ..file }
+    }
+
+    /// Whether a compaction has it.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.busy.get()
+    }
+
+    pub(crate) fn set_busy(&self, busy: bool) {
+        self.busy.set(busy);
+    }
+
+    /// When it was made, seconds.
+    pub(crate) fn created_seconds(&self) -> u32 {
+        self.created
+    }
+
+    /// How many partitions it has.
+    pub(crate) fn partitions(&self) -> u64 {
+        self.sstable.borrow().stats().partition_sizes.count().max(0) as u64
+    }
+
+    /// Path of its data.
+    pub(crate) fn path(&self) -> std::path::PathBuf {
+        let sstable = self.sstable.borrow();
+        sstable.descriptor().path(sstable.dir(), Component::Data)
     }
 
     pub(crate) fn generation(&self) -> u64 {

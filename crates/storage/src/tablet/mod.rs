@@ -9,24 +9,30 @@ mod file;
 mod store;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use memory::Budget;
 use model::Table;
+use model::Token;
 use model::mutation::MutationView;
 use model::tablet::TabletId;
 use reactor::{Event, Permit, Semaphore};
 use smallvec::SmallVec;
+use sstable::Descriptor;
 
 use crate::cache::{RowCache, TabletCache};
 use crate::commitlog::Hold;
 use crate::commitlog::format::Position;
+use crate::compaction::{Chooser, Facts};
 use crate::memtable::Memtable;
 
 pub(crate) use file::{TableFile, quarantine, to_storage_error};
 pub(crate) use store::{TableStore, directory_of};
+
+/// Compactions of one tablet at a time.
+pub(crate) const COMPACTIONS_MAX: usize = 16;
 
 /// One tablet of one table.
 pub(crate) struct Tablet {
@@ -34,8 +40,18 @@ pub(crate) struct Tablet {
     pub(crate) directory: PathBuf,
     /// One flush at a time.
     pub(crate) flushing: Semaphore,
-    /// One compaction at a time, and none while files go for another reason.
+    /// A compaction has one of [`COMPACTIONS_MAX`]; all of them are taken while files go for another reason.
     pub(crate) compacting: Semaphore,
+    /// Files of one compaction at a time are exchanged and removed.
+    pub(crate) exchanging: Semaphore,
+    /// Chooses what to compact, by the table's present options.
+    chooser: RefCell<Chooser>,
+    /// Whether files have changed since nothing was found to compact.
+    to_look_at: Cell<bool>,
+    /// Whether files are compacted on their own, as far as operators are concerned.
+    compacts_itself: Cell<bool>,
+    /// Bytes and jobs that compactions owe, where known.
+    debt: Cell<Option<(f64, usize)>>,
     table: RefCell<Rc<Table>>,
     budget: Budget,
     /// Oldest first; the last one takes writes, the others are sealed and being flushed.
@@ -53,7 +69,7 @@ pub(crate) struct Tablet {
     marked: Cell<bool>,
     /// Generations of files that are in no set any more but may still be on the disk, where the next start would
     /// read them. Nothing may be forgotten, and no truncation may be silent about them, until they are gone.
-    orphans: RefCell<BTreeSet<u64>>,
+    orphans: RefCell<BTreeMap<u64, Descriptor>>,
     /// Whether this process has made sure that the folder's name is durable; that it is there proves nothing.
     has_directory: Cell<bool>,
     changed: Event,
@@ -76,9 +92,17 @@ impl Tablet {
             id,
             directory: directory.to_owned(),
             flushing: Semaphore::new(1),
-            compacting: Semaphore::new(1),
+            compacting: Semaphore::new(COMPACTIONS_MAX),
+            exchanging: Semaphore::new(1),
+            chooser: RefCell::new(Chooser::new(&table.options().compaction)),
+            to_look_at: Cell::new(true),
+            compacts_itself: Cell::new(true),
+            debt: Cell::new(None),
             table: RefCell::new(table),
-            memtables: RefCell::new(SmallVec::from_iter([Rc::new(Memtable::new(&budget))])),
+            memtables: RefCell::new(SmallVec::from_iter([Rc::new(Memtable::new(
+                &budget,
+                cache.memory_freed(),
+            ))])),
             files: RefCell::new(Rc::new(files)),
             last_generation: Cell::new(last_generation),
             writing: Cell::new(0),
@@ -86,7 +110,7 @@ impl Tablet {
             claims: Cell::new(0),
             marked: Cell::new(true),
             budget,
-            orphans: RefCell::new(BTreeSet::new()),
+            orphans: RefCell::new(BTreeMap::new()),
             has_directory: Cell::new(false),
             changed: Event::new(),
             dropped: Cell::new(false),
@@ -125,7 +149,7 @@ impl Tablet {
         // From here on dropping the future opens the tablet again.
         let mut alone = Alone { tablet: Rc::clone(self), claims: true, _turns: SmallVec::new() };
         alone._turns.push(self.flushing.acquire(1).await.ok()?);
-        alone._turns.push(self.compacting.acquire(1).await.ok()?);
+        alone._turns.push(self.compacting.acquire(COMPACTIONS_MAX).await.ok()?);
         self.changed.wait_until(|| self.writing.get() == 0).await;
         Some(alone)
     }
@@ -145,9 +169,17 @@ impl Tablet {
         Rc::clone(&self.table.borrow())
     }
 
+    fn new_memtable(&self) -> Memtable {
+        Memtable::new(&self.budget, self.cache.memory_freed())
+    }
+
     /// The table was altered.
     pub(crate) fn set_table(&self, table: &Rc<Table>) {
         *self.table.borrow_mut() = Rc::clone(table);
+        if !self.chooser.borrow().is_of(&table.options().compaction) {
+            *self.chooser.borrow_mut() = Chooser::new(&table.options().compaction);
+        }
+        self.look_again();
         self.files.borrow().iter().for_each(|file| file.set_table(table));
         self.cache.forget(table);
     }
@@ -208,7 +240,7 @@ impl Tablet {
         let active = memtables.last().expect("a tablet has a memtable that takes writes");
         if !active.is_empty() {
             active.seal(upto);
-            memtables.push(Rc::new(Memtable::new(&self.budget)));
+            memtables.push(Rc::new(self.new_memtable()));
         }
     }
 
@@ -225,7 +257,9 @@ impl Tablet {
         file.iter().for_each(|file| file.set_table(&self.table.borrow()));
         let mut files = self.files.borrow_mut();
         Rc::make_mut(&mut files).extend(file);
+        drop(files);
         self.cache.advance();
+        self.look_again();
     }
 
     /// Takes out a memtable whose writes are in a file and in what is cached.
@@ -234,17 +268,70 @@ impl Tablet {
     }
 
     /// Puts files in the place of others.
-    pub(crate) fn replace_files(&self, old: &[Rc<TableFile>], new: Option<Rc<TableFile>>) {
-        new.iter().for_each(|file| file.set_table(&self.table.borrow()));
+    pub(crate) fn replace_files(&self, old: &[Rc<TableFile>], new: impl IntoIterator<Item = Rc<TableFile>>) {
+        let table = self.table();
         let mut files = self.files.borrow_mut();
         let files = Rc::make_mut(&mut files);
         files.retain(|file| !old.iter().any(|gone| Rc::ptr_eq(gone, file)));
-        files.extend(new);
+        // The table may have been altered while they were written.
+        files.extend(new.into_iter().inspect(|file| file.set_table(&table)));
+        self.look_again();
+    }
+
+    /// First and last token, both included.
+    pub(crate) fn tokens(&self) -> (Token, Token) {
+        self.table.borrow().tablets().range(self.id)
+    }
+
+    /// What chooses files to compact.
+    pub(crate) fn with_chooser<R>(&self, ask: impl FnOnce(&mut Chooser) -> R) -> R {
+        ask(&mut self.chooser.borrow_mut())
+    }
+
+    /// Whether there may be something to compact.
+    pub(crate) fn is_to_look_at(&self) -> bool {
+        self.to_look_at.get()
+    }
+
+    /// There may be something to compact.
+    pub(crate) fn look_again(&self) {
+        self.to_look_at.set(true);
+        self.debt.set(None);
+    }
+
+    /// There was nothing to compact.
+    pub(crate) fn looked(&self) {
+        self.to_look_at.set(false);
+    }
+
+    /// Whether operators let it be compacted on its own.
+    pub(crate) fn compacts_itself(&self) -> bool {
+        self.compacts_itself.get()
+    }
+
+    pub(crate) fn set_compacts_itself(&self, on: bool) {
+        self.compacts_itself.set(on);
+    }
+
+    /// Bytes that compactions have still to rewrite, and how many compactions are due; reckoned anew from `facts`
+    /// where files have changed.
+    pub(crate) fn debt(&self, facts: impl FnOnce() -> Facts) -> (f64, usize) {
+        if let Some(known) = self.debt.get() {
+            return known;
+        }
+        if self.files.borrow().len() < 2 {
+            return (0.0, 0);
+        }
+        let facts = facts();
+        let chooser = self.chooser.borrow();
+        let debt = (chooser.backlog(&facts.view()), chooser.pending(&facts.view()));
+        self.debt.set(Some(debt));
+        debt
     }
 
     /// Forgets all writes and files; gives the files back for removal, and the memtables, which still hold the log.
     pub(crate) fn clear(&self) -> (Vec<Rc<Memtable>>, Vec<Rc<TableFile>>) {
-        let fresh = SmallVec::from_iter([Rc::new(Memtable::new(&self.budget))]);
+        let fresh = SmallVec::from_iter([Rc::new(self.new_memtable())]);
         let memtables = std::mem::replace(&mut *self.memtables.borrow_mut(), fresh);
         let files = std::mem::take(&mut *self.files.borrow_mut());
         self.forget_cached();
@@ -265,9 +352,14 @@ impl Tablet {
         self.marked.set(marked);
     }
 
-    /// Notes a file that should not be there any more.
+    /// Notes a file of ours that should not be there any more.
     pub(crate) fn add_orphan(&self, generation: u64) {
-        self.orphans.borrow_mut().insert(generation);
+        self.add_orphan_file(Descriptor::new(generation));
+    }
+
+    /// Notes a file that should not be there any more.
+    pub(crate) fn add_orphan_file(&self, descriptor: Descriptor) {
+        self.orphans.borrow_mut().insert(descriptor.generation, descriptor);
     }
 
     /// Notes that a file is gone for good.
@@ -275,9 +367,14 @@ impl Tablet {
         self.orphans.borrow_mut().remove(&generation);
     }
 
-    /// Files that should not be there any more.
+    /// Generations of files that should not be there any more.
     pub(crate) fn orphans(&self) -> Vec<u64> {
-        self.orphans.borrow().iter().copied().collect()
+        self.orphans.borrow().keys().copied().collect()
+    }
+
+    /// Files that should not be there any more.
+    pub(crate) fn orphan_files(&self) -> Vec<Descriptor> {
+        self.orphans.borrow().values().copied().collect()
     }
 
     /// Whether the folder is there for good.

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use model::Table;
 use model::tablet::{TabletId, TabletMap};
 use reactor::Event;
-use sstable::{Descriptor, Sstable};
+use sstable::{Descriptor, Sstable, Version};
 
 use super::{TableFile, Tablet, quarantine, to_storage_error};
 use crate::cache::RowCache;
@@ -66,7 +66,7 @@ impl TableStore {
                     file = descriptor, directory = directory.display());
                 continue;
             }
-            files.push(Rc::new(TableFile::new(sstable, damage)));
+            files.push(Rc::new(TableFile::found(sstable, damage)));
         }
         let tablets = found
             .into_iter()
@@ -109,14 +109,25 @@ impl TableStore {
     }
 }
 
-/// Whole table files in a table's folder, which may not be there yet.
+/// Whole table files of our version in a table's folder, which may not be there yet.
+///
+/// Files of other versions were put there by somebody else: they are not cut for tablets, and taken over on demand
+/// (`import`) only.
 async fn list(directory: &Path) -> Result<Vec<Descriptor>, StorageError> {
     let names = match reactor::file::read_dir(directory).await {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(StorageError::io("list", directory, error)),
     };
-    Ok(sstable::sort_names(names.iter().map(|entry| entry.name.as_str())).complete)
+    let (own, others): (Vec<_>, Vec<_>) = sstable::sort_names(names.iter().map(|entry| entry.name.as_str()))
+        .complete
+        .into_iter()
+        .partition(|descriptor| descriptor.version == Version::WRITTEN);
+    if let Some(first) = others.first() {
+        reactor::warn!("table files of other versions are left alone until they are imported";
+            count = others.len(), first = first, directory = directory.display());
+    }
+    Ok(own)
 }
 
 /// Moves a file that cannot be opened out of the way; a disk that fails now stops the start.

@@ -21,6 +21,13 @@ pub const ID: TableId = TableId([7; 16]);
 
 /// A keyspace with one table: a key, a clustering and a value, all text.
 pub fn changes() -> [SchemaChange; 2] {
+    changes_with(1, |_| ())
+}
+
+/// The same with so many tablets, a power of two, and other options.
+pub fn changes_with(tablets_log2: u8, set: impl FnOnce(&mut TableOptions)) -> [SchemaChange; 2] {
+    let mut table_options = TableOptions::default();
+    set(&mut table_options);
     let column = |id: u16, name: &str, kind| Column {
         id: ColumnId(id),
         name: name.to_owned(),
@@ -40,9 +47,9 @@ pub fn changes() -> [SchemaChange; 2] {
             column(2, "v", ColumnKind::Regular),
         ],
         dropped: BTreeMap::new(),
-        options: TableOptions::default(),
+        options: table_options,
         next_column_id: 3,
-        tablets_log2: 1,
+        tablets_log2,
         revision: 0,
     };
     [
@@ -53,6 +60,10 @@ pub fn changes() -> [SchemaChange; 2] {
 
 /// Mutation bytes of one cell.
 pub fn write(key: &str, clustering: &str, value: &str, timestamp: i64) -> Vec<u8> {
+    write_kind(key, clustering, CellKind::Live(value.as_bytes()), timestamp)
+}
+
+fn write_kind(key: &str, clustering: &str, kind: CellKind<'_>, timestamp: i64) -> Vec<u8> {
     let key = DecoratedKey::new(key.as_bytes().to_vec());
     let mut out = Vec::new();
     let builder = MutationBuilder::new(&mut out, ID, key.token, &key.key, DeletionTime::LIVE, |_| ());
@@ -61,12 +72,26 @@ pub fn write(key: &str, clustering: &str, value: &str, timestamp: i64) -> Vec<u8
     let mut rows = builder.rows();
     rows.row(&prefix, |out| {
         let mut row = RowBuilder::new(out, Liveness::NONE, DeletionTime::LIVE);
-        let kind = CellKind::Live(value.as_bytes());
         row.cell(CellView { column: ColumnId(2), timestamp, path: None, kind });
         row.finish();
     });
     rows.finish();
     out
+}
+
+/// Mutation bytes of the deletion of a partition.
+pub fn delete(key: &str, timestamp: i64, local_time: u32) -> Vec<u8> {
+    let key = DecoratedKey::new(key.as_bytes().to_vec());
+    let mut out = Vec::new();
+    let deletion = DeletionTime { timestamp, local_time };
+    let builder = MutationBuilder::new(&mut out, ID, key.token, &key.key, deletion, |_| ());
+    builder.rows().finish();
+    out
+}
+
+/// Mutation bytes of one cell that expires.
+pub fn write_expiring(key: &str, clustering: &str, value: &str, timestamp: i64, expires_at: u32) -> Vec<u8> {
+    write_kind(key, clustering, CellKind::Expiring { value: value.as_bytes(), ttl: 1, expires_at }, timestamp)
 }
 
 #[derive(Default)]
@@ -92,10 +117,19 @@ pub async fn values(
     storage: &Storage,
     range: PartitionRange,
 ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StorageError> {
+    slice_values(storage, range, Slice::all(), false).await
+}
+
+/// The same of the rows in one slice.
+pub async fn slice_values(
+    storage: &Storage,
+    range: PartitionRange,
+    slice: Slice,
+    bypass_cache: bool,
+) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StorageError> {
     let table: Rc<Table> = storage.schema().table_by_id(ID).cloned().expect("the table");
-    let slices = [Slice::all()].into_iter().collect();
-    let command =
-        ReadCommand { table, range, slices, reversed: false, now: 1_700_000_000, bypass_cache: false };
+    let slices = [slice].into_iter().collect();
+    let command = ReadCommand { table, range, slices, reversed: false, now: 1_700_000_000, bypass_cache };
     let mut values = Values::default();
     storage.read(&command, &mut values).await?;
     Ok(values.0)

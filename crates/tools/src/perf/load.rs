@@ -25,8 +25,10 @@ use super::{BYTES_MAX, LoopOptions, PerfError};
 const PARTITIONS_MAX: i64 = 100_000_000;
 /// Most partitions of a shard-aware run: their keys are kept by shard, 8 bytes each.
 const SHARD_AWARE_PARTITIONS_MAX: u64 = 10_000_000;
-/// Requests in flight on each connection while the table is filled.
-const PRELOAD_DEPTH: u16 = 32;
+/// Most requests in flight on each connection while the table is filled.
+const PRELOAD_DEPTH_MAX: u16 = 32;
+/// Bytes of rows in flight meanwhile, all connections together: what a server takes without turning requests away.
+const PRELOAD_BYTES: u32 = 16 << 20;
 /// Connections that fill the table.
 const PRELOAD_CONNECTIONS: usize = 8;
 /// Longest time the table may take to fill.
@@ -170,16 +172,18 @@ async fn preload(
     statements: &Rc<Statements>,
 ) -> Result<(), PerfError> {
     eprintln!("ceto perf: writing {} rows of {} bytes", options.partitions, options.row_bytes);
+    let at_once = PRELOAD_BYTES / options.row_bytes.max(1) / PRELOAD_CONNECTIONS as u32;
+    let depth = at_once.clamp(1, u32::from(PRELOAD_DEPTH_MAX)) as u16;
     let next = Rc::new(Cell::new(0));
     let mut lanes = Vec::new();
     for _ in 0..PRELOAD_CONNECTIONS {
         let (connection, _) = Connection::open(address, options.limits.timeout_seconds).await?;
         let keys = Keys::Each { next: next.clone(), count: options.partitions };
-        let exchange = CqlExchange::new(statements.clone(), Mix::Write, keys, 0, PRELOAD_DEPTH);
+        let exchange = CqlExchange::new(statements.clone(), Mix::Write, keys, 0, depth);
         lanes.push((connection.stream(), exchange));
     }
     let limits = Limits {
-        depth: PRELOAD_DEPTH,
+        depth,
         warm_up: Duration::ZERO,
         measured: PRELOAD_TIME_MAX,
         requests: u64::MAX,

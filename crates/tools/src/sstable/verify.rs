@@ -1,14 +1,14 @@
 //! `verify`: whether a table file is whole and its components agree.
 //!
-//! Checked, in this order: every component that TOC.txt names is there; the digest of the data; every component
-//! opens; every chunk's checksum, as the whole data is read; partitions ascend by token and key, rows by clustering;
+//! Checked, in this order: every component that TOC.txt names is there; the digest of the data; the checksums that
+//! Ceto.db has of the other components; every component opens; every chunk's checksum, as the whole data is read; partitions ascend by token and key, rows by clustering;
 //! the filter knows every key; the index lists the same keys in the same order, and leads to each of them; the
 //! statistics' number of partitions and range of timestamps hold. Problems are told as they are found.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use ::sstable::{Component, PartitionBound, Sstable};
+use ::sstable::{Component, Extras, PartitionBound, Sstable};
 use model::clustering::{OwnedPosition, Slice};
 use model::partition_key::compare_decorated;
 use model::row::RowView;
@@ -29,6 +29,8 @@ mod index_walk;
 const READ_BYTES: usize = 1 << 20;
 /// Largest TOC.txt and Digest.crc32 that are read.
 const SMALL_BYTES_MAX: usize = 64 << 10;
+/// Largest Ceto.db that is read.
+const CETO_BYTES_MAX: usize = 16 << 20;
 /// Lookups through the index under way at once.
 const LOOKUPS_AT_ONCE: usize = 32;
 /// With `--quick`, one partition in so many is looked up.
@@ -74,6 +76,9 @@ pub(super) async fn verify(target: &Target, quick: bool) -> Result<(), ToolError
     if let Err(error) = digest(target, &mut findings).await {
         findings.tell_error(&error);
     }
+    if let Err(error) = checksums(target, &mut findings).await {
+        findings.tell_error(&error);
+    }
     let partitions = match contents(target, quick, &mut findings).await {
         Ok(partitions) => partitions,
         Err(error) => {
@@ -117,13 +122,22 @@ async fn digest(target: &Target, findings: &mut Findings) -> Result<(), ToolErro
         return Ok(());
     };
     let path = target.path(Component::Data);
+    let (found, length) = checksum(&path, "digest").await?;
+    if found != recorded {
+        findings.tell(&format!("digest of its {length} bytes is {found}, Digest.crc32 says {recorded}"));
+    }
+    Ok(())
+}
+
+/// CRC32 and length of a file.
+async fn checksum(path: &Path, what: &str) -> Result<(u32, u64), ToolError> {
     let file =
-        File::open(&path, OpenOptions::new().read(true).direct(true)).await.map_err(ToolError::io(&path))?;
-    let length = file.size().await.map_err(ToolError::io(&path))?;
-    let mut progress = Progress::new(format!("{}: digest of bytes", path.display()), length);
+        File::open(path, OpenOptions::new().read(true).direct(true)).await.map_err(ToolError::io(path))?;
+    let length = file.size().await.map_err(ToolError::io(path))?;
+    let mut progress = Progress::new(format!("{}: {what} of bytes", path.display()), length);
     let (mut crc, mut at) = (crc32fast::Hasher::new(), 0);
     while at < length {
-        let bytes = file.read_at(at, READ_BYTES).await.map_err(ToolError::io(&path))?;
+        let bytes = file.read_at(at, READ_BYTES).await.map_err(ToolError::io(path))?;
         if bytes.is_empty() {
             break;
         }
@@ -131,9 +145,36 @@ async fn digest(target: &Target, findings: &mut Findings) -> Result<(), ToolErro
         at += bytes.len() as u64;
         progress.at(at);
     }
-    let found = crc.finalize();
-    if found != recorded {
-        findings.tell(&format!("digest of its {length} bytes is {found}, Digest.crc32 says {recorded}"));
+    Ok((crc.finalize(), length))
+}
+
+/// Every component is what `Ceto.db` says it was when it was written; files of others do not have it.
+async fn checksums(target: &Target, findings: &mut Findings) -> Result<(), ToolError> {
+    let path = target.path(Component::Ceto);
+    if !exists(&path).await.map_err(ToolError::io(&path))? {
+        return Ok(());
+    }
+    let bytes = read_all(&path, CETO_BYTES_MAX).await.map_err(ToolError::io(&path))?;
+    let extras = match Extras::decode(&bytes) {
+        Ok(extras) => extras,
+        Err(problem) => {
+            findings.tell_of(path, &problem.to_string());
+            return Ok(());
+        }
+    };
+    for (component, recorded) in extras.checksums {
+        let path = target.path(component);
+        // The digest is of the data, and checked; what is missing was told.
+        if matches!(component, Component::Data | Component::Digest)
+            || !exists(&path).await.map_err(ToolError::io(&path))?
+        {
+            continue;
+        }
+        let (found, length) = checksum(&path, "checksum").await?;
+        if found != recorded {
+            let problem = format!("checksum of its {length} bytes is {found}, Ceto.db says {recorded}");
+            findings.tell_of(path, &problem);
+        }
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! The `compaction` option: strategies of Cassandra 5 and their sub-options.
 //!
-//! All four strategies are accepted with their checks so that schemas carry over; storage compacts by size tiers.
+//! Beside them ScyllaDB's documented `IncrementalCompactionStrategy`. What the sub-options mean is storage's to know.
 
 use std::collections::BTreeMap;
 
@@ -13,6 +13,7 @@ const SIZE_TIERED: &str = "SizeTieredCompactionStrategy";
 const LEVELED: &str = "LeveledCompactionStrategy";
 const TIME_WINDOW: &str = "TimeWindowCompactionStrategy";
 const UNIFIED: &str = "UnifiedCompactionStrategy";
+const INCREMENTAL: &str = "IncrementalCompactionStrategy";
 
 type Options = BTreeMap<String, String>;
 
@@ -23,7 +24,7 @@ pub(super) fn read(map: &Options) -> Result<Options, QueryError> {
     };
     let class = if class.contains('.') { class.clone() } else { format!("{PACKAGE}{class}") };
     let strategy = match class.strip_prefix(PACKAGE) {
-        Some(name @ (SIZE_TIERED | LEVELED | TIME_WINDOW | UNIFIED)) => name,
+        Some(name @ (SIZE_TIERED | LEVELED | TIME_WINDOW | UNIFIED | INCREMENTAL)) => name,
         _ => return Err(config(format!("Unable to find compaction strategy class '{class}'"))),
     };
     if let Some(value) = map.get("provide_overlapping_tombstones") {
@@ -47,11 +48,6 @@ pub(super) fn read(map: &Options) -> Result<Options, QueryError> {
 /// The filter's false-positive chance where the table does not say.
 pub(super) fn bloom_chance(options: &Options) -> f64 {
     if strategy(options) == LEVELED { 0.1 } else { 0.01 }
-}
-
-/// The strategy's name where size-tiered compaction does its work.
-pub(super) fn stands_in(options: &Options) -> Option<&str> {
-    Some(strategy(options)).filter(|strategy| *strategy != SIZE_TIERED)
 }
 
 fn strategy(options: &Options) -> &str {
@@ -108,6 +104,12 @@ pub(super) fn check(options: &Options) -> Result<(), QueryError> {
                 "target_sstable_size",
                 "unsafe_aggressive_sstable_expiration",
             ]);
+        }
+        INCREMENTAL => {
+            check_incremental(options)?;
+            known.extend(["sstable_size_in_mb", "space_amplification_goal"]);
+            known.extend(TIERS);
+            check_tiers(options)?;
         }
         _ => {
             known.extend(TIERS);
@@ -183,6 +185,26 @@ fn check_leveled(options: &Options) -> Result<(), QueryError> {
             if value < 1 {
                 return Err(config(format!("{name} must be larger than 0, but was {value}")));
             }
+        }
+    }
+    Ok(())
+}
+
+fn check_incremental(options: &Options) -> Result<(), QueryError> {
+    if let Some(text) = options.get("sstable_size_in_mb") {
+        let value: i32 = text.parse().map_err(|_| not_an_integer(text, "sstable_size_in_mb"))?;
+        if value < 1 {
+            return Err(config(format!("sstable_size_in_mb must be larger than 0, but was {value}")));
+        }
+    }
+    if let Some(text) = options.get("space_amplification_goal") {
+        let goal = parse_double(text)
+            .ok_or_else(|| config(format!("{text} is not a parsable float for space_amplification_goal")))?;
+        if !(1.0..=2.0).contains(&goal) {
+            return Err(config(format!(
+                "space_amplification_goal must be between 1.0 and 2.0, but was {}",
+                format_double(goal)
+            )));
         }
     }
     Ok(())

@@ -91,7 +91,9 @@ impl Draft {
             options.compaction = compaction::read(map)?;
         }
         if let Some(map) = properties.map("compression")? {
-            options.compression = compression::read(map)?;
+            let (compression, chance) = compression::read(map)?;
+            options.compression = compression;
+            set(&mut options.crc_check_chance, chance);
         }
         if let Some(name) = properties.text("memtable")? {
             if name != "default" {
@@ -177,17 +179,8 @@ impl Draft {
     }
 }
 
-/// What the client should know about options that are kept and not yet acted on.
-pub(crate) fn warnings(options: &TableOptions, warnings: &mut Vec<String>) {
-    if let Some(strategy) = compaction::stands_in(&options.compaction) {
-        warnings.push(format!(
-            "{strategy} is kept with the table; until this version knows it, its files are compacted by size"
-        ));
-    }
-}
-
 /// The `caching` option as the map clients see.
-pub(crate) fn caching_map<'c>(caching: &'c CachingOptions) -> impl Iterator<Item = (&'c str, &'c str)> {
+pub(crate) fn caching_map(caching: &CachingOptions) -> impl Iterator<Item = (&str, &str)> {
     let enabled = caching.enabled.map(|enabled| ("enabled", if enabled { "true" } else { "false" }));
     let keys = [("keys", caching.keys.as_str()), ("rows_per_partition", &caching.rows_per_partition)];
     enabled.into_iter().chain(keys)

@@ -2,21 +2,18 @@
 //!
 //! The source is the body of a function whose arguments are locals; what it returns is the result. Of the libraries there
 //! are `math`, `string`, `table` and `utf8`, without what reads chance, loads code, or can run long inside one
-//! instruction: patterns, `table.move`. Errors cannot be caught and finalisers not be set, so that a limit always ends the
-//! call. Each call has globals of its own.
+//! instruction: patterns, `table.move`. Finalisers cannot be set, and `pcall` catches no limit (`lua_limits`), so that one
+//! always ends the call. Each call has globals of its own.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 
-use mlua::{HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState};
+use mlua::{Lua, LuaOptions, MultiValue, StdLib, Table, Value};
 use model::schema::FunctionDefinition;
 
+use super::lua_limits::{Budget, limit};
 use super::lua_values::{from_lua, to_lua};
 
-/// Instructions of the virtual machine one call may take.
-const INSTRUCTIONS_MAX: u32 = 2_000_000;
-/// Instructions between two looks at how many there were.
-const INSTRUCTIONS_STEP: u32 = 1_000;
 /// Bytes one function's virtual machine may hold.
 const MEMORY_BYTES_MAX: usize = 16 << 20;
 /// Base functions that are left.
@@ -41,7 +38,7 @@ pub(super) struct LuaFunction {
 struct Machine {
     lua: Lua,
     function: mlua::Function,
-    left: Rc<Cell<u32>>,
+    budget: Rc<Budget>,
 }
 
 impl std::fmt::Debug for LuaFunction {
@@ -87,26 +84,14 @@ impl Machine {
         let lua = Lua::new_with(libraries, LuaOptions::default())?;
         lua.set_memory_limit(MEMORY_BYTES_MAX)?;
         restrict(&lua)?;
-        let left = Rc::new(Cell::new(0_u32));
-        let counter = Rc::clone(&left);
-        lua.set_hook(
-            HookTriggers::new().every_nth_instruction(INSTRUCTIONS_STEP),
-            move |_, _| match counter.get().checked_sub(INSTRUCTIONS_STEP) {
-                Some(left) => {
-                    counter.set(left);
-                    Ok(VmState::Continue)
-                }
-                None => Err(mlua::Error::runtime(format!(
-                    "the function took more than {INSTRUCTIONS_MAX} instructions"
-                ))),
-            },
-        )?;
+        let budget = Budget::new();
+        limit(&lua, &["string", "table", "utf8"], &budget)?;
         let names: Vec<&str> = definition.arguments.iter().map(|(name, _)| name.as_str()).collect();
         let locals =
             if names.is_empty() { String::new() } else { format!("local {} = ...; ", names.join(", ")) };
         let source = format!("{locals}{}", definition.body);
         let function = lua.load(source).set_name(format!("={}", definition.name)).into_function()?;
-        Ok(Self { lua, function, left })
+        Ok(Self { lua, function, budget })
     }
 
     fn call(
@@ -114,7 +99,7 @@ impl Machine {
         definition: &FunctionDefinition,
         arguments: &[Option<&[u8]>],
     ) -> Result<Option<Vec<u8>>, String> {
-        self.left.set(INSTRUCTIONS_MAX);
+        self.budget.fill();
         let run = || -> mlua::Result<Value> {
             self.function.set_environment(copy(&self.lua, &self.lua.globals())?)?;
             let mut values = MultiValue::new();
@@ -162,7 +147,7 @@ fn copy(lua: &Lua, table: &Table) -> mlua::Result<Table> {
 }
 
 /// The first line of what Lua says: behind it are only its own places.
-fn text(error: &mlua::Error) -> String {
+pub(super) fn text(error: &mlua::Error) -> String {
     let root = match error {
         mlua::Error::CallbackError { cause, .. } => cause.to_string(),
         other => other.to_string(),

@@ -7,6 +7,8 @@
 #[cfg(feature = "udf-lua")]
 mod lua;
 #[cfg(feature = "udf-lua")]
+mod lua_limits;
+#[cfg(feature = "udf-lua")]
 mod lua_values;
 #[cfg(feature = "udf-wasm")]
 mod wasm;
@@ -189,6 +191,7 @@ pub struct UserAggregate {
     definition: Rc<AggregateDefinition>,
     state: Rc<UserFunction>,
     last: Option<Rc<UserFunction>>,
+    reduce: Option<Rc<UserFunction>>,
 }
 
 impl UserAggregate {
@@ -209,8 +212,36 @@ impl UserAggregate {
         Ok(Self {
             state: function(&definition.state_function, arguments)?,
             last: definition.final_function.as_ref().map(|name| function(name, vec![state])).transpose()?,
+            reduce: definition
+                .reduce_function
+                .as_ref()
+                .map(|name| function(name, vec![state, state]))
+                .transpose()?,
             definition: Rc::clone(definition),
         })
+    }
+
+    /// Whether states of several shards can be put together.
+    pub fn is_mergeable(&self) -> bool {
+        self.reduce.is_some()
+    }
+
+    /// The state of two parts of the rows, by REDUCEFUNC. One that takes no nulls leaves the other part's state as it is.
+    ///
+    /// # Errors
+    /// [`QueryError::FunctionFailure`]; [`QueryError::Internal`] where the aggregate has none.
+    pub fn reduce(
+        &self,
+        left: Option<Vec<u8>>,
+        right: Option<Vec<u8>>,
+    ) -> Result<Option<Vec<u8>>, QueryError> {
+        let Some(reduce) = &self.reduce else {
+            return Err(QueryError::Internal(format!("{} has no REDUCEFUNC", self.full_name())));
+        };
+        match (left, right) {
+            (None, one) | (one, None) if !reduce.definition.called_on_null_input => Ok(one),
+            (left, right) => reduce.call(&[left.as_deref(), right.as_deref()]),
+        }
     }
 
     /// `keyspace.name`, as result columns show it.

@@ -69,7 +69,7 @@ fn segments_carry_frames_of_any_size_both_ways() {
     let expected: Vec<_> = bodies.iter().cloned().enumerate().map(|(n, body)| (n as i16, body)).collect();
     for format in [SegmentFormat::Plain, SegmentFormat::Lz4] {
         // What `Output` sends is what `Input` takes, but for the direction in the header, which `Input` checks.
-        let mut output = Output::new(Rc::new(Answers::new(1 << 20)));
+        let mut output = Output::new(Rc::new(Answers::new(1 << 20)), Codecs::new());
         output.append(|out, _| out.extend_from_slice(b"before"));
         output.begin_segments(format);
         for (n, body) in bodies.iter().enumerate() {
@@ -88,7 +88,7 @@ fn segments_carry_frames_of_any_size_both_ways() {
 
 #[test]
 fn a_broken_output_keeps_nothing() {
-    let mut output = Output::new(Rc::new(Answers::new(1 << 20)));
+    let mut output = Output::new(Rc::new(Answers::new(1 << 20)), Codecs::new());
     output.append(|out, _| out.extend_from_slice(b"lost"));
     output.set_broken();
     output.append(|out, _| out.extend_from_slice(b"lost too"));
@@ -98,7 +98,8 @@ fn a_broken_output_keeps_nothing() {
 #[test]
 fn answers_count_until_they_are_sent_or_dropped() {
     let answers = Rc::new(Answers::new(100));
-    let (mut one, mut other) = (Output::new(Rc::clone(&answers)), Output::new(Rc::clone(&answers)));
+    let (mut one, mut other) =
+        (Output::new(Rc::clone(&answers), Codecs::new()), Output::new(Rc::clone(&answers), Codecs::new()));
     one.append(|out, _| out.extend_from_slice(&[0; 60]));
     other.append(|out, _| out.extend_from_slice(&[0; 40]));
     assert!(!answers.are_too_many());
@@ -106,7 +107,7 @@ fn answers_count_until_they_are_sent_or_dropped() {
     assert!(answers.are_too_many());
     let taken = one.take().unwrap();
     assert!(answers.are_too_many(), "what is being sent still takes memory");
-    one.give_back(taken);
+    drop(one.give_back(taken));
     assert!(!answers.are_too_many());
     one.append(|out, _| out.extend_from_slice(&[0; 60]));
     assert!(answers.are_too_many());
@@ -119,7 +120,7 @@ fn answers_count_until_they_are_sent_or_dropped() {
 
 #[test]
 fn long_answers_are_expected_at_once_and_forgotten_slowly() {
-    let mut output = Output::new(Rc::new(Answers::new(1 << 20)));
+    let mut output = Output::new(Rc::new(Answers::new(1 << 20)), Codecs::new());
     let mut answer = |bytes: usize| {
         output.append(|out, _| out.resize(out.len() + bytes, 0));
         output.usual_bytes()

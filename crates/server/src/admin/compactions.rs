@@ -1,0 +1,154 @@
+//! Compactions on all shards: what is asked for, what runs, what ran.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use reactor::Group;
+use storage::{
+    CompactOptions, CompactOutcome, CompactionFilter, CompactionRecord, CompactionStats, ScrubMode,
+    ScrubReport, StorageError,
+};
+
+use super::error::ApiError;
+use super::node::{TableName, on_each};
+use crate::boot::Shard;
+
+/// What a table's files are rewritten for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rewrite {
+    /// All of each tablet into one, or into several of half, a quarter, … of it.
+    Major { split_output: bool },
+    /// What does not belong here goes.
+    Cleanup,
+    /// Files of older versions become new ones; or all files.
+    Upgrade { all: bool },
+    /// What is deleted goes.
+    GarbageCollect,
+}
+
+/// Rewrites tables one after the other, each on all shards at once. A table that was dropped meanwhile is left out.
+pub(super) async fn rewrite(tables: Vec<TableName>, what: Rewrite) -> Result<CompactOutcome, ApiError> {
+    let mut sum = CompactOutcome::default();
+    for table in tables {
+        let id = table.id;
+        let outcomes = on_each(Group::COMPACTION, move |shard: Rc<Shard>| async move {
+            let storage = shard.storage();
+            let outcome = match what {
+                Rewrite::Major { split_output } => {
+                    let options = CompactOptions { split_output, ..CompactOptions::default() };
+                    storage.compact_with(id, &options).await
+                }
+                Rewrite::Cleanup => storage.cleanup(id).await,
+                Rewrite::Upgrade { all } => storage.upgrade_sstables(id, all).await,
+                Rewrite::GarbageCollect => storage.garbage_collect(id).await,
+            };
+            match outcome {
+                Err(StorageError::UnknownTable { .. }) => Ok(CompactOutcome::default()),
+                outcome => Ok(outcome?),
+            }
+        });
+        for outcome in outcomes.await? {
+            sum.completed += outcome.completed;
+            sum.stopped += outcome.stopped;
+        }
+        if sum.stopped > 0 {
+            break;
+        }
+    }
+    Ok(sum)
+}
+
+/// Reads all files of tables and deals with damage as `mode` says; the shards' findings added up.
+pub(super) async fn scrub(tables: Vec<TableName>, mode: ScrubMode) -> Result<ScrubReport, ApiError> {
+    let mut sum = ScrubReport::default();
+    for table in tables {
+        let id = table.id;
+        let reports = on_each(Group::COMPACTION, move |shard: Rc<Shard>| async move {
+            match shard.storage().scrub(id, mode).await {
+                Err(StorageError::UnknownTable { .. }) => Ok(ScrubReport::default()),
+                report => Ok(report?),
+            }
+        });
+        for report in reports.await? {
+            sum.files += report.files;
+            sum.damaged_files += report.damaged_files;
+            sum.partitions += report.partitions;
+            sum.gaps += report.gaps;
+            sum.out_of_order += report.out_of_order;
+        }
+    }
+    Ok(sum)
+}
+
+/// Compactions at work.
+pub(super) async fn running() -> Result<Vec<CompactionStats>, ApiError> {
+    let shards = on_each(Group::ADMIN, |shard: Rc<Shard>| async move { Ok(shard.storage().compactions()) });
+    Ok(shards.await?.into_iter().flatten().collect())
+}
+
+/// Compactions that are due, by table id.
+pub(super) async fn pending() -> Result<BTreeMap<[u8; 16], usize>, ApiError> {
+    let shards = on_each(Group::ADMIN, |shard: Rc<Shard>| async move {
+        Ok(shard.storage().pending_compactions().into_iter().map(|(table, jobs)| (table.0, jobs)).collect())
+    });
+    let mut sums = BTreeMap::new();
+    for (table, jobs) in shards.await?.into_iter().flat_map(|shard: Vec<([u8; 16], usize)>| shard) {
+        *sums.entry(table).or_default() += jobs;
+    }
+    Ok(sums)
+}
+
+/// Compactions that have ended since the start, newest first.
+pub(super) async fn history() -> Result<Vec<CompactionRecord>, ApiError> {
+    let shards =
+        on_each(Group::ADMIN, |shard: Rc<Shard>| async move { Ok(shard.storage().compaction_history()) });
+    let mut records: Vec<CompactionRecord> = shards.await?.into_iter().flatten().collect();
+    records.sort_by_key(|record| std::cmp::Reverse(record.compacted_at_us));
+    Ok(records)
+}
+
+/// Stops compactions; how many.
+pub(super) async fn stop(filter: CompactionFilter) -> Result<usize, ApiError> {
+    let shards = on_each(Group::ADMIN, move |shard: Rc<Shard>| async move {
+        Ok(shard.storage().stop_compactions(&filter))
+    });
+    Ok(shards.await?.into_iter().sum())
+}
+
+/// Whether a table is compacted on its own, on every shard.
+pub(super) async fn automatic(table: TableName) -> Result<bool, ApiError> {
+    let shards = on_each(Group::ADMIN, move |shard: Rc<Shard>| async move {
+        Ok(shard.storage().auto_compaction(table.id)?)
+    });
+    Ok(shards.await?.into_iter().all(|on| on))
+}
+
+/// Switches that on or off, until the next start.
+pub(super) async fn set_automatic(tables: Vec<TableName>, on: bool) -> Result<(), ApiError> {
+    let shards = on_each(Group::ADMIN, move |shard: Rc<Shard>| async move {
+        for table in tables {
+            shard.storage().set_auto_compaction(table.id, on)?;
+        }
+        Ok(())
+    });
+    shards.await.map(drop)
+}
+
+/// Bytes per second that the compactions of the node may write; 0 for any number.
+pub(super) async fn throughput() -> Result<u64, ApiError> {
+    let shards =
+        on_each(Group::ADMIN, |shard: Rc<Shard>| async move { Ok(shard.storage().compaction_throughput()) });
+    Ok(shards.await?.into_iter().sum())
+}
+
+/// Sets it, in equal parts for the shards.
+pub(super) async fn set_throughput(bytes_per_second: u64) -> Result<(), ApiError> {
+    let shards = reactor::shard_count() as u64;
+    // Rounded up: a part of 0 would lift the limit.
+    let part = bytes_per_second.div_ceil(shards);
+    let set = on_each(Group::ADMIN, move |shard: Rc<Shard>| async move {
+        shard.storage().set_compaction_throughput(part);
+        Ok(())
+    });
+    set.await.map(drop)
+}

@@ -1,0 +1,59 @@
+//! What goes wrong in administration, as HTTP: a status and `{"message": ..., "code": ...}`.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use storage::StorageError;
+
+/// An answer that is not the one asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ApiError {
+    status: StatusCode,
+    message: String,
+}
+
+impl ApiError {
+    /// The question is wrong.
+    pub(crate) fn bad(message: impl Into<String>) -> Self {
+        Self { status: StatusCode::BAD_REQUEST, message: message.into() }
+    }
+
+    /// What is asked about is not there.
+    pub(crate) fn absent(message: impl Into<String>) -> Self {
+        Self { status: StatusCode::NOT_FOUND, message: message.into() }
+    }
+
+    /// This build does not do it.
+    pub(crate) fn unsupported(message: impl Into<String>) -> Self {
+        Self { status: StatusCode::NOT_IMPLEMENTED, message: message.into() }
+    }
+
+    /// Not now.
+    pub(crate) fn unavailable(message: impl Into<String>) -> Self {
+        Self { status: StatusCode::SERVICE_UNAVAILABLE, message: message.into() }
+    }
+
+    /// The node could not do it.
+    pub(crate) fn failed(message: impl std::fmt::Display) -> Self {
+        Self { status: StatusCode::INTERNAL_SERVER_ERROR, message: message.to_string() }
+    }
+}
+
+impl From<StorageError> for ApiError {
+    fn from(error: StorageError) -> Self {
+        match error {
+            StorageError::UnknownTable { .. } => Self::absent(error.to_string()),
+            StorageError::Draining | StorageError::Overloaded { .. } | StorageError::CommitlogTimedOut => {
+                Self::unavailable(error.to_string())
+            }
+            _ => Self::failed(error),
+        }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let body = serde_json::json!({ "message": self.message, "code": self.status.as_u16() });
+        (self.status, Json(body)).into_response()
+    }
+}

@@ -1,0 +1,318 @@
+//! What administration does on the shards: asks all of them, adds up, and gives plain values back.
+//!
+//! Everything here runs on shard 0 (see `bridge`) and reaches the others over the mesh, in group `admin`; flushes and
+//! compactions run in their own groups below. A shard that has not opened yet answers that it is starting.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::rc::Rc;
+
+use model::TableId;
+use model::schema::Schema;
+use query::system::Catalog;
+use reactor::metrics::Sample;
+use reactor::{Group, mesh};
+use storage::TableReport;
+
+use super::error::ApiError;
+use crate::boot::Shard;
+use crate::config::Config;
+use crate::native::OpenListener;
+
+/// Keyspaces of the node's own.
+const SYSTEM_KEYSPACES: [&str; 7] = [
+    "system",
+    "system_auth",
+    "system_distributed",
+    "system_schema",
+    "system_traces",
+    "system_views",
+    "system_virtual_schema",
+];
+
+/// What a node is at, by Cassandra's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Starting,
+    Normal,
+    Draining,
+    Drained,
+}
+
+impl Mode {
+    /// As metrics show it, by ScyllaDB's numbers.
+    pub(crate) fn number(self) -> i64 {
+        match self {
+            Self::Starting => 1,
+            Self::Normal => 3,
+            Self::Draining => 6,
+            Self::Drained => 7,
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Starting => "STARTING",
+            Self::Normal => "NORMAL",
+            Self::Draining => "DRAINING",
+            Self::Drained => "DRAINED",
+        }
+    }
+}
+
+/// What shard 0 knows of the whole node while it runs.
+pub(crate) struct NodeState {
+    pub(crate) mode: Cell<Mode>,
+    pub(crate) started: reactor::Instant,
+    /// Ports that take CQL clients; empty while the native transport is off.
+    pub(crate) listeners: RefCell<Vec<OpenListener>>,
+    /// One change of the transport or the mode at a time.
+    pub(crate) changing: reactor::Semaphore,
+    pub(crate) config: Config,
+}
+
+impl NodeState {
+    /// A node that serves.
+    pub(crate) fn new(config: &Config, started: reactor::Instant, listeners: Vec<OpenListener>) -> Self {
+        Self {
+            mode: Cell::new(Mode::Normal),
+            started,
+            listeners: RefCell::new(listeners),
+            changing: reactor::Semaphore::new(1),
+            config: config.clone(),
+        }
+    }
+
+    /// That of the node; on shard 0.
+    ///
+    /// # Errors
+    /// Before the node serves.
+    pub(crate) fn here() -> Result<Rc<Self>, ApiError> {
+        reactor::local::<Self>().ok_or_else(|| ApiError::unavailable("the node is starting"))
+    }
+}
+
+/// The shard this runs on.
+pub(crate) fn here() -> Result<Rc<Shard>, ApiError> {
+    reactor::local::<Shard>().ok_or_else(|| ApiError::unavailable("the node is starting"))
+}
+
+/// Runs `work` on every shard at once; results by shard, or the first error.
+pub(crate) async fn on_each<F, Fut, R>(group: Group, work: F) -> Result<Vec<R>, ApiError>
+where
+    F: FnOnce(Rc<Shard>) -> Fut + Clone + Send + 'static,
+    Fut: Future<Output = Result<R, ApiError>> + 'static,
+    R: Send + 'static,
+{
+    let calls: Vec<_> = (0..reactor::shard_count())
+        .map(|shard| {
+            let work = work.clone();
+            mesh::call(shard, group, move || async move { work(here()?).await })
+        })
+        .collect();
+    let mut results = Vec::new();
+    let mut first = Ok(());
+    for call in calls {
+        match call.await {
+            Ok(Ok(result)) => results.push(result),
+            Ok(Err(error)) => first = first.and(Err(error)),
+            Err(error) => first = first.and(Err(ApiError::failed(error))),
+        }
+    }
+    first.map(|()| results)
+}
+
+/// Every shard's metrics.
+pub(super) async fn samples() -> Result<Vec<Vec<Sample>>, ApiError> {
+    let calls: Vec<_> = (0..reactor::shard_count())
+        .map(|shard| {
+            mesh::call(shard, Group::ADMIN, || async {
+                let mut samples = reactor::metrics::snapshot();
+                if let Some(shard) = reactor::local::<Shard>() {
+                    samples.extend(super::storage_samples::of(&shard));
+                }
+                samples
+            })
+        })
+        .collect();
+    let mut all = Vec::new();
+    for call in calls {
+        all.push(call.await.map_err(ApiError::failed)?);
+    }
+    Ok(all)
+}
+
+/// One table by its names.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TableName {
+    pub(crate) keyspace: String,
+    pub(crate) name: String,
+    pub(crate) id: TableId,
+}
+
+/// Whether a keyspace is the node's own.
+pub(crate) fn is_system(keyspace: &str) -> bool {
+    SYSTEM_KEYSPACES.contains(&keyspace)
+}
+
+/// The schema as shard 0 has it.
+pub(crate) fn schema() -> Result<Rc<Schema>, ApiError> {
+    Ok(here()?.storage().schema())
+}
+
+/// Keyspaces, those of made-up tables too, by name.
+pub(crate) fn keyspaces(user_only: bool) -> Result<Vec<String>, ApiError> {
+    let schema = schema()?;
+    let mut names: Vec<String> = schema.keyspaces().map(|keyspace| keyspace.name.clone()).collect();
+    if let Some(catalog) = reactor::local::<Catalog>() {
+        names.extend(catalog.keyspaces().map(|keyspace| keyspace.name.clone()));
+    }
+    names.retain(|name| !user_only || !is_system(name));
+    names.sort();
+    names.dedup();
+    Ok(names)
+}
+
+/// Checks that a keyspace is there.
+pub(crate) fn check_keyspace(keyspace: &str) -> Result<(), ApiError> {
+    if keyspaces(false)?.iter().any(|name| name == keyspace) {
+        return Ok(());
+    }
+    Err(ApiError::bad(format!("Keyspace {keyspace} does not exist")))
+}
+
+/// The stored tables of a keyspace, or those of its tables that are named; none named means all.
+pub(crate) fn tables_of(keyspace: &str, names: &[String]) -> Result<Vec<TableName>, ApiError> {
+    check_keyspace(keyspace)?;
+    let schema = schema()?;
+    let table = |table: &model::Table| TableName {
+        keyspace: keyspace.to_owned(),
+        name: table.name().to_owned(),
+        id: table.id(),
+    };
+    if names.is_empty() {
+        let tables = schema.keyspace(keyspace).map(|k| k.tables.values().map(|t| table(t)).collect());
+        return Ok(tables.unwrap_or_default());
+    }
+    let mut tables = Vec::new();
+    for name in names {
+        match schema.table(keyspace, name) {
+            Some(found) => tables.push(table(found)),
+            None => return Err(ApiError::bad(format!("Unknown keyspace/cf pair ({keyspace}.{name})"))),
+        }
+    }
+    Ok(tables)
+}
+
+/// All stored tables, by keyspace and name.
+pub(crate) fn all_tables() -> Result<Vec<TableName>, ApiError> {
+    let schema = schema()?;
+    let mut tables: Vec<TableName> = schema
+        .tables()
+        .map(|t| TableName { keyspace: t.keyspace().to_owned(), name: t.name().to_owned(), id: t.id() })
+        .collect();
+    tables.sort();
+    Ok(tables)
+}
+
+/// The table `keyspace:name` stands for.
+pub(crate) fn table_called(name: &str) -> Result<TableName, ApiError> {
+    let (keyspace, table) = name
+        .split_once(':')
+        .or_else(|| name.split_once('.'))
+        .ok_or_else(|| ApiError::bad(format!("expected keyspace:table, found '{name}'")))?;
+    let mut tables = tables_of(keyspace, &[table.to_owned()])?;
+    tables.pop().ok_or_else(|| ApiError::bad(format!("Unknown keyspace/cf pair ({keyspace}.{table})")))
+}
+
+/// Reports of all tables, the shards' added up, by keyspace and name.
+pub(crate) async fn reports() -> Result<Vec<TableReport>, ApiError> {
+    let shards =
+        on_each(Group::ADMIN, |shard: Rc<Shard>| async move { Ok(shard.storage().report()) }).await?;
+    let mut sums: BTreeMap<(String, String), TableReport> = BTreeMap::new();
+    for report in shards.into_iter().flatten() {
+        let key = (report.keyspace.clone(), report.name.clone());
+        sums.entry(key).and_modify(|sum| sum.add(&report)).or_insert(report);
+    }
+    Ok(sums.into_values().collect())
+}
+
+/// The report of one table.
+pub(crate) async fn report_of(table: &TableName) -> Result<TableReport, ApiError> {
+    let found = reports().await?.into_iter().find(|report| report.id == table.id.0);
+    found
+        .ok_or_else(|| ApiError::bad(format!("Unknown keyspace/cf pair ({}.{})", table.keyspace, table.name)))
+}
+
+/// Flushes tables everywhere; returns when what they held is in table files.
+pub(crate) async fn flush(tables: Vec<TableName>) -> Result<(), ApiError> {
+    let flushed = on_each(Group::MEMTABLE, move |shard: Rc<Shard>| async move {
+        for table in tables {
+            shard.storage().flush(table.id).await?;
+        }
+        Ok(())
+    });
+    flushed.await.map(drop)
+}
+
+/// Forgets all rows of the tables, everywhere.
+pub(crate) async fn truncate(tables: Vec<TableName>) -> Result<(), ApiError> {
+    let truncated = on_each(Group::STATEMENT, move |shard: Rc<Shard>| async move {
+        for table in tables {
+            shard.storage().truncate(table.id).await?;
+        }
+        Ok(())
+    });
+    truncated.await.map(drop)
+}
+
+/// Turns the native transport on: the configured ports listen again.
+pub(crate) async fn enable_native_transport() -> Result<(), ApiError> {
+    let node = NodeState::here()?;
+    let Ok(_turn) = node.changing.acquire(1).await else { return Err(ApiError::unavailable("busy")) };
+    if node.mode.get() != Mode::Normal {
+        return Err(ApiError::unavailable(format!("the node is {}", node.mode.get().name())));
+    }
+    if node.listeners.borrow().is_empty() {
+        let opened = here()?.native.listen(&node.config).map_err(ApiError::failed)?;
+        *node.listeners.borrow_mut() = opened;
+    }
+    Ok(())
+}
+
+/// Turns the native transport off: no new clients, and those there are end after their requests in flight.
+pub(crate) async fn disable_native_transport() -> Result<(), ApiError> {
+    let node = NodeState::here()?;
+    let Ok(_turn) = node.changing.acquire(1).await else { return Err(ApiError::unavailable("busy")) };
+    close_transport(&node).await
+}
+
+async fn close_transport(node: &NodeState) -> Result<(), ApiError> {
+    let listeners = node.listeners.take();
+    for listener in listeners {
+        listener.close().await;
+    }
+    let disconnected = on_each(Group::ADMIN, |shard: Rc<Shard>| async move {
+        shard.native.disconnect();
+        Ok(())
+    });
+    disconnected.await.map(drop)
+}
+
+/// Ends the native transport and writing: memtables go to files, the commit log is closed. Only a restart undoes it.
+pub(crate) async fn drain() -> Result<(), ApiError> {
+    let node = NodeState::here()?;
+    let Ok(_turn) = node.changing.acquire(1).await else { return Err(ApiError::unavailable("busy")) };
+    if node.mode.get() == Mode::Drained {
+        return Ok(());
+    }
+    node.mode.set(Mode::Draining);
+    reactor::info!("draining by request");
+    close_transport(&node).await?;
+    on_each(Group::ADMIN, |shard: Rc<Shard>| async move { shard.drain().await.map_err(ApiError::failed) })
+        .await?;
+    node.mode.set(Mode::Drained);
+    reactor::info!("drained");
+    Ok(())
+}

@@ -1,0 +1,289 @@
+//! Compactions: `/storage_service/keyspace_*`, auto compaction, and `/compaction_manager`.
+
+use axum::extract::{Path, State};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde_json::{Value, json};
+use storage::{CompactionFilter, CompactionKind, ScrubMode, SnapshotRequest};
+
+use super::{Answer, uuid_text};
+use crate::admin::bridge::Bridge;
+use crate::admin::compactions::{self, Rewrite};
+use crate::admin::error::ApiError;
+use crate::admin::node;
+use crate::admin::params::Params;
+
+pub(super) fn routes() -> Router<Bridge> {
+    Router::new()
+        .route("/storage_service/keyspace_compaction/{keyspace}", post(compact_keyspace))
+        .route("/storage_service/compact", post(compact_all))
+        .route("/column_family/major_compaction/{name}", post(compact_table))
+        .route("/storage_service/keyspace_cleanup/{keyspace}", post(cleanup))
+        .route("/storage_service/cleanup_all", post(cleanup_all))
+        .route("/storage_service/keyspace_upgrade_sstables/{keyspace}", get(upgrade).post(upgrade))
+        .route("/storage_service/keyspace_garbage_collect/{keyspace}", post(garbage_collect))
+        .route("/storage_service/keyspace_scrub/{keyspace}", get(scrub).post(scrub))
+        .route("/storage_service/auto_compaction/{keyspace}", post(enable).delete(disable))
+        .route(
+            "/column_family/autocompaction/{name}",
+            get(is_automatic).post(enable_table).delete(disable_table),
+        )
+        .route("/storage_service/compaction_throughput", get(throughput).post(set_throughput))
+        .route("/compaction_manager/compactions", get(running))
+        .route("/compaction_manager/compaction_history", get(history))
+        .route("/compaction_manager/stop_compaction", post(stop))
+        .route("/compaction_manager/metrics/pending_tasks", get(pending_tasks))
+        .route("/compaction_manager/metrics/pending_tasks_by_table", get(pending_tasks_by_table))
+        .route("/column_family/metrics/pending_compactions/{name}", get(pending_of_table))
+        .route("/column_family/metrics/pending_compactions", get(pending_tasks))
+}
+
+/// What a scrub of which only looks found: damage, by ScyllaDB's number.
+const VALIDATION_ERRORS: u32 = 3;
+
+/// Parameters: `scrub_mode`, ABORT (the default), SKIP, SEGREGATE or VALIDATE; `skip_corrupted`, an older way to say SKIP;
+/// `disable_snapshot`, whether tables that are rewritten go without one before; `cf`. 0, and 3 where VALIDATE found damage.
+async fn scrub(State(bridge): State<Bridge>, Path(keyspace): Path<String>, params: Params) -> Answer<u32> {
+    let mode = match params.get("scrub_mode").map(str::to_ascii_uppercase).as_deref() {
+        None if params.flag("skip_corrupted")? => ScrubMode::Skip,
+        None | Some("ABORT") => ScrubMode::Abort,
+        Some("SKIP") => ScrubMode::Skip,
+        Some("SEGREGATE") => ScrubMode::Segregate,
+        Some("VALIDATE") => ScrubMode::Validate,
+        Some(other) => {
+            return Err(ApiError::bad(format!("Unknown argument for 'scrub_mode' parameter: {other}")));
+        }
+    };
+    let snapshot = mode != ScrubMode::Validate && !params.flag("disable_snapshot")?;
+    let names = params.list("cf");
+    let report = bridge
+        .call(move || async move {
+            let tables = node::tables_of(&keyspace, &names)?;
+            if snapshot {
+                let request = SnapshotRequest {
+                    tag: format!("pre-scrub-{}", reactor::wall_clock_us() / 1000),
+                    tables: tables.iter().map(|table| table.id).collect(),
+                    skip_flush: false,
+                    ttl: None,
+                };
+                node::here()?.storage().take_snapshot(&request).await?;
+            }
+            compactions::scrub(tables, mode).await
+        })
+        .await?;
+    let found = report.gaps > 0 || report.out_of_order > 0 || report.damaged_files > 0;
+    Ok(Json(if mode == ScrubMode::Validate && found { VALIDATION_ERRORS } else { 0 }))
+}
+
+/// Rewrites what a keyspace and its parameter `cf` name.
+async fn rewrite(
+    bridge: &Bridge,
+    keyspace: String,
+    names: Vec<String>,
+    what: Rewrite,
+) -> Result<storage::CompactOutcome, ApiError> {
+    bridge
+        .call(move || async move { compactions::rewrite(node::tables_of(&keyspace, &names)?, what).await })
+        .await
+}
+
+async fn compact_keyspace(
+    State(bridge): State<Bridge>,
+    Path(keyspace): Path<String>,
+    params: Params,
+) -> Answer<()> {
+    let what = Rewrite::Major { split_output: params.flag("split_output")? };
+    rewrite(&bridge, keyspace, params.list("cf"), what).await.map(drop).map(Json)
+}
+
+async fn compact_all(State(bridge): State<Bridge>) -> Answer<()> {
+    let what = Rewrite::Major { split_output: false };
+    let done = bridge.call(move || async move { compactions::rewrite(node::all_tables()?, what).await });
+    done.await.map(drop).map(Json)
+}
+
+async fn compact_table(State(bridge): State<Bridge>, Path(name): Path<String>, params: Params) -> Answer<()> {
+    let what = Rewrite::Major { split_output: params.flag("split_output")? };
+    bridge
+        .call(move || async move { compactions::rewrite(vec![node::table_called(&name)?], what).await })
+        .await
+        .map(drop)
+        .map(Json)
+}
+
+/// 0, and 1 where somebody stopped it.
+async fn cleanup(State(bridge): State<Bridge>, Path(keyspace): Path<String>, params: Params) -> Answer<u32> {
+    if node::is_system(&keyspace) {
+        return Err(ApiError::bad(format!("keyspace {keyspace} is the node's own: it needs no cleanup")));
+    }
+    let outcome = rewrite(&bridge, keyspace, params.list("cf"), Rewrite::Cleanup).await?;
+    Ok(Json(u32::from(outcome.stopped > 0)))
+}
+
+async fn cleanup_all(State(bridge): State<Bridge>) -> Answer<u32> {
+    let done = bridge.call(|| async { compactions::rewrite(node::all_tables()?, Rewrite::Cleanup).await });
+    Ok(Json(u32::from(done.await?.stopped > 0)))
+}
+
+/// 0, and 1 where somebody stopped it.
+async fn upgrade(State(bridge): State<Bridge>, Path(keyspace): Path<String>, params: Params) -> Answer<u32> {
+    let what = Rewrite::Upgrade { all: !params.flag_or("exclude_current_version", true)? };
+    let outcome = rewrite(&bridge, keyspace, params.list("cf"), what).await?;
+    Ok(Json(u32::from(outcome.stopped > 0)))
+}
+
+/// An extension: what nodetool calls garbagecollect.
+async fn garbage_collect(
+    State(bridge): State<Bridge>,
+    Path(keyspace): Path<String>,
+    params: Params,
+) -> Answer<()> {
+    rewrite(&bridge, keyspace, params.list("cf"), Rewrite::GarbageCollect).await.map(drop).map(Json)
+}
+
+async fn set_automatic(bridge: &Bridge, keyspace: String, names: Vec<String>, on: bool) -> Answer<()> {
+    bridge
+        .call(
+            move || async move { compactions::set_automatic(node::tables_of(&keyspace, &names)?, on).await },
+        )
+        .await
+        .map(Json)
+}
+
+async fn enable(State(bridge): State<Bridge>, Path(keyspace): Path<String>, params: Params) -> Answer<()> {
+    set_automatic(&bridge, keyspace, params.list("cf"), true).await
+}
+
+async fn disable(State(bridge): State<Bridge>, Path(keyspace): Path<String>, params: Params) -> Answer<()> {
+    set_automatic(&bridge, keyspace, params.list("cf"), false).await
+}
+
+async fn is_automatic(State(bridge): State<Bridge>, Path(name): Path<String>) -> Answer<bool> {
+    bridge
+        .call(move || async move { compactions::automatic(node::table_called(&name)?).await })
+        .await
+        .map(Json)
+}
+
+async fn set_table_automatic(bridge: &Bridge, name: String, on: bool) -> Answer<()> {
+    bridge
+        .call(move || async move { compactions::set_automatic(vec![node::table_called(&name)?], on).await })
+        .await
+        .map(Json)
+}
+
+async fn enable_table(State(bridge): State<Bridge>, Path(name): Path<String>) -> Answer<()> {
+    set_table_automatic(&bridge, name, true).await
+}
+
+async fn disable_table(State(bridge): State<Bridge>, Path(name): Path<String>) -> Answer<()> {
+    set_table_automatic(&bridge, name, false).await
+}
+
+/// MiB per second; 0 for any number.
+async fn throughput(State(bridge): State<Bridge>) -> Answer<u64> {
+    Ok(Json(bridge.call(compactions::throughput).await? >> 20))
+}
+
+async fn set_throughput(State(bridge): State<Bridge>, params: Params) -> Answer<()> {
+    let text = params.required("value")?;
+    let bytes = text.parse::<u64>().ok().and_then(|mebibytes| mebibytes.checked_mul(1 << 20));
+    let Some(bytes) = bytes else {
+        return Err(ApiError::bad(format!("value has to be a number of MiB per second, not '{text}'")));
+    };
+    bridge.call(move || compactions::set_throughput(bytes)).await.map(Json)
+}
+
+async fn running(State(bridge): State<Bridge>) -> Answer<Vec<Value>> {
+    let running = bridge.call(compactions::running).await?;
+    let shown = running.into_iter().map(|compaction| {
+        json!({
+            "id": uuid_text(compaction.id),
+            "status": 0,
+            "unit": "bytes",
+            "task_type": compaction.kind.name(),
+            "completed": compaction.completed,
+            "total": compaction.total,
+            "ks": compaction.keyspace,
+            "cf": compaction.table_name,
+        })
+    });
+    Ok(Json(shown.collect()))
+}
+
+async fn history(State(bridge): State<Bridge>) -> Answer<Vec<Value>> {
+    let records = bridge.call(compactions::history).await?;
+    let shown = records.into_iter().map(|record| {
+        let merged: Vec<Value> = record
+            .partitions_merged
+            .iter()
+            .map(|(files, partitions)| json!({ "key": files, "value": partitions }))
+            .collect();
+        json!({
+            "id": uuid_text(record.id),
+            "ks": record.keyspace,
+            "cf": record.table_name,
+            "compaction_type": record.kind.name(),
+            "compacted_at": record.compacted_at_us / 1000,
+            "bytes_in": record.bytes_in,
+            "bytes_out": record.bytes_out,
+            "rows_merged": merged,
+        })
+    });
+    Ok(Json(shown.collect()))
+}
+
+/// Parameter `type`, as nodetool's `stop` takes it; without it all.
+async fn stop(State(bridge): State<Bridge>, params: Params) -> Answer<()> {
+    let kind = match params.get("type") {
+        None => None,
+        Some(name) => Some(
+            CompactionKind::parse(name)
+                .ok_or_else(|| ApiError::bad(format!("unknown type of compactions '{name}'")))?,
+        ),
+    };
+    // What somebody asked for is a compaction to nodetool as well.
+    let kinds = match kind {
+        Some(CompactionKind::Compaction) => {
+            vec![
+                Some(CompactionKind::Compaction),
+                Some(CompactionKind::Major),
+                Some(CompactionKind::Tombstones),
+            ]
+        }
+        other => vec![other],
+    };
+    for kind in kinds {
+        bridge
+            .call(move || compactions::stop(CompactionFilter { kind, ..CompactionFilter::default() }))
+            .await?;
+    }
+    Ok(Json(()))
+}
+
+async fn pending_tasks(State(bridge): State<Bridge>) -> Answer<usize> {
+    Ok(Json(bridge.call(compactions::pending).await?.into_values().sum()))
+}
+
+async fn pending_tasks_by_table(State(bridge): State<Bridge>) -> Answer<Vec<Value>> {
+    bridge
+        .call(|| async {
+            let pending = compactions::pending().await?;
+            let tables = node::all_tables()?.into_iter();
+            let of = |table: &node::TableName| pending.get(&table.id.0).copied().unwrap_or(0);
+            let shown = tables.filter(|table| of(table) > 0);
+            Ok(shown.map(|t| json!({ "ks": t.keyspace, "cf": t.name, "task": of(&t) })).collect())
+        })
+        .await
+        .map(Json)
+}
+
+async fn pending_of_table(State(bridge): State<Bridge>, Path(name): Path<String>) -> Answer<usize> {
+    bridge
+        .call(move || async move {
+            let table = node::table_called(&name)?;
+            Ok(compactions::pending().await?.get(&table.id.0).copied().unwrap_or(0))
+        })
+        .await
+        .map(Json)
+}

@@ -1,0 +1,114 @@
+//! Storage as metrics, read when somebody asks: names are ScyllaDB's where it has the thing.
+
+use reactor::metrics::{Sample, Value};
+
+use crate::boot::Shard;
+
+/// Tables beyond which a shard publishes sums only, so that a scrape stays bounded.
+const TABLES_MAX: usize = 1000;
+
+pub(super) fn of(shard: &Shard) -> Vec<Sample> {
+    let storage = shard.storage();
+    let stats = storage.stats();
+    let reports = storage.report();
+    let mut samples = Vec::new();
+    let mut push = |name: &str, help: &str, labels: Vec<(String, String)>, value: Value| {
+        samples.push(Sample { name: name.to_owned(), help: help.to_owned(), labels, value });
+    };
+    let gauge = |number: u64| Value::Gauge(i64::try_from(number).unwrap_or(i64::MAX));
+    let log = stats.commitlog;
+    for (name, help, level) in [
+        ("scylla_commitlog_segments", "Commit-log segments that hold entries.", log.segments),
+        (
+            "scylla_commitlog_unused_segments",
+            "Commit-log segments that are ready to be written.",
+            log.spare_segments,
+        ),
+        ("scylla_commitlog_disk_total_bytes", "Bytes of commit-log files.", log.disk_bytes),
+        ("scylla_commitlog_disk_active_bytes", "Bytes of those that hold entries.", log.live_bytes),
+        (
+            "scylla_commitlog_memory_buffer_groups",
+            "Groups of entries that wait to be written.",
+            log.pending_groups,
+        ),
+    ] {
+        push(name, help, Vec::new(), gauge(level));
+    }
+    for (name, help, count) in [
+        ("scylla_commitlog_flush", "Flushes of the commit log's device.", log.device_flushes),
+        ("scylla_commitlog_bytes_written", "Bytes written to the commit log.", log.written_bytes),
+        (
+            "scylla_commitlog_flush_limit_exceeded",
+            "Writes that found the commit log at its limit and waited for flushes.",
+            log.limit_exceeded,
+        ),
+    ] {
+        push(name, help, Vec::new(), Value::Counter(count));
+    }
+    if reactor::shard_id() == 0 {
+        let version = ("version".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+        push("scylla_scylladb_current_version", "The version that runs.", vec![version], Value::Gauge(0));
+        let mode = super::node::NodeState::here().map_or(super::node::Mode::Starting, |node| node.mode.get());
+        push(
+            "scylla_node_operation_mode",
+            "1 starting, 3 normal, 6 draining, 7 drained.",
+            Vec::new(),
+            Value::Gauge(mode.number()),
+        );
+    }
+    push("scylla_memory_dirty_bytes", "Bytes in memtables.", Vec::new(), gauge(stats.memtable_bytes as u64));
+    push(
+        "scylla_memory_dirty_bytes_max",
+        "Bytes that memtables may take.",
+        Vec::new(),
+        gauge(stats.memtable_bytes_max as u64),
+    );
+    let tablets = reports.iter().map(|report| report.tablets as u64).sum();
+    push("scylla_tablets_count", "Tablets on this shard.", Vec::new(), gauge(tablets));
+    let resident = reports.iter().map(|report| report.resident_bytes as u64).sum();
+    push(
+        "scylla_sstables_bloom_filter_memory_size",
+        "Bytes of filters and summaries in memory.",
+        Vec::new(),
+        gauge(resident),
+    );
+    if reports.len() > TABLES_MAX {
+        return samples;
+    }
+    for report in &reports {
+        let labels =
+            || vec![("cf".to_owned(), report.name.clone()), ("ks".to_owned(), report.keyspace.clone())];
+        push("scylla_column_family_live_sstable", "Table files.", labels(), gauge(report.files as u64));
+        push(
+            "scylla_column_family_live_disk_space",
+            "Bytes of table files in use.",
+            labels(),
+            gauge(report.file_bytes),
+        );
+        push(
+            "scylla_column_family_total_disk_space",
+            "Bytes of table files on the disk, snapshots not counted.",
+            labels(),
+            gauge(report.file_bytes),
+        );
+        push(
+            "scylla_column_family_pending_tasks",
+            "Memtables that are sealed and on their way to a file.",
+            labels(),
+            gauge(report.pending_flushes as u64),
+        );
+        push(
+            "scylla_column_family_memtable_partitions",
+            "Partitions in memtables.",
+            labels(),
+            gauge(report.memtable_partitions as u64),
+        );
+        push(
+            "scylla_column_family_tablet_count",
+            "Tablets on this shard.",
+            labels(),
+            gauge(report.tablets as u64),
+        );
+    }
+    samples
+}

@@ -1,0 +1,176 @@
+//! A client inside the process: statements as frames, and prepared requests copied from a template.
+//!
+//! What a request costs its client is a copy of some hundred bytes and a look at a few of the answer's, so that what is
+//! counted is the server's. Answers are told by opcode and kind of result; a run's last answer is decoded whole.
+
+use wire::Consistency;
+use wire::client::{ClientConnection, ClientRequest, Parameters, RequestOptions, ResponseBody};
+use wire::compression::Compressor;
+use wire::frame::{Direction, Frame, HEADER_BYTES, Opcode};
+use wire::values::ValueRef;
+use wire::version::ProtocolVersion;
+
+use super::PerfError;
+use crate::inproc::Node;
+use crate::native::inproc::InProcess;
+
+/// Longest answer that is read.
+const ANSWER_BYTES_MAX: usize = 1 << 28;
+/// Bytes of a partition's key.
+pub(super) const KEY_BYTES: usize = 8;
+/// Where an answer's opcode stands (native_protocol_v4.spec §2).
+const OPCODE_AT: usize = 4;
+
+/// A prepared request in which a key is to be put.
+#[derive(Debug, Clone)]
+pub(super) struct Template {
+    frame: Vec<u8>,
+    key_at: usize,
+    /// Kind of the RESULT that answers it.
+    result: u32,
+}
+
+/// A RESULT without content, and one with rows (native_protocol_v4.spec §4.2.5).
+const VOID: u32 = 1;
+const ROWS: u32 = 2;
+
+/// One client of the shard it was made on.
+pub(super) struct Client {
+    session: InProcess,
+    connection: ClientConnection,
+    compressor: Compressor,
+    request: Vec<u8>,
+    answer: Vec<u8>,
+}
+
+impl Client {
+    /// A client whose handshake is over.
+    ///
+    /// # Errors
+    /// [`PerfError::Unexpected`].
+    pub(super) async fn connect(node: &Node) -> Result<Self, PerfError> {
+        let mut client = Self {
+            session: node.client(),
+            connection: ClientConnection::new(ProtocolVersion::V4),
+            compressor: Compressor::default(),
+            request: Vec::new(),
+            answer: Vec::new(),
+        };
+        client.ask(&ClientRequest::Startup(&[("CQL_VERSION", "3.0.0")])).await?;
+        client.expect("STARTUP", |body| matches!(body, ResponseBody::Ready).then_some(()))?;
+        Ok(client)
+    }
+
+    async fn ask(&mut self, request: &ClientRequest<'_>) -> Result<(), PerfError> {
+        self.request.clear();
+        let options = RequestOptions::default();
+        self.connection
+            .append_request(&mut self.request, 1, request, &options, &mut self.compressor)
+            .expect("a request of a bench fits a frame");
+        self.exchange().await
+    }
+
+    async fn exchange(&mut self) -> Result<(), PerfError> {
+        self.answer.clear();
+        let exchanged = self.session.exchange(&self.request, &mut self.answer).await;
+        exchanged
+            .map_err(|error| PerfError::Unexpected { what: "a request".into(), answer: error.to_string() })
+    }
+
+    /// The last answer, decoded, where `read` takes it.
+    fn expect<T>(
+        &self,
+        what: &str,
+        read: impl FnOnce(&ResponseBody<'_>) -> Option<T>,
+    ) -> Result<T, PerfError> {
+        let unexpected = |answer: String| PerfError::Unexpected { what: what.to_owned(), answer };
+        let frame = Frame::cut_direction(&self.answer, ANSWER_BYTES_MAX, Direction::Response)
+            .map_err(|error| unexpected(error.to_string()))?
+            .ok_or_else(|| unexpected("half a frame".into()))?;
+        let response = wire::client::decode(&frame.header, frame.body, &self.connection.extensions)
+            .map_err(|error| unexpected(error.to_string()))?;
+        read(&response.body).ok_or_else(|| unexpected(format!("{:?}", response.body)))
+    }
+
+    /// Executes a statement that answers no rows.
+    ///
+    /// # Errors
+    /// [`PerfError::Unexpected`].
+    pub(super) async fn statement(&mut self, text: &str) -> Result<(), PerfError> {
+        self.ask(&ClientRequest::Query(text, &Parameters::at(Consistency::One))).await?;
+        self.expect(text, |body| {
+            matches!(body, ResponseBody::Void | ResponseBody::SchemaChange(_)).then_some(())
+        })
+    }
+
+    /// Prepares a statement whose markers take the values given, the key among them at `key`.
+    ///
+    /// # Errors
+    /// [`PerfError::Unexpected`].
+    pub(super) async fn prepare(
+        &mut self,
+        text: &str,
+        values: &[&[u8]],
+        key: usize,
+    ) -> Result<Template, PerfError> {
+        self.ask(&ClientRequest::Prepare(text, None)).await?;
+        let id = self.expect(text, |body| match body {
+            ResponseBody::Prepared(prepared) => Some(prepared.id.to_vec()),
+            _ => None,
+        })?;
+        // The bytes that the key's bring forth are found by encoding two keys and looking where they differ.
+        let mut encode = |filler: u8| {
+            let placeholder = [filler; KEY_BYTES];
+            let values: Vec<ValueRef<'_>> = values
+                .iter()
+                .enumerate()
+                .map(|(at, value)| ValueRef::Bytes(if at == key { &placeholder } else { value }))
+                .collect();
+            let mut frame = Vec::new();
+            let parameters =
+                Parameters { values: &values, skip_metadata: true, ..Parameters::at(Consistency::One) };
+            let request =
+                ClientRequest::Execute { id: &id, result_metadata_id: &[], parameters: &parameters };
+            self.connection
+                .append_request(&mut frame, 1, &request, &RequestOptions::default(), &mut self.compressor)
+                .expect("a request of a bench fits a frame");
+            frame
+        };
+        let (frame, other) = (encode(0), encode(0xff));
+        let key_at = frame.iter().zip(&other).position(|(a, b)| a != b).expect("the key is in the frame");
+        let result = if text.starts_with("SELECT") { ROWS } else { VOID };
+        Ok(Template { frame, key_at, result })
+    }
+
+    /// Executes a prepared request; says whether the answer is of the kind that it should be.
+    ///
+    /// # Errors
+    /// [`PerfError::Unexpected`] where the session cannot be gone on with.
+    pub(super) async fn execute(&mut self, template: &Template, key: u64) -> Result<bool, PerfError> {
+        self.request.clear();
+        self.request.extend_from_slice(&template.frame);
+        self.request[template.key_at..template.key_at + KEY_BYTES].copy_from_slice(&key.to_be_bytes());
+        self.exchange().await?;
+        let kind = self.answer.get(HEADER_BYTES..HEADER_BYTES + 4);
+        Ok(self.answer.get(OPCODE_AT) == Some(&Opcode::Result.code())
+            && kind == Some(&template.result.to_be_bytes()))
+    }
+
+    /// Whether it executed anything: its last answer is that of a prepared request.
+    pub(super) fn was_answered(&self, template: &Template) -> bool {
+        self.request.len() == template.frame.len()
+            && self.request[..template.key_at] == template.frame[..template.key_at]
+    }
+
+    /// Checks the last answer of `template` whole: its rows, where it has some.
+    ///
+    /// # Errors
+    /// [`PerfError::Unexpected`].
+    pub(super) fn check_last(&self, template: &Template) -> Result<(), PerfError> {
+        self.expect("the last request", |body| match body {
+            ResponseBody::Void => (template.result == VOID).then_some(()),
+            ResponseBody::Rows(rows) => (template.result == ROWS && rows.row_count == 1).then_some(()),
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,69 @@
+//! What operations take of a shard: heap allocations, polls of tasks, and instructions and cycles where they are counted.
+//!
+//! A meter belongs to the thread it was made on. Invariant: reading it twice and subtracting gives what was used between;
+//! reading allocates nothing.
+
+use reactor::cpu_counters::{CpuCounters, CpuCounts};
+use reactor::metrics;
+
+/// What was used so far, or between two readings.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Used {
+    /// Heap allocations.
+    pub(super) allocations: u64,
+    /// Polls of tasks.
+    pub(super) tasks: u64,
+    /// `None` where the processor's counters are not to be had.
+    pub(super) cpu: Option<CpuCounts>,
+}
+
+impl Used {
+    /// What two shards used, or one in two stretches.
+    pub(super) fn and(self, other: Self) -> Self {
+        let sum = |a: CpuCounts, b: CpuCounts| CpuCounts {
+            instructions: a.instructions + b.instructions,
+            cycles: a.cycles + b.cycles,
+        };
+        Self {
+            allocations: self.allocations + other.allocations,
+            tasks: self.tasks + other.tasks,
+            cpu: self.cpu.zip(other.cpu).map(|(a, b)| sum(a, b)),
+        }
+    }
+}
+
+/// The counters of this thread.
+#[derive(Debug)]
+pub(super) struct Meter {
+    cpu: Option<CpuCounters>,
+}
+
+impl Meter {
+    /// Counters from now on.
+    pub(super) fn new() -> Self {
+        Self { cpu: CpuCounters::open().ok() }
+    }
+
+    /// A meter that counts neither instructions nor cycles.
+    pub(super) fn none() -> Self {
+        Self { cpu: None }
+    }
+
+    fn read(&self) -> Used {
+        let cpu = self.cpu.as_ref().and_then(|cpu| cpu.read().ok());
+        Used { allocations: memory::allocations(), tasks: metrics::polls(), cpu }
+    }
+
+    /// What `work` uses of this shard, and its output.
+    pub(super) async fn measure<T>(&self, work: impl Future<Output = T>) -> (T, Used) {
+        let before = self.read();
+        let output = work.await;
+        let after = self.read();
+        let used = Used {
+            allocations: after.allocations - before.allocations,
+            tasks: after.tasks - before.tasks,
+            cpu: after.cpu.zip(before.cpu).map(|(after, before)| after.since(before)),
+        };
+        (output, used)
+    }
+}

@@ -1,0 +1,119 @@
+//! Turns the seconds of a run: one slice of work after the other, a line for each, then the summary.
+//!
+//! Leaned on by every bench. Invariant: no slice is begun after the run's end.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use reactor::{Instant, now};
+use serde_json::{Map, Value};
+
+use super::PerfError;
+use super::meter::Used;
+use super::report::{self, Second, Summary};
+
+/// Longest run in seconds: a day.
+const SECONDS_MAX: i64 = 86_400;
+/// Longest wait of one operation that waits at all.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+/// Length of a slice.
+const SLICE: Duration = Duration::from_secs(1);
+
+/// How long a bench runs, and where its result goes.
+#[derive(Debug, Clone, Args)]
+pub(super) struct RunOptions {
+    /// Seconds to measure, a line each
+    #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=SECONDS_MAX))]
+    pub duration: u32,
+    /// Write the result to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json_result: Option<PathBuf>,
+    /// Directory for what the bench writes; without it one of its own in the system's temporary directory
+    #[arg(long, value_name = "DIR")]
+    pub workdir: Option<PathBuf>,
+}
+
+/// When a slice of work is over.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Until {
+    /// At an instant.
+    Time(Instant),
+    /// After so many operations on each shard.
+    Operations(u64),
+}
+
+impl Until {
+    /// Whether work may go on after `done` operations; the clock is looked at, so do not ask for each operation.
+    pub(super) fn goes_on(self, done: u64) -> bool {
+        match self {
+            Self::Time(end) => now() < end,
+            Self::Operations(count) => done < count,
+        }
+    }
+}
+
+/// What a slice of work came to.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Slice {
+    pub(super) operations: u64,
+    /// Of these, failed.
+    pub(super) errors: u64,
+    /// Time that counts, nanoseconds.
+    pub(super) elapsed_ns: u64,
+    pub(super) used: Used,
+}
+
+/// Something to be measured.
+pub(super) trait Bench {
+    /// Its name on the command line.
+    const NAME: &'static str;
+    /// What one operation is.
+    fn operation(&self) -> String;
+    /// What shaped the run.
+    fn parameters(&self) -> Map<String, Value>;
+    /// Operations per shard that end the run, instead of its time.
+    fn operations_per_shard(&self) -> Option<u64> {
+        None
+    }
+    /// Works until `until`, at least once.
+    async fn slice(&mut self, until: Until) -> Result<Slice, PerfError>;
+}
+
+/// Runs a bench for its time and prints; the result goes to the file that the options name.
+///
+/// # Errors
+/// Those of the bench; [`PerfError::Failed`] when operations failed, after printing; [`PerfError::Io`].
+pub(super) async fn run<B: Bench>(bench: &mut B, options: &RunOptions) -> Result<(), PerfError> {
+    println!("{}: an operation is {}", B::NAME, bench.operation());
+    let mut seconds = Vec::new();
+    let slices = if bench.operations_per_shard().is_some() { 1 } else { options.duration };
+    let end = now() + SLICE * slices;
+    for at in 0..slices {
+        let until = match bench.operations_per_shard() {
+            Some(operations) => Until::Operations(operations),
+            None => Until::Time(now() + SLICE),
+        };
+        let slice = bench.slice(until).await?;
+        let second = Second::of(&slice);
+        println!("{}", second.line());
+        if at == 0 && slice.used.cpu.is_none() {
+            println!("(instructions and cycles: this processor or kernel does not let them be counted)");
+        }
+        seconds.push(second);
+        if bench.operations_per_shard().is_none() && now() >= end {
+            break; // slices of whole compactions take longer than a second
+        }
+    }
+    let summary = Summary::of(B::NAME, bench.parameters(), seconds);
+    for line in summary.lines() {
+        println!("{line}");
+    }
+    if let Some(path) = &options.json_result {
+        report::keep(path, &summary).await?;
+    }
+    match summary.errors() {
+        0 => Ok(()),
+        failed => Err(PerfError::Failed { failed, all: summary.operations() }),
+    }
+}

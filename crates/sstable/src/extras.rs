@@ -1,0 +1,308 @@
+//! `Ceto.db`: what Cassandra's format has no place for. Others ignore it, and a table file without it is whole.
+//!
+//! ```text
+//! extras  := "CETO" version:u16 sections:u16 section{sections} crc32:u32         (of all before it)
+//! section := kind:u16 length:u32 bytes
+//! kinds:
+//!   1 dictionary := what compressed chunks refer to
+//!   2 extent     := first:position last:position partition_deletions:bool static_rows:bool
+//!   3 schema     := table_id:u8{16} revision:u64
+//!   4 tablet     := tablets_log2:u8 tablet:u32 shard:u32
+//!   5 checksums  := (component:u8 crc32:u32)*          (components by their place in `Component::ALL`)
+//! position := weight:i8 components:u16 (present:bool [length:u32 bytes]){components}
+//! ```
+//! Sections of other kinds are skipped, so that a later writer may add some. The checksums are what tells a changed filter,
+//! summary or statistics from a whole one: `me` has none for them, and a filter with a bit gone hides a partition. Only
+//! the dictionary is needed to read the
+//! data, and the name of the compressor in `CompressionInfo.db` says so.
+
+use model::Clustering;
+use model::clustering::{CLUSTERING_VALUE_BYTES_MAX, OwnedPosition, Position, append_component};
+
+use crate::compression::DICTIONARY_BYTES_MAX;
+use crate::descriptor::Component;
+use crate::error::{Malformed, Problem};
+use crate::input::Input;
+
+const MAGIC: [u8; 4] = *b"CETO";
+const VERSION: u16 = 1;
+const DICTIONARY: u16 = 1;
+const EXTENT: u16 = 2;
+const SCHEMA: u16 = 3;
+const TABLET: u16 = 4;
+const CHECKSUMS: u16 = 5;
+/// Most bytes of the component that are read.
+pub(crate) const EXTRAS_BYTES_MAX: u64 = 16 << 20;
+
+/// Where all rows and range tombstones of a file lie, and what else it has. Without any, `last` stands before `first`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Extent {
+    /// The first position of all partitions.
+    pub first: OwnedPosition,
+    /// The last position of all partitions.
+    pub last: OwnedPosition,
+    /// Whether a whole partition is deleted somewhere.
+    pub partition_deletions: bool,
+    /// Whether a static row says anything somewhere.
+    pub static_rows: bool,
+}
+
+/// The table a file was written for, as it was then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SchemaMark {
+    /// The table.
+    pub table: [u8; 16],
+    /// How often it had been altered.
+    pub revision: u64,
+}
+
+/// Where a file was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TabletMark {
+    /// The table had two to the power of this many tablets.
+    pub tablets_log2: u8,
+    /// Number of the tablet.
+    pub tablet: u32,
+    /// The shard that had it.
+    pub shard: u32,
+}
+
+/// What `Ceto.db` says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Extras {
+    /// What compressed chunks refer to.
+    pub dictionary: Option<Vec<u8>>,
+    /// Where everything lies.
+    pub extent: Option<Extent>,
+    /// For which table.
+    pub schema: Option<SchemaMark>,
+    /// By which tablet.
+    pub tablet: Option<TabletMark>,
+    /// CRC32 of components, each as a whole.
+    pub checksums: Vec<(Component, u32)>,
+}
+
+impl Extras {
+    /// Appends `Ceto.db`.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let mut sections = Vec::new();
+        if let Some(dictionary) = &self.dictionary {
+            sections.push((DICTIONARY, dictionary.clone()));
+        }
+        if let Some(extent) = &self.extent {
+            let mut bytes = Vec::new();
+            append_position(&mut bytes, extent.first.as_ref());
+            append_position(&mut bytes, extent.last.as_ref());
+            bytes.extend_from_slice(&[u8::from(extent.partition_deletions), u8::from(extent.static_rows)]);
+            sections.push((EXTENT, bytes));
+        }
+        if let Some(mark) = &self.schema {
+            sections.push((SCHEMA, [&mark.table[..], &mark.revision.to_be_bytes()].concat()));
+        }
+        if let Some(mark) = &self.tablet {
+            let numbers = [mark.tablet.to_be_bytes(), mark.shard.to_be_bytes()].concat();
+            sections.push((TABLET, [&[mark.tablets_log2][..], &numbers].concat()));
+        }
+        if !self.checksums.is_empty() {
+            let mut bytes = Vec::new();
+            for (component, checksum) in &self.checksums {
+                bytes.push(*component as u8);
+                bytes.extend_from_slice(&checksum.to_be_bytes());
+            }
+            sections.push((CHECKSUMS, bytes));
+        }
+        let start = out.len();
+        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(&VERSION.to_be_bytes());
+        out.extend_from_slice(&(sections.len() as u16).to_be_bytes());
+        for (kind, bytes) in sections {
+            out.extend_from_slice(&kind.to_be_bytes());
+            out.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
+            out.extend_from_slice(&bytes);
+        }
+        let checksum = crc32fast::hash(&out[start..]);
+        out.extend_from_slice(&checksum.to_be_bytes());
+    }
+
+    /// Checks a component that was read as a whole.
+    ///
+    /// # Errors
+    /// [`Problem::Checksum`]; a component without a checksum passes.
+    pub(crate) fn check(&self, component: Component, bytes: &[u8]) -> Result<(), Malformed> {
+        let Some((_, recorded)) = self.checksums.iter().find(|(of, _)| *of == component) else {
+            return Ok(());
+        };
+        let (recorded, found) = (*recorded, crc32fast::hash(bytes));
+        if found == recorded {
+            Ok(())
+        } else {
+            Err(Malformed { offset: 0, problem: Problem::Checksum { recorded, found } })
+        }
+    }
+
+    /// Reads `Ceto.db`.
+    ///
+    /// # Errors
+    /// [`Malformed`], also for a version of it that is not known.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let (body, recorded) = bytes.split_last_chunk::<4>().ok_or(Malformed::truncated(0))?;
+        let mut input = Input::new(body);
+        if input.take(4)? != MAGIC {
+            return Err(Malformed::invalid(0, "it does not open with `CETO`"));
+        }
+        let (found, recorded) = (crc32fast::hash(body), u32::from_be_bytes(*recorded));
+        if found != recorded {
+            return Err(Malformed { offset: 0, problem: Problem::Checksum { recorded, found } });
+        }
+        let version = input.u16()?;
+        if version != VERSION {
+            return Err(Malformed::over(4, "version", u64::from(version), u64::from(VERSION)));
+        }
+        let mut extras = Self::default();
+        for _ in 0..input.u16()? {
+            let (kind, length) = (input.u16()?, input.u32()? as usize);
+            let at = input.offset();
+            let mut section = Input::at_offset(input.take(length)?, at);
+            match kind {
+                DICTIONARY if length > DICTIONARY_BYTES_MAX => {
+                    let limit = DICTIONARY_BYTES_MAX as u64;
+                    return Err(Malformed::over(at, "length of the dictionary", length as u64, limit));
+                }
+                DICTIONARY => extras.dictionary = Some(section.take(length)?.to_vec()),
+                EXTENT => {
+                    extras.extent = Some(Extent {
+                        first: position(&mut section)?,
+                        last: position(&mut section)?,
+                        partition_deletions: section.boolean()?,
+                        static_rows: section.boolean()?,
+                    });
+                }
+                SCHEMA => {
+                    let mut table = [0; 16];
+                    table.copy_from_slice(section.take(16)?);
+                    extras.schema = Some(SchemaMark { table, revision: section.u64()? });
+                }
+                TABLET => {
+                    extras.tablet = Some(TabletMark {
+                        tablets_log2: section.u8()?,
+                        tablet: section.u32()?,
+                        shard: section.u32()?,
+                    });
+                }
+                CHECKSUMS => {
+                    while section.remaining() > 0 {
+                        let (component, checksum) = (section.u8()?, section.u32()?);
+                        // A later writer may have more components.
+                        let known = Component::ALL.get(usize::from(component));
+                        extras.checksums.extend(known.map(|component| (*component, checksum)));
+                    }
+                }
+                _ => continue,
+            }
+            if section.remaining() != 0 {
+                return Err(Malformed::invalid(section.offset(), "bytes behind a section"));
+            }
+        }
+        if input.remaining() != 0 {
+            return Err(Malformed::invalid(input.offset(), "bytes behind the sections"));
+        }
+        Ok(extras)
+    }
+}
+
+fn append_position(out: &mut Vec<u8>, position: Position<'_>) {
+    out.push(position.weight as u8);
+    let components: Vec<Option<&[u8]>> = position.prefix.components().collect();
+    out.extend_from_slice(&(components.len() as u16).to_be_bytes());
+    for component in components {
+        out.push(u8::from(component.is_some()));
+        if let Some(value) = component {
+            out.extend_from_slice(&(value.len() as u32).to_be_bytes());
+            out.extend_from_slice(value);
+        }
+    }
+}
+
+fn position(input: &mut Input<'_>) -> Result<OwnedPosition, Malformed> {
+    let weight = input.u8()? as i8;
+    let mut prefix = Vec::new();
+    for _ in 0..input.u16()? {
+        if !input.boolean()? {
+            append_component(&mut prefix, None);
+            continue;
+        }
+        let (at, length) = (input.offset(), input.u32()?);
+        if length as usize > CLUSTERING_VALUE_BYTES_MAX {
+            let limit = CLUSTERING_VALUE_BYTES_MAX as u64;
+            return Err(Malformed::over(at, "length of a clustering value", u64::from(length), limit));
+        }
+        append_component(&mut prefix, Some(input.take(length as usize)?));
+    }
+    Ok(Position { prefix: Clustering(&prefix), weight: weight.signum() }.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sample() -> Extras {
+        let place = |value: Option<&[u8]>, weight| {
+            let mut prefix = Vec::new();
+            append_component(&mut prefix, value);
+            OwnedPosition { prefix, weight }
+        };
+        Extras {
+            dictionary: Some(vec![1, 2, 3]),
+            extent: Some(Extent {
+                first: place(None, -1),
+                last: place(Some(b"last"), 1),
+                partition_deletions: true,
+                static_rows: false,
+            }),
+            schema: Some(SchemaMark { table: [7; 16], revision: 3 }),
+            tablet: Some(TabletMark { tablets_log2: 4, tablet: 11, shard: 2 }),
+            checksums: vec![(Component::Filter, 1), (Component::Index, 2)],
+        }
+    }
+
+    #[test]
+    fn it_comes_back_and_any_changed_byte_is_told() {
+        for extras in [sample(), Extras::default()] {
+            let mut bytes = Vec::new();
+            extras.encode(&mut bytes);
+            assert_eq!(Extras::decode(&bytes).unwrap(), extras);
+            for at in 0..bytes.len() {
+                let mut broken = bytes.clone();
+                broken[at] ^= 4;
+                assert!(Extras::decode(&broken).is_err(), "byte {at}");
+                assert!(Extras::decode(&bytes[..at]).is_err(), "cut at {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn sections_of_later_writers_are_skipped() {
+        let mut bytes = Vec::new();
+        sample().encode(&mut bytes);
+        bytes.truncate(bytes.len() - 4);
+        bytes[7] += 1;
+        bytes.extend_from_slice(&[0, 99, 0, 0, 0, 2, 5, 6]);
+        let checksum = crc32fast::hash(&bytes);
+        bytes.extend_from_slice(&checksum.to_be_bytes());
+        assert_eq!(Extras::decode(&bytes).unwrap(), sample());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(mut bytes: Vec<u8>) {
+            let _ = Extras::decode(&bytes);
+            // Again with a checksum that holds.
+            let mut whole = [&MAGIC[..], &[0, 1, 0, 3]].concat();
+            whole.append(&mut bytes);
+            let checksum = crc32fast::hash(&whole);
+            whole.extend_from_slice(&checksum.to_be_bytes());
+            let _ = Extras::decode(&whole);
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! Runs one compaction: reads its inputs as lanes, writes its outputs, and puts them in the inputs' place.
+//!
+//! Outputs that are durable take the place of inputs that are read, as soon as no input is in between (a place where
+//! every file either ends before or begins behind): for runs cut at the same bounds that is at each bound, so a merge
+//! needs room for one part of its inputs and not for all of them. Invariant: what is exchanged together covers the
+//! same tokens, so a tombstone that was forgotten leaves with everything it shadowed.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use model::reconcile::Purge;
+use model::{Table, Token};
+use sstable::EncodingMinima;
+
+use super::cutter::Cutter;
+use super::lanes::Lanes;
+use super::purge::{self, Outside};
+use super::running::{CompactionKind, CompactionRecord, Running};
+use super::strategy::{Cut, expired};
+use super::view::Facts;
+use crate::error::StorageError;
+use crate::flush::Output;
+use crate::read::merge::Merge;
+use crate::shard::Storage;
+use crate::tablet::{TableFile, Tablet};
+
+/// A compaction to run.
+pub(super) struct Job {
+    pub(super) tablet: Rc<Tablet>,
+    pub(super) inputs: Marked,
+    pub(super) level: u32,
+    pub(super) cut: Cut,
+    pub(super) kind: CompactionKind,
+}
+
+/// How a compaction ended that did not fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// All inputs were replaced.
+    Done,
+    /// Somebody wanted it to end; what was replaced by then stays replaced.
+    Stopped,
+}
+
+/// Files that are marked as being compacted, until this goes.
+#[derive(Default)]
+pub(super) struct Marked(Vec<Rc<TableFile>>);
+
+impl Marked {
+    /// Marks files; none of them is marked yet.
+    pub(super) fn new(files: Vec<Rc<TableFile>>) -> Self {
+        for file in &files {
+            assert!(!file.is_busy(), "a file is compacted once at a time");
+            file.set_busy(true);
+        }
+        Self(files)
+    }
+
+    pub(super) fn files(&self) -> &[Rc<TableFile>] {
+        &self.0
+    }
+
+    /// Takes some out, marked as they are.
+    pub(super) fn take(&mut self, files: &[Rc<TableFile>]) -> Self {
+        let (taken, left) = std::mem::take(&mut self.0)
+            .into_iter()
+            .partition(|file| files.iter().any(|other| Rc::ptr_eq(other, file)));
+        self.0 = left;
+        Self(taken)
+    }
+
+    /// Adds those of another.
+    pub(super) fn join(&mut self, mut other: Self) {
+        self.0.append(&mut other.0);
+    }
+
+    fn add(&mut self, files: &[Rc<TableFile>]) {
+        files.iter().for_each(|file| file.set_busy(true));
+        self.0.extend(files.iter().cloned());
+    }
+}
+
+impl Drop for Marked {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|file| file.set_busy(false));
+    }
+}
+
+/// What a running job knows and counts.
+struct Work<'j> {
+    job: &'j Job,
+    table: Rc<Table>,
+    running: Rc<Running>,
+    outside: Outside,
+    now: u32,
+    gc_before: u32,
+    partitions: u64,
+    merged: BTreeMap<u32, u64>,
+    /// Bytes of output the throughput cap has counted.
+    counted: Cell<u64>,
+    stopped: bool,
+}
+
+impl Work<'_> {
+    fn owns(&self, token: Token) -> bool {
+        let (first, last) = self.job.tablet.tokens();
+        first <= token && token <= last
+    }
+}
+
+/// Finished outputs that are not in the tablet's set yet.
+struct Pending<'t> {
+    tablet: &'t Tablet,
+    files: Vec<Rc<TableFile>>,
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        self.files.iter().for_each(|file| self.tablet.add_orphan(file.generation()));
+    }
+}
+
+impl Storage {
+    /// Runs a job. The caller has a turn of the tablet's compactions.
+    ///
+    /// # Errors
+    /// Those of reading and writing; inputs that were not replaced by then are as before.
+    /// [`StorageError::Draining`] when somebody wants to be alone with the tablet, or the shard stops.
+    pub(super) async fn run_job(&self, job: Job) -> Result<Ended, StorageError> {
+        self.run_job_keeping(job).await.map(|(ended, _)| ended)
+    }
+
+    /// As [`Storage::run_job`]; what it made stays marked until the caller lets go of it.
+    ///
+    /// # Errors
+    /// As [`Storage::run_job`].
+    pub(super) async fn run_job_keeping(&self, job: Job) -> Result<(Ended, Marked), StorageError> {
+        let result = self.run(&job).await;
+        let metrics = &self.0.compactions.metrics;
+        match &result {
+            Ok((Ended::Done, _)) => metrics.completed.inc(),
+            Err(StorageError::Draining) | Ok((Ended::Stopped, _)) => {}
+            Err(_) => metrics.failed.inc(),
+        }
+        result
+    }
+
+    async fn run(&self, job: &Job) -> Result<(Ended, Marked), StorageError> {
+        let tablet = &job.tablet;
+        let table = tablet.table();
+        let inputs = job.inputs.files();
+        let of_inputs = |f: fn(&TableFile) -> u64| inputs.iter().map(|file| f(file)).sum::<u64>();
+        let data_bytes = of_inputs(|file| file.sstable().data_bytes());
+        let input_bytes = of_inputs(|file| file.sstable().bytes_on_disk());
+        let partitions = of_inputs(|file| file.partitions());
+        let entered = self.0.compactions.enter(job.kind, &table, data_bytes, inputs.len());
+        // What was flushed must not be replayed once its tombstones are forgotten, so the marks have to be durable;
+        // and no file may come back that nobody counts.
+        let may_forget = !self.0.replaying.get()
+            && self.0.log.sync().await.is_ok()
+            && tablet.is_marked()
+            && self.clear_orphans(tablet).await;
+        let now = self.now_seconds();
+        let gc_before = if may_forget { self.gc_before_of(tablet, &table, inputs, now) } else { 0 };
+        let mut outputs = Marked::default();
+        let mut bytes_out = 0;
+        let gone = self.expired_of(tablet, inputs, now, gc_before);
+        let read: Vec<Rc<TableFile>> =
+            inputs.iter().filter(|file| !gone.iter().any(|other| Rc::ptr_eq(other, file))).cloned().collect();
+        if !gone.is_empty() {
+            self.exchange(tablet, &gone, &[]).await?;
+        }
+        let mut work = Work {
+            job,
+            outside: Outside::new(tablet, inputs),
+            table: Rc::clone(&table),
+            running: Rc::clone(&entered.running),
+            now,
+            gc_before,
+            partitions: partitions.max(1),
+            merged: BTreeMap::new(),
+            counted: Cell::new(0),
+            stopped: false,
+        };
+        let mut cutter = Cutter::new(job.cut, tablet.tokens(), input_bytes, data_bytes);
+        let expected = partitions.div_ceil(cutter.files());
+        let least = minima(&read);
+        let mut lanes = Lanes::open(&read).await?;
+        let mut pending = Pending { tablet, files: Vec::new() };
+        let mut released = Vec::new();
+        while lanes.at().is_some() {
+            let output = self.output_at(tablet, &table, least, expected, job.level).await?;
+            let filled = self.within(tablet, output, async |output| {
+                self.fill(&mut work, &mut lanes, &mut cutter, output).await
+            });
+            let filled = filled.await;
+            let made = match filled {
+                Err(error) => {
+                    self.give_up(&mut pending).await;
+                    return Err(error);
+                }
+                Ok(made) => made,
+            };
+            released.extend(lanes.take_finished());
+            if let Some(file) = made {
+                bytes_out += file.sstable().bytes_on_disk();
+                self.0.compactions.metrics.bytes_written.add(file.sstable().bytes_on_disk());
+                pending.files.push(file);
+                let bytes = |files: &[Rc<TableFile>]| -> u64 {
+                    files.iter().map(|file| file.sstable().bytes_on_disk()).sum()
+                };
+                self.0.compactions.note_space(bytes(&tablet.files()) + bytes(&pending.files));
+            }
+            if lanes.is_between_files() {
+                let files = std::mem::take(&mut pending.files);
+                outputs.add(&files);
+                self.exchange(tablet, &released, &files).await?;
+                work.outside.refresh(tablet, inputs);
+                released.clear();
+            }
+            if work.stopped {
+                self.give_up(&mut pending).await;
+                return Ok((Ended::Stopped, outputs));
+            }
+        }
+        // A file without a partition, which only damage makes, is not read by the loop.
+        released.extend(lanes.take_finished());
+        if !released.is_empty() {
+            self.exchange(tablet, &released, &[]).await?;
+        }
+        self.0.compactions.metrics.bytes_read.add(input_bytes);
+        self.0.compactions.record(CompactionRecord {
+            id: entered.running.id,
+            kind: job.kind,
+            keyspace: table.keyspace().to_owned(),
+            table_name: table.name().to_owned(),
+            compacted_at_us: reactor::wall_clock_us(),
+            bytes_in: input_bytes,
+            bytes_out,
+            partitions_merged: work.merged,
+        });
+        Ok((Ended::Done, outputs))
+    }
+
+    /// Writes partitions until the file is to end or the inputs do.
+    async fn fill(
+        &self,
+        work: &mut Work<'_>,
+        lanes: &mut Lanes,
+        cutter: &mut Cutter,
+        output: &mut Output,
+    ) -> Result<(), StorageError> {
+        let tablet = &work.job.tablet;
+        work.counted.set(0);
+        while let Some((token, key)) = lanes.at() {
+            // Who wants to be alone with the tablet, or with the shard, does not wait for this.
+            if tablet.is_claimed() || tablet.is_dropped() || self.0.draining.get() {
+                return Err(StorageError::Draining);
+            }
+            if cutter.ends_before(token, output.data_bytes()) {
+                break;
+            }
+            if work.running.is_stopped() {
+                work.stopped = true;
+                break;
+            }
+            work.outside.refresh(tablet, work.job.inputs.files());
+            let timestamp_limit = work.outside.timestamp_limit(tablet, token, key);
+            let purge = Purge { now: work.now, gc_before: work.gc_before, timestamp_limit };
+            let key = key.to_vec();
+            if work.job.kind == CompactionKind::Cleanup && !work.owns(token) {
+                let sources = lanes.lend();
+                lanes.step(sources).await?;
+                reactor::maybe_yield().await;
+                continue;
+            }
+            *work.merged.entry(lanes.holders() as u32).or_default() += 1;
+            let merge = Merge::new(Rc::clone(&work.table), lanes.lend(), purge);
+            let merge = output.partition(token, &key, merge).await?;
+            lanes.step(merge.into_sources()).await?;
+            let read = u128::from(lanes.partitions()) * u128::from(work.running.total);
+            work.running.completed.set((read / u128::from(work.partitions)) as u64);
+            self.throttle(work, output.data_bytes()).await;
+            reactor::maybe_yield().await;
+        }
+        Ok(())
+    }
+
+    /// Waits where compactions are to write no more than so many bytes per second.
+    async fn throttle(&self, work: &Work<'_>, data_bytes: u64) {
+        /// Bytes of output between two looks.
+        const EVERY: u64 = 64 << 10;
+        let new = data_bytes.saturating_sub(work.counted.get());
+        if new < EVERY {
+            return;
+        }
+        work.counted.set(data_bytes);
+        let throughput = &self.0.compactions.throughput;
+        let mut wait = throughput.take(new);
+        // Bounded: each wait makes up for its time.
+        while let Some(time) = wait {
+            let tablet = &work.job.tablet;
+            if work.running.is_stopped() || tablet.is_claimed() || self.0.draining.get() {
+                return;
+            }
+            reactor::sleep(time).await;
+            wait = if throughput.owes() { throughput.take(0) } else { None };
+        }
+    }
+
+    /// Removes outputs that came to nothing.
+    async fn give_up(&self, pending: &mut Pending<'_>) {
+        // Counted as orphans until they are gone.
+        let tablet = pending.tablet;
+        for file in std::mem::take(&mut pending.files) {
+            self.discard(tablet, file.generation()).await;
+        }
+    }
+
+    /// Tombstones of the inputs with a local time before this may go.
+    fn gc_before_of(&self, tablet: &Tablet, table: &Table, inputs: &[Rc<TableFile>], now: u32) -> u32 {
+        let repaired = || inputs.iter().all(|file| file.sstable().stats().repaired_at_ms > 0);
+        let only_repaired = tablet.with_chooser(|chooser| chooser.only_purges_repaired());
+        if only_repaired && !repaired() { 0 } else { purge::gc_before(table, now) }
+    }
+
+    /// Those inputs that have expired as a whole.
+    fn expired_of(
+        &self,
+        tablet: &Tablet,
+        inputs: &[Rc<TableFile>],
+        now: u32,
+        gc_before: u32,
+    ) -> Vec<Rc<TableFile>> {
+        let facts = Facts::of(tablet, now, gc_before, self.0.compactions.flush_bytes.get());
+        let among: Vec<usize> = (0..facts.files.len())
+            .filter(|index| inputs.iter().any(|input| Rc::ptr_eq(input, &facts.files[*index])))
+            .collect();
+        expired(&facts.view(), &among).into_iter().map(|index| Rc::clone(&facts.files[index])).collect()
+    }
+
+    pub(super) fn now_seconds(&self) -> u32 {
+        u32::try_from(reactor::wall_clock_us() / 1_000_000).unwrap_or(u32::MAX)
+    }
+}
+
+pub(super) fn minima(inputs: &[Rc<TableFile>]) -> EncodingMinima {
+    let mut least = EncodingMinima::default();
+    for file in inputs {
+        let of = file.sstable().statistics().header.minima;
+        least.timestamp = least.timestamp.min(of.timestamp);
+        least.local_deletion_time = least.local_deletion_time.min(of.local_deletion_time);
+        least.ttl = least.ttl.min(of.ttl);
+    }
+    least
+}

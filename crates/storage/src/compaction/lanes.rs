@@ -1,0 +1,173 @@
+//! The inputs of a job as lanes: in each, files that do not overlap, read one after the other.
+//!
+//! A lane has one scanner open, however many fragments a run has. Invariant: a file's scanner is opened only when the
+//! lane gets to it, so at a place where no lane is inside a file, everything before it has been read.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use model::clustering::Slice;
+use model::{Token, partition_key};
+use sstable::{PartitionBound, Scanner};
+
+use crate::error::StorageError;
+use crate::read::source::{Input, Source};
+use crate::tablet::TableFile;
+
+/// Files of one lane, and where it is.
+pub(super) struct Lane {
+    waiting: VecDeque<Rc<TableFile>>,
+    current: Option<Rc<TableFile>>,
+    /// Away while a merge uses it.
+    scanner: Option<Box<Scanner>>,
+    /// Whether a partition of the current file has been read.
+    inside: bool,
+}
+
+/// All lanes of a job.
+pub(super) struct Lanes {
+    lanes: Vec<Lane>,
+    /// Files that were read to their end, and not yet taken.
+    finished: Vec<Rc<TableFile>>,
+    /// The partition the lanes are at.
+    token: Token,
+    key: Vec<u8>,
+    lent: Vec<usize>,
+    partitions: u64,
+}
+
+impl Lanes {
+    /// Puts files into as few lanes as they need and goes to the first partition.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub(super) async fn open(files: &[Rc<TableFile>]) -> Result<Self, StorageError> {
+        let mut files = files.to_vec();
+        files.sort_by_key(|file| (file.sstable().first_key().0, file.generation()));
+        let mut rows: Vec<(Token, VecDeque<Rc<TableFile>>)> = Vec::new();
+        for file in files {
+            let (first, last) = (file.sstable().first_key().0, file.sstable().last_key().0);
+            match rows.iter_mut().find(|(end, _)| *end < first) {
+                Some((end, row)) => {
+                    *end = last;
+                    row.push_back(file);
+                }
+                None => rows.push((last, VecDeque::from([file]))),
+            }
+        }
+        let lanes = rows
+            .into_iter()
+            .map(|(_, waiting)| Lane { waiting, current: None, scanner: None, inside: false })
+            .collect();
+        let (token, key) = (Token::MINIMUM, Vec::new());
+        let mut lanes = Self { lanes, finished: Vec::new(), token, key, lent: Vec::new(), partitions: 0 };
+        for at in 0..lanes.lanes.len() {
+            lanes.next_file(at).await?;
+        }
+        lanes.find_least();
+        Ok(lanes)
+    }
+
+    /// Token and key of the next partition of all.
+    pub(super) fn at(&self) -> Option<(Token, &[u8])> {
+        (!self.lent.is_empty()).then_some((self.token, self.key.as_slice()))
+    }
+
+    /// How many inputs have the partition.
+    pub(super) fn holders(&self) -> usize {
+        self.lent.len()
+    }
+
+    /// Partitions read so far, counted once for each file that has them.
+    pub(super) fn partitions(&self) -> u64 {
+        self.partitions
+    }
+
+    /// Whether no lane is in the middle of a file.
+    pub(super) fn is_between_files(&self) -> bool {
+        self.lanes.iter().all(|lane| !lane.inside)
+    }
+
+    /// Files read to their end since the last call.
+    pub(super) fn take_finished(&mut self) -> Vec<Rc<TableFile>> {
+        std::mem::take(&mut self.finished)
+    }
+
+    /// The inputs of the partition, to be given back by [`Lanes::step`] in the same order.
+    pub(super) fn lend(&mut self) -> Vec<Source> {
+        let lanes = &mut self.lanes;
+        let lend = |at: &usize| {
+            let lane = &mut lanes[*at];
+            lane.inside = true;
+            let scanner = lane.scanner.take()?;
+            let file = Rc::clone(lane.current.as_ref()?);
+            Some(Source::new(Input::Scan { file, scanner }))
+        };
+        self.lent.iter().filter_map(lend).collect()
+    }
+
+    /// Takes the inputs back and goes to the next partition.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub(super) async fn step(&mut self, sources: Vec<Source>) -> Result<(), StorageError> {
+        let lent = std::mem::take(&mut self.lent);
+        self.partitions += lent.len() as u64;
+        for (at, source) in lent.into_iter().zip(sources) {
+            let Input::Scan { mut scanner, file } = source.input else { continue };
+            if scanner.next_partition().await.map_err(|error| file.failed(error))? {
+                self.lanes[at].scanner = Some(scanner);
+            } else {
+                drop(scanner);
+                self.finished.push(file);
+                self.next_file(at).await?;
+            }
+        }
+        self.find_least();
+        Ok(())
+    }
+
+    async fn next_file(&mut self, at: usize) -> Result<(), StorageError> {
+        let lane = &mut self.lanes[at];
+        lane.inside = false;
+        lane.current = None;
+        while let Some(file) = lane.waiting.pop_front() {
+            let failed = |error| file.failed(error);
+            let sstable = file.open();
+            let bounds = (&PartitionBound::START, &PartitionBound::END);
+            let mut scanner = sstable.scan(bounds.0, bounds.1, &[Slice::all()]).await.map_err(failed)?;
+            if scanner.next_partition().await.map_err(failed)? {
+                lane.scanner = Some(Box::new(scanner));
+                lane.current = Some(file);
+                return Ok(());
+            }
+            self.finished.push(file);
+        }
+        Ok(())
+    }
+
+    /// Finds the least partition of all lanes, and who has it.
+    fn find_least(&mut self) {
+        self.lent.clear();
+        for (at, lane) in self.lanes.iter().enumerate() {
+            let Some(scanner) = &lane.scanner else { continue };
+            let place = (scanner.token(), scanner.key());
+            let order = if self.lent.is_empty() {
+                std::cmp::Ordering::Less
+            } else {
+                partition_key::compare_decorated(place, (self.token, &self.key))
+            };
+            match order {
+                std::cmp::Ordering::Greater => {}
+                std::cmp::Ordering::Equal => self.lent.push(at),
+                std::cmp::Ordering::Less => {
+                    self.token = place.0;
+                    self.key.clear();
+                    self.key.extend_from_slice(place.1);
+                    self.lent.clear();
+                    self.lent.push(at);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Which tombstones a compaction may forget.
+//!
+//! A tombstone goes when its time is over, as the table's `gc_grace_seconds` and `tombstone_gc` say, and nothing
+//! outside the merge is as old as it: neither a file that may have the partition nor a memtable.
+
+use std::rc::Rc;
+
+use model::{Table, Token};
+
+use crate::tablet::{TableFile, Tablet};
+
+/// Name of the table extension that says it, as in `{'mode': 'timeout'}`.
+const EXTENSION: &str = "tombstone_gc";
+
+/// Tombstones with a local time before this may go, by the table's options; 0 where none may.
+///
+/// `tombstone_gc` as ScyllaDB documents it: `timeout` (the default) waits for `gc_grace_seconds`, `immediate` for
+/// nothing, `disabled` keeps all; `repair` forgets what was repaired, and as nothing was repaired, keeps all.
+pub(super) fn gc_before(table: &Table, now: u32) -> u32 {
+    let options = table.options();
+    let mode = options.extensions.get(EXTENSION).map_or("timeout".to_owned(), |bytes| mode_of(bytes));
+    match mode.as_str() {
+        "disabled" | "repair" => 0,
+        "immediate" => now,
+        _ => now.saturating_sub(options.gc_grace_seconds),
+    }
+}
+
+/// The mode in the extension's text: a map such as `{'mode': 'immediate'}`, or the word alone.
+fn mode_of(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes).to_lowercase();
+    let words: Vec<&str> =
+        text.split(|c: char| !c.is_ascii_alphabetic() && c != '_').filter(|word| !word.is_empty()).collect();
+    let named = words.iter().position(|word| *word == "mode").and_then(|at| words.get(at + 1));
+    named.or(words.first().filter(|_| words.len() == 1)).map_or("timeout", |mode| mode).to_owned()
+}
+
+/// Files that a merge does not see, and memtables: what tombstones may shadow.
+pub(super) struct Outside {
+    files: Vec<Rc<TableFile>>,
+    /// The set `files` was taken from.
+    of: Rc<Vec<Rc<TableFile>>>,
+}
+
+impl Outside {
+    /// All files of the tablet but `inputs`.
+    pub(super) fn new(tablet: &Tablet, inputs: &[Rc<TableFile>]) -> Self {
+        let mut outside = Self { files: Vec::new(), of: tablet.files() };
+        outside.fill(inputs);
+        outside
+    }
+
+    fn fill(&mut self, inputs: &[Rc<TableFile>]) {
+        let is_input = |file: &&Rc<TableFile>| inputs.iter().any(|input| Rc::ptr_eq(input, file));
+        self.files = self.of.iter().filter(|file| !is_input(file)).cloned().collect();
+        self.files.sort_by_key(|file| file.sstable().stats().min_timestamp);
+    }
+
+    /// Looks again where the tablet's files have changed.
+    pub(super) fn refresh(&mut self, tablet: &Tablet, inputs: &[Rc<TableFile>]) {
+        let now = tablet.files();
+        if !Rc::ptr_eq(&now, &self.of) {
+            self.of = now;
+            self.fill(inputs);
+        }
+    }
+
+    /// Tombstones of the partition below this timestamp shadow nothing outside the merge.
+    pub(super) fn timestamp_limit(&self, tablet: &Tablet, token: Token, key: &[u8]) -> i64 {
+        // Oldest first: the first that may have the partition decides.
+        let files = self.files.iter().find(|file| file.sstable().may_contain(token, key));
+        let files = files.map(|file| file.sstable().stats().min_timestamp);
+        let memtables = tablet.memtables();
+        let memory = memtables
+            .iter()
+            .filter(|memtable| memtable.contents().find(token, key).is_some())
+            .map(|memtable| memtable.timestamp_min());
+        files.into_iter().chain(memory).min().unwrap_or(i64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mode_is_read_from_a_map_or_a_word() {
+        for (text, expected) in [
+            ("{'mode': 'immediate'}", "immediate"),
+            ("{\"mode\":\"repair\",\"propagation_delay_in_seconds\":\"3600\"}", "repair"),
+            ("disabled", "disabled"),
+            ("{'propagation_delay_in_seconds':'3600','mode':'timeout'}", "timeout"),
+            ("", "timeout"),
+        ] {
+            assert_eq!(mode_of(text.as_bytes()), expected, "{text}");
+        }
+    }
+}

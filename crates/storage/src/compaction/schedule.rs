@@ -1,0 +1,184 @@
+//! Picks what to compact next on this shard, and runs it: a few workers, each with one job at a time.
+//!
+//! A tablet is looked at when its files have changed, and all are once a minute, because tombstones and expired data
+//! become due with time alone. Workers go around the tablets, so that none waits for ever behind busier ones.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use reactor::{Deadline, Group};
+
+use super::job::{Ended, Job, Marked};
+use super::purge;
+use super::running::CompactionKind;
+use super::strategy::Reason;
+use super::view::Facts;
+use crate::error::StorageError;
+use crate::shard::Storage;
+use crate::tablet::{Tablet, quarantine};
+
+/// Time between two looks at tablets whose files have not changed.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+/// Time before a job that failed is tried again, unless a flush comes first.
+const RETRY_AFTER: Duration = Duration::from_secs(10);
+
+impl Storage {
+    pub(crate) fn start_compacting(&self) {
+        let hold = || self.0.tasks.enter().expect("the gate of a new storage is open");
+        if self.0.config.auto_compaction {
+            for _ in 0..self.0.config.concurrent_compactors.max(1) {
+                let (storage, gate) = (self.clone(), hold());
+                drop(reactor::spawn(Group::COMPACTION, async move {
+                    storage.compact_when_wanted().await;
+                    drop(gate);
+                }));
+            }
+        }
+        let (storage, gate) = (self.clone(), hold());
+        drop(reactor::spawn(Group::BACKGROUND, async move {
+            storage.set_damage_aside().await;
+            drop(gate);
+        }));
+    }
+
+    async fn compact_when_wanted(&self) {
+        // Where the round of the tablets goes on.
+        let mut turn = 0usize;
+        while !self.0.draining.get() {
+            // From here on, so that what happens while tablets are looked at is not missed.
+            let wanted = self.0.compaction_wanted.wait();
+            match self.find_job(&mut turn).await {
+                Some(job) => self.run_wanted(job).await,
+                None => {
+                    let compactions = &self.0.compactions;
+                    compactions.idle.set(compactions.idle.get() + 1);
+                    compactions.rested.notify_all();
+                    self.wait_for_work(wanted, LOOK_EVERY).await;
+                    compactions.idle.set(compactions.idle.get() - 1);
+                }
+            }
+        }
+    }
+
+    /// Returns when nothing is due: the strategies have all files in the shape they want.
+    ///
+    /// At once where compactions are switched off by the configuration, or the shard stops.
+    pub async fn compacted(&self) {
+        let workers =
+            if self.0.config.auto_compaction { self.0.config.concurrent_compactors.max(1) } else { 0 };
+        let is_due =
+            |tablet: &Rc<Tablet>| tablet.is_to_look_at() && tablet.compacts_itself() && !tablet.is_dropped();
+        let at_rest = || {
+            workers == 0
+                || self.0.draining.get()
+                || self.0.compactions.idle.get() == workers && !self.tablets().iter().any(is_due)
+        };
+        self.0.compactions.rested.wait_until(at_rest).await;
+    }
+
+    /// Waits for a flush or another change of files; after a while all tablets are looked at.
+    async fn wait_for_work(&self, wanted: impl Future<Output = ()>, time: Duration) {
+        self.adjust_shares();
+        if reactor::timeout(Deadline::after(time), wanted).await.is_err() {
+            self.tablets().iter().for_each(|tablet| tablet.look_again());
+        }
+    }
+
+    /// The next job of any tablet whose files have changed.
+    async fn find_job(&self, turn: &mut usize) -> Option<(Job, reactor::Permit)> {
+        let tablets = self.tablets();
+        for step in 0..tablets.len() {
+            let tablet = &tablets[(*turn + step) % tablets.len()];
+            if !tablet.is_to_look_at() {
+                continue;
+            }
+            if let Some(found) = self.plan_job(tablet) {
+                *turn = (*turn + step + 1) % tablets.len();
+                return Some(found);
+            }
+            reactor::maybe_yield().await;
+            if self.0.draining.get() {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// What the tablet's strategy wants done, with the turn to do it.
+    fn plan_job(&self, tablet: &Rc<Tablet>) -> Option<(Job, reactor::Permit)> {
+        if tablet.is_dropped() || tablet.is_claimed() || !tablet.compacts_itself() {
+            return None;
+        }
+        let table = tablet.table();
+        let permit = tablet.compacting.try_acquire(1)?;
+        let now = self.now_seconds();
+        let flush_bytes = self.0.compactions.flush_bytes.get();
+        let facts = Facts::of(tablet, now, purge::gc_before(&table, now), flush_bytes);
+        let plan = tablet.with_chooser(
+            |chooser| {
+                if chooser.is_enabled() { chooser.next(&facts.view()) } else { None }
+            },
+        );
+        let Some(plan) = plan else {
+            tablet.looked();
+            return None;
+        };
+        let kind = match plan.reason {
+            Reason::Tombstones => CompactionKind::Tombstones,
+            _ => CompactionKind::Compaction,
+        };
+        let inputs = Marked::new(facts.inputs(&plan));
+        Some((Job { tablet: Rc::clone(tablet), inputs, level: plan.level, cut: plan.cut, kind }, permit))
+    }
+
+    async fn run_wanted(&self, (job, permit): (Job, reactor::Permit)) {
+        self.adjust_shares();
+        let tablet = Rc::clone(&job.tablet);
+        let ended = self.run_job(job).await;
+        drop(permit);
+        tablet.look_again();
+        match ended {
+            Ok(Ended::Done) => {
+                // Others may go on with what it made, or with what it had kept from them.
+                self.0.compaction_wanted.notify_all();
+            }
+            // It gave way, to whoever wants the tablet or to the end.
+            Err(StorageError::Draining) => tablet.opened().await,
+            // Somebody does not want it now.
+            Ok(Ended::Stopped) => self.wait_for_work(self.0.compaction_wanted.wait(), LOOK_EVERY).await,
+            Err(error) => {
+                reactor::warn_limited!("a compaction failed, its files stay as they are"; error = error);
+                // Until something changes it would fail again. A drain has called already, and only once.
+                if !self.0.draining.get() {
+                    self.wait_for_work(self.0.compaction_wanted.wait(), RETRY_AFTER).await;
+                }
+            }
+        }
+    }
+
+    /// The task that moves damaged files out of the way.
+    async fn set_damage_aside(&self) {
+        while !self.0.draining.get() {
+            let broken = self.tablets().into_iter().find_map(|tablet| {
+                let file = tablet.files().iter().find(|file| file.is_broken()).cloned();
+                file.map(|file| (tablet, file))
+            });
+            let Some((tablet, file)) = broken else {
+                self.0.damage.wait().await;
+                continue;
+            };
+            let Some(_alone) = tablet.alone().await else { return };
+            tablet.replace_files(std::slice::from_ref(&file), None);
+            tablet.forget_cached();
+            let descriptor = file.sstable().descriptor();
+            match quarantine(&tablet.directory, descriptor).await {
+                Ok(()) => {
+                    reactor::error!("a corrupt table file was set aside, its data is missing from reads";
+                    file = descriptor, directory = tablet.directory.display())
+                }
+                Err(error) => reactor::error!("a corrupt table file is not used but could not be moved";
+                    file = descriptor, directory = tablet.directory.display(), error = error),
+            }
+        }
+    }
+}

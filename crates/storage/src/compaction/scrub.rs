@@ -1,0 +1,405 @@
+//! Reads table files that may be damaged: tells what is wrong, or saves what is readable into new files.
+//!
+//! A file is first read through: what cannot be read is a gap between two places, found again behind it by its index.
+//! Then what lies between gaps is written anew. A partition that is damaged is left out whole: a part of it could show what
+//! the rest deletes. Damage costs what the scanner reads in one go with it, some hundred KiB. Modes as ScyllaDB's and Cassandra's `scrub`.
+
+use std::rc::Rc;
+
+use model::clustering::Slice;
+use model::reconcile::Purge;
+use model::{DeletionTime, TableId, Token, partition_key};
+use sstable::{Component, PartitionBound, Problem, Scanner, SstableError};
+
+use super::job::{Marked, minima};
+use super::running::{CompactionKind, CompactionRecord, Running};
+use crate::error::StorageError;
+use crate::flush::Output;
+use crate::read::merge::Merge;
+use crate::read::source::{Input, Source};
+use crate::shard::Storage;
+use crate::tablet::{TableFile, Tablet, quarantine, to_storage_error};
+
+/// Gaps after which a file is given up: what is left of it is not worth as many searches.
+const GAPS_MAX: usize = 10_000;
+/// Files that one file out of order is segregated into at most.
+const SEGREGATED_MAX: usize = 1_000;
+
+/// What to do about damage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScrubMode {
+    /// Stop with an error at the first damage; files that are whole are written anew.
+    Abort,
+    /// Leave damaged partitions out, and those that are out of order.
+    Skip,
+    /// Leave damaged partitions out; those that are out of order go to files of their own.
+    Segregate,
+    /// Write nothing; move damaged files out of the way.
+    Validate,
+}
+
+/// What was found and done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ScrubReport {
+    /// Files read.
+    pub files: usize,
+    /// Files with damage, or out of order.
+    pub damaged_files: usize,
+    /// Partitions read whole.
+    pub partitions: u64,
+    /// Stretches that could not be read, of one partition or more.
+    pub gaps: u64,
+    /// Partitions that came before one they stand behind.
+    pub out_of_order: u64,
+}
+
+/// A stretch that is readable: from a place to the last partition before damage, or to the end of the file.
+#[derive(Debug)]
+struct Stretch {
+    from: PartitionBound,
+    last: Option<(Token, Vec<u8>)>,
+}
+
+#[derive(Debug, Default)]
+struct Survey {
+    stretches: Vec<Stretch>,
+    partitions: u64,
+    gaps: u64,
+    out_of_order: u64,
+    /// The first damage.
+    error: Option<SstableError>,
+}
+
+impl Survey {
+    fn is_sound(&self) -> bool {
+        self.gaps == 0 && self.out_of_order == 0
+    }
+}
+
+/// Why a file is not read further.
+enum Stop {
+    Stopped,
+    Failed(StorageError),
+}
+
+impl Storage {
+    /// Reads all files of a table on this shard and deals with damage as `mode` says.
+    ///
+    /// # Errors
+    /// [`StorageError::UnknownTable`]; [`StorageError::TableFileCorrupt`] in [`ScrubMode::Abort`]; those of reading and
+    /// writing. Files that were dealt with by then stay so.
+    pub async fn scrub(&self, table: TableId, mode: ScrubMode) -> Result<ScrubReport, StorageError> {
+        let store = self.table_store(table)?;
+        let mut report = ScrubReport::default();
+        for tablet in store.tablets() {
+            let files: Vec<_> = tablet.files().to_vec();
+            for file in files {
+                let Ok(_turn) = tablet.compacting.acquire(1).await else {
+                    return Err(StorageError::Draining);
+                };
+                // A compaction has it, and reads all of it.
+                if file.is_busy() || !tablet.files().iter().any(|other| Rc::ptr_eq(other, &file)) {
+                    continue;
+                }
+                let inputs = Marked::new(vec![Rc::clone(&file)]);
+                match self.scrub_file(tablet, &file, mode, &mut report).await {
+                    Ok(()) => {}
+                    Err(Stop::Stopped) => return Ok(report),
+                    Err(Stop::Failed(error)) => return Err(error),
+                }
+                drop(inputs);
+            }
+        }
+        Ok(report)
+    }
+
+    async fn scrub_file(
+        &self,
+        tablet: &Rc<Tablet>,
+        file: &Rc<TableFile>,
+        mode: ScrubMode,
+        report: &mut ScrubReport,
+    ) -> Result<(), Stop> {
+        let table = tablet.table();
+        let kind = if mode == ScrubMode::Validate { CompactionKind::Verify } else { CompactionKind::Scrub };
+        let bytes = file.sstable().data_bytes();
+        let entered = self.0.compactions.enter(kind, &table, bytes, 1);
+        let survey = self.survey(tablet, file, &entered.running).await?;
+        report.files += 1;
+        report.damaged_files += usize::from(!survey.is_sound());
+        report.partitions += survey.partitions;
+        report.gaps += survey.gaps;
+        report.out_of_order += survey.out_of_order;
+        match (mode, survey.is_sound()) {
+            (ScrubMode::Validate, true) => return Ok(()),
+            (ScrubMode::Validate, false) => {
+                tablet.replace_files(std::slice::from_ref(file), None);
+                let descriptor = file.sstable().descriptor();
+                reactor::error!("a table file is damaged and set aside"; file = descriptor, gaps = survey.gaps,
+                    out_of_order = survey.out_of_order);
+                return quarantine(&tablet.directory, descriptor).await.map_err(Stop::Failed);
+            }
+            (ScrubMode::Abort, false) => {
+                let error = survey.error.unwrap_or_else(|| damage(file, "partitions are out of order"));
+                return Err(Stop::Failed(to_storage_error(error)));
+            }
+            _ => {}
+        }
+        let mut made = Vec::new();
+        let mut bands = Bands { stretches: survey.stretches.into(), scanner: None, last: None };
+        while made.len() < SEGREGATED_MAX && bands.open(file).await.map_err(Stop::Failed)? {
+            let level = u32::try_from(file.sstable().stats().level).unwrap_or(0);
+            let least = minima(std::slice::from_ref(file));
+            let output = self
+                .output_at(tablet, &table, least, file.partitions(), if made.is_empty() { level } else { 0 })
+                .await
+                .map_err(Stop::Failed)?;
+            let segregates = mode == ScrubMode::Segregate;
+            let written = self.within(tablet, output, async |output| {
+                self.write_band(tablet, file, &mut bands, segregates, output).await
+            });
+            let written = written.await;
+            match written {
+                Ok(new) => made.extend(new),
+                Err(error) => {
+                    for file in made {
+                        self.discard(tablet, file.generation()).await;
+                    }
+                    return Err(Stop::Failed(error));
+                }
+            }
+        }
+        self.exchange(tablet, std::slice::from_ref(file), &made).await.map_err(Stop::Failed)?;
+        self.0.compactions.record(CompactionRecord {
+            id: entered.running.id,
+            kind,
+            keyspace: table.keyspace().to_owned(),
+            table_name: table.name().to_owned(),
+            compacted_at_us: reactor::wall_clock_us(),
+            bytes_in: file.sstable().bytes_on_disk(),
+            bytes_out: made.iter().map(|file| file.sstable().bytes_on_disk()).sum(),
+            partitions_merged: [(1, survey.partitions)].into(),
+        });
+        Ok(())
+    }
+
+    /// Reads the file to its end, over what cannot be read.
+    async fn survey(&self, tablet: &Tablet, file: &Rc<TableFile>, running: &Running) -> Result<Survey, Stop> {
+        let mut survey = Survey::default();
+        let mut from = PartitionBound::START;
+        let all = file.partitions().max(1);
+        loop {
+            let mut last: Option<(Token, Vec<u8>)> = None;
+            let ended = loop {
+                if running.is_stopped() {
+                    return Err(Stop::Stopped);
+                }
+                if tablet.is_claimed() || tablet.is_dropped() || self.0.draining.get() {
+                    return Err(Stop::Failed(StorageError::Draining));
+                }
+                // Each stretch in one go: the scanner stays open over whole partitions.
+                let read = read_on(file, &from, &mut last, &mut survey, |done| {
+                    running
+                        .completed
+                        .set((u128::from(done) * u128::from(running.total) / u128::from(all)) as u64);
+                    running.is_stopped() || tablet.is_claimed() || self.0.draining.get()
+                });
+                match read.await {
+                    Ok(true) => break None,
+                    Ok(false) => continue,
+                    Err(error) => break Some(error),
+                }
+            };
+            let Some(error) = ended else {
+                survey.stretches.push(Stretch { from, last: None });
+                return Ok(survey);
+            };
+            if last.is_some() {
+                survey.stretches.push(Stretch { from: from.clone(), last: last.clone() });
+            }
+            if !matches!(error, SstableError::Corrupt { .. }) {
+                return Err(Stop::Failed(to_storage_error(error)));
+            }
+            survey.gaps += 1;
+            survey.error.get_or_insert(error);
+            if survey.gaps as usize > GAPS_MAX {
+                return Ok(survey);
+            }
+            let begin = last.map_or(i64::MIN, |(token, _)| token.0);
+            match behind_damage(file, begin).await {
+                Some(next) => from = PartitionBound::before_token(next),
+                None => return Ok(survey),
+            }
+        }
+    }
+
+    /// Writes partitions in order: up to the end, or to the first that is out of order where those are kept.
+    async fn write_band(
+        &self,
+        tablet: &Tablet,
+        file: &Rc<TableFile>,
+        bands: &mut Bands,
+        segregates: bool,
+        output: &mut Output,
+    ) -> Result<(), StorageError> {
+        let table = tablet.table();
+        let mut written: Option<(Token, Vec<u8>)> = None;
+        while bands.open(file).await? {
+            if tablet.is_claimed() || tablet.is_dropped() || self.0.draining.get() {
+                return Err(StorageError::Draining);
+            }
+            let Some(scanner) = bands.scanner.take() else { return Ok(()) };
+            let at = (scanner.token(), scanner.key().to_vec());
+            let ascends = written.as_ref().is_none_or(|(token, key)| {
+                partition_key::compare_decorated((*token, key), (at.0, &at.1)).is_lt()
+            });
+            if !ascends && segregates {
+                bands.scanner = Some(scanner);
+                return Ok(());
+            }
+            let source = Source::new(Input::Scan { file: Rc::clone(file), scanner });
+            let sources = if ascends {
+                let merge = Merge::new(Rc::clone(&table), vec![source], Purge::nothing());
+                let merge = output.partition(at.0, &at.1, merge).await?;
+                written = Some(at);
+                merge.into_sources()
+            } else {
+                vec![source]
+            };
+            for source in sources {
+                let Input::Scan { scanner, .. } = source.input else { continue };
+                bands.step(scanner).await?;
+            }
+            reactor::maybe_yield().await;
+        }
+        Ok(())
+    }
+}
+
+/// Readable stretches of a file, one after the other.
+struct Bands {
+    stretches: std::collections::VecDeque<Stretch>,
+    /// At a partition that is to be written.
+    scanner: Option<Box<Scanner>>,
+    /// Where the present stretch ends; behind it is damage.
+    last: Option<(Token, Vec<u8>)>,
+}
+
+impl Bands {
+    /// Goes to the next partition, if it is not at one; says no at the end.
+    async fn open(&mut self, file: &Rc<TableFile>) -> Result<bool, StorageError> {
+        while self.scanner.is_none() {
+            let Some(stretch) = self.stretches.pop_front() else { return Ok(false) };
+            let scanner = file.open().scan(&stretch.from, &PartitionBound::END, &[Slice::all()]).await;
+            let mut scanner = scanner.map_err(to_storage_error)?;
+            if scanner.next_partition().await.map_err(to_storage_error)? {
+                self.last = stretch.last;
+                self.scanner = Some(Box::new(scanner));
+            }
+        }
+        Ok(true)
+    }
+
+    /// Moves behind a partition that was read or is left out.
+    async fn step(&mut self, mut scanner: Box<Scanner>) -> Result<(), StorageError> {
+        let is_last =
+            self.last.as_ref().is_some_and(|(token, key)| (scanner.token(), scanner.key()) == (*token, key));
+        self.scanner = if !is_last && scanner.next_partition().await.map_err(to_storage_error)? {
+            Some(scanner)
+        } else {
+            None
+        };
+        Ok(())
+    }
+}
+
+fn damage(file: &Rc<TableFile>, what: &'static str) -> SstableError {
+    let sstable = file.sstable();
+    let path = sstable.descriptor().path(sstable.dir(), Component::Data);
+    SstableError::Corrupt { path, component: Component::Data, offset: 0, problem: Problem::Invalid(what) }
+}
+
+/// Reads partitions from a place on; `last` is the last one that was read whole. Says whether the file ended.
+async fn read_on(
+    file: &Rc<TableFile>,
+    from: &PartitionBound,
+    last: &mut Option<(Token, Vec<u8>)>,
+    survey: &mut Survey,
+    mut stops: impl FnMut(u64) -> bool,
+) -> Result<bool, SstableError> {
+    let begin = match last {
+        Some((token, key)) => PartitionBound::behind_key(*token, key),
+        None => from.clone(),
+    };
+    let mut scanner = file.open().scan(&begin, &PartitionBound::END, &[Slice::all()]).await?;
+    while scanner.next_partition().await? {
+        let mut open = DeletionTime::LIVE;
+        while let Some(next) = scanner.next().await? {
+            if let model::Unfiltered::Change { deletion, .. } = next {
+                open = deletion;
+            }
+            reactor::maybe_yield().await;
+        }
+        // One that is not closed would shadow what comes behind it.
+        let at = (scanner.token(), scanner.key());
+        if !open.is_live() {
+            return Err(damage(file, "a range deletion has no end"));
+        }
+        if let Some((token, key)) = last
+            && partition_key::compare_decorated((*token, key), at).is_ge()
+        {
+            survey.out_of_order += 1;
+        }
+        survey.partitions += 1;
+        *last = Some((at.0, at.1.to_vec()));
+        reactor::maybe_yield().await;
+        if stops(survey.partitions) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The least token behind `begin` from which on the file is readable again, by its index; `None` where it is not.
+async fn behind_damage(file: &Rc<TableFile>, begin: i64) -> Option<Token> {
+    let end = i128::from(file.sstable().last_key().0.0);
+    let mut bad = i128::from(begin);
+    let mut step = 1i128;
+    // Bounded: the step doubles, so it is over after 64 rounds at most.
+    let mut good = loop {
+        let probe = (bad + step).min(end);
+        if is_readable(file, Token(probe as i64)).await {
+            break probe;
+        }
+        if probe >= end {
+            return None;
+        }
+        bad = probe;
+        step *= 2;
+    };
+    while good - bad > 1 {
+        let middle = bad + (good - bad) / 2;
+        if is_readable(file, Token(middle as i64)).await {
+            good = middle;
+        } else {
+            bad = middle;
+        }
+    }
+    Some(Token(good as i64))
+}
+
+/// Whether the first partition at or behind a token can be read, and there is one.
+async fn is_readable(file: &Rc<TableFile>, token: Token) -> bool {
+    let from = PartitionBound::before_token(token);
+    let read = async {
+        let mut scanner = file.open().scan(&from, &PartitionBound::END, &[Slice::all()]).await?;
+        if !scanner.next_partition().await? {
+            return Ok::<bool, SstableError>(false);
+        }
+        while scanner.next().await?.is_some() {
+            reactor::maybe_yield().await;
+        }
+        Ok(true)
+    };
+    matches!(read.await, Ok(true))
+}

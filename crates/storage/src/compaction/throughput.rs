@@ -1,0 +1,58 @@
+//! The cap on bytes per second that compactions write, where somebody asked for one (`compaction_throughput`).
+//!
+//! A bucket that fills at the rate and holds a tenth of a second of it; who takes more than there is waits for the
+//! rest. Without a cap nothing is counted.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use reactor::Instant;
+
+/// Part of a second the bucket holds.
+const BURST: f64 = 0.1;
+/// Longest wait at once, so that who waits still hears that it is to stop.
+const WAIT_MAX: Duration = Duration::from_millis(100);
+
+/// Bytes that may be written.
+pub(super) struct Throughput {
+    bytes_per_second: Cell<u64>,
+    available: Cell<f64>,
+    since: Cell<Option<Instant>>,
+}
+
+impl Throughput {
+    /// So many bytes per second; 0 for any number.
+    pub(super) fn new(bytes_per_second: u64) -> Self {
+        Self {
+            bytes_per_second: Cell::new(bytes_per_second),
+            available: Cell::new(0.0),
+            since: Cell::new(None),
+        }
+    }
+
+    pub(super) fn bytes_per_second(&self) -> u64 {
+        self.bytes_per_second.get()
+    }
+
+    pub(super) fn set(&self, bytes_per_second: u64) {
+        self.bytes_per_second.set(bytes_per_second);
+    }
+
+    /// Counts `bytes` as written and says how long to wait before more; never longer than a tenth of a second.
+    pub(super) fn take(&self, bytes: u64) -> Option<Duration> {
+        let rate = self.bytes_per_second.get() as f64;
+        if rate == 0.0 {
+            return None;
+        }
+        let now = reactor::now();
+        let passed = self.since.replace(Some(now)).map_or(BURST, |since| now.since(since).as_secs_f64());
+        let available = (self.available.get() + passed * rate).min(rate * BURST) - bytes as f64;
+        self.available.set(available);
+        (available < 0.0).then(|| Duration::from_secs_f64(-available / rate).min(WAIT_MAX))
+    }
+
+    /// Whether more was written than the rate allows until now.
+    pub(super) fn owes(&self) -> bool {
+        self.bytes_per_second.get() > 0 && self.available.get() < 0.0
+    }
+}

@@ -1,0 +1,189 @@
+//! Disks that fill up or fail: writes are refused below a mark of free space, errors are counted and told to whoever
+//! decides what the node does about them.
+//!
+//! `space` looks at free space on shard 0 and tells every shard; a shard refuses writes in `Storage::apply` and goes on
+//! with reads, truncations, drops, flushes and compactions, so that space can come back, and takes writes again by itself
+//! when it has. Invariant: refusing costs the write path one look at one cell.
+
+mod space;
+
+use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use reactor::metrics::{self, Counter, Gauge};
+use reactor::{Deadline, Event};
+
+use crate::error::StorageError;
+use crate::shard::Storage;
+
+pub use space::DiskMark;
+
+/// What the node does when a disk fails, by the words of `disk_failure_policy` and `commit_failure_policy`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailurePolicy {
+    /// The process ends.
+    Die,
+    /// As `Stop`, and for a corrupt table file too.
+    StopParanoid,
+    /// Clients are sent away; administration goes on.
+    Stop,
+    /// Writes end, reads go on.
+    StopCommit,
+    /// What fails fails, the rest goes on.
+    BestEffort,
+    /// Nothing but a line in the log.
+    Ignore,
+}
+
+/// What is wrong with a disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trouble {
+    /// A table file cannot be read or written.
+    Data {
+        /// What storage says; it names the file.
+        reason: String,
+    },
+    /// A table file does not hold what its checksums say.
+    Corrupt {
+        /// What storage says; it names the file.
+        reason: String,
+    },
+    /// The commit log cannot be written.
+    Commitlog {
+        /// What storage says; it names the file.
+        reason: String,
+    },
+}
+
+/// Free space and errors as one shard knows them.
+pub(crate) struct DiskWatch {
+    /// The disk that has too little space, with what it has and should have.
+    full: RefCell<Option<(PathBuf, u64, u64)>>,
+    is_full: Cell<bool>,
+    /// When a draining shard stops waiting for room in its log.
+    pub(crate) drain_until: Cell<Option<Deadline>>,
+    trouble: RefCell<Option<Trouble>>,
+    troubled: Event,
+    read_errors: Rc<Counter>,
+    corrupt: Rc<Counter>,
+    write_errors: Rc<Counter>,
+    refused: Rc<Counter>,
+    full_gauge: Rc<Gauge>,
+}
+
+impl DiskWatch {
+    pub(crate) fn new() -> Self {
+        let counter = |name, help| metrics::counter(name, help, &[]);
+        Self {
+            full: RefCell::new(None),
+            is_full: Cell::new(false),
+            drain_until: Cell::new(None),
+            trouble: RefCell::new(None),
+            troubled: Event::new(),
+            read_errors: counter(
+                "scylla_database_total_reads_failed_disk",
+                "Reads that failed for an error of the disk.",
+            ),
+            corrupt: counter(
+                "scylla_sstables_malformed_sstable_errors",
+                "Reads that failed for a corrupt table file.",
+            ),
+            write_errors: counter(
+                "scylla_database_total_writes_failed_disk",
+                "Writes and flushes that failed for an error of the disk.",
+            ),
+            refused: counter(
+                "scylla_database_total_writes_rejected_due_to_out_of_space_prevention",
+                "Writes refused because the disk is nearly full.",
+            ),
+            full_gauge: metrics::gauge(
+                "scylla_database_critical_disk_utilization",
+                "1 while writes are refused because the disk is nearly full.",
+                &[],
+            ),
+        }
+    }
+
+    /// Whether writes are refused.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full.get()
+    }
+
+    fn set_full(&self, full: Option<(PathBuf, u64, u64)>) {
+        self.is_full.set(full.is_some());
+        self.full_gauge.set(i64::from(full.is_some()));
+        *self.full.borrow_mut() = full;
+    }
+
+    /// What a refused write is told.
+    #[cold]
+    pub(crate) fn refusal(&self) -> StorageError {
+        self.refused.inc();
+        match &*self.full.borrow() {
+            Some((path, free, free_min)) => StorageError::DiskNearlyFull {
+                path: path.clone(),
+                free_bytes: *free,
+                free_bytes_min: *free_min,
+            },
+            None => StorageError::DiskFull { path: PathBuf::new() },
+        }
+    }
+
+    fn tell(&self, trouble: Trouble) {
+        let mut told = self.trouble.borrow_mut();
+        // The first counts; whoever acts on it is called once for all that come meanwhile.
+        if told.is_none() {
+            *told = Some(trouble);
+            drop(told);
+            self.troubled.notify_all();
+        }
+    }
+}
+
+impl Storage {
+    /// The next trouble with a disk on this shard.
+    pub async fn next_trouble(&self) -> Trouble {
+        let watch = &self.0.disk;
+        loop {
+            watch.troubled.wait_until(|| watch.trouble.borrow().is_some()).await;
+            if let Some(trouble) = watch.trouble.borrow_mut().take() {
+                return trouble;
+            }
+        }
+    }
+
+    /// Counts a read's error, and tells whoever decides what it means for the node.
+    #[cold]
+    pub(crate) fn note_read_error(&self, error: &StorageError) {
+        let watch = &self.0.disk;
+        match error {
+            StorageError::Io { .. } => {
+                watch.read_errors.inc();
+                reactor::error_limited!("a table file cannot be read"; error = error);
+                watch.tell(Trouble::Data { reason: error.to_string() });
+            }
+            StorageError::TableFileCorrupt { .. } => {
+                watch.corrupt.inc();
+                watch.tell(Trouble::Corrupt { reason: error.to_string() });
+            }
+            _ => {}
+        }
+    }
+
+    /// Counts the error of a write, to the commit log or, in a flush, to a table file.
+    #[cold]
+    pub(crate) fn note_write_error(&self, error: &StorageError, to_log: bool) {
+        let watch = &self.0.disk;
+        match error {
+            StorageError::Io { .. } | StorageError::CommitlogDead { .. } => {
+                watch.write_errors.inc();
+                let reason = error.to_string();
+                watch.tell(if to_log { Trouble::Commitlog { reason } } else { Trouble::Data { reason } });
+            }
+            StorageError::DiskFull { .. } => watch.write_errors.inc(),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Looks at free space, more often the less there is, and closes and opens the node for writes.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use reactor::{Deadline, Group};
+
+use crate::error::StorageError;
+use crate::shard::Storage;
+
+/// Longest time between two looks.
+const LOOK_EVERY_MAX: Duration = Duration::from_secs(10);
+/// Shortest, and that while writes are refused.
+const LOOK_EVERY_MIN: Duration = Duration::from_millis(250);
+/// What a disk may be filled with in a second, with room to spare: decides when to look next.
+const FILLED_PER_SECOND: u64 = 2 << 30;
+/// Free space has to come back this far above the mark before writes are taken again, as a part of the mark.
+const RETURN_PART: u64 = 16;
+
+/// How much of a disk has to stay free for writes to be taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiskMark {
+    /// A folder on the disk.
+    pub path: PathBuf,
+    /// Bytes that have to be free.
+    pub free_bytes_min: u64,
+}
+
+impl Storage {
+    /// The task that looks; only shard 0 has it, and only where there is a mark.
+    pub(crate) fn start_watching_space(&self) {
+        if self.0.shard != 0 || self.0.config.disk_marks.is_empty() {
+            return;
+        }
+        let Ok(gate) = self.0.tasks.enter() else { return };
+        let storage = self.clone();
+        reactor::spawn(Group::BACKGROUND, async move {
+            storage.watch_space().await;
+            drop(gate);
+        })
+        .detach();
+    }
+
+    async fn watch_space(&self) {
+        let mut full: Option<PathBuf> = None;
+        while !self.0.draining.get() {
+            let stopped = self.0.stopped.wait();
+            let (found, headroom) = self.look_at_space(full.as_ref()).await;
+            if found.as_ref().map(|(path, ..)| path) != full.as_ref() {
+                match &found {
+                    Some((path, free, min)) => {
+                        reactor::error!("the disk is nearly full: writes are refused until there is space";
+                        path = path.display(), free_bytes = free, free_bytes_min = min)
+                    }
+                    None => reactor::info!("the disk has space again: writes are taken"),
+                }
+                full = found.as_ref().map(|(path, ..)| path.clone());
+                let told = self.on_every_shard(Group::ADMIN, found, async |storage, found| {
+                    storage.0.disk.set_full(found);
+                    Ok(())
+                });
+                if let Err(error) = told.await {
+                    reactor::warn!("a shard was not told of the disk's space"; error = error);
+                }
+            }
+            let pause = match full {
+                Some(_) => LOOK_EVERY_MIN,
+                None => next_look(headroom),
+            };
+            let _ = reactor::timeout(Deadline::after(pause), stopped).await;
+        }
+    }
+
+    /// The first disk below its mark with what is free and should be, and the least room above a mark.
+    async fn look_at_space(&self, full: Option<&PathBuf>) -> (Option<(PathBuf, u64, u64)>, u64) {
+        let mut headroom = u64::MAX;
+        let mut found = None;
+        for mark in &self.0.config.disk_marks {
+            let free = match reactor::file::available_space(&mark.path).await {
+                Ok(free) => free,
+                Err(error) => {
+                    // Not known: the writes themselves will tell.
+                    let error = StorageError::io("look at the free space of", &mark.path, error);
+                    reactor::warn_limited!("free space is not known"; error = error);
+                    continue;
+                }
+            };
+            let again = if full == Some(&mark.path) { mark.free_bytes_min / RETURN_PART } else { 0 };
+            let min = mark.free_bytes_min.saturating_add(again);
+            if free < min {
+                found = found.or(Some((mark.path.clone(), free, mark.free_bytes_min)));
+            }
+            headroom = headroom.min(free.saturating_sub(min));
+        }
+        (found, headroom)
+    }
+}
+
+fn next_look(headroom: u64) -> Duration {
+    Duration::from_millis((headroom / (FILLED_PER_SECOND / 1000)).min(60_000))
+        .clamp(LOOK_EVERY_MIN, LOOK_EVERY_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_less_room_the_sooner_the_next_look() {
+        assert_eq!(next_look(0), LOOK_EVERY_MIN);
+        assert_eq!(next_look(2 << 30), Duration::from_millis(1000));
+        assert_eq!(next_look(u64::MAX), LOOK_EVERY_MAX);
+    }
+}

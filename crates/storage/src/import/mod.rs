@@ -1,0 +1,235 @@
+//! Takes in table files from outside: what `refresh` and `import` do.
+//!
+//! A file may come from another node, with other shards, tablets or tokens, or from Cassandra: every shard reads the
+//! part of it that its tablets own and writes that as files of its own; sources are never put in place as they are. All
+//! shards do so before any shows a row (`write`, then `publish` or `forget`), so that a source that is damaged in the middle,
+//! or of another schema, changes nothing. Invariant: a source is removed only when all its rows are in durable files.
+//! A crash in between leaves the sources; taking them in again changes nothing, for rows know their timestamps.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use model::clustering::Slice;
+use model::reconcile::Purge;
+use model::{Table, TableId};
+use reactor::{Event, Group, Semaphore};
+use sstable::{Descriptor, PartitionBound, Sstable};
+
+use crate::error::StorageError;
+use crate::read::merge::Merge;
+use crate::read::source::{Input, Source};
+use crate::shard::Storage;
+use crate::tablet::{TableFile, Tablet, to_storage_error};
+
+/// Folder below a table's where files wait to be taken in.
+pub(crate) const UPLOAD: &str = "upload";
+/// Table files taken in at once; more take several calls.
+const FILES_MAX: usize = 10_000;
+
+/// Where files come from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ImportSource {
+    /// The folder; `None` for the table's `upload`.
+    pub directory: Option<PathBuf>,
+    /// Whether the files stay there.
+    pub keep: bool,
+}
+
+/// What was taken in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ImportReport {
+    /// Table files.
+    pub files: usize,
+    /// Partitions, one that is in several files counted as often.
+    pub partitions: u64,
+}
+
+/// What a shard keeps for imports.
+pub(crate) struct Imports {
+    /// One at a time; on the shard that leads it.
+    turn: Semaphore,
+    /// Files that are whole and show nothing yet, by import.
+    written: RefCell<BTreeMap<u64, Vec<Written>>>,
+    next: Cell<u64>,
+}
+
+type Written = (Rc<Tablet>, Rc<TableFile>);
+
+impl Default for Imports {
+    fn default() -> Self {
+        Self { turn: Semaphore::new(1), written: RefCell::default(), next: Cell::new(0) }
+    }
+}
+
+/// What each shard is told.
+#[derive(Debug, Clone)]
+struct Task {
+    id: u64,
+    table: TableId,
+    directory: PathBuf,
+    descriptors: Vec<Descriptor>,
+}
+
+impl Storage {
+    /// Takes table files in on all shards. Reads show all of their rows or, after an error, none.
+    ///
+    /// Always to be called on the same shard of a node: imports wait for each other there.
+    ///
+    /// # Errors
+    /// [`StorageError::UnknownTable`]; [`StorageError::Import`] for files that cannot be taken in;
+    /// [`StorageError::Shard`] with what a shard met, a damaged file among it. The sources are then still there.
+    pub async fn import(&self, table: TableId, from: &ImportSource) -> Result<ImportReport, StorageError> {
+        let store = self.table_store(table)?;
+        let directory = from.directory.clone().unwrap_or_else(|| store.directory.join(UPLOAD));
+        let Ok(_turn) = self.0.imports.turn.acquire(1).await else { return Err(StorageError::Draining) };
+        let descriptors = whole_files(&directory, from.directory.is_some()).await?;
+        if descriptors.is_empty() {
+            return Ok(ImportReport::default());
+        }
+        let id = self.0.imports.next.replace(self.0.imports.next.get() + 1);
+        let task = Task { id, table, directory: directory.clone(), descriptors: descriptors.clone() };
+        let written = self
+            .on_every_shard(Group::STREAMING, task, async |storage, task| storage.write_import(&task).await)
+            .await;
+        let partitions = match written {
+            Ok(partitions) => partitions.into_iter().sum(),
+            Err(error) => {
+                let forgotten = self.on_every_shard(Group::STREAMING, id, async |storage, id| {
+                    storage.forget_import(id).await;
+                    Ok(())
+                });
+                // What stays is whole files with true rows; the first error is the one that counts.
+                let _ = forgotten.await;
+                return Err(error);
+            }
+        };
+        self.on_every_shard(Group::STREAMING, id, async |storage, id| {
+            storage.publish_import(id).await;
+            Ok(())
+        })
+        .await?;
+        if !from.keep {
+            for descriptor in &descriptors {
+                sstable::remove(&directory, *descriptor).await.map_err(to_storage_error)?;
+            }
+        }
+        reactor::info!("table files were taken in";
+            directory = directory.display(), files = descriptors.len(), partitions = partitions);
+        Ok(ImportReport { files: descriptors.len(), partitions })
+    }
+
+    /// Writes this shard's part of the sources; how many partitions.
+    async fn write_import(&self, task: &Task) -> Result<u64, StorageError> {
+        let store = self.table_store(task.table)?;
+        let mut partitions = 0;
+        for descriptor in &task.descriptors {
+            let table = store.table();
+            let source =
+                Sstable::open(&task.directory, *descriptor, &table).await.map_err(to_storage_error)?;
+            // Nobody sets a damaged source aside: it is not ours.
+            let source = Rc::new(TableFile::new(source, &Rc::new(Event::new())));
+            let tablets: Vec<_> = store.tablets().cloned().collect();
+            for tablet in &tablets {
+                let (file, count) = self.write_tablet(tablet, &table, &source).await?;
+                partitions += count;
+                let mut written = self.0.imports.written.borrow_mut();
+                written.entry(task.id).or_default().extend(file.map(|file| (Rc::clone(tablet), file)));
+            }
+        }
+        Ok(partitions)
+    }
+
+    /// Writes what a source has of a tablet.
+    async fn write_tablet(
+        &self,
+        tablet: &Rc<Tablet>,
+        table: &Rc<Table>,
+        source: &Rc<TableFile>,
+    ) -> Result<(Option<Rc<TableFile>>, u64), StorageError> {
+        let (first, last) = table.tablets().range(tablet.id);
+        let (minima, expected) = {
+            let sstable = source.sstable();
+            if sstable.last_key().0 < first || last < sstable.first_key().0 {
+                return Ok((None, 0));
+            }
+            let all = u64::try_from(sstable.stats().partition_sizes.count()).unwrap_or(0);
+            (sstable.statistics().header.minima, all / u64::from(table.tablets().count()))
+        };
+        let output = self.output(tablet, table, minima, expected).await?;
+        let mut partitions = 0;
+        let file = self.within(tablet, output, async |output| {
+            let (from, to) = (PartitionBound::before_token(first), PartitionBound::behind_token(last));
+            let failed = |error| source.failed(error);
+            let mut scanner = source.open().scan(&from, &to, &[Slice::all()]).await.map_err(failed)?;
+            let mut key = Vec::new();
+            while scanner.next_partition().await.map_err(failed)? {
+                if tablet.is_dropped() || self.0.draining.get() {
+                    return Err(StorageError::Draining);
+                }
+                let token = scanner.token();
+                key.clear();
+                key.extend_from_slice(scanner.key());
+                let input = Input::Scan { file: Rc::clone(source), scanner: Box::new(scanner) };
+                let merge = Merge::new(Rc::clone(table), vec![Source::new(input)], Purge::nothing());
+                let merge = output.partition(token, &key, merge).await?;
+                partitions += 1;
+                let back = merge.into_sources().into_iter().find_map(|source| match source.input {
+                    Input::Scan { scanner, .. } => Some(scanner),
+                    _ => None,
+                });
+                let Some(back) = back else { return Ok(()) };
+                scanner = *back;
+                reactor::maybe_yield().await;
+            }
+            Ok(())
+        });
+        let file = file.await?;
+        Ok((file, partitions))
+    }
+
+    /// Shows what was written.
+    async fn publish_import(&self, id: u64) {
+        let written = self.0.imports.written.borrow_mut().remove(&id).unwrap_or_default();
+        for (tablet, file) in written {
+            if tablet.is_dropped() {
+                self.discard(&tablet, file.generation()).await;
+            } else {
+                tablet.replace_files(&[], Some(file));
+                tablet.forget_cached();
+            }
+        }
+        self.0.compaction_wanted.notify_all();
+    }
+
+    /// Removes what was written.
+    async fn forget_import(&self, id: u64) {
+        let written = self.0.imports.written.borrow_mut().remove(&id).unwrap_or_default();
+        for (tablet, file) in written {
+            self.discard(&tablet, file.generation()).await;
+        }
+    }
+}
+
+/// The table files in a folder; where one is not whole or not readable, none of them.
+async fn whole_files(directory: &Path, must_exist: bool) -> Result<Vec<Descriptor>, StorageError> {
+    let refused = |reason: String| StorageError::Import { path: directory.to_owned(), reason };
+    let entries = match reactor::file::read_dir(directory).await {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !must_exist => return Ok(Vec::new()),
+        Err(error) => return Err(StorageError::io("list", directory, error)),
+    };
+    let names = entries.iter().filter(|entry| !entry.is_dir).map(|entry| entry.name.as_str());
+    let sorted = sstable::sort_names(names);
+    if let Some(name) = sorted.unsupported.first() {
+        return Err(refused(format!("{name} is of a version that is not read")));
+    }
+    if let Some(name) = sorted.leftovers.first() {
+        return Err(refused(format!("{name} is part of a table file that is not whole: it has no TOC.txt")));
+    }
+    if sorted.complete.len() > FILES_MAX {
+        return Err(refused(format!("{} table files, at most {FILES_MAX} at once", sorted.complete.len())));
+    }
+    Ok(sorted.complete)
+}

@@ -1,0 +1,127 @@
+//! What each table takes on this shard, in the detail operators ask for.
+//!
+//! Read when somebody asks, never kept. `server::admin` adds up the shards' reports.
+
+use model::TableId;
+
+use crate::shard::Storage;
+
+/// What one table takes on one shard.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TableReport {
+    /// Its id; all zeros only in a value that stands for no table.
+    pub id: [u8; 16],
+    /// Its keyspace.
+    pub keyspace: String,
+    /// Its name.
+    pub name: String,
+    /// Tablets that are here.
+    pub tablets: usize,
+    /// Table files.
+    pub files: usize,
+    /// Bytes of them, all components.
+    pub file_bytes: u64,
+    /// Bytes of the largest.
+    pub file_bytes_max: u64,
+    /// Bytes of their rows before compression.
+    pub data_bytes: u64,
+    /// Bytes of their filters and summaries in memory.
+    pub resident_bytes: usize,
+    /// Partitions in them, one that is in several files counted as often.
+    pub file_partitions: u64,
+    /// Rows in them, counted likewise.
+    pub file_rows: u64,
+    /// Sum of the sizes of their partitions in bytes, by the files' histograms.
+    pub partition_bytes: f64,
+    /// Bytes in memtables.
+    pub memtable_bytes: usize,
+    /// Partitions in memtables.
+    pub memtable_partitions: usize,
+    /// Memtables that are sealed and on their way to a file.
+    pub pending_flushes: usize,
+    /// Table files by level of leveled compaction, from 0.
+    pub files_by_level: Vec<usize>,
+}
+
+impl TableReport {
+    /// Adds what another shard has of the same table.
+    pub fn add(&mut self, other: &Self) {
+        self.tablets += other.tablets;
+        self.files += other.files;
+        self.file_bytes += other.file_bytes;
+        self.file_bytes_max = self.file_bytes_max.max(other.file_bytes_max);
+        self.data_bytes += other.data_bytes;
+        self.resident_bytes += other.resident_bytes;
+        self.file_partitions += other.file_partitions;
+        self.file_rows += other.file_rows;
+        self.partition_bytes += other.partition_bytes;
+        self.memtable_bytes += other.memtable_bytes;
+        self.memtable_partitions += other.memtable_partitions;
+        self.pending_flushes += other.pending_flushes;
+        if self.files_by_level.len() < other.files_by_level.len() {
+            self.files_by_level.resize(other.files_by_level.len(), 0);
+        }
+        self.files_by_level.iter_mut().zip(&other.files_by_level).for_each(|(sum, files)| *sum += files);
+    }
+}
+
+/// Levels that are told apart.
+const LEVELS_MAX: usize = 9;
+
+impl Storage {
+    /// A report of each table, by id.
+    pub fn report(&self) -> Vec<TableReport> {
+        let tables = self.0.tables.borrow();
+        let mut reports: Vec<TableReport> = tables
+            .iter()
+            .map(|(id, store)| {
+                let table = store.table();
+                let mut report = TableReport {
+                    id: id.0,
+                    keyspace: table.keyspace().to_owned(),
+                    name: table.name().to_owned(),
+                    ..TableReport::default()
+                };
+                for tablet in store.tablets() {
+                    report.tablets += 1;
+                    let memtables = tablet.memtables();
+                    report.memtable_bytes += tablet.memtable_bytes();
+                    report.memtable_partitions +=
+                        memtables.iter().map(|m| m.partition_count()).sum::<usize>();
+                    report.pending_flushes += memtables.len().saturating_sub(1);
+                    for file in tablet.files().iter() {
+                        report.add_file(&file.sstable());
+                    }
+                }
+                report
+            })
+            .collect();
+        reports.sort_by_key(|report| report.id);
+        reports
+    }
+
+    /// The report of one table; `None` where this shard does not know it.
+    pub fn table_report(&self, table: TableId) -> Option<TableReport> {
+        self.report().into_iter().find(|report| report.id == table.0)
+    }
+}
+
+impl TableReport {
+    fn add_file(&mut self, file: &sstable::Sstable) {
+        let (stats, bytes) = (file.stats(), file.bytes_on_disk());
+        let partitions = u64::try_from(stats.partition_sizes.count()).unwrap_or(0);
+        self.files += 1;
+        self.file_bytes += bytes;
+        self.file_bytes_max = self.file_bytes_max.max(bytes);
+        self.data_bytes += file.data_bytes();
+        self.resident_bytes += file.bytes_in_memory();
+        self.file_partitions += partitions;
+        self.file_rows += u64::try_from(stats.rows).unwrap_or(0);
+        self.partition_bytes += stats.partition_sizes.mean() * partitions as f64;
+        let level = usize::try_from(stats.level).unwrap_or(0).min(LEVELS_MAX - 1);
+        if self.files_by_level.len() <= level {
+            self.files_by_level.resize(level + 1, 0);
+        }
+        self.files_by_level[level] += 1;
+    }
+}

@@ -1,0 +1,228 @@
+//! Takes a snapshot: flushes everywhere, then every shard links its files, then the manifest says which.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::rc::Rc;
+
+use model::{Table, TableId};
+use reactor::{Group, mesh};
+use sstable::{Component, Descriptor};
+
+use super::manifest::Manifest;
+use super::{MANIFEST, SCHEMA, SnapshotRequest, directory, is_tag};
+use crate::error::StorageError;
+use crate::shard::Storage;
+use crate::tablet::Tablet;
+
+/// How often a compaction may replace a tablet's files while they are linked; each takes longer than the links.
+const ATTEMPTS_MAX: usize = 64;
+
+impl Storage {
+    /// Takes a snapshot of tables on all shards. May be called on any shard.
+    ///
+    /// Unless `skip_flush`, every write that was acknowledged before the call is in it. Shards take their lists of files
+    /// one right after the other, with no flush between.
+    ///
+    /// # Errors
+    /// [`StorageError::Snapshot`] for a name that cannot be one, or that one of the tables has already; file errors,
+    /// what was linked then goes again.
+    pub async fn take_snapshot(&self, request: &SnapshotRequest) -> Result<(), StorageError> {
+        let refused = |reason: String| StorageError::Snapshot { tag: request.tag.clone(), reason };
+        if !is_tag(&request.tag) {
+            return Err(refused("a snapshot's name is that of one folder".to_owned()));
+        }
+        let mut tables = Vec::new();
+        for id in &request.tables {
+            let store = self.table_store(*id)?;
+            let path = directory(&store.directory, &request.tag);
+            if reactor::file::exists(&path).await.map_err(StorageError::of("look for", &path))? {
+                let table = store.table();
+                return Err(refused(format!(
+                    "Snapshot {} already exists in {}.{}.",
+                    request.tag,
+                    table.keyspace(),
+                    table.name()
+                )));
+            }
+            tables.push((store.table(), path));
+        }
+        if !request.skip_flush {
+            self.flush_everywhere(&request.tables).await?;
+        }
+        let mut taken = Ok(());
+        for (table, path) in &tables {
+            taken = self.snapshot_table(table, path, request).await;
+            if taken.is_err() {
+                break;
+            }
+        }
+        if let Err(error) = taken {
+            for (_, path) in &tables {
+                // What cannot be removed is listed and can be cleared.
+                let _ = reactor::file::remove_dir_all(path).await;
+            }
+            return Err(error);
+        }
+        if request.ttl.is_some() {
+            self.0.snapshots.expiring.notify_all();
+        }
+        Ok(())
+    }
+
+    async fn flush_everywhere(&self, tables: &[TableId]) -> Result<(), StorageError> {
+        let flushed = self.on_every_shard(Group::MEMTABLE, tables.to_vec(), async |storage, tables| {
+            for table in tables {
+                storage.flush(table).await?;
+            }
+            Ok(())
+        });
+        flushed.await.map(drop)
+    }
+
+    async fn snapshot_table(
+        &self,
+        table: &Table,
+        path: &Path,
+        request: &SnapshotRequest,
+    ) -> Result<(), StorageError> {
+        crate::directory::ensure(path).await?;
+        let work = (table.id(), request.tag.clone());
+        let linked = self
+            .on_every_shard(Group::ADMIN, work, async |storage, (table, tag)| {
+                storage.link_files(table, &tag).await
+            })
+            .await?;
+        let now = reactor::wall_clock_us() / 1_000_000;
+        let ttl = request.ttl.map(|ttl| i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX));
+        let manifest = Manifest {
+            files: linked.into_iter().flatten().collect(),
+            created_at: Some(now),
+            expires_at: ttl.map(|ttl| now.saturating_add(ttl)),
+        };
+        let describer = self.0.snapshots.describer.borrow().clone();
+        let text = describer.and_then(|describe| describe(&self.schema(), table));
+        if let Some(text) = text {
+            let schema = path.join(SCHEMA);
+            reactor::file::write_all_atomic(&schema, text.as_bytes())
+                .await
+                .map_err(StorageError::of("write", &schema))?;
+        }
+        let path = path.join(MANIFEST);
+        reactor::file::write_all_atomic(&path, manifest.encode().as_bytes())
+            .await
+            .map_err(StorageError::of("write", &path))
+    }
+
+    /// Links this shard's files of a table into a snapshot's folder; names of their data files.
+    async fn link_files(&self, table: TableId, tag: &str) -> Result<Vec<String>, StorageError> {
+        let store = self.table_store(table)?;
+        let to = directory(&store.directory, tag);
+        // All lists at one moment, before anything waits.
+        let lists: Vec<_> = store.tablets().map(|tablet| (Rc::clone(tablet), tablet.files())).collect();
+        let mut names = Vec::new();
+        for (tablet, files) in lists {
+            let mut files = files;
+            let mut attempt = 0;
+            loop {
+                let descriptors: Vec<Descriptor> =
+                    files.iter().map(|file| file.sstable().descriptor()).collect();
+                match link_all(&tablet, &descriptors, &to).await? {
+                    Linked::All => {
+                        let data = |descriptor: &Descriptor| descriptor.file_name(Component::Data);
+                        names.extend(descriptors.iter().map(data));
+                        break;
+                    }
+                    Linked::Replaced => {
+                        // A compaction has put another file in their place, with the same data.
+                        attempt += 1;
+                        if attempt > ATTEMPTS_MAX {
+                            let reason = "its files do not hold still".to_owned();
+                            return Err(StorageError::Snapshot { tag: tag.to_owned(), reason });
+                        }
+                        files = tablet.files();
+                    }
+                }
+            }
+            reactor::maybe_yield().await;
+        }
+        reactor::file::sync_dir(&to).await.map_err(StorageError::of("sync", &to))?;
+        Ok(names)
+    }
+
+    /// Runs `work` on every shard at once; results by shard, or the first error.
+    pub(crate) async fn on_every_shard<A, R, F>(
+        &self,
+        group: Group,
+        argument: A,
+        work: F,
+    ) -> Result<Vec<R>, StorageError>
+    where
+        A: Clone + Send + 'static,
+        R: Send + 'static,
+        F: AsyncFn(Storage, A) -> Result<R, StorageError> + Clone + Send + 'static,
+    {
+        let calls: Vec<_> = (0..self.0.shards)
+            .map(|shard| {
+                let (argument, work) = (argument.clone(), work.clone());
+                mesh::call(shard, group, move || async move {
+                    let Some(storage) = reactor::local::<Storage>() else {
+                        return Err("its storage is not open".to_owned());
+                    };
+                    work((*storage).clone(), argument).await.map_err(|error| error.to_string())
+                })
+            })
+            .collect();
+        let mut results = Vec::new();
+        let mut first = Ok(());
+        for (shard, call) in calls.into_iter().enumerate() {
+            let failed = |reason: String| StorageError::Shard { shard, reason };
+            match call.await {
+                Ok(Ok(result)) => results.push(result),
+                Ok(Err(reason)) => first = first.and(Err(failed(reason))),
+                Err(error) => first = first.and(Err(failed(error.to_string()))),
+            }
+        }
+        first.map(|()| results)
+    }
+}
+
+enum Linked {
+    All,
+    Replaced,
+}
+
+/// Links every component of the files; takes the links back where a file went meanwhile.
+async fn link_all(tablet: &Tablet, descriptors: &[Descriptor], to: &Path) -> Result<Linked, StorageError> {
+    for (at, descriptor) in descriptors.iter().enumerate() {
+        // The table of contents goes first when a file is removed: where it can be linked last, all was there.
+        for component in Component::ALL {
+            let (from, link) =
+                (descriptor.path(&tablet.directory, component), descriptor.path(to, component));
+            match reactor::file::hard_link(&from, &link).await {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::NotFound && component != Component::Toc => {}
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    for gone in &descriptors[..=at] {
+                        unlink(*gone, to).await?;
+                    }
+                    return Ok(Linked::Replaced);
+                }
+                Err(error) => return Err(StorageError::io("link", &from, error)),
+            }
+        }
+    }
+    Ok(Linked::All)
+}
+
+async fn unlink(descriptor: Descriptor, from: &Path) -> Result<(), StorageError> {
+    for component in Component::ALL {
+        let path = descriptor.path(from, component);
+        match reactor::file::remove_file(&path).await {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(StorageError::io("delete", &path, error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

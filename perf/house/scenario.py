@@ -1,0 +1,102 @@
+"""Scenarios as files: what they are for, which servers, which steps; scaled and spread out over their matrix.
+
+A number in braces is scaled: {rows:1000000} times SCALE, at least ROWS_MIN; {s:60} as a duration in seconds, at least
+SECONDS_MIN; {ops:5000} (a rate) is not scaled, as the machine stays the same. {name} is a value of the matrix.
+"""
+import glob
+import itertools
+import os
+import re
+import tomllib
+from dataclasses import dataclass, field
+
+HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROWS_MIN = 200
+SECONDS_MIN = 1
+KINDS = ("stress", "load", "idle")
+FIELDS = {"name", "about", "kind", "args", "matrix", "measure", "during", "cold", "only", "settle_s", "compare_to"}
+
+
+@dataclass
+class Step:
+    """One thing that is done to a server."""
+    name: str
+    kind: str                       # stress: ceto stress; load: ceto perf load; idle: connections that say nothing
+    args: str
+    measure: bool = True            # no: it prepares what follows
+    during: str = ""                # compact: a major compaction runs meanwhile
+    cold: bool = False              # the server is started again first, and the page cache has nothing of its files
+    only: list = field(default_factory=list)
+    settle_s: float = 0             # most seconds to wait for background work to end before
+    compare_to: str = ""            # a step whose latency this one's is a multiple of, in the report
+
+
+@dataclass
+class Scenario:
+    name: str
+    title: str
+    about: str
+    servers: list
+    shards: list
+    memory: str
+    io_properties: str
+    steps: list
+
+
+class Mistake(Exception):
+    """A scenario that cannot be followed."""
+
+
+def load_all():
+    found = [load(path) for path in sorted(glob.glob(os.path.join(HERE, "scenarios", "*.toml")))]
+    return {one.name: one for one in found}
+
+
+def load(path):
+    with open(path, "rb") as file:
+        raw = tomllib.load(file)
+    name = os.path.splitext(os.path.basename(path))[0]
+    steps = []
+    for step in raw["step"]:
+        unknown = set(step) - FIELDS
+        if unknown:
+            raise Mistake(f"{path}: no such field of a step: {', '.join(sorted(unknown))}")
+        if step.get("kind", "stress") not in KINDS:
+            raise Mistake(f"{path}: {step['name']}: no such kind: {step['kind']}")
+        matrix = step.get("matrix", {})
+        for values in itertools.product(*matrix.values()):
+            given = dict(zip(matrix, values))
+            suffix = "".join(f" {key}={value}" for key, value in given.items())
+            steps.append(Step(
+                name=step["name"] + suffix, kind=step.get("kind", "stress"), args=fill(step["args"], given),
+                measure=step.get("measure", True), during=step.get("during", ""), cold=step.get("cold", False),
+                only=step.get("only", []), settle_s=step.get("settle_s", 0), compare_to=step.get("compare_to", "")))
+    shards = raw.get("shards", 1)
+    return Scenario(
+        name=name, title=raw["title"], about=raw.get("about", ""), servers=raw.get("servers", ["ceto", "cassandra"]),
+        shards=shards if isinstance(shards, list) else [shards], memory=raw.get("memory", "1G"),
+        io_properties=raw.get("io_properties", ""), steps=steps)
+
+
+def fill(text, given):
+    """Values of the matrix; numbers stay in their braces until the scale is known."""
+    return re.sub(r"\{(\w+)\}", lambda found: str(given[found[1]]), text)
+
+
+def scaled(text, scale):
+    """The text with its numbers for this scale."""
+    def number(found):
+        kind, value = found[1], float(found[2])
+        match kind:
+            case "rows":
+                return str(max(ROWS_MIN, round(value * scale)))
+            case "s":
+                return str(max(SECONDS_MIN, round(value * scale)))
+            case "ops":
+                return str(round(value))
+        raise Mistake(f"no such kind of number: {found[0]}")
+    # The second pass is for ranges that are made of a number: {half:...} would be the field's dist mean.
+    text = re.sub(r"\{(rows|s|ops):([\d.]+)\}", number, text)
+    if "{" in text:
+        raise Mistake(f"braces that mean nothing: {text}")
+    return text

@@ -1,0 +1,168 @@
+"""Starts and stops the servers under test, one at a time, and tells what they use."""
+import os
+import re
+import signal
+import subprocess
+import time
+
+from . import scenario
+
+ROOT = os.path.dirname(scenario.HERE)
+PEER = os.path.join(scenario.HERE, "peers", "cassandra")
+CETO_IP, PEER_IP = "127.0.37.1", "127.0.37.2"
+CETO_PORT, JMX_PORT = 19942, 17399
+START_SECONDS = 120
+
+
+class Failed(Exception):
+    """A server that did not do what it was told."""
+
+
+class Lacking(Exception):
+    """A server that cannot do what a step needs: the step is left out, and said to be."""
+
+
+def text_of(command, **more):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **more)
+    if done.returncode != 0:
+        raise Failed(f"{os.path.basename(command[0])}: {done.stdout.strip()[-500:]}")
+    return done.stdout
+
+
+class Ceto:
+    """Our own node."""
+    name, host, port = "ceto", CETO_IP, CETO_PORT
+
+    def __init__(self, binary, work, cpus, shards, memory, io_properties):
+        self.binary, self.work, self.cpus, self.shards, self.memory = binary, work, cpus, shards, memory
+        self.io_properties = io_properties
+        self.process = None
+
+    def start(self):
+        os.makedirs(self.work, exist_ok=True)
+        command = [self.binary, "server", "--workdir", os.path.join(self.work, "data"), "--listen", self.host,
+                   "--port", str(self.port), "--shard-aware-port", "0", "--smp", str(self.shards),
+                   "--memory", self.memory, "--developer-mode"]
+        if self.io_properties:
+            path = os.path.join(self.work, "io_properties.yaml")
+            with open(path, "w") as file:
+                file.write(self.io_properties.replace("MOUNT", self.work))
+            command += ["--io-properties-file", path]
+        if self.cpus:
+            command = ["taskset", "-c", self.cpus] + command
+        self.log = open(os.path.join(self.work, "node.log"), "ab")
+        offset = self.log.tell()
+        self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, start_new_session=True)
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            with open(self.log.name, "rb") as log:
+                log.seek(offset)
+                text = log.read().decode(errors="replace")
+            if re.search(r"^ceto ready", text, re.M):
+                weigh(self.process.pid)
+                return
+            if self.process.poll() is not None:
+                raise Failed(f"ceto ended before it was ready: {text[-500:]}")
+            time.sleep(0.02)
+        self.stop()
+        raise Failed(f"ceto was not ready within {START_SECONDS} s")
+
+    def stop(self):
+        if self.process is None:
+            return
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process = None
+        self.log.close()
+
+    def pid(self):
+        return self.process.pid
+
+    def compact(self):
+        """Runs a major compaction of the load's table to its end."""
+        if not re.search(r"^ +ctl ", text_of([self.binary, "--help"]), re.M):
+            raise Lacking("this binary has no `ctl` to ask for a compaction with")
+        text_of([self.binary, "ctl", "-h", self.host, "compact", "keyspace1", "standard1"])
+
+    def version(self):
+        return text_of([self.binary, "--version"]).strip()
+
+
+class Cassandra:
+    """A real Apache Cassandra 5.0.6, with stock settings or the profile of cassandra_latest.yaml."""
+    host, port = PEER_IP, 9042
+
+    def __init__(self, profile, work, cpus, heap):
+        self.name = "cassandra" if profile == "stock" else "cassandra-latest"
+        self.work, self.cpus = work, cpus
+        self.environment = os.environ | {
+            "DATA": work, "PROFILE": profile, "JMX_PORT": str(JMX_PORT), "HEAP": heap, "PORT": str(self.port)}
+
+    def start(self):
+        os.makedirs(self.work, exist_ok=True)
+        text_of([os.path.join(PEER, "start.sh"), self.host, self.cpus], env=self.environment)
+        weigh(self.pid())
+
+    def stop(self):
+        subprocess.run([os.path.join(PEER, "stop.sh"), self.host], env=self.environment, check=False,
+                       stdout=subprocess.DEVNULL)
+
+    def pid(self):
+        with open(os.path.join(self.work, "pid")) as file:
+            return int(file.read())
+
+    def compact(self):
+        nodetool = os.path.join(PEER, "nodetool.sh")
+        text_of([nodetool, "flush", "keyspace1"], env=self.environment)
+        text_of([nodetool, "compact", "keyspace1", "standard1"], env=self.environment)
+
+    def version(self):
+        return f"Apache Cassandra 5.0.6, {self.environment['PROFILE']} settings, heap {self.environment['HEAP']}"
+
+
+def weigh(pid):
+    """All the weight that is allowed: with autogroups, `nice` counts inside one session only."""
+    try:
+        with open(f"/proc/{pid}/autogroup", "w") as file:
+            file.write("-20")
+    except OSError:
+        pass
+
+
+def forget_pages(directory):
+    """Drops what the page cache has of a directory's files."""
+    for path, _, names in os.walk(directory):
+        for name in names:
+            try:
+                file = os.open(os.path.join(path, name), os.O_RDONLY)
+            except OSError:
+                continue
+            try:
+                os.fdatasync(file)
+                os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+            except OSError:
+                pass
+            finally:
+                os.close(file)
+
+
+def used(pid):
+    """Processor seconds and resident bytes of a process."""
+    with open(f"/proc/{pid}/stat") as stat:
+        fields = stat.read().rsplit(")", 1)[1].split()
+    seconds = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return seconds, int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def disk(pid):
+    """Bytes a process had read from the disk and written to it, where the system tells."""
+    try:
+        with open(f"/proc/{pid}/io") as file:
+            found = dict(line.split(": ") for line in file.read().splitlines())
+    except OSError:
+        return None
+    return int(found["read_bytes"]), int(found["write_bytes"])
