@@ -61,6 +61,11 @@ impl ChunkOffsets {
         self.relative.len()
     }
 
+    /// Bytes in memory.
+    pub(crate) fn size(&self) -> usize {
+        self.bases.len() * 8 + self.relative.len() * 4
+    }
+
     pub(crate) fn get(&self, chunk: usize) -> Option<u64> {
         Some(self.bases[chunk / GROUP] + u64::from(*self.relative.get(chunk)?))
     }

@@ -110,8 +110,8 @@ impl Metrics {
         self.rows.set(i64::try_from(inner.rows).unwrap_or(i64::MAX));
         let used = inner.region.live_bytes();
         self.bytes_used.set(number(used));
-        self.bytes_total.set(number(inner.budget.clean()));
+        self.bytes_total.set(number(inner.budget.clean() - inner.pages.bytes()));
         self.lsa_used.set(number(inner.budget.used() + used));
-        self.lsa_total.set(number(inner.budget.total_used()));
+        self.lsa_total.set(number(inner.budget.used() + inner.budget.clean() - inner.pages.bytes()));
     }
 }

@@ -25,6 +25,7 @@ use memory::{Budget, Forest, Handle, Kind as Memory, Reclaim, Region, SEGMENT_BY
 use model::clustering::ClusteringOrder;
 use model::{Table, Token};
 use reactor::Event;
+use sstable::IndexPages;
 
 pub(crate) use known::{Place, Step, Walked};
 pub(crate) use learn::Learner;
@@ -52,11 +53,15 @@ pub(crate) struct RowCache {
     inner: RefCell<Inner>,
     /// Told when a memtable gives its share of the budget back.
     memory_freed: Rc<Event>,
+    /// What else can be evicted.
+    pages: IndexPages,
     metrics: Metrics,
 }
 
 struct Inner {
     budget: Budget,
+    /// They give way to rows where they have more than their share.
+    pages: IndexPages,
     region: Region,
     forest: Forest,
     index: Index,
@@ -115,8 +120,10 @@ impl RowCache {
         let segment_bytes = (budget.total_limit() / SEGMENTS_MIN).min(SEGMENT_BYTES);
         let region = Region::of_kind(budget.clone(), Memory::Clean, segment_bytes);
         let reserve = 2 * region.segment_bytes();
+        let pages = IndexPages::new(budget);
         let inner = Inner {
             budget: budget.clone(),
+            pages: pages.clone(),
             region,
             forest: Forest::of_kind(budget.clone(), Memory::Clean),
             index: Index::new(budget.clone()),
@@ -132,6 +139,7 @@ impl RowCache {
         let cache = Rc::new(Self {
             inner: RefCell::new(inner),
             memory_freed: Rc::new(Event::new()),
+            pages,
             metrics: Metrics::new(),
         });
         let strong: Rc<dyn Reclaim> = Rc::clone(&cache) as Rc<dyn Reclaim>;
@@ -143,6 +151,16 @@ impl RowCache {
     /// Told when a memtable, which shares the budget, gives back what it had.
     pub(crate) fn memory_freed(&self) -> &Rc<Event> {
         &self.memory_freed
+    }
+
+    /// The index pages of the shard, which share the budget too.
+    pub(crate) fn pages(&self) -> &IndexPages {
+        &self.pages
+    }
+
+    /// Bytes that rows hold, holes and tables included.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.budget().clean() - self.pages.bytes()
     }
 
     /// The budget it shares with memtables.
@@ -181,18 +199,32 @@ impl RowCache {
 }
 
 impl Reclaim for RowCache {
+    /// Index pages beyond their share go first, then rows, then the other pages.
     fn reclaim(&self, bytes: usize) {
-        // Where the cache is at work it makes its own room.
-        let Ok(mut inner) = self.inner.try_borrow_mut() else { return };
-        let before = inner.budget.clean();
-        while before - inner.budget.clean().min(before) < bytes {
-            let spares = inner.spared < SPARED_MAX;
-            if !inner.clean_one(spares) {
-                break;
-            }
+        let mut given = 0;
+        let excess = self.pages.excess();
+        if excess > 0 {
+            given += self.pages.give_back(excess.min(bytes));
         }
-        drop(inner);
-        self.count();
+        // Where the cache is at work it makes its own room.
+        if given < bytes
+            && let Ok(mut inner) = self.inner.try_borrow_mut()
+        {
+            let before = inner.budget.clean();
+            let rows_given = |inner: &Inner| before.saturating_sub(inner.budget.clean());
+            while given + rows_given(&inner) < bytes {
+                let spares = inner.spared < SPARED_MAX;
+                if !inner.clean_one(spares) {
+                    break;
+                }
+            }
+            given += rows_given(&inner);
+            drop(inner);
+            self.count();
+        }
+        if given < bytes {
+            self.pages.give_back(bytes - given);
+        }
     }
 }
 
@@ -293,6 +325,10 @@ impl Inner {
         for _ in 0..ROUNDS_MAX {
             if self.budget.room() >= bytes {
                 return true;
+            }
+            let excess = self.pages.excess();
+            if excess > 0 && self.pages.give_back(excess.min(bytes - self.budget.room())) > 0 {
+                continue;
             }
             let spares = self.spared < SPARED_MAX;
             if !self.clean_one(spares) {
