@@ -29,7 +29,7 @@ const PAGE_PART: usize = 16;
 /// While others want the memory, pages keep this part of what can be evicted.
 const SHARE: usize = 5;
 /// Pages of closed files that go at once; the others follow one by one as pages come.
-const SWEPT_AT_ONCE: usize = 32;
+const SWEPT_AT_ONCE: usize = 16;
 /// No slot.
 const NONE: u32 = u32::MAX;
 
