@@ -223,8 +223,18 @@ fn truncation_forgets_what_is_cached() {
         put(&storage, "key", "c", "value", 1).await;
         storage.flush(ID).await.expect("a flush");
         assert_eq!(read(&storage, key("key"), None, false).await.0.len(), 1);
+        for number in 0..20 {
+            put(&storage, "wide", &format!("{number:02}"), "value", 1).await;
+        }
+        storage.flush(ID).await.expect("a flush");
         storage.truncate(ID).await.expect("a truncation");
         assert!(read(&storage, key("key"), None, false).await.0.is_empty());
+        // What is swept is not evicted: it was not true any more. The absence that was learned is evicted.
+        storage.evict_cache();
+        let rows = ["removals", "evictions"].map(|what| count(&format!("scylla_cache_row_{what}")));
+        let partitions =
+            ["removals", "evictions"].map(|what| count(&format!("scylla_cache_partition_{what}")));
+        assert_eq!((rows, partitions), ([21, 0], [2, 0]));
     });
 }
 

@@ -90,6 +90,18 @@ struct Tally {
     removed_rows: u64,
 }
 
+impl Tally {
+    /// A partition leaves: for want of memory, or because it is not `true_still`.
+    fn partition(&mut self, true_still: bool) {
+        *(if true_still { &mut self.evicted_partitions } else { &mut self.removed_partitions }) += 1;
+    }
+
+    /// Rows leave, likewise.
+    fn rows(&mut self, true_still: bool, count: u64) {
+        *(if true_still { &mut self.evicted_rows } else { &mut self.removed_rows }) += count;
+    }
+}
+
 /// A tablet at one state of its table and its files; partitions belong to it.
 struct Owner {
     table: Rc<Table>,
@@ -359,17 +371,21 @@ impl Inner {
         let spared = spares && object.is_touched();
         match object.kind() {
             Kind::Whole => {
-                if !(spared && self.is_alive(object.owner())) {
-                    self.tally.evicted_partitions += 1;
-                    self.tally.evicted_rows += u64::from(object.only_row().is_some());
+                let alive = self.is_alive(object.owner());
+                if !(spared && alive) {
+                    let rows = u64::from(object.only_row().is_some());
+                    self.tally.partition(alive);
+                    self.tally.rows(alive, rows);
                     self.remove(handle);
                     return;
                 }
             }
             Kind::Entry => {
                 let partition = self.partitions.get(object.number());
-                if partition.handle.is_none() || !(spared && self.is_alive(partition.owner)) {
-                    self.tally.evicted_rows += u64::from(object.row().is_some());
+                let alive = self.is_alive(partition.owner) && !partition.untrue;
+                if partition.handle.is_none() || !(spared && alive) {
+                    let rows = u64::from(object.row().is_some());
+                    self.tally.rows(alive, rows);
                     self.evict_entry(handle);
                     return;
                 }
@@ -377,9 +393,10 @@ impl Inner {
             Kind::Partition | Kind::Static => {
                 let partition = self.partitions.get(object.number());
                 let is_needed = spares && !partition.entries.is_empty() || spared;
-                if !(is_needed && self.is_alive(partition.owner)) {
+                let alive = self.is_alive(partition.owner);
+                if !(is_needed && alive) {
                     let head = partition.handle;
-                    self.tally.evicted_partitions += 1;
+                    self.tally.partition(alive);
                     self.remove(head);
                     return;
                 }
@@ -459,7 +476,13 @@ impl Inner {
     /// Takes a partition out because what it says would not be true any more.
     fn invalidate(&mut self, name: Name<'_>) {
         if let Some(handle) = self.find(name) {
-            self.tally.removed_partitions += 1;
+            self.tally.partition(false);
+            let object = Object::of(&self.region, handle);
+            match object.kind() {
+                Kind::Whole => self.tally.rows(false, u64::from(object.only_row().is_some())),
+                // Its rows are counted as they are swept.
+                _ => self.partitions.get_mut(object.number()).untrue = true,
+            }
             self.remove(handle);
         }
     }
