@@ -1,10 +1,11 @@
 //! The memory of one shard, counted in one place, and the segments it keeps for reuse.
 //!
-//! What is counted is dirty or clean. **Dirty** is what writers took: only a flush gives it back, so it has a limit of
+//! What is counted is dirty, clean or fixed. **Dirty** is what writers took: only a flush gives it back, so it has a limit of
 //! its own. The budget never refuses it: who writes asks [`Budget::is_exhausted`] before starting and waits, because a
 //! write that has begun must be able to end. **Clean** is what can be had again from disk; whoever holds it registers
 //! a [`Reclaim`] and gives memory back when dirty memory needs the room, so that both together stay within the whole limit.
-//! Whoever takes clean memory asks [`Budget::room`] first.
+//! Whoever takes clean memory asks [`Budget::room`] first. **Fixed** is what open files need to be found in (summaries, filters):
+//! nobody can give it back before the file is closed, so it is counted to leave clean memory less, and holds no writer.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -30,6 +31,8 @@ pub enum Kind {
     Dirty,
     /// It can be evicted.
     Clean,
+    /// It stays as long as what it describes is in use.
+    Fixed,
 }
 
 /// A shared count of bytes against limits.
@@ -41,6 +44,7 @@ struct Inner {
     dirty_limit: usize,
     dirty: Cell<usize>,
     clean: Cell<usize>,
+    fixed: Cell<usize>,
     reserve: Cell<usize>,
     free: RefCell<Vec<Box<[u8]>>>,
     reclaimer: RefCell<Option<Weak<dyn Reclaim>>>,
@@ -54,6 +58,7 @@ impl std::fmt::Debug for Budget {
             .field("dirty_limit", &self.0.dirty_limit)
             .field("dirty", &self.0.dirty)
             .field("clean", &self.0.clean)
+            .field("fixed", &self.0.fixed)
             .finish_non_exhaustive()
     }
 }
@@ -71,6 +76,7 @@ impl Budget {
             dirty_limit,
             dirty: Cell::new(0),
             clean: Cell::new(0),
+            fixed: Cell::new(0),
             reserve: Cell::new(0),
             free: RefCell::default(),
             reclaimer: RefCell::new(None),
@@ -106,7 +112,26 @@ impl Budget {
 
     /// Bytes that everybody together has taken.
     pub fn total_used(&self) -> usize {
-        self.0.dirty.get() + self.0.clean.get()
+        self.0.dirty.get() + self.0.clean.get() + self.0.fixed.get()
+    }
+
+    /// Bytes that stay as long as their files are open.
+    pub fn fixed(&self) -> usize {
+        self.0.fixed.get()
+    }
+
+    /// Counts bytes as taken until what is returned is dropped.
+    pub fn hold(&self, kind: Kind, bytes: usize) -> Charge {
+        self.charge(kind, bytes);
+        Charge { budget: self.clone(), kind, bytes }
+    }
+
+    /// Has clean memory given back until `bytes` are free; says no where they cannot be had.
+    pub fn make_room(&self, bytes: usize) -> bool {
+        if self.room() < bytes && self.clean() > 0 {
+            self.reclaim(bytes - self.room());
+        }
+        self.room() >= bytes
     }
 
     /// Bytes that can be evicted.
@@ -119,9 +144,9 @@ impl Budget {
         self.0.total_limit.saturating_sub(self.total_used() + self.0.reserve.get())
     }
 
-    /// Counts bytes as taken; makes room for dirty ones where clean memory stands in the way.
+    /// Counts bytes as taken; makes room for those that are not clean where clean memory stands in the way.
     pub fn charge(&self, kind: Kind, bytes: usize) {
-        if kind == Kind::Dirty && self.room() < bytes && self.clean() > 0 {
+        if kind != Kind::Clean && self.room() < bytes && self.clean() > 0 {
             self.reclaim(bytes - self.room());
         }
         let count = self.count(kind);
@@ -143,6 +168,7 @@ impl Budget {
         match kind {
             Kind::Dirty => &self.0.dirty,
             Kind::Clean => &self.0.clean,
+            Kind::Fixed => &self.0.fixed,
         }
     }
 
@@ -175,6 +201,20 @@ impl Budget {
         if segment.len() == SEGMENT_BYTES && free.len() < FREE_SEGMENTS_MAX && kept < self.room() {
             free.push(segment);
         }
+    }
+}
+
+/// Bytes that are counted while it lives.
+#[derive(Debug)]
+pub struct Charge {
+    budget: Budget,
+    kind: Kind,
+    bytes: usize,
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.budget.refund(self.kind, self.bytes);
     }
 }
 
@@ -216,5 +256,21 @@ mod tests {
         drop(pieces);
         budget.charge(Kind::Dirty, 100);
         assert_eq!(budget.total_used(), 1100, "what has begun ends, also where nobody gives");
+    }
+
+    #[test]
+    fn fixed_memory_leaves_clean_memory_less_and_holds_no_writer() {
+        let budget = Budget::shared(1000, 600);
+        let pieces = Rc::new(Pieces { budget: budget.clone(), count: Cell::new(9) });
+        budget.charge(Kind::Clean, 900);
+        let strong: Rc<dyn Reclaim> = pieces.clone();
+        budget.set_reclaimer(Rc::downgrade(&strong), 0);
+        let held = budget.hold(Kind::Fixed, 500);
+        assert_eq!((budget.fixed(), budget.clean(), budget.room()), (500, 500, 0));
+        budget.charge(Kind::Dirty, 500);
+        assert!(!budget.is_exhausted(), "{budget:?}");
+        assert!(!budget.make_room(1), "nothing is left to be given back: {budget:?}");
+        drop(held);
+        assert!(budget.make_room(500) && budget.fixed() == 0, "{budget:?}");
     }
 }

@@ -11,7 +11,7 @@ mod counting;
 mod region;
 mod tree;
 
-pub use budget::{Budget, Kind, Reclaim};
+pub use budget::{Budget, Charge, Kind, Reclaim};
 pub use counting::{Counting, allocations};
 pub use region::{Handle, Region, SEGMENT_BYTES};
 pub use tree::{Cursor, Forest, Tree};

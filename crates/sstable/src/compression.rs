@@ -61,6 +61,11 @@ impl ChunkOffsets {
         self.relative.len()
     }
 
+    /// Bytes in memory.
+    pub(crate) fn size(&self) -> usize {
+        self.bases.len() * 8 + self.relative.len() * 4
+    }
+
     pub(crate) fn get(&self, chunk: usize) -> Option<u64> {
         Some(self.bases[chunk / GROUP] + u64::from(*self.relative.get(chunk)?))
     }
@@ -156,7 +161,9 @@ impl CompressionInfo {
         let data_length = input.u64()?;
         let chunks = u64::from(input.u32()?);
         let chunks = input.fits("number of chunks", chunks, 8)?;
-        if data_length.div_ceil(u64::from(chunk_length)) != chunks as u64 || data_length > i64::MAX as u64 {
+        // A Cassandra node syncs a file whose last chunk it has written, and that writes one more chunk, of nothing.
+        let of_data = data_length.div_ceil(u64::from(chunk_length));
+        if of_data > chunks as u64 || data_length > i64::MAX as u64 {
             return Err(Malformed::invalid(at, "data length and number of chunks differ").into());
         }
         let mut offsets = ChunkOffsets::default();
@@ -170,7 +177,9 @@ impl CompressionInfo {
                 None => return Err(Malformed::invalid(at, "the first chunk does not start the file").into()),
                 Some(last) => offset.saturating_sub(last),
             };
-            if length <= CHECKSUM_BYTES || length > longest {
+            // Entry `chunk` ends the chunk before it.
+            let least = if chunk as u64 > of_data { CHECKSUM_BYTES } else { CHECKSUM_BYTES + 1 };
+            if length < least || length > longest {
                 return Err(Malformed::over(at, "length of a chunk", length, longest).into());
             }
             if chunk < chunks {
@@ -219,8 +228,10 @@ impl ChunkChecksums {
         let chunks = file_length.div_ceil(u64::from(chunk_length));
         let chunks = input.fits("number of chunks", chunks, 4)?;
         let checksums = (0..chunks).map(|_| input.u32()).collect::<Result<_, _>>()?;
-        if input.remaining() != 0 {
-            return Err(Malformed::invalid(input.offset(), "bytes behind the checksums"));
+        // Of chunks of nothing, as in `CompressionInfo.db`: their checksum is zero.
+        let rest = input.offset();
+        if input.take(input.remaining())?.iter().any(|byte| *byte != 0) {
+            return Err(Malformed::invalid(rest, "checksums of more data than there is"));
         }
         Ok(Self { chunk_length, checksums })
     }
@@ -265,6 +276,27 @@ mod tests {
             let _ = CompressionInfo::decode(&bytes, features(false), 100);
             let _ = ChunkChecksums::decode(&bytes, 100);
         }
+    }
+
+    /// As Cassandra 5.0.6 flushed a table: 821 bytes in one chunk, and one behind it that has none.
+    #[test]
+    fn a_chunk_of_nothing_behind_the_data_is_passed_over() {
+        let mut bytes = Vec::new();
+        append_text(&mut bytes, "LZ4Compressor");
+        bytes.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0x40, 0, 0x7f, 0xff, 0xff, 0xff]);
+        for number in [821u64.to_be_bytes(), [0, 0, 0, 2, 0, 0, 0, 0], [0; 8]] {
+            bytes.extend_from_slice(&number);
+        }
+        bytes.extend_from_slice(&[0, 0, 1, 0x54]);
+        let info = CompressionInfo::decode(&bytes, features(true), 349).unwrap();
+        assert_eq!((info.data_length, info.offsets.get(0), info.offsets.get(1)), (821, Some(0), Some(340)));
+        // Fewer than the data takes are still refused.
+        let at = bytes.len() - 24;
+        bytes[at..at + 4].copy_from_slice(&[0, 1, 0, 0]);
+        assert!(CompressionInfo::decode(&bytes, features(true), 349).is_err());
+        let mut bytes = Vec::new();
+        ChunkChecksums { chunk_length: 4096, checksums: vec![1, 2, 0] }.encode(&mut bytes);
+        assert_eq!(ChunkChecksums::decode(&bytes, 8192).unwrap().checksums, [1, 2]);
     }
 
     #[test]

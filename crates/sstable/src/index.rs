@@ -10,6 +10,7 @@
 //! A block's offset is from the start of the partition, its width is stored less 64 KiB, and the offsets at the end
 //! are of the blocks, from the first of them. Source: Cassandra 5.0 `RowIndexEntry`, `IndexInfo`.
 
+pub(crate) mod pages;
 pub(crate) mod promoted;
 pub(crate) mod reader;
 pub(crate) mod writer;

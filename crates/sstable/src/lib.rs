@@ -34,10 +34,11 @@ pub use error::{Malformed, Problem, SstableError};
 pub use extras::{Extent, Extras, SchemaMark, TabletMark};
 pub use filter::FILTER_BYTES_MAX;
 pub use index::COLUMN_INDEX_BYTES_DEFAULT;
+pub use index::pages::IndexPages;
 pub use scan::PartitionBound;
 pub use statistics::{
     Cardinality, CommitLogPosition, EncodingMinima, EstimatedHistogram, HeaderColumn, PARTITIONER,
     SerializationHeader, Statistics, Stats, TombstoneHistogram,
 };
-pub use table_file::{Sstable, remove};
+pub use table_file::{Sstable, read_header, remove};
 pub use version::Version;

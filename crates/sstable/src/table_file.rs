@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use memory::{Budget, Charge, Kind};
 use model::Table;
 use model::clustering::Slice;
 use model::deletion::NO_LOCAL_TIME;
@@ -22,11 +23,12 @@ use crate::descriptor::{Component, Descriptor};
 use crate::error::{Malformed, SstableError};
 use crate::extras::{EXTRAS_BYTES_MAX, Extent, Extras};
 use crate::filter::Filter;
+use crate::index::pages::{FilePages, IndexPages};
 use crate::index::promoted::Promoted;
-use crate::index::reader::{End, Entry, IndexFile};
+use crate::index::reader::{AtHand, End, Entry, IndexFile};
 use crate::layout::Layout;
 use crate::scan::PartitionBound;
-use crate::statistics::{Statistics, Stats};
+use crate::statistics::{SerializationHeader, Statistics, Stats};
 use crate::summary::Summary;
 
 /// Largest component that is read into memory as a whole.
@@ -64,6 +66,8 @@ pub(crate) struct Open {
     first: Token,
     last: Token,
     bytes_on_disk: u64,
+    /// What it keeps in memory, counted.
+    _in_memory: Option<Charge>,
 }
 
 /// An open table file.
@@ -143,11 +147,26 @@ async fn open_data(path: &Path) -> Result<(File, u64), SstableError> {
 }
 
 impl Sstable {
-    /// Opens the table file `descriptor` in `dir`, whose rows are read as those of `table`.
+    /// Opens the table file `descriptor` in `dir`, whose rows are read as those of `table`; every lookup reads its part of
+    /// the index.
     ///
     /// # Errors
     /// [`SstableError`]; the file is then not usable, and the error names what is wrong with which component.
     pub async fn open(dir: &Path, descriptor: Descriptor, table: &Rc<Table>) -> Result<Self, SstableError> {
+        Self::open_within(dir, descriptor, table, None).await
+    }
+
+    /// The same within a shard's memory: what stays in memory of the file counts as fixed, and parts of the index that
+    /// were read are kept among `pages`.
+    ///
+    /// # Errors
+    /// As [`Sstable::open`].
+    pub async fn open_within(
+        dir: &Path,
+        descriptor: Descriptor,
+        table: &Rc<Table>,
+        within: Option<(&Budget, &IndexPages)>,
+    ) -> Result<Self, SstableError> {
         let features = descriptor.version.features();
         let extras = read_extras(dir, descriptor).await?;
         let (path, bytes) = read_component(dir, descriptor, Component::Statistics, &extras).await?;
@@ -160,7 +179,8 @@ impl Sstable {
         let (path, bytes) = read_component(dir, descriptor, Component::Summary, &extras).await?;
         let summary = Summary::decode(&bytes, length).map_err(|error| error.of(Component::Summary, &path))?;
         let last_key = summary.last_key().into();
-        let index = Rc::new(IndexFile { file: index, path: index_path, length, last_key });
+        let pages = within.map(|(_, pages)| FilePages::new(pages));
+        let index = Rc::new(IndexFile { file: index, path: index_path, length, last_key, pages });
         let filter = match read_optional(dir, descriptor, Component::Filter, &extras).await? {
             Some((path, bytes)) => Some(
                 Filter::decode(&bytes, features.filter_in_words)
@@ -179,6 +199,10 @@ impl Sstable {
         for component in Component::ALL {
             bytes_on_disk += metadata_size(&descriptor.path(dir, component)).await.unwrap_or(0);
         }
+        let in_memory = within.map(|(budget, _)| {
+            let filter = filter.as_ref().map_or(0, Filter::size);
+            budget.hold(Kind::Fixed, filter + summary.size() + data.bytes_in_memory())
+        });
         let file = Rc::new(Open {
             descriptor,
             dir: dir.to_owned(),
@@ -193,6 +217,7 @@ impl Sstable {
             first,
             last,
             bytes_on_disk,
+            _in_memory: in_memory,
         });
         Ok(Self { inner: Rc::new(Inner { layout, file }) })
     }
@@ -321,13 +346,10 @@ impl Sstable {
         self.inner.data.length()
     }
 
-    /// Bytes it keeps in memory for its filter, summary and dictionary.
+    /// Bytes it keeps in memory for its filter, summary, dictionary and the places of its chunks.
     pub fn bytes_in_memory(&self) -> usize {
-        let decoder = match &self.inner.data.chunks {
-            Chunks::Compressed(_, decoder) => decoder.size(),
-            Chunks::Checked(_) | Chunks::Plain => 0,
-        };
-        self.inner.filter.as_ref().map_or(0, Filter::size) + self.inner.summary.size() + decoder
+        let filter = self.inner.filter.as_ref().map_or(0, Filter::size);
+        filter + self.inner.summary.size() + self.inner.data.bytes_in_memory()
     }
 
     /// Reads its readers have asked the disk for so far.
@@ -353,7 +375,8 @@ impl Sstable {
         }
         let inner = &self.inner;
         let stretch = inner.summary.interval(token, key);
-        let Some(entry) = inner.index.find(&inner.reads, stretch, key).await? else { return Ok(None) };
+        let found = inner.index.find(&inner.reads, stretch, key).await?;
+        let Some((entry, at_hand)) = found else { return Ok(None) };
         let end = match entry.end {
             End::At(end) => Some(end),
             End::OfData => Some(inner.data.length()),
@@ -364,17 +387,23 @@ impl Sstable {
             _ => inner.data.chunk_length(),
         };
         let mut stream = Stream::new(Rc::clone(inner), slices, reversed, ahead);
-        self.position(&mut stream, &entry, key).await?;
+        self.position(&mut stream, &entry, at_hand, key).await?;
         Ok(Some(PartitionReader::new(stream)))
     }
 
-    async fn position(&self, stream: &mut Stream, entry: &Entry, key: &[u8]) -> Result<(), SstableError> {
+    async fn position(
+        &self,
+        stream: &mut Stream,
+        entry: &Entry,
+        at_hand: AtHand,
+        key: &[u8],
+    ) -> Result<(), SstableError> {
         let inner = &self.inner;
         let promoted = if entry.promoted.1 == 0 {
             None
         } else {
             let index = Rc::clone(&inner.index);
-            Some(Promoted::open(index, &inner.reads, &inner.layout, entry.promoted).await?)
+            Some(Promoted::open(index, &inner.reads, &inner.layout, entry.promoted, at_hand).await?)
         };
         match promoted {
             Some(promoted) if inner.layout.statics.list.is_empty() => {
@@ -415,6 +444,17 @@ impl Sstable {
         let stream = Stream::new(Rc::clone(inner), slices, false, READ_BYTES_MAX);
         Ok(Scanner::new(stream, to.clone(), start, inner.data.length()))
     }
+}
+
+/// How the rows of a table file are encoded, whatever table it is of.
+///
+/// # Errors
+/// [`SstableError::Io`] and [`SstableError::Corrupt`].
+pub async fn read_header(dir: &Path, descriptor: Descriptor) -> Result<SerializationHeader, SstableError> {
+    let path = descriptor.path(dir, Component::Statistics);
+    let bytes = read_all(&path, COMPONENT_BYTES_MAX as usize).await.map_err(SstableError::io(&path))?;
+    let statistics = Statistics::decode(&bytes, descriptor.version.features());
+    statistics.map(|statistics| statistics.header).map_err(|error| error.of(Component::Statistics, &path))
 }
 
 /// Removes a table file: its `TOC.txt` first, so that a crash leaves what [`crate::sort_names`] calls left over.

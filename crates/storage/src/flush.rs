@@ -14,7 +14,7 @@ use model::schema::TableOptions;
 use model::{Table, TableId, Token, Unfiltered};
 use reactor::{Deadline, Group};
 use sstable::{
-    CHUNK_BYTES_DEFAULT, Compression, Compressor, Descriptor, EncodingMinima, Sstable, TabletMark, Writer,
+    CHUNK_BYTES_DEFAULT, Compression, Compressor, Descriptor, EncodingMinima, TabletMark, Writer,
     WriterOptions,
 };
 
@@ -28,7 +28,7 @@ use crate::read::PartitionBound;
 use crate::read::merge::Merge;
 use crate::read::source::Source;
 use crate::shard::Storage;
-use crate::tablet::{TableFile, Tablet, to_storage_error};
+use crate::tablet::{self, TableFile, Tablet, to_storage_error};
 use crate::throttle::Spool;
 
 /// Time between two attempts of a flush that the disk refused.
@@ -292,7 +292,8 @@ impl Storage {
     async fn complete(&self, output: Output) -> Result<Option<Rc<TableFile>>, StorageError> {
         let Output { writer, directory, table, .. } = output;
         let Some(info) = writer.finish().await.map_err(to_storage_error)? else { return Ok(None) };
-        let sstable = Sstable::open(&directory, info.descriptor, &table).await.map_err(to_storage_error)?;
+        let opened = tablet::open(&directory, info.descriptor, &table, &self.0.cache).await;
+        let sstable = opened.map_err(to_storage_error)?;
         Ok(Some(Rc::new(TableFile::new(sstable, &self.0.damage))))
     }
 

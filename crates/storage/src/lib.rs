@@ -30,6 +30,7 @@ mod schema_log;
 mod shard;
 mod snapshot;
 mod tablet;
+mod takeover;
 mod throttle;
 mod warm;
 

@@ -106,7 +106,11 @@ pub struct StorageStats {
     pub cache_bytes_used: usize,
     /// Bytes the row cache holds.
     pub cache_bytes: usize,
-    /// Limit of memtables and row cache together.
+    /// Bytes of index pages in memory.
+    pub index_page_bytes: usize,
+    /// Bytes of filters, summaries and the like of open table files.
+    pub resident_bytes: usize,
+    /// Limit of all these together.
     pub memory_bytes_max: usize,
     /// The commit log.
     pub commitlog: CommitlogStats,
@@ -344,7 +348,9 @@ impl Storage {
             cache_partitions: self.0.cache.counts().0,
             cache_rows: self.0.cache.counts().1,
             cache_bytes_used: self.0.cache.used_bytes(),
-            cache_bytes: self.0.budget.clean(),
+            cache_bytes: self.0.cache.held_bytes(),
+            index_page_bytes: self.0.cache.pages().bytes(),
+            resident_bytes: self.0.budget.fixed(),
             memory_bytes_max: self.0.budget.total_limit(),
             commitlog: self.0.log.stats(),
         }
@@ -353,6 +359,11 @@ impl Storage {
     /// Empties this shard's row cache.
     pub fn evict_cache(&self) {
         self.0.cache.evict_all();
+    }
+
+    /// Drops this shard's index pages.
+    pub fn evict_index_pages(&self) {
+        self.0.cache.pages().give_back(usize::MAX);
     }
 
     pub(crate) fn take_scratch(&self) -> VisibleScratch {

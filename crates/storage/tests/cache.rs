@@ -223,8 +223,18 @@ fn truncation_forgets_what_is_cached() {
         put(&storage, "key", "c", "value", 1).await;
         storage.flush(ID).await.expect("a flush");
         assert_eq!(read(&storage, key("key"), None, false).await.0.len(), 1);
+        for number in 0..20 {
+            put(&storage, "wide", &format!("{number:02}"), "value", 1).await;
+        }
+        storage.flush(ID).await.expect("a flush");
         storage.truncate(ID).await.expect("a truncation");
         assert!(read(&storage, key("key"), None, false).await.0.is_empty());
+        // What is swept is not evicted: it was not true any more. The absence that was learned is evicted.
+        storage.evict_cache();
+        let rows = ["removals", "evictions"].map(|what| count(&format!("scylla_cache_row_{what}")));
+        let partitions =
+            ["removals", "evictions"].map(|what| count(&format!("scylla_cache_partition_{what}")));
+        assert_eq!((rows, partitions), ([21, 0], [2, 0]));
     });
 }
 
@@ -357,4 +367,128 @@ fn after_a_restart_what_was_cached_is_read_back_before_anybody_asks() {
             task.await.expect("no panic");
         });
     }
+}
+
+/// Reads that leave the row cache alone, and reads of what was evicted, find the index page of the first such read.
+#[test]
+fn repeated_reads_beside_the_row_cache_cost_one_read_of_data() {
+    with_storage((8 << 20, 16 << 20), async |storage| {
+        for number in 0..2_000 {
+            put(&storage, &format!("key{number:05}"), "c", &format!("value{number}"), 1).await;
+        }
+        storage.flush(ID).await.expect("a flush");
+        let expected = vec![b"value7".to_vec()];
+        assert_eq!(read(&storage, key("key00007"), None, true).await, (expected.clone(), 2));
+        for _ in 0..3 {
+            assert_eq!(read(&storage, key("key00007"), None, true).await, (expected.clone(), 1));
+        }
+        storage.evict_cache();
+        assert_eq!(read(&storage, key("key00007"), None, false).await, (expected.clone(), 1));
+        assert_eq!(read(&storage, key("key00007"), None, false).await, (expected.clone(), 0));
+        let pages = |what: &str| count(&format!("scylla_sstables_index_page_cache_{what}"));
+        assert_eq!((pages("misses"), pages("hits"), pages("populations"), pages("evictions")), (1, 4, 1, 0));
+        let stats = storage.stats();
+        assert!(stats.index_page_bytes > 0 && stats.resident_bytes > 0, "{stats:?}");
+        storage.evict_index_pages();
+        assert_eq!(storage.stats().index_page_bytes, 0);
+        assert_eq!(read(&storage, key("key00007"), None, true).await, (expected, 2));
+        // A compaction puts other files in the place of these, and nothing of them stays.
+        put(&storage, "key00007", "c", "newer", 2).await;
+        storage.flush(ID).await.expect("a flush");
+        storage.compact(ID).await.expect("a compaction");
+        assert_eq!(storage.stats().index_page_bytes, 0);
+    });
+}
+
+/// Rows and index pages have one budget; what writers need comes from both.
+#[test]
+fn pages_and_rows_give_way_to_writers_and_to_each_other() {
+    with_storage((192 << 10, 320 << 10), async |storage| {
+        let value = "x".repeat(60);
+        let all = storage.stats().memory_bytes_max;
+        let check = || {
+            let stats = storage.stats();
+            let used =
+                stats.memtable_bytes + stats.cache_bytes + stats.index_page_bytes + stats.resident_bytes;
+            assert!(used <= all, "{stats:?}");
+            stats
+        };
+        for number in 0..6_000 {
+            put(&storage, &format!("key{number:05}"), "c", &value, 1).await;
+            if number % 500 == 499 {
+                storage.flush(ID).await.expect("a flush");
+                check();
+            }
+        }
+        storage.compact(ID).await.expect("a compaction");
+        // Reads that leave rows alone may fill all that is free with pages.
+        storage.evict_cache();
+        for number in (0..6_000).step_by(7) {
+            let (rows, _) = read(&storage, key(&format!("key{number:05}")), None, true).await;
+            assert_eq!(rows.len(), 1);
+            check();
+        }
+        let pages = check().index_page_bytes;
+        assert!(pages > all / 8, "{pages} bytes of pages");
+        // Rows that are read take it, down to the share of pages.
+        for number in (0..6_000).step_by(3) {
+            let (rows, _) = read(&storage, key(&format!("key{number:05}")), None, false).await;
+            assert_eq!(rows.len(), 1);
+            check();
+        }
+        let stats = check();
+        assert!(stats.index_page_bytes < pages && stats.cache_bytes > stats.index_page_bytes, "{stats:?}");
+        assert!(stats.index_page_bytes > 0, "{stats:?}");
+        assert!(count("scylla_sstables_index_page_cache_evictions") > 0);
+        // And writers take it from both.
+        for number in 0..800 {
+            put(&storage, &format!("key{number:05}"), "c", &value, 2).await;
+            check();
+        }
+    });
+}
+
+/// A row that the row cache has and that was written again since: what either says counts, by its time.
+#[test]
+fn a_row_of_the_cache_and_of_a_memtable_is_read_without_the_disk() {
+    with_storage((8 << 20, 16 << 20), async |storage| {
+        for number in 0..20 {
+            put(&storage, &format!("key{number}"), "c", "cached", 5).await;
+            put(&storage, &format!("key{number}"), "d", "beside it", 5).await;
+        }
+        put(&storage, "single", "c", "cached", 5).await;
+        storage.flush(ID).await.expect("a flush");
+        put(&storage, "key0", "c", "newer", 6).await;
+        put(&storage, "key1", "c", "older", 4).await;
+        put(&storage, "key2", "e", "another row", 6).await;
+        put(&storage, "single", "c", "newer", 6).await;
+        let deletion = table::delete("key3", 5, 1_700_000_000);
+        storage.apply(&deletion, Deadline::NEVER).await.expect("a write");
+        put(&storage, "key4", "c", "", 4).await;
+        let deletion = table::delete("key4", 4, 1_700_000_000);
+        storage.apply(&deletion, Deadline::NEVER).await.expect("a write");
+        let check = async |name: &str, clustering: Option<&str>, expected: &[&str]| {
+            let expected: Vec<_> = expected.iter().map(|value| value.as_bytes().to_vec()).collect();
+            assert_eq!(
+                read(&storage, key(name), clustering, false).await,
+                (expected, 0),
+                "{name} {clustering:?}"
+            );
+        };
+        check("key0", Some("c"), &["newer"]).await;
+        check("key0", Some("d"), &["beside it"]).await;
+        check("key0", None, &["newer", "beside it"]).await;
+        check("key1", Some("c"), &["cached"]).await;
+        check("key2", Some("c"), &["cached"]).await;
+        check("key2", Some("e"), &["another row"]).await;
+        check("key2", Some("f"), &[]).await;
+        check("key3", Some("c"), &[]).await;
+        check("key4", Some("c"), &["cached"]).await;
+        check("single", Some("c"), &["newer"]).await;
+        // Where the cache does not know, the files are asked.
+        storage.evict_cache();
+        let (rows, reads) = read(&storage, key("key1"), Some("c"), false).await;
+        assert!(rows == [b"cached"] && reads > 0, "{rows:?} by {reads} reads");
+        check("key1", Some("c"), &["cached"]).await;
+    });
 }

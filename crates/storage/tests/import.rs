@@ -121,6 +121,28 @@ fn files_of_other_tablets_and_shards_are_split_among_their_owners() {
     }
 }
 
+/// Files that this node could have written, each wholly one tablet's, are read through and linked; others are written anew.
+#[test]
+fn files_that_are_one_tablets_are_linked() {
+    use std::os::unix::fs::MetadataExt;
+    for (made_with, linked) in [(2, true), (1, false)] {
+        let (source, directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let from = made(source.path(), made_with);
+        node(directory.path(), 2, 2, async move |storage, _| {
+            let kept = ImportSource { directory: Some(from.clone()), keep: true };
+            let report = storage.import(ID, &kept).await.expect("an import");
+            assert_eq!((report.partitions, partitions().await), (KEYS as u64, KEYS));
+            let links = |name: &String| std::fs::metadata(from.join(name)).unwrap().nlink();
+            let data: Vec<_> = names(&from).into_iter().filter(|name| name.ends_with(".db")).collect();
+            assert!(data.iter().all(|name| (links(name) == 2) == linked), "{data:?}");
+        });
+        node(directory.path(), 1, 2, async |storage, _| {
+            storage.compact(ID).await.expect("a compaction");
+            assert_eq!(partitions().await, KEYS);
+        });
+    }
+}
+
 #[test]
 fn newer_rows_win_whichever_way_they_came() {
     let (source, directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

@@ -13,6 +13,7 @@ use clap::Args;
 use reactor::mesh;
 use reactor::{Group, ShardInfo};
 use serde_json::{Map, Value, json};
+use storage::Storage;
 
 use super::PerfError;
 use super::client::{Client, KEY_BYTES, Template};
@@ -42,6 +43,12 @@ pub struct Options {
     /// Delete the columns of rows
     #[arg(long, group = "kind")]
     delete: bool,
+    /// Read rows that were flushed, out of the row cache
+    #[arg(long, group = "kind")]
+    cached: bool,
+    /// Read rows that were flushed and written again: of the row cache and of a memtable
+    #[arg(long, group = "kind")]
+    rewritten: bool,
     /// Partitions
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     partitions: u64,
@@ -69,12 +76,14 @@ pub struct Options {
 
 impl Options {
     fn kind(&self) -> &'static str {
-        match (self.write, self.counter, self.delete) {
-            (true, ..) => "write",
-            (_, true, _) => "counter",
-            (.., true) => "delete",
-            _ => "read",
-        }
+        let kinds = [
+            (self.write, "write"),
+            (self.counter, "counter"),
+            (self.delete, "delete"),
+            (self.cached, "cached"),
+            (self.rewritten, "rewritten"),
+        ];
+        kinds.into_iter().find(|(is_it, _)| *is_it).map_or("read", |(_, kind)| kind)
     }
 
     /// Table and statement, and where its key marker is.
@@ -144,6 +153,12 @@ async fn measure(node: &Node, options: &Options) -> Result<(), PerfError> {
     let (table, ..) = options.statement();
     client.statement(&table.replacen("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1)).await?;
     fill(node, options).await?;
+    if options.cached || options.rewritten {
+        flush().await?;
+    }
+    if options.rewritten {
+        fill(node, options).await?;
+    }
     let openings: Vec<_> = (0..reactor::shard_count())
         .map(|shard| {
             let options = options.clone();
@@ -161,6 +176,21 @@ async fn measure(node: &Node, options: &Options) -> Result<(), PerfError> {
     run::run(&mut bench, &options.run).await?;
     let last = reactor::local::<Clients>().expect("every shard has clients");
     last.check()
+}
+
+/// Writes what is in memory to table files, on every shard; the row cache has it then.
+async fn flush() -> Result<(), PerfError> {
+    for shard in 0..reactor::shard_count() {
+        let flushed = mesh::call(shard, Group::MEMTABLE, || async {
+            let storage = reactor::local::<Storage>().ok_or("the storage is not open")?;
+            for table in storage.schema().tables() {
+                storage.flush(table.id()).await.map_err(|error| error.to_string())?;
+            }
+            Ok::<_, String>(())
+        });
+        flushed.await?.map_err(PerfError::Node)?;
+    }
+    Ok(())
 }
 
 /// Writes every partition once.

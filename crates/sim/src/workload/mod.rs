@@ -118,6 +118,8 @@ impl Shared {
 /// Settings of the simulated node: small, so that everything happens often.
 pub fn config(batch: bool) -> StorageConfig {
     let mut config = StorageConfig::new("/ceto", 192 << 10);
+    // A row cache of a few dozen rows.
+    config.memory_bytes_max = 320 << 10;
     config.segment_bytes = 48 << 10;
     config.commitlog_bytes_max = 480 << 10;
     config.commitlog_sync =

@@ -90,6 +90,15 @@ impl DataFile {
         }
     }
 
+    /// Bytes in memory that say where chunks are and how they are decoded.
+    pub(crate) fn bytes_in_memory(&self) -> usize {
+        match &self.chunks {
+            Chunks::Compressed(info, decoder) => info.offsets.size() + decoder.size(),
+            Chunks::Checked(checksums) => checksums.checksums.len() * 4,
+            Chunks::Plain => 0,
+        }
+    }
+
     /// Reads the chunks `first..end` with one request and appends what they hold.
     pub(crate) async fn read(
         &self,

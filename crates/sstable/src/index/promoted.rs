@@ -1,6 +1,7 @@
 //! The blocks of a long partition, found without reading its data.
 //!
-//! A small promoted index is read whole; of a large one only the blocks that a binary search touches.
+//! A small promoted index is read whole, or taken from what the lookup of the partition has read already; of a large one
+//! only the pages that a binary search touches.
 
 use std::rc::Rc;
 
@@ -9,7 +10,7 @@ use model::clustering::{ClusteringOrder, OwnedPosition, Position};
 use model::deletion::DeletionTime;
 
 use super::WIDTH_BASE;
-use super::reader::IndexFile;
+use super::reader::{AtHand, Bytes, IndexFile};
 use crate::data::chunks::ReadCounter;
 use crate::data::decode;
 use crate::error::{Malformed, Problem, SstableError};
@@ -18,8 +19,10 @@ use crate::layout::Layout;
 
 /// A promoted index up to this size is read whole.
 const WHOLE_BYTES_MAX: u64 = 64 * 1024;
-/// Bytes of a block that are read at first in a larger one.
+/// Bytes of a block that are looked at first in a larger one.
 const BLOCK_BYTES: u64 = 512;
+/// What is read of a larger one, where others may come for it too, starts and ends at multiples of this.
+const PAGE_BYTES: u64 = 4096;
 /// Fewest bytes of a block, its offset included.
 const BLOCK_BYTES_MIN: u64 = 9;
 
@@ -50,26 +53,39 @@ pub(crate) struct Promoted {
     index: Rc<IndexFile>,
     blocks_at: u64,
     offsets_at: u64,
-    /// All of it, from `blocks_at` on, where it is small.
-    whole: Option<Vec<u8>>,
+    /// All of it, where it is at hand, and where the bytes start in the index.
+    whole: Option<(u64, Bytes)>,
 }
 
 impl Promoted {
-    /// Opens the promoted index at `(start, length)` of the index.
+    /// Opens the promoted index at `(start, length)` of the index, of which some bytes are at hand.
     pub(crate) async fn open(
         index: Rc<IndexFile>,
         counter: &ReadCounter,
         layout: &Layout,
         (start, length): (u64, u64),
+        at_hand: AtHand,
     ) -> Result<Self, SstableError> {
-        let whole = length <= WHOLE_BYTES_MAX;
-        let bytes =
-            read(&index, counter, start, if whole { length } else { BLOCK_BYTES.min(length) }).await?;
-        let mut input = Input::at_offset(&bytes, start);
-        let mut promoted =
-            Self::decode_head(&index, layout, &mut input, length).map_err(|m| index.malformed(m))?;
-        let head = input.consumed();
-        promoted.whole = whole.then(|| bytes[head..].to_vec());
+        let covers = |(from, bytes): &(u64, Bytes)| {
+            *from <= start && start + length <= from.saturating_add(bytes.len() as u64)
+        };
+        let (from, bytes) = match at_hand.filter(covers) {
+            Some(at_hand) => at_hand,
+            None => {
+                let wanted = if length <= WHOLE_BYTES_MAX { length } else { BLOCK_BYTES.min(length) };
+                let bytes = index.read(counter, start, wanted as usize).await?;
+                if (bytes.len() as u64) < wanted {
+                    return Err(index.malformed(Malformed::truncated(start + bytes.len() as u64)));
+                }
+                (start, bytes)
+            }
+        };
+        let part = &bytes[(start - from) as usize..];
+        let part = &part[..part.len().min(usize::try_from(length).unwrap_or(usize::MAX))];
+        let whole = part.len() as u64 == length;
+        let mut promoted = Self::decode_head(&index, layout, &mut Input::at_offset(part, start), length)
+            .map_err(|m| index.malformed(m))?;
+        promoted.whole = whole.then_some((from, bytes));
         Ok(promoted)
     }
 
@@ -131,13 +147,19 @@ impl Promoted {
 
     async fn part(&self, counter: &ReadCounter, at: u64, length: u64) -> Result<Vec<u8>, SstableError> {
         match &self.whole {
-            Some(whole) => {
-                let start = (at - self.blocks_at) as usize;
-                let part = start.checked_add(length as usize).and_then(|end| whole.get(start..end));
-                part.map(<[u8]>::to_vec).ok_or_else(|| self.index.malformed(Malformed::truncated(at)))
+            Some((from, bytes)) => slice(bytes, *from, at, length),
+            None => {
+                let (from, end) = if self.index.pages.is_some() {
+                    let end = (at + length).next_multiple_of(PAGE_BYTES).min(self.index.length);
+                    (at / PAGE_BYTES * PAGE_BYTES, end)
+                } else {
+                    (at, at + length)
+                };
+                let bytes = self.index.read(counter, from, (end - from) as usize).await?;
+                slice(&bytes, from, at, length)
             }
-            None => read(&self.index, counter, at, length).await,
         }
+        .map_err(|m| self.index.malformed(m))
     }
 
     /// How many leading blocks end at or before `position`.
@@ -181,17 +203,11 @@ impl Promoted {
     }
 }
 
-async fn read(
-    index: &IndexFile,
-    counter: &ReadCounter,
-    at: u64,
-    length: u64,
-) -> Result<Vec<u8>, SstableError> {
-    let bytes = counter.read(&index.file, &index.path, at, length as usize).await?;
-    if bytes.len() as u64 != length {
-        return Err(index.malformed(Malformed::truncated(at + bytes.len() as u64)));
-    }
-    Ok(bytes.to_vec())
+/// `length` bytes of the index from `at` on, out of `bytes`, which start at `from`.
+fn slice(bytes: &[u8], from: u64, at: u64, length: u64) -> Result<Vec<u8>, Malformed> {
+    let start = at.checked_sub(from).and_then(|skip| usize::try_from(skip).ok());
+    let part = start.and_then(|start| bytes.get(start..start.checked_add(usize::try_from(length).ok()?)?));
+    part.map(<[u8]>::to_vec).ok_or(Malformed::truncated(at))
 }
 
 /// Decodes one block.

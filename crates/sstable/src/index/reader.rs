@@ -1,13 +1,17 @@
 //! Finds partitions in `Index.db`.
 //!
 //! A lookup reads the stretch of the index that the summary names with one request; in files this crate wrote it lies
-//! within [`super::STRETCH_BYTES`]. Foreign files may have wider stretches, which are read piece by piece.
+//! within [`super::STRETCH_BYTES`]. Foreign files may have wider stretches, which are read piece by piece. How much is asked
+//! for depends on the stretch alone, so that what one lookup read serves the next (`pages`).
 
+use std::ops::Deref;
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use model::token::{Token, murmur3_token};
 use reactor::file::{File, RangeBuf};
 
+use super::pages::FilePages;
 use crate::data::chunks::ReadCounter;
 use crate::descriptor::Component;
 use crate::error::{Malformed, Problem, SstableError};
@@ -30,9 +34,46 @@ pub(crate) struct IndexFile {
     pub(crate) length: u64,
     /// The key of its last entry, as the summary has it: an index that was cut behind an entry is told by it.
     pub(crate) last_key: Box<[u8]>,
+    /// Where lookups find what others read; `None` where every one reads for itself.
+    pub(crate) pages: Option<FilePages>,
+}
+
+/// Bytes of an index.
+#[derive(Debug)]
+pub(crate) enum Bytes {
+    /// Just read.
+    Read(RangeBuf),
+    /// Shared with other lookups.
+    Page(Rc<[u8]>),
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Read(bytes) => bytes,
+            Self::Page(bytes) => bytes,
+        }
+    }
 }
 
 impl IndexFile {
+    /// At least `length` bytes from `at` on, fewer at the end of the index; they stay for other lookups.
+    ///
+    /// # Errors
+    /// [`SstableError::Io`].
+    pub(crate) async fn read(
+        &self,
+        counter: &ReadCounter,
+        at: u64,
+        length: usize,
+    ) -> Result<Bytes, SstableError> {
+        match &self.pages {
+            Some(pages) => pages.read((&self.file, &self.path), counter, (at, length)).await.map(Bytes::Page),
+            None => counter.read(&self.file, &self.path, at, length).await.map(Bytes::Read),
+        }
+    }
+
     pub(crate) fn malformed(&self, malformed: Malformed) -> SstableError {
         malformed.of(Component::Index, &self.path)
     }
@@ -60,12 +101,17 @@ pub(crate) enum End {
     Unknown,
 }
 
+/// Bytes of the index that were read, and where they start.
+pub(crate) type AtHand = Option<(u64, Bytes)>;
+
 /// Walks entries.
 struct Walk<'i> {
     index: &'i IndexFile,
     counter: &'i ReadCounter,
     start: u64,
-    bytes: Option<RangeBuf>,
+    bytes: Option<Bytes>,
+    /// Whether what is read stays for other lookups.
+    kept: bool,
 }
 
 struct Seen<'b> {
@@ -98,7 +144,12 @@ impl Walk<'_> {
             }
             // A head is at most 64 KiB and some bytes, so this reads three times at most.
             let length = wanted.clamp(1, READ_BYTES_MAX).min(self.index.length - at);
-            let bytes = self.counter.read(&self.index.file, &self.index.path, at, length as usize).await?;
+            let bytes = if self.kept {
+                self.index.read(self.counter, at, length as usize).await?
+            } else {
+                let read = self.counter.read(&self.index.file, &self.index.path, at, length as usize);
+                Bytes::Read(read.await?)
+            };
             if bytes.len() as u64 <= at_hand {
                 return Err(self.index.malformed(problem));
             }
@@ -156,19 +207,22 @@ impl IndexFile {
         Err(self.malformed(Malformed::invalid(at, "the entry is not the one the summary names")))
     }
 
-    /// The entry of a key, sought in the stretch that the summary names.
+    /// The entry of a key, sought in the stretch that the summary names, and what of the index is at hand then: bytes and
+    /// where they start.
     pub(crate) async fn find(
         &self,
         counter: &ReadCounter,
         stretch: Stretch<'_>,
         key: &[u8],
-    ) -> Result<Option<Entry>, SstableError> {
+    ) -> Result<Option<(Entry, AtHand)>, SstableError> {
         let end = stretch.next.map_or(self.length, |(next, _)| next.min(self.length));
+        // With the head of the entry behind the stretch, which says where the last partition ends: that saves a guess at how
+        // much to read.
+        let head = stretch.next.map_or(0, |(_, key)| HEAD_BYTES + key.len() as u64);
         let mut at = stretch.start;
-        let mut walk = Walk { index: self, counter, start: 0, bytes: None };
+        let mut walk = Walk { index: self, counter, start: 0, bytes: None, kept: true };
         while at < end {
-            // Where the partition ends saves a guess at how much to read, and the next entry's key is about as long.
-            let seen = walk.entry(at, end - at + HEAD_BYTES + key.len() as u64).await?;
+            let seen = walk.entry(at, end - at + head).await?;
             let (found, next, mut entry) = (
                 seen.key == key,
                 seen.next,
@@ -186,12 +240,12 @@ impl IndexFile {
                     Err(_) if next == self.length => End::OfData,
                     Err(_) => End::Unknown,
                 };
-                return Ok(Some(entry));
+                let start = walk.start;
+                return Ok(Some((entry, walk.bytes.map(|bytes| (start, bytes)))));
             }
             at = next;
         }
-        // It is not there if the stretch ends where the summary says: with the head of the next entry, which was read too
-        // unless its key is longer than the one sought.
+        // It is not there if the stretch ends where the summary says: with the head of the next entry, which was read too.
         if let Some((next, sample)) = stretch.next {
             if at != next {
                 return Err(self.malformed(Malformed::invalid(at, "no entry starts where the summary says")));
@@ -210,7 +264,8 @@ impl IndexFile {
         bound: &PartitionBound,
     ) -> Result<Option<u64>, SstableError> {
         let mut at = stretch.start;
-        let mut walk = Walk { index: self, counter, start: 0, bytes: None };
+        // A scan begins here once: what it reads is not what lookups come back for.
+        let mut walk = Walk { index: self, counter, start: 0, bytes: None, kept: false };
         while at < self.length {
             let seen = walk.entry(at, GUESS_BYTES).await?;
             if at == stretch.start {

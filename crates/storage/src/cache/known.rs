@@ -318,11 +318,15 @@ impl TabletCache {
         match step {
             Step::Row => {
                 self.cache.metrics.row_hits.inc();
+                self.cache.metrics.met(RowView::trusted(row));
                 if let Some(handle) = found {
                     inner.touch_entry(handle, Position::row(clustering), shape.orders);
                 }
             }
             Step::Gap => self.cache.metrics.reads_with_misses.inc(),
+            Step::Change(_, deletion) if !deletion.is_live() => {
+                self.cache.metrics.range_tombstone_reads.inc();
+            }
             _ => {}
         }
         step
@@ -351,6 +355,7 @@ impl TabletCache {
                 && shape.slices.iter().any(|slice| slice.contains(clustering, shape.orders))
             {
                 metrics.row_hits.inc();
+                metrics.met(row);
                 let flow = visit(head, Some((clustering, row)));
                 if flow != Flow::Continue {
                     return Walked::Done(flow);
@@ -365,7 +370,10 @@ impl TabletCache {
         metrics.reads.inc();
         metrics.partition_hits.inc();
         let walked = inner.walk_entries(handle, number, shape, &mut |head, row| {
-            metrics.row_hits.add(u64::from(row.is_some()));
+            if let Some((_, row)) = row {
+                metrics.row_hits.inc();
+                metrics.met(row);
+            }
             visit(head, row)
         });
         if let Walked::Left(_) = walked {

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use model::RowView;
 use reactor::metrics::{Counter, Gauge, counter, gauge};
 
 use super::Inner;
@@ -14,6 +15,8 @@ pub(super) struct Metrics {
     pub(super) partition_misses: Rc<Counter>,
     pub(super) row_hits: Rc<Counter>,
     pub(super) row_misses: Rc<Counter>,
+    pub(super) row_tombstone_reads: Rc<Counter>,
+    pub(super) range_tombstone_reads: Rc<Counter>,
     partition_insertions: Rc<Counter>,
     partition_merges: Rc<Counter>,
     partition_evictions: Rc<Counter>,
@@ -50,6 +53,14 @@ impl Metrics {
             ),
             row_hits: count("scylla_cache_row_hits", "Rows read from the row cache"),
             row_misses: count("scylla_cache_row_misses", "Rows read from table files for the row cache"),
+            row_tombstone_reads: count(
+                "scylla_cache_row_tombstone_reads",
+                "Deletions of rows that reads met in the row cache",
+            ),
+            range_tombstone_reads: count(
+                "scylla_cache_range_tombstone_reads",
+                "Deletions of ranges of rows that reads met in the row cache",
+            ),
             partition_insertions: count(
                 "scylla_cache_partition_insertions",
                 "Partitions put into the row cache",
@@ -94,6 +105,14 @@ impl Metrics {
         }
     }
 
+    /// Counts the deletion of a row that is read, if there is one.
+    #[inline]
+    pub(super) fn met(&self, row: RowView<'_>) {
+        if !row.is_plain() && !row.deletion().is_live() {
+            self.row_tombstone_reads.inc();
+        }
+    }
+
     /// Publishes what happened since the last time, and what there is.
     pub(super) fn update(&self, inner: &mut Inner) {
         let tally = std::mem::take(&mut inner.tally);
@@ -110,8 +129,8 @@ impl Metrics {
         self.rows.set(i64::try_from(inner.rows).unwrap_or(i64::MAX));
         let used = inner.region.live_bytes();
         self.bytes_used.set(number(used));
-        self.bytes_total.set(number(inner.budget.clean()));
+        self.bytes_total.set(number(inner.budget.clean() - inner.pages.bytes()));
         self.lsa_used.set(number(inner.budget.used() + used));
-        self.lsa_total.set(number(inner.budget.total_used()));
+        self.lsa_total.set(number(inner.budget.used() + inner.budget.clean() - inner.pages.bytes()));
     }
 }

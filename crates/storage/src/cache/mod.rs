@@ -25,6 +25,7 @@ use memory::{Budget, Forest, Handle, Kind as Memory, Reclaim, Region, SEGMENT_BY
 use model::clustering::ClusteringOrder;
 use model::{Table, Token};
 use reactor::Event;
+use sstable::IndexPages;
 
 pub(crate) use known::{Place, Step, Walked};
 pub(crate) use learn::Learner;
@@ -52,11 +53,15 @@ pub(crate) struct RowCache {
     inner: RefCell<Inner>,
     /// Told when a memtable gives its share of the budget back.
     memory_freed: Rc<Event>,
+    /// What else can be evicted.
+    pages: IndexPages,
     metrics: Metrics,
 }
 
 struct Inner {
     budget: Budget,
+    /// They give way to rows where they have more than their share.
+    pages: IndexPages,
     region: Region,
     forest: Forest,
     index: Index,
@@ -83,6 +88,18 @@ struct Tally {
     evicted_rows: u64,
     removed_partitions: u64,
     removed_rows: u64,
+}
+
+impl Tally {
+    /// A partition leaves: for want of memory, or because it is not `true_still`.
+    fn partition(&mut self, true_still: bool) {
+        *(if true_still { &mut self.evicted_partitions } else { &mut self.removed_partitions }) += 1;
+    }
+
+    /// Rows leave, likewise.
+    fn rows(&mut self, true_still: bool, count: u64) {
+        *(if true_still { &mut self.evicted_rows } else { &mut self.removed_rows }) += count;
+    }
 }
 
 /// A tablet at one state of its table and its files; partitions belong to it.
@@ -115,8 +132,10 @@ impl RowCache {
         let segment_bytes = (budget.total_limit() / SEGMENTS_MIN).min(SEGMENT_BYTES);
         let region = Region::of_kind(budget.clone(), Memory::Clean, segment_bytes);
         let reserve = 2 * region.segment_bytes();
+        let pages = IndexPages::new(budget);
         let inner = Inner {
             budget: budget.clone(),
+            pages: pages.clone(),
             region,
             forest: Forest::of_kind(budget.clone(), Memory::Clean),
             index: Index::new(budget.clone()),
@@ -132,6 +151,7 @@ impl RowCache {
         let cache = Rc::new(Self {
             inner: RefCell::new(inner),
             memory_freed: Rc::new(Event::new()),
+            pages,
             metrics: Metrics::new(),
         });
         let strong: Rc<dyn Reclaim> = Rc::clone(&cache) as Rc<dyn Reclaim>;
@@ -143,6 +163,16 @@ impl RowCache {
     /// Told when a memtable, which shares the budget, gives back what it had.
     pub(crate) fn memory_freed(&self) -> &Rc<Event> {
         &self.memory_freed
+    }
+
+    /// The index pages of the shard, which share the budget too.
+    pub(crate) fn pages(&self) -> &IndexPages {
+        &self.pages
+    }
+
+    /// Bytes that rows hold, holes and tables included.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.budget().clean() - self.pages.bytes()
     }
 
     /// The budget it shares with memtables.
@@ -181,18 +211,32 @@ impl RowCache {
 }
 
 impl Reclaim for RowCache {
+    /// Index pages beyond their share go first, then rows, then the other pages.
     fn reclaim(&self, bytes: usize) {
-        // Where the cache is at work it makes its own room.
-        let Ok(mut inner) = self.inner.try_borrow_mut() else { return };
-        let before = inner.budget.clean();
-        while before - inner.budget.clean().min(before) < bytes {
-            let spares = inner.spared < SPARED_MAX;
-            if !inner.clean_one(spares) {
-                break;
-            }
+        let mut given = 0;
+        let excess = self.pages.excess();
+        if excess > 0 {
+            given += self.pages.give_back(excess.min(bytes));
         }
-        drop(inner);
-        self.count();
+        // Where the cache is at work it makes its own room.
+        if given < bytes
+            && let Ok(mut inner) = self.inner.try_borrow_mut()
+        {
+            let before = inner.budget.clean();
+            let rows_given = |inner: &Inner| before.saturating_sub(inner.budget.clean());
+            while given + rows_given(&inner) < bytes {
+                let spares = inner.spared < SPARED_MAX;
+                if !inner.clean_one(spares) {
+                    break;
+                }
+            }
+            given += rows_given(&inner);
+            drop(inner);
+            self.count();
+        }
+        if given < bytes {
+            self.pages.give_back(bytes - given);
+        }
     }
 }
 
@@ -294,6 +338,10 @@ impl Inner {
             if self.budget.room() >= bytes {
                 return true;
             }
+            let excess = self.pages.excess();
+            if excess > 0 && self.pages.give_back(excess.min(bytes - self.budget.room())) > 0 {
+                continue;
+            }
             let spares = self.spared < SPARED_MAX;
             if !self.clean_one(spares) {
                 return false;
@@ -323,17 +371,21 @@ impl Inner {
         let spared = spares && object.is_touched();
         match object.kind() {
             Kind::Whole => {
-                if !(spared && self.is_alive(object.owner())) {
-                    self.tally.evicted_partitions += 1;
-                    self.tally.evicted_rows += u64::from(object.only_row().is_some());
+                let alive = self.is_alive(object.owner());
+                if !(spared && alive) {
+                    let rows = u64::from(object.only_row().is_some());
+                    self.tally.partition(alive);
+                    self.tally.rows(alive, rows);
                     self.remove(handle);
                     return;
                 }
             }
             Kind::Entry => {
                 let partition = self.partitions.get(object.number());
-                if partition.handle.is_none() || !(spared && self.is_alive(partition.owner)) {
-                    self.tally.evicted_rows += u64::from(object.row().is_some());
+                let alive = self.is_alive(partition.owner) && !partition.untrue;
+                if partition.handle.is_none() || !(spared && alive) {
+                    let rows = u64::from(object.row().is_some());
+                    self.tally.rows(alive, rows);
                     self.evict_entry(handle);
                     return;
                 }
@@ -341,9 +393,10 @@ impl Inner {
             Kind::Partition | Kind::Static => {
                 let partition = self.partitions.get(object.number());
                 let is_needed = spares && !partition.entries.is_empty() || spared;
-                if !(is_needed && self.is_alive(partition.owner)) {
+                let alive = self.is_alive(partition.owner);
+                if !(is_needed && alive) {
                     let head = partition.handle;
-                    self.tally.evicted_partitions += 1;
+                    self.tally.partition(alive);
                     self.remove(head);
                     return;
                 }
@@ -423,7 +476,13 @@ impl Inner {
     /// Takes a partition out because what it says would not be true any more.
     fn invalidate(&mut self, name: Name<'_>) {
         if let Some(handle) = self.find(name) {
-            self.tally.removed_partitions += 1;
+            self.tally.partition(false);
+            let object = Object::of(&self.region, handle);
+            match object.kind() {
+                Kind::Whole => self.tally.rows(false, u64::from(object.only_row().is_some())),
+                // Its rows are counted as they are swept.
+                _ => self.partitions.get_mut(object.number()).untrue = true,
+            }
             self.remove(handle);
         }
     }

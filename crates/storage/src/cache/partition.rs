@@ -34,6 +34,8 @@ pub(super) struct Partition {
     pub(super) entries: Entries,
     /// Whether all behind the last entry is known.
     pub(super) to_end: bool,
+    /// Whether it is out of the index because it was not true any more.
+    pub(super) untrue: bool,
 }
 
 /// Handles of entries in clustering order.
@@ -199,6 +201,7 @@ impl Partition {
             tombstone_bytes: 0,
             entries: Entries::EMPTY,
             to_end: false,
+            untrue: false,
         }
     }
 

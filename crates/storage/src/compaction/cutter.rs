@@ -31,6 +31,12 @@ impl Cutter {
                 let files = (input_bytes as f64 / bytes.max(1) as f64 - SLIVER).ceil().max(1.0);
                 Cut::Size(((input_bytes as f64 / files).ceil() as u64).max(1))
             }
+            Cut::SizeWithin(bytes, parts) => {
+                let part = input_bytes as f64 / f64::from(parts.max(1));
+                // A part has about as much as the others: what is over by less than half a file makes its files longer.
+                let files = (part / bytes.max(1) as f64).round().max(1.0);
+                Cut::SizeWithin(((part / files * (1.0 + SLIVER)).ceil() as u64).max(1), parts)
+            }
             other => other,
         };
         let ratio = if data_bytes == 0 { 1.0 } else { input_bytes as f64 / data_bytes as f64 };
@@ -51,6 +57,12 @@ impl Cutter {
                 self.shard = Some(shard);
                 crossed && data_bytes > 0
             }
+            Cut::SizeWithin(bytes, count) => {
+                let shard = part_of(token, self.tokens, count);
+                let crossed = self.shard.is_some_and(|present| present != shard);
+                self.shard = Some(shard);
+                data_bytes > 0 && (crossed || written >= bytes as f64)
+            }
             Cut::Halves(bytes_min) => {
                 let whole = self.input_bytes as f64;
                 // The last file takes the rest: what would come after it is too small to be one.
@@ -70,6 +82,9 @@ impl Cutter {
             Cut::Whole => 1,
             Cut::Size(bytes) => self.input_bytes.div_ceil(bytes.max(1)).max(1),
             Cut::Shards(count) => u64::from(count.max(1)),
+            Cut::SizeWithin(bytes, count) => {
+                self.input_bytes.div_ceil(bytes.max(1)).max(u64::from(count.max(1)))
+            }
             Cut::Halves(_) => 2,
         }
     }
@@ -110,6 +125,9 @@ mod tests {
         check(Cut::Shards(1), &[]);
         check(Cut::Shards(4), &[25, 50, 75]);
         check(Cut::Shards(3), &[34, 67]);
+        // Two files in each half, of which the first takes a tenth more than its share.
+        check(Cut::SizeWithin(125, 2), &[28, 50, 78]);
+        check(Cut::SizeWithin(300, 2), &[50]);
         check(Cut::Halves(60), &[50, 75]);
         check(Cut::Halves(400), &[]);
     }

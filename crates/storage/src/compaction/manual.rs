@@ -125,7 +125,13 @@ impl Storage {
         plan: &Plan,
     ) -> Result<Ended, StorageError> {
         let (kind, level) = (CompactionKind::Major, plan.level);
-        if let Cut::Shards(parts) = plan.cut {
+        // Files of parts are no level's: until they are merged they count as new ones.
+        let aligned = match plan.cut {
+            Cut::Shards(parts) => Some((parts, level)),
+            Cut::SizeWithin(_, parts) => Some((parts, 0)),
+            Cut::Whole | Cut::Size(_) | Cut::Halves(_) => None,
+        };
+        if let Some((parts, level_of_parts)) = aligned {
             let parts = parts.min(ALIGNED_PARTS);
             let bytes_of = |file: &Rc<TableFile>| file.sstable().bytes_on_disk();
             let tokens = tablet.tokens();
@@ -148,6 +154,7 @@ impl Storage {
                         group.push(next);
                     }
                     let (inputs_of, cut) = (inputs.take(&group), Cut::Shards(parts));
+                    let level = level_of_parts;
                     let job = Job { tablet: Rc::clone(tablet), inputs: inputs_of, level, cut, kind };
                     let (ended, made) = self.run_job_keeping(job).await?;
                     if ended == Ended::Stopped {

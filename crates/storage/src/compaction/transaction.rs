@@ -70,10 +70,17 @@ pub(crate) async fn clean(directory: &Path) -> Result<(), StorageError> {
         }
     }
     let sorted = sstable::sort_names(names.iter().copied());
-    for descriptor in sorted.complete.iter().filter(|d| obsolete.contains(&d.generation)) {
+    // A table file of another version under such a number is not one of those that the record speaks of.
+    let own = |d: &&sstable::Descriptor| d.version == sstable::Version::WRITTEN;
+    for descriptor in sorted.complete.iter().filter(own).filter(|d| obsolete.contains(&d.generation)) {
         remove(directory, *descriptor).await?;
     }
     for name in sorted.leftovers {
+        // What others left unfinished is theirs.
+        let written = name.strip_suffix(sstable::TEMPORARY_SUFFIX).unwrap_or(&name);
+        if !Descriptor::parse(written).is_ok_and(|(d, _)| d.version == sstable::Version::WRITTEN) {
+            continue;
+        }
         let path = directory.join(&name);
         reactor::file::remove_file(&path).await.map_err(StorageError::of("delete", &path))?;
     }

@@ -1,10 +1,12 @@
 //! Takes in table files from outside: what `refresh` and `import` do.
 //!
 //! A file may come from another node, with other shards, tablets or tokens, or from Cassandra: every shard reads the
-//! part of it that its tablets own and writes that as files of its own; sources are never put in place as they are. All
+//! part of it that its tablets own and writes that as files of its own. A file of ours that is wholly one tablet's is linked (`link`). All
 //! shards do so before any shows a row (`write`, then `publish` or `forget`), so that a source that is damaged in the middle,
 //! or of another schema, changes nothing. Invariant: a source is removed only when all its rows are in durable files.
 //! A crash in between leaves the sources; taking them in again changes nothing, for rows know their timestamps.
+
+mod link;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -157,6 +159,9 @@ impl Storage {
             let all = u64::try_from(sstable.stats().partition_sizes.count()).unwrap_or(0);
             (sstable.statistics().header.minima, all / u64::from(table.tablets().count()))
         };
+        if let Some((file, partitions)) = self.link_tablet(tablet, source).await? {
+            return Ok((Some(file), partitions));
+        }
         let output = self.output(tablet, table, minima, expected).await?;
         let mut partitions = 0;
         let file = self.within(tablet, output, async |output| {

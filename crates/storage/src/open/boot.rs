@@ -18,7 +18,7 @@ pub(super) struct Boot {
     pub(super) schema: RefCell<Option<Result<Rc<Vec<SchemaChange>>, String>>>,
     pub(super) ready: Cell<bool>,
     /// Shards that have come as far, by [`Phase`].
-    pub(super) reached: RefCell<[Vec<usize>; 2]>,
+    pub(super) reached: RefCell<[Vec<usize>; 3]>,
     pub(super) failed: RefCell<Option<(usize, String)>>,
     pub(super) changed: Event,
 }
@@ -30,6 +30,8 @@ pub(super) enum Phase {
     Truncated,
     /// Old logs are replayed: from now on reads are right.
     Replayed,
+    /// Another database's data is taken in, where there was any: from now on reads find all.
+    TakenOver,
 }
 
 impl Boot {
@@ -54,6 +56,16 @@ impl Boot {
         reactor::timeout(Deadline::after(waited), done)
             .await
             .map_err(|_| StorageError::StartTimedOut { shard, waited })?;
+        self.outcome()
+    }
+
+    /// As [`Boot::wait_until`], for as long as it takes.
+    pub(super) async fn wait(&self, condition: impl Fn(&Boot) -> bool) -> Result<(), StorageError> {
+        self.changed.wait_until(|| condition(self) || self.failed.borrow().is_some()).await;
+        self.outcome()
+    }
+
+    fn outcome(&self) -> Result<(), StorageError> {
         match &*self.failed.borrow() {
             Some((shard, reason)) => Err(StorageError::Shard { shard: *shard, reason: reason.clone() }),
             None => Ok(()),

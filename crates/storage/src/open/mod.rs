@@ -3,7 +3,8 @@
 //! Order, and why: shard 0 reads the schema log and cleans folders while nobody else looks at them; then every shard
 //! opens its tablets and its log, so that it can take writes; then each replays the old logs whose number
 //! is its own modulo the number of shards, keeping what is its own and sending the rest to the owners; and no
-//! shard serves before all have replayed. Old segments stay until what they hold is durable elsewhere.
+//! shard serves before all have replayed, and before what an Apache Cassandra node left was taken in (`takeover`). Old segments stay
+//! until what they hold is durable elsewhere.
 
 mod boot;
 mod replay;
@@ -55,7 +56,7 @@ impl Storage {
     async fn open_here(config: StorageConfig, shard: usize, shards: usize) -> Result<Self, StorageError> {
         let boot = Boot::here();
         let (schema_log, changes) = if shard == 0 {
-            let (log, changes) = open_schema(&config).await?;
+            let (log, changes) = open_schema(&config, shards).await?;
             *boot.schema.borrow_mut() = Some(Ok(Rc::clone(&changes)));
             boot.changed.notify_all();
             (Some(log), changes)
@@ -106,6 +107,12 @@ impl Storage {
         storage.replay(&logs, own, holds).await?;
         storage.meet(&boot, Phase::Replayed).await?;
         storage.0.replaying.set(false);
+        if shard == 0 {
+            storage.finish_takeover().await?;
+        }
+        tell_all(shard, shards, Ok(Phase::TakenOver)).await;
+        // Without a limit of time: as long as there is data to take in.
+        boot.wait(|boot| boot.reached.borrow()[Phase::TakenOver as usize].contains(&0)).await?;
         storage.start_expiring();
         storage.start_watching_space();
         storage.start_warming();

@@ -10,12 +10,15 @@ use crate::config::StorageConfig;
 use crate::error::StorageError;
 use crate::schema_log::{SchemaLog, dropped_tables};
 use crate::tablet::directory_of;
+use crate::takeover;
 
 /// Reads the schema log and brings folders in order, before any shard looks at them.
 pub(super) async fn open_schema(
     config: &StorageConfig,
+    shards: usize,
 ) -> Result<(SchemaLog, Rc<Vec<SchemaChange>>), StorageError> {
     crate::directory::ensure(&config.data_dir).await?;
+    takeover::prepare(config, shards).await?;
     let (mut log, changes) = SchemaLog::open(&config.schema_dir).await?;
     let mut schema = Schema::empty();
     for change in &changes {
@@ -64,6 +67,10 @@ async fn remove_leftovers(
         let directory = data.join(&keyspace.name);
         let tables =
             reactor::file::read_dir(&directory).await.map_err(StorageError::of("list", &directory))?;
+        // Those that a Cassandra node had for itself are not worth a line each at every start.
+        if takeover::is_system(&keyspace.name) && schema.keyspace(&keyspace.name).is_none() {
+            continue;
+        }
         for table in tables.into_iter().filter(|table| table.is_dir) {
             let id = table.name.rsplit('-').next().unwrap_or_default().to_owned();
             let path = directory.join(&table.name);

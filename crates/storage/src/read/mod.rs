@@ -4,6 +4,7 @@
 //! one partition; `source` and `merge` put versions and files together; `skip` knows which files need not be opened;
 //! `visible` decides what of a row is seen, `dead` counts what is not, `permit` says who may read from disk or scan.
 
+mod both;
 mod cached;
 mod command;
 mod dead;

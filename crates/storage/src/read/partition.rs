@@ -77,6 +77,13 @@ impl<'c> Reader<'c> {
                 if !files.iter().any(|file| file.sstable().may_contain(token, key)) {
                     return Ok(reactor::in_place!(self.walk_memory(&only, partition, version, consumer)));
                 }
+                if let Some(claim) = claim
+                    && asks_for_one_row(&self.command.table, self.shape())
+                    && let Some(flow) =
+                        self.row_of_both((tablet, claim), (&only, partition, version), (token, key), consumer)
+                {
+                    return Ok(flow);
+                }
             }
             Some(_) => {}
         }
@@ -387,7 +394,7 @@ impl<'c> Reader<'c> {
 }
 
 /// The place that was reached when the row at `clustering` was looked at: before it where it is to be handed over.
-fn passed(clustering: &[u8], seen: bool, reversed: bool) -> Position<'_> {
+pub(super) fn passed(clustering: &[u8], seen: bool, reversed: bool) -> Position<'_> {
     match (seen, reversed) {
         (false, _) => Position::row(clustering),
         (true, false) => Position::before(clustering),

@@ -12,6 +12,16 @@ use super::dead::Graves;
 pub(crate) struct VisibleScratch {
     compacted: Vec<u8>,
     kept: Vec<u8>,
+    /// For a row that is merged of two.
+    pub(super) pair: Pair,
+}
+
+/// Buffers for one row of the row cache and what it becomes with a memtable's.
+#[derive(Debug, Default)]
+pub(super) struct Pair {
+    pub(super) clustering: Vec<u8>,
+    pub(super) cached: Vec<u8>,
+    pub(super) merged: Vec<u8>,
 }
 
 /// The row as seen at `now` under `active`, or nothing where no live cell or marker is left; `graves` counts what went.

@@ -57,7 +57,7 @@ impl SchemaLog {
     /// [`StorageError::SchemaLogCorrupt`] where a record before the last is damaged; file errors.
     pub async fn open(directory: &Path) -> Result<(Self, Vec<SchemaChange>), StorageError> {
         crate::directory::ensure(directory).await?;
-        let path = directory.join("schema.log");
+        let path = path(directory);
         let exists = reactor::file::exists(&path).await.map_err(StorageError::of("look for", &path))?;
         if !exists {
             reactor::file::write_all_atomic(&path, MAGIC).await.map_err(StorageError::of("write", &path))?;
@@ -124,6 +124,11 @@ impl SchemaLog {
         self.state.set(End { offset: end.offset + record.len() as u64, next: end.next + 1, dead: false });
         Ok(())
     }
+}
+
+/// Where the log is in its folder.
+pub(crate) fn path(directory: &Path) -> PathBuf {
+    directory.join("schema.log")
 }
 
 async fn open_file(path: &Path) -> Result<File, StorageError> {

@@ -29,7 +29,7 @@ use crate::compaction::{Chooser, Facts};
 use crate::memtable::Memtable;
 
 pub(crate) use file::{TableFile, quarantine, to_storage_error};
-pub(crate) use store::{TableStore, directory_of};
+pub(crate) use store::{TableStore, directory_of, open};
 
 /// Compactions of one tablet at a time.
 pub(crate) const COMPACTIONS_MAX: usize = 16;

@@ -1,18 +1,21 @@
 //! A table's tablets on this shard, and finding their files at the start.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use model::Table;
 use model::tablet::{TabletId, TabletMap};
 use reactor::Event;
-use sstable::{Descriptor, Sstable, Version};
+use sstable::{Component, Descriptor, Sstable, SstableError, Version};
 
 use super::{TableFile, Tablet, quarantine, to_storage_error};
 use crate::cache::RowCache;
 use crate::error::StorageError;
+
+/// Longest `TOC.txt` that is read.
+const TOC_BYTES_MAX: usize = 1 << 16;
 
 /// The tablets of one table that this shard has.
 pub(crate) struct TableStore {
@@ -48,11 +51,13 @@ impl TableStore {
             .filter(|tablet| map.shard_of(*tablet, shards) == shard)
             .map(|tablet| (tablet, (Vec::new(), 0)))
             .collect();
-        for descriptor in list(&directory).await? {
+        let Listed { own, taken } = list(&directory).await?;
+        found.values_mut().for_each(|(_, last_generation)| *last_generation = taken);
+        for descriptor in own {
             let tablet = TabletId((descriptor.generation % u64::from(map.count())) as u32);
             let Some((files, last_generation)) = found.get_mut(&tablet) else { continue };
             *last_generation = descriptor.generation.max(*last_generation);
-            let sstable = match Sstable::open(&directory, descriptor, table).await {
+            let sstable = match open(&directory, descriptor, table, cache).await {
                 Ok(sstable) => sstable,
                 Err(error) => {
                     reactor::error!("a table file cannot be opened"; error = &error);
@@ -109,25 +114,67 @@ impl TableStore {
     }
 }
 
-/// Whole table files of our version in a table's folder, which may not be there yet.
+/// Opens a table file within this shard's memory.
 ///
-/// Files of other versions were put there by somebody else: they are not cut for tablets, and taken over on demand
-/// (`import`) only.
-async fn list(directory: &Path) -> Result<Vec<Descriptor>, StorageError> {
+/// # Errors
+/// Those of the file.
+pub(crate) async fn open(
+    directory: &Path,
+    descriptor: Descriptor,
+    table: &Rc<Table>,
+    cache: &RowCache,
+) -> Result<Sstable, SstableError> {
+    Sstable::open_within(directory, descriptor, table, Some((&cache.budget(), cache.pages()))).await
+}
+
+/// What is in a table's folder.
+#[derive(Debug, Default)]
+struct Listed {
+    /// Whole table files that this node wrote.
+    own: Vec<Descriptor>,
+    /// The greatest number that a file of others has under the version that this node writes.
+    taken: u64,
+}
+
+/// Whole table files in a table's folder, which may not be there yet.
+///
+/// Files of other versions were put there by somebody else, and so were those of ours that never had the component that
+/// only this node writes: they are not cut for tablets, and taken over on demand (`import`, `takeover`) only.
+async fn list(directory: &Path) -> Result<Listed, StorageError> {
     let names = match reactor::file::read_dir(directory).await {
         Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Listed::default()),
         Err(error) => return Err(StorageError::io("list", directory, error)),
     };
-    let (own, others): (Vec<_>, Vec<_>) = sstable::sort_names(names.iter().map(|entry| entry.name.as_str()))
-        .complete
-        .into_iter()
-        .partition(|descriptor| descriptor.version == Version::WRITTEN);
+    let marked: BTreeSet<Descriptor> = names
+        .iter()
+        .filter_map(|entry| Descriptor::parse(&entry.name).ok())
+        .filter(|(_, component)| *component == Component::Ceto)
+        .map(|(descriptor, _)| descriptor)
+        .collect();
+    let mut listed = Listed::default();
+    let mut others = Vec::new();
+    for descriptor in sstable::sort_names(names.iter().map(|entry| entry.name.as_str())).complete {
+        let written = descriptor.version == Version::WRITTEN;
+        if written && (marked.contains(&descriptor) || has_lost_its_mark(directory, descriptor).await?) {
+            listed.own.push(descriptor);
+        } else {
+            others.push(descriptor);
+            listed.taken = if written { listed.taken.max(descriptor.generation) } else { listed.taken };
+        }
+    }
     if let Some(first) = others.first() {
-        reactor::warn!("table files of other versions are left alone until they are imported";
+        reactor::info!("table files that this node did not write are left alone until they are imported";
             count = others.len(), first = first, directory = directory.display());
     }
-    Ok(own)
+    Ok(listed)
+}
+
+/// Whether a file without the component that only this node writes was written with it.
+async fn has_lost_its_mark(directory: &Path, descriptor: Descriptor) -> Result<bool, StorageError> {
+    let path = descriptor.path(directory, Component::Toc);
+    let toc = reactor::file::read_all(&path, TOC_BYTES_MAX).await.map_err(StorageError::of("read", &path))?;
+    Ok(String::from_utf8_lossy(&toc).lines().any(|line| line.trim() == Component::Ceto.name()))
 }
 
 /// Moves a file that cannot be opened out of the way; a disk that fails now stops the start.

@@ -174,6 +174,11 @@ impl Leveled {
     }
 }
 
+/// Files in each part of a major compaction, at least.
+const PART_FILES: u64 = 2;
+/// Parts of one at most.
+const PARTS_MAX: u32 = 16;
+
 impl Strategy for Leveled {
     fn next(&mut self, view: &View<'_>) -> Option<Plan> {
         let levels = self.levels(view.files);
@@ -224,7 +229,13 @@ impl Strategy for Leveled {
     fn whole(&self, view: &View<'_>, inputs: &[usize], _: bool) -> (u32, Cut) {
         let bytes = view.bytes(inputs) as f64;
         let level = (1..LEVELS - 1).find(|level| bytes <= self.level_bytes(*level)).unwrap_or(LEVELS - 1);
-        (level as u32, Cut::Size(self.file_bytes))
+        // Where each part is some files, ending one at each bound costs little and lets inputs go part by part.
+        let parts = (bytes / (PART_FILES * self.file_bytes) as f64) as u32;
+        let cut = match parts.checked_ilog2() {
+            Some(log2 @ 2..) => Cut::SizeWithin(self.file_bytes, (1 << log2).min(PARTS_MAX)),
+            _ => Cut::Size(self.file_bytes),
+        };
+        (level as u32, cut)
     }
 
     fn alone(&self, view: &View<'_>, file: usize) -> Cut {

@@ -118,6 +118,8 @@ pub(crate) enum Cut {
     /// A new file at the bounds of so many equal parts of the tablet's tokens. Runs cut in this way are aligned, so
     /// that inputs can go part by part.
     Shards(u32),
+    /// Both: files of this many bytes within each of so many parts, so that inputs can go part by part.
+    SizeWithin(u64, u32),
     /// Files of about half, a quarter, … of all, none below this many bytes: a major compaction with `split_output`.
     Halves(u64),
 }

@@ -1,0 +1,391 @@
+//! Stretches of `Index.db` that were read, kept for the next reader: the page cache of a shard's indexes.
+//!
+//! A page is what one request of a lookup asks for, named by its file and where it starts: a whole stretch between two
+//! samples of the summary, or a piece of a wide one. All files of a shard share one order of use; what was not
+//! used for the longest time goes first. Pages are clean memory of the shard's budget (`memory::Budget`): whoever reclaims
+//! for the budget calls [`IndexPages::give_back`]. Readers of a page that is being read wait for that read.
+//!
+//! Invariant: a slot is in the order of use, in the list of its file and, while the file is open, in the file's map, or in none of
+//! them. The pages of a file that is closed are not found any more and go a few at a time, so that closing a large
+//! file holds nobody up. A page that is evicted while a reader holds it lives on, uncounted, until that lookup ends.
+
+use std::cell::{Cell, RefCell};
+use std::path::Path;
+use std::rc::Rc;
+
+use hashbrown::HashMap;
+use memory::{Budget, Kind};
+use reactor::Event;
+use reactor::file::File;
+use reactor::metrics::{Counter, Gauge, counter, gauge};
+
+use crate::data::chunks::ReadCounter;
+use crate::error::SstableError;
+
+/// What a page takes beside its bytes: its slot, its place in the file's map and what the allocator adds.
+const OVERHEAD_BYTES: usize = 128;
+/// A page may be at most this part of all memory.
+const PAGE_PART: usize = 16;
+/// While others want the memory, pages keep this part of what can be evicted.
+const SHARE: usize = 5;
+/// Pages of closed files that go at once; the others follow one by one as pages come.
+const SWEPT_AT_ONCE: usize = 16;
+/// No slot.
+const NONE: u32 = u32::MAX;
+
+/// The index pages of one shard. Clones are the same pages.
+#[derive(Clone)]
+pub struct IndexPages(Rc<Inner>);
+
+struct Inner {
+    budget: Budget,
+    state: RefCell<State>,
+    hits: Rc<Counter>,
+    misses: Rc<Counter>,
+    populations: Rc<Counter>,
+    evictions: Rc<Counter>,
+    bytes: Rc<Gauge>,
+}
+
+#[derive(Default)]
+struct State {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// The order of use, the oldest first.
+    used: List,
+    files: Vec<OpenFile>,
+    free_files: Vec<u32>,
+    /// Closed files that have pages yet.
+    closed: Vec<u32>,
+    /// Reads at work; few at a time.
+    loading: HashMap<(u32, u64), Rc<Loading>, foldhash::fast::FixedState>,
+    pages: usize,
+    bytes: usize,
+}
+
+#[derive(Default)]
+struct OpenFile {
+    by_start: HashMap<u64, u32, foldhash::fast::FixedState>,
+    slots: List,
+}
+
+struct Slot {
+    page: Option<Rc<[u8]>>,
+    file: u32,
+    start: u64,
+    /// Neighbours in the order of use and in the list of the file.
+    links: [(u32, u32); 2],
+}
+
+/// Which of a slot's links.
+const BY_USE: usize = 0;
+const BY_FILE: usize = 1;
+
+#[derive(Clone, Copy)]
+struct List {
+    first: u32,
+    last: u32,
+}
+
+impl Default for List {
+    fn default() -> Self {
+        Self { first: NONE, last: NONE }
+    }
+}
+
+impl List {
+    fn push(&mut self, slots: &mut [Slot], which: usize, slot: u32) {
+        slots[slot as usize].links[which] = (self.last, NONE);
+        match self.last {
+            NONE => self.first = slot,
+            last => slots[last as usize].links[which].1 = slot,
+        }
+        self.last = slot;
+    }
+
+    fn take(&mut self, slots: &mut [Slot], which: usize, slot: u32) {
+        let (before, behind) = slots[slot as usize].links[which];
+        match before {
+            NONE => self.first = behind,
+            before => slots[before as usize].links[which].1 = behind,
+        }
+        match behind {
+            NONE => self.last = before,
+            behind => slots[behind as usize].links[which].0 = before,
+        }
+    }
+}
+
+/// One read at work, and what came of it.
+#[derive(Default)]
+struct Loading {
+    page: RefCell<Option<Rc<[u8]>>>,
+    ended: Cell<bool>,
+    changed: Event,
+}
+
+impl State {
+    /// Takes a page out and frees its slot; gives what it was counted for.
+    fn remove(&mut self, number: u32) -> usize {
+        self.used.take(&mut self.slots, BY_USE, number);
+        let (file, start) = (self.slots[number as usize].file, self.slots[number as usize].start);
+        let open = &mut self.files[file as usize];
+        open.slots.take(&mut self.slots, BY_FILE, number);
+        open.by_start.remove(&start);
+        let page = self.slots[number as usize].page.take().expect("a slot in the order of use has a page");
+        self.free.push(number);
+        self.pages -= 1;
+        let bytes = page.len() + OVERHEAD_BYTES;
+        self.bytes -= bytes;
+        bytes
+    }
+
+    fn insert(&mut self, file: u32, start: u64, page: Rc<[u8]>) {
+        self.pages += 1;
+        self.bytes += page.len() + OVERHEAD_BYTES;
+        let slot = Slot { page: Some(page), file, start, links: [(NONE, NONE); 2] };
+        let number = match self.free.pop() {
+            Some(number) => {
+                self.slots[number as usize] = slot;
+                number
+            }
+            None => {
+                self.slots.push(slot);
+                (self.slots.len() - 1) as u32
+            }
+        };
+        self.used.push(&mut self.slots, BY_USE, number);
+        let open = &mut self.files[file as usize];
+        open.slots.push(&mut self.slots, BY_FILE, number);
+        open.by_start.insert(start, number);
+    }
+
+    /// Drops up to `most` pages of closed files; gives what they were counted for.
+    fn sweep(&mut self, most: usize) -> usize {
+        let mut given = 0;
+        for _ in 0..most {
+            let Some(file) = self.closed.last().copied() else { break };
+            match self.files[file as usize].slots.first {
+                NONE => {
+                    self.closed.pop();
+                    self.free_files.push(file);
+                }
+                slot => given += self.remove(slot),
+            }
+        }
+        given
+    }
+}
+
+impl IndexPages {
+    /// No pages yet, of what `budget` has room for.
+    pub fn new(budget: &Budget) -> Self {
+        let count = |name: &str, help: &str| counter(name, help, &[]);
+        Self(Rc::new(Inner {
+            budget: budget.clone(),
+            state: RefCell::default(),
+            hits: count(
+                "scylla_sstables_index_page_cache_hits",
+                "Index pages that were in memory or being read",
+            ),
+            misses: count("scylla_sstables_index_page_cache_misses", "Index pages that were read from disk"),
+            populations: count(
+                "scylla_sstables_index_page_cache_populations",
+                "Index pages that were kept in memory",
+            ),
+            evictions: count(
+                "scylla_sstables_index_page_cache_evictions",
+                "Index pages that left memory for want of it",
+            ),
+            bytes: gauge("scylla_sstables_index_page_cache_bytes", "Bytes of index pages in memory", &[]),
+        }))
+    }
+
+    /// Bytes they take.
+    pub fn bytes(&self) -> usize {
+        self.0.state.borrow().bytes
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.state.borrow().pages
+    }
+
+    /// Bytes they have beyond what is theirs while others want memory: a fifth of what can be evicted.
+    pub fn excess(&self) -> usize {
+        self.bytes().saturating_sub(self.0.budget.clean() / SHARE)
+    }
+
+    /// Evicts until `bytes` are given back or none is left; says how many were.
+    pub fn give_back(&self, bytes: usize) -> usize {
+        let mut state = self.0.state.borrow_mut();
+        let mut given = 0;
+        // What nobody can find goes first.
+        while given < bytes && !state.closed.is_empty() {
+            given += state.sweep(SWEPT_AT_ONCE);
+        }
+        while given < bytes && state.used.first != NONE {
+            let oldest = state.used.first;
+            given += state.remove(oldest);
+            self.0.evictions.inc();
+        }
+        self.refund(&state, given);
+        given
+    }
+
+    fn refund(&self, state: &State, bytes: usize) {
+        self.0.budget.refund(Kind::Clean, bytes);
+        self.0.bytes.set(i64::try_from(state.bytes).unwrap_or(i64::MAX));
+    }
+
+    /// Room for `bytes` more; from rows where pages have less than their share, else from pages.
+    fn make_room(&self, bytes: usize) -> bool {
+        let budget = &self.0.budget;
+        if bytes > budget.total_limit() / PAGE_PART {
+            return false;
+        }
+        if budget.room() < bytes && self.excess() > 0 {
+            self.give_back(bytes - budget.room());
+        }
+        budget.make_room(bytes)
+    }
+
+    fn keep(&self, file: u32, start: u64, page: Rc<[u8]>) {
+        let swept = self.0.state.borrow_mut().sweep(2);
+        let bytes = page.len() + OVERHEAD_BYTES;
+        let has_room = self.make_room(bytes);
+        let mut state = self.0.state.borrow_mut();
+        // One that was too short for a later reader.
+        let replaced = state.files[file as usize].by_start.get(&start).copied();
+        let given = swept + replaced.map_or(0, |slot| state.remove(slot));
+        if has_room {
+            self.0.budget.charge(Kind::Clean, bytes);
+            state.insert(file, start, page);
+            self.0.populations.inc();
+        }
+        self.refund(&state, given);
+    }
+}
+
+impl std::fmt::Debug for IndexPages {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("IndexPages")
+            .field("count", &self.count())
+            .field("bytes", &self.bytes())
+            .finish()
+    }
+}
+
+/// One open file's part of them; its pages go when it is dropped.
+#[derive(Debug)]
+pub(crate) struct FilePages {
+    pages: IndexPages,
+    file: u32,
+}
+
+enum Look {
+    Here(Rc<[u8]>),
+    /// Somebody reads it.
+    Coming(Rc<Loading>),
+    /// The caller reads it.
+    Absent(Load),
+}
+
+/// A read that others may wait for; ends when dropped, whatever came of it.
+struct Load {
+    pages: IndexPages,
+    file: u32,
+    start: u64,
+    loading: Rc<Loading>,
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.pages.0.state.borrow_mut().loading.remove(&(self.file, self.start));
+        self.loading.ended.set(true);
+        self.loading.changed.notify_all();
+    }
+}
+
+impl FilePages {
+    pub(crate) fn new(pages: &IndexPages) -> Self {
+        let mut state = pages.0.state.borrow_mut();
+        let file = match state.free_files.pop() {
+            Some(file) => file,
+            None => {
+                state.files.push(OpenFile::default());
+                (state.files.len() - 1) as u32
+            }
+        };
+        drop(state);
+        Self { pages: pages.clone(), file }
+    }
+
+    /// `length` bytes or more of the index from `start` on, fewer only at its end; from memory where they are there.
+    ///
+    /// # Errors
+    /// [`SstableError::Io`].
+    pub(crate) async fn read(
+        &self,
+        (file, path): (&File, &Path),
+        counter: &ReadCounter,
+        (start, length): (u64, usize),
+    ) -> Result<Rc<[u8]>, SstableError> {
+        loop {
+            let load = match self.look(start, length) {
+                Look::Here(page) => return Ok(page),
+                Look::Coming(loading) => {
+                    loading.changed.wait_until(|| loading.ended.get()).await;
+                    // Nothing came where its reader failed or gave up, or it read less: then this one tries.
+                    match &*loading.page.borrow() {
+                        Some(page) if page.len() >= length => {
+                            self.pages.0.hits.inc();
+                            return Ok(Rc::clone(page));
+                        }
+                        _ => continue,
+                    }
+                }
+                Look::Absent(load) => load,
+            };
+            self.pages.0.misses.inc();
+            let bytes = counter.read(file, path, start, length).await?;
+            let page: Rc<[u8]> = Rc::from(&*bytes);
+            self.pages.keep(self.file, start, Rc::clone(&page));
+            *load.loading.page.borrow_mut() = Some(Rc::clone(&page));
+            return Ok(page);
+        }
+    }
+
+    fn look(&self, start: u64, length: usize) -> Look {
+        let mut state = self.pages.0.state.borrow_mut();
+        let State { slots, used, files, .. } = &mut *state;
+        if let Some(number) = files[self.file as usize].by_start.get(&start).copied() {
+            let page = slots[number as usize].page.clone().expect("a slot in a map has a page");
+            if page.len() >= length {
+                used.take(slots, BY_USE, number);
+                used.push(slots, BY_USE, number);
+                self.pages.0.hits.inc();
+                return Look::Here(page);
+            }
+        }
+        match state.loading.get(&(self.file, start)) {
+            Some(loading) => Look::Coming(Rc::clone(loading)),
+            None => {
+                let loading = Rc::new(Loading::default());
+                state.loading.insert((self.file, start), Rc::clone(&loading));
+                Look::Absent(Load { pages: self.pages.clone(), file: self.file, start, loading })
+            }
+        }
+    }
+}
+
+impl Drop for FilePages {
+    fn drop(&mut self) {
+        let mut state = self.pages.0.state.borrow_mut();
+        state.files[self.file as usize].by_start = HashMap::default();
+        state.closed.push(self.file);
+        let given = state.sweep(SWEPT_AT_ONCE);
+        self.pages.refund(&state, given);
+    }
+}

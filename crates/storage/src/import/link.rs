@@ -1,0 +1,116 @@
+//! Puts a source in place as it is, where it is wholly one tablet's and this node could have written it.
+//!
+//! It is read through first, so that a damaged source is found while nothing has changed; then its components are linked
+//! under the tablet's next number, `TOC.txt` last and everything durable, as a writer would do it.
+
+use std::rc::Rc;
+
+use model::clustering::Slice;
+use sstable::{Component, Descriptor, PartitionBound, Version};
+
+use crate::error::StorageError;
+use crate::shard::Storage;
+use crate::tablet::{self, TableFile, Tablet, to_storage_error};
+
+impl Storage {
+    /// Links a source into the tablet; how many partitions it has. `None` where it has to be written anew.
+    ///
+    /// # Errors
+    /// Those of reading the source.
+    pub(super) async fn link_tablet(
+        &self,
+        tablet: &Rc<Tablet>,
+        source: &Rc<TableFile>,
+    ) -> Result<Option<(Rc<TableFile>, u64)>, StorageError> {
+        let (first, last) = tablet.tokens();
+        let is_ours = {
+            let sstable = source.sstable();
+            let within = first <= sstable.first_key().0 && sstable.last_key().0 <= last;
+            within
+                && sstable.descriptor().version == Version::WRITTEN
+                && sstable.extras().tablet.is_some()
+                && sstable.dir() != tablet.directory
+        };
+        if !is_ours {
+            return Ok(None);
+        }
+        let partitions = self.read_through(tablet, source).await?;
+        if !tablet.has_directory() {
+            crate::directory::ensure(&tablet.directory).await?;
+            tablet.set_directory();
+        }
+        let descriptor = Descriptor::new(tablet.next_generation());
+        // Counted as an orphan until it is whole: what is dropped in between goes later.
+        tablet.add_orphan_file(descriptor);
+        if !link(source, tablet, descriptor).await? {
+            self.discard_file(tablet, descriptor).await;
+            return Ok(None);
+        }
+        let opened = tablet::open(&tablet.directory, descriptor, &tablet.table(), &self.0.cache).await;
+        let file = match opened {
+            Ok(sstable) => Rc::new(TableFile::found(sstable, &self.0.damage)),
+            Err(error) => {
+                self.discard_file(tablet, descriptor).await;
+                return Err(to_storage_error(error));
+            }
+        };
+        tablet.remove_orphan(descriptor.generation);
+        Ok(Some((file, partitions)))
+    }
+
+    /// Reads all of a source, so that every checksum is looked at.
+    async fn read_through(&self, tablet: &Tablet, source: &Rc<TableFile>) -> Result<u64, StorageError> {
+        let failed = |error| source.failed(error);
+        let (from, to) = (PartitionBound::START, PartitionBound::END);
+        let mut scanner = source.open().scan(&from, &to, &[Slice::all()]).await.map_err(failed)?;
+        let mut partitions = 0;
+        while scanner.next_partition().await.map_err(failed)? {
+            if tablet.is_dropped() || self.0.draining.get() {
+                return Err(StorageError::Draining);
+            }
+            while scanner.next().await.map_err(failed)?.is_some() {
+                reactor::maybe_yield().await;
+            }
+            partitions += 1;
+            reactor::maybe_yield().await;
+        }
+        Ok(partitions)
+    }
+}
+
+/// Links the components of a source; says no where this file system does not.
+async fn link(source: &TableFile, tablet: &Tablet, to: Descriptor) -> Result<bool, StorageError> {
+    let (from, directory) = {
+        let sstable = source.sstable();
+        (sstable.descriptor(), sstable.dir().to_owned())
+    };
+    for component in Component::ALL {
+        let path = from.path(&directory, component);
+        if component == Component::Toc {
+            // The other names first: with this one the file counts.
+            sync(&tablet.directory).await?;
+        }
+        match durable(&path).await {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && component != Component::Toc => {
+                continue;
+            }
+            Err(error) => return Err(StorageError::io("sync", path, error)),
+        }
+        if reactor::file::hard_link(&path, to.path(&tablet.directory, component)).await.is_err() {
+            return Ok(false);
+        }
+    }
+    sync(&tablet.directory).await?;
+    Ok(true)
+}
+
+/// Whoever put a source there need not have made it durable.
+async fn durable(path: &std::path::Path) -> std::io::Result<()> {
+    let file = reactor::file::File::open(path, reactor::file::OpenOptions::new().read(true)).await?;
+    file.sync_all().await
+}
+
+async fn sync(directory: &std::path::Path) -> Result<(), StorageError> {
+    reactor::file::sync_dir(directory).await.map_err(StorageError::of("sync", directory))
+}

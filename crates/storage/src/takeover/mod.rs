@@ -1,0 +1,143 @@
+//! Starting upon the data directory of an Apache Cassandra node: its tables are there, under their ids, with their rows.
+//!
+//! Where this node has no schema of its own and its data directory has Cassandra's `system_schema`, shard 0 reads the schema out of
+//! those files (`rows`, `schema`), looks whether every table file can be read (`folder`) and whether the commit
+//! log is empty (`commitlog`), and only then writes a schema log that makes the same tables. Once all shards are
+//! open, and before any serves, each table's files are taken in as `import` does: every tablet gets files of its own.
+//!
+//! What Cassandra wrote stays as it is, so that one can go back: files are hard-linked below the table's folder to be
+//! read, and nothing but those links is removed. What is refused is refused before anything is made. A list of the tables that are
+//! still to be taken in, `schema/takeover`, is durable before the schema log is; a start after a crash goes on with it.
+
+mod commitlog;
+mod folder;
+mod rows;
+mod schema;
+
+use std::path::{Path, PathBuf};
+
+use model::schema::{Schema, SchemaChange};
+
+use crate::config::StorageConfig;
+use crate::error::StorageError;
+use crate::import::ImportSource;
+use crate::schema_log;
+use crate::shard::Storage;
+use folder::Staged;
+
+/// The list of tables that are still to be taken in, in the folder of the schema log.
+const LIST: &str = "takeover";
+/// How such a list begins.
+const LIST_HEAD: &str = "ceto takeover 1\n";
+/// Largest list that is read.
+const LIST_BYTES_MAX: usize = 64 << 20;
+/// Table files of one table taken in at once.
+const FILES_AT_ONCE: usize = 256;
+
+/// Whether a keyspace is one of Cassandra's own: its schema is not taken over.
+pub(crate) fn is_system(keyspace: &str) -> bool {
+    keyspace == "system" || keyspace.starts_with("system_") || keyspace.starts_with("dse_")
+}
+
+fn refused(path: &Path, reason: impl Into<String>) -> StorageError {
+    StorageError::Import { path: path.to_owned(), reason: reason.into() }
+}
+
+/// On shard 0, before the schema log is opened: makes one where the data directory is a Cassandra node's and there is none.
+///
+/// # Errors
+/// [`StorageError::Import`] for what cannot be taken over, naming the file and the table; nothing has changed then.
+pub(crate) async fn prepare(config: &StorageConfig, shards: usize) -> Result<(), StorageError> {
+    let log = schema_log::path(&config.schema_dir);
+    if reactor::file::exists(&log).await.map_err(StorageError::of("look for", &log))? {
+        return Ok(());
+    }
+    let Some(described) = rows::read(&config.data_dir).await? else { return Ok(()) };
+    reactor::info!("the data directory is an Apache Cassandra node's and is taken over";
+        directory = config.data_dir.display());
+    let changes = schema::changes(&described, shards, &config.data_dir)?;
+    let mut schema = Schema::empty();
+    for change in &changes {
+        schema.apply(change)?;
+    }
+    commitlog::check(config, &schema).await?;
+    let folders = folder::folders_of(&config.data_dir, &schema).await?;
+    for table in schema.tables() {
+        let Some(own) = folders.get(&table.id()) else { continue };
+        for directory in own {
+            let staged = Staged::of(directory, &folder::sets(directory).await?).await?;
+            let looked = staged.look(table).await;
+            staged.remove().await?;
+            looked?;
+        }
+    }
+    crate::directory::ensure(&config.schema_dir).await?;
+    let mut left: Vec<PathBuf> = folders.into_values().flatten().collect();
+    left.sort();
+    write_list(config, &left).await?;
+    let bytes = schema_log::encode(&changes);
+    reactor::file::write_all_atomic(&log, &bytes).await.map_err(StorageError::of("write", &log))?;
+    let tables = changes.iter().filter(|change| matches!(change, SchemaChange::CreateTable(_))).count();
+    reactor::info!("the schema is taken over"; tables = tables);
+    Ok(())
+}
+
+/// The list of what is left: folders relative to the data directory, one a line.
+async fn write_list(config: &StorageConfig, left: &[PathBuf]) -> Result<(), StorageError> {
+    let path = config.schema_dir.join(LIST);
+    let mut text = LIST_HEAD.to_owned();
+    for directory in left {
+        let relative = directory.strip_prefix(&config.data_dir).unwrap_or(directory);
+        let Some(relative) = relative.to_str() else {
+            return Err(refused(directory, "the name of the folder is not UTF-8"));
+        };
+        text.push_str(relative);
+        text.push('\n');
+    }
+    reactor::file::write_all_atomic(&path, text.as_bytes()).await.map_err(StorageError::of("write", &path))
+}
+
+async fn read_list(config: &StorageConfig) -> Result<Option<Vec<PathBuf>>, StorageError> {
+    let path = config.schema_dir.join(LIST);
+    let bytes = match reactor::file::read_all(&path, LIST_BYTES_MAX).await {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(StorageError::io("read", path, error)),
+    };
+    let text = std::str::from_utf8(&bytes).ok().and_then(|text| text.strip_prefix(LIST_HEAD));
+    let text = text.ok_or_else(|| refused(&path, "it is not a list of tables to be taken over"))?;
+    Ok(Some(text.lines().map(|line| config.data_dir.join(line)).collect()))
+}
+
+impl Storage {
+    /// On shard 0, once all shards are open: takes in what a takeover has left to be taken in.
+    ///
+    /// # Errors
+    /// Those of the import; what was taken in stays, and the next start goes on.
+    pub(crate) async fn finish_takeover(&self) -> Result<(), StorageError> {
+        let config = &self.0.config;
+        let Some(mut left) = read_list(config).await? else { return Ok(()) };
+        while let Some(directory) = left.first().cloned() {
+            if let Some(table) = folder::table_id(&directory).filter(|id| self.table_store(*id).is_ok()) {
+                let sets = folder::sets(&directory).await?;
+                let mut partitions = 0;
+                for some in sets.chunks(FILES_AT_ONCE) {
+                    let staged = Staged::of(&directory, some).await?;
+                    let from = ImportSource { directory: Some(staged.directory.clone()), keep: true };
+                    let taken = self.import(table, &from).await;
+                    staged.remove().await?;
+                    partitions += taken?.partitions;
+                }
+                reactor::info!("a table of Cassandra's is taken over";
+                    directory = directory.display(), files = sets.len(), partitions = partitions, tables_left = left.len() - 1);
+            }
+            left.remove(0);
+            write_list(config, &left).await?;
+        }
+        let path = config.schema_dir.join(LIST);
+        reactor::file::remove_file(&path).await.map_err(StorageError::of("delete", &path))?;
+        reactor::info!("Cassandra's data is taken over; its own files are still there";
+            directory = config.data_dir.display());
+        Ok(())
+    }
+}
