@@ -267,6 +267,9 @@ impl Engine {
             Some(statement) => statement,
             None => {
                 let prepared = self.prepare_text(keyspace, text)?;
+                if let prepare::Plan::Schema(statement, _) = &prepared.plan {
+                    crate::ddl::roles::validate(statement, &[&self.0.config.data_center])?;
+                }
                 let statement = self.0.prepared.insert(id, keyspace, text, prepared);
                 self.prepare_elsewhere(keyspace, text).await;
                 statement
