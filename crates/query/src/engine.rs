@@ -24,6 +24,7 @@ use wire::version::ProtocolVersion;
 
 use crate::ambient::Ambient;
 use crate::execute::counter::Totals;
+use crate::execute::disk_guard::DiskUsage;
 use crate::execute::rows::RowBuffers;
 use crate::execute::update_buffer::PartitionUpdate;
 use crate::execute::{self, Part, Request, consistency};
@@ -126,6 +127,7 @@ struct EngineInner {
     replicator: Replicator,
     prepared: PreparedCache,
     virtual_tables: Rc<dyn VirtualTables>,
+    disk_usage: DiskUsage,
     ambient: Ambient,
     #[allow(clippy::vec_box, reason = "a scratch is handed out and taken back by its pointer")]
     scratches: RefCell<Vec<Box<Scratch>>>,
@@ -154,6 +156,7 @@ impl Engine {
             storage,
             replicator,
             virtual_tables,
+            disk_usage: DiskUsage::default(),
             ambient: Ambient::new(),
             scratches: RefCell::new(Vec::new()),
         }));
@@ -189,6 +192,11 @@ impl Engine {
     /// The shard's clock and chance.
     pub fn ambient(&self) -> &Ambient {
         &self.0.ambient
+    }
+
+    /// What the shard knows of the disk.
+    pub(crate) fn disk_usage(&self) -> &DiskUsage {
+        &self.0.disk_usage
     }
 
     /// Tables made of the node's own state.
