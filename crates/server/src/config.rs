@@ -8,6 +8,7 @@ mod guardrails;
 pub(crate) mod io_properties;
 mod keys;
 mod known;
+pub(crate) mod settings;
 mod value;
 
 use std::net::IpAddr;
