@@ -286,7 +286,10 @@ fn write_result(
         builder = builder.warnings(warnings).custom_payload(payload.into_iter());
         match result {
             Ok(()) => builder.result_encoded(&response.body),
-            Err(failure) => error::write(builder, &session.extensions.get(), failure),
+            Err(failure) => {
+                let own = session.native.engine.config().listen_address;
+                error::write(builder, &session.extensions.get(), own, failure)
+            }
         }
     });
 }
