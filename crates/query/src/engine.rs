@@ -3,7 +3,7 @@
 //! Requests come in with borrowed values and leave a RESULT body in the caller's buffer. The engine registers itself
 //! on its shard, so that calls from other shards find it. Buffers of finished requests are kept for the next ones.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
@@ -24,6 +24,7 @@ use wire::version::ProtocolVersion;
 
 use crate::ambient::Ambient;
 use crate::execute::counter::Totals;
+use crate::execute::disk_guard::DiskUsage;
 use crate::execute::rows::RowBuffers;
 use crate::execute::update_buffer::PartitionUpdate;
 use crate::execute::{self, Part, Request, consistency};
@@ -31,6 +32,7 @@ use crate::guardrails::Guardrails;
 use crate::prepare::{self, Names, Prepared};
 use crate::prepared_cache::{CachedStatement, PreparedCache, statement_id};
 use crate::results::{MetadataId, MetadataMode, PreparedBody};
+use crate::system::ClientRow;
 use crate::terms::Binding;
 use crate::{ClientState, QueryError, Response};
 
@@ -71,6 +73,8 @@ pub struct EngineConfig {
     pub user_functions: bool,
     /// What operators want to be warned of or refused.
     pub guardrails: Guardrails,
+    /// Names and values for `system_views.settings`, beside those that follow from the others here.
+    pub settings: Vec<(String, String)>,
 }
 
 impl EngineConfig {
@@ -94,6 +98,7 @@ impl EngineConfig {
             statement_bytes_max: 16 << 20,
             user_functions: true,
             guardrails: Guardrails::default(),
+            settings: Vec::new(),
         }
     }
 }
@@ -116,6 +121,9 @@ pub trait VirtualTables {
     ) -> Pin<Box<dyn Future<Output = Result<(), QueryError>> + 'a>>;
 }
 
+/// Lists the clients connected to a shard.
+pub type ClientLister = Box<dyn Fn() -> Vec<ClientRow>>;
+
 /// The query engine of one shard.
 #[derive(Clone)]
 pub struct Engine(Rc<EngineInner>);
@@ -126,6 +134,10 @@ struct EngineInner {
     replicator: Replicator,
     prepared: PreparedCache,
     virtual_tables: Rc<dyn VirtualTables>,
+    disk_usage: DiskUsage,
+    clients: RefCell<Option<ClientLister>>,
+    /// Statements executed by id, and as text.
+    executed: (Cell<u64>, Cell<u64>),
     ambient: Ambient,
     #[allow(clippy::vec_box, reason = "a scratch is handed out and taken back by its pointer")]
     scratches: RefCell<Vec<Box<Scratch>>>,
@@ -154,6 +166,9 @@ impl Engine {
             storage,
             replicator,
             virtual_tables,
+            disk_usage: DiskUsage::default(),
+            clients: RefCell::default(),
+            executed: Default::default(),
             ambient: Ambient::new(),
             scratches: RefCell::new(Vec::new()),
         }));
@@ -189,6 +204,26 @@ impl Engine {
     /// The shard's clock and chance.
     pub fn ambient(&self) -> &Ambient {
         &self.0.ambient
+    }
+
+    /// Has `system_views.clients` ask `lister` for the clients of this shard.
+    pub fn list_clients_with(&self, lister: ClientLister) {
+        *self.0.clients.borrow_mut() = Some(lister);
+    }
+
+    /// The clients of this shard.
+    pub(crate) fn clients(&self) -> Vec<ClientRow> {
+        self.0.clients.borrow().as_ref().map(|list| list()).unwrap_or_default()
+    }
+
+    /// How many statements this shard executed by id, and as text.
+    pub(crate) fn executed(&self) -> (u64, u64) {
+        (self.0.executed.0.get(), self.0.executed.1.get())
+    }
+
+    /// What the shard knows of the disk.
+    pub(crate) fn disk_usage(&self) -> &DiskUsage {
+        &self.0.disk_usage
     }
 
     /// Tables made of the node's own state.
@@ -247,6 +282,7 @@ impl Engine {
         let prepared = self.prepare_text(keyspace, text)?;
         let values = bind_values(&parameters.values, &prepared)
             .map_err(|_| QueryError::invalid("Invalid amount of bind variables"))?;
+        self.0.executed.1.set(self.0.executed.1.get() + 1);
         self.run(client, &prepared, parameters, &values, MetadataMode::Full, out).await
     }
 
@@ -267,6 +303,9 @@ impl Engine {
             Some(statement) => statement,
             None => {
                 let prepared = self.prepare_text(keyspace, text)?;
+                if let prepare::Plan::Schema(statement, _) = &prepared.plan {
+                    crate::ddl::roles::validate(statement, &[&self.0.config.data_center])?;
+                }
                 let statement = self.0.prepared.insert(id, keyspace, text, prepared);
                 self.prepare_elsewhere(keyspace, text).await;
                 statement
@@ -298,6 +337,7 @@ impl Engine {
         out: &mut Response,
     ) -> Result<(), QueryError> {
         let statement = self.0.prepared.get(id).ok_or_else(|| QueryError::Unprepared { id: id.to_vec() })?;
+        self.0.executed.0.set(self.0.executed.0.get() + 1);
         let prepared = &statement.prepared;
         let values = bind_values(&parameters.values, prepared)?;
         let mode = metadata_mode(prepared.result().id(), result_metadata_id, parameters.skip_metadata);

@@ -48,6 +48,10 @@ pub struct WriteGuardrails {
     pub minimum_timestamp_us: Threshold,
     /// `write_consistency_levels_*`
     pub levels: Levels,
+    /// `data_disk_usage_percentage_*_threshold`: percent of the disk that data may take.
+    pub disk_percent: Threshold,
+    /// `data_disk_usage_max_disk_size`: bytes of the disk that count; `None` for all.
+    pub disk_bytes_max: Option<u64>,
 }
 
 impl Default for WriteGuardrails {
@@ -61,6 +65,8 @@ impl Default for WriteGuardrails {
             maximum_timestamp_us: Threshold::default(),
             minimum_timestamp_us: Threshold::default(),
             levels: Levels::default(),
+            disk_percent: Threshold::default(),
+            disk_bytes_max: None,
         }
     }
 }
@@ -169,6 +175,8 @@ pub struct Guardrails {
     pub writes: Option<Box<WriteGuardrails>>,
     /// `simplestrategy_enabled`
     pub simple_strategy: bool,
+    /// `use_statements_enabled`
+    pub use_statements: bool,
     /// `tombstone_warn_threshold` and `tombstone_failure_threshold`: tombstones of one read.
     pub tombstones: Threshold,
     /// `query_tombstone_page_limit`: dead things after which a page ends; `None` for never.
@@ -207,6 +215,7 @@ impl Default for Guardrails {
             read_levels: Levels::default(),
             writes: None,
             simple_strategy: true,
+            use_statements: true,
             tombstones: Threshold { warn: Some(1000), fail: Some(100_000) },
             tombstones_of_page: Some(10_000),
             batch_bytes: Threshold { warn: Some(5 << 10), fail: Some(50 << 10) },
@@ -218,6 +227,11 @@ impl Default for Guardrails {
 /// The error of a guardrail.
 pub(crate) fn violated(name: &str, message: &str) -> QueryError {
     QueryError::Invalid(text(name, message))
+}
+
+/// The warning of a guardrail.
+pub(crate) fn warning(name: &str, message: &str) -> String {
+    text(name, message)
 }
 
 fn text(name: &str, message: &str) -> String {

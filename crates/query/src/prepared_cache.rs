@@ -135,6 +135,11 @@ impl PreparedCache {
         self.state.borrow().evicted
     }
 
+    /// Ids of all statements, in no order.
+    pub fn ids(&self) -> Vec<StatementId> {
+        self.state.borrow().by_id.keys().copied().collect()
+    }
+
     /// All statements, for `system.prepared_statements`.
     pub fn all(&self) -> Vec<Rc<CachedStatement>> {
         let state = self.state.borrow();

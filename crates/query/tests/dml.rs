@@ -164,6 +164,7 @@ script!(compact_storage_is_dropped_and_what_it_hid_is_shown, "compact_dropped.cq
 script!(bound_values_are_checked_as_cassandra_does, "bound_mistakes.cql");
 script!(schema_statements_are_refused_as_cassandra_does, "mistakes_schema.cql");
 script!(statements_are_refused_as_cassandra_does, "mistakes_statements.cql");
+script!(nobody_manages_roles_without_having_logged_in, "roles.cql");
 
 /// Every mistake of the files above and of the schema statements' own, counted by the statement that makes it.
 #[test]

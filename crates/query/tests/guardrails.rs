@@ -323,3 +323,47 @@ fn timestamps_are_warned_of_and_refused() {
     let folder = tempfile::tempdir().unwrap();
     node_with(folder.path(), 1, adjust_timestamps, timestamps);
 }
+
+fn full_disk(config: &mut EngineConfig) {
+    // Any table file or memtable is more than a byte.
+    let writes = config.guardrails.writes.get_or_insert_default();
+    writes.disk_percent = Threshold { warn: Some(50), fail: None };
+    writes.disk_bytes_max = Some(1);
+    config.guardrails.use_statements = false;
+}
+
+fn fuller_disk(config: &mut EngineConfig) {
+    full_disk(config);
+    config.guardrails.writes.get_or_insert_default().disk_percent.fail = Some(90);
+}
+
+async fn writes_to_a_full_disk(engine: Engine) -> Vec<String> {
+    let mut all = said(&engine, "INSERT INTO t (k, v) VALUES (1, 1)", None).await;
+    const BATCH: &str =
+        "BEGIN BATCH INSERT INTO t (k, v) VALUES (2, 1) INSERT INTO t (k, v) VALUES (3, 1) APPLY BATCH";
+    all.extend(said(&engine, BATCH, None).await);
+    assert_eq!(said(&engine, "SELECT * FROM t", None).await, [""; 0]);
+    all.extend(said(&engine, "USE ks", None).await);
+    all
+}
+
+#[test]
+fn writes_are_warned_of_and_refused_as_the_disk_fills() {
+    let folder = tempfile::tempdir().unwrap();
+    let warned = "Guardrail replica_disk_usage violated: Replica disk usage exceeds warning threshold";
+    let refused = "! Guardrail replica_disk_usage violated: Write request failed because disk usage exceeds failure \
+                   threshold";
+    let no_use = "! USE statements prohibited. (see use_statements_enabled in cassandra.yaml)";
+    // Something has to be there: a measure is good for a while.
+    node_with(
+        folder.path(),
+        2,
+        |_| {},
+        |engine| async move {
+            run(&engine, "CREATE TABLE t (k int PRIMARY KEY, v int)").await;
+            run(&engine, "INSERT INTO t (k, v) VALUES (1, 1)").await;
+        },
+    );
+    assert_eq!(node_with(folder.path(), 2, full_disk, writes_to_a_full_disk), [warned, warned, no_use]);
+    assert_eq!(node_with(folder.path(), 2, fuller_disk, writes_to_a_full_disk), [refused, refused, no_use]);
+}

@@ -8,6 +8,7 @@ mod guardrails;
 pub(crate) mod io_properties;
 mod keys;
 mod known;
+pub(crate) mod settings;
 mod value;
 
 use std::net::IpAddr;
@@ -279,7 +280,13 @@ impl Config {
                     message,
                 })?;
             } else if known::KEYS.binary_search(&entry.key.as_str()).is_ok() {
-                warnings.push(format!("{}:{line}: '{}' has no effect yet", path.display(), entry.key));
+                let why = known::absent(&entry.key).map(|what| format!(": {what} not supported"));
+                warnings.push(format!(
+                    "{}:{line}: '{}' has no effect yet{}",
+                    path.display(),
+                    entry.key,
+                    why.unwrap_or_default()
+                ));
             } else {
                 let nearest = known::nearest(&entry.key);
                 return Err(ConfigError::UnknownKey {
@@ -323,6 +330,22 @@ mod tests {
         assert!(!config.guardrails.drop_keyspace && !config.user_functions);
         assert_eq!(warnings, Vec::<String>::new());
         assert!(parse("tables_warn_threshold: many\n").is_err());
+        assert!(parse("data_disk_usage_percentage_warn_threshold: 101\n").is_err());
+        let (config, warnings) = parse(
+            "keyspace_count_warn_threshold: 40\ndata_disk_usage_percentage_fail_threshold: 90\n\
+             use_statements_enabled: false\nsecondary_indexes_per_table_warn_threshold: 3\n",
+        )
+        .unwrap();
+        assert_eq!(config.guardrails.keyspaces.warn, Some(35));
+        assert_eq!(config.guardrails.writes.unwrap().disk_percent.fail, Some(90));
+        assert!(!config.guardrails.use_statements);
+        assert_eq!(
+            warnings,
+            [
+                "c.yaml:4: 'secondary_indexes_per_table_warn_threshold' has no effect yet: secondary indexes are not \
+              supported"
+            ]
+        );
         assert!(parse("table_properties_warned: 5\n").is_err());
     }
 

@@ -110,6 +110,12 @@ impl Native {
                 events::schema_changed(&native, event);
             }
         }));
+        let lister = Rc::downgrade(&native);
+        native.engine.list_clients_with(Box::new(move || {
+            let Some(native) = lister.upgrade() else { return Vec::new() };
+            let open = native.connections.borrow();
+            open.values().filter_map(Weak::upgrade).filter_map(|connection| connection.client_row()).collect()
+        }));
         native
     }
 

@@ -59,6 +59,23 @@ pub enum RoleOption {
     AccessFromCidrs(Vec<String>),
 }
 
+impl RoleOption {
+    /// The name of an option that may be given once; `None` for access, which adds up.
+    pub(crate) fn unique_name(&self) -> Option<&'static str> {
+        match self {
+            Self::Password(_) => Some("PASSWORD"),
+            Self::HashedPassword(_) => Some("HASHED_PASSWORD"),
+            Self::Options(_) => Some("OPTIONS"),
+            Self::Superuser(_) => Some("SUPERUSER"),
+            Self::Login(_) => Some("LOGIN"),
+            Self::AccessToAllDatacenters
+            | Self::AccessToDatacenters(_)
+            | Self::AccessFromAllCidrs
+            | Self::AccessFromCidrs(_) => None,
+        }
+    }
+}
+
 /// `CREATE USER [IF NOT EXISTS] name [WITH [HASHED] PASSWORD '…'] [SUPERUSER|NOSUPERUSER]`
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CreateUser {

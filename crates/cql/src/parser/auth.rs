@@ -294,7 +294,21 @@ impl Parser<'_> {
         if !self.eat(Keyword::With) {
             return Ok(Vec::new());
         }
-        self.joined(Self::role_option)
+        let mut seen = Vec::new();
+        let options = self.joined(|parser| {
+            let option = parser.role_option()?;
+            if let Some(name) = option.unique_name() {
+                if seen.contains(&name) {
+                    return Err(parser.message(format!("Multiple definition for property '{name}'")));
+                }
+                seen.push(name);
+            }
+            Ok(option)
+        })?;
+        if seen.contains(&"PASSWORD") && seen.contains(&"HASHED_PASSWORD") {
+            return Err(self.message("Options 'password' and 'hashed password' are mutually exclusive"));
+        }
+        Ok(options)
     }
 
     fn role_option(&mut self) -> Parse<RoleOption> {

@@ -28,7 +28,23 @@ fn role_option() -> BoxedStrategy<RoleOption> {
 }
 
 fn role() -> BoxedStrategy<Statement> {
-    let options = || prop::collection::vec(role_option(), 0..3);
+    // An option may be given once, and one of the two kinds of password.
+    let kind = |option: &RoleOption| match option {
+        RoleOption::HashedPassword(_) => std::mem::discriminant(&RoleOption::Password(String::new())),
+        option => std::mem::discriminant(option),
+    };
+    let options = move || {
+        prop::collection::vec(role_option(), 0..3).prop_map(move |mut options| {
+            let mut seen = Vec::new();
+            options.retain(|option| {
+                !seen.contains(&kind(option)) && {
+                    seen.push(kind(option));
+                    true
+                }
+            });
+            options
+        })
+    };
     prop_oneof![
         (any::<bool>(), name(), options()).prop_map(|(if_not_exists, name, options)| {
             Statement::CreateRole(CreateRole { if_not_exists, name, options })

@@ -13,7 +13,7 @@ use super::replication;
 use crate::QueryError;
 use crate::schema_events::Change;
 
-const NAMES: [&str; 2] = ["durable_writes", "replication"];
+const NAMES: [&str; 3] = ["durable_writes", "replication", "tablets"];
 
 /// Plans CREATE KEYSPACE.
 pub(super) fn create(statement: &CreateKeyspace, context: &PlanContext<'_>) -> Result<Planned, QueryError> {
@@ -46,6 +46,7 @@ pub(super) fn create(statement: &CreateKeyspace, context: &PlanContext<'_>) -> R
     let mut warnings = Vec::new();
     context.guardrails.keyspace(name, context.user_keyspaces().count() + 1, &mut warnings)?;
     let replication = replication::read(name, replication, &BTreeMap::new(), context, &mut warnings)?;
+    warnings.extend(tablets(&properties)?);
     let options = KeyspaceOptions { replication, durable_writes };
     let change = SchemaChange::CreateKeyspace { name: name.to_owned(), options };
     Ok(Planned { change: Some(change), event, warnings })
@@ -86,11 +87,51 @@ pub(super) fn alter(statement: &AlterKeyspace, context: &PlanContext<'_>) -> Res
             );
         }
     }
+    warnings.extend(tablets(&properties)?);
     if options == keyspace.options {
         return Ok(Planned { warnings, ..Planned::nothing(event) });
     }
     let change = SchemaChange::AlterKeyspace { name: name.to_owned(), options };
     Ok(Planned { change: Some(change), event, warnings })
+}
+
+/// Checks ScyllaDB's `tablets = {'enabled': …, 'initial': …}`, and says what of it does nothing here: tables are made of
+/// tablets in any case, and how many is an option of tables.
+fn tablets(properties: &Properties) -> Result<Option<String>, QueryError> {
+    let mut warning = None;
+    for (name, value) in properties.map("tablets")?.into_iter().flatten() {
+        match (name.as_str(), value.to_lowercase().as_str()) {
+            ("enabled", "true") => {}
+            ("enabled", "false") => {
+                warning =
+                    Some("Tables of this keyspace have tablets all the same: there is no other way here");
+            }
+            ("initial", count) => match count.parse::<i32>() {
+                Ok(0) => {}
+                Ok(1..) => {
+                    warning = Some(
+                        "The number of initial tablets is not kept: use the option tablets = {'min_tablet_count': …} \
+                         of tables",
+                    );
+                }
+                _ => {
+                    return Err(config(format!(
+                        "initial of tablets must be a whole number from 0 to {} (got {value})",
+                        i32::MAX
+                    )));
+                }
+            },
+            ("enabled", _) => {
+                return Err(config(format!("enabled of tablets must be true or false (got {value})")));
+            }
+            _ => {
+                return Err(config(format!(
+                    "Unknown entry '{name}' of tablets: there are only enabled, initial"
+                )));
+            }
+        }
+    }
+    Ok(warning.map(str::to_owned))
 }
 
 /// Whether a map of replication names SimpleStrategy, by its short name as Cassandra looks for it.

@@ -13,6 +13,7 @@ pub(crate) mod options;
 pub(crate) mod plan;
 pub(crate) mod properties;
 mod replication;
+pub(crate) mod roles;
 mod table_alter;
 pub(crate) mod table_create;
 mod table_like;
@@ -22,7 +23,7 @@ mod user_type;
 use cql::ast::Statement;
 
 use crate::agreement::{ChangeRequest, agree};
-use crate::{ClientState, QueryError, Response, results};
+use crate::{ClientState, Engine, QueryError, Response, results};
 
 pub(crate) use names::{REPLICATED_SYSTEM, is_system};
 
@@ -38,6 +39,9 @@ pub async fn execute(
     keyspace: Option<&str>,
     out: &mut Response,
 ) -> Result<(), QueryError> {
+    if let Some(engine) = Engine::here() {
+        roles::refuse(statement, keyspace, &[&engine.config().data_center])?;
+    }
     let keyspace = keyspace.map(str::to_owned);
     let agreed = agree(ChangeRequest { statement: statement.clone(), keyspace }).await?;
     out.warnings.extend(agreed.warnings);

@@ -106,7 +106,9 @@ pub(crate) fn plan(statement: &Statement, context: &PlanContext<'_>) -> Result<P
         | Statement::RevokePermissions(_)
         | Statement::ListPermissions(_)
         | Statement::AddIdentity(_)
-        | Statement::DropIdentity(_) => Err(unsupported("Roles and permissions are")),
+        | Statement::DropIdentity(_) => {
+            Err(QueryError::Internal("a statement about roles changes no schema".to_owned()))
+        }
         Statement::CreateServiceLevel(_)
         | Statement::AlterServiceLevel(_)
         | Statement::DropServiceLevel(_)

@@ -9,7 +9,7 @@ use model::{Column, ColumnId, ColumnKind, CqlType, Table};
 
 use super::mistake::{config, invalid, syntax, unsupported};
 use super::names::{Action, check_content, check_keyspace_name};
-use super::options::{self, Draft};
+use super::options::{self, Draft, extension};
 use super::plan::{PlanContext, Planned, keyspace_of, table_event, table_text};
 use super::properties::Properties;
 use super::table_create::{
@@ -115,6 +115,11 @@ pub(super) fn alter(statement: &AlterTable, context: &PlanContext<'_>) -> Result
             after.options = Draft::alter(properties, table.options())?.finish()?;
             if table.is_counter() && after.options.default_time_to_live > 0 {
                 return Err(invalid("Cannot set default_time_to_live on a table with counters"));
+            }
+            if properties.has("tablets")
+                && extension::tablets(&after.options, context.shards).log2() > table.tablets().log2()
+            {
+                return Err(unsupported("More tablets for a table that is there are"));
             }
             guardrails.options(&after.options, &mut warnings)?;
         }

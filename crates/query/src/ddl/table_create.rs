@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::compact;
 use super::mistake::{config, invalid, unsupported};
 use super::names::{Action, check_content, check_keyspace_name, check_table_name};
-use super::options::{self, Draft};
+use super::options::{self, Draft, extension};
 use super::plan::{PlanContext, Planned, existing_keyspace, keyspace_of, table_event};
 use super::properties::Properties;
 use super::types::{RawType, ResolvedType, UserTypes};
@@ -51,7 +51,7 @@ pub(super) fn create(statement: &CreateTable, context: &PlanContext<'_>) -> Resu
     let mut table = build(shape, draft, keyspace_name, name, &keyspace.types, context)?;
     check_table_name(keyspace_name, name)?;
     check_id(&table, context.schema)?;
-    table.tablets_log2 = TabletMap::for_shards(context.shards).log2();
+    table.tablets_log2 = extension::tablets(&table.options, context.shards).log2();
     guardrails.options(&table.options, &mut warnings)?;
     for column in &table.columns {
         guardrails.vectors(&column.name, &column.ty, &mut warnings)?;

@@ -7,13 +7,12 @@ use std::collections::BTreeMap;
 
 use cql::ast::{CopyOption, CreateTableLike};
 use model::schema::{Keyspace, SchemaChange, TableDefinition};
-use model::tablet::TabletMap;
 use model::types::UserType;
 use model::{Column, ColumnId, CqlType};
 
 use super::mistake::{config, invalid, unsupported};
 use super::names::{Action, check_content, check_keyspace_name, check_table_name};
-use super::options::{self, Draft};
+use super::options::{self, Draft, extension};
 use super::plan::{PlanContext, Planned, existing_keyspace, keyspace_of, table_event};
 use super::properties::Properties;
 use super::table_create::{already_there, random_id};
@@ -65,16 +64,18 @@ pub(super) fn create(statement: &CreateTableLike, context: &PlanContext<'_>) -> 
     guardrails.columns(name, source.columns().count(), &mut warnings)?;
     let tables: usize = context.user_keyspaces().map(|keyspace| keyspace.tables.len()).sum();
     guardrails.table(name, tables + 1, &mut warnings)?;
+    let table_options = Draft::alter(&properties, source.options())?.finish()?;
+    let tablets_log2 = extension::tablets(&table_options, context.shards).log2();
     let table = TableDefinition {
         id: random_id(context.chance),
         keyspace: keyspace_name.to_owned(),
         name: name.to_owned(),
         columns: columns(&source.definition().columns, source_keyspace, keyspace)?,
         dropped: BTreeMap::new(),
-        options: Draft::alter(&properties, source.options())?.finish()?,
+        options: table_options,
         next_column_id: u16::try_from(source.definition().columns.len())
             .expect("a table's columns are numbered"),
-        tablets_log2: TabletMap::for_shards(context.shards).log2(),
+        tablets_log2,
         revision: 0,
     };
     guardrails.options(&table.options, &mut warnings)?;

@@ -9,7 +9,7 @@ use model::schema::{
 };
 use model::{Column, ColumnKind, CqlType, Table};
 
-use crate::ddl::options::caching_map;
+use crate::ddl::options::{caching_map, extension};
 use crate::ddl::plan::{qualified, quote, table_text};
 use crate::ddl::properties::format_double;
 use crate::system::is_virtual;
@@ -190,7 +190,8 @@ fn options(text: &mut String, table: &Table) {
     put(text, format_args!("{separator}crc_check_chance = {}", format_double(options.crc_check_chance)));
     put(text, format_args!("{separator}default_time_to_live = {}", options.default_time_to_live));
     put(text, format_args!("{separator}extensions = {{"));
-    for (index, (name, value)) in options.extensions.iter().enumerate() {
+    let bare = options.extensions.iter().filter(|(name, _)| !extension::is_option(name));
+    for (index, (name, value)) in bare.enumerate() {
         text.push_str(if index == 0 { "" } else { ", " });
         single_quoted(text, name);
         text.push_str(": 0x");
@@ -208,6 +209,9 @@ fn options(text: &mut String, table: &Table) {
     single_quoted(text, &options.read_repair);
     put(text, format_args!("{separator}speculative_retry = "));
     single_quoted(text, &options.speculative_retry);
+    for (name, value) in extension::described(options) {
+        put(text, format_args!("{separator}{name} = {value}"));
+    }
     text.push(';');
 }
 

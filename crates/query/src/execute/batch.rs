@@ -14,6 +14,7 @@ use wire::request::BatchKind;
 use wire::values::ValueRef;
 
 use super::apply::{self, Moment, Updates};
+use super::disk_guard::DiskUsage;
 use super::prior::Prior;
 use super::update_buffer::PartitionUpdate;
 use super::{Part, Request, conditional, consistency, counter, json, modify};
@@ -77,6 +78,9 @@ pub async fn parts(
         guards.request(request, &mut out.warnings)?;
         let moment = modify::moment(engine, request);
         parts.iter().try_for_each(|part| guards.statement(part, moment, &mut out.warnings))?;
+        if guards.disk_percent.is_on() {
+            DiskUsage::check(engine, guards, &mut out.warnings).await?;
+        }
     }
     if parts.iter().any(|part| part.plan.condition.is_some()) {
         return conditional::batch(engine, request, parts, timeout, out).await;

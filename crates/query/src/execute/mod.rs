@@ -8,6 +8,7 @@ mod condition;
 mod conditional;
 pub mod consistency;
 pub(crate) mod counter;
+pub(crate) mod disk_guard;
 mod evaluate;
 pub mod fetch;
 mod fragments;
@@ -90,6 +91,10 @@ pub async fn statement(
 }
 
 fn use_keyspace(engine: &Engine, keyspace: &str, out: &mut Response) -> Result<(), QueryError> {
+    if !engine.config().guardrails.use_statements {
+        const PROHIBITED: &str = "USE statements prohibited. (see use_statements_enabled in cassandra.yaml)";
+        return Err(QueryError::invalid(PROHIBITED));
+    }
     if !engine.has_keyspace(keyspace) {
         return Err(QueryError::Invalid(format!("Keyspace '{keyspace}' does not exist")));
     }

@@ -3,6 +3,7 @@
 use model::token::murmur3_token;
 
 use super::apply::{self, Moment, Updates};
+use super::disk_guard::DiskUsage;
 use super::prior::Prior;
 use super::update_buffer::PartitionUpdate;
 use super::{Part, Request, conditional, consistency, counter, json, routing};
@@ -26,6 +27,9 @@ pub async fn execute(
         guards.request(request, &mut out.warnings)?;
         let part = Part { plan, binding: *request.binding };
         guards.statement(&part, moment(engine, request), &mut out.warnings)?;
+        if guards.disk_percent.is_on() {
+            Box::pin(DiskUsage::check(engine, guards, &mut out.warnings)).await?;
+        }
     }
     match plan.route {
         Route::Plain => {

@@ -260,21 +260,6 @@ fn finish(plan: Plan, markers: Markers, partition_key_indexes: Vec<u16>) -> Resu
 fn unsupported(statement: &Statement) -> Option<&'static str> {
     Some(match statement {
         Statement::PruneMaterializedView(_) => "Materialized views",
-        Statement::CreateRole(_)
-        | Statement::AlterRole(_)
-        | Statement::DropRole(_)
-        | Statement::CreateUser(_)
-        | Statement::AlterUser(_)
-        | Statement::DropUser(_)
-        | Statement::ListUsers
-        | Statement::GrantRole(_)
-        | Statement::RevokeRole(_)
-        | Statement::ListRoles(_)
-        | Statement::GrantPermissions(_)
-        | Statement::RevokePermissions(_)
-        | Statement::ListPermissions(_)
-        | Statement::AddIdentity(_)
-        | Statement::DropIdentity(_) => "Roles and permissions",
         Statement::CreateServiceLevel(_)
         | Statement::AlterServiceLevel(_)
         | Statement::DropServiceLevel(_)

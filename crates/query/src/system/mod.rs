@@ -11,6 +11,7 @@ mod node;
 mod read;
 mod rows;
 mod schema_tables;
+mod views;
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -28,6 +29,8 @@ use crate::{Engine, QueryError, VirtualTables};
 pub use node::NodeFacts;
 pub(crate) use node::ring_tokens;
 pub(crate) use read::World;
+pub use views::ClientRow;
+use views::Views;
 
 const SYSTEM: &str = include_str!("definitions/system.cql");
 const SYSTEM_SCHEMA: &str = include_str!("definitions/system_schema.cql");
@@ -152,6 +155,11 @@ impl VirtualTables for SystemTables {
                     engine.storage().compaction_history_of_node().await?
                 } else {
                     Vec::new()
+                },
+                views: if command.table.keyspace() == "system_views" {
+                    Views::load(engine, command.table.name()).await?
+                } else {
+                    Views::default()
                 },
             };
             self.catalog.read_world(&world, command, consumer).await;

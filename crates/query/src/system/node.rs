@@ -1,5 +1,6 @@
 //! Tables about the node itself: `system.local`, `system.versions` and what goes with them.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use model::tablet::TabletMap;
@@ -120,20 +121,20 @@ pub(super) fn versions(rows: &mut Rows<'_>) {
     });
 }
 
-/// Fills `system_views.settings` with what this node was configured with.
-pub(super) fn settings(rows: &mut Rows<'_>, node: &NodeFacts) {
-    let listen_port = node.listen_port.to_string();
-    let rpc_port = node.rpc_port.to_string();
-    let listen_address = node.listen_address.to_string();
-    let rpc_address = node.rpc_address.to_string();
-    for (name, value) in [
-        ("cluster_name", node.cluster_name.as_str()),
-        ("listen_address", &listen_address),
-        ("native_transport_port", &rpc_port),
-        ("partitioner", PARTITIONER),
-        ("rpc_address", &rpc_address),
-        ("storage_port", &listen_port),
-    ] {
+/// Fills `system_views.settings` with what this node was configured with: `more`, and what follows from `node`.
+pub(super) fn settings(rows: &mut Rows<'_>, node: &NodeFacts, more: &[(String, String)]) {
+    let own = [
+        ("cluster_name", node.cluster_name.clone()),
+        ("listen_address", node.listen_address.to_string()),
+        ("native_transport_port", node.rpc_port.to_string()),
+        ("partitioner", PARTITIONER.to_owned()),
+        ("rpc_address", node.rpc_address.to_string()),
+        ("storage_port", node.listen_port.to_string()),
+    ];
+    let more = more.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let mut all: BTreeMap<&str, &str> = own.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    all.extend(more);
+    for (name, value) in all {
         rows.row(|row| {
             row.text("name", name);
             row.text("value", value);

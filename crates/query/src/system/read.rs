@@ -12,6 +12,7 @@ use storage::{CompactionRecord, Flow, PartitionBound, PartitionRange, ReadComman
 
 use super::node::{self, NodeFacts};
 use super::rows::{Partition, Rows};
+use super::views::{self, Views};
 use super::{Catalog, is_virtual, schema_tables};
 use model::RowView;
 
@@ -23,6 +24,8 @@ pub(crate) struct World {
     pub(crate) node: NodeFacts,
     /// Compactions that have ended, where they are asked for.
     pub(crate) compactions: Vec<CompactionRecord>,
+    /// What a table of `system_views` is made of.
+    pub(crate) views: Views,
 }
 
 impl Catalog {
@@ -102,7 +105,7 @@ fn fill(rows: &mut Rows<'_>, table: &Table, world: &World) {
         ("system", "compaction_history") => {
             world.compactions.iter().for_each(|record| node::compaction(rows, record));
         }
-        ("system_views", "settings") => node::settings(rows, &world.node),
+        ("system_views", name) => views::fill(rows, name, &world.views, &world.node),
         // What the others would tell of has not happened on this node: no peers, no repairs, no hints.
         _ => {}
     }

@@ -122,7 +122,12 @@ fn command(table: &Rc<Table>) -> ReadCommand {
 fn read(session: &Session, command: &ReadCommand, at_most: usize) -> Vec<String> {
     let (command, world) = (
         command.clone(),
-        World { schema: Rc::new(session.schema.clone()), node: node(), compactions: Vec::new() },
+        World {
+            schema: Rc::new(session.schema.clone()),
+            node: node(),
+            compactions: Vec::new(),
+            views: super::Views::default(),
+        },
     );
     let config = reactor::Config { driver: reactor::DriverChoice::Poll, ..reactor::Config::default() };
     reactor::run_one(config, async move {

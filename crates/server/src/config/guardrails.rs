@@ -9,10 +9,21 @@ use super::Config;
 use super::keys::{Setter, duration, flag, size};
 use super::value::Value;
 
+/// Keyspaces and tables that Cassandra counts as its own in the older names of thresholds.
+const OWN_KEYSPACES: u64 = 5;
+const OWN_TABLES: u64 = 48;
+
 pub(super) const SETTERS: &[(&str, Setter)] = &[
     ("user_defined_functions_enabled", |c, v| flag(v).map(|v| c.user_functions = v)),
     ("keyspaces_warn_threshold", |c, v| warn(&mut c.guardrails.keyspaces, v)),
     ("keyspaces_fail_threshold", |c, v| fail(&mut c.guardrails.keyspaces, v)),
+    // What these counted in older versions includes the tables and keyspaces of the node's own.
+    ("keyspace_count_warn_threshold", |c, v| {
+        number(v).map(|v| c.guardrails.keyspaces.warn = v.map(|v| v.saturating_sub(OWN_KEYSPACES)))
+    }),
+    ("table_count_warn_threshold", |c, v| {
+        number(v).map(|v| c.guardrails.tables.warn = v.map(|v| v.saturating_sub(OWN_TABLES)))
+    }),
     ("tables_warn_threshold", |c, v| warn(&mut c.guardrails.tables, v)),
     ("tables_fail_threshold", |c, v| fail(&mut c.guardrails.tables, v)),
     ("columns_per_table_warn_threshold", |c, v| warn(&mut c.guardrails.columns_per_table, v)),
@@ -74,6 +85,10 @@ pub(super) const SETTERS: &[(&str, Setter)] = &[
     ("write_consistency_levels_disallowed", |c, v| levels(v).map(|v| writes(c).levels.disallowed = v)),
     ("read_consistency_levels_warned", |c, v| levels(v).map(|v| c.guardrails.read_levels.warned = v)),
     ("read_consistency_levels_disallowed", |c, v| levels(v).map(|v| c.guardrails.read_levels.disallowed = v)),
+    ("data_disk_usage_percentage_warn_threshold", |c, v| percent(v).map(|v| writes(c).disk_percent.warn = v)),
+    ("data_disk_usage_percentage_fail_threshold", |c, v| percent(v).map(|v| writes(c).disk_percent.fail = v)),
+    ("data_disk_usage_max_disk_size", |c, v| bytes(v).map(|v| writes(c).disk_bytes_max = v)),
+    ("use_statements_enabled", |c, v| flag(v).map(|v| c.guardrails.use_statements = v)),
     ("simplestrategy_enabled", |c, v| flag(v).map(|v| c.guardrails.simple_strategy = v)),
     ("allow_filtering_enabled", |c, v| flag(v).map(|v| c.guardrails.allow_filtering = v)),
     ("group_by_enabled", |c, v| flag(v).map(|v| c.guardrails.group_by = v)),
@@ -98,6 +113,14 @@ fn writes(config: &mut Config) -> &mut WriteGuardrails {
 /// A size, or nothing for none.
 fn bytes(value: &Value) -> Result<Option<u64>, String> {
     if matches!(value, Value::Null) { Ok(None) } else { size(value).map(Some) }
+}
+
+/// A part of a hundred, or -1 for none.
+fn percent(value: &Value) -> Result<Option<u64>, String> {
+    match number(value)? {
+        Some(0 | 101..) => Err(format!("expected a number from 1 to 100, or -1 for none, found {value}")),
+        percent => Ok(percent),
+    }
 }
 
 /// A time in microseconds, or nothing for none.

@@ -273,6 +273,28 @@ pub(super) const KEYS: &[&str] = &[
     "zero_ttl_on_twcs_enabled", "zero_ttl_on_twcs_warned",
 ];
 
+/// Beginnings of keys whose feature is not there, and what it is: such a key cannot have an effect.
+const ABSENT: &[(&str, &str)] = &[
+    ("coordinator_read_size", "limits on what a read takes in memory are"),
+    ("default_secondary_index", "secondary indexes are"),
+    ("denylist_", "a list of denied partitions is"),
+    ("intersect_filtering_query", "storage-attached indexes are"),
+    ("local_read_size", "limits on what a read takes in memory are"),
+    ("materialized_views", "materialized views are"),
+    ("non_partition_restricted_index_query", "secondary indexes are"),
+    ("partition_denylist", "a list of denied partitions is"),
+    ("read_thresholds_enabled", "limits on what a read takes in memory are"),
+    ("row_index_read_size", "limits on what a read takes in memory are"),
+    ("sai_", "storage-attached indexes are"),
+    ("sasi_", "secondary indexes are"),
+    ("secondary_indexes", "secondary indexes are"),
+];
+
+/// What is not there, so that a known key has no effect; `None` where nothing more is to be said.
+pub(super) fn absent(key: &str) -> Option<&'static str> {
+    ABSENT.iter().find(|(beginning, _)| key.starts_with(beginning)).map(|(_, what)| *what)
+}
+
 /// The known key with the fewest edits to `key`, where those are at most a third of it.
 pub(super) fn nearest(key: &str) -> Option<&'static str> {
     let names = keys::names().chain(KEYS.iter().copied());

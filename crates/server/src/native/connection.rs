@@ -12,6 +12,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
+use query::system::ClientRow;
 use reactor::net::{RecvChunk, Stream};
 use reactor::{Deadline, Event, Gate, Group, Instant, Permit};
 use wire::frame::{FrameError, FrameHeader, Opcode};
@@ -90,6 +91,11 @@ impl Connection {
             reactor::error!("the writer of connection {} broke", self.id);
         }
         self.stream.shutdown();
+    }
+
+    /// The client as `system_views.clients` shows it.
+    pub(super) fn client_row(&self) -> Option<ClientRow> {
+        self.session.row()
     }
 
     /// Reads no further; requests in flight end and are answered.

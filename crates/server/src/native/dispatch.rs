@@ -18,6 +18,10 @@ use super::framing::Input;
 use super::session::{Phase, Session};
 use super::{error, supported};
 
+/// Options of STARTUP that are kept for `system_views.clients`, and the longest.
+const STARTUP_OPTIONS_MAX: usize = 32;
+const STARTUP_OPTION_BYTES_MAX: usize = 512;
+
 /// The body of a request, and of a batch, beyond which it counts as long: so much takes time to decode and to carry out.
 const SHORT_BODY_BYTES: u32 = 64 << 10;
 const SHORT_BATCH_BYTES: u32 = 8 << 10;
@@ -66,6 +70,7 @@ pub(super) async fn answer_in_turn(
     body: Vec<u8>,
     input: &mut Input,
 ) -> bool {
+    session.requests.set(session.requests.get() + 1);
     let outcome = match decompressed(session, &header, body) {
         Ok(body) => shake_hands(session, &header, &body, input),
         Err(error) => Err(error),
@@ -135,6 +140,9 @@ fn start(
     let options = startup.negotiate(header.version)?;
     session.extensions.set(options.extensions);
     session.throws_on_overload.set(options.throw_on_overload);
+    let shown = |(name, value): &(&str, &str)| name.len() + value.len() <= STARTUP_OPTION_BYTES_MAX;
+    let options_kept = startup.options.iter().filter(shown).take(STARTUP_OPTIONS_MAX);
+    *session.startup.borrow_mut() = options_kept.map(|(name, value)| (name.into(), value.into())).collect();
     {
         let mut client = session.client.borrow_mut();
         client.version = header.version;
@@ -187,6 +195,7 @@ fn register(session: &Session, types: EventTypes) {
 
 async fn execute(session: &Session, header: &FrameHeader, body: &[u8]) -> Result<(), ProtocolError> {
     let native = &session.native;
+    session.requests.set(session.requests.get() + 1);
     let extensions = session.extensions.get();
     let envelope = wire::request::decode(header, body, &extensions)?;
     if matches!(envelope.request, Request::Options) {
@@ -277,7 +286,10 @@ fn write_result(
         builder = builder.warnings(warnings).custom_payload(payload.into_iter());
         match result {
             Ok(()) => builder.result_encoded(&response.body),
-            Err(failure) => error::write(builder, &session.extensions.get(), failure),
+            Err(failure) => {
+                let own = session.native.engine.config().listen_address;
+                error::write(builder, &session.extensions.get(), own, failure)
+            }
         }
     });
 }

@@ -1,27 +1,29 @@
 //! The one place where what went wrong gets a protocol code (native_protocol_v5.spec §9).
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::SocketAddr;
 
 use query::QueryError;
 use storage::StorageError;
 use wire::error::{ErrorBody, ErrorKind, FailureReason, PlainError, ReplicaFailure, WriteType};
 use wire::extensions::Extensions;
 use wire::response::{CompleteResponse, ResponseBuilder};
+use wire::version::ProtocolVersion;
 
-/// Makes a response the ERROR message for `error`.
+/// Makes a response the ERROR message for `error`. `own` is where the only replica there is can be reached by others.
 pub(super) fn write<'b>(
     builder: ResponseBuilder<'b>,
     extensions: &Extensions,
+    own: SocketAddr,
     error: &QueryError,
 ) -> CompleteResponse<'b> {
-    let message = error.to_string();
+    let message = message(error, builder.version(), own);
     let arguments: Vec<&str> = match error {
         QueryError::FunctionFailure { arguments, .. } => arguments.iter().map(String::as_str).collect(),
         _ => Vec::new(),
     };
     let failures = match error {
         QueryError::WriteFailure { failed, .. } | QueryError::ReadFailure { failed, .. } => {
-            failed_replicas(*failed)
+            failed_replicas(own, *failed)
         }
         QueryError::TooManyTombstones { address, .. } => {
             vec![(address.ip(), FailureReason::ReadTooManyTombstones)]
@@ -138,11 +140,40 @@ fn write_type_of(name: &str) -> WriteType {
     .unwrap_or(WriteType::Simple)
 }
 
-/// The replicas that failed; on one node they are this one.
-fn failed_replicas(failed: u32) -> Vec<ReplicaFailure> {
-    (0..failed).map(|_| (IpAddr::V4(Ipv4Addr::LOCALHOST), FailureReason::Unknown)).collect()
+/// The replicas that failed; on one node that is this one, however often.
+fn failed_replicas(own: SocketAddr, failed: u32) -> Vec<ReplicaFailure> {
+    if failed == 0 { Vec::new() } else { vec![(own.ip(), FailureReason::Unknown)] }
+}
+
+/// The text for people, as Cassandra has it for that version: where a version lacks an error, it is told as another, with
+/// that one's text (`ErrorMessage.getBackwardsCompatibleException`).
+fn message(error: &QueryError, version: ProtocolVersion, own: SocketAddr) -> String {
+    let timed_out = |received: &u32| format!("Operation timed out - received only {received} responses.");
+    match error {
+        QueryError::WriteFailure { received, .. } | QueryError::ReadFailure { received, .. }
+            if version < ProtocolVersion::V4 =>
+        {
+            timed_out(received)
+        }
+        QueryError::TooManyTombstones { .. } if version < ProtocolVersion::V4 => timed_out(&0),
+        QueryError::FunctionFailure { message, .. } if version < ProtocolVersion::V4 => {
+            format!("ERROR FUNCTION_FAILURE: {message}")
+        }
+        QueryError::CasTimeout { received, .. } | QueryError::CasUnknown { received, .. }
+            if version < ProtocolVersion::V5 =>
+        {
+            timed_out(received)
+        }
+        QueryError::WriteFailure { failed: 1.., .. } | QueryError::ReadFailure { failed: 1.., .. } => {
+            format!("{error}: UNKNOWN from /{own}")
+        }
+        error => error.to_string(),
+    }
 }
 
 fn count(count: u32) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use query::ClientState;
+use query::system::ClientRow;
 use reactor::Event;
 use wire::extensions::Extensions;
 use wire::request::EventTypes;
@@ -38,6 +39,10 @@ pub(super) struct Session {
     pub(super) throws_on_overload: Cell<bool>,
     /// The version of the first frame; all others have to have it.
     pub(super) version: Cell<Option<ProtocolVersion>>,
+    /// What the client said in STARTUP, as it stood there.
+    pub(super) startup: RefCell<Box<[(Box<str>, Box<str>)]>>,
+    /// Requests that came.
+    pub(super) requests: Cell<u64>,
     /// Kinds of events the client registered for.
     pub(super) events: Cell<EventTypes>,
     pub(super) output: RefCell<Output>,
@@ -56,10 +61,33 @@ impl Session {
             extensions: Cell::new(Extensions::default()),
             throws_on_overload: Cell::new(false),
             version: Cell::new(None),
+            startup: RefCell::default(),
+            requests: Cell::new(0),
             events: Cell::new(EventTypes::default()),
             output,
             written: Event::new(),
         }
+    }
+
+    /// The client as `system_views.clients` shows it; `None` for one without a socket.
+    pub(super) fn row(&self) -> Option<ClientRow> {
+        let client = self.client.borrow();
+        let peer = client.peer?;
+        let options = self.startup.borrow();
+        Some(ClientRow {
+            address: peer.ip(),
+            port: peer.port(),
+            stage: match self.phase.get() {
+                Phase::New => "established",
+                Phase::Authenticating => "authenticating",
+                Phase::Ready => "ready",
+            },
+            version: client.version as u8,
+            options: options.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect(),
+            requests: self.requests.get(),
+            keyspace: client.keyspace.as_deref().map(str::to_owned),
+            user: client.user.to_string(),
+        })
     }
 
     /// Has `write` append whole frames to what goes out.

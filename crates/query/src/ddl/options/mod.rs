@@ -7,16 +7,17 @@
 mod caching;
 mod compaction;
 mod compression;
+pub(crate) mod extension;
 mod speculative;
 
 use model::schema::{CachingOptions, TableOptions};
 
 use super::mistake::config;
-use super::properties::{Properties, format_double};
+use super::properties::{Properties, format_double, parse_double};
 use crate::QueryError;
 
 /// Every name that may follow WITH, `id` apart.
-pub(crate) const NAMES: [&str; 19] = [
+pub(crate) const NAMES: [&str; 22] = [
     "additional_write_policy",
     "allow_auto_snapshot",
     "bloom_filter_fp_chance",
@@ -34,8 +35,11 @@ pub(crate) const NAMES: [&str; 19] = [
     "memtable",
     "memtable_flush_period_in_ms",
     "min_index_interval",
+    "per_partition_rate_limit",
     "read_repair",
     "speculative_retry",
+    "tablets",
+    "tombstone_gc",
 ];
 
 /// The smallest false-positive chance the filter can be sized for (Cassandra's `BloomCalculations`).
@@ -121,6 +125,7 @@ impl Draft {
                 _ => return Err(config(format!("Invalid value {strategy} for option 'read_repair'"))),
             };
         }
+        extension::read(properties, options)?;
         Ok(draft)
     }
 

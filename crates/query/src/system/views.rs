@@ -1,0 +1,323 @@
+//! `system_views`: what the node does at the moment, asked of all shards when it is read.
+//!
+//! `Views::load` asks for no more than the one table needs; `fill` makes rows of it, with Cassandra 5.0.6's columns, kinds
+//! and units. What this node does not measure by table (latencies, rows and tombstones of each read) has no rows;
+//! docs/compatibility.md lists it.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use reactor::metrics::{Sample, Value};
+use reactor::{Group, mesh};
+use storage::{CompactionStats, SnapshotInfo, SnapshotsOf, TableReport};
+
+use super::node::{self, NodeFacts};
+use super::rows::Rows;
+use crate::prepared_cache::StatementId;
+use crate::terms::time::parse_timestamp;
+use crate::{Engine, QueryError};
+
+/// A connected client, for `system_views.clients`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientRow {
+    /// Where it connected from.
+    pub address: IpAddr,
+    /// Its port there.
+    pub port: u16,
+    /// How far it has come: `established`, `authenticating` or `ready`.
+    pub stage: &'static str,
+    /// Version of the protocol it speaks.
+    pub version: u8,
+    /// What it said in STARTUP, by name.
+    pub options: BTreeMap<String, String>,
+    /// Requests it has sent.
+    pub requests: u64,
+    /// The keyspace it uses.
+    pub keyspace: Option<String>,
+    /// Who is logged in.
+    pub user: String,
+}
+
+/// Statements of one shard, for `system_views.cql_metrics`.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Statements {
+    ids: Vec<StatementId>,
+    evicted: u64,
+    prepared: u64,
+    regular: u64,
+}
+
+/// What a table of `system_views` is made of.
+#[derive(Debug, Default)]
+pub(crate) enum Views {
+    /// The node's settings, or nothing.
+    #[default]
+    Nothing,
+    /// Reports of all tables.
+    Reports(Vec<TableReport>),
+    /// Compactions at work.
+    Compactions(Vec<CompactionStats>),
+    /// Clients.
+    Clients(Vec<ClientRow>),
+    /// Snapshots.
+    Snapshots(Vec<SnapshotInfo>),
+    /// Metrics of each shard, and what its memory may hold in bytes.
+    Samples(Vec<(Vec<Sample>, u64)>),
+    /// Statements of each shard.
+    Statements(Vec<Statements>),
+    /// Names of settings and their values.
+    Settings(Vec<(String, String)>),
+}
+
+impl Views {
+    /// Asks the shards for what `table` of `system_views` shows.
+    ///
+    /// # Errors
+    /// [`QueryError::Internal`] where a shard does not answer; those of listing snapshots.
+    pub(super) async fn load(engine: &Engine, table: &str) -> Result<Self, QueryError> {
+        Ok(match table {
+            "disk_usage" | "max_sstable_size" => {
+                let mut tables: BTreeMap<[u8; 16], TableReport> = BTreeMap::new();
+                for report in
+                    each_shard(engine, |engine| engine.storage().report()).await?.into_iter().flatten()
+                {
+                    tables.entry(report.id).and_modify(|sum| sum.add(&report)).or_insert(report);
+                }
+                Self::Reports(tables.into_values().collect())
+            }
+            "sstable_tasks" => {
+                let tasks = each_shard(engine, |engine| engine.storage().compactions()).await?;
+                Self::Compactions(tasks.into_iter().flatten().collect())
+            }
+            "clients" => {
+                let clients = each_shard(engine, |engine| engine.clients()).await?;
+                Self::Clients(clients.into_iter().flatten().collect())
+            }
+            "snapshots" => Self::Snapshots(engine.storage().snapshots(&SnapshotsOf::default()).await?),
+            "caches" | "thread_pools" => Self::Samples(
+                each_shard(engine, |engine| {
+                    (reactor::metrics::snapshot(), engine.storage().stats().memory_bytes_max as u64)
+                })
+                .await?,
+            ),
+            "cql_metrics" => Self::Statements(
+                each_shard(engine, |engine| {
+                    let (prepared, regular) = engine.executed();
+                    Statements {
+                        ids: engine.prepared().ids(),
+                        evicted: engine.prepared().evicted(),
+                        prepared,
+                        regular,
+                    }
+                })
+                .await?,
+            ),
+            "settings" => Self::Settings(engine.config().settings.clone()),
+            _ => Self::Nothing,
+        })
+    }
+}
+
+async fn each_shard<T: Send + 'static>(engine: &Engine, ask: fn(&Engine) -> T) -> Result<Vec<T>, QueryError> {
+    let mut answers = Vec::with_capacity(engine.config().shards);
+    for shard in 0..engine.config().shards {
+        let asked = mesh::call(shard, Group::ADMIN, move || async move { Engine::here().map(|e| ask(&e)) });
+        let answer = asked.await.map_err(|error| QueryError::Internal(error.to_string()))?;
+        answers.push(answer.ok_or_else(|| QueryError::NotReady(format!("shard {shard} has not started")))?);
+    }
+    Ok(answers)
+}
+
+/// Fills a table of `system_views`.
+pub(super) fn fill(rows: &mut Rows<'_>, table: &str, views: &Views, facts: &NodeFacts) {
+    match (table, views) {
+        ("settings", Views::Settings(settings)) => node::settings(rows, facts, settings),
+        ("gossip_info", _) => gossip(rows, facts),
+        ("disk_usage", Views::Reports(reports)) => sizes(rows, reports, |report| report.file_bytes),
+        ("max_sstable_size", Views::Reports(reports)) => sizes(rows, reports, |report| report.file_bytes_max),
+        ("sstable_tasks", Views::Compactions(tasks)) => tasks.iter().for_each(|task| compaction(rows, task)),
+        ("clients", Views::Clients(clients)) => clients.iter().for_each(|one| client(rows, one)),
+        ("snapshots", Views::Snapshots(snapshots)) => snapshots.iter().for_each(|one| snapshot(rows, one)),
+        ("caches", Views::Samples(shards)) => row_cache(rows, shards),
+        ("thread_pools", Views::Samples(shards)) => groups(rows, shards),
+        ("cql_metrics", Views::Statements(shards)) => statements(rows, shards),
+        // What the others would tell of has not happened on this node, or is not measured.
+        _ => {}
+    }
+}
+
+/// Sizes in MiB, rounded up.
+fn sizes(rows: &mut Rows<'_>, reports: &[TableReport], bytes: fn(&TableReport) -> u64) {
+    for report in reports {
+        rows.row(|row| {
+            row.text("keyspace_name", &report.keyspace);
+            row.text("table_name", &report.name);
+            row.bigint("mebibytes", bigint(bytes(report).div_ceil(1 << 20)));
+        });
+    }
+}
+
+fn compaction(rows: &mut Rows<'_>, task: &CompactionStats) {
+    rows.row(|row| {
+        row.text("keyspace_name", &task.keyspace);
+        row.text("table_name", &task.table_name);
+        row.timeuuid("task_id", task.id);
+        let ratio = if task.total == 0 { 1.0 } else { task.completed as f64 / task.total as f64 };
+        row.double("completion_ratio", ratio);
+        row.text("kind", &task.kind.name().to_lowercase());
+        row.bigint("progress", bigint(task.completed));
+        row.int("sstables", int(task.files as u64));
+        row.bigint("total", bigint(task.total));
+        row.text("unit", "bytes");
+    });
+}
+
+fn client(rows: &mut Rows<'_>, client: &ClientRow) {
+    rows.row(|row| {
+        row.inet("address", client.address);
+        row.int("port", i32::from(client.port));
+        row.map(
+            "client_options",
+            client.options.iter().map(|(name, value)| (name.as_str(), value.as_bytes())),
+        );
+        row.text("connection_stage", client.stage);
+        for (column, option) in [("driver_name", "DRIVER_NAME"), ("driver_version", "DRIVER_VERSION")] {
+            if let Some(value) = client.options.get(option) {
+                row.text(column, value);
+            }
+        }
+        row.text("hostname", &client.address.to_string());
+        if let Some(keyspace) = &client.keyspace {
+            row.text("keyspace_name", keyspace);
+        }
+        row.int("protocol_version", i32::from(client.version));
+        row.bigint("request_count", bigint(client.requests));
+        row.boolean("ssl_enabled", false);
+        row.text("username", &client.user);
+    });
+}
+
+fn snapshot(rows: &mut Rows<'_>, snapshot: &SnapshotInfo) {
+    rows.row(|row| {
+        row.text("name", &snapshot.tag);
+        row.text("keyspace_name", &snapshot.keyspace);
+        row.text("table_name", &snapshot.table);
+        for (column, instant) in [("created_at", &snapshot.created_at), ("expires_at", &snapshot.expires_at)]
+        {
+            if let Some(at) = instant.as_ref().and_then(|text| parse_timestamp(text, 0).ok()) {
+                row.timestamp(column, at);
+            }
+        }
+        row.boolean("ephemeral", false);
+        row.bigint("size_on_disk", bigint(snapshot.disk_bytes));
+        row.bigint("true_size", bigint(snapshot.true_bytes));
+    });
+}
+
+/// The sum of a metric over all shards.
+fn sum(shards: &[(Vec<Sample>, u64)], name: &str, group: Option<&str>) -> u64 {
+    let wanted = |sample: &&Sample| {
+        sample.name == name && group.is_none_or(|group| sample.labels.iter().any(|(_, value)| value == group))
+    };
+    let samples = shards.iter().flat_map(|(samples, _)| samples).filter(wanted);
+    samples
+        .map(|sample| match &sample.value {
+            Value::Counter(count) => *count,
+            Value::Gauge(value) => u64::try_from(*value).unwrap_or(0),
+            _ => 0,
+        })
+        .sum()
+}
+
+/// The one cache there is: rows.
+fn row_cache(rows: &mut Rows<'_>, shards: &[(Vec<Sample>, u64)]) {
+    let sum = |name| sum(shards, name, None);
+    let (hits, misses) = (sum("scylla_cache_row_hits"), sum("scylla_cache_row_misses"));
+    let requests = hits + misses;
+    rows.row(|row| {
+        row.text("name", "rows");
+        row.bigint("capacity_bytes", bigint(shards.iter().map(|(_, most)| most).sum()));
+        row.int("entry_count", int(sum("scylla_cache_rows")));
+        row.bigint("hit_count", bigint(hits));
+        // As Cassandra shows the ratio of a cache that was never asked.
+        row.double("hit_ratio", if requests == 0 { f64::NAN } else { hits as f64 / requests as f64 });
+        row.bigint("request_count", bigint(requests));
+        row.bigint("size_bytes", bigint(sum("scylla_cache_bytes_total")));
+    });
+}
+
+/// Scheduling groups are what pools of threads are elsewhere: each shard runs one task at a time.
+fn groups(rows: &mut Rows<'_>, shards: &[(Vec<Sample>, u64)]) {
+    for group in Group::all() {
+        let sum = |name| sum(shards, name, Some(group.name()));
+        rows.row(|row| {
+            row.text("name", group.name());
+            row.int("active_tasks", 0);
+            row.int("active_tasks_limit", int(shards.len() as u64));
+            row.bigint("blocked_tasks", 0);
+            row.bigint("blocked_tasks_all_time", 0);
+            row.bigint("completed_tasks", bigint(sum("scylla_scheduler_tasks_processed")));
+            row.int("pending_tasks", int(sum("scylla_scheduler_queue_length")));
+        });
+    }
+}
+
+fn statements(rows: &mut Rows<'_>, shards: &[Statements]) {
+    let mut ids: Vec<_> = shards.iter().flat_map(|shard| &shard.ids).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let sum = |of: fn(&Statements) -> u64| shards.iter().map(of).sum::<u64>() as f64;
+    let (prepared, regular) = (sum(|shard| shard.prepared), sum(|shard| shard.regular));
+    let all = prepared + regular;
+    for (name, value) in [
+        ("prepared_statements_count", ids.len() as f64),
+        ("prepared_statements_evicted", sum(|shard| shard.evicted)),
+        ("prepared_statements_executed", prepared),
+        ("prepared_statements_ratio", if all == 0.0 { 0.0 } else { prepared / all }),
+        ("regular_statements_executed", regular),
+    ] {
+        rows.row(|row| {
+            row.text("name", name);
+            row.double("value", value);
+        });
+    }
+}
+
+/// The node itself: it has no peers to gossip with.
+fn gossip(rows: &mut Rows<'_>, node: &NodeFacts) {
+    let host_id = uuid::Uuid::from_bytes(node.host_id).to_string();
+    let token = node::ring_tokens().next().unwrap_or_default();
+    let status = format!("NORMAL,{token}");
+    let (listen, rpc) = (node.listen_address.to_string(), node.rpc_address.to_string());
+    rows.row(|row| {
+        row.inet("address", node.listen_address);
+        row.int("port", i32::from(node.listen_port));
+        row.text("hostname", &listen);
+        row.int("generation", i32::try_from(node.generation).unwrap_or(i32::MAX));
+        row.int("heartbeat", 0);
+        for (column, value) in [
+            ("dc", node.data_center.as_str()),
+            ("rack", &node.rack),
+            ("host_id", &host_id),
+            ("internal_ip", &listen),
+            ("internal_address_and_port", &format!("{listen}:{}", node.listen_port)),
+            ("rpc_address", &rpc),
+            ("native_address_and_port", &format!("{rpc}:{}", node.rpc_port)),
+            ("release_version", node::RELEASE_VERSION),
+            ("rpc_ready", "true"),
+            ("sstable_versions", "big-me"),
+            ("status", &status),
+            ("status_with_port", &status),
+        ] {
+            row.text(column, value);
+        }
+    });
+}
+
+fn bigint(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+fn int(value: u64) -> i32 {
+    i32::try_from(value).unwrap_or(i32::MAX)
+}
