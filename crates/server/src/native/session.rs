@@ -29,6 +29,9 @@ pub(super) enum Phase {
     Ready,
 }
 
+/// Names and values.
+pub(super) type StartupOptions = Box<[(Box<str>, Box<str>)]>;
+
 /// One client.
 pub(super) struct Session {
     pub(super) native: Rc<Native>,
@@ -40,7 +43,7 @@ pub(super) struct Session {
     /// The version of the first frame; all others have to have it.
     pub(super) version: Cell<Option<ProtocolVersion>>,
     /// What the client said in STARTUP, as it stood there.
-    pub(super) startup: RefCell<Box<[(Box<str>, Box<str>)]>>,
+    pub(super) startup: RefCell<StartupOptions>,
     /// Requests that came.
     pub(super) requests: Cell<u64>,
     /// Kinds of events the client registered for.
