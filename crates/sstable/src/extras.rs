@@ -9,10 +9,12 @@
 //!   3 schema     := table_id:u8{16} revision:u64
 //!   4 tablet     := tablets_log2:u8 tablet:u32 shard:u32
 //!   5 checksums  := (component:u8 crc32:u32)*          (components by their place in `Component::ALL`)
+//!   6 prefixes   := crc32:u32*                         (of `Index.db` before each entry of `Summary.db`)
 //! position := weight:i8 components:u16 (present:bool [length:u32 bytes]){components}
 //! ```
 //! Sections of other kinds are skipped, so that a later writer may add some. The checksums are what tells a changed filter,
-//! summary or statistics from a whole one: `me` has none for them, and a filter with a bit gone hides a partition. Only
+//! summary or statistics from a whole one: `me` has none for them, and a filter with a bit gone hides a partition. With the
+//! prefixes, and the checksum of the whole index for the last, each stretch of the index that is read is checked. Only
 //! the dictionary is needed to read the
 //! data, and the name of the compressor in `CompressionInfo.db` says so.
 
@@ -31,6 +33,9 @@ const EXTENT: u16 = 2;
 const SCHEMA: u16 = 3;
 const TABLET: u16 = 4;
 const CHECKSUMS: u16 = 5;
+const PREFIXES: u16 = 6;
+/// Checksums of stretches are left out where there would be more than this.
+const PREFIXES_MAX: usize = 2 << 20;
 /// Most bytes of the component that are read.
 pub(crate) const EXTRAS_BYTES_MAX: u64 = 16 << 20;
 
@@ -80,6 +85,8 @@ pub struct Extras {
     pub tablet: Option<TabletMark>,
     /// CRC32 of components, each as a whole.
     pub checksums: Vec<(Component, u32)>,
+    /// CRC32 of the index before each entry of the summary; nothing where the file has them not.
+    pub prefixes: Vec<u32>,
 }
 
 impl Extras {
@@ -110,6 +117,10 @@ impl Extras {
                 bytes.extend_from_slice(&checksum.to_be_bytes());
             }
             sections.push((CHECKSUMS, bytes));
+        }
+        if (1..=PREFIXES_MAX).contains(&self.prefixes.len()) {
+            let bytes = self.prefixes.iter().flat_map(|checksum| checksum.to_be_bytes()).collect();
+            sections.push((PREFIXES, bytes));
         }
         let start = out.len();
         out.extend_from_slice(&MAGIC);
@@ -197,6 +208,10 @@ impl Extras {
                         extras.checksums.extend(known.map(|component| (*component, checksum)));
                     }
                 }
+                PREFIXES => {
+                    let count = section.fits("number of checksums", length as u64 / 4, 4)?;
+                    extras.prefixes = (0..count).map(|_| section.u32()).collect::<Result<_, _>>()?;
+                }
                 _ => continue,
             }
             if section.remaining() != 0 {
@@ -263,6 +278,7 @@ mod tests {
             schema: Some(SchemaMark { table: [7; 16], revision: 3 }),
             tablet: Some(TabletMark { tablets_log2: 4, tablet: 11, shard: 2 }),
             checksums: vec![(Component::Filter, 1), (Component::Index, 2)],
+            prefixes: vec![0, 7, u32::MAX],
         }
     }
 

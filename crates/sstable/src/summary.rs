@@ -30,6 +30,8 @@ pub(crate) struct Stretch<'s> {
     pub(crate) first: &'s [u8],
     /// Where the next one starts, and the key there; `None` for the last.
     pub(crate) next: Option<(u64, &'s [u8])>,
+    /// Checksums of the index up to its start and to its end, where the file has them.
+    pub(crate) checksums: Option<(u32, u32)>,
 }
 
 /// Sampled keys of an index, with their tokens so that searching hashes nothing.
@@ -39,6 +41,10 @@ pub(crate) struct Summary {
     ends: Vec<u32>,
     tokens: Vec<Token>,
     positions: Vec<u64>,
+    /// Checksums of the index before each position; none, or as many. They are not in `Summary.db`.
+    prefixes: Vec<u32>,
+    /// Checksum of the whole index, where there are those.
+    whole: u32,
     min_index_interval: u32,
     at_full_sampling: u32,
     first_key: Vec<u8>,
@@ -53,6 +59,8 @@ impl Summary {
             ends: Vec::new(),
             tokens: Vec::new(),
             positions: Vec::new(),
+            prefixes: Vec::new(),
+            whole: 0,
             min_index_interval,
             at_full_sampling: 0,
             first_key: Vec::new(),
@@ -74,6 +82,7 @@ impl Summary {
         (0..self.len())
             .step_by(2)
             .for_each(|at| thinned.add(self.tokens[at], self.key(at), self.positions[at]));
+        thinned.prefixes = self.prefixes.iter().step_by(2).copied().collect();
         *self = thinned;
     }
 
@@ -85,6 +94,25 @@ impl Summary {
         self.at_full_sampling = u32::try_from(entries).unwrap_or(i32::MAX as u32).min(i32::MAX as u32);
     }
 
+    /// Notes the checksum of the index before the entry that was added last.
+    pub(crate) fn add_prefix(&mut self, checksum: u32) {
+        self.prefixes.push(checksum);
+    }
+
+    /// Checksums of the index before each entry.
+    pub(crate) fn prefixes(&self) -> &[u32] {
+        &self.prefixes
+    }
+
+    /// Takes checksums of the index before each entry, and of all of it; says no where they are of another summary.
+    pub(crate) fn set_checksums(&mut self, prefixes: Vec<u32>, whole: u32) -> bool {
+        let fits = prefixes.len() == self.len();
+        if fits {
+            (self.prefixes, self.whole) = (prefixes, whole);
+        }
+        fits
+    }
+
     /// Number of entries.
     fn len(&self) -> usize {
         self.positions.len()
@@ -92,7 +120,7 @@ impl Summary {
 
     /// Bytes it keeps in memory.
     pub(crate) fn size(&self) -> usize {
-        self.keys.len() + self.positions.len() * 20
+        self.keys.len() + self.positions.len() * 20 + self.prefixes.len() * 4
     }
 
     /// Smallest key of the file.
@@ -130,6 +158,10 @@ impl Summary {
             start: self.positions.get(at).copied().unwrap_or(0),
             first: if at < self.len() { self.key(at) } else { &self.first_key },
             next: self.positions.get(at + 1).map(|position| (*position, self.key(at + 1))),
+            checksums: self
+                .prefixes
+                .get(at)
+                .map(|before| (*before, self.prefixes.get(at + 1).copied().unwrap_or(self.whole))),
         }
     }
 

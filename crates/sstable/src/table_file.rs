@@ -168,7 +168,7 @@ impl Sstable {
         within: Option<(&Budget, &IndexPages)>,
     ) -> Result<Self, SstableError> {
         let features = descriptor.version.features();
-        let extras = read_extras(dir, descriptor).await?;
+        let mut extras = read_extras(dir, descriptor).await?;
         let (path, bytes) = read_component(dir, descriptor, Component::Statistics, &extras).await?;
         let statistics =
             Statistics::decode(&bytes, features).map_err(|error| error.of(Component::Statistics, &path))?;
@@ -177,7 +177,15 @@ impl Sstable {
         let index_path = descriptor.path(dir, Component::Index);
         let (index, length) = open_data(&index_path).await?;
         let (path, bytes) = read_component(dir, descriptor, Component::Summary, &extras).await?;
-        let summary = Summary::decode(&bytes, length).map_err(|error| error.of(Component::Summary, &path))?;
+        let mut summary =
+            Summary::decode(&bytes, length).map_err(|error| error.of(Component::Summary, &path))?;
+        let whole = extras.checksums.iter().find(|(component, _)| *component == Component::Index);
+        if let (Some((_, whole)), false) = (whole, extras.prefixes.is_empty())
+            && !summary.set_checksums(std::mem::take(&mut extras.prefixes), *whole)
+        {
+            let error = Malformed::invalid(0, "checksums of another summary's stretches");
+            return Err(error.of(Component::Ceto, &descriptor.path(dir, Component::Ceto)));
+        }
         let last_key = summary.last_key().into();
         let pages = within.map(|(_, pages)| FilePages::new(pages));
         let index = Rc::new(IndexFile { file: index, path: index_path, length, last_key, pages });

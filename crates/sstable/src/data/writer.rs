@@ -413,6 +413,7 @@ impl Writer {
             schema: Some(self.schema),
             tablet: options.tablet,
             checksums: components.clone(),
+            prefixes: summary.prefixes().to_vec(),
         };
         extras.encode(&mut bytes);
         write_component(&dir, descriptor, Component::Ceto, &mut bytes, &mut components).await?;

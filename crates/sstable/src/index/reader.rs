@@ -207,6 +207,22 @@ impl IndexFile {
         Err(self.malformed(Malformed::invalid(at, "the entry is not the one the summary names")))
     }
 
+    /// Checks the bytes of a stretch, where all of them are at hand and the file has a checksum of it.
+    fn check_stretch(&self, stretch: Stretch<'_>, end: u64, bytes: &[u8]) -> Result<(), SstableError> {
+        let length = usize::try_from(end.saturating_sub(stretch.start)).unwrap_or(usize::MAX);
+        let (Some((before, recorded)), Some(bytes)) = (stretch.checksums, bytes.get(..length)) else {
+            return Ok(());
+        };
+        let mut hasher = crc32fast::Hasher::new_with_initial(before);
+        hasher.update(bytes);
+        let found = hasher.finalize();
+        if found == recorded {
+            return Ok(());
+        }
+        let problem = Problem::Checksum { recorded, found };
+        Err(self.malformed(Malformed { offset: stretch.start, problem }))
+    }
+
     /// The entry of a key, sought in the stretch that the summary names, and what of the index is at hand then: bytes and
     /// where they start.
     pub(crate) async fn find(
@@ -233,6 +249,9 @@ impl IndexFile {
             }
             if next == self.length {
                 self.check_last(seen.key)?;
+            }
+            if at == stretch.start {
+                self.check_stretch(stretch, end, walk.from(at))?;
             }
             if found {
                 entry.end = match parse(walk.from(next), next, self.length) {

@@ -192,6 +192,7 @@ impl IndexWriter {
         }
         if self.stretches.is_multiple_of(self.thinning) {
             self.summary.add(token, key, start);
+            self.summary.add_prefix(self.checksum.clone().finalize());
         }
         self.stretches += 1;
     }
