@@ -208,7 +208,8 @@ impl Native {
     /// Gives a buffer back for reuse.
     fn give_buffer(&self, mut buffer: Vec<u8>) {
         let pooled = self.pooled_bytes.get() + buffer.capacity();
-        if pooled <= POOLED_BYTES_MAX && buffer.capacity() - 1 < POOLED_BUFFER_BYTES_MAX {
+        let is_worth_it = (1..=POOLED_BUFFER_BYTES_MAX).contains(&buffer.capacity());
+        if pooled <= POOLED_BYTES_MAX && is_worth_it {
             buffer.clear();
             self.pooled_bytes.set(pooled);
             self.buffers.borrow_mut().push(buffer);

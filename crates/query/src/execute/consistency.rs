@@ -207,6 +207,12 @@ pub fn read_error(error: ReplicationError, level: Consistency) -> QueryError {
 fn common(error: ReplicationError, consistency: Wire) -> QueryError {
     match error {
         ReplicationError::Unavailable { required, alive } => {
+            // A serial level is reached where a quorum is, and Cassandra says so.
+            let consistency = match consistency {
+                Wire::Serial => Wire::Quorum,
+                Wire::LocalSerial => Wire::LocalQuorum,
+                level => level,
+            };
             QueryError::Unavailable { consistency, required, alive }
         }
         ReplicationError::Overloaded { reason, .. } => QueryError::Overloaded(reason),
