@@ -11,7 +11,7 @@ use model::clustering::{
 use storage::Slices;
 
 use super::Restrictions;
-use super::clause::{ALTERNATIVES_MAX, Row, RowTerm, Test, bind_value, too_many};
+use super::clause::{ALTERNATIVES_MAX, Clause, Row, RowTerm, Test, bind_value, null_value, too_many};
 use crate::QueryError;
 use crate::terms::{Binding, Bound};
 
@@ -76,18 +76,8 @@ pub fn fill(
                 }
                 let lower = lower.as_ref().filter(|_| !lower_null);
                 let upper = upper.as_ref().filter(|_| !upper_null);
-                let lower = match lower {
-                    Some((row, inclusive)) => {
-                        Some((row.bind(&clause.names[..row.width()], binding)?, *inclusive))
-                    }
-                    None => None,
-                };
-                let upper = match upper {
-                    Some((row, inclusive)) => {
-                        Some((row.bind(&clause.names[..row.width()], binding)?, *inclusive))
-                    }
-                    None => None,
-                };
+                let lower = lower.map(|bound| bound_values(clause, bound, binding)).transpose()?;
+                let upper = upper.map(|bound| bound_values(clause, bound, binding)).transpose()?;
                 for prefix in &prefixes {
                     let above = half(prefix, clause.first, &lower, true, orders)?;
                     let below = half(prefix, clause.first, &upper, false, orders)?;
@@ -106,6 +96,34 @@ pub fn fill(
     }
     out.clear();
     out.extend(normalise(slices, orders));
+    Ok(())
+}
+
+fn bound_values<'a>(
+    clause: &Clause,
+    (row, inclusive): &'a (RowTerm, bool),
+    binding: &Binding<'a>,
+) -> Result<(Row<'a>, bool), QueryError> {
+    let names = &clause.names[..row.width()];
+    let row = if clause.multi { row.bind_bound(names, binding) } else { row.bind(names, binding) };
+    row.map(|row| (row, *inclusive))
+}
+
+/// Refuses null as the bound of a range that is deleted: a range that began before all values would be everything.
+///
+/// # Errors
+/// [`QueryError::Invalid`] naming the column.
+pub fn check_bounds_given(restrictions: &Restrictions, binding: &Binding<'_>) -> Result<(), QueryError> {
+    for clause in &restrictions.clustering {
+        let Test::Slice { lower, upper } = &clause.test else { continue };
+        for (row, _) in lower.iter().chain(upper) {
+            if let Some(term) = row.single().filter(|_| !clause.multi)
+                && term.bind(binding)? == Bound::Null
+            {
+                return Err(null_value(&clause.names[0]));
+            }
+        }
+    }
     Ok(())
 }
 
