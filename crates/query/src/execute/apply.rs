@@ -63,6 +63,7 @@ pub fn apply(
     }
     several.iter().try_for_each(|key| keys::check_not_empty(&key.key))?;
     slices::fill(&plan.restrictions, &plan.table, binding, rows)?;
+    slices::check_lengths(rows)?;
     if plan.restrictions.clustering.iter().any(Clause::is_slice) {
         slices::check_bounds_given(&plan.restrictions, binding)?;
     }

@@ -6,7 +6,7 @@
 
 use model::Table;
 use model::clustering::{
-    CLUSTERING_VALUE_BYTES_MAX, ClusteringOrder, OwnedPosition, Position, Slice, append_component,
+    CLUSTERING_VALUE_BYTES_MAX, Clustering, ClusteringOrder, OwnedPosition, Position, Slice, append_component,
 };
 use storage::Slices;
 
@@ -109,6 +109,30 @@ fn bound_values<'a>(
     row.map(|row| (row, *inclusive))
 }
 
+/// Refuses clustering values that are together longer than a key may be.
+///
+/// # Errors
+/// [`QueryError::Invalid`] in Cassandra's words.
+#[inline]
+pub fn check_lengths(rows: &Slices) -> Result<(), QueryError> {
+    for prefix in rows.iter().map(|row| &row.start.prefix) {
+        if prefix.len() > CLUSTERING_VALUE_BYTES_MAX {
+            let length: usize = Clustering(prefix).components().flatten().map(<[u8]>::len).sum();
+            if length > CLUSTERING_VALUE_BYTES_MAX {
+                return Err(too_long(length));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cold]
+fn too_long(length: usize) -> QueryError {
+    QueryError::Invalid(format!(
+        "Key length of {length} is longer than maximum of {CLUSTERING_VALUE_BYTES_MAX}"
+    ))
+}
+
 /// Refuses null as the bound of a range that is deleted: a range that began before all values would be everything.
 ///
 /// # Errors
@@ -166,10 +190,7 @@ fn one_prefix(
 /// [`QueryError::Invalid`] where it is longer than a clustering value may be.
 pub fn append_value(prefix: &mut Vec<u8>, value: &[u8]) -> Result<(), QueryError> {
     if value.len() > CLUSTERING_VALUE_BYTES_MAX {
-        return Err(QueryError::Invalid(format!(
-            "Key length of {} is longer than maximum of {CLUSTERING_VALUE_BYTES_MAX}",
-            value.len()
-        )));
+        return Err(too_long(value.len()));
     }
     append_component(prefix, Some(value));
     Ok(())
