@@ -7,6 +7,7 @@ small domains on purpose, so that rows meet, overwrite and shadow each other.
 """
 
 import random
+import re
 from dataclasses import dataclass
 
 LITERALS = {
@@ -43,18 +44,39 @@ COMPOSITES = {
     "frozen<map<text, int>>": ["{'a': 1}", "{}", "{'b': 2, 'a': 0}"],
     "frozen<udt0>": ["{a: 1, b: 'x'}", "{a: 2, c: []}", "{b: 'q'}"],
     "frozen<tuple<int, text>>": ["(1, 'x')", "(2, null)", "(null, 'y')"],
+    "tuple<int, frozen<tuple<text, double>>>": ["(1, ('x', 1.5))", "(2, null)", "(null, (null, 2))", "(3, ('', NaN))"],
     "vector<float, 2>": ["[1, 2]", "[0.5, -1]"],
+    "vector<text, 2>": ["['a', 'bb']", "['', 'x']"],
+    "list<frozen<udt0>>": ["[{a: 1}]", "[]", "[{a: 1, c: [2]}, {b: 'z'}]"],
+    "map<text, frozen<list<int>>>": ["{'a': [1], 'b': []}", "{}", "{'c': [3, 1]}"],
+    "set<frozen<tuple<int, text>>>": ["{(2, 'b'), (1, 'a')}", "{(1, null)}", "{}"],
+    "frozen<map<frozen<set<int>>, frozen<list<text>>>>": ["{{2, 1}: ['a']}", "{}", "{{}: []}"],
 }
 LITERALS |= COMPOSITES
 SCALARS = [t for t in LITERALS if t not in COMPOSITES]
-CELLS = {"list<int>", "set<text>", "map<text, int>", "map<int, text>", "udt0"}  # a cell for each element
-CAST = {"int": ["text", "bigint", "double", "varint"], "text": ["ascii"], "timestamp": ["date", "text"], "double": ["int", "text"]}
+CELLS = {"list<int>", "set<text>", "map<text, int>", "map<int, text>", "udt0", "list<frozen<udt0>>", "map<text, frozen<list<int>>>",
+         "set<frozen<tuple<int, text>>>"}  # a cell for each element
+NUMBERS = ["tinyint", "smallint", "int", "bigint", "varint", "decimal", "float", "double"]
+CAST = {number: ["text", "ascii", *NUMBERS] for number in NUMBERS} | {
+    "text": ["ascii", "int"], "ascii": ["text"], "timestamp": ["date", "text", "bigint"], "date": ["timestamp", "text"],
+    "timeuuid": ["timestamp", "date", "text"], "uuid": ["text"], "inet": ["text"], "boolean": ["text", "int"], "time": ["text"],
+    "duration": ["text"], "blob": ["text"],
+}
 JSON = {  # values as JSON has them, right ones and some that are not
     "int": ["0", "1", "2", '"3"', "null", '"x"'], "text": ['"b"', '"\\u00e4"', '""'], "bigint": ["7", '"0"', "1.5"],
     "ascii": ['"a"', '"abc"', '"\\u00e4"'], "uuid": ['"123e4567-e89b-42d3-a456-426614174000"', '"nope"'],
     "boolean": ["true", '"false"'], "double": ["0.5", '"NaN"', "2"], "list<int>": ["[1, 2]", "[]", '"[3]"', "[null]"],
     "set<text>": ['["b", "a"]', "[]"], "map<text, int>": ['{"a": 1}', "{}"], "udt0": ['{"a": 1, "b": "x"}', '{"nope": 1}'],
     "blob": ['"0xcafe"', '"x"'], "decimal": ["1.50", '"1e3"'], "frozen<list<int>>": ["[1]"], "timestamp": ['"2024-01-01"', "0"],
+    "tinyint": ["1", '"-128"', "128"], "smallint": ["-3", '"300"', "1.5"], "varint": ["12345678901234567890", '"-1"', "2.5"],
+    "float": ["1.5", '"Infinity"', "true"], "timeuuid": ['"123e4567-e89b-12d3-a456-426614174000"', "5"], "inet": ['"::1"', '"x"'],
+    "date": ['"2020-02-29"', "7"], "time": ['"01:02:03.5"', '"25:00:00"'], "duration": ['"1y2d"', "1"],
+    "map<int, text>": ['{"1": "x"}', '{"x": "y"}'], "frozen<set<int>>": ["[2, 1, 2]", "[null]"],
+    "frozen<map<text, int>>": ['{"b": 1, "a": "2"}', "[1]"], "frozen<udt0>": ['{"A": 1}', '{"a": 1, "c": [1, 2]}', "{}"],
+    "frozen<tuple<int, text>>": ['[1, "x"]', "[1]", '[1, "x", 2]', "[null, null]"], "vector<float, 2>": ["[1, 2.5]", "[1]"],
+    "tuple<int, frozen<tuple<text, double>>>": ['[1, ["x", 1.5]]', "[1, 2]"], "list<frozen<udt0>>": ['[{"a": 1}, {}]', "{}"],
+    "map<text, frozen<list<int>>>": ['{"a": [1]}', '{"a": 1}'], "set<frozen<tuple<int, text>>>": ['[[1, "a"], [1, "a"]]'],
+    "vector<text, 2>": ['["a", "b"]', "[1, 2]"], "frozen<map<frozen<set<int>>, frozen<list<text>>>>": ['{"[2, 1]": ["a"]}', "{}"],
 }
 COUNTED = "CREATE TABLE counted (k int, c int, n counter, m counter, s counter static, PRIMARY KEY (k, c))"
 BYTES = {
@@ -77,6 +99,16 @@ BYTES = {
     "date": [b"\x80\x00\x00\x00", bytes(4)],
     "time": [bytes(8), bytes.fromhex("00004e94914effff")],
     "duration": [bytes(3), b"\x02\x04\x06", b"\x01\x03\x05"],
+}
+BINARY = {  # of composites, where the bytes are easily told
+    "list<int>": [bytes(4), bytes.fromhex("000000010000000400000001")],
+    "set<text>": [bytes(4), bytes.fromhex("000000010000000161"), bytes.fromhex("00000002000000016200000001 61".replace(" ", ""))],
+    "map<text, int>": [bytes(4), bytes.fromhex("0000000100000001610000000400000001")],
+    "udt0": [bytes.fromhex("0000000400000001"), bytes.fromhex("ffffffff0000000178"), b""],
+    "frozen<udt0>": [bytes.fromhex("0000000400000001"), bytes.fromhex("0000000400000001ffffffffffffffff")],
+    "frozen<list<int>>": [bytes(4), bytes.fromhex("0000000100000004ffffffff")],
+    "frozen<tuple<int, text>>": [bytes.fromhex("0000000400000001"), bytes.fromhex("00000004000000010000000178")],
+    "vector<float, 2>": [bytes(8), bytes.fromhex("3f8000007fc00000")],
 }
 NUMERIC = {"tinyint", "smallint", "int", "bigint", "varint", "decimal", "float", "double"}
 
@@ -123,6 +155,8 @@ class Generator:
         self.random = random.Random(seed)
         self.tables = []
         self.timestamp = 1000
+        self.numbers = []  # columns that arithmetic may meet
+        self.marking = False  # values are given with their types, so that some may be bound
 
     # ---- tables
 
@@ -146,16 +180,20 @@ class Generator:
         return table
 
     def value(self, column):
-        return self.random.choice(LITERALS[column.type])
+        literal = self.random.choice(LITERALS[column.type])
+        return f"\1{column.type}\2{literal}\3" if self.marking else literal
+
+    def number(self, number, kind="int"):
+        return f"\1{kind}\2{number}\3" if self.marking else str(number)
 
     def key(self, columns):
         return [f"{c.name} = {self.value(c)}" for c in columns]
 
     def using(self, ttl=True):
         self.timestamp += self.random.randint(-3, 5)
-        parts = [f"TIMESTAMP {self.timestamp}"]
+        parts = [f"TIMESTAMP {self.number(self.timestamp, 'bigint')}"]
         if ttl and self.random.random() < 0.15:
-            parts.append(f"TTL {self.random.randint(100_000, 200_000)}")
+            parts.append(f"TTL {self.number(self.random.randint(100_000, 200_000))}")
         return " USING " + " AND ".join(parts)
 
     # ---- writes
@@ -186,6 +224,8 @@ class Generator:
         if c.type in CELLS and pick.random() < 0.5:
             if c.type == "udt0":
                 return f"{c.name}.{pick.choice(['a = 7', chr(98) + chr(32) + '= null', 'c = [9]'])}"
+            if c.type == "map<text, frozen<list<int>>>":
+                return pick.choice([f"{c.name}['a'] = [7]", f"{c.name}['b'] = null", f"{c.name} = {c.name} - {{'a'}}"])
             if c.type.startswith("map"):
                 key = "'a'" if "text, int" in c.type else "1"
                 return pick.choice([f"{c.name} = {c.name} + {value}", f"{c.name}[{key}] = null"])
@@ -207,8 +247,37 @@ class Generator:
         else:
             where += self.key(clustering)
             if form > 0.8:
-                what = " " + ", ".join(c.name for c in self.random.sample(table.of("regular"), 1))
+                chosen = self.random.choice(table.of("regular"))
+                what = " " + (self.element(chosen) if chosen.type in CELLS and self.random.random() < 0.6 else chosen.name)
         return f"DELETE{what} FROM {table.name}{self.using(ttl=False)} WHERE {' AND '.join(where)}"
+
+    def element(self, column):
+        """A cell of a collection or a field, as DELETE names it. Not of lists: which cell that is depends on the clock."""
+        if column.type == "udt0":
+            return f"{column.name}.{self.random.choice('abc')}"
+        if column.type.startswith("list"):
+            return column.name
+        return f"{column.name}[{'(1, null)' if 'tuple' in column.type else '1' if column.type == 'map<int, text>' else repr(self.random.choice('ab'))}]"
+
+    def conditional_batch(self, table):
+        """Several conditional statements, mostly of one partition."""
+        pick = self.random
+        partition = self.key(table.of("partition"))
+        members = []
+        for _ in range(pick.randint(1, 3)):
+            key = " AND ".join((partition if pick.random() < 0.95 else self.key(table.of("partition"))) + self.key(table.of("clustering")))
+            column = pick.choice(table.of("regular"))
+            condition = pick.choice([" IF EXISTS", f" IF {self.condition(column)}", f" IF {self.condition(column)}", "", ""])
+            sets = ", ".join(self.assignment(c) for c in pick.sample(table.of("regular"), 1))
+            static = table.of("static")
+            if static and pick.random() < 0.25:
+                one = static[0]
+                members.append(f"UPDATE {table.name} SET {self.assignment(one)} WHERE {' AND '.join(partition)} IF {self.condition(one)}")
+            elif pick.random() < 0.75:
+                members.append(f"UPDATE {table.name} SET {sets} WHERE {key}{condition}")
+            else:
+                members.append(f"DELETE FROM {table.name} WHERE {key}{condition}")
+        return f"BEGIN {pick.choice(['', '', 'UNLOGGED '])}BATCH {'; '.join(members)}; APPLY BATCH"
 
     def insert_json(self, table):
         """INSERT JSON of a scalar key and a few values; what is not named is null or left as it is."""
@@ -243,6 +312,10 @@ class Generator:
         if column.type in CELLS and pick.random() < 0.5:
             if column.type == "udt0":
                 return f"{name}.{pick.choice(['a = 1', 'b != null', 'a > 0'])}"
+            if column.type == "map<text, frozen<list<int>>>":
+                return pick.choice([f"{name}['a'] = [1]", f"{name}['b'] IN ([], null)", f"{name} CONTAINS [1]", f"{name} CONTAINS KEY 'a'"])
+            if column.type in ("list<frozen<udt0>>", "set<frozen<tuple<int, text>>>"):
+                return f"{name} CONTAINS {'{a: 1}' if 'udt0' in column.type else '(1, null)'}"
             if column.type.startswith("map"):
                 key, value = ("'a'", "1") if "text, int" in column.type else ("1", "'x'")
                 return pick.choice([f"{name}[{key}] {pick.choice(['=', '!=', '>'])} {value}", f"{name} CONTAINS KEY {key}"])
@@ -284,6 +357,14 @@ class Generator:
     def part(self, column):
         """A part of a collection, user type or tuple, or something of a scalar."""
         pick, name = self.random, column.name
+        if column.type == "list<frozen<udt0>>":
+            return pick.choice([f"{name}[0]", f"collection_count({name})", f"[{name}]"])
+        if column.type == "map<text, frozen<list<int>>>":
+            return pick.choice([f"{name}['a']", f"{name}['a'..'b']", f"{name}['a'][0]", f"map_values({name})", f"map_keys({name})"])
+        if column.type == "set<frozen<tuple<int, text>>>":
+            return pick.choice([f"{name}[(1, null)]", f"{name}[(1, 'a')..]", f"collection_max({name})"])
+        if column.type.startswith("vector"):
+            return pick.choice([f"similarity_cosine({name}, [1, 2])", f"[{name}]", f"({name}, 1)", f"{name}[0]", f"to_json({name})"])
         if column.type == "set<text>":
             return pick.choice([f"{name}['a']", f"{name}['a'..'b']", f"{name}['b'..]"])
         if column.type in ("map<text, int>", "frozen<map<text, int>>"):
@@ -298,9 +379,17 @@ class Generator:
             return pick.choice([f"collection_count({name})", f"{name}[0]", f"to_json({name})"])
         if column.type in NUMERIC:
             other = pick.choice(["1", "2.5", name, "-3"])
+            if pick.random() < 0.3 and self.numbers:
+                other = pick.choice(self.numbers)
+            if pick.random() < 0.2:
+                return f"cast({name} AS {pick.choice(CAST[column.type])})"
             return pick.choice([f"{name} {pick.choice('+-*/%')} {other}", f"-{name}", f"abs({name})", f"({name} + 1) * 2"])
-        if column.type in CAST:
+        if column.type in ("date", "timestamp") and pick.random() < 0.5:
+            return f"{name} {pick.choice('+-')} {pick.choice(['1d', '1mo', '1y2mo3d', '1h', '36h', '-2w', '0s'])}"
+        if column.type in CAST and pick.random() < 0.6:
             return f"cast({name} AS {pick.choice(CAST[column.type])})"
+        if pick.random() < 0.3:
+            return pick.choice([f"mask_default({name})", f"mask_null({name})", f"mask_inner({name}, 1, 1)", f"mask_outer({name}, 1, 1)"])
         return pick.choice([f"to_json({name})", f"[{name}]", f"({name}, {name})", f"(frozen<list<{column.type}>>) [{name}]", name])
 
     def stamp(self, column):
@@ -318,6 +407,7 @@ class Generator:
     def projection(self, table):
         pick = self.random
         columns = table.columns
+        self.numbers = [c.name for c in columns if c.type in NUMERIC]
         regular = table.of("regular")
         form = pick.random()
         if form < 0.3:
@@ -340,6 +430,14 @@ class Generator:
         """A relation that only looking at rows can tell."""
         pick, name = self.random, column.name
         if column.type in CELLS or column.type.startswith("frozen<") and pick.random() < 0.5:
+            if column.type == "list<frozen<udt0>>":
+                return f"{name} CONTAINS {pick.choice(['{a: 1}', '{}'])}"
+            if column.type == "map<text, frozen<list<int>>>":
+                return pick.choice([f"{name}['a'] = [1]", f"{name} CONTAINS KEY 'a'", f"{name} CONTAINS []"])
+            if column.type == "set<frozen<tuple<int, text>>>":
+                return f"{name} CONTAINS (1, null)"
+            if column.type == "frozen<map<frozen<set<int>>, frozen<list<text>>>>":
+                return pick.choice([f"{name} CONTAINS KEY {{1, 2}}", f"{name} CONTAINS []", f"{name}[{{1, 2}}] = ['a']"])
             if column.type.startswith("map") or "map<" in column.type:
                 key, value = ("'a'", "1") if "text, int" in column.type else ("1", "'x'")
                 return pick.choice([f"{name} CONTAINS {value}", f"{name} CONTAINS KEY {key}", f"{name}[{key}] = {value}"])
@@ -410,9 +508,9 @@ class Generator:
             if clustering and pick.random() < 0.3:
                 tail += f" ORDER BY {clustering[0].name} {pick.choice(['ASC', 'DESC'])}"
         if pick.random() < 0.1:
-            tail += f" PER PARTITION LIMIT {pick.randint(1, 3)}"
+            tail += f" PER PARTITION LIMIT {self.number(pick.randint(1, 3))}"
         if pick.random() < 0.3:
-            tail += f" LIMIT {pick.randint(1, 8)}"
+            tail += f" LIMIT {self.number(pick.randint(1, 8))}"
         if pick.random() < 0.2:
             for _ in range(pick.choice([1, 1, 2])):
                 where.append(self.filter(pick.choice(table.of("regular") + table.of("static") + clustering)))
@@ -567,6 +665,29 @@ class Generator:
                 values.append(pick.choice(BYTES[column.type]))
         return Statement("execute", cql, values=tuple(values))
 
+    def marked(self, table, conditional):
+        """Any statement with one value of it or two bound: to what may stand there, to null, to nothing, to wrong bytes."""
+        pick = self.random
+        self.marking = True
+        if conditional:
+            cql = pick.choice([self.conditional, self.conditional, self.conditional_batch])(table)
+        else:
+            cql = pick.choice([self.select] * 5 + [self.insert, self.update, self.update, self.delete, self.batch])(table)
+        self.marking = False
+        parts = re.split("\1(.*?)\2(.*?)\3", cql)
+        places = range(1, len(parts), 3)
+        chosen = set(pick.sample(places, min(len(places), pick.choice([1, 1, 1, 2]))))
+        out, values = parts[0], []
+        for place in places:
+            kind, literal, after = parts[place : place + 3]
+            if place in chosen:
+                fine = BYTES.get(kind) or BINARY.get(kind)
+                values.append(pick.choice([None, "unset", *fine, *fine] if fine else [None, "unset"]))
+                if fine and pick.random() < 0.1:
+                    values[-1] = pick.choice([b"", pick.choice(fine)[:-1], pick.choice(fine) + b"\0"])
+            out += ("?" if place in chosen else literal) + after
+        return Statement("execute", out, pick.choice([1, 2, 3, 5000, 5000]), values=tuple(values))
+
     # ---- the whole run
 
     def alter(self, table):
@@ -593,9 +714,12 @@ class Generator:
                 yield Statement("write", self.random.choice(writers)(table))
             elif form < 0.33:
                 table = self.random.choice(conditional)
-                yield Statement("lwt", self.conditional(table) if self.random.random() < 0.8 else f"SELECT * FROM {table.name}")
+                writes = self.random.choice([self.conditional, self.conditional, self.conditional_batch])
+                yield Statement("lwt", writes(table) if self.random.random() < 0.8 else f"SELECT * FROM {table.name}")
             elif form < 0.35:
                 yield Statement("counter", self.counter())
+            elif form < 0.42:
+                yield self.marked(*((table, False) if self.random.random() < 0.8 else (self.random.choice(conditional), True)))
             elif form < 0.7:
                 page = self.random.choice([1, 2, 3, 7, 5000, 5000])
                 yield Statement("select", self.select(table), page, serial=self.random.random() < 0.1)

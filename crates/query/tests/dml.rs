@@ -165,6 +165,13 @@ script!(bound_values_are_checked_as_cassandra_does, "bound_mistakes.cql");
 script!(schema_statements_are_refused_as_cassandra_does, "mistakes_schema.cql");
 script!(statements_are_refused_as_cassandra_does, "mistakes_statements.cql");
 script!(nobody_manages_roles_without_having_logged_in, "roles.cql");
+script!(conditions_hold_or_not_as_in_cassandra, "conformance_conditions.cql");
+script!(selects_answer_as_cassandras, "conformance_selects.cql");
+script!(collections_are_cassandras, "conformance_collections.cql");
+script!(user_types_tuples_and_vectors_are_cassandras, "conformance_composites.cql");
+script!(json_comes_and_goes_as_in_cassandra, "conformance_json.cql");
+script!(writes_and_deletions_are_cassandras, "conformance_writes.cql");
+script!(functions_casts_and_operators_are_cassandras, "conformance_functions.cql");
 
 /// Every mistake of the files above and of the schema statements' own, counted by the statement that makes it.
 #[test]

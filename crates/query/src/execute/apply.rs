@@ -12,6 +12,7 @@ use super::update_buffer::PartitionUpdate;
 use crate::QueryError;
 use crate::prepare::modify::ModifyPlan;
 use crate::prepare::names;
+use crate::restrictions::clause::Clause;
 use crate::restrictions::{StatementKind, keys, slices};
 use crate::terms::{Binding, Bound, Term};
 
@@ -62,6 +63,10 @@ pub fn apply(
     }
     several.iter().try_for_each(|key| keys::check_not_empty(&key.key))?;
     slices::fill(&plan.restrictions, &plan.table, binding, rows)?;
+    slices::check_lengths(rows)?;
+    if plan.restrictions.clustering.iter().any(Clause::is_slice) {
+        slices::check_bounds_given(&plan.restrictions, binding)?;
+    }
     let stamp = stamp(plan, binding, Moment { timestamp, ..moment })?;
     if single {
         return write(plan, binding, &stamp, prior, rows, updates.of(plan, key));

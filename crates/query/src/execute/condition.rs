@@ -9,7 +9,6 @@ use std::cmp::Ordering;
 use cql::ast::ComparisonOperator;
 use model::collection::{Components, Elements, Entries};
 use model::compare::compare;
-use model::validate::validate;
 use model::{CqlType, RowView};
 use wire::values::ValueRef;
 
@@ -17,6 +16,7 @@ use super::cells;
 use super::row_writer::field_path;
 use crate::QueryError;
 use crate::prepare::condition::{Condition, Operator, Part, Values};
+use crate::restrictions::clause::in_values;
 use crate::restrictions::like;
 use crate::terms::{Binding, Bound};
 
@@ -53,11 +53,7 @@ impl<'a> BoundCondition<'a> {
                 ValueRef::Null => return Err(QueryError::invalid("Invalid null list in IN condition")),
                 ValueRef::Unset => return Err(unset()),
                 ValueRef::Bytes(bytes) => {
-                    validate(list, bytes).map_err(|error| QueryError::Invalid(error.to_string()))?;
-                    Elements::parse(bytes)
-                        .map_err(broken)?
-                        .map(|element| element.map(|element| Some(Cow::Borrowed(element))).map_err(broken))
-                        .collect::<Result<_, _>>()?
+                    in_values(bytes, list)?.into_iter().map(|value| value.map(Cow::Borrowed)).collect()
                 }
             },
         };
@@ -162,10 +158,6 @@ impl<'a> BoundCondition<'a> {
 
 fn unset() -> QueryError {
     QueryError::invalid("Invalid 'unset' value in condition")
-}
-
-fn broken(error: model::collection::CollectionError) -> QueryError {
-    QueryError::Invalid(error.to_string())
 }
 
 fn satisfies(operator: ComparisonOperator, order: Ordering) -> bool {

@@ -343,7 +343,18 @@ impl<'a> Cas<'a> {
         let mut rows: Vec<(&[u8], RowView<'_>)> =
             current.rows().filter(|(clustering, _)| is_asked(clustering)).collect();
         if !by_row {
+            // A row that has nothing of what was looked at does not show.
             rows.truncate(1);
+            rows.retain(|(_, row)| {
+                let mut cells = row.cells().filter(|cell| cell.is_live(self.now));
+                row.liveness().is_live(self.now)
+                    || cells.any(|cell| {
+                        self.table
+                            .regulars()
+                            .iter()
+                            .any(|column| column.id == cell.column && self.is_seen(column))
+                    })
+            });
         }
         if rows.is_empty() && static_row.is_none() {
             let applied = result_metadata(self.table, &[]);

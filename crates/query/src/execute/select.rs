@@ -295,6 +295,9 @@ impl Reader<'_> {
             return Ok(());
         }
         let keys = keys::all(&plan.restrictions, table, binding)?;
+        if !command.slices.is_empty() {
+            keys.iter().try_for_each(|key| keys::check_not_empty(&key.key))?;
+        }
         let whole =
             self.limits.page_rows == usize::MAX || self.limits.remaining <= self.limits.page_rows as u64;
         if keys.len() > 1
@@ -307,9 +310,6 @@ impl Reader<'_> {
             return Err(QueryError::invalid(
                 "SERIAL/LOCAL_SERIAL consistency may only be requested for one partition at a time",
             ));
-        }
-        if !command.slices.is_empty() {
-            keys.iter().try_for_each(|key| keys::check_not_empty(&key.key))?;
         }
         let mut keys = keys.into_iter();
         if let Some(resume) = resume {

@@ -97,6 +97,28 @@ impl Function {
             .then(|| Self::new(&format!("cast_as_{to}"), Kind::Cast, std::slice::from_ref(from), to.clone()))
     }
 
+    /// The cast of a value of `from`, by the overloads that take it: where there is none for its own type, those for types
+    /// whose values look the same.
+    ///
+    /// # Errors
+    /// [`QueryError::Invalid`] where there is none, or more than one.
+    pub fn cast_of(from: &CqlType, text: &str, to: &CqlType) -> Result<Self, QueryError> {
+        if let Some(exact) = Self::cast(from, to) {
+            return Ok(exact);
+        }
+        let mut compatible = cast::overloads(&format!("cast_as_{to}"));
+        compatible.retain(|cast| type_assignment(from, &cast.arguments[0]).is_assignable());
+        match compatible.as_slice() {
+            [] => Err(Self::no_cast(text, to)),
+            [only] => Ok(only.clone()),
+            several => Err(QueryError::Invalid(format!(
+                "Ambiguous call to function system.cast_as_{to} (can be matched by following signatures: {}): use type \
+                 casts to disambiguate",
+                several.iter().map(Self::signature).collect::<Vec<_>>().join(", ")
+            ))),
+        }
+    }
+
     /// What a client is told who casts what cannot be: in Cassandra's words, with the casts to `to` that there are.
     pub fn no_cast(text: &str, to: &CqlType) -> QueryError {
         use CqlType as T;
@@ -207,6 +229,10 @@ impl Function {
             }
             Kind::MaskNull => return Ok(None),
             Kind::MaskDefault => return Ok(Some(mask::default_value(&self.result))),
+            // A wrong algorithm is told of null too.
+            Kind::MaskHash if arguments.first().is_some_and(Option::is_none) => {
+                return mask::hash(&[], arguments.get(1).copied().flatten()).map(|_| None);
+            }
             Kind::MaskReplace => {
                 return Ok(arguments.get(1).copied().flatten().map(<[u8]>::to_vec));
             }
@@ -404,7 +430,6 @@ pub fn type_assignment(have: &CqlType, want: &CqlType) -> Assignment {
             | (T::Text, T::Ascii)
             | (T::Uuid, T::Timeuuid)
             | (T::Bigint, T::Timestamp)
-            | (T::Bigint, T::Counter)
             | (T::Counter, T::Bigint)
             | (T::Varint, T::Int | T::Bigint | T::Timestamp)
             | (T::Timestamp | T::Time, T::Bigint)

@@ -78,8 +78,7 @@ impl<'c, 'a> Preparation<'c, 'a> {
                     // Left out altogether, also from the name of the result column.
                     return Ok(inner);
                 }
-                let function = Function::cast(&inner.ty, target)
-                    .ok_or_else(|| Function::no_cast(&inner.name, target))?;
+                let function = Function::cast_of(&inner.ty, &inner.name, target)?;
                 let name = format!("cast({} as {target})", inner.name);
                 Ok(Prepared {
                     selector: Selector::Call(function, vec![inner.selector]),

@@ -81,6 +81,12 @@ pub fn prepare(
         selection::prepare(cx, table, (&select.selection, &resolved), grouped)?;
     if select.distinct {
         check_distinct(table, &selection, &restrictions, select.per_partition_limit.is_some())?;
+        // What several partitions are ordered by is selected with the rest.
+        if restrictions.partition_key_has_in()
+            && let Some((column, _)) = ordering.first()
+        {
+            return Err(not_distinct(&column.name));
+        }
     }
     if grouped && let SelectionKind::Groups(groups) = &mut selection.kind {
         groups.by = Some(grouping::group_by(cx, table, select, &restrictions)?);
@@ -223,6 +229,12 @@ fn look_for_statics<'e>(
     Ok((statics && !others, resolved))
 }
 
+fn not_distinct(name: &str) -> QueryError {
+    QueryError::Invalid(format!(
+        "SELECT DISTINCT queries must only request partition key columns and/or static columns (not {name})"
+    ))
+}
+
 fn check_distinct(
     table: &Table,
     selection: &Selection,
@@ -247,9 +259,7 @@ fn check_distinct(
         }
     });
     if let Some(name) = wrong {
-        return Err(QueryError::Invalid(format!(
-            "SELECT DISTINCT queries must only request partition key columns and/or static columns (not {name})"
-        )));
+        return Err(not_distinct(&name));
     }
     if !restrictions.key_range {
         return Ok(());

@@ -5,8 +5,8 @@
 use std::borrow::Cow;
 
 use model::CqlType;
-use model::collection::{Components, Elements};
-use model::validate::validate;
+use model::collection::{CollectionError, Components, Elements};
+use model::validate::{ValueError, validate};
 use wire::values::ValueRef;
 
 use crate::QueryError;
@@ -208,12 +208,24 @@ impl RowTerm {
     /// As [`Self::bind`].
     pub fn bind_tuple<'a>(&'a self, names: &[String], binding: &Binding<'a>) -> Result<Row<'a>, QueryError> {
         let Self::Parts(parts) = self else { return self.bind(names, binding) };
-        let value = |(part, name): (&'a Term, &String)| {
+        let value = |(place, (part, name)): (usize, (&'a Term, &String))| {
             part.bind(binding)?
-                .set(|| format!("Invalid unset value for column {name}"))?
+                .set(|| unset_field(place))?
                 .ok_or_else(|| QueryError::Invalid(format!("Invalid null value for column {name}")))
         };
-        parts.iter().zip(names).map(value).collect()
+        parts.iter().zip(names).enumerate().map(value).collect()
+    }
+
+    /// The values of a tuple that bounds a range.
+    ///
+    /// # Errors
+    /// As [`Self::bind`].
+    pub fn bind_bound<'a>(&'a self, names: &[String], binding: &Binding<'a>) -> Result<Row<'a>, QueryError> {
+        let Self::Parts(parts) = self else { return self.bind(names, binding) };
+        let value = |(place, (part, name)): (usize, (&'a Term, &String))| {
+            part.bind(binding)?.set(|| unset_field(place))?.ok_or_else(|| null_value(name))
+        };
+        parts.iter().zip(names).enumerate().map(value).collect()
     }
 
     /// The values.
@@ -251,7 +263,12 @@ pub fn bind_value<'a>(
         .ok_or_else(|| null_value(name))
 }
 
-fn null_value(name: &str) -> QueryError {
+fn unset_field(place: usize) -> String {
+    format!("Invalid unset value for tuple field number {place}")
+}
+
+/// What is told of a null in a place where nothing could match it.
+pub fn null_value(name: &str) -> QueryError {
     QueryError::Invalid(format!("Invalid null value in condition for column {name}"))
 }
 
@@ -287,10 +304,10 @@ impl InTerms {
                         }));
                     }
                     ValueRef::Unset => {
-                        return Err(QueryError::Invalid(format!(
-                            "Invalid unset value for column {}",
-                            names[0]
-                        )));
+                        return Err(QueryError::Invalid(match names {
+                            [name] => format!("Invalid unset value for column {name}"),
+                            _ => format!("Invalid unset value for in({})", names.join(",")),
+                        }));
                     }
                     ValueRef::Bytes(bytes) => bytes,
                 };
@@ -309,15 +326,10 @@ impl InTerms {
             [single] => single.clone(),
             _ => CqlType::Tuple(types.to_vec()),
         };
-        let list = CqlType::List { element: Box::new(element), frozen: true };
-        validate(&list, bytes).map_err(|e| QueryError::Invalid(e.to_string()))?;
-        let elements = Elements::parse(bytes).map_err(|e| QueryError::Invalid(e.to_string()))?;
-        if elements.remaining() > ALTERNATIVES_MAX {
-            return Err(too_many());
-        }
-        elements
+        in_values(bytes, &CqlType::List { element: Box::new(element), frozen: true })?
+            .into_iter()
             .map(|element| {
-                let element = element.map_err(|e| QueryError::Invalid(e.to_string()))?;
+                let element = element.ok_or_else(|| null_value(&names[0]))?;
                 match types {
                     [_] => Ok(vec![Cow::Borrowed(element)]),
                     _ => split_tuple(element, types, names),
@@ -325,6 +337,38 @@ impl InTerms {
             })
             .collect()
     }
+}
+
+/// The elements of a list that is bound to IN. Unlike other lists it may hold nulls.
+///
+/// # Errors
+/// [`QueryError::Invalid`] where the bytes are no such `list`, or one of more than [`ALTERNATIVES_MAX`].
+pub fn in_values<'a>(bytes: &'a [u8], list: &CqlType) -> Result<Vec<Option<&'a [u8]>>, QueryError> {
+    let invalid = |error: ValueError| QueryError::Invalid(error.to_string());
+    let holds_null = match validate(list, bytes) {
+        Ok(()) => false,
+        Err(ValueError::NullElement) => true,
+        Err(error) => return Err(invalid(error)),
+    };
+    let broken = |error: CollectionError| QueryError::Invalid(error.to_string());
+    let elements = Elements::parse(bytes).map_err(broken)?;
+    let declared = elements.remaining();
+    if declared > ALTERNATIVES_MAX {
+        return Err(too_many());
+    }
+    if !holds_null {
+        return elements.map(|element| element.map(Some).map_err(broken)).collect();
+    }
+    let CqlType::List { element, .. } = list else { return Err(invalid(ValueError::NullElement)) };
+    let mut parts = Components::new(bytes.get(4..).unwrap_or_default());
+    let mut values = Vec::with_capacity(declared);
+    for _ in 0..declared {
+        let part = parts.next().transpose().map_err(broken)?;
+        let part = part.ok_or_else(|| QueryError::invalid("Not enough bytes to read a list"))?;
+        part.map_or(Ok(()), |value| validate(element, value)).map_err(invalid)?;
+        values.push(part);
+    }
+    Ok(values)
 }
 
 /// What a statement with too many alternatives is told.

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use model::compare::compare;
-use model::partition_key::{self, DecoratedKey};
+use model::partition_key::{self, DecoratedKey, KeyTooLong, PARTITION_KEY_BYTES_MAX};
 use model::{Table, Token};
 use smallvec::SmallVec;
 use storage::{PartitionBound, PartitionRange};
@@ -28,10 +28,26 @@ pub fn append_single(
     for clause in &restrictions.partition_key {
         let Test::Equal(RowTerm::Parts(parts)) = &clause.test else { return Ok(false) };
         let value = bind_value(&parts[0], &clause.names[0], binding)?;
-        partition_key::append_component(key, columns, &value)
-            .map_err(|e| QueryError::Invalid(e.to_string()))?;
+        if partition_key::append_component(key, columns, &value).is_err() {
+            let of_all = restrictions.partition_key.iter().filter_map(|clause| match &clause.test {
+                Test::Equal(RowTerm::Parts(parts)) => Some(bind_value(&parts[0], &clause.names[0], binding)),
+                _ => None,
+            });
+            let lengths = of_all.map(|value| value.map(|value| value.len()));
+            return Err(too_long(&lengths.collect::<Result<Vec<_>, _>>()?));
+        }
     }
     Ok(true)
+}
+
+/// What is told of a key whose values have these lengths: their sum where that alone is too much, as in Cassandra, else
+/// the length of the key.
+#[cold]
+fn too_long(lengths: &[usize]) -> QueryError {
+    let values: usize = lengths.iter().sum();
+    let around = if lengths.len() > 1 { 3 * lengths.len() } else { 0 };
+    let length = if values > PARTITION_KEY_BYTES_MAX { values } else { values + around };
+    QueryError::Invalid(KeyTooLong { length }.to_string())
 }
 
 /// Refuses the key without bytes, which no partition has.
@@ -85,7 +101,7 @@ pub fn all(
         let mut key = Vec::new();
         for value in &row {
             partition_key::append_component(&mut key, columns.len(), value)
-                .map_err(|e| QueryError::Invalid(e.to_string()))?;
+                .map_err(|_| too_long(&row.iter().map(|value| value.len()).collect::<Vec<_>>()))?;
         }
         keys.push(DecoratedKey::new(key));
     }

@@ -6,12 +6,12 @@
 
 use model::Table;
 use model::clustering::{
-    CLUSTERING_VALUE_BYTES_MAX, ClusteringOrder, OwnedPosition, Position, Slice, append_component,
+    CLUSTERING_VALUE_BYTES_MAX, Clustering, ClusteringOrder, OwnedPosition, Position, Slice, append_component,
 };
 use storage::Slices;
 
 use super::Restrictions;
-use super::clause::{ALTERNATIVES_MAX, Row, RowTerm, Test, bind_value, too_many};
+use super::clause::{ALTERNATIVES_MAX, Clause, Row, RowTerm, Test, bind_value, null_value, too_many};
 use crate::QueryError;
 use crate::terms::{Binding, Bound};
 
@@ -76,18 +76,8 @@ pub fn fill(
                 }
                 let lower = lower.as_ref().filter(|_| !lower_null);
                 let upper = upper.as_ref().filter(|_| !upper_null);
-                let lower = match lower {
-                    Some((row, inclusive)) => {
-                        Some((row.bind(&clause.names[..row.width()], binding)?, *inclusive))
-                    }
-                    None => None,
-                };
-                let upper = match upper {
-                    Some((row, inclusive)) => {
-                        Some((row.bind(&clause.names[..row.width()], binding)?, *inclusive))
-                    }
-                    None => None,
-                };
+                let lower = lower.map(|bound| bound_values(clause, bound, binding)).transpose()?;
+                let upper = upper.map(|bound| bound_values(clause, bound, binding)).transpose()?;
                 for prefix in &prefixes {
                     let above = half(prefix, clause.first, &lower, true, orders)?;
                     let below = half(prefix, clause.first, &upper, false, orders)?;
@@ -106,6 +96,58 @@ pub fn fill(
     }
     out.clear();
     out.extend(normalise(slices, orders));
+    Ok(())
+}
+
+fn bound_values<'a>(
+    clause: &Clause,
+    (row, inclusive): &'a (RowTerm, bool),
+    binding: &Binding<'a>,
+) -> Result<(Row<'a>, bool), QueryError> {
+    let names = &clause.names[..row.width()];
+    let row = if clause.multi { row.bind_bound(names, binding) } else { row.bind(names, binding) };
+    row.map(|row| (row, *inclusive))
+}
+
+/// Refuses clustering values that are together longer than a key may be.
+///
+/// # Errors
+/// [`QueryError::Invalid`] in Cassandra's words.
+#[inline]
+pub fn check_lengths(rows: &Slices) -> Result<(), QueryError> {
+    for prefix in rows.iter().map(|row| &row.start.prefix) {
+        if prefix.len() > CLUSTERING_VALUE_BYTES_MAX {
+            let length: usize = Clustering(prefix).components().flatten().map(<[u8]>::len).sum();
+            if length > CLUSTERING_VALUE_BYTES_MAX {
+                return Err(too_long(length));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cold]
+fn too_long(length: usize) -> QueryError {
+    QueryError::Invalid(format!(
+        "Key length of {length} is longer than maximum of {CLUSTERING_VALUE_BYTES_MAX}"
+    ))
+}
+
+/// Refuses null as the bound of a range that is deleted: a range that began before all values would be everything.
+///
+/// # Errors
+/// [`QueryError::Invalid`] naming the column.
+pub fn check_bounds_given(restrictions: &Restrictions, binding: &Binding<'_>) -> Result<(), QueryError> {
+    for clause in &restrictions.clustering {
+        let Test::Slice { lower, upper } = &clause.test else { continue };
+        for (row, _) in lower.iter().chain(upper) {
+            if let Some(term) = row.single().filter(|_| !clause.multi)
+                && term.bind(binding)? == Bound::Null
+            {
+                return Err(null_value(&clause.names[0]));
+            }
+        }
+    }
     Ok(())
 }
 
@@ -148,10 +190,7 @@ fn one_prefix(
 /// [`QueryError::Invalid`] where it is longer than a clustering value may be.
 pub fn append_value(prefix: &mut Vec<u8>, value: &[u8]) -> Result<(), QueryError> {
     if value.len() > CLUSTERING_VALUE_BYTES_MAX {
-        return Err(QueryError::Invalid(format!(
-            "Key length of {} is longer than maximum of {CLUSTERING_VALUE_BYTES_MAX}",
-            value.len()
-        )));
+        return Err(too_long(value.len()));
     }
     append_component(prefix, Some(value));
     Ok(())

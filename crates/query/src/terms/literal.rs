@@ -5,6 +5,7 @@
 use bigdecimal::BigDecimal;
 use cql::ast::{Constant, ConstantKind};
 use model::CqlType;
+use model::collection::append_element;
 use model::number;
 use num_bigint::BigInt;
 
@@ -67,7 +68,7 @@ pub fn assignment(constant: &Constant, ty: &CqlType) -> Assignment {
     if constant.kind == ConstantKind::Null {
         return if ty.is_counter() { Assignment::No } else { Assignment::Weak };
     }
-    if matches!(ty, T::Custom(_)) {
+    if matches!(ty, T::Custom(_) | T::Tuple(_)) {
         // Only the class knows what it reads.
         return Assignment::Weak;
     }
@@ -142,12 +143,48 @@ pub fn append_value(constant: &Constant, ty: &CqlType, now_ms: i64, out: &mut Ve
     append_text(text, ty, now_ms, out)
 }
 
+/// Appends the tuple that `text` stands for: components between colons, `@` for null, both escaped by a backslash
+/// (Cassandra's `TupleType.fromString`).
+fn append_tuple(text: &str, types: &[CqlType], now_ms: i64, out: &mut Vec<u8>) -> Result<(), String> {
+    let mut parts: Vec<&str> = Vec::new();
+    let mut from = 0;
+    for (at, _) in text.match_indices(':') {
+        if !text[..at].ends_with('\\') {
+            parts.push(&text[from..at]);
+            from = at + 1;
+        }
+    }
+    if !text.is_empty() {
+        parts.push(&text[from..]);
+    }
+    if parts.len() > types.len() {
+        return Err(format!(
+            "Invalid tuple literal: too many elements. Type {} expects {} but got {}",
+            CqlType::Tuple(types.to_vec()),
+            types.len(),
+            parts.len()
+        ));
+    }
+    for (part, ty) in parts.into_iter().zip(types) {
+        if part == "@" {
+            append_element(out, None);
+            continue;
+        }
+        let mut value = Vec::new();
+        append_text(&part.replace("\\:", ":").replace("\\@", "@"), ty, now_ms, &mut value)?;
+        append_element(out, Some(&value));
+    }
+    Ok(())
+}
+
 /// Appends the value of a native type that `text` stands for.
 ///
 /// # Errors
 /// As [`append_value`].
 pub fn append_text(text: &str, ty: &CqlType, now_ms: i64, out: &mut Vec<u8>) -> Result<(), String> {
     match ty {
+        CqlType::Tuple(types) => append_tuple(text, types, now_ms, out)?,
+        ty if ty.is_collection() => append_hex(text, out)?,
         CqlType::Ascii if text.is_ascii() => out.extend_from_slice(text.as_bytes()),
         CqlType::Ascii => {
             let units = text.chars().find(|c| !c.is_ascii()).map_or(1, char::len_utf16);

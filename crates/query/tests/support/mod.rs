@@ -184,7 +184,7 @@ pub fn show(ty: &CqlType, value: &[u8]) -> String {
         CqlType::Smallint => number(2).to_string(),
         CqlType::Int => number(4).to_string(),
         CqlType::Bigint | CqlType::Counter => number(8).to_string(),
-        CqlType::Varint => number(value.len()).to_string(),
+        CqlType::Varint => num_bigint::BigInt::from_signed_bytes_be(value).to_string(),
         CqlType::Boolean => (value != [0]).to_string(),
         CqlType::Float => format!("{:?}", f32::from_be_bytes(value.try_into().unwrap())),
         CqlType::Double => format!("{:?}", f64::from_be_bytes(value.try_into().unwrap())),
