@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# perf/run.sh [--peer cassandra] [--only counts|statements|loopback|start|bench]...   measures and prints one report (make bench).
+# perf/run.sh [--peer cassandra] [--only counts|statements|loopback|start|storage|bench]...   measures and prints one report (make bench).
 #
 #   counts     instructions and allocations of one prepared point read and one single-row write, in process
 #   statements instructions and allocations of parsing and planning ten typical statements nobody prepared
 #   loopback   point reads of one shard over loopback beside a bare echo on the same reactor, at depth 1 and 32
 #   start      start to first answer, idle processor time
+#   storage    reads that memory does not answer, files written and compacted, amplification (perf/storage.sh); with --only alone
 #   bench      the smoke form of every scenario of perf/bench: seconds each, to see that they run; with --only alone
 # With --peer the loopback part also loads the peer in the same turns, on the same core.
 #
@@ -26,7 +27,7 @@ while (($#)); do
 done
 [[ -z $peer || $peer == cassandra ]] || { echo "perf/run.sh: no such peer: $peer" >&2; exit 2; }
 for part in "${only[@]}"; do
-  [[ " counts statements loopback start bench " == *" $part "* ]] || { echo "perf/run.sh: no such part: $part" >&2; exit 2; }
+  [[ " counts statements loopback start storage bench " == *" $part "* ]] || { echo "perf/run.sh: no such part: $part" >&2; exit 2; }
 done
 wants() { ((${#only[@]} == 0)) || [[ " ${only[*]} " == *" $1 "* ]]; }
 
@@ -210,5 +211,8 @@ if wants counts; then counts; fi
 if wants statements; then statements; fi
 if wants loopback; then loopback; fi
 if wants start; then start; fi
+if [[ " ${only[*]} " == *' storage '* ]]; then
+  CETO=$ceto perf/storage.sh | sed 's/^## /### /' | tee -a "$report"
+fi
 if [[ " ${only[*]} " == *' bench '* ]]; then smoke; fi
 say "Load average $(cut -d' ' -f1-3 /proc/loadavg) after."
