@@ -18,6 +18,9 @@ use wire::version::ProtocolVersion;
 use super::Native;
 use super::framing::Output;
 
+/// Names and values of STARTUP.
+type StartupOptions = Box<[(Box<str>, Box<str>)]>;
+
 /// How far a session has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -40,7 +43,7 @@ pub(super) struct Session {
     /// The version of the first frame; all others have to have it.
     pub(super) version: Cell<Option<ProtocolVersion>>,
     /// What the client said in STARTUP, as it stood there.
-    pub(super) startup: RefCell<Box<[(Box<str>, Box<str>)]>>,
+    pub(super) startup: RefCell<StartupOptions>,
     /// Requests that came.
     pub(super) requests: Cell<u64>,
     /// Kinds of events the client registered for.
