@@ -33,12 +33,18 @@ def cqlsh(name, cql, keyspace, scratch):
         script.write_text(cql, encoding="utf-8")
         command += ["-f", str(script)]
     home = {**os.environ, "HOME": scratch, "TZ": "UTC", "LC_ALL": "C.UTF-8", "COLUMNS": "200"}
-    done = subprocess.run(command, env=home, capture_output=True, text=True, timeout=SECONDS_PER_CASE, check=False)
-    lines = []
+    # What COPY could not take it writes to where it runs.
+    done = subprocess.run(command, cwd=scratch, env=home, capture_output=True, text=True, timeout=SECONDS_PER_CASE, check=False)
+    lines, in_trace = [], False
     for line in (done.stdout + done.stderr).replace(KEYSPACE, "@KS@").replace(scratch, "@TMP@").replace(f"{HOST}:{PORT}", "@NODE@").splitlines():
         # Versions of client and server, the tokens of the ring, progress of COPY: not what is compared.
         if not re.match(r"\s+-?\d+ +\[.*\]$|WARNING: cqlsh was built|Using \d+ child|\rProcessed|Processed: |\s*$", line):
-            line = re.sub(r"in [\d.]+ seconds?|in 0 day.*second[s.]*", "in @TIME@", line)
+            # Of a trace, that there is one.
+            in_trace = line.startswith(" activity") or in_trace and bool(re.match(r"-+\+-|.* \| +\d{4}-\d\d-\d\d ", line))
+            if in_trace:
+                continue
+            line = re.sub(r"(Tracing session: |ID = )[0-9a-f-]{36}", r"\1@ID@", line)
+            line = re.sub(r"in [\d.]+ seconds?\.?|in 0 day.*second[s.]*", "in @TIME@", line)
             lines.append(line.rstrip())
     return done.returncode, "".join(f"{line}\n" for line in lines)
 
