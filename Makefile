@@ -23,14 +23,16 @@ release:
 
 check:
 	$(CARGO) fmt --all --check
+	# The fuzz targets have a lock file of their own, which follows this workspace's.
+	$(CARGO) metadata --locked --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) test --workspace --locked
 
 test:
 	.ci/steps
 
-sim: 
-	$(CARGO) build --release --locked -p sim
+# Built with everything else: alone, other features of its dependencies would build them anew.
+sim: release
 	target/release/ceto-sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
 compat: release

@@ -20,7 +20,6 @@ use replication::Replicator;
 use storage::{Storage, StorageConfig};
 use wire::consistency::Consistency;
 use wire::request::QueryParameters;
-use wire::values::Values;
 use wire::version::ProtocolVersion;
 
 /// What applications send, by name.
@@ -120,27 +119,9 @@ fn main() {
 }
 
 fn client() -> ClientState {
-    ClientState {
-        keyspace: None,
-        version: ProtocolVersion::V5,
-        tablets_routing: false,
-        metadata_id: false,
-        lwt_mark: false,
-        peer: None,
-        user: "anonymous".into(),
-    }
+    ClientState::new(None, "anonymous")
 }
 
 fn parameters() -> QueryParameters<'static> {
-    QueryParameters {
-        consistency: Consistency::One,
-        values: Values::empty(ProtocolVersion::V5),
-        skip_metadata: false,
-        page_size: None,
-        paging_state: None,
-        serial_consistency: None,
-        default_timestamp_us: None,
-        keyspace: None,
-        now_in_seconds: None,
-    }
+    QueryParameters::at(Consistency::One, ProtocolVersion::V5)
 }

@@ -27,17 +27,22 @@ pub struct ClientState {
 }
 
 impl ClientState {
-    /// The node itself.
-    pub fn internal() -> Self {
+    /// A connection that has just begun: nothing asked for, the newest protocol.
+    pub fn new(peer: Option<SocketAddr>, user: &str) -> Self {
         Self {
             keyspace: None,
             version: ProtocolVersion::LATEST,
             tablets_routing: false,
             metadata_id: false,
             lwt_mark: false,
-            peer: None,
-            user: Rc::from("system"),
+            peer,
+            user: Rc::from(user),
         }
+    }
+
+    /// The node itself.
+    pub fn internal() -> Self {
+        Self::new(None, "system")
     }
 }
 

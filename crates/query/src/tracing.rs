@@ -11,7 +11,6 @@ use reactor::Instant;
 use uuid::Uuid;
 use wire::consistency::Consistency;
 use wire::request::QueryParameters;
-use wire::values::Values;
 
 use crate::{ClientState, Engine, QueryError, Response};
 
@@ -111,17 +110,7 @@ impl Trace {
 
 async fn execute(engine: &Engine, statement: &str) -> Result<(), QueryError> {
     let client = ClientState::internal();
-    let parameters = QueryParameters {
-        consistency: Consistency::One,
-        values: Values::empty(client.version),
-        skip_metadata: true,
-        page_size: None,
-        paging_state: None,
-        serial_consistency: None,
-        default_timestamp_us: None,
-        keyspace: None,
-        now_in_seconds: None,
-    };
+    let parameters = QueryParameters::at(Consistency::One, client.version);
     engine.query(&client, statement, &parameters, &mut Response::default()).await
 }
 

@@ -13,7 +13,6 @@ use replication::Replicator;
 use storage::{Storage, StorageConfig};
 use wire::consistency::Consistency;
 use wire::request::QueryParameters;
-use wire::values::Values;
 use wire::version::ProtocolVersion;
 
 const VERSION: ProtocolVersion = ProtocolVersion::V4;
@@ -84,26 +83,9 @@ fn rows(body: &[u8]) -> String {
 }
 
 async fn answer(engine: &Engine, text: &str, page_size: Option<u32>) -> String {
-    let client = ClientState {
-        keyspace: Some("ks".into()),
-        version: VERSION,
-        tablets_routing: false,
-        metadata_id: false,
-        lwt_mark: false,
-        peer: None,
-        user: "anonymous".into(),
-    };
-    let parameters = QueryParameters {
-        consistency: Consistency::One,
-        values: Values::empty(VERSION),
-        skip_metadata: false,
-        page_size,
-        paging_state: None,
-        serial_consistency: None,
-        default_timestamp_us: None,
-        keyspace: None,
-        now_in_seconds: None,
-    };
+    let client =
+        ClientState { keyspace: Some("ks".into()), version: VERSION, ..ClientState::new(None, "anonymous") };
+    let parameters = QueryParameters { page_size, ..QueryParameters::at(Consistency::One, VERSION) };
     let mut out = Response::default();
     match engine.query(&client, text, &parameters, &mut out).await {
         Ok(()) => rows(&out.body),

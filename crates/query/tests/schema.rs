@@ -14,7 +14,6 @@ use replication::Replicator;
 use storage::{Storage, StorageConfig};
 use wire::consistency::Consistency;
 use wire::request::QueryParameters;
-use wire::values::Values;
 use wire::version::ProtocolVersion;
 
 const VERSION: ProtocolVersion = ProtocolVersion::V4;
@@ -22,29 +21,11 @@ const VERSION: ProtocolVersion = ProtocolVersion::V4;
 const TURNS_MAX: usize = 1_000_000;
 
 fn parameters(page_size: Option<u32>) -> QueryParameters<'static> {
-    QueryParameters {
-        consistency: Consistency::One,
-        values: Values::empty(VERSION),
-        skip_metadata: false,
-        page_size,
-        paging_state: None,
-        serial_consistency: None,
-        default_timestamp_us: None,
-        keyspace: None,
-        now_in_seconds: None,
-    }
+    QueryParameters { page_size, ..QueryParameters::at(Consistency::One, VERSION) }
 }
 
 fn client() -> ClientState {
-    ClientState {
-        keyspace: Some("ks".into()),
-        version: VERSION,
-        tablets_routing: false,
-        metadata_id: false,
-        lwt_mark: false,
-        peer: None,
-        user: "anonymous".into(),
-    }
+    ClientState { keyspace: Some("ks".into()), version: VERSION, ..ClientState::new(None, "anonymous") }
 }
 
 async fn run(engine: &Engine, text: &str) -> Result<Response, QueryError> {

@@ -1,5 +1,7 @@
 //! Runs seeds of the simulations and says which failed and how to see it again.
 
+use std::num::NonZero;
+
 use clap::{Parser, ValueEnum};
 use sim::run::Outcome;
 
@@ -44,6 +46,9 @@ struct Arguments {
     /// Operations of each seed, about.
     #[arg(long, default_value_t = 300)]
     steps: u64,
+    /// Seeds at once; as many as there are processors where it is not given.
+    #[arg(long)]
+    jobs: Option<NonZero<usize>>,
 }
 
 fn parse_range(text: &str) -> Result<(u64, u64), String> {
@@ -52,31 +57,39 @@ fn parse_range(text: &str) -> Result<(u64, u64), String> {
     Ok((number(from)?, number(to)?))
 }
 
-fn main() -> std::process::ExitCode {
-    let arguments = Arguments::parse();
-    let (from, to) = arguments.seed.map_or(arguments.seeds, |seed| (seed, seed.saturating_add(1)));
-    let mut failed = 0u64;
-    let both = [World::Storage, World::Statements];
-    let worlds = both.into_iter().filter(|world| arguments.world.is_none_or(|only| only == *world));
-    for (seed, world) in (from..to).flat_map(|seed| worlds.clone().map(move |world| (seed, world))) {
+/// Runs a seed in the worlds that are asked for, and says how it went; the number of failures.
+fn run(arguments: &Arguments, seed: u64) -> u64 {
+    let worlds = [World::Storage, World::Statements];
+    let mut failed = 0;
+    for world in worlds.into_iter().filter(|world| arguments.world.is_none_or(|only| only == *world)) {
         let (outcome, name) = (world.run(seed, arguments.steps), world.name());
+        let (lives, trace) = (outcome.lives, outcome.trace_hash);
         match outcome.failure {
-            None => {
-                println!(
-                    "seed {seed} {name}: ok, {} lives, trace {:016x}",
-                    outcome.lives, outcome.trace_hash
-                );
-            }
+            None => println!("seed {seed} {name}: ok, {lives} lives, trace {trace:016x}"),
             Some(failure) => {
                 failed += 1;
-                println!("seed {seed} {name}: FAILED, trace {:016x}\n{failure}", outcome.trace_hash);
                 println!(
-                    "again: make sim SEED={seed}   (ceto-sim --seed {seed} --world {name} --steps {})",
+                    "seed {seed} {name}: FAILED, trace {trace:016x}\n{failure}\n\
+                     again: make sim SEED={seed}   (ceto-sim --seed {seed} --world {name} --steps {})",
                     arguments.steps
                 );
             }
         }
     }
+    failed
+}
+
+fn main() -> std::process::ExitCode {
+    let arguments = Arguments::parse();
+    let (from, to) = arguments.seed.map_or(arguments.seeds, |seed| (seed, seed.saturating_add(1)));
+    let jobs = arguments.jobs.map_or_else(std::thread::available_parallelism, Ok).map_or(1, NonZero::get);
+    let arguments = &arguments;
+    // A seed knows nothing of the others: each worker takes every `jobs`th.
+    let failed: u64 = std::thread::scope(|scope| {
+        let worker = |first| move || (first..to).step_by(jobs).map(|seed| run(arguments, seed)).sum();
+        let workers: Vec<_> = (from..to).take(jobs).map(|first| scope.spawn(worker(first))).collect();
+        workers.into_iter().map(|worker| worker.join().unwrap_or(1)).sum()
+    });
     println!("{} seeds, {failed} failed", to.saturating_sub(from));
     if failed == 0 { std::process::ExitCode::SUCCESS } else { std::process::ExitCode::FAILURE }
 }

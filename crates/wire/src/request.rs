@@ -248,6 +248,21 @@ fn read_event_types(reader: &mut Reader<'_>) -> Result<EventTypes, ProtocolError
 }
 
 impl<'a> QueryParameters<'a> {
+    /// Nothing but a consistency level, of a client of `version`.
+    pub const fn at(consistency: Consistency, version: ProtocolVersion) -> Self {
+        Self {
+            consistency,
+            values: Values::empty(version),
+            skip_metadata: false,
+            page_size: None,
+            paging_state: None,
+            serial_consistency: None,
+            default_timestamp_us: None,
+            keyspace: None,
+            now_in_seconds: None,
+        }
+    }
+
     pub(crate) const VALUES: u32 = 0x001;
     pub(crate) const SKIP_METADATA: u32 = 0x002;
     pub(crate) const PAGE_SIZE: u32 = 0x004;
@@ -269,17 +284,8 @@ impl<'a> QueryParameters<'a> {
             u32::from(reader.byte()?)
         };
         let has = |flag| flags & flag != 0;
-        let mut parameters = Self {
-            consistency,
-            values: Values::empty(version),
-            skip_metadata: has(Self::SKIP_METADATA),
-            page_size: None,
-            paging_state: None,
-            serial_consistency: None,
-            default_timestamp_us: None,
-            keyspace: None,
-            now_in_seconds: None,
-        };
+        let mut parameters = Self::at(consistency, version);
+        parameters.skip_metadata = has(Self::SKIP_METADATA);
         if has(Self::VALUES) {
             parameters.values = Values::read(reader, version, has(Self::NAMES_FOR_VALUES))?;
         }

@@ -20,7 +20,6 @@ use wire::frame::{Flags, FrameHeader, Opcode};
 use wire::reader::Reader;
 use wire::request::{QueryParameters, Request};
 use wire::types::read_option;
-use wire::values::Values;
 use wire::version::ProtocolVersion;
 
 /// Version the tests speak.
@@ -30,30 +29,12 @@ const TURNS_MAX: usize = 1_000_000;
 
 /// Parameters of a request without values.
 pub fn parameters() -> QueryParameters<'static> {
-    QueryParameters {
-        consistency: Consistency::One,
-        values: Values::empty(VERSION),
-        skip_metadata: false,
-        page_size: None,
-        paging_state: None,
-        serial_consistency: None,
-        default_timestamp_us: None,
-        keyspace: None,
-        now_in_seconds: None,
-    }
+    QueryParameters::at(Consistency::One, VERSION)
 }
 
 /// A client that uses keyspace `ks`.
 pub fn client() -> ClientState {
-    ClientState {
-        keyspace: Some("ks".into()),
-        version: VERSION,
-        tablets_routing: false,
-        metadata_id: false,
-        lwt_mark: false,
-        peer: None,
-        user: "anonymous".into(),
-    }
+    ClientState { keyspace: Some("ks".into()), version: VERSION, ..ClientState::new(None, "anonymous") }
 }
 
 /// The RESULT body of a statement.

@@ -3,7 +3,7 @@
 use cql::ast::Statement;
 use model::{CqlType, Schema, Table};
 use query::{ClientState, Engine, Response};
-use wire::{Consistency, QueryParameters, Values};
+use wire::{Consistency, QueryParameters};
 
 /// The statements that make a table anew, its id and dropped columns included; `None` before the engine is there.
 pub(crate) fn table(schema: &Schema, table: &Table) -> Option<String> {
@@ -53,17 +53,7 @@ fn describe(engine: &Engine, text: &str) -> Option<String> {
     let Ok(Statement::Describe(statement)) = cql::parse_statement(text).map(|parsed| parsed.statement) else {
         return None;
     };
-    let parameters = QueryParameters {
-        consistency: Consistency::One,
-        values: Values::empty(wire::ProtocolVersion::LATEST),
-        skip_metadata: false,
-        page_size: None,
-        paging_state: None,
-        serial_consistency: None,
-        default_timestamp_us: None,
-        keyspace: None,
-        now_in_seconds: None,
-    };
+    let parameters = QueryParameters::at(Consistency::One, wire::ProtocolVersion::LATEST);
     let mut response = Response::default();
     query::describe::execute(engine, &ClientState::internal(), &statement, &parameters, &mut response)
         .ok()?;

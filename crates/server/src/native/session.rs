@@ -48,15 +48,7 @@ pub(super) struct Session {
 
 impl Session {
     pub(super) fn new(native: Rc<Native>, peer: Option<SocketAddr>) -> Self {
-        let client = ClientState {
-            keyspace: None,
-            version: ProtocolVersion::LATEST,
-            tablets_routing: false,
-            metadata_id: false,
-            lwt_mark: false,
-            peer,
-            user: Rc::from(native.authenticator.anonymous()),
-        };
+        let client = ClientState::new(peer, native.authenticator.anonymous());
         let output = RefCell::new(Output::new(Rc::clone(&native.limits.answers), Rc::clone(&native.codecs)));
         Self {
             native,

@@ -9,38 +9,16 @@ use wire::consistency::Consistency;
 use wire::reader::Reader;
 use wire::request::QueryParameters;
 use wire::types::read_option;
-use wire::values::Values;
 use wire::version::ProtocolVersion;
 
 use super::register::Value;
 use super::{KEYS, Shared};
 
-const VERSION: ProtocolVersion = ProtocolVersion::V5;
-
 /// Runs a statement; the first row of its answer.
 pub(super) async fn execute(engine: &Engine, text: &str) -> Result<Option<Vec<Option<Vec<u8>>>>, QueryError> {
-    let client = ClientState {
-        keyspace: None,
-        version: VERSION,
-        tablets_routing: false,
-        metadata_id: false,
-        lwt_mark: false,
-        peer: None,
-        user: "anonymous".into(),
-    };
-    let parameters = QueryParameters {
-        consistency: Consistency::One,
-        values: Values::empty(VERSION),
-        skip_metadata: false,
-        page_size: None,
-        paging_state: None,
-        serial_consistency: None,
-        default_timestamp_us: None,
-        keyspace: None,
-        now_in_seconds: None,
-    };
+    let parameters = QueryParameters::at(Consistency::One, ProtocolVersion::LATEST);
     let mut response = Response::default();
-    engine.query(&client, text, &parameters, &mut response).await?;
+    engine.query(&ClientState::internal(), text, &parameters, &mut response).await?;
     Ok(first_row(&response.body))
 }
 
@@ -132,7 +110,7 @@ impl Client {
         }
     }
 
-    /// Reads the register with SERIAL's promise: what was set before is seen.
+    /// Reads the register; on one replica a plain read too sees what was set before it began.
     pub(super) async fn read(&self, key: usize) -> Result<Value, String> {
         let began = self.shared.tick();
         let statement = format!("SELECT v FROM sim.register WHERE k = {key}");
