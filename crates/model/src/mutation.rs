@@ -18,6 +18,9 @@ use crate::token::Token;
 /// 2: rows count their cells in 32 bits.
 const VERSION: u8 = 2;
 
+/// Version, table and token.
+const HEAD_BYTES: usize = 1 + 16 + 8;
+
 /// Bytes that are not a mutation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a mutation: broken at byte {offset}")]
@@ -118,6 +121,7 @@ fn append_deletion(out: &mut Vec<u8>, deletion: DeletionTime) {
 /// A mutation, borrowed.
 #[derive(Debug, Clone, Copy)]
 pub struct MutationView<'a> {
+    bytes: &'a [u8],
     /// Table written to.
     pub table: TableId,
     /// Token of `key`.
@@ -161,13 +165,19 @@ impl<'a> MutationView<'a> {
     ///
     /// # Errors
     /// [`MutationCorrupt`] where even the head is not one.
+    #[inline]
     pub fn trusted(bytes: &'a [u8]) -> Result<Self, MutationCorrupt> {
-        let mut cursor = Cursor { bytes, base: bytes };
-        if cursor.take(1)?[0] != VERSION {
+        let Some((head, rest)) = bytes.split_first_chunk::<HEAD_BYTES>() else {
+            return Err(MutationCorrupt { offset: bytes.len() });
+        };
+        let (version, head) = (head[0], &head[1..]);
+        if version != VERSION {
             return Err(MutationCorrupt { offset: 0 });
         }
-        let table = TableId(cursor.take(16)?.try_into().expect("sixteen bytes"));
-        let token = Token(cursor.i64()?);
+        let (table, token) = head.split_at(16);
+        let table = TableId(table.try_into().expect("sixteen bytes"));
+        let token = Token(i64::from_le_bytes(token.try_into().expect("eight bytes")));
+        let mut cursor = Cursor { bytes: rest, base: bytes };
         let key = cursor.sized()?;
         let deletion = cursor.deletion()?;
         let static_row = cursor.sized()?;
@@ -178,7 +188,23 @@ impl<'a> MutationView<'a> {
         }
         let row_count = cursor.u32()?;
         let rows = cursor.bytes;
-        Ok(Self { table, token, key, deletion, static_row, tombstone_count, tombstones, row_count, rows })
+        Ok(Self {
+            bytes,
+            table,
+            token,
+            key,
+            deletion,
+            static_row,
+            tombstone_count,
+            tombstones,
+            row_count,
+            rows,
+        })
+    }
+
+    /// The bytes of the mutation.
+    pub fn as_bytes(&self) -> &'a [u8] {
+        self.bytes
     }
 
     /// Whether every position and clustering has the shape of this table's.
@@ -192,11 +218,13 @@ impl<'a> MutationView<'a> {
     }
 
     /// The static row, where the mutation writes it.
+    #[inline]
     pub fn static_row(&self) -> Option<RowView<'a>> {
         (!self.static_row.is_empty()).then(|| RowView::trusted(self.static_row))
     }
 
     /// Deletions of ranges of rows.
+    #[inline]
     pub fn tombstones(&self) -> impl Iterator<Item = (Position<'a>, Position<'a>, DeletionTime)> + use<'a> {
         let mut cursor = Cursor { bytes: self.tombstones, base: self.tombstones };
         (0..self.tombstone_count).map_while(move |_| cursor.tombstone().ok())
@@ -208,6 +236,7 @@ impl<'a> MutationView<'a> {
     }
 
     /// Rows with their clusterings, in the order they were added.
+    #[inline]
     pub fn rows(&self) -> impl Iterator<Item = (&'a [u8], RowView<'a>)> + use<'a> {
         let mut cursor = Cursor { bytes: self.rows, base: self.rows };
         (0..self.row_count)
@@ -233,19 +262,23 @@ impl<'a> Cursor<'a> {
         Ok(taken)
     }
 
+    #[inline]
     fn u32(&mut self) -> Result<u32, MutationCorrupt> {
         Ok(u32::from_le_bytes(self.take(4)?.try_into().expect("four bytes")))
     }
 
+    #[inline]
     fn i64(&mut self) -> Result<i64, MutationCorrupt> {
         Ok(i64::from_le_bytes(self.take(8)?.try_into().expect("eight bytes")))
     }
 
+    #[inline]
     fn sized(&mut self) -> Result<&'a [u8], MutationCorrupt> {
         let length = self.u32()?;
         self.take(length as usize)
     }
 
+    #[inline]
     fn deletion(&mut self) -> Result<DeletionTime, MutationCorrupt> {
         Ok(DeletionTime { timestamp: self.i64()?, local_time: self.u32()? })
     }

@@ -61,6 +61,15 @@ pub fn deletion(left: DeletionTime, right: DeletionTime) -> DeletionTime {
 
 /// Appends the merge of two versions of one row, without what its own deletions shadow.
 pub fn merge_rows(table: &Table, left: RowView<'_>, right: RowView<'_>, out: &mut Vec<u8>) {
+    if left.is_rewritten_by(right) {
+        out.extend_from_slice(right.as_bytes());
+    } else {
+        merge_cells(table, left, right, out);
+    }
+}
+
+/// As [`merge_rows`], cell by cell.
+fn merge_cells(table: &Table, left: RowView<'_>, right: RowView<'_>, out: &mut Vec<u8>) {
     let row_deletion = deletion(left.deletion(), right.deletion());
     let mut marker = liveness(left.liveness(), right.liveness());
     if row_deletion.deletes(marker.timestamp) {

@@ -103,7 +103,10 @@ impl EngineConfig {
     }
 }
 
-/// Tables made of the node's own state: looked up and read like stored ones.
+/// What the names of all keyspaces begin with that have [`VirtualTables`].
+const VIRTUAL_PREFIX: &str = "system";
+
+/// Tables made of the node's own state: looked up and read like stored ones. Their keyspaces' names begin with `system`.
 pub trait VirtualTables {
     /// Whether a keyspace of that name is made here.
     fn has_keyspace(&self, keyspace: &str) -> bool;
@@ -339,7 +342,8 @@ impl Engine {
         let statement = self.0.prepared.get(id).ok_or_else(|| QueryError::Unprepared { id: id.to_vec() })?;
         self.0.executed.0.set(self.0.executed.0.get() + 1);
         let prepared = &statement.prepared;
-        let values = bind_values(&parameters.values, prepared)?;
+        let mut values = BoundValues::new();
+        bind_values_into(&parameters.values, prepared, &mut values)?;
         let mode = metadata_mode(prepared.result().id(), result_metadata_id, parameters.skip_metadata);
         reactor::in_place!(self.run(client, prepared, parameters, &values, mode, out))
     }
@@ -490,7 +494,7 @@ impl Engine {
         write_type: &'static str,
         timeout: Option<Duration>,
     ) -> Result<(), QueryError> {
-        let deadline = Deadline::after(timeout.unwrap_or(self.0.config.write_timeout));
+        let deadline = Deadline::about(timeout.unwrap_or(self.0.config.write_timeout));
         let written = reactor::in_place!(self.0.replicator.write(table, mutation, level, deadline));
         written.map_err(|error| {
             let key = MutationView::trusted(mutation).map_or(&[][..], |view| view.key);
@@ -546,14 +550,17 @@ impl Engine {
         consumer: &mut dyn RowConsumer,
     ) -> Result<(), QueryError> {
         let table = &command.table;
-        if self.0.virtual_tables.table(table.keyspace(), table.name()).is_some() {
+        // A look at the name before the look-up: users' keyspaces seldom begin so.
+        if table.keyspace().starts_with(VIRTUAL_PREFIX)
+            && self.0.virtual_tables.table(table.keyspace(), table.name()).is_some()
+        {
             return self.0.virtual_tables.read(self, command, consumer).await;
         }
         let timeout = timeout.unwrap_or(match command.range {
             PartitionRange::Key(_) => self.0.config.read_timeout,
             PartitionRange::Between { .. } => self.0.config.range_timeout,
         });
-        let deadline = Deadline::after(timeout);
+        let deadline = Deadline::about(timeout);
         let read = if table.is_counter() {
             // Rare: boxed, so that other reads do not carry its space.
             Box::pin(self.read_counters(command, limits, level, deadline, consumer)).await
@@ -614,10 +621,20 @@ fn metadata_mode(current: &MetadataId, known: Option<&[u8]>, skip: bool) -> Meta
 }
 
 /// The request's values in the order of the markers.
-#[inline]
 fn bind_values<'a>(values: &Values<'a>, prepared: &Prepared) -> Result<BoundValues<'a>, QueryError> {
-    let markers = &prepared.markers;
     let mut bound = BoundValues::new();
+    bind_values_into(values, prepared, &mut bound)?;
+    Ok(bound)
+}
+
+/// As [`bind_values`], into an empty list where it stands: a list by value would be moved there.
+#[inline]
+fn bind_values_into<'a>(
+    values: &Values<'a>,
+    prepared: &Prepared,
+    bound: &mut BoundValues<'a>,
+) -> Result<(), QueryError> {
+    let markers = &prepared.markers;
     if values.is_named() {
         for marker in markers {
             match values.by_name(&marker.name) {
@@ -626,16 +643,14 @@ fn bind_values<'a>(values: &Values<'a>, prepared: &Prepared) -> Result<BoundValu
             }
         }
     } else {
-        values.collect_into(&mut bound);
+        values.for_each(|value| bound.push(value));
     }
-    if bound.len() != markers.len() {
-        return Err(QueryError::Invalid(format!(
-            "there were {} markers(?) in CQL but {} bound variables",
-            markers.len(),
-            bound.len()
-        )));
-    }
-    Ok(bound)
+    if bound.len() == markers.len() { Ok(()) } else { Err(wrong_count(markers.len(), bound.len())) }
+}
+
+#[cold]
+fn wrong_count(markers: usize, bound: usize) -> QueryError {
+    QueryError::Invalid(format!("there were {markers} markers(?) in CQL but {bound} bound variables"))
 }
 
 /// Names for one statement.

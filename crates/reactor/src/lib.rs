@@ -41,7 +41,10 @@ pub use sync::gate::{Gate, GateClosed, GateHold};
 pub use sync::oneshot::oneshot;
 pub use sync::semaphore::{Permit, Semaphore, TooManyWaiters};
 pub use task::{JoinHandle, TaskPanicked, drop_in_steps, move_to, spawn, spawn_now};
-pub use time::{Deadline, Instant, TimedOut, coarse_now, now, sleep, sleep_until, timeout, wall_clock_us};
+pub use time::{
+    Deadline, Instant, TimedOut, coarse_now, coarse_wall_clock_us, now, sleep, sleep_until, timeout,
+    wall_clock_us,
+};
 
 /// Awaits a future where it is made, instead of moving it there.
 ///

@@ -69,6 +69,13 @@ pub fn wall_clock_us() -> i64 {
     shard::with(|shard| shard.wall_clock_us())
 }
 
+/// About [`wall_clock_us`]: the wall clock as it was read within the last millisecond or slice of the core, and what has
+/// passed since by [`coarse_now`]. Loads of memory; a wall clock that is set is seen a millisecond later.
+#[inline]
+pub fn coarse_wall_clock_us() -> i64 {
+    shard::with(|shard| shard.coarse_wall_clock_us())
+}
+
 /// A moment after which an answer is of no use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Deadline(Instant);
@@ -80,6 +87,13 @@ impl Deadline {
     /// The deadline `duration` from now.
     pub fn after(duration: Duration) -> Self {
         Self(now() + duration)
+    }
+
+    /// The deadline `duration` after the present slice of the core began ([`coarse_now`]), so less than a millisecond
+    /// early: for what each request does and what takes long anyway.
+    #[inline]
+    pub fn about(duration: Duration) -> Self {
+        Self(coarse_now() + duration)
     }
 
     /// The deadline at `instant`.
@@ -162,7 +176,9 @@ impl Future for Sleep {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
         shard::with(|shard| {
-            if shard.now() >= this.until {
+            // The slice's clock: a timer that is due since then fires in the next turn, and arming one, as each request
+            // does that has to wait, asks no clock.
+            if shard.sched.clock_ns.get() >= this.until.0 {
                 return Poll::Ready(());
             }
             let mut timers = shard.timers.borrow_mut();

@@ -189,13 +189,28 @@ impl Storage {
     /// [`StorageError::CommitlogDead`] when the log could not be written: the write did not happen.
     pub async fn apply(&self, mutation: &[u8], deadline: Deadline) -> Result<(), StorageError> {
         let view = MutationView::parse(mutation)?;
+        reactor::in_place!(self.apply_checked(&view, deadline))
+    }
+
+    /// As [`Storage::apply`], for a mutation that this process made or has checked: its rows are not looked through
+    /// once more.
+    ///
+    /// # Errors
+    /// As [`Storage::apply`].
+    pub async fn apply_checked(
+        &self,
+        view: &MutationView<'_>,
+        deadline: Deadline,
+    ) -> Result<(), StorageError> {
+        let mutation = view.as_bytes();
+        debug_assert!(MutationView::parse(mutation).is_ok(), "a mutation that was made or checked here");
         if self.0.draining.get() {
             return Err(StorageError::Draining);
         }
         if self.0.disk.is_full() {
             return Err(self.0.disk.refusal());
         }
-        let (tablet, table) = self.owner_of(&view)?;
+        let (tablet, table) = self.owner_of(view)?;
         if self.0.throttle.holds() {
             // Boxed and out of line, so that a write that need not wait carries no space for it.
             Box::pin(self.wait_for_turn(mutation.len(), deadline)).await?;
@@ -226,7 +241,7 @@ impl Storage {
         if tablet.is_dropped() {
             return Err(StorageError::UnknownTable { table: view.table });
         }
-        self.insert(&tablet, &view, hold);
+        self.insert(&tablet, view, hold);
         Ok(())
     }
 

@@ -14,6 +14,12 @@ pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
+/// Made only where it is needed: an error has a destructor, which each field of each request would run.
+#[cold]
+fn truncated(what: &'static str) -> ProtocolError {
+    ProtocolError::Truncated { what }
+}
+
 impl<'a> Reader<'a> {
     /// Starts at the first byte of `body`.
     pub const fn new(body: &'a [u8]) -> Self {
@@ -28,14 +34,14 @@ impl<'a> Reader<'a> {
     /// `[byte]`, and every other field of fixed width.
     #[inline]
     fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], ProtocolError> {
-        let (field, rest) = self.rest.split_first_chunk::<N>().ok_or(ProtocolError::Truncated { what })?;
+        let (field, rest) = self.rest.split_first_chunk::<N>().ok_or_else(|| truncated(what))?;
         self.rest = rest;
         Ok(*field)
     }
 
     #[inline]
     fn slice(&mut self, length: usize, what: &'static str) -> Result<&'a [u8], ProtocolError> {
-        let (field, rest) = self.rest.split_at_checked(length).ok_or(ProtocolError::Truncated { what })?;
+        let (field, rest) = self.rest.split_at_checked(length).ok_or_else(|| truncated(what))?;
         self.rest = rest;
         Ok(field)
     }

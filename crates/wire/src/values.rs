@@ -87,10 +87,28 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Appends the values, without names, to `into`; a `SmallVec` on the stack takes most statements' without
-    /// allocating.
-    pub fn collect_into(&self, into: &mut impl Extend<ValueRef<'a>>) {
-        into.extend(self.iter().map(|(_, value)| value));
+    /// Gives the values to `take` in the order sent, without names.
+    #[inline]
+    pub fn for_each(&self, mut take: impl FnMut(ValueRef<'a>)) {
+        if self.named {
+            self.iter().for_each(|(_, value)| take(value));
+            return;
+        }
+        // Known to be whole: a value without a name is its length and its bytes.
+        let mut rest = self.encoded;
+        while let Some((length, behind)) = rest.split_first_chunk::<4>() {
+            let length = i32::from_be_bytes(*length);
+            let (value, behind) = match usize::try_from(length) {
+                Ok(length) => match behind.split_at_checked(length) {
+                    Some((bytes, behind)) => (ValueRef::Bytes(bytes), behind),
+                    None => return,
+                },
+                Err(_) if length == -2 && self.version >= ProtocolVersion::V4 => (ValueRef::Unset, behind),
+                Err(_) => (ValueRef::Null, behind),
+            };
+            take(value);
+            rest = behind;
+        }
     }
 
     /// The value bound to the marker `name`; names are compared as sent, the last of two equal names wins.

@@ -21,7 +21,7 @@ fn golden() -> Vec<Golden> {
 
 fn values<'a>(parameters: &QueryParameters<'a>) -> Vec<ValueRef<'a>> {
     let mut values = Vec::new();
-    parameters.values.collect_into(&mut values);
+    parameters.values.for_each(|value| values.push(value));
     values
 }
 

@@ -10,6 +10,8 @@ use model::deletion::{LOCAL_TIME_MAX, LocalSeconds};
 use model::row::CellKind;
 use model::{CellView, Column, CqlType, DeletionTime, Liveness, RowBuilder, RowView, Table, reconcile};
 
+use wire::values::ValueRef;
+
 use super::cells;
 use crate::QueryError;
 use crate::functions::{Accumulator, AggregateKind};
@@ -107,6 +109,21 @@ fn fill(
 ) -> Result<(), QueryError> {
     let mut rest = operations;
     while let Some(first) = rest.first() {
+        // Most operations by far give a column of one cell the value of a marker.
+        if let Action::Set(term) = &first.action
+            && rest.get(1).is_none_or(|next| next.column.id != first.column.id)
+            && let Some(value) = term.marker(binding)?
+        {
+            rest = &rest[1..];
+            let kind = match value {
+                ValueRef::Unset => continue,
+                ValueRef::Null => stamp.tombstone(),
+                ValueRef::Bytes(value) => stamp.value(value),
+            };
+            builder.cell(CellView { column: first.column.id, timestamp: stamp.timestamp, path: None, kind });
+            *cells += 1;
+            continue;
+        }
         let same = rest.iter().take_while(|operation| operation.column.id == first.column.id).count();
         let (group, behind) = rest.split_at(same);
         rest = behind;

@@ -486,8 +486,48 @@ fn append_values<'v>(
     Ok(())
 }
 
+/// Appends the values of the first columns, those that have one cell each, are asked for in the order of the row, and
+/// stand there as plain values or not at all; how many that are. The usual row is over then.
 #[inline]
-fn append_columns(sources: &[Source], input: &RowInput<'_>, out: &mut Vec<u8>) {
+fn append_plain(sources: &[Source], row: RowView<'_>, out: &mut Vec<u8>) -> usize {
+    let mut cells = row.cells();
+    let mut next = cells.peek_plain();
+    let mut last = None;
+    for (at, source) in sources.iter().enumerate() {
+        let id = source.column.id;
+        if source.multi_cell || source.column.kind != ColumnKind::Regular || last >= Some(id) {
+            return at;
+        }
+        last = Some(id);
+        while let Some(cell) = &next
+            && cell.column < id
+        {
+            cells.pass(cell);
+            next = cells.peek_plain();
+        }
+        match &next {
+            Some(cell) if cell.column == id => {
+                append_value(out, Some(cell.value()));
+                cells.pass(cell);
+                next = cells.peek_plain();
+            }
+            Some(_) => append_value(out, None),
+            None if cells.is_done() => append_value(out, None),
+            // A cell of another kind.
+            None => return at,
+        }
+    }
+    sources.len()
+}
+
+#[inline]
+fn append_columns(mut sources: &[Source], input: &RowInput<'_>, out: &mut Vec<u8>) {
+    if let Some(row) = input.row {
+        sources = &sources[append_plain(sources, row, out)..];
+        if sources.is_empty() {
+            return;
+        }
+    }
     let mut statics = input.static_row.map(Finder::new);
     let mut regulars = input.row.map(Finder::new);
     for source in sources {

@@ -63,7 +63,12 @@ pub(crate) struct Shard {
     /// The task that is being polled, the innermost where polls nest.
     current_task: Cell<Option<TaskRef>>,
     spin_ns: u64,
+    /// The wall clock when it was last read for [`Shard::coarse_wall_clock_us`], and the slice's clock then.
+    wall_clock_read: Cell<(i64, u64)>,
 }
+
+/// Beyond this [`Shard::coarse_wall_clock_us`] reads the clock again.
+const WALL_CLOCK_READ_EVERY_US: u64 = 1000;
 
 thread_local! {
     static CURRENT: Cell<*const Shard> = const { Cell::new(ptr::null()) };
@@ -132,6 +137,7 @@ impl Shard {
             driver_name: parts.driver.name(),
             poll_cost_ns: parts.driver.poll_cost_ns(),
             background_slice_ns: parts.driver.background_slice_ns(),
+            wall_clock_read: Cell::new((parts.driver.wall_clock_us(), now.0)),
             driver: RefCell::new(parts.driver),
             harvest: RefCell::new(Harvest::default()),
             foreign_wakes: RefCell::new(Vec::new()),
@@ -162,6 +168,25 @@ impl Shard {
 
     pub(crate) fn wall_clock_us(&self) -> i64 {
         self.driver.borrow().wall_clock_us()
+    }
+
+    #[inline]
+    pub(crate) fn coarse_wall_clock_us(&self) -> i64 {
+        let (wall_us, read_at_ns) = self.wall_clock_read.get();
+        let now_ns = self.sched.clock_ns.get();
+        let passed_us = now_ns.saturating_sub(read_at_ns) / 1000;
+        if passed_us < WALL_CLOCK_READ_EVERY_US {
+            wall_us + passed_us as i64
+        } else {
+            self.read_wall_clock(now_ns)
+        }
+    }
+
+    #[inline(never)]
+    fn read_wall_clock(&self, now_ns: u64) -> i64 {
+        let wall_us = self.wall_clock_us();
+        self.wall_clock_read.set((wall_us, now_ns));
+        wall_us
     }
 
     pub(crate) fn entropy(&self) -> u64 {

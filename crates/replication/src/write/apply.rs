@@ -12,11 +12,11 @@ use crate::replicator::{Replicator, here as local_replicator};
 #[inline]
 pub(super) async fn here(
     replicator: &Replicator,
-    mutation: &[u8],
+    mutation: &MutationView<'_>,
     deadline: Deadline,
     required: u32,
 ) -> Result<(), ReplicationError> {
-    match reactor::in_place!(replicator.storage().apply(mutation, deadline)) {
+    match reactor::in_place!(replicator.storage().apply_checked(mutation, deadline)) {
         Ok(()) => Ok(()),
         Err(error) => Err(storage_error(error, required)),
     }
@@ -51,8 +51,9 @@ pub(super) async fn there(
         if deadline.instant() <= reactor::coarse_now() {
             return Err(RemoteFailure::TimedOut);
         }
+        let mutation = MutationView::trusted(&mutation).map_err(|error| RemoteFailure::of(&error.into()))?;
         check_rate(&replicator, &mutation).map_err(|error| RemoteFailure::of(&error))?;
-        let applied = replicator.storage().apply(&mutation, deadline).await;
+        let applied = replicator.storage().apply_checked(&mutation, deadline).await;
         applied.map_err(|error| RemoteFailure::of(&error))
     })
     .await?;
@@ -60,8 +61,7 @@ pub(super) async fn there(
 }
 
 /// Counts a write that came from another shard.
-fn check_rate(replicator: &Replicator, mutation: &[u8]) -> Result<(), StorageError> {
-    let view = MutationView::trusted(mutation)?;
+fn check_rate(replicator: &Replicator, view: &MutationView<'_>) -> Result<(), StorageError> {
     let schema = replicator.storage().schema();
     match schema.table_by_id(view.table) {
         Some(table) if admission::may_be_limited(table) => {

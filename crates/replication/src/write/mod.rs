@@ -30,11 +30,12 @@ impl Replicator {
     ) -> Result<(), ReplicationError> {
         self.storage().check_mutation_size(mutation)?;
         let required = self.required(table.keyspace(), consistency)?;
-        let token = MutationView::trusted(mutation).map_err(storage::StorageError::from)?.token;
+        let view = MutationView::trusted(mutation).map_err(storage::StorageError::from)?;
+        let token = view.token;
         let plan = plan::WritePlan::new(table, token, required);
         if admission::may_be_limited(table) && plan.shard == reactor::shard_id() {
             self.limiter().check(table, token, Operation::Write, true)?;
         }
-        reactor::in_place!(quorum::collect(self, &plan, mutation, deadline))
+        reactor::in_place!(quorum::collect(self, &plan, &view, deadline))
     }
 }

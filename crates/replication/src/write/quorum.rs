@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 
+use model::mutation::MutationView;
 use reactor::Deadline;
 
 use super::apply;
@@ -13,7 +14,7 @@ use crate::replicator::Replicator;
 pub(super) async fn collect(
     replicator: &Replicator,
     plan: &WritePlan,
-    mutation: &[u8],
+    mutation: &MutationView<'_>,
     deadline: Deadline,
 ) -> Result<(), ReplicationError> {
     let answer = if plan.shard == reactor::shard_id() {
@@ -21,7 +22,8 @@ pub(super) async fn collect(
         reactor::timeout(deadline, applying).await
     } else {
         // Boxed, so that a write of this shard does not carry the space of a call.
-        let applying = Box::pin(apply::there(plan.shard, mutation.to_vec(), deadline, plan.required));
+        let applying =
+            Box::pin(apply::there(plan.shard, mutation.as_bytes().to_vec(), deadline, plan.required));
         reactor::timeout(deadline, applying).await
     };
     answer.unwrap_or(Err(ReplicationError::TimedOut { received: 0, required: plan.required }))

@@ -1,5 +1,7 @@
 //! Answers one request: decodes it, has the engine carry it out, and writes the response to the session.
 
+use std::rc::Rc;
+
 use query::tracing::Trace;
 use query::{ClientState, Engine, QueryError, Response};
 use reactor::{Deadline, Group};
@@ -145,6 +147,7 @@ fn start(
     *session.startup.borrow_mut() = options_kept.map(|(name, value)| (name.into(), value.into())).collect();
     {
         let mut client = session.client.borrow_mut();
+        let client = Rc::make_mut(&mut client);
         client.version = header.version;
         client.tablets_routing = options.extensions.tablets_routing_v1;
         client.metadata_id = options.extensions.has_metadata_id(header.version);
@@ -171,7 +174,7 @@ fn start(
 fn authenticate(session: &Session, header: &FrameHeader, token: Option<&[u8]>) {
     match session.native.authenticator.evaluate(token) {
         Ok(Verdict::User(user)) => {
-            session.client.borrow_mut().user = user.into();
+            Rc::make_mut(&mut session.client.borrow_mut()).user = user.into();
             session.phase.set(Phase::Ready);
             respond(session, header, |builder| builder.auth_success(None));
         }
@@ -206,8 +209,8 @@ async fn execute(session: &Session, header: &FrameHeader, body: &[u8]) -> Result
     if envelope.tracing {
         response.trace = begin_trace(&native.engine, &envelope.request);
     }
-    // A copy: USE on this connection must not change a statement that runs.
-    let client: ClientState = session.client.borrow().clone();
+    // Its own: USE on this connection must not change a statement that runs.
+    let client: Rc<ClientState> = Rc::clone(&session.client.borrow());
     // All but EXECUTE are boxed, so that its task does not carry the space that they need.
     let result = match &envelope.request {
         Request::Query { query, parameters } => {
@@ -230,7 +233,7 @@ async fn execute(session: &Session, header: &FrameHeader, body: &[u8]) -> Result
     };
     native.count(&result);
     if let Some(keyspace) = response.set_keyspace.take() {
-        session.client.borrow_mut().keyspace = Some(keyspace);
+        Rc::make_mut(&mut session.client.borrow_mut()).keyspace = Some(keyspace);
     }
     write_result(session, header, &result, &response);
     native.give_buffer(response.body);

@@ -38,7 +38,8 @@ pub(super) type StartupOptions = Box<[(Box<str>, Box<str>)]>;
 /// One client.
 pub(super) struct Session {
     pub(super) native: Rc<Native>,
-    pub(super) client: RefCell<ClientState>,
+    /// Shared with the requests that run: a change makes another.
+    pub(super) client: RefCell<Rc<ClientState>>,
     pub(super) phase: Cell<Phase>,
     pub(super) extensions: Cell<Extensions>,
     /// Whether the client wants OVERLOADED rather than to wait where memory for requests is short.
@@ -62,7 +63,7 @@ impl Session {
         let output = RefCell::new(Output::new(Rc::clone(&native.limits.answers), Rc::clone(&native.codecs)));
         Self {
             native,
-            client: RefCell::new(client),
+            client: RefCell::new(Rc::new(client)),
             phase: Cell::new(Phase::New),
             extensions: Cell::new(Extensions::default()),
             throws_on_overload: Cell::new(false),

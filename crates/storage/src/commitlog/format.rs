@@ -133,19 +133,27 @@ pub(crate) fn encode_entry(out: &mut [u8], seed: u32, offset: u32, kind: EntryKi
     out[..4].copy_from_slice(&seed.to_le_bytes());
     out[4..8].copy_from_slice(&(payload.len() as u32).to_le_bytes());
     out[8..12].copy_from_slice(&[kind as u8, 0, 0, 0]);
-    let head = head_crc(&out[..12], offset);
-    out[12..16].copy_from_slice(&head.to_le_bytes());
+    // The payload's checksum goes on where the head's ends, so one hasher makes both.
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&checked_head(&out[..12], offset));
+    out[12..16].copy_from_slice(&hasher.clone().finalize().to_le_bytes());
     let end = ENTRY_HEAD_BYTES + payload.len();
     out[ENTRY_HEAD_BYTES..end].copy_from_slice(payload);
-    out[end..end + 4].copy_from_slice(&payload_crc(head, payload).to_le_bytes());
+    hasher.update(payload);
+    out[end..end + 4].copy_from_slice(&hasher.finalize().to_le_bytes());
     out[end + 4..total].fill(0);
 }
 
-fn head_crc(head: &[u8], offset: u32) -> u32 {
+/// What an entry's head says, and where it stands: an entry that was copied elsewhere is none.
+fn checked_head(head: &[u8], offset: u32) -> [u8; 16] {
     let mut checked = [0; 16];
     checked[..12].copy_from_slice(&head[..12]);
     checked[12..].copy_from_slice(&offset.to_le_bytes());
-    crc32fast::hash(&checked)
+    checked
+}
+
+fn head_crc(head: &[u8], offset: u32) -> u32 {
+    crc32fast::hash(&checked_head(head, offset))
 }
 
 fn payload_crc(head: u32, payload: &[u8]) -> u32 {

@@ -7,6 +7,7 @@ use std::cmp::Ordering;
 
 use memory::{Handle, Tree};
 use model::clustering::{ClusteringOrder, Position};
+use model::deletion::NO_TIMESTAMP;
 use model::mutation::MutationView;
 use model::reconcile::{deletion, merge_rows};
 use model::tombstones::{RangeTombstone, RangeTombstones};
@@ -182,8 +183,19 @@ impl Inner {
     /// Equal clusterings may differ in their bytes (decimals 1.5 and 1.50): the one written first stays, as in
     /// Cassandra.
     fn merge_into(&mut self, table: &Table, handle: Handle, clustering: &[u8], row: RowView<'_>) {
+        let object = self.region.get_mut(handle);
+        let (stored, old) = split_row(object);
+        if stored == clustering && RowView::trusted(old).is_rewritten_by(row) {
+            let row = row.as_bytes();
+            if old.len() == row.len() {
+                let at = object.len() - row.len();
+                object[at..].copy_from_slice(row);
+            } else {
+                self.region.replace(handle, &[&(clustering.len() as u32).to_le_bytes(), clustering, row]);
+            }
+            return;
+        }
         self.scratch.clear();
-        let (stored, old) = split_row(self.region.get(handle));
         let other_bytes = (stored != clustering).then(|| stored.to_vec());
         merge_rows(table, RowView::trusted(old), row, &mut self.scratch);
         let clustering = other_bytes.as_deref().unwrap_or(clustering);
@@ -192,10 +204,23 @@ impl Inner {
     }
 
     fn note_row(&mut self, row: RowView<'_>) {
-        let (marker, deletion) = (row.liveness(), row.deletion());
+        let (marker, mut cells) = (row.liveness(), row.cells());
         self.note(marker.timestamp, marker.expires_at.saturating_sub(marker.ttl));
-        self.note(deletion.timestamp, deletion.local_time);
-        for cell in row.cells() {
+        if row.is_plain() {
+            // What is not deleted and does not expire has no local time.
+            let mut least = self.timestamp_min;
+            while let Some(cell) = cells.peek_plain() {
+                if cell.timestamp != NO_TIMESTAMP {
+                    least = least.min(cell.timestamp);
+                }
+                cells.pass(&cell);
+            }
+            self.timestamp_min = least;
+        } else {
+            let deletion = row.deletion();
+            self.note(deletion.timestamp, deletion.local_time);
+        }
+        for cell in cells {
             // An expiring cell becomes a tombstone of the time it was written.
             self.note(cell.timestamp, cell.local_time().saturating_sub(cell.ttl()));
         }
