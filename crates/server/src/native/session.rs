@@ -18,9 +18,6 @@ use wire::version::ProtocolVersion;
 use super::Native;
 use super::framing::Output;
 
-/// Names and values of STARTUP.
-type StartupOptions = Box<[(Box<str>, Box<str>)]>;
-
 /// How far a session has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
