@@ -185,16 +185,17 @@ impl Term {
             }),
         }
     }
-}
 
-impl Term {
-    /// As [`Term::bind`] for a marker, as it came; `None` for any other term.
+    /// As [`Term::bind`] for a marker whose value is stored as it came; `None` for any other term.
     ///
     /// # Errors
     /// As [`Term::bind`].
     #[inline]
     pub fn marker<'a>(&self, binding: &Binding<'a>) -> Result<Option<ValueRef<'a>>, QueryError> {
         let Self::Marker { index, ty } = self else { return Ok(None) };
+        if matches!(ty, CqlType::Set { .. } | CqlType::Map { .. }) {
+            return Ok(None);
+        }
         let value = binding.values[*index];
         if let ValueRef::Bytes(bytes) = value {
             validate(ty, bytes).map_err(|error| binding.invalid(*index, &error))?;
