@@ -105,6 +105,8 @@ impl EngineConfig {
 
 /// What the names of all keyspaces begin with that have [`VirtualTables`].
 const VIRTUAL_PREFIX: &str = "system";
+/// A mutation beyond this has its deadline from the clock itself: making it may have taken a good part of its time.
+const LONG_MUTATION_BYTES: usize = 16 * 1024;
 
 /// Tables made of the node's own state: looked up and read like stored ones. Their keyspaces' names begin with `system`.
 pub trait VirtualTables {
@@ -494,7 +496,10 @@ impl Engine {
         write_type: &'static str,
         timeout: Option<Duration>,
     ) -> Result<(), QueryError> {
-        let deadline = Deadline::about(timeout.unwrap_or(self.0.config.write_timeout));
+        let timeout = timeout.unwrap_or(self.0.config.write_timeout);
+        // What is long took its time in this slice already.
+        let is_long = mutation.len() > LONG_MUTATION_BYTES;
+        let deadline = if is_long { Deadline::after(timeout) } else { Deadline::about(timeout) };
         let written = reactor::in_place!(self.0.replicator.write(table, mutation, level, deadline));
         written.map_err(|error| {
             let key = MutationView::trusted(mutation).map_or(&[][..], |view| view.key);
