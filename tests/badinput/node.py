@@ -65,10 +65,12 @@ class Node:
         return not (self.work / "exit").exists()
 
     def rss_mb(self):
+        """What the node holds in memory of its own: pages of files, such as the binary's debug information that a report of a
+        stall reads, are the kernel's to take back."""
         for line in Path(f"/proc/{self.pid()}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
+            if line.startswith("RssAnon:"):
                 return int(line.split()[1]) // 1024
-        raise AssertionError("no VmRSS")
+        raise AssertionError("no RssAnon")
 
     def open_files(self):
         return len(os.listdir(f"/proc/{self.pid()}/fd"))

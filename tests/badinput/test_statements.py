@@ -54,7 +54,7 @@ class Statements(NodeTest):
     def test_literals_of_a_wrong_type_name_their_column(self):
         with Connection() as c:
             for at, kind in enumerate(TYPES):
-                if kind in ("date", "time", "timestamp", "duration"):
+                if kind in ("date", "time", "timestamp", "duration") or kind.startswith("tuple"):
                     continue  # a text is of the right type there, and Cassandra's message quotes it
                 literal = "12" if kind in ("ascii", "text", "uuid", "timeuuid", "inet", "boolean", "duration") else "'x y'"
                 with self.subTest(kind=kind):
