@@ -166,16 +166,27 @@ impl Storage {
         Ok(())
     }
 
-    /// Forgets all rows of a table on this shard, durably.
+    /// Forgets all rows of a table, durably: one snapshot first where `auto_snapshot` asks for it, then shard after shard.
+    /// May be called on any shard.
+    ///
+    /// # Errors
+    /// [`StorageError::UnknownTable`], errors of the snapshot (nothing is lost then), those of a shard's
+    /// [`Storage::truncate_shard`]: shards before it have forgotten their rows.
+    pub async fn truncate(&self, table: TableId) -> Result<(), StorageError> {
+        let store = self.table_store(table)?;
+        self.snapshot_automatically("truncated", &[store.table()]).await?;
+        for shard in 0..self.0.shards {
+            on_shard(shard, async move |storage| storage.truncate_shard(table).await).await?;
+        }
+        Ok(())
+    }
+
+    /// Forgets all rows of a table on this shard, durably and without a snapshot.
     ///
     /// # Errors
     /// [`StorageError::UnknownTable`]; errors of the commit log: the table is then as it was.
-    pub async fn truncate(&self, table: TableId) -> Result<(), StorageError> {
+    pub async fn truncate_shard(&self, table: TableId) -> Result<(), StorageError> {
         let store = self.table_store(table)?;
-        // Shard 0 is truncated first, and its snapshot is that of all shards.
-        if self.0.shard == 0 {
-            self.snapshot_automatically("truncated", &[store.table()]).await?;
-        }
         let mut alone = Vec::new();
         for tablet in store.tablets() {
             alone.push(tablet.alone().await.ok_or(StorageError::Draining)?);

@@ -5,12 +5,14 @@ mod table;
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
 use model::TableId;
+use model::partition_key::DecoratedKey;
 use model::schema::SchemaChange;
-use reactor::{Deadline, Group};
+use reactor::{Deadline, Group, mesh};
 use storage::{
     ImportSource, PartitionRange, SnapshotRequest, SnapshotsOf, Storage, StorageConfig, StorageError,
 };
@@ -275,4 +277,67 @@ fn a_snapshot_beside_writes_flushes_and_compactions_has_all_that_was_acknowledge
             }
         });
     }
+}
+
+/// Truncates once from shard 1; every shard's rows are gone, and one snapshot has them all.
+async fn truncate_from_shard_1(path: PathBuf) {
+    let storage = Storage::open(StorageConfig { auto_snapshot: true, ..config(&path) }, 0, 2).await.unwrap();
+    for change in changes() {
+        storage.change_schema(&change).await.unwrap();
+    }
+    let on = |shard, work: fn(Rc<Storage>) -> Pin<Box<dyn Future<Output = usize>>>| {
+        mesh::call(shard, Group::ADMIN, async move || work(reactor::local().expect("an open storage")).await)
+    };
+    for shard in 0..2 {
+        let written = on(shard, |storage| {
+            Box::pin(async move {
+                let tablets = storage.schema().table_by_id(ID).unwrap().tablets();
+                let mut written = 0;
+                for key in (0..20).map(|key| format!("key{key}")) {
+                    let tablet = tablets.tablet_of(DecoratedKey::new(key.clone().into_bytes()).token);
+                    if tablets.shard_of(tablet, 2) == reactor::shard_id() {
+                        storage.apply(&write(&key, "c", "v", 1), Deadline::NEVER).await.unwrap();
+                        written += 1;
+                    }
+                }
+                written
+            })
+        });
+        assert!(written.await.unwrap() > 0, "keys of shard {shard}");
+    }
+    let truncated = on(1, |storage| Box::pin(async move { storage.truncate(ID).await.map_or(0, |()| 1) }));
+    assert_eq!(truncated.await.unwrap(), 1);
+    for shard in 0..2 {
+        let rows = on(shard, |storage| {
+            Box::pin(async move { values(&storage, PartitionRange::all()).await.unwrap().len() })
+        });
+        assert_eq!(rows.await.unwrap(), 0, "rows of shard {shard}");
+    }
+    let listed = storage.snapshots(&SnapshotsOf::default()).await.unwrap();
+    assert_eq!(listed.len(), 1);
+    let kept = names(&table_folder(&path).join("snapshots").join(&listed[0].tag));
+    assert_eq!(
+        kept.iter().filter(|name| name.ends_with("-Data.db")).count(),
+        2,
+        "a file of each shard: {kept:?}"
+    );
+}
+
+#[test]
+fn a_truncation_from_any_shard_leaves_one_snapshot_of_all() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_owned();
+    let config = reactor::Config { shards: 2, driver: reactor::DriverChoice::Poll, ..Default::default() };
+    let running = reactor::start(config, move |shard| {
+        let path = path.clone();
+        async move {
+            if shard.id == 0 {
+                truncate_from_shard_1(path).await;
+            } else {
+                let config = StorageConfig { auto_snapshot: true, ..self::config(&path) };
+                Storage::open(config, shard.id, shard.count).await.unwrap();
+            }
+        }
+    });
+    running.unwrap().join().unwrap();
 }

@@ -1,7 +1,7 @@
 //! TRUNCATE: every shard forgets the table's rows.
 
-use model::{Table, TableId};
-use reactor::{Deadline, Group, mesh};
+use model::Table;
+use reactor::Deadline;
 
 use crate::engine::Engine;
 use crate::{QueryError, Response, results};
@@ -26,27 +26,10 @@ pub(super) async fn execute(engine: &Engine, table: &Table, out: &mut Response) 
     }
     engine.config().guardrails.drop_truncate_table()?;
     let deadline = Deadline::after(engine.config().truncate_timeout);
-    let all = async {
-        for shard in 0..reactor::shard_count() {
-            on_shard(shard, table.id()).await?;
-        }
-        Ok(())
-    };
-    reactor::timeout(deadline, all)
-        .await
-        .unwrap_or_else(|_| Err(QueryError::Truncate("Timeout waiting for all shards".to_owned())))?;
+    match reactor::timeout(deadline, engine.storage().truncate(table.id())).await {
+        Err(_) => return Err(QueryError::Truncate("Timeout waiting for all shards".to_owned())),
+        Ok(done) => done.map_err(|error| QueryError::Truncate(error.to_string()))?,
+    }
     results::append_void(&mut out.body);
     Ok(())
-}
-
-async fn on_shard(shard: usize, table: TableId) -> Result<(), QueryError> {
-    let answer = mesh::call(shard, Group::STATEMENT, move || async move {
-        let engine = Engine::here().ok_or_else(|| "the shard is starting".to_owned())?;
-        engine.storage().truncate(table).await.map_err(|error| error.to_string())
-    });
-    match answer.await {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(reason)) => Err(QueryError::Truncate(reason)),
-        Err(error) => Err(QueryError::Truncate(error.to_string())),
-    }
 }

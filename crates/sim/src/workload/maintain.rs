@@ -53,7 +53,9 @@ impl Worker {
         let keys = (0..KEYS).filter(|key| self.owner(*key) == shard).collect();
         let operation = self.shared.borrow_mut().history.begin(slot, shard, Action::Truncate { keys });
         let truncated = self
-            .on(shard, async move |storage| storage.truncate(table).await.map_err(|error| error.to_string()))
+            .on(shard, async move |storage| {
+                storage.truncate_shard(table).await.map_err(|error| error.to_string())
+            })
             .await;
         match truncated {
             Ok(()) => {
