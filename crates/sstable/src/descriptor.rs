@@ -1,5 +1,8 @@
 //! Names of table files: `me-<generation>-big-<Component>`.
 //!
+//! Files of others may be named by a time instead of a number: Cassandra 4.1 and later do with
+//! `uuid_sstable_identifiers_enabled`, ScyllaDB always. Such files are read; this crate numbers what it writes.
+//!
 //! A table file is a set of components that share a descriptor. It exists once its `TOC.txt` does: the writer
 //! renames that one last, and removal deletes it first, so that after a crash a set is whole or recognisably
 //! left over. Compaction and recovery in `storage` lean on [`sort_names`] to tell the two apart.
@@ -82,11 +85,50 @@ impl fmt::Display for Component {
     }
 }
 
+/// What tells table files of a folder apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FileId {
+    /// A number, unique within the folder; later files have greater ones.
+    Number(u64),
+    /// A time, in files of others.
+    Time(TimeId),
+}
+
+impl FileId {
+    fn parse(text: &str) -> Option<Self> {
+        if text.bytes().all(|b| b.is_ascii_digit()) {
+            return text.parse().ok().map(Self::Number);
+        }
+        let bytes: [u8; TIME_ID_BYTES] = text.as_bytes().try_into().ok()?;
+        let fits = |(at, byte): (usize, &u8)| match at {
+            4 | 9 => *byte == b'_',
+            _ => byte.is_ascii_alphanumeric(),
+        };
+        bytes.iter().enumerate().all(fits).then_some(Self::Time(TimeId(bytes)))
+    }
+}
+
+impl fmt::Display for FileId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Time(TimeId(text)) => text.iter().try_for_each(|byte| write!(f, "{}", char::from(*byte))),
+        }
+    }
+}
+
+const TIME_ID_BYTES: usize = 28;
+
+/// A UUID of version 1 as text in base 36, so that later ones come later: days, seconds, then ticks with what is left of
+/// it, `3g7k_0h3x_3m1ow2a8r9wp4c2tuv` (Cassandra's `UUIDBasedSSTableId`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TimeId([u8; TIME_ID_BYTES]);
+
 /// What the components of one table file share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Descriptor {
-    /// Number of the file, unique within its folder; later files have greater ones.
-    pub generation: u64,
+    /// The file among those of its folder.
+    pub id: FileId,
     /// Version of the format.
     pub version: Version,
 }
@@ -94,12 +136,25 @@ pub struct Descriptor {
 impl Descriptor {
     /// A file that this crate is going to write.
     pub fn new(generation: u64) -> Self {
-        Self { generation, version: Version::WRITTEN }
+        Self { id: FileId::Number(generation), version: Version::WRITTEN }
+    }
+
+    /// The number of the file; 0, which no file of this crate has, for one that is named by a time.
+    pub fn generation(self) -> u64 {
+        match self.id {
+            FileId::Number(number) => number,
+            FileId::Time(_) => 0,
+        }
+    }
+
+    /// Whether this crate gives files such names.
+    pub fn could_be_written(self) -> bool {
+        matches!(self.id, FileId::Number(_)) && self.version == Version::WRITTEN
     }
 
     /// Name of a component's file.
     pub fn file_name(self, component: Component) -> String {
-        format!("{}-{}-big-{component}", self.version.letters(), self.generation)
+        format!("{self}-{component}")
     }
 
     /// Path of a component's file in `dir`.
@@ -119,33 +174,36 @@ impl Descriptor {
     pub fn parse(name: &str) -> Result<(Self, Component), SstableError> {
         let not_one = || SstableError::Name { name: name.to_owned() };
         let mut parts = name.splitn(4, '-');
-        let (Some(version), Some(generation), Some("big"), Some(component)) =
+        let (Some(version), Some(id), Some(format), Some(component)) =
             (parts.next(), parts.next(), parts.next(), parts.next())
         else {
             return Err(not_one());
         };
         let component = Component::parse(component).ok_or_else(not_one)?;
         let is_version = version.len() == 2 && version.bytes().all(|b| b.is_ascii_lowercase());
-        if !is_version || !generation.bytes().all(|b| b.is_ascii_digit()) {
+        if !is_version || !matches!(format, "big" | "bti") {
             return Err(not_one());
         }
-        let generation = generation.parse().map_err(|_| not_one())?;
-        let version = Version::parse(version)
-            .ok_or_else(|| SstableError::Version { path: name.into(), version: version.to_owned() })?;
-        Ok((Self { generation, version }, component))
+        let id = FileId::parse(id).ok_or_else(not_one)?;
+        let readable = if format == "big" { Version::parse(version) } else { None };
+        let version = readable.ok_or_else(|| SstableError::Version {
+            path: name.into(),
+            version: if format == "big" { version.to_owned() } else { format!("{version} ({format})") },
+        })?;
+        Ok((Self { id, version }, component))
     }
 }
 
 impl fmt::Display for Descriptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}-big", self.version.letters(), self.generation)
+        write!(f, "{}-{}-big", self.version.letters(), self.id)
     }
 }
 
 /// The names in a folder, sorted out.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct SortedNames {
-    /// Table files that are whole, by generation.
+    /// Table files that are whole, by number or time.
     pub complete: Vec<Descriptor>,
     /// Names that a crash left: unfinished components, and components without a `TOC.txt`. They may be removed.
     pub leftovers: Vec<String>,
@@ -205,11 +263,29 @@ mod tests {
             "me-x-big-Data.db",
             "m-1-big-Data.db",
             "me-99999999999999999999-big-Data.db",
-            "da-1-bti-Data.db",
+            "nb-3g7k_0h3x_3m1ow2a8r9wp4c2tu-big-Data.db",
+            "nb-3g7k-0h3x_3m1ow2a8r9wp4c2tuv-big-Data.db",
+            "nb-3g7k_0h3x_3m1ow2a8r9wp4c2t\u{e9}-big-Data.db",
+            "sa-1-abc-Data.db",
         ] {
             assert!(matches!(Descriptor::parse(name), Err(SstableError::Name { .. })), "{name}");
         }
-        assert!(matches!(Descriptor::parse("ob-1-big-Data.db"), Err(SstableError::Version { .. })));
+        for name in ["ob-1-big-Data.db", "da-1-bti-Data.db", "da-3g7k_0h3x_3m1ow2a8r9wp4c2tuv-bti-TOC.txt"] {
+            assert!(matches!(Descriptor::parse(name), Err(SstableError::Version { .. })), "{name}");
+        }
+    }
+
+    #[test]
+    fn names_of_others_are_times() {
+        let names =
+            ["nb-3g7k_0h3x_3m1ow2a8r9wp4c2tuv-big-Data.db", "nb-3g7k_0h3y_000000a8r9wp4c2tuv-big-Data.db"];
+        let [first, second] = names.map(|name| {
+            let (descriptor, component) = Descriptor::parse(name).unwrap();
+            assert_eq!(descriptor.file_name(component), name);
+            assert!(!descriptor.could_be_written());
+            descriptor
+        });
+        assert!(first < second);
     }
 
     #[test]

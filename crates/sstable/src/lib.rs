@@ -29,7 +29,7 @@ pub use compression::{
 pub use data::chunks::DiskReads;
 pub use data::reader::{PartitionReader, Scanner};
 pub use data::writer::{SUMMARY_RATIO_DEFAULT, SstableInfo, Writer, WriterOptions};
-pub use descriptor::{Component, Descriptor, SortedNames, TEMPORARY_SUFFIX, sort_names};
+pub use descriptor::{Component, Descriptor, FileId, SortedNames, TEMPORARY_SUFFIX, sort_names};
 pub use error::{Malformed, Problem, SstableError};
 pub use extras::{Extent, Extras, SchemaMark, TabletMark};
 pub use filter::FILTER_BYTES_MAX;

@@ -97,7 +97,7 @@ async fn node(outside: Rc<Outside>) {
     for name in &sorted.leftovers {
         remove_file(dir.join(name)).await.unwrap();
     }
-    let found: BTreeSet<u64> = sorted.complete.iter().map(|descriptor| descriptor.generation).collect();
+    let found: BTreeSet<u64> = sorted.complete.iter().map(|descriptor| descriptor.generation()).collect();
     let acknowledged = outside.acknowledged.borrow().clone();
     assert!(acknowledged.is_subset(&found), "acknowledged {acknowledged:?}, found {found:?}");
     for generation in found {

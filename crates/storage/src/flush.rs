@@ -307,7 +307,7 @@ impl Storage {
         tablet.add_orphan_file(descriptor);
         match sstable::remove(&tablet.directory, descriptor).await {
             Ok(()) => {
-                tablet.remove_orphan(descriptor.generation);
+                tablet.remove_orphan(descriptor.generation());
                 true
             }
             Err(error) => {

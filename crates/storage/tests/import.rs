@@ -143,6 +143,56 @@ fn files_that_are_one_tablets_are_linked() {
     }
 }
 
+/// Copies table files and names them by times, as Cassandra and ScyllaDB may.
+fn upload_by_time(from: &Path, to: &Path) {
+    upload(from, to);
+    for name in names(to) {
+        let Some((before, after)) = name.split_once("-big-") else { continue };
+        let number: u64 = before.trim_start_matches("me-").parse().unwrap();
+        let renamed = format!("me-3g7k_0h3x_{number:018}-big-{after}");
+        std::fs::rename(to.join(name), to.join(renamed)).unwrap();
+    }
+}
+
+#[test]
+fn files_named_by_time_are_taken_in_and_otherwise_left_alone() {
+    let (source, directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let from = made(source.path(), 1);
+    let files = names(&from).into_iter().filter(|name| name.ends_with("-Data.db")).count();
+    node(directory.path(), 1, 1, async move |storage, folder| {
+        upload_by_time(&from, &folder.join("upload"));
+        // Where the node keeps its own files they are not its own, also those that are not whole.
+        upload_by_time(&from, &folder);
+        std::fs::write(folder.join("me-3g7k_0h3x_000000000000000999-big-Data.db"), "half").unwrap();
+        let report = storage.import(ID, &ImportSource::default()).await.expect("an import");
+        assert_eq!((report.files, report.partitions), (files, KEYS as u64));
+        assert_eq!(names(&folder.join("upload")), [] as [&str; 0], "what was taken in is gone");
+        storage.truncate(ID).await.expect("a truncation");
+    });
+    node(directory.path(), 1, 1, async |_, folder| {
+        assert_eq!(partitions().await, 0, "only what was taken in is read");
+        let left = names(&folder).into_iter().filter(|name| name.starts_with("me-3g7k_")).count();
+        assert!(left > 1, "files of others are not removed");
+    });
+}
+
+#[test]
+fn files_of_another_format_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    node(directory.path(), 1, 0, async |storage, folder| {
+        let upload = folder.join("upload");
+        std::fs::create_dir_all(&upload).unwrap();
+        std::fs::write(upload.join("da-3g7k_0h3x_3m1ow2a8r9wp4c2tuv-bti-Data.db"), "rows").unwrap();
+        let error = storage.import(ID, &ImportSource::default()).await.expect_err("a file that is not read");
+        let text = error.to_string();
+        assert!(
+            text.contains("da-3g7k_0h3x_3m1ow2a8r9wp4c2tuv-bti-Data.db") && text.contains("upgradesstables"),
+            "{text}"
+        );
+        assert_eq!(names(&upload).len(), 1);
+    });
+}
+
 #[test]
 fn newer_rows_win_whichever_way_they_came() {
     let (source, directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

@@ -49,7 +49,7 @@ impl Storage {
             return Ok(true);
         }
         let record = transaction::path(&tablet.directory, tablet.next_generation());
-        let generations: Vec<u64> = obsolete.iter().map(|descriptor| descriptor.generation).collect();
+        let generations: Vec<u64> = obsolete.iter().map(|descriptor| descriptor.generation()).collect();
         reactor::file::write_all_atomic(&record, transaction::encode(&generations).as_bytes())
             .await
             .map_err(StorageError::of("write", &record))?;

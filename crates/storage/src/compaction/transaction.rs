@@ -71,14 +71,14 @@ pub(crate) async fn clean(directory: &Path) -> Result<(), StorageError> {
     }
     let sorted = sstable::sort_names(names.iter().copied());
     // A table file of another version under such a number is not one of those that the record speaks of.
-    let own = |d: &&sstable::Descriptor| d.version == sstable::Version::WRITTEN;
-    for descriptor in sorted.complete.iter().filter(own).filter(|d| obsolete.contains(&d.generation)) {
+    let own = |d: &&sstable::Descriptor| d.could_be_written();
+    for descriptor in sorted.complete.iter().filter(own).filter(|d| obsolete.contains(&d.generation())) {
         remove(directory, *descriptor).await?;
     }
     for name in sorted.leftovers {
         // What others left unfinished is theirs.
         let written = name.strip_suffix(sstable::TEMPORARY_SUFFIX).unwrap_or(&name);
-        if !Descriptor::parse(written).is_ok_and(|(d, _)| d.version == sstable::Version::WRITTEN) {
+        if !Descriptor::parse(written).is_ok_and(|(d, _)| d.could_be_written()) {
             continue;
         }
         let path = directory.join(&name);

@@ -54,7 +54,7 @@ impl Storage {
                 return Err(to_storage_error(error));
             }
         };
-        tablet.remove_orphan(descriptor.generation);
+        tablet.remove_orphan(descriptor.generation());
         Ok(Some((file, partitions)))
     }
 

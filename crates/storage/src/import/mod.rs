@@ -27,6 +27,9 @@ use crate::tablet::{TableFile, Tablet, to_storage_error};
 
 /// Folder below a table's where files wait to be taken in.
 pub(crate) const UPLOAD: &str = "upload";
+/// What is said of table files in other versions, or in Cassandra 5's format `bti`.
+pub(crate) const NOT_READ: &str = "table files of format big and version ma to oa are read: \
+     run `nodetool upgradesstables -a` with sstable.selected_format: big";
 /// Table files taken in at once; more take several calls.
 const FILES_MAX: usize = 10_000;
 
@@ -228,7 +231,7 @@ async fn whole_files(directory: &Path, must_exist: bool) -> Result<Vec<Descripto
     let names = entries.iter().filter(|entry| !entry.is_dir).map(|entry| entry.name.as_str());
     let sorted = sstable::sort_names(names);
     if let Some(name) = sorted.unsupported.first() {
-        return Err(refused(format!("{name} is of a version that is not read")));
+        return Err(refused(format!("{name}: {NOT_READ}")));
     }
     if let Some(name) = sorted.leftovers.first() {
         return Err(refused(format!("{name} is part of a table file that is not whole: it has no TOC.txt")));

@@ -29,7 +29,7 @@ pub(crate) struct TableFile {
 
 impl TableFile {
     pub(crate) fn new(sstable: Sstable, damage: &Rc<Event>) -> Self {
-        let generation = sstable.descriptor().generation;
+        let generation = sstable.descriptor().generation();
         let created = u32::try_from(reactor::wall_clock_us() / 1_000_000).unwrap_or(u32::MAX);
         Self {
             sstable: RefCell::new(sstable),

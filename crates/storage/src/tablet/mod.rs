@@ -359,7 +359,7 @@ impl Tablet {
 
     /// Notes a file that should not be there any more.
     pub(crate) fn add_orphan_file(&self, descriptor: Descriptor) {
-        self.orphans.borrow_mut().insert(descriptor.generation, descriptor);
+        self.orphans.borrow_mut().insert(descriptor.generation(), descriptor);
     }
 
     /// Notes that a file is gone for good.

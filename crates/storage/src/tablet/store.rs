@@ -8,7 +8,7 @@ use std::rc::Rc;
 use model::Table;
 use model::tablet::{TabletId, TabletMap};
 use reactor::Event;
-use sstable::{Component, Descriptor, Sstable, SstableError, Version};
+use sstable::{Component, Descriptor, Sstable, SstableError};
 
 use super::{TableFile, Tablet, quarantine, to_storage_error};
 use crate::cache::RowCache;
@@ -54,9 +54,9 @@ impl TableStore {
         let Listed { own, taken } = list(&directory).await?;
         found.values_mut().for_each(|(_, last_generation)| *last_generation = taken);
         for descriptor in own {
-            let tablet = TabletId((descriptor.generation % u64::from(map.count())) as u32);
+            let tablet = TabletId((descriptor.generation() % u64::from(map.count())) as u32);
             let Some((files, last_generation)) = found.get_mut(&tablet) else { continue };
-            *last_generation = descriptor.generation.max(*last_generation);
+            *last_generation = descriptor.generation().max(*last_generation);
             let sstable = match open(&directory, descriptor, table, cache).await {
                 Ok(sstable) => sstable,
                 Err(error) => {
@@ -155,12 +155,12 @@ async fn list(directory: &Path) -> Result<Listed, StorageError> {
     let mut listed = Listed::default();
     let mut others = Vec::new();
     for descriptor in sstable::sort_names(names.iter().map(|entry| entry.name.as_str())).complete {
-        let written = descriptor.version == Version::WRITTEN;
+        let written = descriptor.could_be_written();
         if written && (marked.contains(&descriptor) || has_lost_its_mark(directory, descriptor).await?) {
             listed.own.push(descriptor);
         } else {
             others.push(descriptor);
-            listed.taken = if written { listed.taken.max(descriptor.generation) } else { listed.taken };
+            listed.taken = if written { listed.taken.max(descriptor.generation()) } else { listed.taken };
         }
     }
     if let Some(first) = others.first() {

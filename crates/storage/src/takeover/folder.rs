@@ -9,10 +9,11 @@ use std::rc::Rc;
 
 use model::Table;
 use model::schema::{Schema, TableId};
-use sstable::{Component, Descriptor, Sstable, Version};
+use sstable::{Component, Descriptor, FileId, Sstable, Version};
 
 use super::{is_system, refused};
 use crate::error::StorageError;
+use crate::import::NOT_READ;
 
 /// Folder below a table's that has the links.
 const STAGED: &str = "takeover";
@@ -99,15 +100,7 @@ pub(super) async fn sets(directory: &Path) -> Result<Vec<FileSet>, StorageError>
             if !name.ends_with("-Data.db") {
                 continue;
             }
-            return Err(refused(
-                &directory.join(name),
-                format!(
-                    "table files of format {format} and version {version} are not read, of format big {} to {} are: \
-                     run `nodetool upgradesstables -a` with sstable.selected_format: big",
-                    Version::ALL[0].letters(),
-                    Version::ALL[Version::ALL.len() - 1].letters()
-                ),
-            ));
+            return Err(refused(&directory.join(name), NOT_READ));
         };
         let prefix = format!("{}-{id}-big", version.letters());
         let set = found.entry(prefix.clone()).or_insert(FileSet { prefix, version, components: Vec::new() });
@@ -138,7 +131,7 @@ impl Staged {
         reactor::file::create_dir_all(&to).await.map_err(StorageError::of("create", &to))?;
         let mut files = Vec::with_capacity(sets.len());
         for (number, set) in sets.iter().enumerate() {
-            let descriptor = Descriptor { generation: number as u64 + 1, version: set.version };
+            let descriptor = Descriptor { id: FileId::Number(number as u64 + 1), version: set.version };
             for component in &set.components {
                 let from = directory.join(format!("{}-{component}", set.prefix));
                 let linked = reactor::file::hard_link(&from, descriptor.path(&to, *component)).await;
