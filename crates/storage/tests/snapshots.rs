@@ -279,13 +279,15 @@ fn a_snapshot_beside_writes_flushes_and_compactions_has_all_that_was_acknowledge
     }
 }
 
+type Counted = Pin<Box<dyn Future<Output = usize>>>;
+
 /// Truncates once from shard 1; every shard's rows are gone, and one snapshot has them all.
 async fn truncate_from_shard_1(path: PathBuf) {
     let storage = Storage::open(StorageConfig { auto_snapshot: true, ..config(&path) }, 0, 2).await.unwrap();
     for change in changes() {
         storage.change_schema(&change).await.unwrap();
     }
-    let on = |shard, work: fn(Rc<Storage>) -> Pin<Box<dyn Future<Output = usize>>>| {
+    let on = |shard, work: fn(Rc<Storage>) -> Counted| {
         mesh::call(shard, Group::ADMIN, async move || work(reactor::local().expect("an open storage")).await)
     };
     for shard in 0..2 {
