@@ -117,7 +117,7 @@ pub(super) fn alter(statement: &AlterTable, context: &PlanContext<'_>) -> Result
                 return Err(invalid("Cannot set default_time_to_live on a table with counters"));
             }
             if properties.has("tablets")
-                && extension::tablets(&after.options, context.shards).log2() > table.tablets().log2()
+                && extension::tablets(&after.options, None, context.shards).log2() > table.tablets().log2()
             {
                 return Err(unsupported("More tablets for a table that is there are"));
             }

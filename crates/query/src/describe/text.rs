@@ -37,7 +37,14 @@ pub(super) fn keyspace(keyspace: &Keyspace) -> String {
         single_quoted(&mut text, value);
     }
     // Two spaces: so Cassandra writes it.
-    put(&mut text, format_args!("}}  AND durable_writes = {};", keyspace.options.durable_writes));
+    put(&mut text, format_args!("}}  AND durable_writes = {}", keyspace.options.durable_writes));
+    if let Some(tablets) = &keyspace.options.tablets {
+        let enabled = tablets.enabled.map(|enabled| format!("'enabled': {enabled}"));
+        let initial = tablets.initial.map(|initial| format!("'initial': {initial}"));
+        let entries: Vec<String> = enabled.into_iter().chain(initial).collect();
+        put(&mut text, format_args!(" AND tablets = {{{}}}", entries.join(", ")));
+    }
+    text.push(';');
     text
 }
 
