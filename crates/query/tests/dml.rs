@@ -166,6 +166,7 @@ script!(schema_statements_are_refused_as_cassandra_does, "mistakes_schema.cql");
 script!(statements_are_refused_as_cassandra_does, "mistakes_statements.cql");
 script!(nobody_manages_roles_without_having_logged_in, "roles.cql");
 script!(conditions_hold_or_not_as_in_cassandra, "conformance_conditions.cql");
+script!(decimals_compute_as_in_cassandra, "conformance_decimals.cql");
 script!(conditions_on_static_columns_are_cassandras, "conformance_statics.cql");
 script!(selects_answer_as_cassandras, "conformance_selects.cql");
 script!(collections_are_cassandras, "conformance_collections.cql");
