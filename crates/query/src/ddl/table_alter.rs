@@ -180,14 +180,7 @@ fn add(
         Some(dropped) => dropped.column.id,
         None => next_id(after, table)?,
     };
-    after.columns.push(Column {
-        id,
-        name: name.to_owned(),
-        ty,
-        kind,
-        position: 0,
-        reversed: false,
-    });
+    after.columns.push(Column { id, name: name.to_owned(), ty, kind, position: 0, reversed: false });
     Ok(())
 }
 
