@@ -14,6 +14,10 @@ pub const NO_LOCAL_TIME: LocalSeconds = u32::MAX;
 /// The largest local time that can be stored (Cassandra's `Cell.MAX_DELETION_TIME`).
 pub const LOCAL_TIME_MAX: LocalSeconds = u32::MAX - 2;
 
+/// The latest a cell may expire: table files of the `me` version keep no later time, as Cassandra 5 with
+/// `storage_compatibility_mode: CASSANDRA_4`, which is its default.
+pub const EXPIRATION_MAX: LocalSeconds = i32::MAX as LocalSeconds - 1;
+
 /// The timestamp of something that was never written.
 pub const NO_TIMESTAMP: i64 = i64::MIN;
 

@@ -78,6 +78,20 @@ pub struct KeyspaceOptions {
     /// Whether writes go through the commit log.
     #[n(1)]
     pub durable_writes: bool,
+    /// `tablets`, where it was given.
+    #[n(2)]
+    pub tablets: Option<KeyspaceTablets>,
+}
+
+/// The `tablets` option of a keyspace, which ScyllaDB documents (CQL: ddl.rst "The tablets property").
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
+pub struct KeyspaceTablets {
+    /// `enabled`; tables have tablets in any case.
+    #[n(0)]
+    pub enabled: Option<bool>,
+    /// `initial`: how many a table made in the keyspace starts with at least.
+    #[n(1)]
+    pub initial: Option<u32>,
 }
 
 /// A user-defined type.

@@ -70,7 +70,7 @@ async fn altered(engine: Engine) -> Vec<String> {
             "2 | null | null",
             "3 | 3 | null",
             "4 | 4 | null",
-            "50 | null | null",
+            "50 | 50 | null",
             "100 | 100 | null"
         ]
     );

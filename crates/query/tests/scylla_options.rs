@@ -57,8 +57,37 @@ async fn refused(engine: Engine) {
         assert!(matches!(error, QueryError::Config(_)), "{error:?}");
         assert_eq!(error.to_string(), expected);
     }
-    run(&engine, &format!("{KEYSPACE} {{'enabled': true, 'initial': 0}}")).await;
-    run(&engine, &format!("{KEYSPACE} {{'enabled': false}}")).await;
+}
+
+async fn keyspace_text(engine: &Engine) -> String {
+    rows(engine, "DESCRIBE ONLY KEYSPACE other").await.concat()
+}
+
+async fn tablets_of_a_keyspace(engine: Engine) -> String {
+    let tablets = |table: &str| engine.storage().schema().table("other", table).unwrap().tablets().count();
+    const REPLICATION: &str = "replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
+    run(&engine, &format!("CREATE KEYSPACE other WITH {REPLICATION} AND tablets = {{'initial': 6}}")).await;
+    run(&engine, "CREATE TABLE other.a (k int PRIMARY KEY)").await;
+    assert!(keyspace_text(&engine).await.contains("AND durable_writes = true AND tablets = {'initial': 6};"));
+    // What a statement does not name stays.
+    run(&engine, "ALTER KEYSPACE other WITH durable_writes = false").await;
+    run(&engine, "CREATE TABLE other.b (k int PRIMARY KEY) WITH tablets = {'min_tablet_count': 12}").await;
+    run(&engine, "CREATE TABLE other.c LIKE other.a").await;
+    assert_eq!((tablets("a"), tablets("b"), tablets("c")), (8, 16, 8));
+    run(&engine, "ALTER KEYSPACE other WITH tablets = {}").await;
+    assert!(keyspace_text(&engine).await.contains("AND durable_writes = false;"));
+    run(&engine, "CREATE TABLE other.d (k int PRIMARY KEY)").await;
+    assert_eq!((tablets("a"), tablets("d")), (8, 2));
+    run(&engine, "ALTER KEYSPACE other WITH tablets = {'enabled': false, 'initial': 3}").await;
+    keyspace_text(&engine).await
+}
+
+#[test]
+fn tablets_of_a_keyspace_are_kept_and_are_what_tables_start_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = node(folder.path(), 2, tablets_of_a_keyspace);
+    assert!(text.contains("AND tablets = {'enabled': false, 'initial': 3};"), "{text}");
+    assert_eq!(node(folder.path(), 2, |engine| async move { keyspace_text(&engine).await }), text);
 }
 
 #[test]

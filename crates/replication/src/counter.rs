@@ -75,7 +75,7 @@ impl Replicator {
             bypass_cache: false,
         };
         let mut current = Current::default();
-        let mut taker = Taker::new(&mut current, usize::MAX);
+        let mut taker = Taker::new(&mut current, usize::MAX, None);
         let done = reactor::timeout(deadline, self.storage().read(&command, &mut taker)).await;
         done.map_err(|_| RemoteFailure::TimedOut)?.map_err(|error| RemoteFailure::of(&error))?;
         let counted = Leader { table: &table, current: &current, node }.count(&view);

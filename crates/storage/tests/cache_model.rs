@@ -361,7 +361,7 @@ async fn open(memory: usize) -> Storage {
     config.commitlog_bytes_max = 1 << 20;
     let storage = Storage::open(config, 0, 1).await.expect("an open storage");
     if storage.schema().keyspace("k").is_none() {
-        let options = KeyspaceOptions { replication: BTreeMap::new(), durable_writes: true };
+        let options = KeyspaceOptions { replication: BTreeMap::new(), durable_writes: true, tablets: None };
         let keyspace = SchemaChange::CreateKeyspace { name: "k".to_owned(), options };
         storage.change_schema(&keyspace).await.expect("a keyspace");
         let table = SchemaChange::CreateTable(Box::new(definition(0)));

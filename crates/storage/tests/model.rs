@@ -337,7 +337,7 @@ async fn node(info: ShardInfo, shared: SharedRef) {
         return;
     }
     if storage.schema().keyspace("k").is_none() {
-        let options = KeyspaceOptions { replication: BTreeMap::new(), durable_writes: true };
+        let options = KeyspaceOptions { replication: BTreeMap::new(), durable_writes: true, tablets: None };
         let keyspace = SchemaChange::CreateKeyspace { name: "k".to_owned(), options };
         storage.change_schema(&keyspace).await.expect("a keyspace");
         let table = SchemaChange::CreateTable(Box::new(definition(0, None)));

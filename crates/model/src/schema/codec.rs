@@ -136,3 +136,23 @@ pub(super) mod fields {
         Ok(fields)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{KeyspaceOptions, KeyspaceTablets};
+    use super::SchemaChange;
+
+    #[test]
+    fn a_keyspace_without_tablets_is_the_bytes_it_was_before_there_were_any() {
+        let change = |tablets| SchemaChange::CreateKeyspace {
+            name: "k".to_owned(),
+            options: KeyspaceOptions { replication: [].into(), durable_writes: true, tablets },
+        };
+        // Array of two: the variant, and its fields: the name, and the options of two fields.
+        let before = [0x82, 0x00, 0x82, 0x61, b'k', 0x82, 0xa0, 0xf5];
+        assert_eq!(change(None).encode(), before);
+        assert_eq!(SchemaChange::decode(&before).unwrap(), change(None));
+        let with = change(Some(KeyspaceTablets { enabled: None, initial: Some(8) }));
+        assert_eq!(SchemaChange::decode(&with.encode()).unwrap(), with);
+    }
+}

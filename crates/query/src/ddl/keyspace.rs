@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cql::ast::{AlterKeyspace, CreateKeyspace};
-use model::schema::{KeyspaceOptions, SchemaChange};
+use model::schema::{KeyspaceOptions, KeyspaceTablets, SchemaChange};
 
 use super::mistake::{config, invalid, unauthorized};
 use super::names::{check_keyspace_name, is_local_system};
@@ -46,8 +46,8 @@ pub(super) fn create(statement: &CreateKeyspace, context: &PlanContext<'_>) -> R
     let mut warnings = Vec::new();
     context.guardrails.keyspace(name, context.user_keyspaces().count() + 1, &mut warnings)?;
     let replication = replication::read(name, replication, &BTreeMap::new(), context, &mut warnings)?;
-    warnings.extend(tablets(&properties)?);
-    let options = KeyspaceOptions { replication, durable_writes };
+    let mut options = KeyspaceOptions { replication, durable_writes, tablets: None };
+    warnings.extend(tablets(&properties, &mut options.tablets)?);
     let change = SchemaChange::CreateKeyspace { name: name.to_owned(), options };
     Ok(Planned { change: Some(change), event, warnings })
 }
@@ -87,7 +87,7 @@ pub(super) fn alter(statement: &AlterKeyspace, context: &PlanContext<'_>) -> Res
             );
         }
     }
-    warnings.extend(tablets(&properties)?);
+    warnings.extend(tablets(&properties, &mut options.tablets)?);
     if options == keyspace.options {
         return Ok(Planned { warnings, ..Planned::nothing(event) });
     }
@@ -95,34 +95,29 @@ pub(super) fn alter(statement: &AlterKeyspace, context: &PlanContext<'_>) -> Res
     Ok(Planned { change: Some(change), event, warnings })
 }
 
-/// Checks ScyllaDB's `tablets = {'enabled': …, 'initial': …}`, and says what of it does nothing here: tables are made of
-/// tablets in any case, and how many is an option of tables.
-fn tablets(properties: &Properties) -> Result<Option<String>, QueryError> {
-    let mut warning = None;
-    for (name, value) in properties.map("tablets")?.into_iter().flatten() {
+/// Reads ScyllaDB's `tablets = {'enabled': …, 'initial': …}` into `tablets`, where it is given: an empty map takes it
+/// back. Returns what of it does nothing here: tables are made of tablets in any case.
+fn tablets(
+    properties: &Properties,
+    tablets: &mut Option<KeyspaceTablets>,
+) -> Result<Option<String>, QueryError> {
+    let Some(map) = properties.map("tablets")? else { return Ok(None) };
+    let mut read = KeyspaceTablets::default();
+    for (name, value) in map {
         match (name.as_str(), value.to_lowercase().as_str()) {
-            ("enabled", "true") => {}
-            ("enabled", "false") => {
-                warning =
-                    Some("Tables of this keyspace have tablets all the same: there is no other way here");
-            }
-            ("initial", count) => match count.parse::<i32>() {
-                Ok(0) => {}
-                Ok(1..) => {
-                    warning = Some(
-                        "The number of initial tablets is not kept: use the option tablets = {'min_tablet_count': …} \
-                         of tables",
-                    );
-                }
-                _ => {
-                    return Err(config(format!(
-                        "initial of tablets must be a whole number from 0 to {} (got {value})",
-                        i32::MAX
-                    )));
-                }
-            },
+            ("enabled", "true") => read.enabled = Some(true),
+            ("enabled", "false") => read.enabled = Some(false),
             ("enabled", _) => {
                 return Err(config(format!("enabled of tablets must be true or false (got {value})")));
+            }
+            ("initial", count) => {
+                let count = count.parse::<i32>().ok().and_then(|count| u32::try_from(count).ok());
+                read.initial = Some(count.ok_or_else(|| {
+                    config(format!(
+                        "initial of tablets must be a whole number from 0 to {} (got {value})",
+                        i32::MAX
+                    ))
+                })?);
             }
             _ => {
                 return Err(config(format!(
@@ -131,7 +126,10 @@ fn tablets(properties: &Properties) -> Result<Option<String>, QueryError> {
             }
         }
     }
-    Ok(warning.map(str::to_owned))
+    let without = read.enabled == Some(false);
+    *tablets = (!map.is_empty()).then_some(read);
+    Ok(without
+        .then(|| "Tables of this keyspace have tablets all the same: there is no other way here".to_owned()))
 }
 
 /// Whether a map of replication names SimpleStrategy, by its short name as Cassandra looks for it.

@@ -146,46 +146,9 @@ pub(crate) fn parse_double(text: &str) -> Option<f64> {
     if is_number { digits.parse().ok() } else { None }
 }
 
-/// Writes a double as Java's `Double.toString` does: at least one digit behind the point, powers of ten outside
-/// 10^-3 to 10^7.
-pub(crate) fn format_double(value: f64) -> String {
-    if value.is_nan() {
-        return "NaN".to_owned();
-    }
-    if value.is_infinite() {
-        return if value > 0.0 { "Infinity" } else { "-Infinity" }.to_owned();
-    }
-    let magnitude = value.abs();
-    if magnitude == 0.0 || (1e-3..1e7).contains(&magnitude) {
-        return format!("{value:?}");
-    }
-    let scientific = format!("{value:e}");
-    match scientific.split_once('e') {
-        Some((mantissa, exponent)) if mantissa.contains('.') => format!("{mantissa}E{exponent}"),
-        Some((mantissa, exponent)) => format!("{mantissa}.0E{exponent}"),
-        None => scientific,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn doubles_print_as_java_prints_them() {
-        for (value, text) in [
-            (0.01, "0.01"),
-            (1.0, "1.0"),
-            (0.0, "0.0"),
-            (0.0005, "5.0E-4"),
-            (0.000_067_1, "6.71E-5"),
-            (1e7, "1.0E7"),
-            (123_456.5, "123456.5"),
-            (-2.5e10, "-2.5E10"),
-        ] {
-            assert_eq!(format_double(value), text);
-        }
-    }
 
     #[test]
     fn doubles_read_as_java_reads_them() {

@@ -117,7 +117,7 @@ pub(super) fn alter(statement: &AlterTable, context: &PlanContext<'_>) -> Result
                 return Err(invalid("Cannot set default_time_to_live on a table with counters"));
             }
             if properties.has("tablets")
-                && extension::tablets(&after.options, context.shards).log2() > table.tablets().log2()
+                && extension::tablets(&after.options, None, context.shards).log2() > table.tablets().log2()
             {
                 return Err(unsupported("More tablets for a table that is there are"));
             }
@@ -175,6 +175,16 @@ fn add(
     if after.columns.len() >= COLUMNS_MAX {
         return Err(too_many_columns());
     }
+    let id = match after.dropped.get(name) {
+        // Its cells in memory carry the id; those from before the drop are told by their time.
+        Some(dropped) => dropped.column.id,
+        None => next_id(after, table)?,
+    };
+    after.columns.push(Column { id, name: name.to_owned(), ty, kind, position: 0, reversed: false });
+    Ok(())
+}
+
+fn next_id(after: &mut TableDefinition, table: &Table) -> Result<ColumnId, QueryError> {
     let id = after.next_column_id;
     after.next_column_id = id.checked_add(1).ok_or_else(|| {
         invalid(format!(
@@ -183,15 +193,7 @@ fn add(
             u16::MAX
         ))
     })?;
-    after.columns.push(Column {
-        id: ColumnId(id),
-        name: name.to_owned(),
-        ty,
-        kind,
-        position: 0,
-        reversed: false,
-    });
-    Ok(())
+    Ok(ColumnId(id))
 }
 
 fn check_return(before: &Column, name: &str, ty: &CqlType, kind: ColumnKind) -> Result<(), QueryError> {

@@ -51,7 +51,8 @@ pub(super) fn create(statement: &CreateTable, context: &PlanContext<'_>) -> Resu
     let mut table = build(shape, draft, keyspace_name, name, &keyspace.types, context)?;
     check_table_name(keyspace_name, name)?;
     check_id(&table, context.schema)?;
-    table.tablets_log2 = extension::tablets(&table.options, context.shards).log2();
+    table.tablets_log2 =
+        extension::tablets(&table.options, keyspace.options.tablets.as_ref(), context.shards).log2();
     guardrails.options(&table.options, &mut warnings)?;
     for column in &table.columns {
         guardrails.vectors(&column.name, &column.ty, &mut warnings)?;

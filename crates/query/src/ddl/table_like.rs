@@ -65,7 +65,8 @@ pub(super) fn create(statement: &CreateTableLike, context: &PlanContext<'_>) -> 
     let tables: usize = context.user_keyspaces().map(|keyspace| keyspace.tables.len()).sum();
     guardrails.table(name, tables + 1, &mut warnings)?;
     let table_options = Draft::alter(&properties, source.options())?.finish()?;
-    let tablets_log2 = extension::tablets(&table_options, context.shards).log2();
+    let tablets_log2 =
+        extension::tablets(&table_options, keyspace.options.tablets.as_ref(), context.shards).log2();
     let table = TableDefinition {
         id: random_id(context.chance),
         keyspace: keyspace_name.to_owned(),

@@ -11,7 +11,7 @@ use model::{Column, ColumnKind, CqlType, Table};
 
 use crate::ddl::options::{caching_map, extension};
 use crate::ddl::plan::{qualified, quote, table_text};
-use crate::ddl::properties::format_double;
+use crate::functions::number_text;
 use crate::system::is_virtual;
 use crate::terms::constant;
 
@@ -37,7 +37,14 @@ pub(super) fn keyspace(keyspace: &Keyspace) -> String {
         single_quoted(&mut text, value);
     }
     // Two spaces: so Cassandra writes it.
-    put(&mut text, format_args!("}}  AND durable_writes = {};", keyspace.options.durable_writes));
+    put(&mut text, format_args!("}}  AND durable_writes = {}", keyspace.options.durable_writes));
+    if let Some(tablets) = &keyspace.options.tablets {
+        let enabled = tablets.enabled.map(|enabled| format!("'enabled': {enabled}"));
+        let initial = tablets.initial.map(|initial| format!("'initial': {initial}"));
+        let entries: Vec<String> = enabled.into_iter().chain(initial).collect();
+        put(&mut text, format_args!(" AND tablets = {{{}}}", entries.join(", ")));
+    }
+    text.push(';');
     text
 }
 
@@ -175,7 +182,10 @@ fn options(text: &mut String, table: &Table) {
     put(text, format_args!("{separator}allow_auto_snapshot = {}", options.allow_auto_snapshot));
     put(
         text,
-        format_args!("{separator}bloom_filter_fp_chance = {}", format_double(options.bloom_filter_fp_chance)),
+        format_args!(
+            "{separator}bloom_filter_fp_chance = {}",
+            number_text::double(options.bloom_filter_fp_chance)
+        ),
     );
     put(text, format_args!("{separator}caching = "));
     map(text, caching_map(&options.caching));
@@ -187,7 +197,10 @@ fn options(text: &mut String, table: &Table) {
     map(text, options.compression.iter().map(|(name, value)| (name.as_str(), value.as_str())));
     put(text, format_args!("{separator}memtable = "));
     single_quoted(text, &options.memtable);
-    put(text, format_args!("{separator}crc_check_chance = {}", format_double(options.crc_check_chance)));
+    put(
+        text,
+        format_args!("{separator}crc_check_chance = {}", number_text::double(options.crc_check_chance)),
+    );
     put(text, format_args!("{separator}default_time_to_live = {}", options.default_time_to_live));
     put(text, format_args!("{separator}extensions = {{"));
     let bare = options.extensions.iter().filter(|(name, _)| !extension::is_option(name));

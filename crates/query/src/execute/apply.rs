@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use model::Liveness;
-use model::deletion::{LOCAL_TIME_MAX, LocalSeconds};
+use model::deletion::{EXPIRATION_MAX, LocalSeconds};
 use storage::Slices;
 
 use super::prior::Prior;
@@ -48,26 +48,23 @@ pub fn apply(
     updates: &mut dyn Updates,
 ) -> Result<(), QueryError> {
     // Of several wrong values the first in this order is told, as in Cassandra.
-    let timestamp = match &plan.timestamp {
-        None => moment.timestamp,
-        Some(term) => match timestamp(term, binding)? {
-            Some(timestamp) if !moment.fixed => timestamp,
-            _ => moment.timestamp,
-        },
-    };
     key.clear();
     let single = keys::append_single(&plan.restrictions, &plan.table, binding, key)?;
     let several = if single { Vec::new() } else { keys::all(&plan.restrictions, &plan.table, binding)? };
+    slices::fill(&plan.restrictions, &plan.table, binding, rows)?;
+    if plan.restrictions.clustering.iter().any(Clause::is_slice) {
+        slices::check_bounds_given(&plan.restrictions, binding)?;
+    }
+    if rows.is_empty() {
+        // IN () or a range without rows: nothing is written, and what else is wrong is not looked at.
+        return Ok(());
+    }
+    let stamp = stamp(plan, binding, moment)?;
     if single {
         keys::check_not_empty(key)?;
     }
     several.iter().try_for_each(|key| keys::check_not_empty(&key.key))?;
-    slices::fill(&plan.restrictions, &plan.table, binding, rows)?;
     slices::check_lengths(rows)?;
-    if plan.restrictions.clustering.iter().any(Clause::is_slice) {
-        slices::check_bounds_given(&plan.restrictions, binding)?;
-    }
-    let stamp = stamp(plan, binding, Moment { timestamp, ..moment })?;
     if single {
         return write(plan, binding, &stamp, prior, rows, updates.of(plan, key));
     }
@@ -78,18 +75,20 @@ pub fn apply(
 }
 
 fn stamp(plan: &ModifyPlan, binding: &Binding<'_>, moment: Moment) -> Result<Stamp, QueryError> {
+    let given = match &plan.timestamp {
+        None => None,
+        Some(term) => timestamp(term, binding)?.filter(|_| !moment.fixed),
+    };
+    let timestamp = given.unwrap_or(moment.timestamp);
     let ttl = time_to_live(plan, binding)?;
-    if ttl > 0 && u64::from(moment.now) + u64::from(ttl) > u64::from(LOCAL_TIME_MAX) {
-        return Err(QueryError::Invalid(format!(
-            "Request on table {} with {}ttl of {ttl} seconds exceeds maximum supported expiration date of \
-             2106-02-07T06:28:13+00:00. In order to avoid this use a lower TTL or change the expiration date \
-             overflow policy.",
-            names::qualified(&plan.table),
-            if plan.time_to_live.is_none() { "default " } else { "" }
-        )));
+    if ttl > 0 && u64::from(moment.now) + u64::from(ttl) > u64::from(EXPIRATION_MAX) {
+        return Err(expires_too_late(plan, ttl));
     }
-    let deletion_timestamp = if moment.fixed { moment.timestamp - 1 } else { moment.timestamp };
-    Ok(Stamp { timestamp: moment.timestamp, now: moment.now, ttl, deletion_timestamp })
+    if timestamp == i64::MIN {
+        return Err(no_timestamp());
+    }
+    let deletion_timestamp = if moment.fixed { timestamp - 1 } else { timestamp };
+    Ok(Stamp { timestamp, now: moment.now, ttl, deletion_timestamp })
 }
 
 /// The value of USING TIMESTAMP; `None` where it was left out.
@@ -104,15 +103,25 @@ pub fn timestamp(term: &Term, binding: &Binding<'_>) -> Result<Option<i64>, Quer
     };
     let bytes: [u8; 8] =
         value.as_ref().try_into().map_err(|_| QueryError::invalid("Invalid timestamp value: empty"))?;
-    match i64::from_be_bytes(bytes) {
-        // The timestamp of what was never written.
-        i64::MIN => Err(QueryError::Invalid(format!(
-            "Out of bound timestamp, must be in [{}, {}]",
-            i64::MIN + 1,
-            i64::MAX
-        ))),
-        timestamp => Ok(Some(timestamp)),
-    }
+    Ok(Some(i64::from_be_bytes(bytes)))
+}
+
+#[cold]
+fn expires_too_late(plan: &ModifyPlan, ttl: u32) -> QueryError {
+    QueryError::Invalid(format!(
+        "Request on table {} with {}ttl of {ttl} seconds exceeds maximum supported expiration date of \
+         2038-01-19T03:14:06+00:00. In order to avoid this use a lower TTL, change the expiration date overflow policy \
+         or upgrade to a version where this limitation is fixed. See CASSANDRA-14092 and CASSANDRA-14227 for more \
+         details.",
+        names::qualified(&plan.table),
+        if plan.time_to_live.is_none() { "default " } else { "" }
+    ))
+}
+
+/// The smallest number is the timestamp of what was never written.
+#[cold]
+fn no_timestamp() -> QueryError {
+    QueryError::Invalid(format!("Out of bound timestamp, must be in [{}, {}]", i64::MIN + 1, i64::MAX))
 }
 
 /// The value of USING TIMEOUT; `None` where there is none.

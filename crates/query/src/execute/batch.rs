@@ -24,6 +24,7 @@ use crate::prepare::batch::BatchPlan;
 use crate::prepare::json::Values;
 use crate::prepare::modify::{ModifyPlan, Route};
 use crate::prepare::names;
+use crate::restrictions::keys;
 use crate::terms::Binding;
 use crate::{QueryError, Response, results};
 
@@ -40,13 +41,15 @@ pub async fn execute(
     plan: &BatchPlan,
     out: &mut Response,
 ) -> Result<(), QueryError> {
-    let timestamp = match &plan.timestamp {
-        None => None,
-        Some(term) => apply::timestamp(term, request.binding)?,
-    };
     let timeout = apply::timeout(plan.timeout.as_ref(), request.binding)?;
     let statements: Vec<Part<'_>> =
         plan.statements.iter().map(|plan| Part { plan, binding: *request.binding }).collect();
+    let timestamp = match &plan.timestamp {
+        None => None,
+        Some(term) => {
+            apply::timestamp(term, request.binding).map_err(|error| keys_first(&statements, error))?
+        }
+    };
     parts(engine, request, plan.kind, (timestamp, timeout), &statements, out).await
 }
 
@@ -95,7 +98,7 @@ pub async fn parts(
     let mut gathered = Gathered::default();
     for part in parts {
         let prior = Prior::read(engine, part.plan, &part.binding, moment, level).await?;
-        gathered.add(part, moment, &prior)?;
+        gathered.add(part, moment, &prior).map_err(|error| keys_first(parts, error))?;
         reactor::maybe_yield().await;
     }
     if let Some(guards) = guards {
@@ -116,6 +119,14 @@ pub async fn parts(
     }
     results::append_void(&mut out.body);
     Ok(())
+}
+
+/// What is told of a batch with a wrong value: a wrong partition key of any statement before all else, as in Cassandra.
+#[cold]
+fn keys_first(parts: &[Part<'_>], error: QueryError) -> QueryError {
+    let keys = |part: &Part<'_>| keys::all(&part.plan.restrictions, &part.plan.table, &part.binding).err();
+    // The columns of a JSON text have values only once it was read.
+    parts.iter().filter(|part| part.plan.json.is_none()).find_map(keys).unwrap_or(error)
 }
 
 /// The columns' values of each INSERT JSON.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use model::clustering::{Clustering, Slice, compare_clusterings};
 use model::deletion::LocalSeconds;
 use model::partition_key::DecoratedKey;
-use model::{Column, ColumnKind, RowView, Table};
+use model::{Column, ColumnId, ColumnKind, RowView, Table};
 use reactor::Deadline;
 use replication::lwt::Current;
 use replication::{Ballot, CasDeadlines, CasError, CasOutcome, CasRead, CasRequest};
@@ -320,6 +320,11 @@ impl<'a> Cas<'a> {
             })
     }
 
+    fn seen_regulars(&self) -> Vec<ColumnId> {
+        let regulars = self.table.regulars().iter().filter(|column| self.is_seen(column));
+        regulars.map(|column| column.id).collect()
+    }
+
     fn append_rejected(
         &self,
         metadata: &ResultMetadata,
@@ -344,17 +349,12 @@ impl<'a> Cas<'a> {
             current.rows().filter(|(clustering, _)| is_asked(clustering)).collect();
         if !by_row {
             // A row that has nothing of what was looked at does not show.
-            rows.truncate(1);
+            let columns = self.seen_regulars();
             rows.retain(|(_, row)| {
                 let mut cells = row.cells().filter(|cell| cell.is_live(self.now));
-                row.liveness().is_live(self.now)
-                    || cells.any(|cell| {
-                        self.table
-                            .regulars()
-                            .iter()
-                            .any(|column| column.id == cell.column && self.is_seen(column))
-                    })
+                row.liveness().is_live(self.now) || cells.any(|cell| columns.contains(&cell.column))
             });
+            rows.truncate(1);
         }
         if rows.is_empty() && static_row.is_none() {
             let applied = result_metadata(self.table, &[]);
@@ -389,15 +389,19 @@ impl CasRequest for Cas<'_> {
         let rows: Slices =
             self.musts.iter().filter_map(|row| row.clustering.as_deref()).map(Slice::prefix).collect();
         if rows.is_empty() {
-            // Any row tells a partition without static values from one that is not there.
-            reads.push(CasRead { slices: std::iter::once(Slice::all()).collect(), rows_max: 1 });
+            // A row that shows tells a partition without static values from one that is not there.
+            reads.push(CasRead {
+                slices: std::iter::once(Slice::all()).collect(),
+                rows_max: 1,
+                shown_by: Some(self.seen_regulars()),
+            });
         } else {
-            reads.push(CasRead { slices: rows, rows_max: usize::MAX });
+            reads.push(CasRead { slices: rows, rows_max: usize::MAX, shown_by: None });
         }
         for clustering in &self.also_read {
             if !self.musts.iter().any(|row| row.clustering.as_ref() == Some(clustering)) {
                 let slices = std::iter::once(Slice::prefix(clustering)).collect();
-                reads.push(CasRead { slices, rows_max: 1 });
+                reads.push(CasRead { slices, rows_max: 1, shown_by: None });
             }
         }
         (reads, self.now)

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use model::collection::{Components, Elements, Entries};
 use model::compare::compare;
-use model::deletion::{LOCAL_TIME_MAX, LocalSeconds};
+use model::deletion::{EXPIRATION_MAX, LocalSeconds};
 use model::row::CellKind;
 use model::{CellView, Column, CqlType, DeletionTime, Liveness, RowBuilder, RowView, Table, reconcile};
 
@@ -50,7 +50,7 @@ impl Stamp {
     }
 
     fn expires_at(&self) -> LocalSeconds {
-        self.now.saturating_add(self.ttl).min(LOCAL_TIME_MAX)
+        self.now.saturating_add(self.ttl).min(EXPIRATION_MAX)
     }
 
     fn value<'v>(&self, value: &'v [u8]) -> CellKind<'v> {

@@ -100,8 +100,12 @@ pub async fn execute(
     let single = if plan.restrictions.key_range || state.is_some() {
         None
     } else {
-        slices::fill(&plan.restrictions, &plan.table, binding, &mut read.slices)?;
-        reader.single_key(binding, read)?
+        // Of several wrong values the first in this order is told, as in Cassandra.
+        let single = reader.single_key(binding, read)?;
+        if single.is_some() {
+            slices::fill(&plan.restrictions, &plan.table, binding, &mut read.slices)?;
+        }
+        single
     };
     match single {
         Some(()) => {
@@ -274,9 +278,9 @@ impl Reader<'_> {
             let what = (plan, &**text);
             return parallel::aggregate(self.engine, request, what, self.level, self.timeout, rows).await;
         }
-        slices::fill(&plan.restrictions, table, binding, &mut command.slices)?;
         let resume = state.map(|state| Resume::new(plan, &state)).transpose()?;
         if plan.restrictions.key_range {
+            slices::fill(&plan.restrictions, table, binding, &mut command.slices)?;
             let Some(range) = keys::range(&plan.restrictions, binding)? else { return Ok(()) };
             let mut rest = Some(range);
             if let Some(resume) = resume {
@@ -295,6 +299,7 @@ impl Reader<'_> {
             return Ok(());
         }
         let keys = keys::all(&plan.restrictions, table, binding)?;
+        slices::fill(&plan.restrictions, table, binding, &mut command.slices)?;
         if !command.slices.is_empty() {
             keys.iter().try_for_each(|key| keys::check_not_empty(&key.key))?;
         }

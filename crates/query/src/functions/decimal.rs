@@ -135,7 +135,8 @@ pub(super) fn stripped(value: BigDecimal) -> BigDecimal {
     strip_to(value, i64::MIN)
 }
 
-fn strip_to(value: BigDecimal, least_scale: i64) -> BigDecimal {
+/// Without zeros at the end while the scale is greater than `least_scale`.
+pub(super) fn strip_to(value: BigDecimal, least_scale: i64) -> BigDecimal {
     if value.is_zero() {
         return if least_scale == i64::MIN {
             BigDecimal::zero()

@@ -4,7 +4,7 @@
 //! asked for, then rounded half to even.
 
 use bigdecimal::{BigDecimal, RoundingMode, ToPrimitive, Zero};
-use num_bigint::BigInt;
+use num_bigint::{BigInt, Sign};
 
 /// Digits computed beyond those asked for.
 const GUARD: u64 = 12;
@@ -20,17 +20,14 @@ fn fixed(value: &BigDecimal, digits: u64) -> BigInt {
     value.with_scale_round(digits as i64, RoundingMode::HalfEven).as_bigint_and_scale().0.into_owned()
 }
 
+/// Zeros at the end stay: a result has all the digits that were asked for.
 fn rounded(value: BigDecimal, precision: u64) -> BigDecimal {
-    if value.is_zero() {
-        return BigDecimal::zero();
-    }
     let precision = std::num::NonZeroU64::new(precision).unwrap_or(std::num::NonZeroU64::MIN);
-    let value = if value.digits() > precision.get() {
+    if value.digits() > precision.get() {
         value.with_precision_round(precision, RoundingMode::HalfEven)
     } else {
         value
-    };
-    super::decimal::stripped(value)
+    }
 }
 
 /// e to the power of `value`, to `precision` digits.
@@ -38,12 +35,15 @@ fn rounded(value: BigDecimal, precision: u64) -> BigDecimal {
 /// # Errors
 /// `Overflow` where the result's exponent does not fit.
 pub(super) fn exp(value: &BigDecimal, precision: u64) -> Result<BigDecimal, String> {
+    if value.is_zero() {
+        return Ok(BigDecimal::from(1));
+    }
     let magnitude = value.digits() as i64 - value.as_bigint_and_scale().1;
     if magnitude > 11 {
         return Err("Overflow".to_owned());
     }
     if magnitude < -(precision as i64) {
-        return Ok(BigDecimal::from(1));
+        return Ok(BigDecimal::from(1).with_scale(precision as i64 - 1));
     }
     // value = count * ln 10 + rest, so that e^value = 10^count * e^rest.
     let count = (value.to_f64().unwrap_or(0.0) / std::f64::consts::LN_10).round() as i64;
@@ -68,20 +68,38 @@ pub(super) fn ln(value: &BigDecimal, precision: u64) -> BigDecimal {
         0
     };
     let digits = precision + GUARD + 11 + lost.min(2 * precision);
-    rounded(BigDecimal::new(ln_fixed(value, digits), digits as i64), precision)
+    let logarithm = ln_fixed(value, digits);
+    if logarithm.is_zero() {
+        return BigDecimal::zero();
+    }
+    rounded(BigDecimal::new(logarithm, digits as i64), precision)
 }
 
 /// The logarithm to base 10 of a positive number.
 pub(super) fn log10(value: &BigDecimal, precision: u64) -> BigDecimal {
-    let stripped = super::decimal::stripped(value.clone());
-    let (unscaled, scale) = stripped.as_bigint_and_scale();
-    if *unscaled == BigInt::from(1) {
-        return BigDecimal::from(-scale);
+    // A quotient of two natural logarithms of two digits more, as Cassandra's library makes it: those digits decide
+    // whether a power of ten comes out as a whole number or as one with zeros behind the point.
+    let digits = precision + 2;
+    rounded(quotient(&ln(value, digits), &ln(&BigDecimal::from(10), digits), digits), precision)
+}
+
+/// Divides as Java's `BigDecimal.divide` to a number of digits: an exact quotient gives up zeros until its scale is the
+/// difference of the scales.
+fn quotient(dividend: &BigDecimal, divisor: &BigDecimal, precision: u64) -> BigDecimal {
+    let ((dividend, dividend_scale), (divisor, divisor_scale)) =
+        (dividend.as_bigint_and_scale(), divisor.as_bigint_and_scale());
+    let preferred = dividend_scale - divisor_scale;
+    let digits = |number: &BigInt| number.magnitude().to_string().len() as u64;
+    let shift = (precision + 3 + digits(&divisor)).saturating_sub(digits(&dividend));
+    let dividend = &*dividend * power_of_ten(shift);
+    let (whole, rest) = (&dividend / &*divisor, &dividend % &*divisor);
+    if rest.is_zero() {
+        let exact = rounded(BigDecimal::new(whole, preferred + shift as i64), precision);
+        return super::decimal::strip_to(exact, preferred);
     }
-    let digits = precision + GUARD + 11;
-    let logarithm = ln(value, digits);
-    let base = BigDecimal::new(ln_fixed(&BigDecimal::from(10), digits + GUARD), (digits + GUARD) as i64);
-    rounded(logarithm / base, precision)
+    // One digit more tells a quotient that goes on from one that ends in half a unit.
+    let tip = if whole.sign() == Sign::Minus || dividend.sign() == Sign::Minus { -1 } else { 1 };
+    rounded(BigDecimal::new(whole * 10 + tip, preferred + shift as i64 + 1), precision)
 }
 
 /// e^x for |x| of a few units, by the series after halving x often enough.

@@ -11,6 +11,7 @@ mod collection;
 mod decimal;
 mod elementary;
 mod factory;
+mod java_digits;
 pub mod json;
 mod mask;
 mod math;

@@ -1,25 +1,25 @@
 //! Floating-point and decimal numbers as Java prints them, for casts to text.
 //!
 //! Floating-point numbers in decimal notation from 1e-3 up to 1e7, else one digit, a point and an exponent
-//! (`Double.toString`). Decimals plain while no zeros have to be added behind them and at most five behind the point,
+//! (`Double.toString`, with the digits of Java 17). Decimals plain while no zeros have to be added behind them and at most five behind the point,
 //! else with an exponent (`BigDecimal.toString`): what is written is never longer than the digits there are, whatever
 //! scale a client sent.
 
 use bigdecimal::BigDecimal;
 use bigdecimal::num_bigint::Sign;
 
+use super::java_digits::{self, Digits};
+
 /// The text of a double.
 pub fn double(value: f64) -> String {
-    java(value.is_nan(), value.is_infinite(), value.is_sign_negative(), value == 0.0, || {
-        ryu::Buffer::new().format_finite(value.abs()).to_owned()
-    })
+    let digits = || java_digits::double(value.abs());
+    java(value.is_nan(), value.is_infinite(), value.is_sign_negative(), value == 0.0, digits)
 }
 
 /// The text of a float.
 pub fn float(value: f32) -> String {
-    java(value.is_nan(), value.is_infinite(), value.is_sign_negative(), value == 0.0, || {
-        ryu::Buffer::new().format_finite(value.abs()).to_owned()
-    })
+    let digits = || java_digits::float(value.abs());
+    java(value.is_nan(), value.is_infinite(), value.is_sign_negative(), value == 0.0, digits)
 }
 
 /// The text of a decimal.
@@ -48,7 +48,7 @@ pub fn decimal(value: &BigDecimal) -> String {
     format!("{sign}{first}{point}{rest}E{exponent:+}")
 }
 
-fn java(nan: bool, infinite: bool, negative: bool, zero: bool, shortest: impl FnOnce() -> String) -> String {
+fn java(nan: bool, infinite: bool, negative: bool, zero: bool, digits: impl FnOnce() -> Digits) -> String {
     if nan {
         return "NaN".to_owned();
     }
@@ -57,21 +57,15 @@ fn java(nan: bool, infinite: bool, negative: bool, zero: bool, shortest: impl Fn
     } else if zero {
         "0.0".to_owned()
     } else {
-        magnitude(&shortest())
+        magnitude(digits())
     };
     if negative { format!("-{magnitude}") } else { magnitude }
 }
 
-/// Lays out the shortest digits of a positive number as Java would.
-fn magnitude(shortest: &str) -> String {
-    let (mantissa, exponent) = shortest.split_once('e').unwrap_or((shortest, "0"));
-    let exponent: i32 = exponent.parse().expect("an exponent that ryu wrote");
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let digits = format!("{whole}{fraction}");
-    let leading = digits.len() - digits.trim_start_matches('0').len();
-    // The value is 0.d1d2d3... * 10^point.
-    let point = whole.len() as i32 + exponent - leading as i32;
-    let digits = digits.trim_matches('0');
+/// Lays out the digits of a positive number.
+fn magnitude(digits: Digits) -> String {
+    let Digits { text, point } = digits;
+    let digits = str::from_utf8(&text).expect("digits");
     if (-2..=7).contains(&point) {
         if point <= 0 {
             return format!("0.{}{digits}", "0".repeat(point.unsigned_abs() as usize));

@@ -202,48 +202,69 @@ impl RowTerm {
         if let Self::Parts(parts) = self { parts.first().filter(|_| parts.len() == 1) } else { None }
     }
 
-    /// The values of a tuple that is compared for equality: messages differ from those of bounds.
+    /// The values; `asked` says what is told of those that are null or left out.
     ///
     /// # Errors
-    /// As [`Self::bind`].
-    pub fn bind_tuple<'a>(&'a self, names: &[String], binding: &Binding<'a>) -> Result<Row<'a>, QueryError> {
-        let Self::Parts(parts) = self else { return self.bind(names, binding) };
-        let value = |(place, (part, name)): (usize, (&'a Term, &String))| {
-            part.bind(binding)?
-                .set(|| unset_field(place))?
-                .ok_or_else(|| QueryError::Invalid(format!("Invalid null value for column {name}")))
-        };
-        parts.iter().zip(names).enumerate().map(value).collect()
-    }
-
-    /// The values of a tuple that bounds a range.
-    ///
-    /// # Errors
-    /// As [`Self::bind`].
-    pub fn bind_bound<'a>(&'a self, names: &[String], binding: &Binding<'a>) -> Result<Row<'a>, QueryError> {
-        let Self::Parts(parts) = self else { return self.bind(names, binding) };
-        let value = |(place, (part, name)): (usize, (&'a Term, &String))| {
-            part.bind(binding)?.set(|| unset_field(place))?.ok_or_else(|| null_value(name))
-        };
-        parts.iter().zip(names).enumerate().map(value).collect()
-    }
-
-    /// The values.
-    ///
-    /// # Errors
-    /// [`QueryError::Invalid`] naming the column whose value is null or left out.
-    pub fn bind<'a>(&'a self, names: &[String], binding: &Binding<'a>) -> Result<Row<'a>, QueryError> {
+    /// [`QueryError::Invalid`] naming what is null or left out, or is no such tuple.
+    pub fn bind<'a>(
+        &'a self,
+        names: &[String],
+        asked: Asked,
+        binding: &Binding<'a>,
+    ) -> Result<Row<'a>, QueryError> {
         match self {
-            Self::Parts(parts) => {
-                parts.iter().zip(names).map(|(part, name)| bind_value(part, name, binding)).collect()
-            }
+            Self::Parts(parts) => parts
+                .iter()
+                .enumerate()
+                .map(|(at, part)| {
+                    let value = part.bind(binding)?.set(|| asked.unset(names, at))?;
+                    value.ok_or_else(|| asked.null(names, at))
+                })
+                .collect(),
             Self::Marker { index, types } => match binding.values[*index] {
                 ValueRef::Null => Err(null_value(&names[0])),
                 ValueRef::Unset => {
                     Err(QueryError::Invalid(format!("Invalid unset value for tuple ({})", names.join(","))))
                 }
-                ValueRef::Bytes(bytes) => split_tuple(bytes, types, names),
+                ValueRef::Bytes(bytes) => split_tuple(bytes, types, names, asked),
             },
+        }
+    }
+}
+
+/// Where values of columns stand: it decides what is told of one that is null or left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// On its own.
+    Column,
+    /// In a tuple that is compared for equality.
+    Tuple,
+    /// In a tuple that bounds a range.
+    Bound,
+    /// In a tuple of a list.
+    In,
+}
+
+impl Asked {
+    #[cold]
+    fn null(self, names: &[String], at: usize) -> QueryError {
+        match self {
+            Self::Column | Self::Bound => null_value(&names[at]),
+            Self::Tuple => QueryError::Invalid(format!("Invalid null value for column {}", names[at])),
+            Self::In => QueryError::Invalid(format!(
+                "Invalid null value in condition for columns: [{}]",
+                names.join(", ")
+            )),
+        }
+    }
+
+    #[cold]
+    fn unset(self, names: &[String], at: usize) -> String {
+        match self {
+            Self::Column => format!("Invalid unset value for column {}", names[at]),
+            Self::Tuple | Self::Bound | Self::In => {
+                format!("Invalid unset value for tuple field number {at}")
+            }
         }
     }
 }
@@ -263,38 +284,41 @@ pub fn bind_value<'a>(
         .ok_or_else(|| null_value(name))
 }
 
-fn unset_field(place: usize) -> String {
-    format!("Invalid unset value for tuple field number {place}")
-}
-
 /// What is told of a null in a place where nothing could match it.
 pub fn null_value(name: &str) -> QueryError {
     QueryError::Invalid(format!("Invalid null value in condition for column {name}"))
 }
 
-fn split_tuple<'a>(bytes: &'a [u8], types: &[CqlType], names: &[String]) -> Result<Row<'a>, QueryError> {
+fn split_tuple<'a>(
+    bytes: &'a [u8],
+    types: &[CqlType],
+    names: &[String],
+    asked: Asked,
+) -> Result<Row<'a>, QueryError> {
     let invalid = |text: String| QueryError::Invalid(text);
     validate(&CqlType::Tuple(types.to_vec()), bytes).map_err(|e| invalid(e.to_string()))?;
     let mut components = Components::new(bytes);
     let mut row = Vec::with_capacity(types.len());
-    for name in names.iter().take(types.len()) {
+    for at in 0..types.len() {
         let component = components.next().transpose().map_err(|e| invalid(e.to_string()))?.flatten();
-        row.push(Cow::Borrowed(component.ok_or_else(|| null_value(name))?));
+        row.push(Cow::Borrowed(component.ok_or_else(|| asked.null(names, at))?));
     }
     Ok(row)
 }
 
 impl InTerms {
-    /// The alternatives, in the order given.
+    /// The alternatives, in the order given; `asked` is [`Asked::In`] for tuples.
     ///
     /// # Errors
     /// [`QueryError::Invalid`] naming what is null, left out or too much.
-    pub fn bind<'a>(&'a self, names: &[String], binding: &Binding<'a>) -> Result<Vec<Row<'a>>, QueryError> {
+    pub fn bind<'a>(
+        &'a self,
+        names: &[String],
+        asked: Asked,
+        binding: &Binding<'a>,
+    ) -> Result<Vec<Row<'a>>, QueryError> {
         match self {
-            Self::List(rows) if names.len() > 1 => {
-                rows.iter().map(|row| row.bind_tuple(names, binding)).collect()
-            }
-            Self::List(rows) => rows.iter().map(|row| row.bind(names, binding)).collect(),
+            Self::List(rows) => rows.iter().map(|row| row.bind(names, asked, binding)).collect(),
             Self::Marker { index, types } => {
                 let bytes = match binding.values[*index] {
                     ValueRef::Null => {
@@ -332,7 +356,7 @@ impl InTerms {
                 let element = element.ok_or_else(|| null_value(&names[0]))?;
                 match types {
                     [_] => Ok(vec![Cow::Borrowed(element)]),
-                    _ => split_tuple(element, types, names),
+                    _ => split_tuple(element, types, names, Asked::In),
                 }
             })
             .collect()

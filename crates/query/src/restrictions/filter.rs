@@ -8,7 +8,7 @@ use model::collection::{Elements, Entries};
 use model::compare::compare;
 use model::{Column, ColumnKind, CqlType};
 
-use super::clause::{Clause, Contains, InTerms, Looked, RowTerm, Test};
+use super::clause::{Asked, Clause, Contains, InTerms, Looked, RowTerm, Test};
 use super::like;
 use crate::QueryError;
 use crate::terms::{Binding, Term};
@@ -159,9 +159,11 @@ impl Filter {
                 }
                 values
             }
-            Check::In(terms) | Check::NotIn(terms) => {
-                terms.bind(std::slice::from_ref(name), binding)?.into_iter().flatten().collect()
-            }
+            Check::In(terms) | Check::NotIn(terms) => terms
+                .bind(std::slice::from_ref(name), Asked::Column, binding)?
+                .into_iter()
+                .flatten()
+                .collect(),
         };
         Ok(BoundFilter { filter: self, values })
     }

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use storage::{PartitionBound, PartitionRange};
 
 use super::Restrictions;
-use super::clause::{ALTERNATIVES_MAX, Row, RowTerm, Test, bind_value, too_many};
+use super::clause::{ALTERNATIVES_MAX, Asked, Row, RowTerm, Test, bind_value, too_many};
 use crate::QueryError;
 use crate::terms::Binding;
 
@@ -74,8 +74,8 @@ pub fn all(
     let mut rows: Vec<Row<'_>> = vec![Vec::new()];
     for (clause, column) in restrictions.partition_key.iter().zip(columns) {
         let mut values = match &clause.test {
-            Test::Equal(row) => vec![row.bind(&clause.names, binding)?],
-            Test::In(terms) => terms.bind(&clause.names, binding)?,
+            Test::Equal(row) => vec![row.bind(&clause.names, Asked::Column, binding)?],
+            Test::In(terms) => terms.bind(&clause.names, Asked::Column, binding)?,
             Test::Slice { .. } | Test::Contains(_) | Test::Looked(_) => {
                 return Err(QueryError::Internal(format!("{} names no key", clause.names[0])));
             }

@@ -11,7 +11,7 @@ use model::clustering::{
 use storage::Slices;
 
 use super::Restrictions;
-use super::clause::{ALTERNATIVES_MAX, Clause, Row, RowTerm, Test, bind_value, null_value, too_many};
+use super::clause::{ALTERNATIVES_MAX, Asked, Clause, Row, RowTerm, Test, bind_value, null_value, too_many};
 use crate::QueryError;
 use crate::terms::{Binding, Bound};
 
@@ -35,17 +35,15 @@ pub fn fill(
     for clause in &restrictions.clustering {
         match &clause.test {
             Test::Equal(row) => {
-                let row = if clause.multi {
-                    row.bind_tuple(&clause.names, binding)?
-                } else {
-                    row.bind(&clause.names, binding)?
-                };
+                let asked = if clause.multi { Asked::Tuple } else { Asked::Column };
+                let row = row.bind(&clause.names, asked, binding)?;
                 for prefix in &mut prefixes {
                     append_row(prefix, &row)?;
                 }
             }
             Test::In(terms) => {
-                let rows = terms.bind(&clause.names, binding)?;
+                let asked = if clause.multi { Asked::In } else { Asked::Column };
+                let rows = terms.bind(&clause.names, asked, binding)?;
                 if prefixes.len() * rows.len() > ALTERNATIVES_MAX {
                     return Err(too_many());
                 }
@@ -105,8 +103,8 @@ fn bound_values<'a>(
     binding: &Binding<'a>,
 ) -> Result<(Row<'a>, bool), QueryError> {
     let names = &clause.names[..row.width()];
-    let row = if clause.multi { row.bind_bound(names, binding) } else { row.bind(names, binding) };
-    row.map(|row| (row, *inclusive))
+    let asked = if clause.multi { Asked::Bound } else { Asked::Column };
+    row.bind(names, asked, binding).map(|row| (row, *inclusive))
 }
 
 /// Refuses clustering values that are together longer than a key may be.
@@ -169,7 +167,7 @@ fn one_prefix(
         let Test::Equal(RowTerm::Parts(parts)) = &clause.test else { continue };
         if clause.multi {
             let Test::Equal(row) = &clause.test else { continue };
-            append_row(&mut slice.start.prefix, &row.bind_tuple(&clause.names, binding)?)?;
+            append_row(&mut slice.start.prefix, &row.bind(&clause.names, Asked::Tuple, binding)?)?;
             continue;
         }
         for (part, name) in parts.iter().zip(&clause.names) {

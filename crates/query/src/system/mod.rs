@@ -75,7 +75,8 @@ impl Catalog {
         let mut schema = Schema::empty();
         for (keyspace, text) in LOCAL {
             let replication = [("class".to_owned(), "org.apache.cassandra.locator.LocalStrategy".to_owned())];
-            let options = KeyspaceOptions { replication: replication.into(), durable_writes: true };
+            let options =
+                KeyspaceOptions { replication: replication.into(), durable_writes: true, tablets: None };
             apply(&mut schema, &SchemaChange::CreateKeyspace { name: keyspace.to_owned(), options })?;
             for table in definitions(text, 1)? {
                 apply(&mut schema, &SchemaChange::CreateTable(Box::new(table)))?;
@@ -182,7 +183,8 @@ pub fn first_changes(schema: &Schema, shards: usize) -> Result<Vec<SchemaChange>
                 ("class".to_owned(), "org.apache.cassandra.locator.SimpleStrategy".to_owned()),
                 ("replication_factor".to_owned(), factor.to_owned()),
             ];
-            let options = KeyspaceOptions { replication: replication.into(), durable_writes: true };
+            let options =
+                KeyspaceOptions { replication: replication.into(), durable_writes: true, tablets: None };
             changes.push(SchemaChange::CreateKeyspace { name: keyspace.to_owned(), options });
         }
         for table in definitions(text, shards)? {

@@ -10,9 +10,9 @@ use model::{Clustering, ColumnKind, CqlType, RowView, Table, Token};
 use storage::{Flow, PartitionBound, PartitionRange, ReadCommand, RowConsumer, Slices};
 
 use super::{Catalog, World};
-use crate::ddl::properties::format_double;
 use crate::ddl::tests::Session;
 use crate::describe::tests::node;
+use crate::functions::number_text;
 
 const SCHEMA_ROWS: &str = include_str!("../../testdata/system_schema.txt");
 const STATEMENTS: &str = include_str!("../../testdata/describe.txt");
@@ -74,7 +74,7 @@ fn json(ty: &CqlType, value: &[u8]) -> String {
     match ty {
         CqlType::Text => text(value),
         CqlType::Int => i32::from_be_bytes(value.try_into().unwrap()).to_string(),
-        CqlType::Double => format_double(f64::from_be_bytes(value.try_into().unwrap())),
+        CqlType::Double => number_text::double(f64::from_be_bytes(value.try_into().unwrap())),
         CqlType::Boolean => (value == [1]).to_string(),
         CqlType::Blob => format!("\"0x{}\"", hex(value)),
         CqlType::Uuid => format!("\"{}\"", uuid::Uuid::from_slice(value).unwrap()),

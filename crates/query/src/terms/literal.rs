@@ -10,6 +10,7 @@ use model::number;
 use num_bigint::BigInt;
 
 use super::{duration, time};
+use crate::functions::number_text;
 
 /// How well a value fits a type, for choosing between overloads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,7 +47,7 @@ pub fn preferred_type(constant: &Constant) -> Option<CqlType> {
             _ => CqlType::Uuid,
         },
         ConstantKind::Float => match (text.parse::<f64>(), text.parse::<BigDecimal>()) {
-            (Ok(double), Ok(decimal)) if shortest_decimal(double).as_ref() != Some(&decimal) => {
+            (Ok(double), Ok(decimal)) if printed_decimal(double).as_ref() != Some(&decimal) => {
                 CqlType::Decimal
             }
             _ => CqlType::Double,
@@ -58,8 +59,8 @@ pub fn preferred_type(constant: &Constant) -> Option<CqlType> {
     })
 }
 
-fn shortest_decimal(double: f64) -> Option<BigDecimal> {
-    ryu::Buffer::new().format(double).parse().ok()
+fn printed_decimal(double: f64) -> Option<BigDecimal> {
+    number_text::double(double).parse().ok()
 }
 
 /// Whether a constant may stand for a value of `ty`.

@@ -83,7 +83,8 @@ impl Acceptor {
                 now: prepare.now,
                 bypass_cache: false,
             };
-            let mut taker = Taker::new(&mut current, read.rows_max);
+            let shown_by = read.shown_by.as_deref().map(|columns| (columns, prepare.now));
+            let mut taker = Taker::new(&mut current, read.rows_max, shown_by);
             let done = reactor::timeout(deadline, storage.read(&command, &mut taker)).await;
             done.map_err(|_| RemoteFailure::TimedOut)?.map_err(|error| RemoteFailure::of(&error))?;
         }

@@ -1,6 +1,7 @@
 //! What a partition held when a conditional write looked: rows as bytes, so that they travel between shards.
 
-use model::{RowView, Token};
+use model::deletion::LocalSeconds;
+use model::{ColumnId, RowView, Token};
 use storage::{Flow, RowConsumer};
 
 /// Bytes of rows that one conditional write may look at.
@@ -41,11 +42,24 @@ impl Current {
 pub(crate) struct Taker<'c> {
     current: &'c mut Current,
     left: usize,
+    shown_by: Option<(&'c [ColumnId], LocalSeconds)>,
 }
 
 impl<'c> Taker<'c> {
-    pub(crate) fn new(current: &'c mut Current, rows_max: usize) -> Self {
-        Self { current, left: rows_max }
+    pub(crate) fn new(
+        current: &'c mut Current,
+        rows_max: usize,
+        shown_by: Option<(&'c [ColumnId], LocalSeconds)>,
+    ) -> Self {
+        Self { current, left: rows_max, shown_by }
+    }
+
+    /// Whether a row counts: see [`CasRead::shown_by`](super::CasRead::shown_by).
+    fn shows(&self, row: RowView<'_>) -> bool {
+        self.shown_by.is_none_or(|(columns, now)| {
+            row.liveness().is_live(now)
+                || row.cells().any(|cell| columns.contains(&cell.column) && cell.is_live(now))
+        })
     }
 
     fn flow(&self) -> Flow {
@@ -63,6 +77,9 @@ impl RowConsumer for Taker<'_> {
     }
 
     fn row(&mut self, clustering: &[u8], row: RowView<'_>) -> Flow {
+        if !self.shows(row) {
+            return self.flow();
+        }
         self.left -= 1;
         // Two reads of one decision may meet in a row.
         if self.current.row(clustering).is_none() {

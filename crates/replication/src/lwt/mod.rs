@@ -16,6 +16,7 @@ pub use acceptor::ROUNDS_MAX;
 pub(crate) use current::Taker;
 pub use current::{CURRENT_BYTES_MAX, Current};
 
+use model::ColumnId;
 use model::deletion::LocalSeconds;
 use reactor::Deadline;
 use storage::Slices;
@@ -45,6 +46,8 @@ pub struct CasRead {
     pub slices: Slices,
     /// How many of them at most.
     pub rows_max: usize,
+    /// Where it is given, only rows count that were inserted or have a live cell of one of these columns.
+    pub shown_by: Option<Vec<ColumnId>>,
 }
 
 /// A conditional write.

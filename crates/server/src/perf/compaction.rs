@@ -59,6 +59,7 @@ pub(super) fn run(options: Options) -> Result<(), PerfError> {
                 replication: [("class".to_owned(), "LocalStrategy".to_owned())].into(),
                 // What is measured is compaction; the log would only be written and thrown away.
                 durable_writes: false,
+                tablets: None,
             };
             let (name, definition) = (table::KEYSPACE.to_owned(), Box::new(table::definition()));
             let known = storage.schema().table_by_id(table::TABLE).is_some();

@@ -10,7 +10,8 @@ use crate::table::{Dropped, definition};
 impl Worker {
     pub(super) async fn make_tables(&self) -> Result<(), String> {
         if !self.shared.borrow().keyspace {
-            let options = KeyspaceOptions { replication: BTreeMap::new(), durable_writes: true };
+            let options =
+                KeyspaceOptions { replication: BTreeMap::new(), durable_writes: true, tablets: None };
             let change = SchemaChange::CreateKeyspace { name: "sim".to_owned(), options };
             if self.storage.schema().keyspace("sim").is_none()
                 && self.storage.change_schema(&change).await.is_err()

@@ -54,8 +54,8 @@ pub(crate) fn visible<'a>(
 
 /// Appends the row without cells of dropped columns; says whether there were any, else nothing is appended.
 ///
-/// A column that was dropped and made anew under its name has a new id, but table files name columns: their cells
-/// up to the time of the drop are of the old one.
+/// A column that was dropped and made anew under its name has the id it had, and table files name columns: cells up to
+/// the time of the drop are of the old one.
 pub(crate) fn drop_dropped(table: &Table, row: RowView<'_>, out: &mut Vec<u8>) -> bool {
     if table.definition().dropped.is_empty() {
         return false;

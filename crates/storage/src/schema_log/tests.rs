@@ -10,7 +10,11 @@ use super::{COMPACT_RECORDS_MIN, MAGIC, SchemaLog, encode, read};
 use crate::error::StorageError;
 
 fn change(number: usize) -> SchemaChange {
-    let options = KeyspaceOptions { replication: BTreeMap::new(), durable_writes: number.is_multiple_of(2) };
+    let options = KeyspaceOptions {
+        replication: BTreeMap::new(),
+        durable_writes: number.is_multiple_of(2),
+        tablets: None,
+    };
     SchemaChange::CreateKeyspace { name: format!("keyspace_{number}"), options }
 }
 
@@ -93,8 +97,11 @@ fn a_log_of_many_records_is_shortened_and_its_schema_keeps_its_version() {
         }
         let mut version = [0; 16];
         for number in 0..COMPACT_RECORDS_MIN {
-            let options =
-                KeyspaceOptions { replication: BTreeMap::new(), durable_writes: number.is_multiple_of(2) };
+            let options = KeyspaceOptions {
+                replication: BTreeMap::new(),
+                durable_writes: number.is_multiple_of(2),
+                tablets: None,
+            };
             version = append(SchemaChange::AlterKeyspace { name: name.clone(), options }, &log).await;
         }
         drop(log);

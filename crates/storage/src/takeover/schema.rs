@@ -93,6 +93,7 @@ pub(super) fn changes(
             options: KeyspaceOptions {
                 replication: keyspace.text_map("replication").unwrap_or_default(),
                 durable_writes: keyspace.boolean("durable_writes").unwrap_or(true),
+                tablets: None,
             },
         });
         let types = types_of(name, of("types"), data, &mut changes)?;

@@ -36,7 +36,7 @@ pub fn changes_with(tablets_log2: u8, set: impl FnOnce(&mut TableOptions)) -> [S
         position: 0,
         reversed: false,
     };
-    let options = KeyspaceOptions { replication: BTreeMap::new(), durable_writes: true };
+    let options = KeyspaceOptions { replication: BTreeMap::new(), durable_writes: true, tablets: None };
     let definition = TableDefinition {
         id: ID,
         keyspace: "k".to_owned(),

@@ -4,9 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use super::super::properties::{format_double, parse_double};
+use super::super::properties::parse_double;
 use super::config;
 use crate::QueryError;
+use crate::functions::number_text;
 
 const PACKAGE: &str = "org.apache.cassandra.db.compaction.";
 const SIZE_TIERED: &str = "SizeTieredCompactionStrategy";
@@ -171,8 +172,8 @@ fn check_tiers(options: &Options) -> Result<(), QueryError> {
     if high <= low {
         return Err(config(format!(
             "bucket_high value ({}) is less than or equal to the bucket_low value ({})",
-            format_double(high),
-            format_double(low)
+            number_text::double(high),
+            number_text::double(low)
         )));
     }
     Ok(())
@@ -203,7 +204,7 @@ fn check_incremental(options: &Options) -> Result<(), QueryError> {
         if !(1.0..=2.0).contains(&goal) {
             return Err(config(format!(
                 "space_amplification_goal must be between 1.0 and 2.0, but was {}",
-                format_double(goal)
+                number_text::double(goal)
             )));
         }
     }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::super::properties::{format_double, parse_double};
+use super::super::properties::parse_double;
 use super::config;
 use crate::QueryError;
+use crate::functions::number_text;
 
 const PACKAGE: &str = "org.apache.cassandra.io.compress.";
 const CLASS: &str = "class";
@@ -105,7 +106,7 @@ fn read_current(map: &BTreeMap<String, String>) -> Result<BTreeMap<String, Strin
     rest.insert(CLASS.to_owned(), class);
     rest.insert(CHUNK_LENGTH.to_owned(), chunk_length.to_string());
     if ratio != 0.0 {
-        rest.insert(MIN_RATIO.to_owned(), format_double(ratio));
+        rest.insert(MIN_RATIO.to_owned(), number_text::double(ratio));
     }
     Ok(rest)
 }

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use model::schema::TableOptions;
+use model::schema::{KeyspaceTablets, TableOptions};
 use model::tablet::TabletMap;
 use replication::admission::{EXTENSION as RATE_LIMIT, RateLimits};
 
@@ -105,13 +105,17 @@ pub(crate) fn is_option(name: &str) -> bool {
     NAMES.contains(&name)
 }
 
-/// The tablets a table with these options starts with on a node of `shards` shards: the most that any of them asks
-/// for, one for each shard at least.
-pub(crate) fn tablets(options: &TableOptions, shards: usize) -> TabletMap {
+/// The tablets a table with these options starts with on a node of `shards` shards: the most that any of them, or the
+/// `initial` ones of its keyspace, ask for, one for each shard at least.
+pub(crate) fn tablets(
+    options: &TableOptions,
+    keyspace: Option<&KeyspaceTablets>,
+    shards: usize,
+) -> TabletMap {
     let least = TabletMap::for_shards(shards);
-    let Some(text) = options.extensions.get(TABLETS).map(|bytes| String::from_utf8_lossy(bytes)) else {
-        return least;
-    };
+    let text =
+        options.extensions.get(TABLETS).map(|bytes| String::from_utf8_lossy(bytes)).unwrap_or_default();
+    let initial = keyspace.and_then(|tablets| tablets.initial).unwrap_or(0);
     let shards = shards as f64;
     // Written by `text_of`: names and numbers between quotes.
     let words: Vec<&str> = text.split('\'').collect();
@@ -124,7 +128,7 @@ pub(crate) fn tablets(options: &TableOptions, shards: usize) -> TabletMap {
             _ => 0.0,
         }
     });
-    let most = asked.fold(0.0, f64::max).min(TABLETS_PER_SHARD_MAX * shards);
+    let most = asked.fold(f64::from(initial), f64::max).min(TABLETS_PER_SHARD_MAX * shards);
     if most > f64::from(least.count()) { TabletMap::for_shards(most.ceil() as usize) } else { least }
 }
 
@@ -159,9 +163,12 @@ mod tests {
         let tablets = |text: &str, shards| {
             let mut options = TableOptions::default();
             options.extensions.insert(TABLETS.to_owned(), text.as_bytes().to_vec());
-            tablets(&options, shards).count()
+            tablets(&options, None, shards).count()
         };
-        assert_eq!(super::tablets(&TableOptions::default(), 3).count(), 4);
+        assert_eq!(super::tablets(&TableOptions::default(), None, 3).count(), 4);
+        let initial = |count| KeyspaceTablets { initial: Some(count), ..KeyspaceTablets::default() };
+        assert_eq!(super::tablets(&TableOptions::default(), Some(&initial(9)), 3).count(), 16);
+        assert_eq!(super::tablets(&TableOptions::default(), Some(&initial(0)), 3).count(), 4);
         for (text, shards, expected) in [
             ("{}", 2, 2),
             ("{'min_tablet_count': '5'}", 2, 8),

@@ -13,8 +13,9 @@ mod speculative;
 use model::schema::{CachingOptions, TableOptions};
 
 use super::mistake::config;
-use super::properties::{Properties, format_double, parse_double};
+use super::properties::{Properties, parse_double};
 use crate::QueryError;
+use crate::functions::number_text;
 
 /// Every name that may follow WITH, `id` apart.
 pub(crate) const NAMES: [&str; 22] = [
@@ -137,15 +138,15 @@ impl Draft {
         if !(chance > BLOOM_CHANCE_MIN && chance <= 1.0) {
             return Err(config(format!(
                 "bloom_filter_fp_chance must be larger than {} and less than or equal to 1.0 (got {})",
-                format_double(BLOOM_CHANCE_MIN),
-                format_double(chance)
+                number_text::double(BLOOM_CHANCE_MIN),
+                number_text::double(chance)
             )));
         }
         options.bloom_filter_fp_chance = chance;
         if !(0.0..=1.0).contains(&options.crc_check_chance) {
             return Err(config(format!(
                 "crc_check_chance must be larger than or equal to 0 and smaller than or equal to 1.0 (got {})",
-                format_double(options.crc_check_chance)
+                number_text::double(options.crc_check_chance)
             )));
         }
         options.default_time_to_live = at_least_zero("default_time_to_live", self.default_time_to_live)?;
