@@ -6,6 +6,7 @@ use std::time::Duration;
 use model::clustering::{OwnedPosition, Position};
 use model::partition_key::DecoratedKey;
 use model::token::murmur3_token;
+use reactor::Deadline;
 use replication::{Consistency, ReadLimits};
 use storage::{PartitionRange, ReadCommand, RowConsumer};
 use wire::request::QueryParameters;
@@ -116,7 +117,11 @@ pub async fn execute(
     if let Some(error) = rows.error.take() {
         return Err(error);
     }
-    rows.finish(user_limit)?;
+    if plan.calls_user {
+        Box::pin(reader.finish(&mut rows, user_limit)).await?;
+    } else {
+        rows.finish(user_limit)?;
+    }
     let (count, more) = (rows.count, rows.more);
     // An empty vector is not on the heap.
     let mut next = Vec::new();
@@ -339,6 +344,7 @@ impl Reader<'_> {
         }
         let mut rest = Some(Rest::new(command.range.clone(), all.clone()));
         while let Some(part) = rest.take() {
+            let deadline = self.deadline();
             command.range = part.range.clone();
             command.slices = part.slices.clone();
             let limits = self.read_limits(rows);
@@ -347,7 +353,7 @@ impl Reader<'_> {
             if !(part.is_inside() && command.slices.is_empty()) {
                 self.rows_of(&command, limits, &mut fetch).await?;
             }
-            let fetched = fetch.end();
+            let fetched = fetch.end(deadline).await.map_err(|_| self.late())?;
             if rows.tombstones.seen > 0 {
                 self.met_tombstones(&command, before, rows)?;
             }
@@ -355,9 +361,30 @@ impl Reader<'_> {
                 break;
             }
             rest = part.behind(fetched, (&plan.table, plan.reversed), &all);
-            reactor::maybe_yield().await;
+            match rows.calls() {
+                Some(calls) => calls.rest_if_spent().await,
+                None => reactor::maybe_yield().await,
+            }
         }
         Ok(())
+    }
+
+    /// As [`Rows::finish`], with functions of the user's over what was read.
+    async fn finish(&self, rows: &mut Rows<'_>, limit: u64) -> Result<(), QueryError> {
+        let Some(calls) = rows.calls() else { return rows.finish(limit) };
+        calls.through(self.deadline(), || self.late(), || rows.finish(limit)).await
+    }
+
+    /// When the functions of the user's that one fetch's rows go through must be done, as the fetch itself.
+    fn deadline(&self) -> Deadline {
+        let config = self.engine.config();
+        let timeout =
+            if self.plan.restrictions.key_range { config.range_timeout } else { config.read_timeout };
+        Deadline::after(self.timeout.unwrap_or(timeout))
+    }
+
+    fn late(&self) -> QueryError {
+        consistency::late(self.engine, self.plan.table.keyspace(), self.level)
     }
 
     async fn rest_of_partition(
