@@ -20,23 +20,23 @@ use crate::terms::Binding;
 /// The group that rows are added to.
 #[derive(Debug)]
 pub(super) struct OpenGroup<'q> {
-    groups: &'q Groups,
-    accumulators: Vec<Part>,
+    pub(super) groups: &'q Groups,
+    pub(super) accumulators: Vec<Part>,
     /// Whether a row was added.
-    is_open: bool,
+    pub(super) is_open: bool,
     /// Aggregates that have taken in the row that is being added, or the part of a shard that is being merged.
     done: usize,
     /// Whether what is shown needs the first row.
-    keeps_first: bool,
-    first: FirstRow,
+    pub(super) keeps_first: bool,
+    pub(super) first: FirstRow,
     /// Clustering of the first row, and what GROUP BY's function made of it.
-    clustering: Vec<u8>,
-    output: Option<Vec<u8>>,
+    pub(super) clustering: Vec<u8>,
+    pub(super) output: Option<Vec<u8>>,
 }
 
 /// What an aggregate has of the group so far.
 #[derive(Debug, Clone)]
-enum Part {
+pub(super) enum Part {
     Native(Accumulator),
     /// The state of one of the user's.
     User(Option<Vec<u8>>),
@@ -97,11 +97,11 @@ pub(super) struct Partial {
 
 /// A copy of a group's first row.
 #[derive(Debug, Clone, Default)]
-struct FirstRow {
-    key: Vec<u8>,
-    clustering: Vec<u8>,
-    static_row: Option<Vec<u8>>,
-    row: Option<Vec<u8>>,
+pub(super) struct FirstRow {
+    pub(super) key: Vec<u8>,
+    pub(super) clustering: Vec<u8>,
+    pub(super) static_row: Option<Vec<u8>>,
+    pub(super) row: Option<Vec<u8>>,
 }
 
 /// A row as it comes, with its key still in one piece.

@@ -17,6 +17,7 @@ mod groups;
 mod guard;
 mod json;
 pub mod modify;
+mod open_group;
 mod parallel;
 pub mod prior;
 pub mod routing;

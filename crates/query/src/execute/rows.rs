@@ -17,7 +17,7 @@ use super::tombstones::{TombstoneLimits, Tombstones};
 use crate::QueryError;
 use crate::functions::json;
 use crate::functions::user::calls::Calls;
-use crate::paging::PagingState;
+use crate::paging::{self, PagingState};
 use crate::prepare::select::SelectPlan;
 use crate::prepare::selection::{Selection, SelectionKind, Source};
 use crate::prepare::selector::Selector;
@@ -210,8 +210,36 @@ impl<'q> Rows<'q> {
         }
     }
 
-    /// Where the answer ends, for the next page.
-    pub fn paging_state(&self) -> PagingState<'_> {
+    /// The group that a page ends in, if it does in one.
+    pub(super) fn travelling_group(&self) -> Option<Vec<u8>> {
+        self.group.as_ref().filter(|group| group.is_open() && group.by().is_some())?.travelling()
+    }
+
+    /// Takes over the group that the last page ended in, if it did in one.
+    ///
+    /// # Errors
+    /// [`QueryError::Protocol`] where the bytes are no such group.
+    pub(super) fn take_over(&mut self, state: &PagingState<'_>) -> Result<(), QueryError> {
+        let (Some(bytes), Some(position), key) = (state.group, state.position, state.key) else {
+            return Ok(());
+        };
+        let group = self.group.as_mut().filter(|group| group.by().is_some());
+        group.and_then(|group| group.arrive(&self.plan.table, key, bytes)).ok_or_else(paging::invalid)?;
+        let RowBuffers { key: of_partition, last_key, last_clustering, last_weight, .. } = &mut *self.buffers;
+        for buffer in [of_partition, last_key] {
+            buffer.clear();
+            buffer.extend_from_slice(key);
+        }
+        // Where the group ends, should no row be added to it.
+        last_clustering.clear();
+        last_clustering.extend_from_slice(position.prefix.0);
+        *last_weight = position.weight;
+        self.inside = true;
+        Ok(())
+    }
+
+    /// Where the answer ends, for the next page, with the group it ends in.
+    pub fn paging_state<'s>(&'s self, group: Option<&'s [u8]>) -> PagingState<'s> {
         let RowBuffers { last_key, last_clustering, last_weight, .. } = &*self.buffers;
         let position =
             self.inside.then_some(Position { prefix: Clustering(last_clustering), weight: *last_weight });
@@ -222,6 +250,7 @@ impl<'q> Rows<'q> {
             key: last_key,
             position,
             begun: self.begun,
+            group,
         }
     }
 
@@ -467,8 +496,8 @@ impl<'q> Rows<'q> {
             }
             closed?;
             self.count = 1;
+            self.group = None;
         }
-        self.group = None;
         if let Some(starts) = self.sorted.take() {
             self.count = super::sort::sort_rows(self.plan, self.out, &starts, limit);
         }
@@ -685,10 +714,21 @@ impl RowConsumer for Rows<'_> {
         if self.tombstones.are_too_many() {
             return Flow::Stop;
         }
-        // What of a group is read is not in a paging state.
-        let may_end = self.page_rows != usize::MAX
-            && self.group.as_ref().is_none_or(|group| group.by().is_some() && !group.is_open());
-        if dead.passed == 0 || !self.tombstones.end_page() || !may_end {
+        if dead.passed == 0 || !self.tombstones.end_page() || self.page_rows == usize::MAX {
+            return Flow::Continue;
+        }
+        let may_end = match &self.group {
+            None => true,
+            // What there is of a group goes on with the next page.
+            Some(group) if group.by().is_some() => {
+                let inside = self.buffers.key == place.key && place.position.is_some();
+                !group.is_open() || (inside && group.travelling().is_some())
+            }
+            Some(_) => false,
+        };
+        if !may_end {
+            // Looked at again after as many.
+            self.tombstones.begin_page();
             return Flow::Continue;
         }
         self.more = true;

@@ -126,7 +126,8 @@ pub async fn execute(
     // An empty vector is not on the heap.
     let mut next = Vec::new();
     if more {
-        rows.paging_state().append(&mut next);
+        let group = rows.travelling_group();
+        rows.paging_state(group.as_deref()).append(&mut next);
     }
     out.warnings.append(&mut rows.warnings);
     drop(rows);
@@ -216,7 +217,7 @@ impl Reader<'_> {
         if let PartitionRange::Key(key) = &command.range {
             keys::check_not_empty(&key.key)?;
         }
-        if self.plan.calls_user {
+        if self.plan.calls_user || matches!(self.plan.selection.kind, SelectionKind::Groups(_)) {
             return Box::pin(self.in_fetches(command, rows)).await;
         }
         let limits = self.read_limits(rows);
@@ -281,6 +282,7 @@ impl Reader<'_> {
         }
         slices::fill(&plan.restrictions, table, binding, &mut command.slices)?;
         let resume = state.map(|state| Resume::new(plan, &state)).transpose()?;
+        state.iter().try_for_each(|state| rows.take_over(state))?;
         if plan.restrictions.key_range {
             let Some(range) = keys::range(&plan.restrictions, binding)? else { return Ok(()) };
             let mut rest = Some(range);

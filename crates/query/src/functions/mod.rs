@@ -35,6 +35,7 @@ use crate::ambient::Ambient;
 use crate::terms::literal::Assignment;
 
 pub use aggregate::{Accumulator, AggregateKind};
+pub(crate) use aggregate::{append_optional, read_optional};
 pub use cast::cast_name;
 pub use operation::{NEGATION, operator_name};
 pub use resolve::{CallArguments, CallSite, resolve};

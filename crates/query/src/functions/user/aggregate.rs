@@ -84,6 +84,11 @@ impl UserAggregate {
         &self.definition.arguments
     }
 
+    /// Type of the state.
+    pub fn state_type(&self) -> &CqlType {
+        &self.definition.state_type
+    }
+
     /// Type of the result.
     pub fn result(&self) -> &CqlType {
         &self.definition.returns
