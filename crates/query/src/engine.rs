@@ -386,18 +386,29 @@ impl Engine {
             held.push((prepared, values));
             reactor::maybe_yield().await;
         }
+        let plans = held.iter().filter_map(|(prepared, _)| prepared.get().modification());
+        prepare::batch::check(kind, false, plans)?;
+        let binding = Binding { values: &[], markers: &[], ambient: &self.0.ambient, calls: None };
+        let now = parameters.now_in_seconds.unwrap_or_else(|| self.0.ambient.now_seconds());
+        let request = Request { client, parameters, binding: &binding, now };
+        let mut called = Vec::with_capacity(held.len());
+        for (prepared, values) in &held {
+            let prepared = prepared.get();
+            let binding = Binding { values, markers: &prepared.markers, ..binding };
+            called.push(match prepared.calls_user {
+                true => Some(Box::pin(execute::calls::run(self, &request, prepared, &binding)).await?),
+                false => None,
+            });
+        }
         let parts: Vec<Part<'_>> = held
             .iter()
-            .filter_map(|(prepared, values)| {
+            .zip(&called)
+            .filter_map(|((prepared, values), calls)| {
                 let Prepared { markers, .. } = prepared.get();
-                let binding = Binding { values, markers, ambient: &self.0.ambient };
+                let binding = Binding { values, markers, calls: calls.as_ref(), ..binding };
                 prepared.get().modification().map(|plan| Part { plan, binding })
             })
             .collect();
-        prepare::batch::check(kind, false, parts.iter().map(|part| part.plan))?;
-        let binding = Binding { values: &[], markers: &[], ambient: &self.0.ambient };
-        let now = parameters.now_in_seconds.unwrap_or_else(|| self.0.ambient.now_seconds());
-        let request = Request { client, parameters, binding: &binding, now };
         let start = out.body.len();
         let done = execute::batch::parts(self, &request, kind, (None, None), &parts, out).await;
         if done.is_err() {
@@ -416,7 +427,7 @@ impl Engine {
         mode: MetadataMode,
         out: &mut Response,
     ) -> Result<(), QueryError> {
-        let binding = Binding { values, markers: &prepared.markers, ambient: &self.0.ambient };
+        let binding = Binding { values, markers: &prepared.markers, ambient: &self.0.ambient, calls: None };
         let now = parameters.now_in_seconds.unwrap_or_else(|| self.0.ambient.now_seconds());
         let request = Request { client, parameters, binding: &binding, now };
         let start = out.body.len();

@@ -1,7 +1,7 @@
 //! Where a page stopped, as bytes that the client gives back.
 //!
 //! ```text
-//! state     := version:u8 flags:u8 remaining:vint [partition_remaining:vint] key:sized [clustering:sized]
+//! state     := version:u8 flags:u8 remaining:vint [partition_remaining:vint] key:sized [clustering:sized] [group:sized]
 //! sized     := length:vint bytes
 //! ```
 //! What comes back is checked as anything else from outside: a client may send what it likes.
@@ -19,7 +19,9 @@ const BEFORE: u8 = 4;
 const AFTER: u8 = 8;
 /// Nothing of the partition was shown or looked at yet but what is dead.
 const NOT_BEGUN: u8 = 16;
-const KNOWN: u8 = HAS_CLUSTERING | HAS_PARTITION_REMAINING | BEFORE | AFTER | NOT_BEGUN;
+/// A group of GROUP BY goes on behind the place; what there is of it so far (`execute::open_group`) follows.
+const HAS_GROUP: u8 = 32;
+const KNOWN: u8 = HAS_CLUSTERING | HAS_PARTITION_REMAINING | BEFORE | AFTER | NOT_BEGUN | HAS_GROUP;
 
 /// Where to go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +36,8 @@ pub struct PagingState<'a> {
     pub position: Option<Position<'a>>,
     /// Whether a row of the partition was found before that place.
     pub begun: bool,
+    /// What there is so far of a group that may go on behind the place.
+    pub group: Option<&'a [u8]>,
 }
 
 impl<'a> PagingState<'a> {
@@ -54,6 +58,9 @@ impl<'a> PagingState<'a> {
         if self.partition_remaining.is_some() {
             flags |= HAS_PARTITION_REMAINING;
         }
+        if self.group.is_some() {
+            flags |= HAS_GROUP;
+        }
         out.extend_from_slice(&[VERSION, flags]);
         append_unsigned(out, self.remaining);
         if let Some(remaining) = self.partition_remaining {
@@ -62,6 +69,9 @@ impl<'a> PagingState<'a> {
         sized(out, self.key);
         if let Some(position) = self.position {
             sized(out, position.prefix.0);
+        }
+        if let Some(group) = self.group {
+            sized(out, group);
         }
     }
 
@@ -93,9 +103,11 @@ impl<'a> PagingState<'a> {
         } else {
             None
         };
+        let group = if flags & HAS_GROUP != 0 { Some(read_sized(&mut rest)?) } else { None };
         let begun = flags & NOT_BEGUN == 0;
-        let state = Self { remaining, partition_remaining, key, position, begun };
-        (rest.is_empty() && !key.is_empty() && (begun || partition_remaining.is_none())).then_some(state)
+        let state = Self { remaining, partition_remaining, key, position, begun, group };
+        let fits = (begun || partition_remaining.is_none()) && (group.is_none() || position.is_some());
+        (rest.is_empty() && !key.is_empty() && fits).then_some(state)
     }
 }
 
@@ -104,12 +116,14 @@ pub fn invalid() -> QueryError {
     QueryError::Protocol("Invalid value for the paging state".to_owned())
 }
 
-fn sized(out: &mut Vec<u8>, bytes: &[u8]) {
+/// Appends bytes behind their length.
+pub(crate) fn sized(out: &mut Vec<u8>, bytes: &[u8]) {
     append_unsigned(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-fn read_sized<'b>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {
+/// Reads what [`sized`] wrote; `None` where it is none.
+pub(crate) fn read_sized<'b>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {
     let length = usize::try_from(read_unsigned(rest)?).ok()?;
     let (bytes, after) = rest.split_at_checked(length)?;
     *rest = after;
@@ -129,6 +143,7 @@ mod tests {
                 key: b"k",
                 position: None,
                 begun: true,
+                group: None,
             },
             PagingState {
                 remaining: 7,
@@ -136,6 +151,7 @@ mod tests {
                 key: b"key",
                 position: Some(Position::row(b"\x02a")),
                 begun: true,
+                group: None,
             },
             PagingState {
                 remaining: 0,
@@ -143,6 +159,7 @@ mod tests {
                 key: b"k",
                 position: Some(Position::row(b"")),
                 begun: true,
+                group: None,
             },
             PagingState {
                 remaining: 1,
@@ -150,6 +167,7 @@ mod tests {
                 key: b"k",
                 position: Some(Position::before(b"\x02a")),
                 begun: false,
+                group: None,
             },
             PagingState {
                 remaining: 1,
@@ -157,6 +175,7 @@ mod tests {
                 key: b"k",
                 position: Some(Position::after(b"\x02a")),
                 begun: true,
+                group: Some(b"group"),
             },
         ] {
             let mut bytes = Vec::new();

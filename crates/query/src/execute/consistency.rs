@@ -7,6 +7,7 @@ use storage::StorageError;
 use wire::consistency::Consistency as Wire;
 
 use crate::QueryError;
+use crate::engine::Engine;
 use crate::functions::cast;
 use crate::restrictions::keys;
 
@@ -105,6 +106,17 @@ fn node_local() -> QueryError {
     QueryError::invalid(
         "NODE_LOCAL consistency level is highly dangerous and should be used only for debugging purposes",
     )
+}
+
+/// What a client is told whose read was not done in time with the functions of the user's that its rows go through.
+#[cold]
+pub fn late(engine: &Engine, keyspace: &str, level: Consistency) -> QueryError {
+    match engine.replicator().required(keyspace, level) {
+        Ok(required) => {
+            read_error(ReplicationError::TimedOut { received: required.saturating_sub(1), required }, level)
+        }
+        Err(error) => read_error(error, level),
+    }
 }
 
 /// What a client is told about a write to the partition of `key` that failed.

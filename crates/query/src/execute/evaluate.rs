@@ -82,7 +82,11 @@ pub(super) fn evaluate<'v>(
                 values.push(evaluate(argument, input, aggregated, binding)?);
             }
             let values: SmallVec<[Option<&[u8]>; 4]> = values.iter().map(|value| value.as_deref()).collect();
-            function.call(&values, binding.ambient)?.map(Cow::Owned)
+            let value = match function.user() {
+                Some(function) => binding.calls()?.call(function, &values)?,
+                None => function.call(&values, binding.ambient)?,
+            };
+            value.map(Cow::Owned)
         }
         Selector::Field(inner, at) => {
             let Some(value) = evaluate(inner, input, aggregated, binding)? else { return Ok(None) };

@@ -4,6 +4,7 @@
 use model::clustering::{OwnedPosition, Position};
 use model::partition_key::DecoratedKey;
 use model::{RowView, Table, Token};
+use reactor::{Deadline, TimedOut};
 use replication::read::position;
 use storage::{Dead, Flow, PartitionRange, Place, RowConsumer, Slices};
 
@@ -79,6 +80,15 @@ pub(super) struct Fetched {
     pub(super) stop: Option<Stop>,
 }
 
+/// What is to be handed to the rows again: a function of the user's was not ready. It is a copy, so that what was read
+/// stays what it was.
+#[derive(Debug)]
+enum Again {
+    Partition { key: Vec<u8>, token: Token, static_row: Option<Vec<u8>> },
+    Row { clustering: Vec<u8>, row: Vec<u8> },
+    End,
+}
+
 /// Gives rows on until a fetch is long enough.
 pub(super) struct Fetch<'r, 'q> {
     rows: &'r mut Rows<'q>,
@@ -90,6 +100,7 @@ pub(super) struct Fetch<'r, 'q> {
     /// Whether it ends as soon as others wait for the shard: a row may take long.
     gives_way: bool,
     stop: Option<Stop>,
+    again: Option<Again>,
 }
 
 impl<'r, 'q> Fetch<'r, 'q> {
@@ -107,6 +118,7 @@ impl<'r, 'q> Fetch<'r, 'q> {
             begun: inside,
             gives_way: false,
             stop: None,
+            again: None,
         }
     }
 
@@ -122,12 +134,82 @@ impl<'r, 'q> Fetch<'r, 'q> {
         self.key.key.extend_from_slice(key);
     }
 
-    /// Ends the fetch. The partition it began inside of is over if nothing more came of it.
-    pub(super) fn end(self) -> Fetched {
+    /// Ends the fetch, with as many rests as functions of the user's ask for. The partition it began inside of is over if
+    /// nothing more came of it.
+    ///
+    /// # Errors
+    /// [`TimedOut`] where the deadline comes before the last of them is done.
+    pub(super) async fn end(mut self, deadline: Deadline) -> Result<Fetched, TimedOut> {
         if !self.ended && self.stop.is_none() && !self.rows.is_done() {
-            self.rows.partition_end();
+            self.hand_over(Again::End);
         }
-        Fetched { stop: self.stop }
+        if let Some(calls) = self.rows.calls() {
+            while let Some(again) = self.again.take() {
+                calls.rest(deadline).await?;
+                self.hand_over(again);
+            }
+            calls.settle();
+        }
+        Ok(Fetched { stop: self.stop })
+    }
+
+    /// Hands something over outside of the read it came from, which has ended behind it.
+    fn hand_over(&mut self, again: Again) {
+        if let Some(calls) = self.rows.calls() {
+            calls.rewind();
+        }
+        let flow = match &again {
+            Again::Partition { key, token, static_row } => {
+                self.rows.partition(key, *token, static_row.as_deref().map(RowView::trusted))
+            }
+            Again::Row { clustering, row } => self.rows.row(clustering, RowView::trusted(row)),
+            Again::End => self.rows.partition_end(),
+        };
+        if self.rows.is_paused() {
+            self.pause(again);
+            return;
+        }
+        match (again, flow) {
+            (Again::Row { .. }, Flow::SkipPartition) => {
+                if let Some(stop) = &mut self.stop {
+                    stop.position = None;
+                }
+                self.hand_over(Again::End);
+            }
+            // It is read again from its beginning: none of its rows were.
+            (Again::Partition { .. }, Flow::Continue) => {
+                if let Some(stop) = &mut self.stop {
+                    stop.position = Some(self.rows.beginning());
+                    stop.begun = false;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Keeps what is to be handed over again, and ends the fetch behind it.
+    #[cold]
+    fn pause(&mut self, again: Again) {
+        // It stands for the pause.
+        self.rows.error = None;
+        if self.stop.is_none() && !(matches!(again, Again::End) && self.key.key.is_empty()) {
+            let position = match &again {
+                Again::Row { clustering, .. } => Some(Position::row(clustering).to_owned()),
+                Again::Partition { .. } | Again::End => None,
+            };
+            self.stop = Some(Stop { key: self.key.clone(), position, begun: self.begun });
+        }
+        self.again = Some(again);
+    }
+
+    /// Before something is handed over.
+    #[inline]
+    fn begin(&self) {
+        if self.gives_way
+            && let Some(calls) = self.rows.calls()
+        {
+            calls.rewind();
+        }
     }
 
     fn count(&mut self, things: usize, flow: Flow, position: Option<Position<'_>>) -> Flow {
@@ -143,17 +225,30 @@ impl<'r, 'q> Fetch<'r, 'q> {
 
 impl RowConsumer for Fetch<'_, '_> {
     fn partition(&mut self, key: &[u8], token: Token, static_row: Option<RowView<'_>>) -> Flow {
+        self.begin();
         self.at(token, key);
-        self.ended = false;
+        let flow = self.rows.partition(key, token, static_row);
         self.begun = true;
-        self.rows.partition(key, token, static_row)
+        if self.rows.is_paused() {
+            let static_row = static_row.map(|row| row.as_bytes().to_vec());
+            self.ended = true;
+            self.pause(Again::Partition { key: key.to_vec(), token, static_row });
+            return Flow::Stop;
+        }
+        self.ended = false;
+        flow
     }
 
     fn row(&mut self, clustering: &[u8], row: RowView<'_>) -> Flow {
+        self.begin();
         match self.rows.row(clustering, row) {
             Flow::Continue => {
                 let things = if self.gives_way && reactor::need_preempt() { self.left } else { 1 };
                 self.count(things, Flow::Continue, Some(Position::row(clustering)))
+            }
+            _ if self.rows.is_paused() => {
+                self.pause(Again::Row { clustering: clustering.to_vec(), row: row.as_bytes().to_vec() });
+                Flow::Stop
             }
             // What is skipped is told when it has ended.
             other => other,
@@ -161,12 +256,20 @@ impl RowConsumer for Fetch<'_, '_> {
     }
 
     fn partition_end(&mut self) -> Flow {
+        self.begin();
         self.ended = true;
         let flow = self.rows.partition_end();
+        if self.rows.is_paused() {
+            self.pause(Again::End);
+            return Flow::Stop;
+        }
         self.count(1, flow, None)
     }
 
     fn dead(&mut self, dead: Dead, place: Place<'_>) -> Flow {
+        if self.again.is_some() {
+            return Flow::Stop;
+        }
         let flow = self.rows.dead(dead, place);
         if self.key.token != place.token || self.key.key != place.key {
             // A fetch that goes on inside a partition begins without knowing its key.

@@ -1,7 +1,8 @@
 //! Groups of rows becoming one row each: GROUP BY, and aggregates over everything.
 //!
 //! A group is open from its first row until a row of another group comes or its partition ends. What is no aggregate is
-//! taken from the group's first row, of which a copy is kept while the group is open.
+//! taken from the group's first row, of which a copy is kept while the group is open. What may be paused by a function of
+//! the user's is done again from where it was: nothing is taken in twice.
 
 use model::clustering::Clustering;
 use model::compare::compare;
@@ -19,21 +20,23 @@ use crate::terms::Binding;
 /// The group that rows are added to.
 #[derive(Debug)]
 pub(super) struct OpenGroup<'q> {
-    groups: &'q Groups,
-    accumulators: Vec<Part>,
+    pub(super) groups: &'q Groups,
+    pub(super) accumulators: Vec<Part>,
     /// Whether a row was added.
-    is_open: bool,
+    pub(super) is_open: bool,
+    /// Aggregates that have taken in the row that is being added, or the part of a shard that is being merged.
+    done: usize,
     /// Whether what is shown needs the first row.
-    keeps_first: bool,
-    first: FirstRow,
+    pub(super) keeps_first: bool,
+    pub(super) first: FirstRow,
     /// Clustering of the first row, and what GROUP BY's function made of it.
-    clustering: Vec<u8>,
-    output: Option<Vec<u8>>,
+    pub(super) clustering: Vec<u8>,
+    pub(super) output: Option<Vec<u8>>,
 }
 
 /// What an aggregate has of the group so far.
 #[derive(Debug, Clone)]
-enum Part {
+pub(super) enum Part {
     Native(Accumulator),
     /// The state of one of the user's.
     User(Option<Vec<u8>>),
@@ -65,16 +68,20 @@ impl Part {
                     .collect::<Result<SmallVec<[_; 4]>, _>>()?;
                 let values: SmallVec<[Option<&[u8]>; 4]> =
                     values.iter().map(|value| value.as_deref()).collect();
-                *state = aggregate.step(state.take(), &values)?;
+                if aggregate.takes(&values) {
+                    *state = aggregate.step(binding.calls()?, state.as_deref(), &values)?;
+                }
                 Ok(())
             }
             _ => Err(QueryError::Internal("the parts of an aggregate do not fit".to_owned())),
         }
     }
 
-    fn result(&mut self, aggregate: &Aggregate) -> Result<Option<Vec<u8>>, QueryError> {
+    fn result(&self, aggregate: &Aggregate, binding: &Binding<'_>) -> Result<Option<Vec<u8>>, QueryError> {
         match (self, aggregate) {
-            (Self::User(state), Aggregate::User { aggregate, .. }) => aggregate.finish(state.take()),
+            (Self::User(state), Aggregate::User { aggregate, .. }) => {
+                aggregate.finish(binding.calls()?, state.as_deref())
+            }
             (Self::Native(accumulator), _) => Ok(accumulator.result()),
             _ => Err(QueryError::Internal("the parts of an aggregate do not fit".to_owned())),
         }
@@ -90,11 +97,11 @@ pub(super) struct Partial {
 
 /// A copy of a group's first row.
 #[derive(Debug, Clone, Default)]
-struct FirstRow {
-    key: Vec<u8>,
-    clustering: Vec<u8>,
-    static_row: Option<Vec<u8>>,
-    row: Option<Vec<u8>>,
+pub(super) struct FirstRow {
+    pub(super) key: Vec<u8>,
+    pub(super) clustering: Vec<u8>,
+    pub(super) static_row: Option<Vec<u8>>,
+    pub(super) row: Option<Vec<u8>>,
 }
 
 /// A row as it comes, with its key still in one piece.
@@ -111,6 +118,7 @@ impl<'q> OpenGroup<'q> {
         Self {
             accumulators: accumulators(groups),
             is_open: false,
+            done: 0,
             keeps_first: groups.selectors.iter().any(|selector| selector.reads_row()),
             first: FirstRow::default(),
             clustering: Vec::new(),
@@ -159,7 +167,7 @@ impl<'q> OpenGroup<'q> {
         Ok((same && output == self.output, output))
     }
 
-    /// Adds a row.
+    /// Adds a row; after a pause the rest of the aggregates take it in.
     ///
     /// # Errors
     /// Those of functions over its columns.
@@ -169,9 +177,16 @@ impl<'q> OpenGroup<'q> {
         output: Option<Vec<u8>>,
         binding: &Binding<'_>,
     ) -> Result<(), QueryError> {
-        for (aggregate, accumulator) in self.groups.aggregates.iter().zip(&mut self.accumulators) {
+        for (aggregate, accumulator) in
+            self.groups.aggregates.iter().zip(&mut self.accumulators).skip(self.done)
+        {
             accumulator.add(aggregate, &row.input, binding)?;
+            self.done += 1;
+            if let Some(calls) = binding.calls {
+                calls.step();
+            }
         }
+        self.done = 0;
         if self.is_open {
             return Ok(());
         }
@@ -196,30 +211,35 @@ impl<'q> OpenGroup<'q> {
         Partial { accumulators: self.accumulators, first: self.is_open.then_some(self.first) }
     }
 
-    /// Adds what a shard has whose rows come behind those that are here.
+    /// Adds what a shard has whose rows come behind those that are here; after a pause the rest of it.
     ///
     /// # Errors
-    /// [`QueryError::Internal`] where it is of another statement.
-    pub(super) fn merge(&mut self, partial: Partial) -> Result<(), QueryError> {
+    /// [`QueryError::Internal`] where it is of another statement; those of REDUCEFUNC.
+    pub(super) fn merge(&mut self, partial: &Partial, binding: &Binding<'_>) -> Result<(), QueryError> {
         if partial.accumulators.len() != self.accumulators.len() {
             return Err(QueryError::Internal("the parts of an aggregate do not fit".to_owned()));
         }
         let (here, there) = (self.is_open, partial.first.is_some());
         let aggregates = self.accumulators.iter_mut().zip(&self.groups.aggregates);
-        for ((accumulator, aggregate), part) in aggregates.zip(partial.accumulators) {
+        for ((accumulator, aggregate), part) in aggregates.zip(&partial.accumulators).skip(self.done) {
             match (accumulator, part, aggregate) {
-                (Part::Native(accumulator), Part::Native(part), _) => accumulator.merge(part)?,
+                (Part::Native(accumulator), Part::Native(part), _) => accumulator.merge(part.clone())?,
                 // What has no rows is still the initial state, which counts once.
                 (Part::User(_), Part::User(_), _) if !there => {}
-                (Part::User(state), Part::User(part), _) if !here => *state = part,
+                (Part::User(state), Part::User(part), _) if !here => state.clone_from(part),
                 (Part::User(state), Part::User(part), Aggregate::User { aggregate, .. }) => {
-                    *state = aggregate.reduce(state.take(), part)?;
+                    *state = aggregate.reduce(binding.calls()?, state.as_deref(), part.as_deref())?;
                 }
                 _ => return Err(QueryError::Internal("the parts of an aggregate do not fit".to_owned())),
             }
+            self.done += 1;
+            if let Some(calls) = binding.calls {
+                calls.step();
+            }
         }
-        if let Some(first) = partial.first.filter(|_| !self.is_open) {
-            self.first = first;
+        self.done = 0;
+        if let Some(first) = partial.first.as_ref().filter(|_| !self.is_open) {
+            self.first = first.clone();
             self.is_open = true;
         }
         Ok(())
@@ -228,18 +248,18 @@ impl<'q> OpenGroup<'q> {
     /// Gives `show` the values of the group, and begins a new one.
     ///
     /// # Errors
-    /// Those of `show`.
+    /// Those of `show` and of final functions; the group is then as it was.
     pub(super) fn close(
         &mut self,
         table: &Table,
-        now: model::deletion::LocalSeconds,
+        (now, binding): (model::deletion::LocalSeconds, &Binding<'_>),
         show: impl FnOnce(&RowInput<'_>, &[Option<Vec<u8>>]) -> Result<(), QueryError>,
     ) -> Result<(), QueryError> {
         let values = self
             .accumulators
-            .iter_mut()
+            .iter()
             .zip(&self.groups.aggregates)
-            .map(|(part, aggregate)| part.result(aggregate))
+            .map(|(part, aggregate)| part.result(aggregate, binding))
             .collect::<Result<Vec<_>, _>>()?;
         let first = &self.first;
         let (is_open, view) = (self.is_open && self.keeps_first, RowView::trusted);
@@ -257,6 +277,9 @@ impl<'q> OpenGroup<'q> {
         )?;
         self.accumulators = accumulators(self.groups);
         self.is_open = false;
+        if let Some(calls) = binding.calls {
+            calls.step();
+        }
         Ok(())
     }
 }

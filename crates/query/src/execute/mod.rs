@@ -2,6 +2,7 @@
 
 pub mod apply;
 pub mod batch;
+pub(crate) mod calls;
 mod cells;
 mod collections;
 mod condition;
@@ -16,6 +17,7 @@ mod groups;
 mod guard;
 mod json;
 pub mod modify;
+mod open_group;
 mod parallel;
 pub mod prior;
 pub mod routing;
@@ -74,6 +76,9 @@ pub async fn statement(
     mode: MetadataMode,
     out: &mut Response,
 ) -> Result<(), QueryError> {
+    if prepared.calls_user && request.binding.calls.is_none() {
+        return Box::pin(calls::statement(engine, request, prepared, mode, out)).await;
+    }
     match &prepared.plan {
         Plan::Select(plan) => reactor::in_place!(select::execute(engine, request, plan, mode, out)),
         Plan::Modify(plan) => reactor::in_place!(modify::execute(engine, request, plan, out)),

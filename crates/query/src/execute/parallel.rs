@@ -19,6 +19,7 @@ use super::rows::{PageLimits, RowBuffers, Rows};
 use super::{Request, consistency, fetch as fetches, tombstones};
 use crate::QueryError;
 use crate::engine::Engine;
+use crate::functions::user::calls::Calls;
 use crate::prepare::Plan;
 use crate::prepare::select::SelectPlan;
 use crate::restrictions::{keys, slices};
@@ -38,11 +39,15 @@ struct Round {
     keyspace: String,
     text: String,
     values: Vec<Value>,
+    /// What functions of the user's gave in terms of the statement.
+    terms: Vec<Option<Vec<u8>>>,
     now: LocalSeconds,
     /// What the shard has so far; `None` before its first round.
     partial: Option<Partial>,
     /// What is left; `None` before its first round.
     rest: Option<Rest>,
+    /// When the coordinator waits no longer.
+    deadline: Deadline,
 }
 
 /// What a shard has, and what is left of its part.
@@ -55,6 +60,8 @@ enum Failure {
     Invalid(String),
     /// A function's.
     Function { keyspace: String, function: String, arguments: Vec<String>, message: String },
+    /// Functions of the user's were not done in time.
+    Late,
     /// More tombstones than a read may meet.
     TooManyTombstones,
     /// The shard's.
@@ -89,9 +96,11 @@ pub(super) async fn aggregate(
         keyspace: plan.table.keyspace().to_owned(),
         text: text.to_owned(),
         values: request.binding.values.iter().map(value).collect(),
+        terms: request.binding.calls.map(Calls::terms).unwrap_or_default(),
         now: request.now,
         partial: None,
         rest: None,
+        deadline: Deadline::NEVER,
     };
     let mut shards: Vec<(usize, Round)> =
         (0..reactor::shard_count()).map(|shard| (shard, first.clone())).collect();
@@ -102,7 +111,7 @@ pub(super) async fn aggregate(
         let calls: Vec<_> = shards
             .drain(..)
             .map(|(shard, round)| {
-                let sent = round.clone();
+                let sent = Round { deadline, ..round.clone() };
                 (shard, round, mesh::call(shard, Group::STATEMENT, move || fetch(sent)))
             })
             .collect();
@@ -119,6 +128,7 @@ pub(super) async fn aggregate(
                         rest => shards.push((shard, Round { partial: Some(partial), rest, ..round })),
                     }
                 }
+                Err(Failure::Late) => return Err(consistency::late(engine, plan.table.keyspace(), level)),
                 Err(Failure::TooManyTombstones) => return Err(tombstones::too_many(engine, level)),
                 Err(Failure::Invalid(text)) => return Err(QueryError::Invalid(text)),
                 Err(Failure::Function { keyspace, function, arguments, message }) => {
@@ -128,7 +138,17 @@ pub(super) async fn aggregate(
             }
         }
     }
-    parts.into_iter().flatten().try_for_each(|part| rows.merge(part))
+    for part in parts.into_iter().flatten() {
+        match rows.calls() {
+            None => rows.merge(&part)?,
+            Some(calls) => {
+                let deadline = Deadline::after(timeout.unwrap_or(engine.config().range_timeout));
+                let late = || consistency::late(engine, plan.table.keyspace(), level);
+                calls.through(deadline, late, || rows.merge(&part)).await?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// One round on this shard.
@@ -153,7 +173,13 @@ async fn fetch(round: Round) -> Answer {
             Value::Bytes(bytes) => ValueRef::Bytes(bytes),
         })
         .collect();
-    let binding = Binding { values: &values, markers: &prepared.markers, ambient: engine.ambient() };
+    let calls = prepared.calls_user.then(|| Calls::with_terms(round.terms));
+    let binding = Binding {
+        values: &values,
+        markers: &prepared.markers,
+        ambient: engine.ambient(),
+        calls: calls.as_ref(),
+    };
     let filters = plan.restrictions.filters.iter().map(|filter| filter.bind(&binding));
     let filters = filters.collect::<Result<Vec<_>, _>>().map_err(invalid)?;
     let mut all = Slices::new();
@@ -175,7 +201,8 @@ async fn fetch(round: Round) -> Answer {
     };
     let (mut buffers, mut out) = (RowBuffers::default(), Vec::new());
     let mut rows = Rows::new(plan, &binding, filters, limits, round.now, &mut buffers, &mut out);
-    if let Some(partial) = round.partial {
+    if let Some(partial) = &round.partial {
+        // Nothing is here yet: it is taken over as it is.
         rows.merge(partial).map_err(invalid)?;
     }
     let none = || Failure::Failed("the statement is no aggregate here".to_owned());
@@ -198,7 +225,7 @@ async fn fetch(round: Round) -> Answer {
         };
         read.map_err(|error| Failure::Failed(error.to_string()))?;
     }
-    let fetched = consumer.end();
+    let fetched = consumer.end(round.deadline).await.map_err(|_| Failure::Late)?;
     if let Some(error) = rows.error.take() {
         return Err(invalid(error));
     }

@@ -4,7 +4,7 @@
 //! from its cells into the answer's buffer. Invariant: `last` is always the last row appended, so that a page
 //! that is told to end after it goes on right behind it.
 
-use model::clustering::{Clustering, Position};
+use model::clustering::{Clustering, OwnedPosition, Position};
 use model::deletion::LocalSeconds;
 use model::{ColumnKind, RowView, Token};
 use smallvec::SmallVec;
@@ -16,7 +16,8 @@ use super::groups::{Arriving, OpenGroup, Partial};
 use super::tombstones::{TombstoneLimits, Tombstones};
 use crate::QueryError;
 use crate::functions::json;
-use crate::paging::PagingState;
+use crate::functions::user::calls::Calls;
+use crate::paging::{self, PagingState};
 use crate::prepare::select::SelectPlan;
 use crate::prepare::selection::{Selection, SelectionKind, Source};
 use crate::prepare::selector::Selector;
@@ -168,8 +169,23 @@ impl<'q> Rows<'q> {
     ///
     /// # Errors
     /// [`QueryError::Internal`] where it is of another statement.
-    pub(super) fn merge(&mut self, partial: Partial) -> Result<(), QueryError> {
-        self.group.as_mut().map_or(Ok(()), |group| group.merge(partial))
+    pub(super) fn merge(&mut self, partial: &Partial) -> Result<(), QueryError> {
+        self.group.as_mut().map_or(Ok(()), |group| group.merge(partial, self.binding))
+    }
+
+    /// Calls of the user's functions that rows go through.
+    pub(super) fn calls(&self) -> Option<&'q Calls> {
+        self.binding.calls
+    }
+
+    /// Whether what was last handed over is to be handed over again after a rest: a function of the user's is not ready.
+    pub(super) fn is_paused(&self) -> bool {
+        self.binding.calls.is_some_and(Calls::is_paused)
+    }
+
+    /// The place before all rows of a partition, in the order they are read.
+    pub(super) fn beginning(&self) -> OwnedPosition {
+        OwnedPosition { prefix: Vec::new(), weight: if self.plan.reversed { 1 } else { -1 } }
     }
 
     /// What was resumed is read: the next partition begins anew.
@@ -194,8 +210,36 @@ impl<'q> Rows<'q> {
         }
     }
 
-    /// Where the answer ends, for the next page.
-    pub fn paging_state(&self) -> PagingState<'_> {
+    /// The group that a page ends in, if it does in one.
+    pub(super) fn travelling_group(&self) -> Option<Vec<u8>> {
+        self.group.as_ref().filter(|group| group.is_open() && group.by().is_some())?.travelling()
+    }
+
+    /// Takes over the group that the last page ended in, if it did in one.
+    ///
+    /// # Errors
+    /// [`QueryError::Protocol`] where the bytes are no such group.
+    pub(super) fn take_over(&mut self, state: &PagingState<'_>) -> Result<(), QueryError> {
+        let (Some(bytes), Some(position), key) = (state.group, state.position, state.key) else {
+            return Ok(());
+        };
+        let group = self.group.as_mut().filter(|group| group.by().is_some());
+        group.and_then(|group| group.arrive(&self.plan.table, key, bytes)).ok_or_else(paging::invalid)?;
+        let RowBuffers { key: of_partition, last_key, last_clustering, last_weight, .. } = &mut *self.buffers;
+        for buffer in [of_partition, last_key] {
+            buffer.clear();
+            buffer.extend_from_slice(key);
+        }
+        // Where the group ends, should no row be added to it.
+        last_clustering.clear();
+        last_clustering.extend_from_slice(position.prefix.0);
+        *last_weight = position.weight;
+        self.inside = true;
+        Ok(())
+    }
+
+    /// Where the answer ends, for the next page, with the group it ends in.
+    pub fn paging_state<'s>(&'s self, group: Option<&'s [u8]>) -> PagingState<'s> {
         let RowBuffers { last_key, last_clustering, last_weight, .. } = &*self.buffers;
         let position =
             self.inside.then_some(Position { prefix: Clustering(last_clustering), weight: *last_weight });
@@ -206,6 +250,7 @@ impl<'q> Rows<'q> {
             key: last_key,
             position,
             begun: self.begun,
+            group,
         }
     }
 
@@ -288,7 +333,14 @@ impl<'q> Rows<'q> {
                 Ok(())
             }
             SelectionKind::Expressions(selectors) => {
-                append_values(&plan.selection, selectors, &input, &[], self.binding, self.out)
+                let start = self.out.len();
+                let appended = append_values(&plan.selection, selectors, &input, &[], self.binding, self.out);
+                if appended.is_err() {
+                    take_back(self.out, &mut self.sorted, start);
+                } else if let Some(calls) = self.binding.calls {
+                    calls.step();
+                }
+                appended
             }
             SelectionKind::Groups(_) => Err(QueryError::Internal("a row of a group by itself".to_owned())),
         }
@@ -369,13 +421,18 @@ impl<'q> Rows<'q> {
             return Err(too_large());
         }
         let SelectionKind::Groups(groups) = &self.plan.selection.kind else { return Ok(Flow::Continue) };
+        let start = self.out.len();
         if let Some(starts) = &mut self.sorted {
-            starts.push(self.out.len());
+            starts.push(start);
         }
         let (out, binding, plan) = (&mut *self.out, self.binding, self.plan);
-        group.close(&self.plan.table, self.now, |input, values| {
+        let closed = group.close(&self.plan.table, (self.now, binding), |input, values| {
             append_values(&plan.selection, &groups.selectors, input, values, binding, out)
-        })?;
+        });
+        if closed.is_err() {
+            take_back(self.out, &mut self.sorted, start);
+        }
+        closed?;
         self.buffers.last_key.clear();
         self.buffers.last_key.extend_from_slice(key);
         self.count += 1;
@@ -413,7 +470,8 @@ impl<'q> Rows<'q> {
         flow
     }
 
-    /// Appends the one row of an aggregate, or puts sorted rows in their order; call once, behind the last row.
+    /// Appends the one row of an aggregate, or puts sorted rows in their order; call once, behind the last row, and again
+    /// after a pause.
     ///
     /// # Errors
     /// Those of functions over aggregates.
@@ -424,15 +482,21 @@ impl<'q> Rows<'q> {
         if let Some(error) = self.error.take() {
             return Err(error);
         }
-        if let Some(mut group) = self.group.take()
+        if let Some(group) = &mut self.group
             && group.by().is_none()
             && let SelectionKind::Groups(groups) = &self.plan.selection.kind
         {
             let (out, binding, plan) = (&mut *self.out, self.binding, self.plan);
-            group.close(&self.plan.table, self.now, |input, values| {
+            let start = out.len();
+            let closed = group.close(&self.plan.table, (self.now, binding), |input, values| {
                 append_values(&plan.selection, &groups.selectors, input, values, binding, out)
-            })?;
+            });
+            if closed.is_err() {
+                take_back(self.out, &mut self.sorted, start);
+            }
+            closed?;
             self.count = 1;
+            self.group = None;
         }
         if let Some(starts) = self.sorted.take() {
             self.count = super::sort::sort_rows(self.plan, self.out, &starts, limit);
@@ -446,6 +510,17 @@ impl<'q> Rows<'q> {
             .iter()
             .filter(|filter| kinds.contains(&filter.filter.kind))
             .all(|filter| filter.passes(input.column(&filter.filter.column).as_deref()))
+    }
+}
+
+/// Drops a row that could not be shown whole; it may come again.
+#[cold]
+fn take_back(out: &mut Vec<u8>, sorted: &mut Option<Vec<usize>>, start: usize) {
+    out.truncate(start);
+    if let Some(starts) = sorted
+        && starts.last() == Some(&start)
+    {
+        starts.pop();
     }
 }
 
@@ -618,8 +693,16 @@ impl RowConsumer for Rows<'_> {
         self.inside = false;
         let shows_static =
             !self.seen_row && self.has_static && !resumed && self.plan.restrictions.shows_static_only();
-        let flow = if shows_static { self.emit(None, None) } else { Flow::Continue };
-        if self.group.is_some() && flow != Flow::Stop { self.end_group() } else { flow }
+        let mut flow = if shows_static { self.emit(None, None) } else { Flow::Continue };
+        if self.group.is_some() && flow != Flow::Stop {
+            // Should the group's end be paused, the static row is in it already.
+            self.seen_row |= shows_static;
+            flow = self.end_group();
+            if self.is_paused() {
+                self.resumed = resumed;
+            }
+        }
+        flow
     }
 
     #[cold]
@@ -631,10 +714,21 @@ impl RowConsumer for Rows<'_> {
         if self.tombstones.are_too_many() {
             return Flow::Stop;
         }
-        // What of a group is read is not in a paging state.
-        let may_end = self.page_rows != usize::MAX
-            && self.group.as_ref().is_none_or(|group| group.by().is_some() && !group.is_open());
-        if dead.passed == 0 || !self.tombstones.end_page() || !may_end {
+        if dead.passed == 0 || !self.tombstones.end_page() || self.page_rows == usize::MAX {
+            return Flow::Continue;
+        }
+        let may_end = match &self.group {
+            None => true,
+            // What there is of a group goes on with the next page.
+            Some(group) if group.by().is_some() => {
+                let inside = self.buffers.key == place.key && place.position.is_some();
+                !group.is_open() || (inside && group.travelling().is_some())
+            }
+            Some(_) => false,
+        };
+        if !may_end {
+            // Looked at again after as many.
+            self.tombstones.begin_page();
             return Flow::Continue;
         }
         self.more = true;

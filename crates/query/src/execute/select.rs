@@ -6,6 +6,7 @@ use std::time::Duration;
 use model::clustering::{OwnedPosition, Position};
 use model::partition_key::DecoratedKey;
 use model::token::murmur3_token;
+use reactor::Deadline;
 use replication::{Consistency, ReadLimits};
 use storage::{PartitionRange, ReadCommand, RowConsumer};
 use wire::request::QueryParameters;
@@ -120,12 +121,17 @@ pub async fn execute(
     if let Some(error) = rows.error.take() {
         return Err(error);
     }
-    rows.finish(user_limit)?;
+    if plan.calls_user {
+        Box::pin(reader.finish(&mut rows, user_limit)).await?;
+    } else {
+        rows.finish(user_limit)?;
+    }
     let (count, more) = (rows.count, rows.more);
     // An empty vector is not on the heap.
     let mut next = Vec::new();
     if more {
-        rows.paging_state().append(&mut next);
+        let group = rows.travelling_group();
+        rows.paging_state(group.as_deref()).append(&mut next);
     }
     out.warnings.append(&mut rows.warnings);
     drop(rows);
@@ -215,7 +221,7 @@ impl Reader<'_> {
         if let PartitionRange::Key(key) = &command.range {
             keys::check_not_empty(&key.key)?;
         }
-        if self.plan.calls_user {
+        if self.plan.calls_user || matches!(self.plan.selection.kind, SelectionKind::Groups(_)) {
             return Box::pin(self.in_fetches(command, rows)).await;
         }
         let limits = self.read_limits(rows);
@@ -279,6 +285,7 @@ impl Reader<'_> {
             return parallel::aggregate(self.engine, request, what, self.level, self.timeout, rows).await;
         }
         let resume = state.map(|state| Resume::new(plan, &state)).transpose()?;
+        state.iter().try_for_each(|state| rows.take_over(state))?;
         if plan.restrictions.key_range {
             slices::fill(&plan.restrictions, table, binding, &mut command.slices)?;
             let Some(range) = keys::range(&plan.restrictions, binding)? else { return Ok(()) };
@@ -344,6 +351,7 @@ impl Reader<'_> {
         }
         let mut rest = Some(Rest::new(command.range.clone(), all.clone()));
         while let Some(part) = rest.take() {
+            let deadline = self.deadline();
             command.range = part.range.clone();
             command.slices = part.slices.clone();
             let limits = self.read_limits(rows);
@@ -352,7 +360,7 @@ impl Reader<'_> {
             if !(part.is_inside() && command.slices.is_empty()) {
                 self.rows_of(&command, limits, &mut fetch).await?;
             }
-            let fetched = fetch.end();
+            let fetched = fetch.end(deadline).await.map_err(|_| self.late())?;
             if rows.tombstones.seen > 0 {
                 self.met_tombstones(&command, before, rows)?;
             }
@@ -360,9 +368,30 @@ impl Reader<'_> {
                 break;
             }
             rest = part.behind(fetched, (&plan.table, plan.reversed), &all);
-            reactor::maybe_yield().await;
+            match rows.calls() {
+                Some(calls) => calls.rest_if_spent().await,
+                None => reactor::maybe_yield().await,
+            }
         }
         Ok(())
+    }
+
+    /// As [`Rows::finish`], with functions of the user's over what was read.
+    async fn finish(&self, rows: &mut Rows<'_>, limit: u64) -> Result<(), QueryError> {
+        let Some(calls) = rows.calls() else { return rows.finish(limit) };
+        calls.through(self.deadline(), || self.late(), || rows.finish(limit)).await
+    }
+
+    /// When the functions of the user's that one fetch's rows go through must be done, as the fetch itself.
+    fn deadline(&self) -> Deadline {
+        let config = self.engine.config();
+        let timeout =
+            if self.plan.restrictions.key_range { config.range_timeout } else { config.read_timeout };
+        Deadline::after(self.timeout.unwrap_or(timeout))
+    }
+
+    fn late(&self) -> QueryError {
+        consistency::late(self.engine, self.plan.table.keyspace(), self.level)
     }
 
     async fn rest_of_partition(

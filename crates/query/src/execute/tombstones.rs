@@ -60,6 +60,11 @@ impl Tombstones {
         self.seen > self.limits.fail
     }
 
+    /// What was gone past so far ends no page.
+    pub(super) fn begin_page(&mut self) {
+        self.passed = 0;
+    }
+
     /// Whether a page ends here for them.
     pub(super) fn end_page(&self) -> bool {
         self.passed >= self.limits.page

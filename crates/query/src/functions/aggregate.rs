@@ -3,6 +3,8 @@
 //! Sums wrap in the type of their column and averages of integers round towards zero, as in Cassandra 5's
 //! `AggregateFcts`. Over no rows: counts, sums and averages are 0, min and max null.
 
+mod state;
+
 use bigdecimal::{BigDecimal, RoundingMode};
 use model::compare::compare;
 use model::{CqlType, number};
@@ -10,6 +12,8 @@ use num_bigint::BigInt;
 
 use crate::QueryError;
 use crate::terms::literal::Assignment;
+
+pub(crate) use state::{append_optional, read_optional};
 
 /// Which aggregate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

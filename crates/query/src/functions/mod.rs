@@ -36,6 +36,7 @@ use crate::ambient::Ambient;
 use crate::terms::literal::Assignment;
 
 pub use aggregate::{Accumulator, AggregateKind};
+pub(crate) use aggregate::{append_optional, read_optional};
 pub use cast::cast_name;
 pub use operation::{NEGATION, operator_name};
 pub use resolve::{CallArguments, CallSite, resolve};
@@ -186,9 +187,9 @@ impl Function {
         &self.result
     }
 
-    /// Whether it is one of the user's, which may take long.
-    pub fn is_user(&self) -> bool {
-        matches!(self.kind, Kind::User(_))
+    /// Which of the user's it is, where it is one: it may take long, and is called by [`user::calls::Calls`].
+    pub fn user(&self) -> Option<&Rc<user::UserFunction>> {
+        if let Kind::User(function) = &self.kind { Some(function) } else { None }
     }
 
     /// Whether equal arguments always give equal results, so that a call may be folded when it is prepared.
@@ -206,7 +207,7 @@ impl Function {
         )
     }
 
-    /// Computes the result; null arguments give null.
+    /// Computes the result of one that is not the user's; null arguments give null.
     ///
     /// # Errors
     /// [`QueryError::Invalid`] where the arguments are values of their types but not of the function's domain,
@@ -224,7 +225,9 @@ impl Function {
             Kind::RandomUuid => return Ok(Some(ambient.random_uuid().as_bytes().to_vec())),
             Kind::Token => return self.token(arguments),
             Kind::Operation(operator) => return self.operate(*operator, arguments),
-            Kind::User(function) => return function.call(arguments),
+            Kind::User(_) => {
+                return Err(QueryError::Internal(format!("{} was called out of its turn", self.full_name())));
+            }
             Kind::ToJson => {
                 return Ok(Some(json::to_json(&self.arguments[0], arguments.first().copied().flatten())));
             }
@@ -341,7 +344,7 @@ impl Function {
         format!("{}.{}", self.keyspace(), self.name)
     }
 
-    fn keyspace(&self) -> &str {
+    pub(crate) fn keyspace(&self) -> &str {
         match &self.kind {
             Kind::User(function) => function.keyspace(),
             Kind::Signature(aggregate) => &aggregate.keyspace,

@@ -96,6 +96,8 @@ fn check_monotonic(selector: &Selector) -> Result<(), QueryError> {
     };
     let varies: Vec<bool> = arguments.iter().map(Selector::reads_row).collect();
     let monotonic = match function.short_name() {
+        // The user's are not known to be, whatever they are called.
+        _ if function.user().is_some() => false,
         "to_date" | "todate" | "to_timestamp" | "totimestamp" | "to_unix_timestamp" | "tounixtimestamp" => {
             true
         }
@@ -108,7 +110,8 @@ fn check_monotonic(selector: &Selector) -> Result<(), QueryError> {
         let arguments: Vec<String> = function.arguments().iter().zip(&varies).map(argument).collect();
         // The blank before the end is Cassandra's.
         return Err(QueryError::Invalid(format!(
-            "Only monotonic functions are supported in the GROUP BY clause. Got: system.{} : ({}) -> {} ",
+            "Only monotonic functions are supported in the GROUP BY clause. Got: {}.{} : ({}) -> {} ",
+            model::type_parser::quote_identifier(function.keyspace()),
             model::type_parser::quote_identifier(function.short_name()),
             arguments.join(", "),
             function.result()

@@ -30,7 +30,7 @@ use crate::QueryError;
 use crate::ambient::Ambient;
 use crate::results::ResultMetadata;
 use crate::terms::prepare::Context;
-use crate::terms::{BindSpecification, Markers};
+use crate::terms::{BindSpecification, Call, Markers};
 
 /// Most markers a statement may have: their number is 16 bits on the wire.
 pub const MARKERS_MAX: usize = u16::MAX as usize;
@@ -44,6 +44,10 @@ pub struct Prepared {
     pub markers: Vec<BindSpecification>,
     /// For each column of the partition key the marker bound to it; empty unless all are.
     pub partition_key_indexes: Vec<u16>,
+    /// Calls of the user's functions in terms, in the order they run.
+    pub calls: Vec<Call>,
+    /// Whether functions of the user's are called at all.
+    pub calls_user: bool,
     /// Result of statements that have none.
     no_result: ResultMetadata,
 }
@@ -247,8 +251,12 @@ fn prepare_batch(
     finish(Plan::Batch(Box::new(plan)), markers, indexes)
 }
 
-fn finish(plan: Plan, markers: Markers, partition_key_indexes: Vec<u16>) -> Result<Prepared, QueryError> {
+fn finish(plan: Plan, mut markers: Markers, partition_key_indexes: Vec<u16>) -> Result<Prepared, QueryError> {
+    let calls = markers.take_calls();
+    let of_rows = matches!(&plan, Plan::Select(plan) if plan.calls_user);
     Ok(Prepared {
+        calls_user: of_rows || !calls.is_empty(),
+        calls,
         plan,
         markers: markers.finish()?,
         partition_key_indexes,
@@ -278,6 +286,8 @@ impl Prepared {
             plan,
             markers: Vec::new(),
             partition_key_indexes: Vec::new(),
+            calls: Vec::new(),
+            calls_user: false,
             no_result: ResultMetadata::none(),
         }
     }

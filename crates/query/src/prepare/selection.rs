@@ -65,6 +65,16 @@ pub struct GroupBy {
     pub function: Option<Selector>,
 }
 
+impl GroupBy {
+    /// Type of what the function gives, where there is one.
+    pub fn output_type(&self) -> Option<&CqlType> {
+        match &self.function {
+            Some(Selector::Call(function, _)) => Some(function.result()),
+            _ => None,
+        }
+    }
+}
+
 /// A column as the place its values are taken from.
 #[derive(Debug, Clone)]
 pub struct Source {

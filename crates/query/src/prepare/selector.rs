@@ -147,7 +147,7 @@ impl Selector {
                 || aggregate.arguments().iter().any(|argument| argument.calls_user(aggregates))
         };
         match self {
-            Self::Call(function, _) if function.is_user() => true,
+            Self::Call(function, _) if function.user().is_some() => true,
             Self::Aggregate(at) => aggregates.get(*at).is_some_and(of_aggregate),
             _ => self.parts().iter().any(|part| part.calls_user(aggregates)),
         }

@@ -1,11 +1,12 @@
-//! Bind markers of one statement: what each is for, gathered while the statement is prepared.
+//! What terms of one statement ask of an execution, gathered while the statement is prepared: bind markers, what each is
+//! for, and calls of the user's functions, which run before the statement does.
 //!
 //! Invariant: once a statement is prepared every marker has a specification; [`Markers::finish`] checks it.
 
 use cql::ast::Ident;
 use model::{CqlType, Table};
 
-use super::Receiver;
+use super::{Call, Receiver};
 use crate::QueryError;
 
 /// One marker as PREPARED's metadata shows it.
@@ -29,6 +30,7 @@ pub struct Markers {
     partition_key_positions: Vec<Option<u16>>,
     keyspace: String,
     table: String,
+    calls: Vec<Call>,
 }
 
 impl Markers {
@@ -40,6 +42,7 @@ impl Markers {
             partition_key_positions: vec![None; names.len()],
             keyspace: String::new(),
             table: String::new(),
+            calls: Vec::new(),
         }
     }
 
@@ -81,6 +84,17 @@ impl Markers {
             }
         }
         indexes.into_iter().collect::<Option<Vec<u16>>>().unwrap_or_default()
+    }
+
+    /// Gives a call of one of the user's functions its place; those in its arguments have theirs before it.
+    pub fn run_before(&mut self, call: Call) -> Call {
+        self.calls.push(call.clone());
+        Call { place: Some(self.calls.len() - 1), ..call }
+    }
+
+    /// Calls of the user's functions, by place; they have none themselves.
+    pub fn take_calls(&mut self) -> Vec<Call> {
+        std::mem::take(&mut self.calls)
     }
 
     /// All specifications, in order.

@@ -25,6 +25,7 @@ use wire::values::ValueRef;
 use crate::QueryError;
 use crate::ambient::Ambient;
 use crate::functions::Function;
+use crate::functions::user::calls::Calls;
 
 pub use markers::{BindSpecification, Markers};
 pub use receiver::Receiver;
@@ -68,9 +69,19 @@ pub struct Binding<'a> {
     pub markers: &'a [BindSpecification],
     /// Clock and chance of the shard.
     pub ambient: &'a Ambient,
+    /// Calls of the user's functions, where the statement makes any.
+    pub calls: Option<&'a Calls>,
 }
 
 impl Binding<'_> {
+    /// Calls of the user's functions.
+    ///
+    /// # Errors
+    /// [`QueryError::Internal`] where the statement was not known to make any.
+    pub(crate) fn calls(&self) -> Result<&Calls, QueryError> {
+        self.calls.ok_or_else(|| QueryError::Internal("a function was called out of its turn".to_owned()))
+    }
+
     /// A value its type does not have: Cassandra's words, and the name of what the value is bound to.
     #[cold]
     fn invalid(&self, index: usize, error: &model::validate::ValueError) -> QueryError {
@@ -126,6 +137,8 @@ pub struct Call {
     pub function: Function,
     /// With what.
     pub arguments: Vec<Term>,
+    /// Of one of the user's functions, its place among those of the statement: they run before the statement does.
+    pub place: Option<usize>,
 }
 
 impl Term {
@@ -321,6 +334,16 @@ pub fn assemble_collection<B: AsRef<[u8]>>(ty: &CqlType, parts: Vec<B>) -> Vec<u
 
 impl Call {
     fn bind(&self, binding: &Binding<'_>) -> Result<Option<Vec<u8>>, QueryError> {
+        let Some(place) = self.place else { return self.compute(binding) };
+        let known = binding.calls()?.term(place);
+        known.ok_or_else(|| QueryError::Internal("a function was called out of its turn".to_owned()))
+    }
+
+    /// Calls the function. One of the user's may be paused.
+    ///
+    /// # Errors
+    /// As [`Term::bind`]; as [`Calls::call`] for one of the user's.
+    pub(crate) fn compute(&self, binding: &Binding<'_>) -> Result<Option<Vec<u8>>, QueryError> {
         let mut arguments = smallvec::SmallVec::<[Option<Cow<'_, [u8]>>; 4]>::new();
         for argument in &self.arguments {
             let unset = || {
@@ -330,7 +353,10 @@ impl Call {
         }
         let arguments: smallvec::SmallVec<[Option<&[u8]>; 4]> =
             arguments.iter().map(|argument| argument.as_deref()).collect();
-        self.function.call(&arguments, binding.ambient)
+        match self.function.user() {
+            Some(function) => binding.calls()?.call(function, &arguments),
+            None => self.function.call(&arguments, binding.ambient),
+        }
     }
 }
 
@@ -360,7 +386,7 @@ mod tests {
         ] {
             let (sent, stored) = (collection(sent, per_entry), collection(stored, per_entry));
             let values = [ValueRef::Bytes(&sent)];
-            let binding = Binding { values: &values, markers: &[], ambient: &ambient };
+            let binding = Binding { values: &values, markers: &[], ambient: &ambient, calls: None };
             let term = Term::Marker { index: 0, ty: ty.clone() };
             let bound = term.bind(&binding).unwrap();
             assert_eq!(bound.as_bytes(), Some(&*stored), "{ty}");
@@ -380,7 +406,7 @@ mod tests {
             ty: CqlType::Int,
         };
         let markers = [marker("a"), marker("b")];
-        let binding = Binding { values: &values, markers: &markers, ambient: &ambient };
+        let binding = Binding { values: &values, markers: &markers, ambient: &ambient, calls: None };
         let terms = [0, 1].map(|index| Term::Marker { index, ty: CqlType::Int });
         let bind = |index: usize| terms[index].bind(&binding).map_err(|e| e.to_string());
         assert_eq!(bind(0), Err("Expected 4 or 0 byte int (3) for \"a\"".to_owned()));

@@ -331,13 +331,17 @@ impl Context<'_> {
     }
 
     /// A call, or its value where that is known already.
-    fn fold(&self, function: Function, arguments: Vec<Term>) -> Result<Term, QueryError> {
+    fn fold(&mut self, function: Function, arguments: Vec<Term>) -> Result<Term, QueryError> {
         let foldable = function.is_pure() && arguments.iter().all(Term::is_constant);
-        let term = Term::Call(Box::new(Call { function, arguments }));
+        let call = Call { function, arguments, place: None };
+        if call.function.user().is_some() {
+            return Ok(Term::Call(Box::new(self.markers.run_before(call))));
+        }
+        let term = Term::Call(Box::new(call));
         if !foldable {
             return Ok(term);
         }
-        let bound = term.bind(&Binding { values: &[], markers: &[], ambient: self.ambient })?;
+        let bound = term.bind(&Binding { values: &[], markers: &[], ambient: self.ambient, calls: None })?;
         Ok(Term::Constant(bound.as_bytes().map(Into::into)))
     }
 

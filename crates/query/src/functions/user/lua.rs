@@ -3,19 +3,24 @@
 //! The source is the body of a function whose arguments are locals; what it returns is the result. Of the libraries there
 //! are `math`, `string`, `table` and `utf8`, without what reads chance, loads code, or can run long inside one
 //! instruction: patterns, `table.move`. Finalisers cannot be set, and `pcall` catches no limit (`lua_limits`), so that one
-//! always ends the call. Each call has globals of its own.
+//! always ends the call. Each call has globals of its own, and is a coroutine: it stops at the end of its slice and goes on
+//! in the next. Invariant: nothing that runs code of the user's is called from outside of Lua, where it could not stop.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use mlua::{Lua, LuaOptions, MultiValue, StdLib, Table, Value};
+use mlua::{Lua, LuaOptions, MultiValue, StdLib, Table, Thread, Value};
 use model::schema::FunctionDefinition;
 
-use super::lua_limits::{Budget, limit};
+use super::Step;
+use super::lua_limits::{Budget, INSTRUCTIONS_SLICE, limit};
 use super::lua_values::{from_lua, to_lua};
+use super::slice::Slice;
 
 /// Bytes one function's virtual machine may hold.
 const MEMORY_BYTES_MAX: usize = 16 << 20;
+/// What a call takes of a slice before its first instruction: globals and a coroutine are made.
+const INSTRUCTIONS_OF_BEGINNING: u32 = 1000;
 /// Base functions that are left.
 const BASE: [&str; 11] = [
     "assert", "error", "ipairs", "next", "pairs", "rawequal", "rawlen", "select", "tonumber", "tostring",
@@ -31,7 +36,7 @@ const LIBRARIES: [(&str, &[&str]); 4] = [
 
 /// A compiled function.
 pub(super) struct LuaFunction {
-    /// Made anew after a failure, which may have left memory full.
+    /// Made anew after a failure, which may have left memory full, and for a call while another is under way.
     machine: RefCell<Option<Machine>>,
 }
 
@@ -39,6 +44,14 @@ struct Machine {
     lua: Lua,
     function: mlua::Function,
     budget: Rc<Budget>,
+}
+
+/// A call under way.
+pub(super) struct LuaCall {
+    machine: Machine,
+    thread: Thread,
+    /// Until it has begun.
+    arguments: Option<MultiValue>,
 }
 
 impl std::fmt::Debug for LuaFunction {
@@ -57,24 +70,39 @@ impl LuaFunction {
         Ok(Self { machine: RefCell::new(Some(machine)) })
     }
 
-    /// Calls the function.
+    /// A call of the function, before its first slice.
     ///
     /// # Errors
-    /// What Lua says; that a limit was reached; a result that is no value of the type.
-    pub(super) fn call(
+    /// What Lua says.
+    pub(super) fn begin(
         &self,
         definition: &FunctionDefinition,
         arguments: &[Option<&[u8]>],
-    ) -> Result<Option<Vec<u8>>, String> {
+    ) -> Result<LuaCall, String> {
         let machine = match self.machine.take() {
-            Some(machine) => machine,
-            None => Machine::new(definition).map_err(|error| text(&error))?,
+            Some(machine) => Ok(machine),
+            None => Machine::new(definition),
         };
-        let result = machine.call(definition, arguments);
-        if result.is_ok() {
-            self.machine.replace(Some(machine));
-        }
-        result
+        machine.and_then(|machine| machine.begin(definition, arguments)).map_err(|error| text(&error))
+    }
+
+    /// Goes on with a call for a slice. One that ended well leaves its machine to the next call.
+    ///
+    /// # Errors
+    /// What Lua says; that a limit was reached; a result that is no value of the type.
+    pub(super) fn run(
+        &self,
+        definition: &FunctionDefinition,
+        mut call: Box<LuaCall>,
+        slice: &Slice,
+    ) -> Result<Step<Box<LuaCall>>, String> {
+        let Some(result) = call.run(slice).map_err(|error| text(&error))? else {
+            return Ok(Step::Paused(call));
+        };
+        let value = from_lua(&definition.returns, &result)?;
+        drop(result);
+        self.machine.replace(Some(call.machine));
+        Ok(Step::Done(value))
     }
 }
 
@@ -83,9 +111,9 @@ impl Machine {
         let libraries = StdLib::MATH | StdLib::STRING | StdLib::TABLE | StdLib::UTF8;
         let lua = Lua::new_with(libraries, LuaOptions::default())?;
         lua.set_memory_limit(MEMORY_BYTES_MAX)?;
-        restrict(&lua)?;
         let budget = Budget::new();
         limit(&lua, &["string", "table", "utf8"], &budget)?;
+        restrict(&lua)?;
         let names: Vec<&str> = definition.arguments.iter().map(|(name, _)| name.as_str()).collect();
         let locals =
             if names.is_empty() { String::new() } else { format!("local {} = ...; ", names.join(", ")) };
@@ -94,22 +122,34 @@ impl Machine {
         Ok(Self { lua, function, budget })
     }
 
-    fn call(
-        &self,
-        definition: &FunctionDefinition,
-        arguments: &[Option<&[u8]>],
-    ) -> Result<Option<Vec<u8>>, String> {
+    fn begin(self, definition: &FunctionDefinition, arguments: &[Option<&[u8]>]) -> mlua::Result<LuaCall> {
         self.budget.fill();
-        let run = || -> mlua::Result<Value> {
-            self.function.set_environment(copy(&self.lua, &self.lua.globals())?)?;
-            let mut values = MultiValue::new();
-            for (ty, argument) in definition.argument_types().zip(arguments) {
-                values.push_back(to_lua(&self.lua, ty, *argument)?);
-            }
-            self.function.call(values)
-        };
-        let result = run().map_err(|error| text(&error))?;
-        from_lua(&definition.returns, &result)
+        self.function.set_environment(copy(&self.lua, &self.lua.globals())?)?;
+        let mut values = MultiValue::new();
+        for (ty, argument) in definition.argument_types().zip(arguments) {
+            values.push_back(to_lua(&self.lua, ty, *argument)?);
+        }
+        let thread = self.lua.create_thread(self.function.clone())?;
+        Ok(LuaCall { machine: self, thread, arguments: Some(values) })
+    }
+}
+
+impl LuaCall {
+    /// Runs for a slice; what the function returned, where it has.
+    fn run(&mut self, slice: &Slice) -> mlua::Result<Option<Value>> {
+        let budget = &self.machine.budget;
+        let granted = slice.units(INSTRUCTIONS_SLICE);
+        budget.begin_slice(granted);
+        let beginning = if self.arguments.is_some() { INSTRUCTIONS_OF_BEGINNING } else { 0 };
+        let resumed = self.thread.resume::<Value>(self.arguments.take().unwrap_or_default());
+        let used = granted - budget.end_slice();
+        slice.spend(u64::from(used.saturating_add(beginning)), INSTRUCTIONS_SLICE);
+        let value = resumed?;
+        if self.thread.is_resumable() {
+            slice.end();
+            return Ok(None);
+        }
+        Ok(Some(value))
     }
 }
 
@@ -125,7 +165,9 @@ fn restrict(lua: &Lua) -> mlua::Result<()> {
     let names: Vec<String> =
         globals.pairs::<String, Value>().map(|pair| pair.map(|(name, _)| name)).collect::<Result<_, _>>()?;
     for name in names {
-        let kept = BASE.contains(&name.as_str()) || LIBRARIES.iter().any(|(library, _)| *library == name);
+        let kept = name == "pcall"
+            || BASE.contains(&name.as_str())
+            || LIBRARIES.iter().any(|(library, _)| *library == name);
         if !kept {
             globals.set(name, Value::Nil)?;
         }

@@ -1,8 +1,16 @@
 //! User-defined functions and aggregates: compiled once on each shard, called like native ones.
 //!
 //! A language is a sandbox (`lua`, `wasm`): no files, no network, no clock, no chance; each call has a limit of work and
-//! of memory, after which it fails and nothing else. What a call leaves behind is never seen by the next.
+//! of memory, after which it fails and nothing else. What a call leaves behind is never seen by the next. A call runs in
+//! slices; `calls` is what a statement has under way between them.
 //! Invariant: a compiled function belongs to one definition; another body is compiled anew.
+#![cfg_attr(
+    not(any(feature = "udf-lua", feature = "udf-wasm")),
+    allow(dead_code, unused_variables, unreachable_code, reason = "there is nothing to run")
+)]
+
+mod aggregate;
+pub mod calls;
 
 #[cfg(feature = "udf-lua")]
 mod lua;
@@ -10,18 +18,21 @@ mod lua;
 mod lua_limits;
 #[cfg(feature = "udf-lua")]
 mod lua_values;
+mod slice;
 #[cfg(feature = "udf-wasm")]
 mod wasm;
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use model::schema::{AggregateDefinition, FunctionDefinition};
+use model::schema::FunctionDefinition;
 use model::{CqlType, Schema};
 
-use super::resolve::{CallArguments, CallSite, pick_of};
+use self::slice::Slice;
 use super::{Function, Kind};
 use crate::QueryError;
+
+pub use aggregate::{UserAggregate, resolve_aggregate};
 
 /// Most compiled functions a shard keeps; beyond them the oldest is compiled anew when it is called again.
 const COMPILED_MAX: usize = 256;
@@ -39,6 +50,78 @@ enum Program {
     Lua(lua::LuaFunction),
     #[cfg(feature = "udf-wasm")]
     Wasm(wasm::WasmFunction),
+}
+
+/// What a slice of a call came to.
+#[derive(Debug)]
+enum Step<C> {
+    /// The call ended with a value.
+    Done(Option<Vec<u8>>),
+    /// It goes on in another slice.
+    Paused(C),
+}
+
+/// A call under way.
+struct Running {
+    function: Rc<UserFunction>,
+    state: State,
+}
+
+enum State {
+    #[cfg(feature = "udf-lua")]
+    Lua(Box<lua::LuaCall>),
+    #[cfg(feature = "udf-wasm")]
+    Wasm(Box<wasm::WasmCall>),
+}
+
+impl std::fmt::Debug for Running {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Running").field("function", &self.function).finish_non_exhaustive()
+    }
+}
+
+impl Running {
+    /// Goes on for a slice.
+    ///
+    /// # Errors
+    /// [`QueryError::FunctionFailure`] where the program failed, or reached a limit.
+    fn run(self, slice: &Slice) -> Result<Step<Self>, QueryError> {
+        let Self { function, state } = self;
+        let definition = &function.definition;
+        let ran = match (state, &function.program) {
+            #[cfg(feature = "udf-lua")]
+            (State::Lua(call), Program::Lua(program)) => {
+                program.run(definition, call, slice).map(|step| step.map(State::Lua))
+            }
+            #[cfg(feature = "udf-wasm")]
+            (State::Wasm(call), Program::Wasm(_)) => {
+                wasm::WasmFunction::run(definition, call, slice).map(|step| step.map(State::Wasm))
+            }
+            #[allow(unreachable_patterns, reason = "a node may have one language")]
+            _ => Err("it is of another language".to_owned()),
+        };
+        let checked = ran.and_then(|step| match &step {
+            Step::Done(Some(bytes)) => match model::validate::validate(&definition.returns, bytes) {
+                Ok(()) => Ok(step),
+                Err(error) => Err(format!("it returned no {}: {error}", definition.returns)),
+            },
+            _ => Ok(step),
+        });
+        match checked {
+            Ok(Step::Done(value)) => Ok(Step::Done(value)),
+            Ok(Step::Paused(state)) => Ok(Step::Paused(Self { function, state })),
+            Err(problem) => Err(function.failure(&problem)),
+        }
+    }
+}
+
+impl<C> Step<C> {
+    fn map<D>(self, with: impl FnOnce(C) -> D) -> Step<D> {
+        match self {
+            Self::Done(value) => Step::Done(value),
+            Self::Paused(call) => Step::Paused(with(call)),
+        }
+    }
 }
 
 /// Functions compiled on this shard, oldest first.
@@ -142,185 +225,51 @@ impl UserFunction {
         &self.definition.keyspace
     }
 
-    /// Calls it; null where an argument is null and the function does not take that.
-    ///
-    /// # Errors
-    /// [`QueryError::FunctionFailure`] where the program failed, or reached a limit.
-    pub fn call(&self, arguments: &[Option<&[u8]>]) -> Result<Option<Vec<u8>>, QueryError> {
+    /// Whether the program is to run with these arguments; if not the result is null.
+    fn takes(&self, arguments: &[Option<&[u8]>]) -> bool {
         let null = |(argument, ty): (&Option<&[u8]>, &CqlType)| {
             argument.is_none_or(|value| value.is_empty() && ty.is_empty_value_meaningless())
         };
-        let types = self.definition.argument_types();
-        if !self.definition.called_on_null_input && arguments.iter().zip(types).any(null) {
-            return Ok(None);
-        }
-        let result = match &self.program {
+        self.definition.called_on_null_input
+            || !arguments.iter().zip(self.definition.argument_types()).any(null)
+    }
+
+    /// A call of it, before its first slice.
+    ///
+    /// # Errors
+    /// [`QueryError::FunctionFailure`] where the program cannot begin.
+    fn begin(self: &Rc<Self>, arguments: &[Option<&[u8]>]) -> Result<Running, QueryError> {
+        let state: Result<State, String> = match &self.program {
             #[cfg(feature = "udf-lua")]
-            Program::Lua(program) => program.call(&self.definition, arguments),
-            #[cfg(feature = "udf-wasm")]
-            Program::Wasm(program) => program.call(&self.definition, arguments),
-        };
-        let checked = result.and_then(|value| match &value {
-            Some(bytes) => match model::validate::validate(&self.definition.returns, bytes) {
-                Ok(()) => Ok(value),
-                Err(error) => Err(format!("it returned no {}: {error}", self.definition.returns)),
-            },
-            None => Ok(None),
-        });
-        checked.map_err(|problem| {
-            let definition = &self.definition;
-            let arguments: Vec<String> = definition.argument_types().map(ToString::to_string).collect();
-            QueryError::FunctionFailure {
-                message: format!(
-                    "execution of '{}.{}[{}]' failed: {problem}",
-                    definition.keyspace,
-                    definition.name,
-                    arguments.join(", ")
-                ),
-                keyspace: definition.keyspace.clone(),
-                function: definition.name.clone(),
-                arguments,
+            Program::Lua(program) => {
+                program.begin(&self.definition, arguments).map(|call| State::Lua(Box::new(call)))
             }
-        })
-    }
-}
-
-/// A user-defined aggregate that can run.
-#[derive(Debug)]
-pub struct UserAggregate {
-    definition: Rc<AggregateDefinition>,
-    state: Rc<UserFunction>,
-    last: Option<Rc<UserFunction>>,
-    reduce: Option<Rc<UserFunction>>,
-}
-
-impl UserAggregate {
-    fn of(schema: &Schema, definition: &Rc<AggregateDefinition>) -> Result<Self, QueryError> {
-        let keyspace = schema.keyspace(&definition.keyspace);
-        let function = |name: &str, types: Vec<&CqlType>| {
-            let found = keyspace.and_then(|keyspace| keyspace.function(name, types.iter().copied()));
-            let found = found.ok_or_else(|| {
-                QueryError::Internal(format!(
-                    "aggregate {}.{} names function {name}, which is not there",
-                    definition.keyspace, definition.name
-                ))
-            })?;
-            compiled(found)
+            #[cfg(feature = "udf-wasm")]
+            Program::Wasm(program) => {
+                program.begin(&self.definition, arguments).map(|call| State::Wasm(Box::new(call)))
+            }
+            #[allow(unreachable_patterns, reason = "a node may have no language")]
+            _ => Err(format!("it cannot run with {} arguments", arguments.len())),
         };
-        let state = &definition.state_type;
-        let arguments = std::iter::once(state).chain(&definition.arguments).collect();
-        Ok(Self {
-            state: function(&definition.state_function, arguments)?,
-            last: definition.final_function.as_ref().map(|name| function(name, vec![state])).transpose()?,
-            reduce: definition
-                .reduce_function
-                .as_ref()
-                .map(|name| function(name, vec![state, state]))
-                .transpose()?,
-            definition: Rc::clone(definition),
-        })
-    }
-
-    /// Whether states of several shards can be put together.
-    pub fn is_mergeable(&self) -> bool {
-        self.reduce.is_some()
-    }
-
-    /// The state of two parts of the rows, by REDUCEFUNC. One that takes no nulls leaves the other part's state as it is.
-    ///
-    /// # Errors
-    /// [`QueryError::FunctionFailure`]; [`QueryError::Internal`] where the aggregate has none.
-    pub fn reduce(
-        &self,
-        left: Option<Vec<u8>>,
-        right: Option<Vec<u8>>,
-    ) -> Result<Option<Vec<u8>>, QueryError> {
-        let Some(reduce) = &self.reduce else {
-            return Err(QueryError::Internal(format!("{} has no REDUCEFUNC", self.full_name())));
-        };
-        match (left, right) {
-            (None, one) | (one, None) if !reduce.definition.called_on_null_input => Ok(one),
-            (left, right) => reduce.call(&[left.as_deref(), right.as_deref()]),
+        match state {
+            Ok(state) => Ok(Running { function: Rc::clone(self), state }),
+            Err(problem) => Err(self.failure(&problem)),
         }
     }
 
-    /// `keyspace.name`, as result columns show it.
-    pub fn full_name(&self) -> String {
-        format!("{}.{}", self.definition.keyspace, self.definition.name)
-    }
-
-    /// Types of the arguments.
-    pub fn arguments(&self) -> &[CqlType] {
-        &self.definition.arguments
-    }
-
-    /// Type of the result.
-    pub fn result(&self) -> &CqlType {
-        &self.definition.returns
-    }
-
-    /// The state before the first row.
-    pub fn first(&self) -> Option<Vec<u8>> {
-        self.definition.initial_state.clone()
-    }
-
-    /// The state after one more row. A state function that takes no nulls leaves the state as it is where there are any.
-    ///
-    /// # Errors
-    /// [`QueryError::FunctionFailure`].
-    pub fn step(
-        &self,
-        state: Option<Vec<u8>>,
-        arguments: &[Option<&[u8]>],
-    ) -> Result<Option<Vec<u8>>, QueryError> {
-        if !self.state.definition.called_on_null_input && arguments.iter().any(Option::is_none) {
-            return Ok(state);
+    fn failure(&self, problem: &str) -> QueryError {
+        let definition = &self.definition;
+        let arguments: Vec<String> = definition.argument_types().map(ToString::to_string).collect();
+        QueryError::FunctionFailure {
+            message: format!(
+                "execution of '{}.{}[{}]' failed: {problem}",
+                definition.keyspace,
+                definition.name,
+                arguments.join(", ")
+            ),
+            keyspace: definition.keyspace.clone(),
+            function: definition.name.clone(),
+            arguments,
         }
-        let all: Vec<Option<&[u8]>> =
-            std::iter::once(state.as_deref()).chain(arguments.iter().copied()).collect();
-        self.state.call(&all)
-    }
-
-    /// The result of the last state.
-    ///
-    /// # Errors
-    /// [`QueryError::FunctionFailure`].
-    pub fn finish(&self, state: Option<Vec<u8>>) -> Result<Option<Vec<u8>>, QueryError> {
-        match &self.last {
-            Some(last) => last.call(&[state.as_deref()]),
-            None => Ok(state),
-        }
-    }
-}
-
-/// The user-defined aggregate a call means; `None` where none has the name.
-///
-/// # Errors
-/// [`QueryError::Invalid`] where no overload, or more than one, takes the arguments.
-pub fn resolve_aggregate(
-    site: &CallSite<'_>,
-    arguments: &dyn CallArguments,
-) -> Result<Option<Rc<UserAggregate>>, QueryError> {
-    let owner = site.keyspace.unwrap_or_else(|| site.table.keyspace());
-    let Some(keyspace) = site.schema.keyspace(owner) else { return Ok(None) };
-    let of_name: Vec<_> =
-        keyspace.aggregates.iter().filter(|aggregate| aggregate.name == site.name).collect();
-    if of_name.is_empty() {
-        return Ok(None);
-    }
-    // The rules of functions choose between them: they stand in for the aggregates by their place.
-    let signatures: Vec<Function> = of_name
-        .iter()
-        .map(|definition| Function {
-            name: definition.name.clone(),
-            kind: Kind::Signature(Rc::clone(definition)),
-            arguments: definition.arguments.clone(),
-            result: definition.returns.clone(),
-        })
-        .collect();
-    let chosen = pick_of(site, signatures, arguments)?;
-    match &chosen.kind {
-        Kind::Signature(definition) => UserAggregate::of(site.schema, definition).map(|a| Some(Rc::new(a))),
-        _ => Ok(None),
     }
 }

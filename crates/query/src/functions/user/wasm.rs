@@ -3,17 +3,26 @@
 //! The module exports a function of the same name, its memory, and a global `_scylla_abi` that tells where in memory the
 //! version of the calling convention stands (docs/functions.md). Numbers and booleans are passed as they are where the
 //! function takes no nulls; everything else is passed as bytes in memory, by one number of size and address.
-//! Invariant: every call has an instance of its own, so nothing stays; imports are there only to fail.
+//! Invariant: every call has an instance of its own, so nothing stays; imports are there only to fail. A call stops where the
+//! fuel of its slice ends, and goes on in the next.
 
 use model::CqlType;
 use model::schema::FunctionDefinition;
 use wasmi::{
-    Config, Engine, ExternType, Func, Instance, Linker, Memory, Module, Store, StoreLimits,
-    StoreLimitsBuilder, Val, ValType,
+    Config, Engine, ExternType, Func, Instance, Linker, Memory, Module, ResumableCall,
+    ResumableCallOutOfFuel, Store, StoreLimits, StoreLimitsBuilder, TrapCode, Val, ValType,
 };
+
+use super::Step;
+use super::slice::Slice;
 
 /// Fuel of one call: about as many instructions.
 const FUEL_MAX: u64 = 20_000_000;
+/// Fuel of one slice: about 200 microseconds. What comes before the function itself (a start function, room for the
+/// arguments) cannot stop and has to do with one.
+const FUEL_SLICE: u32 = 100_000;
+/// What a call takes of a slice before its first instruction: an instance is made.
+const FUEL_OF_BEGINNING: u64 = 5_000;
 /// Bytes of memory one call may have.
 const MEMORY_BYTES_MAX: usize = 16 << 20;
 /// Entries of tables one call may have.
@@ -28,7 +37,21 @@ pub(super) struct WasmFunction {
     module: Module,
 }
 
-struct Call {
+/// A call under way.
+pub(super) struct WasmCall {
+    instance: Instantiated,
+    next: Next,
+    /// Fuel it may still take.
+    left: u64,
+}
+
+/// How it goes on.
+enum Next {
+    Begin(Func, Vec<Val>),
+    Resume(ResumableCallOutOfFuel),
+}
+
+struct Instantiated {
     store: Store<StoreLimits>,
     instance: Instance,
     memory: Memory,
@@ -100,7 +123,7 @@ impl WasmFunction {
         Ok(function)
     }
 
-    fn start(&self) -> Result<Call, String> {
+    fn start(&self) -> Result<Instantiated, String> {
         let limits = StoreLimitsBuilder::new()
             .memory_size(MEMORY_BYTES_MAX)
             .table_elements(TABLE_ELEMENTS_MAX)
@@ -109,7 +132,7 @@ impl WasmFunction {
             .build();
         let mut store = Store::new(&self.engine, limits);
         store.limiter(|limits| limits);
-        store.set_fuel(FUEL_MAX).map_err(|error| error.to_string())?;
+        store.set_fuel(u64::from(FUEL_SLICE)).map_err(|error| error.to_string())?;
         let mut linker = Linker::new(&self.engine);
         for import in self.module.imports() {
             let name = format!("{}.{}", import.module(), import.name());
@@ -127,36 +150,79 @@ impl WasmFunction {
         let instance =
             linker.instantiate_and_start(&mut store, &self.module).map_err(|error| error.to_string())?;
         let memory = instance.get_memory(&store, "memory").ok_or("the module exports no memory")?;
-        Ok(Call { store, instance, memory })
+        Ok(Instantiated { store, instance, memory })
     }
 
-    /// Calls the function.
+    /// A call of the function, before its first slice.
     ///
     /// # Errors
-    /// What stopped it; a result that lies outside of its memory.
-    pub(super) fn call(
+    /// What is wrong with the instance; arguments it has no room for.
+    pub(super) fn begin(
         &self,
         definition: &FunctionDefinition,
         arguments: &[Option<&[u8]>],
-    ) -> Result<Option<Vec<u8>>, String> {
-        let mut call = self.start()?;
-        let version = call.abi()?;
+    ) -> Result<WasmCall, String> {
+        let mut instance = self.start()?;
+        let version = instance.abi()?;
         let takes_null = definition.called_on_null_input;
         let mut values = Vec::with_capacity(arguments.len());
         for (ty, argument) in definition.argument_types().zip(arguments) {
-            values.push(call.argument(ty, Passing::of(ty, takes_null), *argument, version)?);
+            values.push(instance.argument(ty, Passing::of(ty, takes_null), *argument, version)?);
         }
-        let function = call
+        let function = instance
             .instance
-            .get_func(&call.store, &definition.name)
+            .get_func(&instance.store, &definition.name)
             .ok_or_else(|| format!("the module exports no function {}", definition.name))?;
+        Ok(WasmCall { instance, next: Next::Begin(function, values), left: FUEL_MAX })
+    }
+
+    /// Goes on with a call for a slice.
+    ///
+    /// # Errors
+    /// What stopped it; a result that lies outside of its memory.
+    pub(super) fn run(
+        definition: &FunctionDefinition,
+        call: Box<WasmCall>,
+        slice: &Slice,
+    ) -> Result<Step<Box<WasmCall>>, String> {
+        let WasmCall { mut instance, next, left } = *call;
+        let text = |error: wasmi::Error| error.to_string();
+        let mut granted = u64::from(slice.units(FUEL_SLICE));
+        if let Next::Resume(paused) = &next {
+            // One instruction may ask for more than a slice.
+            granted = granted.max(paused.required_fuel());
+        }
+        granted = granted.min(left);
+        instance.store.set_fuel(granted).map_err(text)?;
         let mut results = [Val::I64(0)];
-        function.call(&mut call.store, &values, &mut results).map_err(|error| error.to_string())?;
-        call.result(&definition.returns, &results[0], Passing::of(&definition.returns, takes_null))
+        let began = match next {
+            Next::Begin(function, values) => {
+                slice.spend(FUEL_OF_BEGINNING, FUEL_SLICE);
+                function.call_resumable(&mut instance.store, &values, &mut results)
+            }
+            Next::Resume(paused) => paused.resume(&mut instance.store, &mut results),
+        };
+        let used = granted.saturating_sub(instance.store.get_fuel().map_err(text)?);
+        slice.spend(used, FUEL_SLICE);
+        match began.map_err(text)? {
+            ResumableCall::Finished => {
+                let passing = Passing::of(&definition.returns, definition.called_on_null_input);
+                instance.result(&definition.returns, &results[0], passing).map(Step::Done)
+            }
+            ResumableCall::HostTrap(trap) => Err(trap.into_host_error().to_string()),
+            ResumableCall::OutOfFuel(paused) => {
+                let left = left - used.min(left);
+                if paused.required_fuel() > left {
+                    return Err(text(TrapCode::OutOfFuel.into()));
+                }
+                slice.end();
+                Ok(Step::Paused(Box::new(WasmCall { instance, next: Next::Resume(paused), left })))
+            }
+        }
     }
 }
 
-impl Call {
+impl Instantiated {
     /// The version of the calling convention.
     fn abi(&self) -> Result<u32, String> {
         let global = self.instance.get_global(&self.store, "_scylla_abi");

@@ -1,0 +1,96 @@
+//! Runs the functions of the user's that a statement's terms call, before the statement itself.
+//!
+//! What is written and what is asked for is bound in one go, where no function could be waited for; so each call in a term
+//! has run by then, in slices, in the order the terms were prepared. Those over rows run as the rows come (`fetch`).
+
+use std::time::Duration;
+
+use reactor::Deadline;
+
+use super::{Request, apply, consistency, statement as execute};
+use crate::engine::Engine;
+use crate::functions::user::calls::Calls;
+use crate::prepare::{Plan, Prepared};
+use crate::results::MetadataMode;
+use crate::terms::Binding;
+use crate::{QueryError, Response};
+
+/// Carries out a statement that calls functions of the user's.
+///
+/// # Errors
+/// Those of functions and of the statement.
+pub(super) async fn statement(
+    engine: &Engine,
+    request: &Request<'_>,
+    prepared: &Prepared,
+    mode: MetadataMode,
+    out: &mut Response,
+) -> Result<(), QueryError> {
+    let calls = run(engine, request, prepared, request.binding).await?;
+    let binding = Binding { calls: Some(&calls), ..*request.binding };
+    let request = Request { binding: &binding, ..*request };
+    Box::pin(execute(engine, &request, prepared, mode, out)).await
+}
+
+/// Runs what terms of a statement, or of a part of a batch, call with these values.
+///
+/// # Errors
+/// Those of functions; a timeout of the statement's kind where they take longer than the statement may.
+pub(crate) async fn run(
+    engine: &Engine,
+    request: &Request<'_>,
+    prepared: &Prepared,
+    binding: &Binding<'_>,
+) -> Result<Calls, QueryError> {
+    let calls = Calls::default();
+    if prepared.calls.is_empty() {
+        return Ok(calls);
+    }
+    let config = engine.config();
+    let (own, default) = match &prepared.plan {
+        Plan::Select(plan) if plan.restrictions.key_range => (&plan.timeout, config.range_timeout),
+        Plan::Select(plan) => (&plan.timeout, config.read_timeout),
+        Plan::Modify(plan) => (&plan.timeout, config.write_timeout),
+        Plan::Batch(plan) => (&plan.timeout, config.write_timeout),
+        _ => (&None, config.write_timeout),
+    };
+    let binding = Binding { calls: Some(&calls), ..*binding };
+    let own: Option<Duration> = apply::timeout(own.as_ref(), &binding)?;
+    let deadline = Deadline::after(own.unwrap_or(default));
+    for call in &prepared.calls {
+        let value =
+            calls.through(deadline, || late(engine, request, prepared), || call.compute(&binding)).await?;
+        calls.push_term(value);
+    }
+    Ok(calls)
+}
+
+fn late(engine: &Engine, request: &Request<'_>, prepared: &Prepared) -> QueryError {
+    let level = request.parameters.consistency;
+    match &prepared.plan {
+        Plan::Select(plan) => match consistency::for_read(level) {
+            Ok(level) => consistency::late(engine, plan.table.keyspace(), level),
+            Err(error) => error,
+        },
+        plan => {
+            let table = match plan {
+                Plan::Modify(plan) => Some(&plan.table),
+                Plan::Batch(plan) => plan.statements.first().map(|statement| &statement.table),
+                _ => None,
+            };
+            match (table, consistency::for_write(level)) {
+                (Some(table), Ok(level)) => {
+                    let required = engine.replicator().required(table.keyspace(), level);
+                    let error = required.map_or_else(
+                        |error| error,
+                        |required| replication::ReplicationError::TimedOut { received: 0, required },
+                    );
+                    let kind = if matches!(plan, Plan::Batch(_)) { "BATCH" } else { "SIMPLE" };
+                    consistency::write_error(error, level, kind, table, &[])
+                }
+                (_, Err(error)) => error,
+                (None, _) => QueryError::Internal("a function was called by no read or write".to_owned()),
+            }
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! The calls of the user's functions that one execution of a statement makes, in slices.
+//!
+//! Evaluation is synchronous. Where a call comes to the end of its slice, it stays here and evaluation fails with an error that
+//! stands for that; who began the evaluation sees that [`Calls::is_paused`], lets others run ([`Calls::rest`]) and evaluates
+//! again: calls that have ended are answered from here, in the order they were made, and the one that stopped goes on. So
+//! one step of evaluation makes the same calls each time and changes nothing until it has succeeded. What an execution that
+//! is given up had under way goes with it.
+//! Invariant: of one execution at most one call is under way; of one shard [`PAUSED_MAX`], each of which may hold memory.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+
+use reactor::{Deadline, Permit, Semaphore, TimedOut};
+
+use super::slice::Slice;
+use super::{Running, Step, UserFunction};
+use crate::QueryError;
+
+/// Calls of one shard that may wait for their next slice; with more of them, others begin later.
+pub const PAUSED_MAX: usize = 16;
+
+/// Calls of one execution.
+pub struct Calls {
+    /// What calls in terms of the statement gave, by their places.
+    terms: RefCell<Vec<Option<Vec<u8>>>>,
+    /// What calls since the last step gave, in the order they were made.
+    done: RefCell<Vec<Option<Vec<u8>>>>,
+    /// The next of them in this evaluation.
+    next: Cell<usize>,
+    running: RefCell<Option<Running>>,
+    paused: Cell<bool>,
+    slice: Slice,
+    permit: RefCell<Option<Permit>>,
+}
+
+/// What a shard knows of calls that wait.
+struct Shard {
+    permits: Semaphore,
+    rests: Cell<u64>,
+}
+
+/// Calls of the shard this runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallsOfShard {
+    /// Calls that stopped at the end of a slice and wait for the next.
+    pub paused: usize,
+    /// Slices that ended before their call did, so far.
+    pub slices: u64,
+}
+
+impl Shard {
+    fn here() -> Rc<Self> {
+        reactor::local::<Self>().unwrap_or_else(|| {
+            let shard = Rc::new(Self { permits: Semaphore::new(PAUSED_MAX), rests: Cell::new(0) });
+            reactor::set_local(Rc::clone(&shard));
+            shard
+        })
+    }
+}
+
+/// What this shard has under way.
+pub fn of_shard() -> CallsOfShard {
+    let shard = Shard::here();
+    CallsOfShard { paused: PAUSED_MAX - shard.permits.available(), slices: shard.rests.get() }
+}
+
+impl fmt::Debug for Calls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Calls")
+            .field("running", &self.running)
+            .field("paused", &self.paused)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for Calls {
+    fn default() -> Self {
+        Self {
+            terms: RefCell::default(),
+            done: RefCell::default(),
+            next: Cell::new(0),
+            running: RefCell::default(),
+            paused: Cell::new(false),
+            slice: Slice::new(),
+            permit: RefCell::default(),
+        }
+    }
+}
+
+impl Calls {
+    /// Those of an execution whose terms are worked out already, on another shard.
+    pub fn with_terms(terms: Vec<Option<Vec<u8>>>) -> Self {
+        Self { terms: RefCell::new(terms), ..Self::default() }
+    }
+
+    /// What calls in terms of the statement gave.
+    pub fn terms(&self) -> Vec<Option<Vec<u8>>> {
+        self.terms.borrow().clone()
+    }
+
+    /// What the call at a place among those in terms gave; `None` where it was not made.
+    pub fn term(&self, place: usize) -> Option<Option<Vec<u8>>> {
+        self.terms.borrow().get(place).cloned()
+    }
+
+    /// Keeps what the next call in terms gave.
+    pub fn push_term(&self, value: Option<Vec<u8>>) {
+        self.terms.borrow_mut().push(value);
+    }
+
+    /// Calls a function; null where an argument is null and the function does not take that.
+    ///
+    /// # Errors
+    /// [`QueryError::FunctionFailure`] where the program failed, or reached a limit; an error that nobody is to see where it
+    /// is not over yet.
+    pub fn call(
+        &self,
+        function: &Rc<UserFunction>,
+        arguments: &[Option<&[u8]>],
+    ) -> Result<Option<Vec<u8>>, QueryError> {
+        if !function.takes(arguments) {
+            return Ok(None);
+        }
+        let next = self.next.get();
+        if let Some(done) = self.done.borrow().get(next) {
+            self.next.set(next + 1);
+            return Ok(done.clone());
+        }
+        if self.slice.is_spent() {
+            return Err(self.pause(None));
+        }
+        let running = match self.running.take() {
+            Some(running) if Rc::ptr_eq(&running.function, function) => running,
+            _ => function.begin(arguments)?,
+        };
+        match running.run(&self.slice)? {
+            Step::Done(value) => {
+                self.done.borrow_mut().push(value.clone());
+                self.next.set(next + 1);
+                Ok(value)
+            }
+            Step::Paused(running) => Err(self.pause(Some(running))),
+        }
+    }
+
+    #[cold]
+    fn pause(&self, running: Option<Running>) -> QueryError {
+        if running.is_some() {
+            self.running.replace(running);
+        }
+        self.paused.set(true);
+        QueryError::Internal(String::new())
+    }
+
+    /// Whether the last evaluation failed because it is to go on after a rest.
+    pub fn is_paused(&self) -> bool {
+        self.paused.get()
+    }
+
+    /// An evaluation begins, or begins again.
+    pub fn rewind(&self) {
+        self.next.set(0);
+    }
+
+    /// A step is done: what comes now makes other calls.
+    pub fn step(&self) {
+        self.next.set(0);
+        self.done.borrow_mut().clear();
+    }
+
+    /// Nothing of what was evaluated will be evaluated again.
+    pub fn settle(&self) {
+        self.step();
+        self.running.take();
+        self.permit.take();
+    }
+
+    /// Lets others run, for as long as it takes; the next evaluation has a slice of its own.
+    ///
+    /// # Errors
+    /// [`TimedOut`] where the deadline has come.
+    pub async fn rest(&self, deadline: Deadline) -> Result<(), TimedOut> {
+        let shard = Shard::here();
+        if self.running.borrow().is_some() && self.permit.borrow().is_none() {
+            let permit = match shard.permits.try_acquire(1) {
+                Some(permit) => permit,
+                None => {
+                    // It gives back what it holds, and begins anew when its time has come: nobody has seen anything of it.
+                    self.running.take();
+                    // The line has as many places as there are statements.
+                    reactor::timeout(deadline, shard.permits.acquire(1)).await?.map_err(|_| TimedOut)?
+                }
+            };
+            self.permit.replace(Some(permit));
+        }
+        shard.rests.set(shard.rests.get() + 1);
+        reactor::yield_now().await;
+        if deadline.is_past() {
+            return Err(TimedOut);
+        }
+        self.paused.set(false);
+        self.slice.refill();
+        Ok(())
+    }
+
+    /// Between two steps: lets others run where a slice was used up, by one call or by many.
+    pub async fn rest_if_spent(&self) {
+        if self.slice.is_spent() {
+            reactor::yield_now().await;
+            self.slice.refill();
+        } else {
+            reactor::maybe_yield().await;
+        }
+    }
+
+    /// Evaluates, with as many rests as it takes.
+    ///
+    /// # Errors
+    /// Those of `evaluate`; that of `late` where the deadline comes first.
+    pub async fn through<T>(
+        &self,
+        deadline: Deadline,
+        late: impl Fn() -> QueryError,
+        mut evaluate: impl FnMut() -> Result<T, QueryError>,
+    ) -> Result<T, QueryError> {
+        loop {
+            self.rewind();
+            let done = evaluate();
+            if !self.is_paused() {
+                self.settle();
+                return done;
+            }
+            self.rest(deadline).await.map_err(|_| late())?;
+        }
+    }
+}
