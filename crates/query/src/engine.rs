@@ -17,7 +17,7 @@ use model::{Schema, Table, TableId, Token};
 use reactor::{Deadline, Group, mesh};
 use replication::{BatchFailure, BatchWrite, Consistency, ReadLimits, ReplicationError, Replicator};
 use smallvec::SmallVec;
-use storage::{PartitionRange, ReadCommand, RowConsumer, Slices, Storage};
+use storage::{Applying, Now, PartitionRange, ReadCommand, Rest, RowConsumer, Slices, Storage};
 use wire::request::{BatchKind, BatchStatementKind, BatchStatements, QueryParameters};
 use wire::values::{ValueRef, Values};
 use wire::version::ProtocolVersion;
@@ -512,10 +512,37 @@ impl Engine {
         let is_long = mutation.len() > LONG_MUTATION_BYTES;
         let deadline = if is_long { Deadline::after(timeout) } else { Deadline::about(timeout) };
         let written = reactor::in_place!(self.0.replicator.write(table, mutation, level, deadline));
-        written.map_err(|error| {
-            let key = MutationView::trusted(mutation).map_or(&[][..], |view| view.key);
-            consistency::write_error(error, level, write_type, table, key)
-        })
+        written.map_err(|error| Self::write_failed(error, table, mutation, level, write_type))
+    }
+
+    /// Begins [`Self::write`] where nothing has to be waited for before the commit log has the mutation; `None` where
+    /// something has, and nothing was begun. [`Self::write_failed`] is for the errors of what is returned.
+    #[inline]
+    pub(crate) fn begin_write<'s, 'm>(
+        &'s self,
+        table: &Table,
+        mutation: &'m [u8],
+        level: Consistency,
+        timeout: Option<Duration>,
+    ) -> Result<Option<Applying<'s, 'm>>, ReplicationError> {
+        if mutation.len() > LONG_MUTATION_BYTES {
+            return Ok(None);
+        }
+        let deadline = Deadline::about(timeout.unwrap_or(self.0.config.write_timeout));
+        self.0.replicator.begin_write(table, mutation, level, deadline)
+    }
+
+    /// What a client is told of a write that failed.
+    #[cold]
+    pub(crate) fn write_failed(
+        error: ReplicationError,
+        table: &Table,
+        mutation: &[u8],
+        level: Consistency,
+        write_type: &'static str,
+    ) -> QueryError {
+        let key = MutationView::trusted(mutation).map_or(&[][..], |view| view.key);
+        consistency::write_error(error, level, write_type, table, key)
     }
 
     /// Writes to several partitions, all or none of them.
@@ -583,6 +610,36 @@ impl Engine {
         } else {
             reactor::in_place!(self.0.replicator.read(command, limits, level, deadline, consumer))
         };
+        read.map_err(|error| consistency::read_error(error, level))
+    }
+
+    /// As [`Self::read`], where nothing has to be waited for; see [`Now`].
+    #[inline]
+    pub(crate) fn read_now(
+        &self,
+        command: &ReadCommand,
+        level: Consistency,
+        consumer: &mut dyn RowConsumer,
+    ) -> Result<Now, QueryError> {
+        let table = &command.table;
+        if table.is_counter() || table.keyspace().starts_with(VIRTUAL_PREFIX) {
+            return Ok(Now::NotBegun);
+        }
+        let read = self.0.replicator.read_now(command, level, consumer);
+        read.map_err(|error| consistency::read_error(error, level))
+    }
+
+    /// Goes on where [`Self::read_now`] has left something.
+    pub(crate) async fn read_rest(
+        &self,
+        command: &ReadCommand,
+        rest: Box<Rest>,
+        level: Consistency,
+        timeout: Option<Duration>,
+        consumer: &mut dyn RowConsumer,
+    ) -> Result<(), QueryError> {
+        let deadline = Deadline::about(timeout.unwrap_or(self.0.config.read_timeout));
+        let read = self.0.replicator.read_rest(command, rest, level, deadline, consumer).await;
         read.map_err(|error| consistency::read_error(error, level))
     }
 

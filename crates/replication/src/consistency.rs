@@ -37,6 +37,7 @@ pub enum Consistency {
 
 impl Consistency {
     /// Replicas that must answer, and those alive that count; `alive` is in the coordinator's data center.
+    #[inline]
     fn required_and_alive(self, placement: &Placement) -> (u32, u32) {
         let quorum = |factor: u32| factor / 2 + 1;
         let (total, local, alive) = (placement.total(), placement.local(), placement.alive());
@@ -59,6 +60,7 @@ impl Consistency {
     ///
     /// # Errors
     /// [`ReplicationError::Unavailable`] where fewer replicas are alive.
+    #[inline]
     pub fn check_available(self, placement: &Placement) -> Result<u32, ReplicationError> {
         let (required, alive) = self.required_and_alive(placement);
         if alive < required { Err(ReplicationError::Unavailable { required, alive }) } else { Ok(required) }

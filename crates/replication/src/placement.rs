@@ -13,6 +13,9 @@ use model::{Schema, Table, Token};
 pub struct Placement {
     /// Factor of each data center and how many of its replicas live.
     data_centers: Vec<(u32, u32)>,
+    /// Sums of both.
+    total: u32,
+    alive: u32,
     /// Factor of this node's own.
     local: u32,
     /// Whether the strategy knows no data centers.
@@ -38,28 +41,37 @@ impl Placement {
                 }
                 data_centers.push((factor, u32::from(own && factor > 0)));
             }
-            return Self { data_centers, local, simple: false };
+            return Self::of(data_centers, local, false);
         }
         let factor = match class {
             "SimpleStrategy" => options.get("replication_factor").map_or(1, factor),
             _ => 1,
         };
-        Self { data_centers: vec![(factor, u32::from(factor > 0))], local: factor, simple: true }
+        Self::of(vec![(factor, u32::from(factor > 0))], factor, true)
+    }
+
+    fn of(data_centers: Vec<(u32, u32)>, local: u32, simple: bool) -> Self {
+        let total = data_centers.iter().map(|(factor, _)| factor).sum();
+        let alive = data_centers.iter().map(|(_, alive)| alive).sum();
+        Self { data_centers, total, alive, local, simple }
     }
 
     /// Replicas over all data centers.
+    #[inline]
     pub fn total(&self) -> u32 {
-        self.data_centers.iter().map(|(factor, _)| factor).sum()
+        self.total
     }
 
     /// Replicas in this node's data center.
+    #[inline]
     pub fn local(&self) -> u32 {
         self.local
     }
 
     /// Replicas alive.
+    #[inline]
     pub fn alive(&self) -> u32 {
-        self.data_centers.iter().map(|(_, alive)| alive).sum()
+        self.alive
     }
 
     /// Factor and living replicas of each data center.
@@ -89,7 +101,20 @@ pub(crate) struct Placements {
 
 impl Placements {
     /// The placement of a keyspace in `schema`; of one that is not there a single local replica, as for virtual ones.
+    #[inline]
     pub(crate) fn of(&mut self, schema: &Rc<Schema>, keyspace: &str, data_center: &str) -> &Placement {
+        // The keyspace that was found last comes first.
+        let is_first = self.schema.as_ref().is_some_and(|known| Rc::ptr_eq(known, schema))
+            && self.known.first().is_some_and(|(name, _)| name == keyspace);
+        if !is_first {
+            self.find(schema, keyspace, data_center);
+        }
+        &self.known[0].1
+    }
+
+    /// Puts the placement of a keyspace in front.
+    #[inline(never)]
+    fn find(&mut self, schema: &Rc<Schema>, keyspace: &str, data_center: &str) {
         if !self.schema.as_ref().is_some_and(|known| Rc::ptr_eq(known, schema)) {
             self.schema = Some(Rc::clone(schema));
             self.known.clear();
@@ -99,12 +124,12 @@ impl Placements {
             None => {
                 let placement = match schema.keyspace(keyspace) {
                     Some(keyspace) => Placement::new(&keyspace.options.replication, data_center),
-                    None => Placement { data_centers: vec![(1, 1)], local: 1, simple: true },
+                    None => Placement::of(vec![(1, 1)], 1, true),
                 };
                 self.known.push((keyspace.to_owned(), placement));
                 self.known.len() - 1
             }
         };
-        &self.known[at].1
+        self.known.swap(0, at);
     }
 }

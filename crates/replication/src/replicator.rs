@@ -86,8 +86,9 @@ impl Replicator {
     ///
     /// # Errors
     /// [`ReplicationError::Unavailable`] where fewer replicas are alive.
+    #[inline]
     pub fn required(&self, keyspace: &str, consistency: Consistency) -> Result<u32, ReplicationError> {
-        let schema = self.0.storage.schema();
+        let schema = self.0.storage.borrow_schema();
         let mut placements = self.0.placements.borrow_mut();
         consistency.check_available(placements.of(&schema, keyspace, &self.0.data_center))
     }

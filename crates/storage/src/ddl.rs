@@ -90,6 +90,7 @@ impl Storage {
             *self.0.schema.borrow_mut() = Rc::clone(&schema);
             tables.extract_if(|id, _| schema.table_by_id(*id).is_none()).map(|(_, store)| store).collect()
         };
+        self.0.note_durability();
         for store in gone {
             self.drop_table(&store).await;
         }

@@ -6,6 +6,7 @@
 //! takes in files from outside, `disk` watches space and errors. This crate knows no other node; other shards only through
 //! `reactor::mesh`. `replication` and `query` lean on [`Storage`].
 
+mod apply;
 mod batchlog;
 mod cache;
 mod commitlog;
@@ -34,6 +35,7 @@ mod takeover;
 mod throttle;
 mod warm;
 
+pub use apply::Applying;
 pub use batchlog::LoggedBatch;
 pub use commitlog::CommitlogStats;
 pub use compaction::{
@@ -46,7 +48,8 @@ pub use error::StorageError;
 pub use identity::Identity;
 pub use import::{ImportReport, ImportSource};
 pub use read::{
-    Dead, Flow, PartitionBound, PartitionRange, Place, ReadCommand, RowConsumer, Slices, fragments_table,
+    Dead, Flow, Now, PartitionBound, PartitionRange, Place, ReadCommand, Rest, RowConsumer, Slices,
+    fragments_table,
 };
 pub use report::TableReport;
 pub use schema_log::SchemaLog;

@@ -4,18 +4,17 @@
 //! Invariant: a write is in a memtable only after the commit log has it, and whoever sees the write in the log's
 //! accounting (`Hold`) sees it in a memtable too, so that no segment goes before its writes are elsewhere.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
 
 use hashbrown::HashMap;
 use memory::Budget;
+use model::Token;
 use model::mutation::MutationView;
 use model::schema::{Schema, TableId};
-use model::{Table, Token};
 use reactor::{Deadline, Event, Gate, Semaphore};
 
 use crate::cache::RowCache;
-use crate::commitlog::format::EntryKind;
 use crate::commitlog::{Commitlog, CommitlogStats, Hold};
 use crate::compaction::Compactions;
 use crate::config::StorageConfig;
@@ -158,6 +157,15 @@ impl Inner {
         }
     }
 
+    /// Notes which tables' keyspaces want their writes in the commit log, by the present schema.
+    pub(crate) fn note_durability(&self) {
+        let schema = self.schema.borrow();
+        for store in self.tables.borrow().values() {
+            let keyspace = schema.keyspace(store.table().keyspace());
+            store.set_durable(keyspace.is_none_or(|keyspace| keyspace.options.durable_writes));
+        }
+    }
+
     /// Whether so much is dirty that memtables have to be flushed.
     #[inline]
     pub(crate) fn wants_flush(&self) -> bool {
@@ -174,6 +182,12 @@ impl Storage {
     /// The schema as this shard knows it now.
     pub fn schema(&self) -> Rc<Schema> {
         Rc::clone(&self.0.schema.borrow())
+    }
+
+    /// As [`Storage::schema`], for a look without waiting.
+    #[inline]
+    pub fn borrow_schema(&self) -> Ref<'_, Rc<Schema>> {
+        self.0.schema.borrow()
     }
 
     /// Applies a mutation (`model::mutation` bytes) to this shard.
@@ -197,52 +211,17 @@ impl Storage {
     ///
     /// # Errors
     /// As [`Storage::apply`].
+    #[inline]
     pub async fn apply_checked(
         &self,
         view: &MutationView<'_>,
         deadline: Deadline,
     ) -> Result<(), StorageError> {
-        let mutation = view.as_bytes();
-        debug_assert!(MutationView::parse(mutation).is_ok(), "a mutation that was made or checked here");
-        if self.0.draining.get() {
-            return Err(StorageError::Draining);
+        match self.begin_apply(*view, deadline)? {
+            Some(applying) => reactor::in_place!(applying.finish()),
+            // Boxed, so that a write that need not wait to begin carries no space for it.
+            None => Box::pin(self.apply_later(view, deadline)).await,
         }
-        if self.0.disk.is_full() {
-            return Err(self.0.disk.refusal());
-        }
-        let (tablet, table) = self.owner_of(view)?;
-        if self.0.throttle.holds() {
-            // Boxed and out of line, so that a write that need not wait carries no space for it.
-            Box::pin(self.wait_for_turn(mutation.len(), deadline)).await?;
-        }
-        let _coming = self.0.throttle.coming(mutation.len());
-        let busy = |_| StorageError::TabletBusy { table: view.table };
-        let durable = self.is_durable(&table);
-        let (pending, _writing) = loop {
-            reactor::timeout(deadline, tablet.opened()).await.map_err(busy)?;
-            // From here to the guard nothing may wait: what is in the log is known to be on its way.
-            if !durable {
-                break (None, tablet.begin_write());
-            }
-            let appended = self.0.log.try_append(EntryKind::Mutation, mutation);
-            if let Some(pending) = appended.inspect_err(|error| self.note_write_error(error, true))? {
-                break (Some(pending), tablet.begin_write());
-            }
-            self.0.log.wait_for_room(deadline).await?;
-        };
-        let hold = match pending {
-            Some(pending) => {
-                let finished = pending.finished().await;
-                Some(finished.inspect_err(|error| self.note_write_error(error, true))?)
-            }
-            None => None,
-        };
-        // The table may have been dropped while the log was written: then the write went with it.
-        if tablet.is_dropped() {
-            return Err(StorageError::UnknownTable { table: view.table });
-        }
-        self.insert(&tablet, view, hold);
-        Ok(())
     }
 
     /// Most bytes a mutation may take.
@@ -271,25 +250,21 @@ impl Storage {
         }
     }
 
-    /// The tablet a mutation goes to, after checking that it fits its table and belongs here.
-    pub(crate) fn owner_of(&self, view: &MutationView<'_>) -> Result<(Rc<Tablet>, Rc<Table>), StorageError> {
+    /// The tablet a mutation goes to, after checking that it fits its table and belongs here; and whether its keyspace
+    /// wants it in the commit log.
+    pub(crate) fn owner_of(&self, view: &MutationView<'_>) -> Result<(Rc<Tablet>, bool), StorageError> {
         let store = self.table_store(view.table)?;
         let tablet = self.tablet(&store, view.token)?;
-        let table = store.table();
-        if !view.fits(&table) {
+        if !store.is_of(view) {
             return Err(StorageError::MutationMisfit { table: view.table });
         }
-        Ok((tablet, table))
-    }
-
-    fn is_durable(&self, table: &Table) -> bool {
-        self.0.schema.borrow().keyspace(table.keyspace()).is_none_or(|k| k.options.durable_writes)
+        Ok((tablet, store.is_durable()))
     }
 
     /// Memory fills faster than it is flushed: a write of `bytes` waits for its turn, and for memory where the disk
     /// takes nothing at all.
     #[cold]
-    async fn wait_for_turn(&self, bytes: usize, deadline: Deadline) -> Result<(), StorageError> {
+    pub(crate) async fn wait_for_turn(&self, bytes: usize, deadline: Deadline) -> Result<(), StorageError> {
         let budget = &self.0.budget;
         self.0.flush_wanted.notify_all();
         if !self.0.throttle.wait(bytes, deadline).await {

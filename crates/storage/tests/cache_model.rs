@@ -21,7 +21,7 @@ use model::{
 use proptest::prelude::*;
 use reactor::sim::{DiskFaults, World};
 use reactor::{Deadline, Group};
-use storage::{Flow, PartitionRange, ReadCommand, RowConsumer, Slices, Storage, StorageConfig};
+use storage::{Flow, Now, PartitionRange, ReadCommand, RowConsumer, Slices, Storage, StorageConfig};
 
 const ID: TableId = TableId([5; 16]);
 const KEYS: u8 = 4;
@@ -338,7 +338,13 @@ async fn ask(storage: &Storage, read: &Read, now: u32, bypass_cache: bool) -> (A
         bypass_cache,
     };
     let mut answer = Answer { stop: read.stop, ..Answer::default() };
-    storage.read(&command, &mut answer).await.expect("a read");
+    // Both ways to read, as the seed wants it.
+    let tried = reactor::random_u64() % 2 == 0;
+    match if tried { storage.read_now(&command, &mut answer) } else { Now::NotBegun } {
+        Now::Done => {}
+        Now::NotBegun => storage.read(&command, &mut answer).await.expect("a read"),
+        Now::Begun(rest) => storage.read_rest(&command, rest, &mut answer).await.expect("a read"),
+    }
     (answer, slices, table)
 }
 

@@ -127,3 +127,47 @@ fn a_write_whose_turn_would_come_too_late_is_refused_at_once() {
     let (first, _) = refused.borrow().expect("refused writes");
     assert!(first < Duration::from_millis(10), "{first:?}");
 }
+
+#[test]
+fn a_write_ends_at_its_deadline_while_the_disk_stands_still() {
+    let mut world = World::new(3);
+    let ended: Rc<RefCell<Vec<(u64, bool, u128)>>> = Rc::default();
+    let of_node = Rc::clone(&ended);
+    let id = world.add_node(1, move |_| {
+        let ended = Rc::clone(&of_node);
+        async move {
+            let storage = open().await;
+            let gate = Gate::new();
+            let value = "v".repeat(100_000);
+            // Six times 100 KB keep the disk busy for more than a second.
+            for patience_ms in [5000, 300, 200, 250, 100, 5000] {
+                let (storage, value, ended) = (storage.clone(), value.clone(), Rc::clone(&ended));
+                let hold = gate.enter().expect("an open gate");
+                reactor::spawn(Group::STATEMENT, async move {
+                    let bytes = write(&patience_ms.to_string(), "c", &value, 1);
+                    let begin = reactor::now();
+                    let deadline = Deadline::after(Duration::from_millis(patience_ms));
+                    let result = storage.apply(&bytes, deadline).await;
+                    let late = matches!(result, Err(StorageError::CommitlogTimedOut));
+                    assert!(late || result.is_ok(), "{result:?}");
+                    ended.borrow_mut().push((patience_ms, late, begin.elapsed().as_millis()));
+                    drop(hold);
+                })
+                .detach();
+            }
+            gate.close().await;
+            storage.drain().await.expect("a drain");
+        }
+    });
+    world.set_disk_model(id, disk(400_000));
+    let over = world.run_steps(STEPS_MAX, |world| world.outcome(id).is_some());
+    assert_eq!(world.outcome(id), Some(Ok(())), "{over:?}");
+    let ended = ended.borrow();
+    let late: Vec<u64> = ended.iter().filter(|(_, late, _)| *late).map(|(patience, ..)| *patience).collect();
+    assert_eq!(late, [100, 200, 250, 300], "{ended:?}");
+    for (patience_ms, late, took_ms) in ended.iter() {
+        // A timer may be a tick late.
+        let most = if *late { u128::from(patience_ms + 3) } else { 5000 };
+        assert!(*took_ms <= most, "{ended:?}");
+    }
+}

@@ -88,7 +88,19 @@ pub(super) async fn write(
         }
         mutation.clear();
         update.encode(mutation);
-        reactor::in_place!(engine.write(&plan.table, mutation, level, "SIMPLE", timeout))?;
+        let table = &plan.table;
+        let failed = |error, mutation| Engine::write_failed(error, table, mutation, level, "SIMPLE");
+        match engine.begin_write(table, mutation, level, timeout) {
+            Ok(Some(applying)) => {
+                if let Err(error) = reactor::in_place!(applying.finish()) {
+                    let error = engine.replicator().write_failed(error, table, level);
+                    return Err(failed(error, mutation));
+                }
+            }
+            // Boxed, so that a write that begins at once carries no space for it.
+            Ok(None) => Box::pin(engine.write(table, mutation, level, "SIMPLE", timeout)).await?,
+            Err(error) => return Err(failed(error, mutation)),
+        }
     }
     if let [update] = &updates[..used] {
         routing::hint(engine, request.client, &plan.table, update.token, &mut out.tablet_payload);

@@ -8,7 +8,7 @@ use model::partition_key::DecoratedKey;
 use model::token::murmur3_token;
 use reactor::Deadline;
 use replication::{Consistency, ReadLimits};
-use storage::{PartitionRange, ReadCommand, RowConsumer};
+use storage::{Now, PartitionRange, ReadCommand, RowConsumer};
 use wire::request::QueryParameters;
 
 use super::fetch::{Fetch, Rest};
@@ -113,7 +113,11 @@ pub async fn execute(
             if let PartitionRange::Key(key) = &read.range {
                 routing::hint(engine, request.client, &plan.table, key.token, &mut out.tablet_payload);
             }
-            reactor::in_place!(reader.read(read, &mut rows))?;
+            match reader.read_now(read, &mut rows)? {
+                Now::Done => {}
+                Now::NotBegun => reactor::in_place!(reader.read(read, &mut rows))?,
+                Now::Begun(rest) => Box::pin(reader.read_rest(read, rest, &mut rows)).await?,
+            }
         }
         // Boxed, so that a read of one partition does not carry the space that scans need.
         None => Box::pin(reader.many(request, state, read, &mut rows)).await?,
@@ -210,6 +214,35 @@ impl Reader<'_> {
                 per_partition.filter(|_| !self.chooses)
             },
         }
+    }
+
+    /// Reads one row that nothing has to be waited for.
+    #[inline]
+    fn read_now(&self, command: &ReadCommand, rows: &mut Rows<'_>) -> Result<Now, QueryError> {
+        if self.plan.calls_user || self.plan.fragments_of.is_some() || command.slices.is_empty() {
+            return Ok(Now::NotBegun);
+        }
+        if let PartitionRange::Key(key) = &command.range {
+            keys::check_not_empty(&key.key)?;
+        }
+        let before = rows.count;
+        let now = self.engine.read_now(command, self.level, rows)?;
+        if matches!(now, Now::Done) && rows.tombstones.seen > 0 {
+            self.met_tombstones(command, before, rows)?;
+        }
+        Ok(now)
+    }
+
+    /// Goes on where `read_now` has left something.
+    async fn read_rest(
+        &self,
+        command: &ReadCommand,
+        rest: Box<storage::Rest>,
+        rows: &mut Rows<'_>,
+    ) -> Result<(), QueryError> {
+        let before = rows.count;
+        self.engine.read_rest(command, rest, self.level, self.timeout, rows).await?;
+        if rows.tombstones.seen > 0 { self.met_tombstones(command, before, rows) } else { Ok(()) }
     }
 
     #[inline]

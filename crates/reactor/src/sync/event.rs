@@ -63,6 +63,8 @@ impl Future for Wait<'_> {
     type Output = ();
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         if self.event.epoch.get() != self.epoch {
+            // Whoever notified has taken it out of the line.
+            self.ticket = None;
             return Poll::Ready(());
         }
         let mut waiters = self.event.waiters.borrow_mut();

@@ -9,11 +9,12 @@ mod quorum;
 use std::pin::pin;
 
 use reactor::Deadline;
-use storage::{PartitionRange, ReadCommand, RowConsumer};
+use storage::{Now, PartitionRange, ReadCommand, Rest, RowConsumer};
 
 use crate::admission::{self, Operation};
 use crate::consistency::Consistency;
 use crate::error::ReplicationError;
+use crate::placement::shard_of;
 use crate::replicator::Replicator;
 
 /// How much of a read the receiver can use at most: what other shards need not send.
@@ -58,5 +59,45 @@ impl Replicator {
         let collecting = pin!(quorum::collect(self, &plan, command, limits, consumer));
         let answer = reactor::timeout(deadline, collecting).await;
         answer.unwrap_or(Err(ReplicationError::TimedOut { received: 0, required }))
+    }
+
+    /// As [`Replicator::read`], where the partition is this shard's and nothing has to be waited for.
+    ///
+    /// # Errors
+    /// [`ReplicationError::Unavailable`]; nothing was read then.
+    #[inline]
+    pub fn read_now(
+        &self,
+        command: &ReadCommand,
+        consistency: Consistency,
+        consumer: &mut dyn RowConsumer,
+    ) -> Result<Now, ReplicationError> {
+        let PartitionRange::Key(key) = &command.range else { return Ok(Now::NotBegun) };
+        let table = &command.table;
+        if shard_of(table, key.token) != reactor::shard_id() || admission::may_be_limited(table) {
+            return Ok(Now::NotBegun);
+        }
+        self.required(table.keyspace(), consistency)?;
+        Ok(self.storage().read_now(command, consumer))
+    }
+
+    /// Goes on where [`Replicator::read_now`] has left something.
+    ///
+    /// # Errors
+    /// As [`Replicator::read`].
+    pub async fn read_rest(
+        &self,
+        command: &ReadCommand,
+        rest: Box<Rest>,
+        consistency: Consistency,
+        deadline: Deadline,
+        consumer: &mut dyn RowConsumer,
+    ) -> Result<(), ReplicationError> {
+        let required = self.required(command.table.keyspace(), consistency)?;
+        let reading = pin!(self.storage().read_rest(command, rest, consumer));
+        match reactor::timeout(deadline, reading).await {
+            Ok(read) => read.map_err(quorum::storage_error),
+            Err(_) => Err(ReplicationError::TimedOut { received: 0, required }),
+        }
     }
 }

@@ -22,14 +22,8 @@ pub(super) async fn collect(
     let mut watched = Watched { consumer, stopped: false };
     for shard in plan.shards.clone() {
         if shard == reactor::shard_id() {
-            match reactor::in_place!(replicator.storage().read(command, &mut watched)) {
-                Ok(()) => {}
-                Err(StorageError::UnknownTable { table }) => return Err(ReplicationError::TableGone(table)),
-                Err(error @ StorageError::TooManyReads { .. }) => {
-                    return Err(ReplicationError::Overloaded { shard, reason: error.to_string() });
-                }
-                Err(error) => return Err(error.into()),
-            }
+            let read = reactor::in_place!(replicator.storage().read(command, &mut watched));
+            read.map_err(storage_error)?;
         } else {
             // Boxed, so that a read of this shard does not carry the space of a call.
             Box::pin(remote(shard, command, limits, plan.required, &mut watched)).await?;
@@ -39,6 +33,18 @@ pub(super) async fn collect(
         }
     }
     Ok(())
+}
+
+/// What this shard's storage says to a read.
+#[cold]
+pub(super) fn storage_error(error: StorageError) -> ReplicationError {
+    match error {
+        StorageError::UnknownTable { table } => ReplicationError::TableGone(table),
+        error @ StorageError::TooManyReads { .. } => {
+            ReplicationError::Overloaded { shard: reactor::shard_id(), reason: error.to_string() }
+        }
+        error => error.into(),
+    }
 }
 
 /// Pages of another shard, each bounded, until it has no more or the consumer has enough.

@@ -8,10 +8,12 @@ pub(crate) use apply::storage_error;
 use model::Table;
 use model::mutation::MutationView;
 use reactor::Deadline;
+use storage::Applying;
 
 use crate::admission::{self, Operation};
 use crate::consistency::Consistency;
 use crate::error::ReplicationError;
+use crate::placement::shard_of;
 use crate::replicator::Replicator;
 
 impl Replicator {
@@ -37,5 +39,42 @@ impl Replicator {
             self.limiter().check(table, token, Operation::Write, true)?;
         }
         reactor::in_place!(quorum::collect(self, &plan, &view, deadline))
+    }
+
+    /// Begins [`Replicator::write`] where the partition is this shard's and nothing has to be waited for before the commit
+    /// log has it; `None` where something has, and nothing was begun. [`Replicator::write_failed`] is for the errors of
+    /// what is returned.
+    ///
+    /// # Errors
+    /// As [`Replicator::write`].
+    #[inline]
+    pub fn begin_write<'s, 'm>(
+        &'s self,
+        table: &Table,
+        mutation: &'m [u8],
+        consistency: Consistency,
+        deadline: Deadline,
+    ) -> Result<Option<Applying<'s, 'm>>, ReplicationError> {
+        let view = MutationView::trusted(mutation).map_err(storage::StorageError::from)?;
+        if shard_of(table, view.token) != reactor::shard_id() || admission::may_be_limited(table) {
+            return Ok(None);
+        }
+        self.storage().check_mutation_size(mutation)?;
+        let required = self.required(table.keyspace(), consistency)?;
+        self.storage().begin_apply(view, deadline).map_err(|error| apply::storage_error(error, required))
+    }
+
+    /// What the failure of a write that was begun is to those who asked for it.
+    #[cold]
+    pub fn write_failed(
+        &self,
+        error: storage::StorageError,
+        table: &Table,
+        consistency: Consistency,
+    ) -> ReplicationError {
+        match self.required(table.keyspace(), consistency) {
+            Ok(required) => apply::storage_error(error, required),
+            Err(unavailable) => unavailable,
+        }
     }
 }

@@ -1,7 +1,5 @@
 //! Sends a write to its replicas and waits for enough answers, or for the deadline.
 
-use std::pin::pin;
-
 use model::mutation::MutationView;
 use reactor::Deadline;
 
@@ -17,14 +15,12 @@ pub(super) async fn collect(
     mutation: &MutationView<'_>,
     deadline: Deadline,
 ) -> Result<(), ReplicationError> {
-    let answer = if plan.shard == reactor::shard_id() {
-        let applying = pin!(apply::here(replicator, mutation, deadline, plan.required));
-        reactor::timeout(deadline, applying).await
-    } else {
-        // Boxed, so that a write of this shard does not carry the space of a call.
-        let applying =
-            Box::pin(apply::there(plan.shard, mutation.as_bytes().to_vec(), deadline, plan.required));
-        reactor::timeout(deadline, applying).await
-    };
+    if plan.shard == reactor::shard_id() {
+        // Storage keeps the deadline wherever it waits: no timer here.
+        return reactor::in_place!(apply::here(replicator, mutation, deadline, plan.required));
+    }
+    // Boxed, so that a write of this shard does not carry the space of a call.
+    let applying = Box::pin(apply::there(plan.shard, mutation.as_bytes().to_vec(), deadline, plan.required));
+    let answer = reactor::timeout(deadline, applying).await;
     answer.unwrap_or(Err(ReplicationError::TimedOut { received: 0, required: plan.required }))
 }

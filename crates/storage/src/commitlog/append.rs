@@ -30,8 +30,19 @@ impl Pending {
     ///
     /// # Errors
     /// Those of the write; the entry then does not count.
-    pub(crate) async fn finished(self) -> Result<Hold, StorageError> {
+    async fn finished(self) -> Result<Hold, StorageError> {
         self.group.finished().await?;
+        Ok(self.hold)
+    }
+
+    /// As [`Pending::finished`], no longer than until `deadline`.
+    ///
+    /// # Errors
+    /// Those of the write; [`StorageError::CommitlogTimedOut`] at the deadline: the entry may or may not be in the log.
+    #[inline]
+    pub(crate) async fn finished_until(self, deadline: Deadline) -> Result<Hold, StorageError> {
+        let log = Commitlog(Rc::clone(&self.hold.log));
+        log.finished_until(&self.group, deadline).await?;
         Ok(self.hold)
     }
 }

@@ -7,8 +7,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use reactor::Event;
 use reactor::file::AlignedBuf;
+use reactor::{Event, Wait};
 
 use super::format::{EntryKind, Position, encode_entry, entry_bytes};
 use super::{Commitlog, Health, Segment, State};
@@ -49,10 +49,32 @@ impl GroupState {
     /// Completes when the group is as safe as the mode promises, or failed.
     pub(super) async fn finished(&self) -> Result<(), StorageError> {
         self.done.wait_until(|| self.finished.get()).await;
+        self.outcome()
+    }
+
+    #[inline]
+    pub(super) fn is_finished(&self) -> bool {
+        self.finished.get()
+    }
+
+    /// What became of a group that is finished.
+    #[inline]
+    pub(super) fn outcome(&self) -> Result<(), StorageError> {
         match &*self.outcome.borrow() {
             Some(Err(error)) => Err(error.clone()),
             _ => Ok(()),
         }
+    }
+
+    /// Completes when the group is finished, or somebody's time is over.
+    #[inline]
+    pub(super) fn next_news(&self) -> Wait<'_> {
+        self.done.wait()
+    }
+
+    /// Has all who wait look at their deadlines.
+    pub(super) fn tell(&self) {
+        self.done.notify_all();
     }
 
     fn finish(&self, outcome: Result<(), StorageError>) {
@@ -111,6 +133,7 @@ impl Commitlog {
         let end = State::group_end(&group);
         let Group { segment, offset, closes, state, mut buf, used, .. } = group;
         buf.set_len(used);
+        self.0.state.borrow_mut().writing = Some(Rc::clone(&state));
         let (written, _) = segment.file.write_at(offset as u64, buf).await;
         let outcome = match written {
             Err(source) => {
@@ -138,6 +161,7 @@ impl Commitlog {
         }
         state.finish(outcome);
         let mut log = self.0.state.borrow_mut();
+        log.writing = None;
         if log.group_states.len() < GROUP_STATES_MAX {
             log.group_states.push(state);
         }

@@ -1,6 +1,6 @@
 //! This shard's commit log: what a write is before it is in a table file.
 //!
-//! `append` gathers entries into groups, `group` writes one group at a time, `recycle` keeps segments ready and takes
+//! `append` gathers entries into groups, `group` writes one group at a time, `patience` ends waiting at deadlines, `recycle` keeps segments ready and takes
 //! back free ones, `replay` reads what an earlier process left, `format` knows the bytes (docs/formats/commitlog.md).
 //! Invariants: an entry is acknowledged only after its group is written (`periodic`) or durable (`batch`), in the
 //! order of the log; a segment is reused only when every [`Hold`] on it and on all before it was given back.
@@ -8,6 +8,7 @@
 mod append;
 pub(crate) mod format;
 mod group;
+mod patience;
 mod recycle;
 pub(crate) mod replay;
 
@@ -21,6 +22,7 @@ use reactor::{Event, Gate, Group as TaskGroup, Semaphore};
 
 use crate::config::CommitlogSync;
 use crate::error::StorageError;
+pub(crate) use append::Pending;
 use format::{BootId, Position, SegmentHeader};
 
 /// Settings of one shard's log.
@@ -51,6 +53,7 @@ struct Inner {
     /// The oldest segments should be freed.
     pressure: Event,
     syncing: Semaphore,
+    patience: patience::Patience,
     gate: Gate,
     closing: Cell<bool>,
     stopped: Event,
@@ -93,6 +96,8 @@ pub struct CommitlogStats {
 struct State {
     groups: VecDeque<group::Group>,
     group_states: Vec<Rc<group::GroupState>>,
+    /// The group that is on its way to the disk.
+    writing: Option<Rc<group::GroupState>>,
     active: Option<Active>,
     spares: VecDeque<Rc<Segment>>,
     /// Segments that hold entries, by id; the active one too.
@@ -226,6 +231,7 @@ impl Commitlog {
         let state = State {
             groups: VecDeque::new(),
             group_states: Vec::new(),
+            writing: None,
             active: None,
             spares: VecDeque::new(),
             live: BTreeMap::new(),
@@ -249,6 +255,7 @@ impl Commitlog {
             keep: Event::new(),
             pressure: Event::new(),
             syncing: Semaphore::new(1),
+            patience: patience::Patience::new(),
             gate: Gate::new(),
             closing: Cell::new(false),
             stopped: Event::new(),
@@ -283,6 +290,11 @@ impl Commitlog {
         let (log, gate) = (self.clone(), hold());
         drop(reactor::spawn(TaskGroup::COMMITLOG, async move {
             log.keep_segments().await;
+            drop(gate);
+        }));
+        let (log, gate) = (self.clone(), hold());
+        drop(reactor::spawn(TaskGroup::COMMITLOG, async move {
+            log.watch_deadlines().await;
             drop(gate);
         }));
         if let CommitlogSync::Periodic { period } = self.0.options.sync {
@@ -344,6 +356,7 @@ impl Commitlog {
         for event in [&self.0.work, &self.0.keep, &self.0.room, &self.0.stopped] {
             event.notify_all();
         }
+        self.0.patience.wake();
         self.0.gate.close().await;
         closed.and(synced)
     }

@@ -174,7 +174,7 @@ impl Inner {
     }
 
     #[inline]
-    fn compare_row(&self, orders: &[ClusteringOrder], stored: u32, clustering: &[u8]) -> Ordering {
+    pub(super) fn compare_row(&self, orders: &[ClusteringOrder], stored: u32, clustering: &[u8]) -> Ordering {
         Position::row(split_row(self.region.get(Handle(stored))).0).compare(Position::row(clustering), orders)
     }
 

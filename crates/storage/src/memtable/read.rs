@@ -101,6 +101,44 @@ impl Contents<'_> {
     }
 }
 
+impl Contents<'_> {
+    /// One row of a partition that has one version, no static row and no range tombstones: the partition's deletion, and
+    /// the row if it is there. `None` where the partition is not that plain. `shape` is one row's.
+    #[inline]
+    pub(crate) fn only_row(
+        &self,
+        partition: PartitionRef,
+        shape: Shape<'_>,
+    ) -> Option<(DeletionTime, Option<(&[u8], RowView<'_>)>)> {
+        let inner = &*self.0;
+        let partition = inner.partition(partition.0);
+        let version = &partition.first;
+        if !partition.newer.is_empty() || version.tombstones.is_some() || !version.static_row.is_none() {
+            return None;
+        }
+        let sought = shape.slices.first()?.start.prefix.as_slice();
+        let row = match version.rows {
+            Rows::None => None,
+            Rows::One(handle) => Some(split_row(inner.region.get(handle)))
+                .filter(|(found, _)| sought.is_empty() || is_same(found, sought, shape.orders)),
+            Rows::Many(tree) => {
+                let hint = hint::of_position(Position::row(sought), shape.orders);
+                let (at, found) =
+                    inner.rows.lower_bound(&tree, hint, |at| inner.compare_row(shape.orders, at, sought));
+                let row = if found { inner.rows.value(at) } else { None };
+                row.map(|row| split_row(inner.region.get(Handle(row))))
+            }
+        };
+        Some((version.deletion, row.map(|(clustering, row)| (clustering, RowView::trusted(row)))))
+    }
+}
+
+/// Whether two clusterings are of the same row; different bytes may be (decimals 1.5 and 1.50).
+#[inline]
+fn is_same(a: &[u8], b: &[u8], orders: &[ClusteringOrder]) -> bool {
+    a == b || Position::row(a).compare(Position::row(b), orders).is_eq()
+}
+
 #[derive(Debug, Clone, Copy)]
 enum RowsAt {
     None,

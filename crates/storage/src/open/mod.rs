@@ -94,6 +94,7 @@ impl Storage {
         let (log, holds) = Commitlog::open(options, old).await?;
         let inner = Inner::new(config, (shard, shards), schema, log, cache, schema_log, damage);
         inner.tables.borrow_mut().extend(tables);
+        inner.note_durability();
         let storage = Self(Rc::new(inner));
         reactor::set_local(Rc::new(storage.clone()));
         storage.start_flushing();

@@ -8,6 +8,8 @@ use model::partition_key::DecoratedKey;
 use model::{RowView, Table, Token};
 use smallvec::SmallVec;
 
+use crate::memtable::Shape;
+
 /// Disjoint slices of a partition in ascending clustering order; none asks for the static row alone.
 pub type Slices = SmallVec<[Slice; 1]>;
 
@@ -26,6 +28,14 @@ pub struct ReadCommand {
     pub now: LocalSeconds,
     /// Neither look into the row cache nor fill it (`BYPASS CACHE`).
     pub bypass_cache: bool,
+}
+
+impl ReadCommand {
+    /// What cursors need to know of it.
+    #[inline]
+    pub(crate) fn shape(&self) -> Shape<'_> {
+        Shape { orders: self.table.clustering_orders(), slices: &self.slices, reversed: self.reversed }
+    }
 }
 
 /// Which partitions a read covers.

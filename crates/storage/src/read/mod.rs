@@ -1,6 +1,6 @@
 //! Reads: from memtables alone without copying a row, else by a merge with table files.
 //!
-//! `command` says what is asked, `partition` reads one partition, `scan` many; `cached` puts the row cache before the files of
+//! `command` says what is asked, `now` reads a row that nothing has to be waited for, `partition` reads one partition, `scan` many; `cached` puts the row cache before the files of
 //! one partition; `source` and `merge` put versions and files together; `skip` knows which files need not be opened;
 //! `visible` decides what of a row is seen, `dead` counts what is not, `permit` says who may read from disk or scan.
 
@@ -10,6 +10,7 @@ mod command;
 mod dead;
 mod fragments;
 pub(crate) mod merge;
+mod now;
 mod partition;
 pub(crate) mod permit;
 mod scan;
@@ -19,6 +20,7 @@ pub(crate) mod visible;
 
 pub use command::{Dead, Flow, PartitionBound, PartitionRange, Place, ReadCommand, RowConsumer, Slices};
 pub use fragments::fragments_table;
+pub use now::{Now, Rest};
 
 use model::TableId;
 use model::tablet::TabletId;

@@ -31,11 +31,7 @@ pub(super) struct Reader<'c> {
 
 impl<'c> Reader<'c> {
     pub(super) fn shape(&self) -> Shape<'c> {
-        Shape {
-            orders: self.command.table.clustering_orders(),
-            slices: &self.command.slices,
-            reversed: self.command.reversed,
-        }
+        self.command.shape()
     }
 
     /// Reads the partition with that key.
@@ -92,7 +88,7 @@ impl<'c> Reader<'c> {
     }
 
     /// Reads a partition out of memtables and files together; of what is left of it, and whether it was announced.
-    async fn merged_partition(
+    pub(super) async fn merged_partition(
         &mut self,
         tablet: &Tablet,
         claim: Option<Claim>,
@@ -159,7 +155,7 @@ impl<'c> Reader<'c> {
     }
 
     /// Hands over what the row cache knows of a partition that no memtable has; says too whether it was announced.
-    fn walk_cache(
+    pub(super) fn walk_cache(
         &mut self,
         tablet: &Tablet,
         claim: Claim,

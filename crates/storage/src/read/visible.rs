@@ -52,6 +52,12 @@ pub(crate) fn visible<'a>(
     left.then(|| RowView::trusted(&scratch.compacted))
 }
 
+/// Whether no row of the table has cells that [`drop_dropped`] would take.
+#[inline]
+pub(super) fn drop_dropped_is_needless(table: &Table) -> bool {
+    table.definition().dropped.is_empty()
+}
+
 /// Appends the row without cells of dropped columns; says whether there were any, else nothing is appended.
 ///
 /// A column that was dropped and made anew under its name has the id it had, and table files name columns: cells up to

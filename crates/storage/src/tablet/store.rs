@@ -1,11 +1,12 @@
 //! A table's tablets on this shard, and finding their files at the start.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use model::Table;
+use model::mutation::MutationView;
 use model::tablet::{TabletId, TabletMap};
 use reactor::Event;
 use sstable::{Component, Descriptor, Sstable, SstableError};
@@ -20,6 +21,8 @@ const TOC_BYTES_MAX: usize = 1 << 16;
 /// The tablets of one table that this shard has.
 pub(crate) struct TableStore {
     table: RefCell<Rc<Table>>,
+    /// Whether its keyspace wants writes in the commit log.
+    durable: Cell<bool>,
     tablets: BTreeMap<TabletId, Rc<Tablet>>,
     pub(crate) directory: PathBuf,
 }
@@ -79,7 +82,7 @@ impl TableStore {
                 (id, Rc::new(Tablet::new(id, Rc::clone(table), &directory, cache, files, last)))
             })
             .collect();
-        Ok(Self { table: RefCell::new(Rc::clone(table)), tablets, directory })
+        Ok(Self { table: RefCell::new(Rc::clone(table)), durable: Cell::new(true), tablets, directory })
     }
 
     /// How the table is cut.
@@ -90,6 +93,22 @@ impl TableStore {
     /// The table as it is now.
     pub(crate) fn table(&self) -> Rc<Table> {
         Rc::clone(&self.table.borrow())
+    }
+
+    /// Whether a mutation fits the table as it is now.
+    #[inline]
+    pub(crate) fn is_of(&self, mutation: &MutationView<'_>) -> bool {
+        mutation.fits(&self.table.borrow())
+    }
+
+    /// Whether writes have to be in the commit log (`durable_writes` of the keyspace).
+    #[inline]
+    pub(crate) fn is_durable(&self) -> bool {
+        self.durable.get()
+    }
+
+    pub(crate) fn set_durable(&self, durable: bool) {
+        self.durable.set(durable);
     }
 
     /// The table was altered.

@@ -1,0 +1,86 @@
+//! Ends the waiting of writes whose deadline comes before their group is written.
+//!
+//! A disk answers long before the time of a write is over. So writes have no timer each: one task sleeps until the
+//! earliest deadline of all that wait, and then has all of them look; who still waits says its deadline again.
+//! Invariant: while anybody waits for a group until a deadline, the task sleeps no longer than until that deadline.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use reactor::{Deadline, Event};
+
+use super::Commitlog;
+use super::group::GroupState;
+use crate::error::StorageError;
+
+/// The earliest deadline that is waited for.
+pub(super) struct Patience {
+    until: Cell<Deadline>,
+    changed: Event,
+}
+
+impl Patience {
+    pub(super) fn new() -> Self {
+        Self { until: Cell::new(Deadline::NEVER), changed: Event::new() }
+    }
+
+    /// Somebody waits until `deadline`.
+    #[inline]
+    fn expect(&self, deadline: Deadline) {
+        if deadline < self.until.get() {
+            self.until.set(deadline);
+            self.changed.notify_all();
+        }
+    }
+
+    /// Has the task look whether the log closes.
+    pub(super) fn wake(&self) {
+        self.changed.notify_all();
+    }
+}
+
+impl Commitlog {
+    /// Waits for a group as [`GroupState::finished`] does, not longer than until `deadline`.
+    ///
+    /// # Errors
+    /// Those of the write; [`StorageError::CommitlogTimedOut`] at the deadline: the entry may or may not be in the log.
+    #[inline]
+    pub(super) async fn finished_until(
+        &self,
+        group: &GroupState,
+        deadline: Deadline,
+    ) -> Result<(), StorageError> {
+        // Each turn follows a notification: the group's end, or a deadline of somebody.
+        while !group.is_finished() {
+            if deadline.instant() <= reactor::coarse_now() {
+                return Err(StorageError::CommitlogTimedOut);
+            }
+            self.0.patience.expect(deadline);
+            group.next_news().await;
+        }
+        group.outcome()
+    }
+
+    /// The task that sleeps until the earliest deadline. It does not wake while nobody waits.
+    pub(super) async fn watch_deadlines(&self) {
+        let patience = &self.0.patience;
+        while !self.0.closing.get() {
+            let until = patience.until.get();
+            if until == Deadline::NEVER {
+                patience.changed.wait().await;
+                continue;
+            }
+            if reactor::timeout(until, patience.changed.wait()).await.is_ok() {
+                // An earlier one has come, or the log closes.
+                continue;
+            }
+            patience.until.set(Deadline::NEVER);
+            let waiting: Vec<_> = {
+                let state = self.0.state.borrow();
+                let queued = state.groups.iter().map(|group| &group.state);
+                queued.chain(&state.writing).map(Rc::clone).collect()
+            };
+            waiting.iter().for_each(|group| group.tell());
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Reads of one row that wait for nothing: of a memtable, of the row cache, or of both.
+//!
+//! They are by far the most, and as futures they would cost more than what they find: each layer between the request and
+//! the row would make a future, poll it once and drop it. So they are tried first, as a function; what they cannot
+//! answer goes the way of all reads (`partition`). Invariant: what was handed over here is not handed over again.
+
+use std::rc::Rc;
+
+use model::reconcile::deletion;
+use model::{DeletionTime, RowView, Token};
+
+use super::dead::Graves;
+use super::partition::{Reader, passed};
+use super::skip::asks_for_one_row;
+use super::visible::{drop_dropped_is_needless, visible};
+use super::{Flow, PartitionRange, ReadCommand, RowConsumer, Slices};
+use crate::cache::{Claim, Walked};
+use crate::error::StorageError;
+use crate::memtable::{Memtable, PartitionRef};
+use crate::shard::Storage;
+use crate::tablet::{TableFile, Tablet};
+
+/// How far a read came that did not wait.
+#[derive(Debug)]
+pub enum Now {
+    /// All that was asked for was handed over.
+    Done,
+    /// Nothing was handed over: [`Storage::read`] has to find out.
+    NotBegun,
+    /// The row cache does not know all of it: [`Storage::read_rest`] goes on.
+    Begun(Box<Rest>),
+}
+
+/// What a read that does not wait has left over.
+pub struct Rest {
+    tablet: Rc<Tablet>,
+    claim: Claim,
+    left: Option<(Slices, bool)>,
+}
+
+impl std::fmt::Debug for Rest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Rest({:?})", self.left)
+    }
+}
+
+/// What the only memtable of a tablet says of the row.
+enum InMemory {
+    /// It does not have the partition.
+    Absent,
+    /// All there is was handed over.
+    Done,
+    /// Files may have the partition too; this is its only version here.
+    Shared(PartitionRef, u32),
+    /// Not plain enough.
+    Other,
+}
+
+impl Storage {
+    /// Reads one row of one partition as [`Storage::read`] does, where nothing has to be waited for.
+    #[inline]
+    pub fn read_now(&self, command: &ReadCommand, consumer: &mut dyn RowConsumer) -> Now {
+        let PartitionRange::Key(key) = &command.range else { return Now::NotBegun };
+        if !asks_for_one_row(&command.table, command.shape()) {
+            return Now::NotBegun;
+        }
+        let Ok(store) = self.table_store(command.table.id()) else { return Now::NotBegun };
+        let Ok(tablet) = self.tablet(&store, key.token) else { return Now::NotBegun };
+        let Some(memtable) = tablet.only_memtable() else { return Now::NotBegun };
+        let files = tablet.files();
+        let one = (key.token, key.key.as_slice());
+        match self.row_in_memory(command, &memtable, &files, one, consumer) {
+            InMemory::Done => Now::Done,
+            InMemory::Absent if files.is_empty() => Now::Done,
+            InMemory::Absent => self.row_in_files(command, tablet, None, one, consumer),
+            InMemory::Shared(partition, version) => {
+                self.row_in_files(command, tablet, Some((&memtable, partition, version)), one, consumer)
+            }
+            InMemory::Other => Now::NotBegun,
+        }
+    }
+
+    /// Goes on where [`Storage::read_now`] ended.
+    ///
+    /// # Errors
+    /// As [`Storage::read`].
+    pub async fn read_rest(
+        &self,
+        command: &ReadCommand,
+        rest: Box<Rest>,
+        consumer: &mut dyn RowConsumer,
+    ) -> Result<(), StorageError> {
+        let PartitionRange::Key(key) = &command.range else { return Ok(()) };
+        let mut reader = Reader { command, scratch: self.take_scratch(), permits: &self.0.permits };
+        let Rest { tablet, claim, left } = *rest;
+        let read = reader.merged_partition(&tablet, Some(claim), left, key.token, &key.key, consumer).await;
+        self.return_scratch(reader.scratch);
+        read.map(|_| ()).inspect_err(|error| self.note_read_error(error))
+    }
+
+    #[inline]
+    fn row_in_memory(
+        &self,
+        command: &ReadCommand,
+        memtable: &Memtable,
+        files: &[Rc<TableFile>],
+        (token, key): (Token, &[u8]),
+        consumer: &mut dyn RowConsumer,
+    ) -> InMemory {
+        let contents = memtable.contents();
+        let Some(partition) = contents.find(token, key) else { return InMemory::Absent };
+        if files.iter().any(|file| file.sstable().may_contain(token, key)) {
+            let version = contents.only_version(partition);
+            return version.map_or(InMemory::Other, |version| InMemory::Shared(partition, version));
+        }
+        let Some((whole, row)) = contents.only_row(partition, command.shape()) else {
+            return InMemory::Other;
+        };
+        if let Some((clustering, row)) = row
+            && whole.is_live()
+            && row.is_plain()
+            && !row.is_empty()
+            && drop_dropped_is_needless(&command.table)
+        {
+            hand_over((token, key), clustering, row, consumer);
+        } else {
+            self.hand_over_seen(command, (token, key), whole, row, consumer);
+        }
+        InMemory::Done
+    }
+
+    /// Hands over what is seen of a row that is not plain, or says what is not seen.
+    #[inline(never)]
+    fn hand_over_seen(
+        &self,
+        command: &ReadCommand,
+        (token, key): (Token, &[u8]),
+        whole: DeletionTime,
+        row: Option<(&[u8], RowView<'_>)>,
+        consumer: &mut dyn RowConsumer,
+    ) {
+        let mut scratch = self.take_scratch();
+        let graves = Graves::new(&command.table, command.now);
+        let mut flow = Flow::Continue;
+        let mut seen = None;
+        if let Some((clustering, row)) = row {
+            let row = visible(
+                &command.table,
+                row,
+                deletion(whole, DeletionTime::LIVE),
+                command.now,
+                &graves,
+                &mut scratch,
+            );
+            if graves.found_any() {
+                let place = passed(clustering, row.is_some(), command.reversed);
+                flow = graves.say((token, key), Some(place), consumer);
+            }
+            seen = row.map(|row| (clustering, row));
+        }
+        match seen {
+            _ if flow == Flow::Stop => {}
+            Some((clustering, row)) => hand_over((token, key), clustering, row, consumer),
+            None => {
+                graves.partition((token, key), consumer);
+            }
+        }
+        self.return_scratch(scratch);
+    }
+
+    /// Of a partition that files may have: what the row cache knows, merged with what the memtable has.
+    fn row_in_files(
+        &self,
+        command: &ReadCommand,
+        tablet: Rc<Tablet>,
+        memory: Option<(&Rc<Memtable>, PartitionRef, u32)>,
+        (token, key): (Token, &[u8]),
+        consumer: &mut dyn RowConsumer,
+    ) -> Now {
+        let Some(claim) = tablet.cache().claim().filter(|_| !command.bypass_cache) else {
+            return Now::NotBegun;
+        };
+        let mut reader = Reader { command, scratch: self.take_scratch(), permits: &self.0.permits };
+        let left = match memory {
+            Some(memory) => match reader.row_of_both((&tablet, claim), memory, (token, key), consumer) {
+                Some(_) => Err(Now::Done),
+                None => Ok(None),
+            },
+            None => match reader.walk_cache(&tablet, claim, token, key, consumer) {
+                (Walked::Done(_), _) => Err(Now::Done),
+                (Walked::Left(slices), announced) => Ok(Some((slices, announced))),
+                (Walked::Unknown, _) => Ok(None),
+            },
+        };
+        self.return_scratch(reader.scratch);
+        match left {
+            Ok(left) => Now::Begun(Box::new(Rest { tablet, claim, left })),
+            Err(done) => done,
+        }
+    }
+}
+
+/// A partition with one row.
+#[inline]
+fn hand_over(
+    (token, key): (Token, &[u8]),
+    clustering: &[u8],
+    row: RowView<'_>,
+    consumer: &mut dyn RowConsumer,
+) {
+    let mut flow = consumer.partition(key, token, None);
+    if flow == Flow::Continue {
+        flow = consumer.row(clustering, row);
+    }
+    if flow != Flow::Stop {
+        consumer.partition_end();
+    }
+}
