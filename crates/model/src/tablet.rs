@@ -1,8 +1,7 @@
 //! Tablets: the 2^k equal token ranges of a table, and which shard of a node has each.
 //!
 //! A token, moved to unsigned by adding 2^63, belongs to the tablet its top k bits name. Shards take
-//! contiguous runs of tablets; with a power of two of shards that is exactly the mapping drivers compute
-//! from `SCYLLA_SHARDING_ALGORITHM=biased-token-round-robin` with no ignored bits.
+//! contiguous runs of tablets, so that reading shard after shard reads in the order of tokens.
 
 use crate::token::Token;
 

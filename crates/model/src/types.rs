@@ -174,8 +174,8 @@ impl CqlType {
                 let fields = fields.into_iter().map(|(name, ty)| (name, ty.freeze())).collect();
                 Self::Udt(Box::new(UserType { keyspace, name, fields, frozen: true }))
             }
-            Self::Vector { element, dimension } => Self::Vector { element: freeze_box(element), dimension },
-            scalar => scalar,
+            // A vector is frozen always, and what is inside keeps its name (Cassandra 5.0 `VectorType`).
+            other => other,
         }
     }
 

@@ -5,6 +5,7 @@
 //! answered elsewhere.
 
 use crate::error_code::ErrorCode;
+use crate::reader::Reader;
 use crate::values::StringMap;
 use crate::version::ProtocolVersion;
 
@@ -148,4 +149,35 @@ pub fn append_tablet(
 /// The code a rate limit error is sent with: its own when the client knows it, else CONFIG_ERROR.
 pub fn rate_limit_error_code(extensions: &Extensions) -> i32 {
     if extensions.rate_limit_error { RATE_LIMIT_ERROR_CODE } else { ErrorCode::ConfigError.code() }
+}
+
+/// A tablet as a client reads it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReceivedTablet {
+    /// The token before the tablet's first.
+    pub first_token: i64,
+    /// Its last token.
+    pub last_token: i64,
+    /// Host ids, and the shard on each.
+    pub replicas: Vec<([u8; 16], i32)>,
+}
+
+/// Reads what [`append_tablet`] appends; `None` for anything else.
+pub fn read_tablet(bytes: &[u8]) -> Option<ReceivedTablet> {
+    let mut reader = Reader::new(bytes);
+    let mut token = || Some(i64::from_be_bytes(reader.bytes().ok()??.try_into().ok()?));
+    let (first_token, last_token) = (token()?, token()?);
+    let list = reader.bytes().ok()??;
+    let (count, mut rest) = list.split_first_chunk::<4>()?;
+    let count = usize::try_from(i32::from_be_bytes(*count)).ok()?;
+    let mut replicas = Vec::new();
+    for _ in 0..count {
+        let mut outer = Reader::new(rest);
+        let replica = outer.bytes().ok()??;
+        rest = rest.get(4 + replica.len()..)?;
+        let mut fields = Reader::new(replica);
+        let host = fields.bytes().ok()??.try_into().ok()?;
+        replicas.push((host, i32::from_be_bytes(fields.bytes().ok()??.try_into().ok()?)));
+    }
+    Some(ReceivedTablet { first_token, last_token, replicas })
 }

@@ -390,6 +390,11 @@ fn sharding_is_told_and_tablets_are_encoded_as_documented() {
     );
     let mut out = Vec::new();
     extensions::append_tablet(&mut out, -2, 5, [([7; 16], 1)].into_iter());
+    let read = extensions::read_tablet(&out).expect("a tablet");
+    assert_eq!((read.first_token, read.last_token, read.replicas), (-2, 5, vec![([7; 16], 1)]));
+    for end in 0..out.len() {
+        assert_eq!(extensions::read_tablet(&out[..end]), None, "{end}");
+    }
     let mut expected = b"\0\0\0\x08\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFE\0\0\0\x08\0\0\0\0\0\0\0\x05".to_vec();
     expected.extend_from_slice(b"\0\0\0\x24\0\0\0\x01\0\0\0\x1C\0\0\0\x10");
     expected.extend_from_slice(&[7; 16]);

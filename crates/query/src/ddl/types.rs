@@ -188,7 +188,8 @@ impl RawType {
                 CqlType::Tuple(resolved)
             }
             Self::Vector { element, dimension } => {
-                let element = inner(element)?.freeze();
+                // What is inside is as whole as the vector, but keeps the name it was given.
+                let element = inner(element)?;
                 let positive = u32::try_from(*dimension).ok().filter(|dimension| *dimension > 0);
                 let dimension = positive.ok_or_else(|| {
                     invalid(format!("vectors may only have positive dimensions; given {dimension}"))

@@ -394,6 +394,9 @@ fn candidates(name: &str, table: Option<&Table>) -> Vec<Function> {
         "to_unix_timestamp" | "tounixtimestamp" => {
             of_times(Kind::ToUnixTimestamp, T::Bigint, &[T::Timeuuid, T::Timestamp, T::Date])
         }
+        // Cassandra 5 has them no longer, ScyllaDB has.
+        "dateof" => one(Kind::ToTimestamp, &[T::Timeuuid], T::Timestamp),
+        "unixtimestampof" => one(Kind::ToUnixTimestamp, &[T::Timeuuid], T::Bigint),
         "floor" => {
             let floor = |ty: T, result: T, start: Option<T>| {
                 let arguments: Vec<T> = [ty, T::Duration].into_iter().chain(start).collect();

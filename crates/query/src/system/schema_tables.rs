@@ -1,4 +1,7 @@
 //! `system_schema` and `system_virtual_schema`: the schema as rows, in the words Cassandra uses.
+//!
+//! `scylla_keyspaces` and `scylla_tables` are what ScyllaDB's drivers look at besides: which keyspaces have tablets, and
+//! which tables a partitioner of their own.
 
 use model::schema::{CompactShape, Keyspace};
 use model::{Column, ColumnKind, Table};
@@ -19,7 +22,7 @@ pub(super) enum Piece<'a> {
 /// The pieces of `keyspace` in `table`, in clustering order.
 pub(super) fn pieces<'a>(table: &str, keyspace: &'a Keyspace) -> Vec<Piece<'a>> {
     match table {
-        "tables" | "columns" | "dropped_columns" => {
+        "tables" | "columns" | "dropped_columns" | "scylla_tables" => {
             keyspace.tables.values().map(|table| Piece::Table(table)).collect()
         }
         _ => vec![Piece::Keyspace(keyspace)],
@@ -36,6 +39,8 @@ pub(super) fn fill(rows: &mut Rows<'_>, table: &str, piece: Piece<'_>) {
         ("tables", Piece::Table(of)) => tables(rows, of),
         ("columns", Piece::Table(of)) => columns(rows, of),
         ("dropped_columns", Piece::Table(of)) => dropped_columns(rows, of),
+        ("scylla_keyspaces", Piece::Keyspace(keyspace)) => scylla_keyspaces(rows, keyspace),
+        ("scylla_tables", Piece::Table(of)) => scylla_tables(rows, of),
         // Indexes, views, triggers and masks do not exist yet, so neither do their rows.
         _ => {}
     }
@@ -61,6 +66,25 @@ fn keyspaces(rows: &mut Rows<'_>, keyspace: &Keyspace) {
         row.boolean("durable_writes", keyspace.options.durable_writes);
         let replication = keyspace.options.replication.iter();
         row.map("replication", replication.map(|(name, value)| (name.as_str(), value.as_bytes())));
+    });
+}
+
+/// Tables have tablets in any case, as many as shards want where no number was given.
+fn scylla_keyspaces(rows: &mut Rows<'_>, keyspace: &Keyspace) {
+    let initial = keyspace.options.tablets.as_ref().and_then(|tablets| tablets.initial).unwrap_or(0);
+    rows.row(|row| {
+        row.text("keyspace_name", &keyspace.name);
+        row.text("consistency", "eventual");
+        row.int("initial_tablets", i32::try_from(initial).unwrap_or(i32::MAX));
+    });
+}
+
+/// No table has a partitioner of its own.
+fn scylla_tables(rows: &mut Rows<'_>, table: &Table) {
+    rows.row(|row| {
+        row.text("keyspace_name", table.keyspace());
+        row.text("table_name", table.name());
+        row.boolean("in_memory", false);
     });
 }
 

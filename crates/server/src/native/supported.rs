@@ -8,6 +8,10 @@ use super::NativeConfig;
 /// The CQL version drivers are told.
 const CQL_VERSION: &str = "3.4.7";
 
+/// Drivers that do not know tablets compute a shard with it, which is a guess here: rows are on the shard that has their
+/// tablet, and drivers that know tablets learn it from answers. The value is ScyllaDB's; its Go driver takes 0 for no shards.
+const IGNORE_MSB: u8 = 12;
+
 /// The partitioner of every table.
 const PARTITIONER: &str = "org.apache.cassandra.dht.Murmur3Partitioner";
 
@@ -25,7 +29,7 @@ pub(super) fn options(config: &NativeConfig) -> Vec<(String, Vec<String>)> {
         shard: reactor::shard_id() as u32,
         shard_count: reactor::shard_count() as u32,
         partitioner: PARTITIONER,
-        ignore_msb: 0,
+        ignore_msb: IGNORE_MSB,
         shard_aware_port: config.shard_aware_port,
         shard_aware_port_tls: None,
     };

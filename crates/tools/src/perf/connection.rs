@@ -8,7 +8,7 @@ use std::rc::Rc;
 use reactor::Deadline;
 use reactor::net::Stream;
 use wire::client::{ClientConnection, ClientRequest, Parameters, RequestOptions, ResponseBody, decode};
-use wire::extensions::{NR_SHARDS, SHARD, SHARDING_IGNORE_MSB};
+use wire::extensions::{NR_SHARDS, SHARD};
 use wire::frame::{Direction, Frame};
 use wire::{Compressor, Consistency, ProtocolVersion};
 
@@ -24,8 +24,6 @@ pub(super) struct Landed {
     pub(super) shard: u32,
     /// How many shards there are.
     pub(super) shards: u32,
-    /// Bits that the sharding leaves out.
-    pub(super) ignore_msb: u8,
 }
 
 /// A connection that is being set up.
@@ -150,8 +148,7 @@ fn landed(options: &[(&str, Vec<&str>)]) -> Option<Landed> {
         values.first()?.parse::<u32>().ok()
     };
     let (shard, shards) = (option(SHARD)?, option(NR_SHARDS)?);
-    let ignore_msb = u8::try_from(option(SHARDING_IGNORE_MSB).unwrap_or(0)).ok()?;
-    (shard < shards).then_some(Landed { shard, shards, ignore_msb })
+    (shard < shards).then_some(Landed { shard, shards })
 }
 
 #[cfg(test)]
@@ -160,14 +157,14 @@ mod tests {
 
     #[test]
     fn shards_are_read_from_what_the_server_supports() {
-        let check = |options: &[(&str, &str)], expected: Option<(u32, u32, u8)>| {
+        let check = |options: &[(&str, &str)], expected: Option<(u32, u32)>| {
             let options: Vec<_> = options.iter().map(|(key, value)| (*key, vec![*value])).collect();
-            let found = landed(&options).map(|l| (l.shard, l.shards, l.ignore_msb));
+            let found = landed(&options).map(|l| (l.shard, l.shards));
             assert_eq!(found, expected, "{options:?}");
         };
         check(&[("COMPRESSION", "lz4")], None);
-        check(&[(SHARD, "1"), (NR_SHARDS, "2"), (SHARDING_IGNORE_MSB, "12")], Some((1, 2, 12)));
-        check(&[(SHARD, "0"), (NR_SHARDS, "1")], Some((0, 1, 0)));
+        check(&[(SHARD, "1"), (NR_SHARDS, "2")], Some((1, 2)));
+        check(&[(SHARD, "0"), (NR_SHARDS, "1")], Some((0, 1)));
         check(&[(SHARD, "2"), (NR_SHARDS, "2")], None);
         check(&[(SHARD, "x"), (NR_SHARDS, "2")], None);
     }

@@ -10,7 +10,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use model::token::{murmur3_token, shard_of};
+use model::tablet::TabletMap;
+use model::token::murmur3_token;
 use reactor::net::Stream;
 use reactor::run_one;
 
@@ -248,9 +249,11 @@ fn keys_by_shard(landed: Landed, partitions: u64) -> Result<Vec<Rc<Vec<u64>>>, P
         return Err(PerfError::Partitions { partitions, limit: SHARD_AWARE_PARTITIONS_MAX });
     }
     let mut shards = vec![Vec::new(); landed.shards.min(u32::from(u16::MAX)) as usize];
+    // As a table of its own is cut; the load makes one.
+    let map = TabletMap::for_shards(shards.len());
     for key in 0..partitions {
-        let shard = shard_of(murmur3_token(&key.to_be_bytes()), landed.shards, landed.ignore_msb);
-        if let Some(keys) = shards.get_mut(shard as usize) {
+        let shard = map.shard_of(map.tablet_of(murmur3_token(&key.to_be_bytes())), shards.len());
+        if let Some(keys) = shards.get_mut(shard) {
             keys.push(key);
         }
     }
@@ -263,7 +266,7 @@ mod tests {
 
     #[test]
     fn every_key_belongs_to_one_shard() {
-        let shards = keys_by_shard(Landed { shard: 0, shards: 3, ignore_msb: 12 }, 9000).unwrap();
+        let shards = keys_by_shard(Landed { shard: 0, shards: 3 }, 9000).unwrap();
         assert_eq!(shards.len(), 3);
         let mut all: Vec<u64> = shards.iter().flat_map(|keys| keys.iter().copied()).collect();
         all.sort_unstable();

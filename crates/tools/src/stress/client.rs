@@ -9,7 +9,7 @@ use std::time::Duration;
 use reactor::Deadline;
 use reactor::net::Stream;
 use wire::client::{ClientConnection, ClientRequest, Parameters, RequestOptions, ResponseBody, decode};
-use wire::extensions::{NR_SHARDS, SHARD, SHARDING_IGNORE_MSB};
+use wire::extensions::{NR_SHARDS, SHARD, SHARDING_IGNORE_MSB, TABLETS_ROUTING_V1};
 use wire::frame::{Direction, Frame};
 use wire::segment::{Decoded, SegmentDecoder, SegmentEncoder, SegmentFormat};
 use wire::{Compression, Compressor, Consistency, Flags, ProtocolVersion};
@@ -110,23 +110,29 @@ impl Client {
             address,
             statements: Vec::new(),
         };
-        let landed = client
+        let (landed, has_tablets) = client
             .ask("OPTIONS", &ClientRequest::Options, |body| match body {
-                ResponseBody::Supported(options) => Some(landed(&options)),
+                ResponseBody::Supported(options) => {
+                    let has_tablets = options.iter().any(|(name, _)| *name == TABLETS_ROUTING_V1);
+                    Some((landed(&options), has_tablets))
+                }
                 _ => None,
             })
             .await?;
-        client.start(mode).await?;
+        client.start(mode, has_tablets).await?;
         Ok((client, landed))
     }
 
-    async fn start(&mut self, mode: &Mode) -> Result<(), StressError> {
+    async fn start(&mut self, mode: &Mode, has_tablets: bool) -> Result<(), StressError> {
         let is_v5 = self.connection.version >= ProtocolVersion::V5;
         // Version 5 has no snappy.
         let compression = mode.compression.filter(|kind| !is_v5 || *kind == Compression::Lz4);
         let mut options = vec![("CQL_VERSION", "3.0.0"), ("DRIVER_NAME", "ceto stress")];
         if let Some(kind) = compression {
             options.push(("COMPRESSION", kind.name()));
+        }
+        if has_tablets {
+            options.push((TABLETS_ROUTING_V1, ""));
         }
         enum Next {
             Ready,

@@ -1,17 +1,23 @@
 //! The servers: found from those that are named, connected to, and chosen by token.
 //!
 //! As a driver does: one server is asked who else is there, each gets its connections, and an operation goes to the
-//! server, and where there are shards to the shard, that owns its partition.
+//! server, and where there are shards to the shard, that owns its partition. Servers with tablets say who that is when
+//! they are asked on another shard.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::ops::Bound;
 
 use model::Token;
 use model::token::{murmur3_token, shard_of};
+use wire::extensions::ReceivedTablet;
 
 use super::StressError;
 use super::client::{Client, Landed, Row};
 use super::settings::{Nodes, Settings};
 
+/// Tablets kept in mind; requests for others go where the ring says.
+const TABLETS_MAX: usize = 1 << 20;
 /// Connections made in search of each shard, on average, before the missing ones are given up.
 const ATTEMPTS_PER_CONNECTION: usize = 16;
 
@@ -24,6 +30,8 @@ pub(super) struct Host {
     datacenter: String,
     rack: String,
     tokens: Vec<Token>,
+    /// Its host id, where it says one.
+    id: Option<[u8; 16]>,
 }
 
 /// The servers and who owns what.
@@ -96,11 +104,17 @@ fn tokens(row: &Row, column: usize) -> Vec<Token> {
     found
 }
 
+fn id(row: &Row, column: usize) -> Option<[u8; 16]> {
+    row.get(column)?.as_deref()?.try_into().ok()
+}
+
 impl Cluster {
     /// Asks `client`'s server who is there.
     pub(super) async fn discover(client: &mut Client, settings: &Settings) -> Result<Self, StressError> {
         let local = client
-            .rows("SELECT cluster_name, data_center, rack, tokens FROM system.local WHERE key='local'")
+            .rows(
+                "SELECT cluster_name, data_center, rack, tokens, host_id FROM system.local WHERE key='local'",
+            )
             .await?;
         let local =
             local.into_iter().next().ok_or(StressError::Unexpected { what: "system.local".to_owned() })?;
@@ -120,10 +134,10 @@ impl Cluster {
             datacenter: text(&local, 1),
             rack: text(&local, 2),
             tokens: tokens(&local, 3),
+            id: id(&local, 4),
         }];
-        for peer in
-            client.rows("SELECT rpc_address, peer, data_center, rack, tokens FROM system.peers").await?
-        {
+        let peers = "SELECT rpc_address, peer, data_center, rack, tokens, host_id FROM system.peers";
+        for peer in client.rows(peers).await? {
             let ip = address(&peer, 0).filter(|ip| !ip.is_unspecified()).or_else(|| address(&peer, 1));
             let Some(ip) = ip else { continue };
             let address = SocketAddr::new(ip, settings.ports.native);
@@ -136,6 +150,7 @@ impl Cluster {
                 datacenter: text(&peer, 2),
                 rack: text(&peer, 3),
                 tokens: tokens(&peer, 4),
+                id: id(&peer, 5),
             });
         }
         if settings.nodes.is_white_list {
@@ -184,6 +199,40 @@ impl Cluster {
     }
 }
 
+/// Which server and shard have which tokens, as servers say it of requests that came to another shard.
+#[derive(Debug, Default)]
+pub(super) struct Tablets {
+    /// By last token: the token before the first, server, shard.
+    by_end: BTreeMap<i64, (i64, usize, usize)>,
+}
+
+impl Tablets {
+    /// The server and shard of a token, where they are known.
+    #[inline]
+    pub(super) fn owner(&self, token: Token) -> Option<(usize, usize)> {
+        let (_, (before, host, shard)) = self.by_end.range(token.0..).next()?;
+        (*before < token.0).then_some((*host, *shard))
+    }
+
+    /// Takes in what a server said; what it said before of these tokens is forgotten.
+    pub(super) fn learn(&mut self, tablet: &ReceivedTablet, hosts: &[Host]) {
+        let known = tablet.replicas.iter().find_map(|(id, shard)| {
+            let host = hosts.iter().position(|host| host.id == Some(*id))?;
+            Some((host, usize::try_from(*shard).ok()?))
+        });
+        let (Some((host, shard)), true) = (known, tablet.first_token < tablet.last_token) else { return };
+        let overlaps = |(_, (before, ..)): &(&i64, &(i64, usize, usize))| *before < tablet.last_token;
+        let after = self.by_end.range((Bound::Excluded(tablet.first_token), Bound::Unbounded));
+        let old: Vec<i64> = after.take_while(overlaps).map(|(end, _)| *end).collect();
+        for end in old {
+            self.by_end.remove(&end);
+        }
+        if self.by_end.len() < TABLETS_MAX {
+            self.by_end.insert(tablet.last_token, (tablet.first_token, host, shard));
+        }
+    }
+}
+
 /// The connections of one server, by shard; one shard where there are none.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Lanes {
@@ -193,16 +242,19 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
-    /// The connections for a key.
+    /// The connections to a shard; all of the first one where there is no such shard.
+    #[inline]
+    pub(super) fn of_shard(&self, shard: usize) -> &[usize] {
+        let lane = self.shards.get(shard).filter(|lanes| !lanes.is_empty());
+        lane.or(self.shards.first()).map_or(&[], Vec::as_slice)
+    }
+
+    /// The connections for a key whose tablet is not known.
     #[inline]
     pub(super) fn for_key(&self, token: Token) -> &[usize] {
         match self.shards.len() {
-            0 => &[],
-            1 => &self.shards[0],
-            count => {
-                let shard = shard_of(token, count as u32, self.ignore_msb) as usize;
-                self.shards.get(shard).filter(|lanes| !lanes.is_empty()).unwrap_or(&self.shards[0])
-            }
+            0 | 1 => self.of_shard(0),
+            count => self.of_shard(shard_of(token, count as u32, self.ignore_msb) as usize),
         }
     }
 }
@@ -293,11 +345,45 @@ mod tests {
             datacenter: String::new(),
             rack: String::new(),
             tokens: Vec::new(),
+            id: Some([port as u8; 16]),
         };
         let ring = vec![(Token(-10), 0), (Token(0), 1), (Token(10), 0)];
         let cluster = Cluster { name: String::new(), hosts: vec![host(1), host(2)], ring };
         let owners: Vec<usize> = [-11, -10, -9, 0, 1, 11].map(|token| cluster.owner(Token(token))).into();
         assert_eq!(owners, [0, 0, 1, 1, 0, 0]);
+    }
+
+    #[test]
+    fn tablets_are_learned_and_replaced() {
+        let host = |id| Host {
+            address: SocketAddr::from(([127, 0, 0, 1], 1)),
+            label: String::new(),
+            datacenter: String::new(),
+            rack: String::new(),
+            tokens: Vec::new(),
+            id: Some([id; 16]),
+        };
+        let hosts = [host(1), host(2)];
+        let tablet = |first_token, last_token, id, shard| ReceivedTablet {
+            first_token,
+            last_token,
+            replicas: vec![([9; 16], 7), ([id; 16], shard)],
+        };
+        let mut tablets = Tablets::default();
+        tablets.learn(&tablet(0, 10, 1, 3), &hosts);
+        tablets.learn(&tablet(10, 20, 2, 4), &hosts);
+        tablets.learn(&tablet(30, 30, 2, 4), &hosts);
+        tablets.learn(&tablet(40, 50, 9, 4), &hosts);
+        let owners = |tablets: &Tablets| [0, 1, 10, 11, 20, 21, 45].map(|token| tablets.owner(Token(token)));
+        let (first, second) = (Some((0, 3)), Some((1, 4)));
+        assert_eq!(owners(&tablets), [None, first, first, second, second, None, None]);
+        // A split and a merge: what is said last counts.
+        tablets.learn(&tablet(0, 5, 2, 1), &hosts);
+        let split = Some((1, 1));
+        assert_eq!(owners(&tablets), [None, split, None, second, second, None, None]);
+        tablets.learn(&tablet(-1, 25, 1, 0), &hosts);
+        assert_eq!(owners(&tablets)[..6], [Some((0, 0)); 6]);
+        assert_eq!(tablets.by_end.len(), 1);
     }
 
     #[test]

@@ -16,13 +16,15 @@ use std::time::Duration;
 
 use reactor::{Event, Group, Instant, now};
 use wire::client::{ResponseBody, decode};
+use wire::extensions::{TABLETS_ROUTING_V1_PAYLOAD, read_tablet};
 use wire::frame::{Direction, Frame};
+use wire::values::BytesMap;
 use wire::{Opcode, ProtocolError};
 
 pub(super) use recover::Recovery;
 
 use super::client::FRAME_BYTES_MAX;
-use super::cluster::{Cluster, Lanes};
+use super::cluster::{Cluster, Lanes, Tablets};
 use super::distribution::Distribution;
 use super::operation::{Job, Operation, Permits, Verdict};
 use super::pipe::Pipe;
@@ -97,6 +99,7 @@ struct Run {
 pub(super) struct Engine {
     cluster: Cluster,
     lanes: Vec<Lanes>,
+    tablets: RefCell<Tablets>,
     pipes: RefCell<Vec<Rc<Pipe>>>,
     recovery: Recovery,
     errors: Errors,
@@ -122,6 +125,7 @@ impl Engine {
         Rc::new(Self {
             cluster,
             lanes,
+            tablets: RefCell::default(),
             pipes: RefCell::new(pipes),
             recovery,
             errors,
@@ -302,10 +306,21 @@ impl Engine {
                 // A connection that is made anew has all statements prepared.
                 lane.stream.shutdown();
             }
+            if !response.custom_payload.is_empty() {
+                self.learn(&response.custom_payload);
+            }
             self.answered(run, worker, &response.body, at);
             if let Some(parked) = run.parked.pop_front() {
                 self.dispatch(run, parked, at);
             }
+        }
+    }
+
+    #[cold]
+    fn learn(&self, payload: &BytesMap<'_>) {
+        let entries = payload.iter().filter(|(name, _)| *name == TABLETS_ROUTING_V1_PAYLOAD);
+        for tablet in entries.filter_map(|(_, value)| read_tablet(value?)) {
+            self.tablets.borrow_mut().learn(&tablet, &self.cluster.hosts);
         }
     }
 
@@ -417,17 +432,16 @@ impl Engine {
     fn dispatch(&self, run: &mut Run, worker: u32, at: Instant) {
         let state = &mut run.workers[worker as usize];
         state.started.get_or_insert(at);
-        let host = match state.job.token {
-            Some(token) => self.cluster.owner(token),
+        let lanes = match state.job.token {
+            Some(token) => match self.tablets.borrow().owner(token) {
+                Some((host, shard)) => self.lanes[host].of_shard(shard),
+                None => self.lanes[self.cluster.owner(token)].for_key(token),
+            },
             None => {
                 let host = self.next_host.get();
                 self.next_host.set((host + 1) % self.lanes.len());
-                host
+                &self.lanes[host].shards[worker as usize % self.lanes[host].shards.len()]
             }
-        };
-        let lanes = match state.job.token {
-            Some(token) => self.lanes[host].for_key(token),
-            None => &self.lanes[host].shards[worker as usize % self.lanes[host].shards.len()],
         };
         // A worker keeps to one connection of a shard, so that connections fill evenly.
         let start = worker as usize % lanes.len().max(1);

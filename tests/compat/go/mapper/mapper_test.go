@@ -64,12 +64,17 @@ func env(name, otherwise string) string {
 	return otherwise
 }
 
-func TestMain(m *testing.M) {
+func cluster() *gocql.ClusterConfig {
 	config := gocql.NewCluster(env("CETO_HOST", "127.0.0.1"))
 	config.Port, _ = strconv.Atoi(env("CETO_PORT", "9042"))
 	config.ProtoVersion = 4
 	config.Timeout, config.ConnectTimeout = 20*time.Second, 20*time.Second
 	config.Consistency = gocql.LocalQuorum
+	return config
+}
+
+func TestMain(m *testing.M) {
+	config := cluster()
 	var err error
 	if session, err = gocqlx.WrapSession(config.CreateSession()); err != nil {
 		fmt.Println("cannot connect:", err)
@@ -223,5 +228,40 @@ func TestBatchesCountersAndTimesToLive(t *testing.T) {
 	check(t, session.Query("SELECT ttl(title) FROM book WHERE isbn = ?", []string{"isbn"}).Bind("gone").GetRelease(&left))
 	if left < 900 || left > 1000 {
 		t.Fatal(left)
+	}
+}
+
+// The driver is ScyllaDB's: where there are shards it makes a connection to each, and asks for more of the schema.
+func TestShardsAndMetadata(t *testing.T) {
+	shards, err := strconv.Atoi(os.Getenv("CETO_SHARDS"))
+	if err != nil {
+		t.Skip("the server has no shards")
+	}
+	own := keyspace + "_shards"
+	check(t, session.ExecStmt(fmt.Sprintf("CREATE KEYSPACE %s WITH replication = "+
+		"{'class': 'NetworkTopologyStrategy', 'datacenter1': 1}", own)))
+	defer session.ExecStmt("DROP KEYSPACE " + own)
+	check(t, session.ExecStmt(fmt.Sprintf("CREATE TABLE %s.t (k int PRIMARY KEY, v text)", own)))
+	config := cluster()
+	config.NumConns = 1
+	config.Keyspace = own
+	other, err := config.CreateSession()
+	check(t, err)
+	defer other.Close()
+	count := "SELECT count(*) FROM system_views.clients WHERE keyspace_name = ? ALLOW FILTERING"
+	found := 0
+	for attempt := 0; attempt < 500 && found < shards; attempt++ {
+		check(t, session.Session.Query(count, own).Scan(&found))
+	}
+	if found < shards {
+		t.Fatalf("%d connections for %d shards", found, shards)
+	}
+	for key := 0; key < 50; key++ {
+		check(t, other.Query("INSERT INTO t (k, v) VALUES (?, ?)", key, "v").Exec())
+	}
+	metadata, err := other.KeyspaceMetadata(own)
+	check(t, err)
+	if metadata.Tables["t"] == nil || metadata.Tables["t"].Columns["v"] == nil {
+		t.Fatalf("%+v", metadata)
 	}
 }
