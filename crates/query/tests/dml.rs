@@ -176,6 +176,7 @@ script!(relations_choose_rows_or_are_refused_as_in_cassandra, "conformance_relat
 script!(literals_of_times_addresses_and_durations_are_cassandras, "conformance_literals.cql");
 script!(numbers_and_json_of_every_type_are_cassandras, "conformance_numbers.cql");
 script!(signs_before_values_are_cassandras, "conformance_signs.cql");
+script!(deletions_within_conditional_batches_are_cassandras, "conformance_batches.cql");
 script!(selects_answer_as_cassandras, "conformance_selects.cql");
 script!(collections_are_cassandras, "conformance_collections.cql");
 script!(user_types_tuples_and_vectors_are_cassandras, "conformance_composites.cql");

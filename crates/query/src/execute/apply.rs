@@ -60,9 +60,6 @@ pub fn apply(
     }
     several.iter().try_for_each(|key| keys::check_not_empty(&key.key))?;
     slices::fill(&plan.restrictions, &plan.table, binding, rows)?;
-    if plan.restrictions.clustering.iter().any(Clause::is_slice) {
-        slices::check_bounds_given(&plan.restrictions, binding)?;
-    }
     if rows.is_empty() {
         // IN () or a range without rows: nothing is written, and what else is wrong is not looked at.
         return Ok(());
@@ -70,6 +67,9 @@ pub fn apply(
     let timestamp = given.unwrap_or(moment.timestamp);
     let stamp = stamp(plan, binding, Moment { timestamp, ..moment })?;
     slices::check_lengths(rows)?;
+    if plan.restrictions.clustering.iter().any(Clause::is_slice) {
+        slices::check_bounds_given(&plan.restrictions, binding)?;
+    }
     if single {
         return write(plan, binding, &stamp, prior, rows, updates.of(plan, key));
     }
@@ -229,7 +229,7 @@ fn delete(
             rules.check(&row.start.prefix)?;
         }
         update.row(&row.start.prefix, |_, out| {
-            model::RowBuilder::new(out, Liveness::NONE, stamp.deletion()).finish();
+            model::RowBuilder::new(out, Liveness::NONE, stamp.row_deletion()).finish();
             Ok::<_, QueryError>(true)
         })?;
     }
