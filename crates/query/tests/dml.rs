@@ -177,6 +177,7 @@ script!(literals_of_times_addresses_and_durations_are_cassandras, "conformance_l
 script!(numbers_and_json_of_every_type_are_cassandras, "conformance_numbers.cql");
 script!(signs_before_values_are_cassandras, "conformance_signs.cql");
 script!(deletions_within_conditional_batches_are_cassandras, "conformance_batches.cql");
+script!(of_two_mistakes_the_first_is_told, "conformance_first_mistakes.cql");
 script!(selects_answer_as_cassandras, "conformance_selects.cql");
 script!(collections_are_cassandras, "conformance_collections.cql");
 script!(user_types_tuples_and_vectors_are_cassandras, "conformance_composites.cql");
