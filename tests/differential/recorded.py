@@ -78,6 +78,13 @@ class Reader:
         return (SCALARS[kind],)
 
 
+def same_float(text, value):
+    try:
+        return struct.pack(">f", float(text)) == value
+    except OverflowError:  # rounded up beyond the greatest
+        return False
+
+
 def show_float(value, form):
     """As Rust's `{:?}` writes it: the shortest digits that give the same number back."""
     number = struct.unpack(form, value)[0]
@@ -86,7 +93,7 @@ def show_float(value, form):
     if number in (float("inf"), float("-inf")):
         return "inf" if number > 0 else "-inf"
     if form == ">f":
-        digits = next(d for d in range(1, 18) if struct.pack(">f", float(f"{number:.{d}g}")) == value)
+        digits = next(d for d in range(1, 18) if same_float(f"{number:.{d}g}", value))
         text = f"{number:.{digits}g}"
         number = float(text)
     magnitude = abs(number)
@@ -144,7 +151,8 @@ def show_date(days):
     month = (5 * day + 2) // 153
     day, month, year = day - (153 * month + 2) // 5 + 1, month + (3 if month < 10 else -9), year + era * 400
     year += month <= 2
-    return f"{'-' if year < 0 else ''}{abs(year):04}-{month:02}-{day:02}"
+    sign = "-" if year < 0 else "+" if year > 9999 else ""
+    return f"{sign}{abs(year):04}-{month:02}-{day:02}"
 
 
 class Server:
@@ -428,4 +436,5 @@ def main():
     sys.exit(1 if wrong else 0)
 
 
-main()
+if __name__ == "__main__":
+    main()

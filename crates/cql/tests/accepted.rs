@@ -71,6 +71,7 @@ fn literals_keep_their_text() {
         "SELECT 1y2mo3w4d5h6m7s8ms9us10ns, -1Y, 3µs, P1Y2M3DT4H5M6S, PT5M, -P3W, P0001-02-03T04:05:06 FROM t",
     );
     same("SELECT 550e8400-e29b-41d4-a716-446655440000, deadbeef-e29b-41d4-a716-446655440000 FROM t");
+    same("SELECT - - k, - - - k.f[0] FROM t");
     check("SELECT p1y, P3, T1H FROM t", "SELECT p1y, p3, t1h FROM t");
 }
 

@@ -177,6 +177,10 @@ pub struct Guardrails {
     pub simple_strategy: bool,
     /// `use_statements_enabled`
     pub use_statements: bool,
+    /// `partition_size_*_threshold`: bytes of a partition in a table file, told in the log when it is written.
+    pub partition_bytes: Threshold,
+    /// `partition_tombstones_*_threshold`: as [`Self::partition_bytes`].
+    pub partition_tombstones: Threshold,
     /// `tombstone_warn_threshold` and `tombstone_failure_threshold`: tombstones of one read.
     pub tombstones: Threshold,
     /// `query_tombstone_page_limit`: dead things after which a page ends; `None` for never.
@@ -216,6 +220,8 @@ impl Default for Guardrails {
             writes: None,
             simple_strategy: true,
             use_statements: true,
+            partition_bytes: Threshold::default(),
+            partition_tombstones: Threshold::default(),
             tombstones: Threshold { warn: Some(1000), fail: Some(100_000) },
             tombstones_of_page: Some(10_000),
             batch_bytes: Threshold { warn: Some(5 << 10), fail: Some(50 << 10) },

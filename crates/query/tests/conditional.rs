@@ -256,7 +256,7 @@ fn prepared_conditional_statements_are_marked_for_clients_that_ask() {
 }
 
 #[test]
-fn a_conditional_batch_may_delete_a_row_and_write_it_anew() {
+fn a_conditional_batch_deletes_ranges_before_and_rows_after_what_it_writes() {
     let folder = tempfile::tempdir().unwrap();
     node(folder.path(), 1, |engine| async move {
         run(&engine, "CREATE TABLE t (k int, c int, v int, l list<int>, PRIMARY KEY (k, c))").await;
@@ -267,7 +267,8 @@ fn a_conditional_batch_may_delete_a_row_and_write_it_anew() {
                      DELETE FROM t WHERE k = 1 AND c > 1 INSERT INTO t (k, c, v) VALUES (1, 3, 3) APPLY BATCH";
         run(&engine, batch).await;
         let rows = support::rows(&engine, "SELECT c, v, l FROM t WHERE k = 1").await;
-        assert_eq!(rows, ["1 | 5 | [7]", "3 | 3 | null"]);
+        // Cassandra's answer: a row that is deleted and written is gone, one written into a range that is deleted is not.
+        assert_eq!(rows, ["3 | 3 | null"]);
     });
 }
 

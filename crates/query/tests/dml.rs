@@ -172,6 +172,12 @@ script!(elements_of_collections_are_read_and_written_as_in_cassandra, "conforman
 script!(types_are_made_altered_and_dropped_as_in_cassandra, "conformance_types.cql");
 script!(schemas_are_altered_and_refused_as_in_cassandra, "conformance_schema.cql");
 script!(bound_values_are_told_in_the_order_of_cassandra, "conformance_bound.cql");
+script!(relations_choose_rows_or_are_refused_as_in_cassandra, "conformance_relations.cql");
+script!(literals_of_times_addresses_and_durations_are_cassandras, "conformance_literals.cql");
+script!(numbers_and_json_of_every_type_are_cassandras, "conformance_numbers.cql");
+script!(signs_before_values_are_cassandras, "conformance_signs.cql");
+script!(deletions_within_conditional_batches_are_cassandras, "conformance_batches.cql");
+script!(of_two_mistakes_the_first_is_told, "conformance_first_mistakes.cql");
 script!(selects_answer_as_cassandras, "conformance_selects.cql");
 script!(collections_are_cassandras, "conformance_collections.cql");
 script!(user_types_tuples_and_vectors_are_cassandras, "conformance_composites.cql");

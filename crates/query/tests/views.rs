@@ -24,12 +24,22 @@ async fn told(engine: Engine) {
     assert_eq!(value("prepared_statements_executed").trim_end_matches(".0"), "3");
     assert_ne!(value("regular_statements_executed").trim_end_matches(".0"), "0");
 
-    for (view, column) in [("disk_usage", "mebibytes"), ("max_sstable_size", "mebibytes")] {
+    for (view, column) in
+        [("disk_usage", "mebibytes"), ("max_sstable_size", "mebibytes"), ("max_partition_size", "mebibytes")]
+    {
         let query = format!(
             "SELECT {column} FROM system_views.{view} WHERE keyspace_name = 'ks' AND table_name = 't'"
         );
         assert_eq!(rows(&engine, &query).await, ["1"], "{view}");
     }
+    run(&engine, "CREATE TABLE spread (k int PRIMARY KEY, v int, w int)").await;
+    run(&engine, "INSERT INTO spread (k, v) VALUES (1, 1) USING TIMESTAMP 1000").await;
+    run(&engine, "UPDATE spread USING TIMESTAMP 7500000 SET w = 2 WHERE k = 1").await;
+    let spread = engine.storage().schema().table("ks", "spread").unwrap().id();
+    engine.storage().flush(spread).await.unwrap();
+    let durations = "SELECT max_sstable_duration FROM system_views.max_sstable_duration WHERE keyspace_name = 'ks' AND \
+         table_name = 'spread'";
+    assert_eq!(rows(&engine, durations).await, ["7499"]);
     let settings = rows(&engine, "SELECT value FROM system_views.settings WHERE name = 'cluster_name'").await;
     assert_eq!(settings, ["'Test Cluster'"]);
     let gossip = "SELECT port, dc, native_address_and_port, rpc_ready FROM system_views.gossip_info";

@@ -11,6 +11,7 @@ mod known;
 pub(crate) mod settings;
 mod value;
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -269,8 +270,10 @@ impl Config {
     pub fn from_yaml(path: &Path, text: &str) -> Result<(Self, Vec<String>), ConfigError> {
         let mut config = Self::default();
         let mut warnings = Vec::new();
+        let mut places = BTreeMap::new();
         for entry in Document::parse(path, text)?.entries {
             let (line, column) = entry.key_at;
+            places.insert(entry.key.clone(), entry.value_at);
             if let Some(set) = keys::setter(&entry.key) {
                 set(&mut config, &entry.value).map_err(|message| ConfigError::BadValue {
                     path: path.to_owned(),
@@ -298,6 +301,12 @@ impl Config {
                 });
             }
         }
+        guardrails::check(&config).map_err(|(key, message)| {
+            // Where only the other of two thresholds is in the file, the default of this one is in its way.
+            let other = key.replace("_warn_", "_fail_");
+            let (line, column) = places.get(&key).or_else(|| places.get(&other)).copied().unwrap_or((1, 1));
+            ConfigError::BadValue { path: path.to_owned(), line, column, key, message }
+        })?;
         Ok((config, warnings))
     }
 }
@@ -330,6 +339,38 @@ mod tests {
         assert!(!config.guardrails.drop_keyspace && !config.user_functions);
         assert_eq!(warnings, Vec::<String>::new());
         assert!(parse("tables_warn_threshold: many\n").is_err());
+        for (text, expected) in [
+            (
+                "tables_fail_threshold: 10\ntables_warn_threshold: 20\n",
+                "c.yaml:2:24: tables_warn_threshold: The warn threshold 20 for tables_warn_threshold should be lower than \
+                 the fail threshold 10",
+            ),
+            (
+                "minimum_replication_factor_warn_threshold: 2\nminimum_replication_factor_fail_threshold: 3\n",
+                "c.yaml:1:44: minimum_replication_factor_warn_threshold: The warn threshold 2 for \
+                 minimum_replication_factor_warn_threshold should be greater than the fail threshold 3",
+            ),
+            (
+                "partition_size_warn_threshold: 2MiB\npartition_size_fail_threshold: 1024KiB\n",
+                "c.yaml:1:32: partition_size_warn_threshold: The warn threshold 2MiB for partition_size_warn_threshold \
+                 should be lower than the fail threshold 1MiB",
+            ),
+            (
+                "partition_tombstones_fail_threshold: 0\n",
+                "c.yaml:1:38: partition_tombstones_fail_threshold: Invalid value for \
+                 partition_tombstones_fail_threshold: 0 is not allowed; if attempting to disable use -1",
+            ),
+        ] {
+            assert_eq!(parse(text).unwrap_err(), expected);
+        }
+        let (config, warnings) = parse(
+            "partition_size_warn_threshold: 1MiB\npartition_tombstones_warn_threshold: 5\n\
+             partition_tombstones_fail_threshold: 5\n",
+        )
+        .unwrap();
+        assert!(warnings.is_empty());
+        assert_eq!(config.guardrails.partition_bytes.warn, Some(1 << 20));
+        assert_eq!(config.guardrails.partition_tombstones.fail, Some(5));
         assert!(parse("data_disk_usage_percentage_warn_threshold: 101\n").is_err());
         let (config, warnings) = parse(
             "keyspace_count_warn_threshold: 40\ndata_disk_usage_percentage_fail_threshold: 90\n\

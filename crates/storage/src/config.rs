@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::disk::DiskMark;
+use crate::partition_guard::PartitionGuards;
 
 /// When a write in the commit log counts as safe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +64,8 @@ pub struct StorageConfig {
     pub disk_marks: Vec<DiskMark>,
     /// How long shards wait for each other at the start.
     pub start_timeout: Duration,
+    /// What is said of large partitions that are written to table files; `None` for nothing.
+    pub partition_guards: Option<PartitionGuards>,
 }
 
 impl StorageConfig {
@@ -92,6 +95,7 @@ impl StorageConfig {
             auto_snapshot: false,
             disk_marks: Vec::new(),
             start_timeout: Duration::from_secs(60),
+            partition_guards: None,
         }
     }
 

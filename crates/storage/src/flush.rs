@@ -14,7 +14,7 @@ use model::schema::TableOptions;
 use model::{Table, TableId, Token, Unfiltered};
 use reactor::{Deadline, Group};
 use sstable::{
-    CHUNK_BYTES_DEFAULT, Compression, Compressor, Descriptor, EncodingMinima, TabletMark, Writer,
+    CHUNK_BYTES_DEFAULT, Component, Compression, Compressor, Descriptor, EncodingMinima, TabletMark, Writer,
     WriterOptions,
 };
 
@@ -24,6 +24,7 @@ use crate::commitlog::replay::encode_flushed;
 use crate::directory;
 use crate::error::StorageError;
 use crate::memtable::{Memtable, Shape};
+use crate::partition_guard::{PartitionGuards, TombstoneCount};
 use crate::read::PartitionBound;
 use crate::read::merge::Merge;
 use crate::read::source::Source;
@@ -260,6 +261,7 @@ impl Storage {
             table: Rc::clone(table),
             slices: [Slice::all()],
             spool: None,
+            guards: self.0.config.partition_guards,
         })
     }
 
@@ -436,6 +438,7 @@ pub(crate) struct Output {
     slices: [Slice; 1],
     /// Told what is written, where a memtable is.
     spool: Option<Rc<Spool>>,
+    guards: Option<PartitionGuards>,
 }
 
 /// A file on its way; where its making is cut off it may be whole on the disk, and is an orphan.
@@ -468,6 +471,11 @@ impl Output {
     ) -> Result<Merge, StorageError> {
         let shape = Shape { orders: self.table.clustering_orders(), slices: &self.slices, reversed: false };
         let mut begun = !merge.partition_deletion().is_live() || merge.static_row().is_some();
+        let start = self.writer.data_bytes();
+        let mut tombstones = self.guards.filter(|guards| guards.tombstones.is_on()).map(|_| {
+            let now = u32::try_from(reactor::wall_clock_us() / 1_000_000).unwrap_or(u32::MAX);
+            TombstoneCount::new(now, merge.partition_deletion(), merge.static_row())
+        });
         if begun {
             let (deletion, row) = (merge.partition_deletion(), merge.static_row());
             self.writer.partition_start(token, key, deletion, row).await.map_err(to_storage_error)?;
@@ -481,11 +489,19 @@ impl Output {
             if let (Some(spool), Unfiltered::Row { clustering, row }) = (&self.spool, &next) {
                 spool.row(clustering.len() + row.as_bytes().len());
             }
+            if let Some(tombstones) = &mut tombstones {
+                tombstones.add(&next);
+            }
             self.writer.unfiltered(next).await.map_err(to_storage_error)?;
             reactor::maybe_yield().await;
         }
         if begun {
             self.writer.partition_end().await.map_err(to_storage_error)?;
+            if let Some(guards) = &self.guards {
+                let measured = (self.writer.data_bytes() - start, tombstones.map_or(0, |seen| seen.count));
+                let file = self.writer.descriptor().file_name(Component::Data);
+                guards.tell(&self.table, key, &file, measured);
+            }
         }
         if let Some(spool) = &self.spool {
             spool.partition(key.len());

@@ -25,6 +25,7 @@ mod import;
 pub mod measuring;
 mod memtable;
 mod open;
+mod partition_guard;
 mod read;
 mod report;
 mod schema_log;
@@ -47,6 +48,7 @@ pub use disk::{DiskMark, FailurePolicy, Trouble};
 pub use error::StorageError;
 pub use identity::Identity;
 pub use import::{ImportReport, ImportSource};
+pub use partition_guard::{PartitionGuards, PartitionLimit};
 pub use read::{
     Dead, Flow, Now, PartitionBound, PartitionRange, Place, ReadCommand, Rest, RowConsumer, Slices,
     fragments_table,

@@ -33,6 +33,10 @@ pub struct TableReport {
     pub file_rows: u64,
     /// Sum of the sizes of their partitions in bytes, by the files' histograms.
     pub partition_bytes: f64,
+    /// Bytes of the largest partition in one of them, by the files' histograms.
+    pub partition_bytes_max: u64,
+    /// Most microseconds between the first and the last timestamp of one of them.
+    pub timestamps_us_max: u64,
     /// Bytes in memtables.
     pub memtable_bytes: usize,
     /// Partitions in memtables.
@@ -55,6 +59,8 @@ impl TableReport {
         self.file_partitions += other.file_partitions;
         self.file_rows += other.file_rows;
         self.partition_bytes += other.partition_bytes;
+        self.partition_bytes_max = self.partition_bytes_max.max(other.partition_bytes_max);
+        self.timestamps_us_max = self.timestamps_us_max.max(other.timestamps_us_max);
         self.memtable_bytes += other.memtable_bytes;
         self.memtable_partitions += other.memtable_partitions;
         self.pending_flushes += other.pending_flushes;
@@ -118,6 +124,12 @@ impl TableReport {
         self.file_partitions += partitions;
         self.file_rows += u64::try_from(stats.rows).unwrap_or(0);
         self.partition_bytes += stats.partition_sizes.mean() * partitions as f64;
+        let largest = u64::try_from(stats.partition_sizes.max()).unwrap_or(0);
+        self.partition_bytes_max = self.partition_bytes_max.max(largest);
+        if stats.min_timestamp <= stats.max_timestamp {
+            self.timestamps_us_max =
+                self.timestamps_us_max.max(stats.max_timestamp.abs_diff(stats.min_timestamp));
+        }
         let level = usize::try_from(stats.level).unwrap_or(0).min(LEVELS_MAX - 1);
         if self.files_by_level.len() <= level {
             self.files_by_level.resize(level + 1, 0);

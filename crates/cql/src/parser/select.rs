@@ -149,7 +149,8 @@ impl Parser<'_> {
 
     fn selectable_group(&mut self) -> Parse<Selectable> {
         if self.eat_sign("-") {
-            return Ok(Selectable::Negate(Box::new(self.simple_selectable()?)));
+            let operand = self.nested(Self::selectable_group)?;
+            return Ok(Selectable::Negate(Box::new(operand)));
         }
         let receiver = self.simple_selectable()?;
         self.accessed(receiver)

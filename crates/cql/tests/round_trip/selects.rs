@@ -51,11 +51,14 @@ fn chain(item: BoxedStrategy<Selectable>, multiplicative: bool) -> BoxedStrategy
 /// An expression with operators and accesses around those without. What ends in a parenthesis that could be a type
 /// hint gets no accesses: `(a)[0]` is the list `[0]` taken for an `a`.
 fn sum(simple: BoxedStrategy<Selectable>) -> BoxedStrategy<Selectable> {
-    let group = (simple.clone(), accesses()).prop_map(|(receiver, accesses)| match receiver {
+    let group = (simple, accesses()).prop_map(|(receiver, accesses)| match receiver {
         Selectable::Tuple(_) | Selectable::TypeHint { .. } => receiver,
         _ => accessed(receiver, accesses),
     });
-    let negated = simple.prop_map(|operand| Selectable::Negate(Box::new(operand)));
+    let group = group.boxed();
+    let negated = (group.clone(), 1..4_usize).prop_map(|(operand, times)| {
+        (0..times).fold(operand, |operand, _| Selectable::Negate(Box::new(operand)))
+    });
     chain(chain(prop_oneof![8 => group, 1 => negated].boxed(), true), false)
 }
 

@@ -287,7 +287,7 @@ fn altering_a_type_reaches_types_and_tables_that_hold_it() {
 }
 
 #[test]
-fn a_column_that_returns_is_another_column() {
+fn a_column_that_returns_has_its_id_and_the_time_it_went() {
     let mut session = Session::new();
     for text in [
         "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy'}",
@@ -298,9 +298,12 @@ fn a_column_that_returns_is_another_column() {
         session.run(text).unwrap();
     }
     let table = session.schema.table("ks", "t").unwrap();
-    assert_eq!(table.column("v").unwrap().id.0, 3);
+    assert_eq!(table.column("v").unwrap().id.0, 1);
     let dropped = &table.definition().dropped["v"];
     assert_eq!((dropped.column.id.0, dropped.dropped_at_us), (1, 7));
+    // The next column has an id nobody had.
+    session.run("ALTER TABLE ks.t ADD x int").unwrap();
+    assert_eq!(session.schema.table("ks", "t").unwrap().column("x").unwrap().id.0, 3);
 }
 
 #[test]

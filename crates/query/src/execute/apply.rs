@@ -48,23 +48,28 @@ pub fn apply(
     updates: &mut dyn Updates,
 ) -> Result<(), QueryError> {
     // Of several wrong values the first in this order is told, as in Cassandra.
+    let given = match &plan.timestamp {
+        None => None,
+        Some(term) => timestamp(term, binding)?.filter(|_| !moment.fixed),
+    };
     key.clear();
     let single = keys::append_single(&plan.restrictions, &plan.table, binding, key)?;
     let several = if single { Vec::new() } else { keys::all(&plan.restrictions, &plan.table, binding)? };
-    slices::fill(&plan.restrictions, &plan.table, binding, rows)?;
-    if plan.restrictions.clustering.iter().any(Clause::is_slice) {
-        slices::check_bounds_given(&plan.restrictions, binding)?;
-    }
-    if rows.is_empty() {
-        // IN () or a range without rows: nothing is written, and what else is wrong is not looked at.
-        return Ok(());
-    }
-    let stamp = stamp(plan, binding, moment)?;
     if single {
         keys::check_not_empty(key)?;
     }
     several.iter().try_for_each(|key| keys::check_not_empty(&key.key))?;
+    slices::fill(&plan.restrictions, &plan.table, binding, rows)?;
+    if rows.is_empty() {
+        // IN () or a range without rows: nothing is written, and what else is wrong is not looked at.
+        return Ok(());
+    }
+    let timestamp = given.unwrap_or(moment.timestamp);
+    let stamp = stamp(plan, binding, Moment { timestamp, ..moment })?;
     slices::check_lengths(rows)?;
+    if plan.restrictions.clustering.iter().any(Clause::is_slice) {
+        slices::check_bounds_given(&plan.restrictions, binding)?;
+    }
     if single {
         return write(plan, binding, &stamp, prior, rows, updates.of(plan, key));
     }
@@ -75,20 +80,15 @@ pub fn apply(
 }
 
 fn stamp(plan: &ModifyPlan, binding: &Binding<'_>, moment: Moment) -> Result<Stamp, QueryError> {
-    let given = match &plan.timestamp {
-        None => None,
-        Some(term) => timestamp(term, binding)?.filter(|_| !moment.fixed),
-    };
-    let timestamp = given.unwrap_or(moment.timestamp);
     let ttl = time_to_live(plan, binding)?;
     if ttl > 0 && u64::from(moment.now) + u64::from(ttl) > u64::from(EXPIRATION_MAX) {
         return Err(expires_too_late(plan, ttl));
     }
-    if timestamp == i64::MIN {
+    if moment.timestamp == i64::MIN {
         return Err(no_timestamp());
     }
-    let deletion_timestamp = if moment.fixed { timestamp - 1 } else { timestamp };
-    Ok(Stamp { timestamp, now: moment.now, ttl, deletion_timestamp })
+    let deletion_timestamp = if moment.fixed { moment.timestamp - 1 } else { moment.timestamp };
+    Ok(Stamp { timestamp: moment.timestamp, now: moment.now, ttl, deletion_timestamp })
 }
 
 /// The value of USING TIMESTAMP; `None` where it was left out.
@@ -229,7 +229,7 @@ fn delete(
             rules.check(&row.start.prefix)?;
         }
         update.row(&row.start.prefix, |_, out| {
-            model::RowBuilder::new(out, Liveness::NONE, stamp.deletion()).finish();
+            model::RowBuilder::new(out, Liveness::NONE, stamp.row_deletion()).finish();
             Ok::<_, QueryError>(true)
         })?;
     }

@@ -124,7 +124,10 @@ pub async fn parts(
 /// What is told of a batch with a wrong value: a wrong partition key of any statement before all else, as in Cassandra.
 #[cold]
 fn keys_first(parts: &[Part<'_>], error: QueryError) -> QueryError {
-    let keys = |part: &Part<'_>| keys::all(&part.plan.restrictions, &part.plan.table, &part.binding).err();
+    let keys = |part: &Part<'_>| {
+        let keys = keys::all(&part.plan.restrictions, &part.plan.table, &part.binding);
+        keys.and_then(|keys| keys.iter().try_for_each(|key| keys::check_not_empty(&key.key))).err()
+    };
     // The columns of a JSON text have values only once it was read.
     parts.iter().filter(|part| part.plan.json.is_none()).find_map(keys).unwrap_or(error)
 }

@@ -188,7 +188,8 @@ fn oversized(table: &Table, key: &[u8], bytes: usize, bytes_max: usize) -> Strin
     )
 }
 
-fn key_text(table: &Table, key: &[u8]) -> String {
+/// A partition key as operators read it: the values of its columns, with colons between them.
+pub fn key_text(table: &Table, key: &[u8]) -> String {
     let text = |(column, value): (&Column, &[u8])| match &column.ty {
         CqlType::Text | CqlType::Ascii => String::from_utf8_lossy(value).into_owned(),
         ty => {

@@ -30,15 +30,21 @@ pub struct Stamp {
     pub now: LocalSeconds,
     /// Time to live in seconds, 0 for ever.
     pub ttl: u32,
-    /// Timestamp of deletions of more than a cell: a conditional write's come before all else it writes, so that its
-    /// statements may delete and write what is the same row.
+    /// Timestamp of deletions of more than a row: a conditional write's come before all else it writes, so that its
+    /// statements may delete a partition and write a row of it. What deletes a row, or a collection, deletes what the
+    /// others write to it as well, as in Cassandra.
     pub deletion_timestamp: i64,
 }
 
 impl Stamp {
-    /// The deletion of everything written before.
+    /// The deletion of a partition or a range of it.
     pub fn deletion(&self) -> DeletionTime {
         DeletionTime { timestamp: self.deletion_timestamp, local_time: self.now }
+    }
+
+    /// The deletion of a row.
+    pub fn row_deletion(&self) -> DeletionTime {
+        DeletionTime { timestamp: self.timestamp, local_time: self.now }
     }
 
     /// The marker of an inserted row.
@@ -355,7 +361,7 @@ fn multi_cell<'a>(
                 Bound::Value(value) => elements.push(Element { path, value: Some(value) }),
             }
         }
-        Action::Delete => *deletion = Some(stamp.deletion_timestamp),
+        Action::Delete => *deletion = Some(stamp.timestamp),
         Action::DeleteElement(key) => {
             let path = match &column.ty {
                 CqlType::Set { .. } => match key.bind(binding)? {

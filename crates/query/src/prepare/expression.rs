@@ -23,7 +23,7 @@ pub(super) fn single(cx: &mut Context<'_>, resolved: &Resolved<'_>) -> Result<Se
 
 /// Prepares expressions of one selection, gathering its aggregates.
 pub(super) struct Preparation<'c, 'a> {
-    cx: &'c mut Context<'a>,
+    pub(super) cx: &'c mut Context<'a>,
     /// Those met so far.
     pub(super) aggregates: Vec<Aggregate>,
 }

@@ -75,10 +75,8 @@ pub fn prepare(
     let ordering = ordering_columns(table, select)?;
     let restrictions =
         restrictions::prepare(cx, StatementKind::Select, relations, only_static, select.allow_filtering)?;
-    let resolved = selection::resolve(cx, &select.selection, looked_at)?;
     let grouped = !select.group_by.is_empty();
-    let (mut selection, mut columns) =
-        selection::prepare(cx, table, (&select.selection, &resolved), grouped)?;
+    let (mut selection, mut columns) = selection::prepare(cx, table, &select.selection, looked_at, grouped)?;
     if select.distinct {
         check_distinct(table, &selection, &restrictions, select.per_partition_limit.is_some())?;
         // What several partitions are ordered by is selected with the rest.

@@ -3,7 +3,7 @@
 //! Takes resolved expressions, settles the types that were open, and makes [`Selector`]s with the names and types that
 //! the result shows. Rules and messages as Cassandra 5's `Selection` and `Selectable.newSelectorFactory`.
 
-use cql::ast::{self, Selection as RawSelection};
+use cql::ast::Selection as RawSelection;
 use model::{Column, ColumnKind, CqlType, Table};
 
 use super::expression::Preparation;
@@ -197,31 +197,17 @@ impl Selection {
 /// Name and type of each value of a row.
 pub type ResultColumns = Vec<(String, CqlType)>;
 
-/// Finds the names of a selection clause; none for `*`. What was resolved before is in `already`.
+/// Prepares a selection clause; `grouped` says that GROUP BY will cut the rows. What was resolved before is in `already`.
 ///
-/// # Errors
-/// [`QueryError::Invalid`] in Cassandra's words.
-pub(super) fn resolve<'e>(
-    cx: &Context<'_>,
-    raw: &'e RawSelection,
-    already: Vec<Option<Resolved<'e>>>,
-) -> Result<Vec<Resolved<'e>>, QueryError> {
-    let RawSelection::Selectors(raw) = raw else { return Ok(Vec::new()) };
-    let one = |(selector, resolved): (&'e ast::Selector, Option<Resolved<'e>>)| match resolved {
-        Some(resolved) => Ok(resolved),
-        None => selectable::resolve(cx, &selector.expression),
-    };
-    raw.iter().zip(already).map(one).collect()
-}
-
-/// Prepares a selection clause whose names are found; `grouped` says that GROUP BY will cut the rows.
+/// One selector after another, so that the first one's mistake is told, as in Cassandra.
 ///
 /// # Errors
 /// [`QueryError::Invalid`] in Cassandra's words.
 pub(super) fn prepare(
     cx: &mut Context<'_>,
     table: &Table,
-    (raw, resolved): (&RawSelection, &[Resolved<'_>]),
+    raw: &RawSelection,
+    already: Vec<Option<Resolved<'_>>>,
     grouped: bool,
 ) -> Result<(Selection, ResultColumns), QueryError> {
     let by = grouped.then(GroupBy::default);
@@ -241,8 +227,12 @@ pub(super) fn prepare(
     };
     let mut preparation = Preparation::new(cx);
     let (mut selectors, mut columns) = (Vec::with_capacity(raw.len()), Vec::with_capacity(raw.len()));
-    for (selector, resolved) in raw.iter().zip(resolved) {
-        let prepared = preparation.expression(resolved, None)?;
+    for (selector, resolved) in raw.iter().zip(already) {
+        let resolved = match resolved {
+            Some(resolved) => resolved,
+            None => selectable::resolve(preparation.cx, &selector.expression)?,
+        };
+        let prepared = preparation.expression(&resolved, None)?;
         let name = selector.alias.as_ref().map_or(prepared.name, |alias| alias.name.clone());
         columns.push((name, prepared.ty));
         selectors.push(prepared.selector);

@@ -76,7 +76,7 @@ impl Views {
     /// [`QueryError::Internal`] where a shard does not answer; those of listing snapshots.
     pub(super) async fn load(engine: &Engine, table: &str) -> Result<Self, QueryError> {
         Ok(match table {
-            "disk_usage" | "max_sstable_size" => {
+            "disk_usage" | "max_partition_size" | "max_sstable_duration" | "max_sstable_size" => {
                 let mut tables: BTreeMap<[u8; 16], TableReport> = BTreeMap::new();
                 for report in
                     each_shard(engine, |engine| engine.storage().report()).await?.into_iter().flatten()
@@ -134,6 +134,10 @@ pub(super) fn fill(rows: &mut Rows<'_>, table: &str, views: &Views, facts: &Node
         ("settings", Views::Settings(settings)) => node::settings(rows, facts, settings),
         ("gossip_info", _) => gossip(rows, facts),
         ("disk_usage", Views::Reports(reports)) => sizes(rows, reports, |report| report.file_bytes),
+        ("max_partition_size", Views::Reports(reports)) => {
+            sizes(rows, reports, |report| report.partition_bytes_max);
+        }
+        ("max_sstable_duration", Views::Reports(reports)) => durations(rows, reports),
         ("max_sstable_size", Views::Reports(reports)) => sizes(rows, reports, |report| report.file_bytes_max),
         ("sstable_tasks", Views::Compactions(tasks)) => tasks.iter().for_each(|task| compaction(rows, task)),
         ("clients", Views::Clients(clients)) => clients.iter().for_each(|one| client(rows, one)),
@@ -153,6 +157,17 @@ fn sizes(rows: &mut Rows<'_>, reports: &[TableReport], bytes: fn(&TableReport) -
             row.text("keyspace_name", &report.keyspace);
             row.text("table_name", &report.name);
             row.bigint("mebibytes", bigint(bytes(report).div_ceil(1 << 20)));
+        });
+    }
+}
+
+/// Milliseconds between the first and the last write of a table file, of each table the most.
+fn durations(rows: &mut Rows<'_>, reports: &[TableReport]) {
+    for report in reports {
+        rows.row(|row| {
+            row.text("keyspace_name", &report.keyspace);
+            row.text("table_name", &report.name);
+            row.bigint("max_sstable_duration", bigint(report.timestamps_us_max / 1000));
         });
     }
 }

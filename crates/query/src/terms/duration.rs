@@ -148,7 +148,9 @@ impl Builder {
                 Ok(())
             }
             None => {
-                Err(format!("Invalid duration. The total number of {what} must be less or equal to {limit}"))
+                // Whatever the limit is, Cassandra names this one.
+                let named = i32::MAX;
+                Err(format!("Invalid duration. The total number of {what} must be less or equal to {named}"))
             }
         }
     }

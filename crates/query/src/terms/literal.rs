@@ -297,7 +297,13 @@ pub(crate) fn append_hex(digits: &str, out: &mut Vec<u8>) -> Result<(), String> 
 
 fn append_inet(text: &str, out: &mut Vec<u8>) -> Result<(), String> {
     use std::net::IpAddr;
-    match text.parse() {
+    // The scope of an address, a number, is not part of its bytes.
+    let is_scope = |scope: &str| !scope.is_empty() && scope.bytes().all(|byte| byte.is_ascii_digit());
+    let address = match text.split_once('%') {
+        Some((address, scope)) if address.contains(':') && is_scope(scope) => address,
+        _ => text,
+    };
+    match address.parse() {
         Ok(IpAddr::V4(address)) => out.extend_from_slice(&address.octets()),
         // Java turns mapped addresses into the IPv4 ones they stand for.
         Ok(IpAddr::V6(address)) => match address.to_ipv4_mapped() {

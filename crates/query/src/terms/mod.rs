@@ -5,6 +5,7 @@
 //! all take their values through here.
 
 pub mod constant;
+mod date_time;
 pub mod duration;
 pub mod literal;
 pub mod markers;

@@ -5,6 +5,8 @@
 
 use std::fmt::Write;
 
+use super::date_time;
+
 /// Nanoseconds of a day.
 pub const NANOSECONDS_PER_DAY: i64 = 86_400_000_000_000;
 /// Milliseconds of a day.
@@ -23,7 +25,7 @@ pub fn parse_timestamp(text: &str, now_ms: i64) -> Result<i64, String> {
     if is_integer(text) {
         return text.parse().map_err(|_| format!("Unable to make long (for date) from: '{text}'"));
     }
-    parse_date_time(text).ok_or_else(|| format!("Unable to parse a date/time from '{text}'"))
+    date_time::parse(text).ok_or_else(|| format!("Unable to parse a date/time from '{text}'"))
 }
 
 /// Days since the epoch plus 2^31.
@@ -92,60 +94,6 @@ fn clock(text: &str) -> Option<i64> {
     let second = cursor.number(9).filter(|second| *second < 60)?;
     let nanoseconds = if cursor.take(b'.') { cursor.fraction(9)? } else { 0 };
     cursor.rest.is_empty().then_some((hour * 3600 + minute * 60 + second) * 1_000_000_000 + nanoseconds)
-}
-
-/// `date[('T'|' ') h:m[:s[.fraction]]][offset]`
-fn parse_date_time(text: &str) -> Option<i64> {
-    let mut cursor = Cursor { rest: text.as_bytes() };
-    let year = cursor.number(9)?;
-    cursor.expect(b'-')?;
-    let month = cursor.number(2).filter(|month| (1..=12).contains(month))?;
-    cursor.expect(b'-')?;
-    let day = cursor.number(2).filter(|day| (1..=31).contains(day))?;
-    let mut milliseconds = 0;
-    let has_time = cursor.rest.first() == Some(&b'T')
-        || matches!(cursor.rest, [b' ', digit, ..] if digit.is_ascii_digit());
-    if has_time {
-        cursor.rest = &cursor.rest[1..];
-        let hour = cursor.number(2).filter(|hour| *hour < 24)?;
-        cursor.expect(b':')?;
-        let minute = cursor.number(2).filter(|minute| *minute < 60)?;
-        let mut second = 0;
-        if cursor.take(b':') {
-            second = cursor.number(2).filter(|second| *second < 60)?;
-        }
-        let fraction = if cursor.take(b'.') { cursor.fraction(9)? / 1_000_000 } else { 0 };
-        milliseconds = (hour * 3600 + minute * 60 + second) * 1000 + fraction;
-    }
-    let offset_minutes = offset(&mut cursor)?;
-    // A day beyond the month's end is its last day, as java.time's lenient "smart" resolution has it.
-    let day = day.min(days_in_month(year, month));
-    Some(days_of(year, month, day) * MILLISECONDS_PER_DAY + milliseconds - offset_minutes * 60_000)
-}
-
-/// `Z`, `+hh`, `+hhmm`, `+hh:mm`, after an optional blank also `UTC` or `GMT`; nothing is UTC.
-fn offset(cursor: &mut Cursor<'_>) -> Option<i64> {
-    let blank = cursor.take(b' ');
-    if cursor.rest.is_empty() {
-        return (!blank).then_some(0);
-    }
-    if cursor.rest == b"Z" || (blank && matches!(cursor.rest, b"UTC" | b"GMT" | b"UT")) {
-        return Some(0);
-    }
-    let sign = if cursor.take(b'+') {
-        1
-    } else {
-        cursor.expect(b'-')?;
-        -1
-    };
-    let hours = cursor.exactly(2).filter(|hours| *hours <= 18)?;
-    let minutes = if cursor.rest.is_empty() {
-        0
-    } else {
-        cursor.take(b':');
-        cursor.exactly(2).filter(|minutes| *minutes < 60)?
-    };
-    cursor.rest.is_empty().then_some(sign * (hours * 60 + minutes))
 }
 
 /// `2011-02-03T04:05:06.789Z`
@@ -237,12 +185,13 @@ pub(crate) fn civil_of(days: i64) -> (i64, i64, i64) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
-struct Cursor<'a> {
-    rest: &'a [u8],
+/// Bytes that are still to be read.
+pub(super) struct Cursor<'a> {
+    pub(super) rest: &'a [u8],
 }
 
 impl Cursor<'_> {
-    fn take(&mut self, byte: u8) -> bool {
+    pub(super) fn take(&mut self, byte: u8) -> bool {
         let there = self.rest.first() == Some(&byte);
         if there {
             self.rest = &self.rest[1..];
@@ -250,30 +199,33 @@ impl Cursor<'_> {
         there
     }
 
-    fn expect(&mut self, byte: u8) -> Option<()> {
+    pub(super) fn expect(&mut self, byte: u8) -> Option<()> {
         self.take(byte).then_some(())
     }
 
-    fn digits(&mut self, at_most: usize) -> Option<(i64, usize)> {
+    pub(super) fn digits(&mut self, at_most: usize) -> Option<(i64, usize)> {
         let count = self.rest.iter().take(at_most).take_while(|byte| byte.is_ascii_digit()).count();
         let (digits, rest) = self.rest.split_at(count);
         self.rest = rest;
-        let value = digits.iter().fold(0, |value, digit| value * 10 + i64::from(digit - b'0'));
+        // Nineteen digits may be more than there are numbers: then it is the greatest, which no field takes.
+        let value = digits
+            .iter()
+            .fold(0_i64, |value, digit| value.saturating_mul(10).saturating_add(i64::from(digit - b'0')));
         (count > 0).then_some((value, count))
     }
 
     /// One to `at_most` digits, and no digit behind them.
-    fn number(&mut self, at_most: usize) -> Option<i64> {
+    pub(super) fn number(&mut self, at_most: usize) -> Option<i64> {
         let (value, _) = self.digits(at_most)?;
         (!self.rest.first().is_some_and(u8::is_ascii_digit)).then_some(value)
     }
 
-    fn exactly(&mut self, count: usize) -> Option<i64> {
+    pub(super) fn exactly(&mut self, count: usize) -> Option<i64> {
         self.digits(count).filter(|(_, found)| *found == count).map(|(value, _)| value)
     }
 
     /// Digits behind the point, in units of 10^-9.
-    fn fraction(&mut self, at_most: usize) -> Option<i64> {
+    pub(super) fn fraction(&mut self, at_most: usize) -> Option<i64> {
         let (value, count) = self.digits(at_most)?;
         if self.rest.first().is_some_and(u8::is_ascii_digit) {
             return None;
@@ -298,6 +250,19 @@ mod tests {
             ("2011-02-03", Ok(1_296_691_200_000)),
             ("2011-02-03+02:00", Ok(1_296_684_000_000)),
             ("2011-02-31", Ok(1_298_851_200_000)),
+            ("-0001-01-01", Ok(-62_198_755_200_000)),
+            ("0000-01-01", Ok(-62_167_219_200_000)),
+            ("+12345-01-01", Ok(327_403_382_400_000)),
+            ("12345-1-1T0:0Z", Ok(327_403_382_400_000)),
+            ("2011-02-03 24:00", Ok(1_296_777_600_000)),
+            ("2011-02-03z", Ok(1_296_691_200_000)),
+            ("2011-02-03T04:05:00.", Ok(1_296_705_900_000)),
+            ("2011-02-03 04:05 GMT+01:30", Ok(1_296_700_500_000)),
+            ("2011-2-3", Err("Unable to parse a date/time from '2011-2-3'")),
+            ("12345-01-01", Err("Unable to parse a date/time from '12345-01-01'")),
+            ("0000-01-01 00:00", Err("Unable to parse a date/time from '0000-01-01 00:00'")),
+            ("2011-02-03 04:05.5", Err("Unable to parse a date/time from '2011-02-03 04:05.5'")),
+            ("+292278995-08-17", Err("Unable to parse a date/time from '+292278995-08-17'")),
             ("-5", Ok(-5)),
             ("NOW", Ok(77)),
             ("99999999999999999999", Err("Unable to make long (for date) from: '99999999999999999999'")),

@@ -5,10 +5,13 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 
+use query::guardrails::{Guardrails, Threshold};
 use query::system::SystemTables;
 use query::{Engine, EngineConfig};
 use replication::Replicator;
-use storage::{CommitlogSync, Identity, Storage, StorageConfig, StorageError};
+use storage::{
+    CommitlogSync, Identity, PartitionGuards, PartitionLimit, Storage, StorageConfig, StorageError,
+};
 
 use super::{BootError, memory};
 use crate::config::Config;
@@ -109,7 +112,15 @@ fn storage_config(config: &Config, shards: usize) -> StorageConfig {
     storage.commitlog_replay_ignore_errors = config.commitlog_replay_ignore_errors;
     storage.auto_snapshot = config.admin.auto_snapshot;
     storage.disk_marks = super::disks::marks(config, &storage);
+    storage.partition_guards = partition_guards(&config.guardrails);
     storage
+}
+
+fn partition_guards(guardrails: &Guardrails) -> Option<PartitionGuards> {
+    let limit = |threshold: Threshold| PartitionLimit { warn: threshold.warn, fail: threshold.fail };
+    let (bytes, tombstones) = (limit(guardrails.partition_bytes), limit(guardrails.partition_tombstones));
+    let guards = PartitionGuards { bytes, tombstones, key_text: query::execute::consistency::key_text };
+    (bytes.is_on() || tombstones.is_on()).then_some(guards)
 }
 
 fn engine_config(config: &Config, identity: &Identity) -> EngineConfig {

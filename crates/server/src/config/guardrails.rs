@@ -7,6 +7,7 @@ use wire::consistency::Consistency;
 
 use super::Config;
 use super::keys::{Setter, duration, flag, size};
+use super::settings::{Kind, thresholds};
 use super::value::Value;
 
 /// Keyspaces and tables that Cassandra counts as its own in the older names of thresholds.
@@ -55,6 +56,10 @@ pub(super) const SETTERS: &[(&str, Setter)] = &[
     ("in_select_cartesian_product_fail_threshold", |c, v| {
         fail(&mut c.guardrails.in_select_cartesian_product, v)
     }),
+    ("partition_size_warn_threshold", |c, v| bytes(v).map(|v| c.guardrails.partition_bytes.warn = v)),
+    ("partition_size_fail_threshold", |c, v| bytes(v).map(|v| c.guardrails.partition_bytes.fail = v)),
+    ("partition_tombstones_warn_threshold", |c, v| warn(&mut c.guardrails.partition_tombstones, v)),
+    ("partition_tombstones_fail_threshold", |c, v| fail(&mut c.guardrails.partition_tombstones, v)),
     ("batch_size_warn_threshold", |c, v| size(v).map(|v| c.guardrails.batch_bytes.warn = Some(v))),
     ("batch_size_fail_threshold", |c, v| size(v).map(|v| c.guardrails.batch_bytes.fail = Some(v))),
     ("batch_size_warn_threshold_in_kb", |c, v| kilobytes(v).map(|v| c.guardrails.batch_bytes.warn = v)),
@@ -105,6 +110,41 @@ pub(super) const SETTERS: &[(&str, Setter)] = &[
     ("zero_ttl_on_twcs_enabled", |c, v| flag(v).map(|v| c.guardrails.zero_ttl_on_twcs = v)),
     ("zero_ttl_on_twcs_warned", |c, v| flag(v).map(|v| c.guardrails.zero_ttl_on_twcs_warned = v)),
 ];
+
+/// Whether each guardrail's two thresholds can stand together; else the key that is wrong, and why in Cassandra's words.
+///
+/// Called once all keys were read: either may come first in the file.
+pub(super) fn check(config: &Config) -> Result<(), (String, String)> {
+    let unset = WriteGuardrails::default();
+    let writes = config.guardrails.writes.as_deref().unwrap_or(&unset);
+    for (name, threshold, kind) in thresholds(&config.guardrails, writes) {
+        let keys = [format!("{name}_warn_threshold"), format!("{name}_fail_threshold")];
+        for (key, value) in keys.iter().zip([threshold.warn, threshold.fail]) {
+            if value == Some(0) && matches!(kind, Kind::Count | Kind::Least) {
+                let message =
+                    format!("Invalid value for {key}: 0 is not allowed; if attempting to disable use -1");
+                return Err((key.clone(), message));
+            }
+        }
+        let (Some(warn), Some(fail)) = (threshold.warn, threshold.fail) else { continue };
+        let (turned, order) =
+            if kind == Kind::Least { (fail > warn, "greater") } else { (fail < warn, "lower") };
+        if turned {
+            let text = |value| match kind {
+                Kind::Time => format!("{value}"),
+                _ => kind.text(Some(value)),
+            };
+            let message = format!(
+                "The warn threshold {} for {name}_warn_threshold should be {order} than the fail threshold {}",
+                text(warn),
+                text(fail)
+            );
+            let [warn, _] = keys;
+            return Err((warn, message));
+        }
+    }
+    Ok(())
+}
 
 fn writes(config: &mut Config) -> &mut WriteGuardrails {
     config.guardrails.writes.get_or_insert_default()

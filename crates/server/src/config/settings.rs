@@ -6,7 +6,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use query::guardrails::{Levels, Named, Threshold, WriteGuardrails};
+use query::guardrails::{Guardrails, Levels, Named, Threshold, WriteGuardrails};
 
 use super::Config;
 
@@ -60,35 +60,10 @@ fn guardrails(config: &Config, add: &mut impl FnMut(&str, String)) {
     let rails = &config.guardrails;
     let unset = WriteGuardrails::default();
     let writes = rails.writes.as_deref().unwrap_or(&unset);
-    for (name, threshold) in [
-        ("keyspaces", rails.keyspaces),
-        ("tables", rails.tables),
-        ("columns_per_table", rails.columns_per_table),
-        ("fields_per_udt", rails.fields_per_udt),
-        ("vector_dimensions", rails.vector_dimensions),
-        ("minimum_replication_factor", rails.minimum_replication_factor),
-        ("maximum_replication_factor", rails.maximum_replication_factor),
-        ("page_size", rails.page_size),
-        ("partition_keys_in_select", rails.partition_keys_in_select),
-        ("in_select_cartesian_product", rails.in_select_cartesian_product),
-        ("items_per_collection", writes.items_per_collection),
-        ("data_disk_usage_percentage", writes.disk_percent),
-    ] {
-        both(add, name, threshold, |number| number.map_or("-1".to_owned(), |number| number.to_string()));
+    for (name, threshold, kind) in thresholds(rails, writes) {
+        both(add, name, threshold, |value| kind.text(value));
     }
-    for (name, threshold) in [
-        ("column_value_size", writes.column_value_bytes),
-        ("collection_size", writes.collection_bytes),
-        ("batch_size", rails.batch_bytes),
-    ] {
-        both(add, name, threshold, |size| or_null(size.map(bytes)));
-    }
-    for (name, threshold) in [
-        ("maximum_timestamp", writes.maximum_timestamp_us),
-        ("minimum_timestamp", writes.minimum_timestamp_us),
-    ] {
-        both(add, name, threshold, |time| or_null(time.map(|microseconds| format!("{microseconds}us"))));
-    }
+    both(add, "batch_size", rails.batch_bytes, |size| Kind::Size.text(size));
     add("data_disk_usage_max_disk_size", or_null(writes.disk_bytes_max.map(bytes)));
     add("tombstone_warn_threshold", limit(rails.tombstones.warn));
     add("tombstone_failure_threshold", limit(rails.tombstones.fail));
@@ -126,6 +101,53 @@ fn guardrails(config: &Config, add: &mut impl FnMut(&str, String)) {
             add(&format!("{name}_{which}"), format!("[{}]", levels.join(", ")));
         }
     }
+}
+
+/// What a threshold counts, and so how it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Count,
+    /// Where less is worse: the warning comes first.
+    Least,
+    Size,
+    Time,
+}
+
+impl Kind {
+    pub(super) fn text(self, value: Option<u64>) -> String {
+        match self {
+            Self::Count | Self::Least => limit(value),
+            Self::Size => or_null(value.map(bytes)),
+            Self::Time => or_null(value.map(|microseconds| format!("{microseconds}us"))),
+        }
+    }
+}
+
+/// The guardrails of two thresholds, by name.
+pub(super) fn thresholds(
+    rails: &Guardrails,
+    writes: &WriteGuardrails,
+) -> [(&'static str, Threshold, Kind); 18] {
+    [
+        ("keyspaces", rails.keyspaces, Kind::Count),
+        ("tables", rails.tables, Kind::Count),
+        ("columns_per_table", rails.columns_per_table, Kind::Count),
+        ("fields_per_udt", rails.fields_per_udt, Kind::Count),
+        ("vector_dimensions", rails.vector_dimensions, Kind::Count),
+        ("minimum_replication_factor", rails.minimum_replication_factor, Kind::Least),
+        ("maximum_replication_factor", rails.maximum_replication_factor, Kind::Count),
+        ("page_size", rails.page_size, Kind::Count),
+        ("partition_keys_in_select", rails.partition_keys_in_select, Kind::Count),
+        ("in_select_cartesian_product", rails.in_select_cartesian_product, Kind::Count),
+        ("items_per_collection", writes.items_per_collection, Kind::Count),
+        ("data_disk_usage_percentage", writes.disk_percent, Kind::Count),
+        ("partition_tombstones", rails.partition_tombstones, Kind::Count),
+        ("partition_size", rails.partition_bytes, Kind::Size),
+        ("column_value_size", writes.column_value_bytes, Kind::Size),
+        ("collection_size", writes.collection_bytes, Kind::Size),
+        ("maximum_timestamp", writes.maximum_timestamp_us, Kind::Time),
+        ("minimum_timestamp", writes.minimum_timestamp_us, Kind::Time),
+    ]
 }
 
 fn both(

@@ -210,6 +210,11 @@ impl Writer {
         self.data.position + self.out.len() as u64
     }
 
+    /// Which table file it will be.
+    pub fn descriptor(&self) -> Descriptor {
+        self.descriptor
+    }
+
     /// Starts a partition; they come in the order of token and key.
     ///
     /// # Errors

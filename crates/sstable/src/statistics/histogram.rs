@@ -55,6 +55,14 @@ impl EstimatedHistogram {
         if elements == 0.0 { 0.0 } else { sum / elements }
     }
 
+    /// The bound of the highest bucket that counted something: 0 for none, the greatest number above the last bound.
+    pub fn max(&self) -> i64 {
+        match self.counts.iter().rposition(|count| *count > 0) {
+            Some(bucket) => self.offsets.get(bucket).copied().unwrap_or(i64::MAX),
+            None => 0,
+        }
+    }
+
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&(self.counts.len() as u32).to_be_bytes());
         for (bucket, count) in self.counts.iter().enumerate() {

@@ -1,0 +1,221 @@
+//! What an operator wants to hear of partitions while they are written to table files: those that are too large, or have
+//! too many tombstones.
+//!
+//! Names and texts are those of Cassandra 5's guardrails `partition_size` and `partition_tombstones`, which are told in the
+//! log alone: what is written was acknowledged before. Leaned on by `flush`, whose output compactions write to as well.
+
+use model::deletion::LocalSeconds;
+use model::{DeletionTime, RowView, Table, Unfiltered};
+
+/// Numbers beyond which there is a warning, or an error.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PartitionLimit {
+    /// `…_warn_threshold`
+    pub warn: Option<u64>,
+    /// `…_fail_threshold`
+    pub fail: Option<u64>,
+}
+
+/// The two guardrails.
+#[derive(Debug, Clone, Copy)]
+pub struct PartitionGuards {
+    /// `partition_size_*_threshold`: bytes in the table file, before compression.
+    pub bytes: PartitionLimit,
+    /// `partition_tombstones_*_threshold`: what is dead or deletes, in the table file.
+    pub tombstones: PartitionLimit,
+    /// A partition key as an operator reads it.
+    pub key_text: fn(&Table, &[u8]) -> String,
+}
+
+impl PartitionLimit {
+    /// Whether it is an error, and the number, of what is beyond.
+    fn exceeded(self, value: u64) -> Option<(bool, u64)> {
+        let beyond = |limit: Option<u64>, fails| limit.filter(|most| value > *most).map(|most| (fails, most));
+        beyond(self.fail, true).or_else(|| beyond(self.warn, false))
+    }
+
+    /// Whether it asks for anything.
+    pub fn is_on(self) -> bool {
+        self.warn.is_some() || self.fail.is_some()
+    }
+}
+
+impl PartitionGuards {
+    /// What is to be said of a partition that was written, and whether it is an error.
+    fn violations(
+        &self,
+        table: &Table,
+        key: &[u8],
+        file: &str,
+        (bytes, tombstones): (u64, u64),
+    ) -> Vec<(bool, String)> {
+        let mut said = Vec::new();
+        let what = || {
+            format!("{}.{}:{} on sstable {file}", table.keyspace(), table.name(), (self.key_text)(table, key))
+        };
+        let which = |fails| if fails { "failure" } else { "warning" };
+        if let Some((fails, most)) = self.bytes.exceeded(bytes) {
+            let text = format!(
+                "Guardrail partition_size violated: Partition {} has size {bytes}, this exceeds the {} threshold of \
+                 {most}. Too large partitions can cause performance problems.",
+                what(),
+                which(fails)
+            );
+            said.push((fails, text));
+        }
+        if let Some((fails, most)) = self.tombstones.exceeded(tombstones) {
+            let text = format!(
+                "Guardrail partition_tombstones violated: Partition {} has {tombstones} tombstones, this exceeds the {} \
+                 threshold of {most}. Partitions with too many tombstones can cause performance problems.",
+                what(),
+                which(fails)
+            );
+            said.push((fails, text));
+        }
+        said
+    }
+
+    /// Logs what is beyond the thresholds.
+    pub(crate) fn tell(&self, table: &Table, key: &[u8], file: &str, measured: (u64, u64)) {
+        for (fails, text) in self.violations(table, key, file, measured) {
+            if fails {
+                reactor::error!("{}", text);
+            } else {
+                reactor::warn!("{}", text);
+            }
+        }
+    }
+}
+
+/// Counts what of a partition is dead or deletes, as Cassandra counts it for its statistics.
+#[derive(Debug)]
+pub(crate) struct TombstoneCount {
+    now: LocalSeconds,
+    /// The range deletion in force.
+    open: DeletionTime,
+    pub(crate) count: u64,
+}
+
+impl TombstoneCount {
+    /// Begins a partition with its deletion and its static row.
+    pub(crate) fn new(now: LocalSeconds, deletion: DeletionTime, row: Option<RowView<'_>>) -> Self {
+        let mut count = Self { now, open: DeletionTime::LIVE, count: u64::from(!deletion.is_live()) };
+        if let Some(row) = row {
+            count.row(row);
+        }
+        count
+    }
+
+    pub(crate) fn add(&mut self, unfiltered: &Unfiltered<'_>) {
+        match unfiltered {
+            Unfiltered::Row { row, .. } => self.row(*row),
+            // The end of a range and the start of one each hold its deletion.
+            Unfiltered::Change { deletion, .. } => {
+                self.count += u64::from(!self.open.is_live()) + u64::from(!deletion.is_live());
+                self.open = *deletion;
+            }
+        }
+    }
+
+    fn row(&mut self, row: RowView<'_>) {
+        let liveness = row.liveness();
+        let dead = row.cells().filter(|cell| !cell.is_live(self.now)).count() as u64;
+        self.count += u64::from(!liveness.is_none() && !liveness.is_live(self.now))
+            + u64::from(!row.deletion().is_live())
+            + dead;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::row::CellKind;
+    use model::schema::{TableDefinition, TableOptions};
+    use model::{CellView, Column, ColumnId, ColumnKind, CqlType, Liveness, Position, RowBuilder, TableId};
+
+    fn table() -> Table {
+        let column = |id, name: &str, kind| Column {
+            id: ColumnId(id),
+            name: name.to_owned(),
+            ty: CqlType::Int,
+            kind,
+            position: 0,
+            reversed: false,
+        };
+        let definition = TableDefinition {
+            id: TableId([7; 16]),
+            keyspace: "ks".to_owned(),
+            name: "t".to_owned(),
+            columns: vec![
+                column(0, "k", ColumnKind::PartitionKey),
+                column(1, "c", ColumnKind::Clustering),
+                column(2, "v", ColumnKind::Regular),
+            ],
+            dropped: [].into(),
+            options: TableOptions::default(),
+            next_column_id: 3,
+            tablets_log2: 0,
+            revision: 0,
+        };
+        Table::new(definition)
+    }
+
+    #[test]
+    fn what_is_beyond_a_threshold_is_told_once_in_cassandras_words() {
+        let limit = |warn, fail| PartitionLimit { warn: Some(warn), fail: Some(fail) };
+        let guards = PartitionGuards {
+            bytes: limit(100, 200),
+            tombstones: limit(5, 10),
+            key_text: |_, key| key[0].to_string(),
+        };
+        let said =
+            |bytes, tombstones| guards.violations(&table(), &[9], "me-1-big-Data.db", (bytes, tombstones));
+        assert_eq!(said(100, 5), []);
+        assert_eq!(
+            said(101, 11),
+            [
+                (
+                    false,
+                    "Guardrail partition_size violated: Partition ks.t:9 on sstable me-1-big-Data.db has size 101, this \
+                     exceeds the warning threshold of 100. Too large partitions can cause performance problems."
+                        .to_owned()
+                ),
+                (
+                    true,
+                    "Guardrail partition_tombstones violated: Partition ks.t:9 on sstable me-1-big-Data.db has 11 \
+                     tombstones, this exceeds the failure threshold of 10. Partitions with too many tombstones can \
+                     cause performance problems."
+                        .to_owned()
+                ),
+            ]
+        );
+        assert!(said(201, 0).iter().all(|(fails, _)| *fails));
+    }
+
+    #[test]
+    fn everything_dead_counts_and_a_boundary_counts_twice() {
+        let deletion = DeletionTime { timestamp: 5, local_time: 50 };
+        let mut row = Vec::new();
+        let mut builder =
+            RowBuilder::new(&mut row, Liveness { timestamp: 9, ttl: 3, expires_at: 90 }, deletion);
+        builder.cell(CellView {
+            column: ColumnId(2),
+            timestamp: 9,
+            path: None,
+            kind: CellKind::Tombstone { local_time: 9 },
+        });
+        builder.finish();
+        let row = RowView::trusted(&row);
+        let count = |now| {
+            let mut count = TombstoneCount::new(now, deletion, Some(row));
+            let change = |deletion| Unfiltered::Change { position: Position::START, deletion };
+            count.add(&Unfiltered::Row { clustering: &[], row });
+            count.add(&change(deletion));
+            count.add(&change(DeletionTime { timestamp: 6, local_time: 60 }));
+            count.add(&change(DeletionTime::LIVE));
+            count.count
+        };
+        // The partition, twice a row's deletion and cell, and four ends of ranges; later the rows' markers too.
+        assert_eq!((count(89), count(90)), (1 + 2 * 2 + 4, 1 + 2 * 3 + 4));
+    }
+}
