@@ -188,6 +188,14 @@ fn results_are_those_of_a_function_that_never_stops() {
                     assert_eq!(found[0], found[1], "{selected} {rest}, pages of {page:?}");
                 }
             }
+            for text in [
+                "SELECT key, ks.F_f(listen_port) FROM system.local",
+                "SELECT ks.F_f(peer_port) FROM system.peers_v2",
+                "SELECT table_name, ks.F_f(gc_grace_seconds) FROM system_schema.tables WHERE keyspace_name = 'ks'",
+            ] {
+                let quick = rows(&engine, &text.replace("F_", "quick_")).await;
+                assert_eq!(rows(&engine, &text.replace("F_", "long_")).await, quick, "{text}");
+            }
             assert!(of_shard().slices > before + 100, "the long ones are longer than a slice");
             assert_eq!(of_shard().paused, 0);
         });
