@@ -249,6 +249,10 @@ fn what_is_written_is_what_functions_give_in_slices() {
             prepared.execute(&engine, &Options::values([int(k), int(v)])).await.unwrap();
         }
         assert_eq!(rows(&engine, "SELECT v FROM t WHERE k IN (20, 21)").await, ["2", "3"]);
+        // The usual point read, by id, is one that waits here.
+        let point = prepare(&engine, "SELECT v FROM t WHERE k = long(?) AND c = long(-1)").await.unwrap();
+        let found = point.execute(&engine, &Options::values([int(20)])).await.unwrap();
+        assert_eq!(support::Rows::parse(&found).rows, ["3"]);
         // Markers are not taken inside of literals, inside of a call neither.
         let refused = prepare(&engine, "INSERT INTO t (k, c, l) VALUES (1, 1, [long(?)])").await.unwrap_err();
         assert!(refused.to_string().contains("bind variables are not supported"), "{refused}");
