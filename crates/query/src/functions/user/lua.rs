@@ -19,8 +19,8 @@ use super::slice::Slice;
 
 /// Bytes one function's virtual machine may hold.
 const MEMORY_BYTES_MAX: usize = 16 << 20;
-/// What a call takes of a slice before its first instruction: globals and a coroutine are made.
-const INSTRUCTIONS_OF_BEGINNING: u32 = 2000;
+/// What a call takes of a slice before its first instruction, measured: globals and a coroutine are made.
+const INSTRUCTIONS_OF_BEGINNING: u32 = 3000;
 /// The globals of one call: what there is at first, libraries copied too, so that nothing written is left behind.
 const GLOBALS: &str = "
 local next, type, first = next, type, ...
