@@ -3,105 +3,42 @@
 //! Requests come in with borrowed values and leave a RESULT body in the caller's buffer. The engine registers itself
 //! on its shard, so that calls from other shards find it. Buffers of finished requests are kept for the next ones.
 
+mod batch;
+mod config;
+mod preparation;
+mod scratch;
+mod values;
+
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::net::SocketAddr;
-use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use cql::ast::QualifiedName;
+use model::Table;
 use model::mutation::MutationView;
-use model::{Schema, Table, TableId, Token};
-use reactor::{Deadline, Group, mesh};
+use reactor::Deadline;
 use replication::{BatchFailure, BatchWrite, Consistency, ReadLimits, ReplicationError, Replicator};
-use smallvec::SmallVec;
-use storage::{Applying, Now, PartitionRange, ReadCommand, Rest, RowConsumer, Slices, Storage};
-use wire::request::{BatchKind, BatchStatementKind, BatchStatements, QueryParameters};
-use wire::values::{ValueRef, Values};
+use storage::{Applying, Now, PartitionRange, ReadCommand, Rest, RowConsumer, Storage};
+use wire::request::QueryParameters;
+use wire::values::ValueRef;
 use wire::version::ProtocolVersion;
 
+use self::values::{BoundValues, bind_values, bind_values_into};
 use crate::ambient::Ambient;
 use crate::execute::counter::Totals;
 use crate::execute::disk_guard::DiskUsage;
-use crate::execute::rows::RowBuffers;
-use crate::execute::update_buffer::PartitionUpdate;
-use crate::execute::{self, Part, Request, consistency};
-use crate::guardrails::Guardrails;
-use crate::prepare::{self, Names, Prepared};
-use crate::prepared_cache::{CachedStatement, PreparedCache, statement_id};
+use crate::execute::{self, Request, consistency};
+use crate::prepare::{self, Prepared};
+use crate::prepared_cache::{PreparedCache, statement_id};
 use crate::results::{MetadataId, MetadataMode, PreparedBody};
 use crate::system::ClientRow;
 use crate::terms::Binding;
 use crate::{ClientState, QueryError, Response};
 
-/// Settings of the query engine; the same on every shard of a node.
-#[derive(Debug, Clone)]
-pub struct EngineConfig {
-    /// `cluster_name`
-    pub cluster_name: String,
-    /// Data center of the node.
-    pub data_center: String,
-    /// Rack of the node.
-    pub rack: String,
-    /// Address for other nodes.
-    pub listen_address: SocketAddr,
-    /// Address for clients.
-    pub native_address: SocketAddr,
-    /// Port where connections choose their shard; `None` where there is none.
-    pub shard_aware_port: Option<u16>,
-    /// Shards of the node.
-    pub shards: usize,
-    /// Identity of the node, a UUID.
-    pub host_id: [u8; 16],
-    /// `read_request_timeout`
-    pub read_timeout: Duration,
-    /// `range_request_timeout`
-    pub range_timeout: Duration,
-    /// `write_request_timeout`
-    pub write_timeout: Duration,
-    /// `cas_contention_timeout`: how long a conditional write waits for others of its kind.
-    pub cas_contention_timeout: Duration,
-    /// `truncate_request_timeout`
-    pub truncate_timeout: Duration,
-    /// `prepared_statements_cache_size`, of each shard.
-    pub prepared_bytes_max: usize,
-    /// Longest text of a statement in bytes.
-    pub statement_bytes_max: usize,
-    /// `user_defined_functions_enabled`
-    pub user_functions: bool,
-    /// What operators want to be warned of or refused.
-    pub guardrails: Guardrails,
-    /// Names and values for `system_views.settings`, beside those that follow from the others here.
-    pub settings: Vec<(String, String)>,
-}
-
-impl EngineConfig {
-    /// Cassandra's defaults for one node on the loopback address.
-    pub fn new(host_id: [u8; 16], shards: usize) -> Self {
-        Self {
-            cluster_name: "Test Cluster".to_owned(),
-            data_center: "datacenter1".to_owned(),
-            rack: "rack1".to_owned(),
-            listen_address: SocketAddr::from(([127, 0, 0, 1], 7000)),
-            native_address: SocketAddr::from(([127, 0, 0, 1], 9042)),
-            shard_aware_port: None,
-            shards,
-            host_id,
-            read_timeout: Duration::from_secs(5),
-            range_timeout: Duration::from_secs(10),
-            write_timeout: Duration::from_secs(2),
-            cas_contention_timeout: Duration::from_millis(1800),
-            truncate_timeout: Duration::from_secs(60),
-            prepared_bytes_max: 10 << 20,
-            statement_bytes_max: 16 << 20,
-            user_functions: true,
-            guardrails: Guardrails::default(),
-            settings: Vec::new(),
-        }
-    }
-}
+pub use config::EngineConfig;
+pub(crate) use scratch::Scratch;
+pub use scratch::WriteBuffers;
 
 /// What the names of all keyspaces begin with that have [`VirtualTables`].
 const VIRTUAL_PREFIX: &str = "system";
@@ -153,9 +90,6 @@ impl fmt::Debug for Engine {
         f.debug_struct("Engine").field("config", &self.0.config).finish_non_exhaustive()
     }
 }
-
-/// Values of a request, by marker.
-type BoundValues<'a> = SmallVec<[ValueRef<'a>; 32]>;
 
 impl Engine {
     /// The engine of this shard; calls from other shards find it from now on.
@@ -236,42 +170,6 @@ impl Engine {
         &self.0.virtual_tables
     }
 
-    /// The table with that id, where it is a stored one.
-    pub fn stored_table(&self, id: TableId) -> Option<Rc<Table>> {
-        self.0.storage.schema().table_by_id(id).cloned()
-    }
-
-    /// Whether there is such a keyspace.
-    pub fn has_keyspace(&self, keyspace: &str) -> bool {
-        self.0.storage.schema().keyspace(keyspace).is_some() || self.0.virtual_tables.has_keyspace(keyspace)
-    }
-
-    /// The table a statement of `client` means: a stored one, else one of the node's own.
-    ///
-    /// # Errors
-    /// [`QueryError::Invalid`] in Cassandra's words where there is none, or no keyspace to look in.
-    pub fn resolve_table(&self, client: &ClientState, name: &QualifiedName) -> Result<Rc<Table>, QueryError> {
-        self.find_table(client.keyspace.as_deref(), name)
-    }
-
-    fn find_table(&self, keyspace: Option<&str>, name: &QualifiedName) -> Result<Rc<Table>, QueryError> {
-        let keyspace = name.keyspace.as_ref().map(|keyspace| keyspace.as_str()).or(keyspace).ok_or_else(|| {
-            QueryError::invalid("No keyspace has been specified. USE a keyspace, or explicitly specify keyspace.tablename")
-        })?;
-        let schema = self.0.storage.schema();
-        if let Some(table) = schema.table(keyspace, name.name.as_str()) {
-            return Ok(Rc::clone(table));
-        }
-        if let Some(table) = self.0.virtual_tables.table(keyspace, name.name.as_str()) {
-            return Ok(table);
-        }
-        Err(QueryError::Invalid(if self.has_keyspace(keyspace) {
-            format!("table {} does not exist", name.name.name)
-        } else {
-            format!("keyspace {keyspace} does not exist")
-        }))
-    }
-
     /// Executes a statement given as text and appends its RESULT body.
     ///
     /// # Errors
@@ -350,73 +248,6 @@ impl Engine {
         reactor::in_place!(self.run(client, prepared, parameters, &values, mode, out))
     }
 
-    /// Executes a batch of statements and appends VOID, or the rows of a conditional one.
-    ///
-    /// # Errors
-    /// As [`Self::execute`]; [`QueryError::Invalid`] for statements that write nothing.
-    pub async fn batch(
-        &self,
-        client: &ClientState,
-        kind: BatchKind,
-        statements: BatchStatements<'_>,
-        parameters: &QueryParameters<'_>,
-        out: &mut Response,
-    ) -> Result<(), QueryError> {
-        let keyspace = parameters.keyspace.or(client.keyspace.as_deref());
-        let mut held = Vec::with_capacity(statements.len());
-        for statement in statements.iter() {
-            let prepared = match statement.statement {
-                BatchStatementKind::Prepared(id) => Held::Cached(
-                    self.0.prepared.get(id).ok_or_else(|| QueryError::Unprepared { id: id.to_vec() })?,
-                ),
-                BatchStatementKind::Text(text) => Held::Fresh(Box::new(self.prepare_text(keyspace, text)?)),
-            };
-            let markers = prepared.get().markers.len();
-            if prepared.get().modification().is_none() {
-                return Err(QueryError::invalid(
-                    "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed.",
-                ));
-            }
-            let values = bind_values(&statement.values, prepared.get()).map_err(|_| {
-                QueryError::Invalid(format!(
-                    "There were {markers} markers(?) in CQL but {} bound variables",
-                    statement.values.len()
-                ))
-            })?;
-            held.push((prepared, values));
-            reactor::maybe_yield().await;
-        }
-        let plans = held.iter().filter_map(|(prepared, _)| prepared.get().modification());
-        prepare::batch::check(kind, false, plans)?;
-        let binding = Binding { values: &[], markers: &[], ambient: &self.0.ambient, calls: None };
-        let now = parameters.now_in_seconds.unwrap_or_else(|| self.0.ambient.now_seconds());
-        let request = Request { client, parameters, binding: &binding, now };
-        let mut called = Vec::with_capacity(held.len());
-        for (prepared, values) in &held {
-            let prepared = prepared.get();
-            let binding = Binding { values, markers: &prepared.markers, ..binding };
-            called.push(match prepared.calls_user {
-                true => Some(Box::pin(execute::calls::run(self, &request, prepared, &binding)).await?),
-                false => None,
-            });
-        }
-        let parts: Vec<Part<'_>> = held
-            .iter()
-            .zip(&called)
-            .filter_map(|((prepared, values), calls)| {
-                let Prepared { markers, .. } = prepared.get();
-                let binding = Binding { values, markers, calls: calls.as_ref(), ..binding };
-                prepared.get().modification().map(|plan| Part { plan, binding })
-            })
-            .collect();
-        let start = out.body.len();
-        let done = execute::batch::parts(self, &request, kind, (None, None), &parts, out).await;
-        if done.is_err() {
-            out.body.truncate(start);
-        }
-        done
-    }
-
     #[inline]
     async fn run(
         &self,
@@ -436,65 +267,6 @@ impl Engine {
             out.body.truncate(start);
         }
         done
-    }
-
-    /// Parses and prepares a text that is neither looked up nor kept: what a statement nobody prepared costs.
-    ///
-    /// # Errors
-    /// As preparing it.
-    pub fn plan(&self, keyspace: Option<&str>, text: &str) -> Result<Prepared, QueryError> {
-        self.prepare_text(keyspace, text)
-    }
-
-    /// Parses and prepares a text.
-    pub(crate) fn prepare_text(&self, keyspace: Option<&str>, text: &str) -> Result<Prepared, QueryError> {
-        if text.len() > self.0.config.statement_bytes_max {
-            return Err(QueryError::Invalid(format!(
-                "A statement of {} bytes is longer than the maximum of {}",
-                text.len(),
-                self.0.config.statement_bytes_max
-            )));
-        }
-        let parsed = cql::parse_statement(text)?;
-        let schema = self.0.storage.schema();
-        let lookup = Lookup { engine: self, keyspace, schema: &schema };
-        prepare::prepare(parsed, &lookup, &self.0.ambient)
-    }
-
-    /// Other shards prepare the text too. One that cannot, now, answers UNPREPARED later, and the client tries again.
-    async fn prepare_elsewhere(&self, keyspace: Option<&str>, text: &str) {
-        for shard in (0..reactor::shard_count()).filter(|shard| *shard != reactor::shard_id()) {
-            let (keyspace, text) = (keyspace.map(str::to_owned), text.to_owned());
-            let call = mesh::call(shard, Group::STATEMENT, move || async move {
-                if let Some(engine) = Self::here() {
-                    engine.prepare_here(keyspace.as_deref(), &text);
-                }
-            });
-            if let Err(error) = call.await {
-                reactor::warn!("a statement could not be prepared on shard {}: {}", shard, error);
-            }
-        }
-    }
-
-    fn prepare_here(&self, keyspace: Option<&str>, text: &str) {
-        let id = statement_id(keyspace, text);
-        if self.0.prepared.get(&id).is_none()
-            && let Ok(prepared) = self.prepare_text(keyspace, text)
-        {
-            self.0.prepared.insert(id, keyspace, text, prepared);
-        }
-    }
-
-    /// Forgets the prepared statements of a table, or of all tables of a keyspace: the schema changed.
-    pub fn forget_statements(&self, keyspace: &str, table: Option<&str>) {
-        let concerns = |statement: &CachedStatement| {
-            statement
-                .prepared
-                .tables()
-                .iter()
-                .any(|of| of.keyspace() == keyspace && table.is_none_or(|table| table == of.name()))
-        };
-        self.0.prepared.retain(|statement| !concerns(statement));
     }
 
     /// Writes one mutation.
@@ -654,34 +426,6 @@ impl Engine {
         let mut totals = Totals::new(consumer);
         self.0.replicator.read(command, limits, level, deadline, &mut totals).await
     }
-
-    /// Buffers for one request on `table`.
-    #[inline]
-    pub(crate) fn scratch(&self, table: &Rc<Table>) -> ScratchGuard<'_> {
-        let scratch = match self.0.scratches.borrow_mut().pop() {
-            Some(mut scratch) => {
-                scratch.read.table = Rc::clone(table);
-                scratch
-            }
-            None => Box::new(Scratch::new(table)),
-        };
-        ScratchGuard { engine: self, scratch: Some(scratch) }
-    }
-}
-
-/// A statement of a batch, for as long as the batch runs.
-enum Held {
-    Cached(Rc<CachedStatement>),
-    Fresh(Box<Prepared>),
-}
-
-impl Held {
-    fn get(&self) -> &Prepared {
-        match self {
-            Self::Cached(statement) => &statement.prepared,
-            Self::Fresh(prepared) => prepared,
-        }
-    }
 }
 
 /// How the metadata of a prepared statement's rows is sent (native_protocol_v5.spec §4.2.5.2).
@@ -690,147 +434,5 @@ fn metadata_mode(current: &MetadataId, known: Option<&[u8]>, skip: bool) -> Meta
         Some(known) if known != current => MetadataMode::Changed,
         _ if skip => MetadataMode::Skip,
         _ => MetadataMode::Full,
-    }
-}
-
-/// The request's values in the order of the markers.
-fn bind_values<'a>(values: &Values<'a>, prepared: &Prepared) -> Result<BoundValues<'a>, QueryError> {
-    let mut bound = BoundValues::new();
-    bind_values_into(values, prepared, &mut bound)?;
-    Ok(bound)
-}
-
-/// As [`bind_values`], into an empty list where it stands: a list by value would be moved there.
-#[inline]
-fn bind_values_into<'a>(
-    values: &Values<'a>,
-    prepared: &Prepared,
-    bound: &mut BoundValues<'a>,
-) -> Result<(), QueryError> {
-    let markers = &prepared.markers;
-    if values.is_named() {
-        for marker in markers {
-            match values.by_name(&marker.name) {
-                Some(value) => bound.push(value),
-                None => break,
-            }
-        }
-    } else {
-        values.for_each(|value| bound.push(value));
-    }
-    if bound.len() == markers.len() { Ok(()) } else { Err(wrong_count(markers.len(), bound.len())) }
-}
-
-#[cold]
-fn wrong_count(markers: usize, bound: usize) -> QueryError {
-    QueryError::Invalid(format!("there were {markers} markers(?) in CQL but {bound} bound variables"))
-}
-
-/// Names for one statement.
-struct Lookup<'e> {
-    engine: &'e Engine,
-    keyspace: Option<&'e str>,
-    schema: &'e Schema,
-}
-
-impl Names for Lookup<'_> {
-    fn schema(&self) -> &Schema {
-        self.schema
-    }
-
-    fn table(&self, name: &QualifiedName) -> Result<Rc<Table>, QueryError> {
-        self.engine.find_table(self.keyspace, name)
-    }
-
-    fn keyspace(&self) -> Option<&str> {
-        self.keyspace
-    }
-
-    fn is_stored(&self, table: &Table) -> bool {
-        self.schema.table_by_id(table.id()).is_some()
-    }
-}
-
-/// Scratches a shard keeps: as many requests as it is likely to have under way at once.
-const SCRATCHES_MAX: usize = 256;
-/// A buffer that grew beyond this is given back.
-const SCRATCH_BYTES_MAX: usize = 64 * 1024;
-
-/// Buffers of one request.
-#[derive(Debug)]
-pub(crate) struct Scratch {
-    /// The read, its slices also for writes.
-    pub(crate) read: ReadCommand,
-    /// For rows on their way out.
-    pub(crate) rows: RowBuffers,
-    /// For writes.
-    pub(crate) write: WriteBuffers,
-}
-
-/// Buffers of a write.
-#[derive(Debug, Default)]
-pub struct WriteBuffers {
-    /// Stored key.
-    pub key: Vec<u8>,
-    /// Partitions written; those beyond the ones in use are old.
-    pub updates: Vec<PartitionUpdate>,
-    /// The mutation.
-    pub mutation: Vec<u8>,
-}
-
-impl Scratch {
-    fn new(table: &Rc<Table>) -> Self {
-        let read = ReadCommand {
-            table: Rc::clone(table),
-            range: PartitionRange::Key(model::partition_key::DecoratedKey {
-                token: Token::MINIMUM,
-                key: Vec::new(),
-            }),
-            slices: Slices::new(),
-            reversed: false,
-            now: 0,
-            bypass_cache: false,
-        };
-        Self { read, rows: RowBuffers::default(), write: WriteBuffers::default() }
-    }
-
-    /// Whether keeping it costs little.
-    fn is_small(&self) -> bool {
-        let WriteBuffers { mutation, updates, .. } = &self.write;
-        mutation.capacity() <= SCRATCH_BYTES_MAX
-            && updates.len() <= 4
-            && updates.iter().all(|update| update.len() <= SCRATCH_BYTES_MAX)
-            && self.read.slices.len() <= 16
-            && self.rows.is_small()
-    }
-}
-
-/// A scratch in use; goes back to its shard when dropped.
-pub(crate) struct ScratchGuard<'e> {
-    engine: &'e Engine,
-    scratch: Option<Box<Scratch>>,
-}
-
-impl Deref for ScratchGuard<'_> {
-    type Target = Scratch;
-
-    fn deref(&self) -> &Scratch {
-        self.scratch.as_ref().expect("taken only by drop")
-    }
-}
-
-impl DerefMut for ScratchGuard<'_> {
-    fn deref_mut(&mut self) -> &mut Scratch {
-        self.scratch.as_mut().expect("taken only by drop")
-    }
-}
-
-impl Drop for ScratchGuard<'_> {
-    fn drop(&mut self) {
-        let Some(scratch) = self.scratch.take() else { return };
-        let mut scratches = self.engine.0.scratches.borrow_mut();
-        if scratches.len() < SCRATCHES_MAX && scratch.is_small() {
-            scratches.push(scratch);
-        }
     }
 }

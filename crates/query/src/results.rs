@@ -23,6 +23,9 @@ const HAS_MORE_PAGES: i32 = 2;
 const NO_METADATA: i32 = 4;
 const METADATA_CHANGED: i32 = 8;
 
+/// Bytes of a column beside its name where its type has no parts.
+const SPECIFICATION_BYTES: usize = 4;
+
 /// What identifies result metadata: 16 bytes that differ where names or types do.
 pub type MetadataId = [u8; 16];
 
@@ -38,22 +41,23 @@ pub struct ResultMetadata {
 
 impl ResultMetadata {
     /// Columns of one table.
-    pub fn new(keyspace: &str, table: &str, columns: &[(String, CqlType)]) -> Self {
+    pub fn new(keyspace: &str, table: &str, columns: impl Into<Vec<(String, CqlType)>>) -> Self {
         let mut metadata = Self {
             keyspace: keyspace.to_owned(),
             table: table.to_owned(),
-            columns: columns.to_vec(),
+            columns: columns.into(),
             id: [0; 16],
             encoded: Default::default(),
         };
-        let [high, low] = murmur3_hash128(metadata.specifications(ProtocolVersion::V5), columns.len() as u64);
+        let count = metadata.columns.len() as u64;
+        let [high, low] = murmur3_hash128(metadata.specifications(ProtocolVersion::V5), count);
         metadata.id = (u128::from(high as u64) << 64 | u128::from(low as u64)).to_be_bytes();
         metadata
     }
 
     /// No columns: statements that answer with no rows.
     pub fn none() -> Self {
-        Self::new("", "", &[])
+        Self::new("", "", Vec::new())
     }
 
     /// How many columns there are.
@@ -79,7 +83,8 @@ impl ResultMetadata {
     /// Global table specification and columns, as they follow the flags.
     fn specifications(&self, version: ProtocolVersion) -> &[u8] {
         self.encoded[version as usize - ProtocolVersion::V3 as usize].get_or_init(|| {
-            let mut out = Vec::new();
+            let names: usize = self.columns.iter().map(|(name, _)| name.len() + SPECIFICATION_BYTES).sum();
+            let mut out = Vec::with_capacity(self.keyspace.len() + self.table.len() + 4 + names);
             string(&mut out, &self.keyspace);
             string(&mut out, &self.table);
             for (name, ty) in &self.columns {

@@ -70,3 +70,90 @@ fn totals_are_right_on_any_number_of_shards() {
         node(directory.path(), shards, totals);
     }
 }
+
+/// Rows of types whose sums wrap, are not exact, or grow; and a table of which nothing is left.
+async fn every_type(engine: Engine) -> Vec<Vec<String>> {
+    run(
+        &engine,
+        "CREATE TABLE n (k int PRIMARY KEY, ti tinyint, si smallint, i int, b bigint, f float, d double, de decimal, \
+         vi varint, t text)",
+    )
+    .await;
+    run(&engine, "CREATE TABLE empty (k int PRIMARY KEY, i int, d double, t text)").await;
+    run(&engine, "CREATE TABLE counted (k int PRIMARY KEY, c counter)").await;
+    for k in 0..60_i32 {
+        let sign = if k % 3 == 0 { "-" } else { "" };
+        run(
+            &engine,
+            &format!(
+                "INSERT INTO n (k, ti, si, i, b, f, d, de, vi, t) VALUES ({k}, {sign}120, {sign}32000, {sign}2147483000, \
+                 {sign}9223372036854775000, {sign}{k}.5, {sign}{k}.25, {sign}{k}.125, {sign}99999999999999999999999{k}, \
+                 't{k}')"
+            ),
+        )
+        .await;
+        run(&engine, &format!("UPDATE counted SET c = c + {k} WHERE k = {k}")).await;
+    }
+    for k in 60..70 {
+        run(&engine, &format!("INSERT INTO n (k) VALUES ({k})")).await;
+        run(&engine, &format!("DELETE FROM empty WHERE k = {k}")).await;
+    }
+    let mut answers = Vec::new();
+    for function in ["count", "min", "max", "sum", "avg"] {
+        for column in ["k", "ti", "si", "i", "b", "f", "d", "de", "vi"] {
+            answers.push(rows(&engine, &format!("SELECT {function}({column}) FROM n")).await);
+        }
+        for column in ["i", "d"] {
+            answers.push(rows(&engine, &format!("SELECT {function}({column}) FROM empty")).await);
+        }
+        answers.push(rows(&engine, &format!("SELECT {function}(c) FROM counted")).await);
+    }
+    for statement in [
+        "SELECT count(*), count(i), min(t), max(t), sum(i) + 1, avg(si) FROM n",
+        "SELECT JSON count(*), max(t) FROM n",
+        "SELECT count(*) FROM empty",
+        "SELECT sum(i), count(*) FROM n WHERE k > 30 ALLOW FILTERING",
+        "SELECT count(*) FROM n WHERE token(k) > 0",
+        "SELECT count(*), sum(b) FROM n LIMIT 1",
+    ] {
+        answers.push(rows(&engine, statement).await);
+    }
+    answers
+}
+
+#[test]
+fn totals_of_every_type_are_the_same_on_any_number_of_shards() {
+    let answers: Vec<_> = [1, 2, 3]
+        .into_iter()
+        .map(|shards| {
+            let directory = tempfile::tempdir().unwrap();
+            node(directory.path(), shards, every_type)
+        })
+        .collect();
+    assert_eq!(answers[0], answers[1]);
+    assert_eq!(answers[0], answers[2]);
+    // Sums wrap in their type.
+    for sum in ["96", "-15360", "-12960", "-16160"] {
+        assert!(answers[0].contains(&vec![sum.to_owned()]), "{sum}: {:?}", answers[0]);
+    }
+}
+
+#[test]
+fn a_shard_that_meets_too_many_tombstones_ends_the_total() {
+    for shards in [1, 3] {
+        let directory = tempfile::tempdir().unwrap();
+        let adjust = |config: &mut query::EngineConfig| {
+            config.guardrails.tombstones = query::guardrails::Threshold { warn: Some(20), fail: Some(40) };
+        };
+        support::node_with(directory.path(), shards, adjust, |engine| async move {
+            run(&engine, "CREATE TABLE t (k int, c int, PRIMARY KEY (k, c))").await;
+            for c in 0..41 {
+                run(&engine, &format!("DELETE FROM t WHERE k = 1 AND c = {c}")).await;
+            }
+            let refused = support::body(&engine, "SELECT count(*) FROM t").await.unwrap_err();
+            assert!(matches!(refused, query::QueryError::TooManyTombstones { .. }), "{refused}");
+            // What others have is in nobody's way.
+            assert_eq!(rows(&engine, "SELECT count(*) FROM t WHERE k = 2").await, ["0"]);
+        });
+    }
+}

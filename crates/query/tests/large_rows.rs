@@ -2,8 +2,10 @@
 
 mod support;
 
-use query::Engine;
-use support::{body, node, rows, run};
+use std::time::Duration;
+
+use query::{Engine, EngineConfig};
+use support::{body, node, node_with, rows, run};
 
 /// Elements of one update; three of them are more than 16 bits count.
 const ELEMENTS: u32 = 40_000;
@@ -46,7 +48,9 @@ async fn grown(engine: Engine) -> Vec<String> {
 #[test]
 fn updates_of_a_collection_may_add_up_to_more_elements_than_one_update_takes() {
     let folder = tempfile::tempdir().unwrap();
-    let before = node(folder.path(), 1, grown);
+    // Whether it is done in time is not what is asked here.
+    let patient = |config: &mut EngineConfig| config.write_timeout = Duration::from_secs(120);
+    let before = node_with(folder.path(), 1, patient, grown);
     let after = node(folder.path(), 1, |engine| async move { rows(&engine, "SELECT * FROM big").await });
     assert!(before == after, "after a restart");
 }

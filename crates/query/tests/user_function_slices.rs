@@ -188,6 +188,14 @@ fn results_are_those_of_a_function_that_never_stops() {
                     assert_eq!(found[0], found[1], "{selected} {rest}, pages of {page:?}");
                 }
             }
+            for text in [
+                "SELECT key, ks.F_f(listen_port) FROM system.local",
+                "SELECT ks.F_f(peer_port) FROM system.peers_v2",
+                "SELECT table_name, ks.F_f(gc_grace_seconds) FROM system_schema.tables WHERE keyspace_name = 'ks'",
+            ] {
+                let quick = rows(&engine, &text.replace("F_", "quick_")).await;
+                assert_eq!(rows(&engine, &text.replace("F_", "long_")).await, quick, "{text}");
+            }
             assert!(of_shard().slices > before + 100, "the long ones are longer than a slice");
             assert_eq!(of_shard().paused, 0);
         });
@@ -241,6 +249,10 @@ fn what_is_written_is_what_functions_give_in_slices() {
             prepared.execute(&engine, &Options::values([int(k), int(v)])).await.unwrap();
         }
         assert_eq!(rows(&engine, "SELECT v FROM t WHERE k IN (20, 21)").await, ["2", "3"]);
+        // The usual point read, by id, is one that waits here.
+        let point = prepare(&engine, "SELECT v FROM t WHERE k = long(?) AND c = long(-1)").await.unwrap();
+        let found = point.execute(&engine, &Options::values([int(20)])).await.unwrap();
+        assert_eq!(support::Rows::parse(&found).rows, ["3"]);
         // Markers are not taken inside of literals, inside of a call neither.
         let refused = prepare(&engine, "INSERT INTO t (k, c, l) VALUES (1, 1, [long(?)])").await.unwrap_err();
         assert!(refused.to_string().contains("bind variables are not supported"), "{refused}");

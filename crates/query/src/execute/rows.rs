@@ -4,26 +4,26 @@
 //! from its cells into the answer's buffer. Invariant: `last` is always the last row appended, so that a page
 //! that is told to end after it goes on right behind it.
 
+mod grouped;
+mod values;
+
 use model::clustering::{Clustering, OwnedPosition, Position};
 use model::deletion::LocalSeconds;
 use model::{ColumnKind, RowView, Token};
 use smallvec::SmallVec;
 use storage::{Dead, Flow, Place, RowConsumer};
 
-use super::cells::{self, Finder};
-use super::evaluate::{Aggregated, RowInput, evaluate};
-use super::groups::{Arriving, OpenGroup, Partial};
+use self::values::{append_columns, append_values, take_back};
+use super::evaluate::RowInput;
+use super::groups::OpenGroup;
 use super::tombstones::{TombstoneLimits, Tombstones};
 use crate::QueryError;
-use crate::functions::json;
 use crate::functions::user::calls::Calls;
-use crate::paging::{self, PagingState};
+use crate::paging::PagingState;
 use crate::prepare::select::SelectPlan;
-use crate::prepare::selection::{Selection, SelectionKind, Source};
-use crate::prepare::selector::Selector;
+use crate::prepare::selection::SelectionKind;
 use crate::restrictions::filter::BoundFilter;
 use crate::restrictions::keys;
-use crate::results::append_value;
 use crate::terms::Binding;
 
 /// Bytes of rows after which a page ends, whatever its size in rows.
@@ -160,19 +160,6 @@ impl<'q> Rows<'q> {
         self.resumed = true;
     }
 
-    /// What there is of the one group so far.
-    pub(super) fn partial(mut self) -> Option<Partial> {
-        self.group.take().map(|group| group.partial())
-    }
-
-    /// Adds what a shard has of the one group.
-    ///
-    /// # Errors
-    /// [`QueryError::Internal`] where it is of another statement.
-    pub(super) fn merge(&mut self, partial: &Partial) -> Result<(), QueryError> {
-        self.group.as_mut().map_or(Ok(()), |group| group.merge(partial, self.binding))
-    }
-
     /// Calls of the user's functions that rows go through.
     pub(super) fn calls(&self) -> Option<&'q Calls> {
         self.binding.calls
@@ -208,34 +195,6 @@ impl<'q> Rows<'q> {
         if self.warnings.len() < WARNINGS_MAX {
             self.warnings.push(text);
         }
-    }
-
-    /// The group that a page ends in, if it does in one.
-    pub(super) fn travelling_group(&self) -> Option<Vec<u8>> {
-        self.group.as_ref().filter(|group| group.is_open() && group.by().is_some())?.travelling()
-    }
-
-    /// Takes over the group that the last page ended in, if it did in one.
-    ///
-    /// # Errors
-    /// [`QueryError::Protocol`] where the bytes are no such group.
-    pub(super) fn take_over(&mut self, state: &PagingState<'_>) -> Result<(), QueryError> {
-        let (Some(bytes), Some(position), key) = (state.group, state.position, state.key) else {
-            return Ok(());
-        };
-        let group = self.group.as_mut().filter(|group| group.by().is_some());
-        group.and_then(|group| group.arrive(&self.plan.table, key, bytes)).ok_or_else(paging::invalid)?;
-        let RowBuffers { key: of_partition, last_key, last_clustering, last_weight, .. } = &mut *self.buffers;
-        for buffer in [of_partition, last_key] {
-            buffer.clear();
-            buffer.extend_from_slice(key);
-        }
-        // Where the group ends, should no row be added to it.
-        last_clustering.clear();
-        last_clustering.extend_from_slice(position.prefix.0);
-        *last_weight = position.weight;
-        self.inside = true;
-        Ok(())
     }
 
     /// Where the answer ends, for the next page, with the group it ends in.
@@ -346,130 +305,6 @@ impl<'q> Rows<'q> {
         }
     }
 
-    /// Adds a row to the group it belongs to; the group before it is shown if this is another.
-    #[inline(never)]
-    fn add_to_group(&mut self, clustering: Option<&[u8]>, row: Option<RowView<'_>>) -> Flow {
-        match self.try_add_to_group(clustering, row) {
-            Ok(flow) => flow,
-            Err(error) => {
-                self.error = Some(error);
-                Flow::Stop
-            }
-        }
-    }
-
-    fn try_add_to_group(
-        &mut self,
-        clustering: Option<&[u8]>,
-        row: Option<RowView<'_>>,
-    ) -> Result<Flow, QueryError> {
-        let Some(mut group) = self.group.take() else { return Ok(Flow::Continue) };
-        let table = &self.plan.table;
-        let key_bytes = std::mem::take(&mut self.buffers.key);
-        let static_bytes = std::mem::take(&mut self.buffers.static_row);
-        let key = keys::split(table, &key_bytes);
-        let parts: SmallVec<[Option<&[u8]>; 4]> =
-            Clustering(clustering.unwrap_or(&[])).components().collect();
-        let static_row = self.has_static.then(|| RowView::trusted(&static_bytes));
-        let arriving = Arriving {
-            key: &key_bytes,
-            clustering: clustering.unwrap_or(&[]),
-            input: RowInput { key: &key, clustering: &parts, static_row, row, now: self.now },
-        };
-        let flow = self.place(&mut group, &arriving);
-        self.group = Some(group);
-        drop(key);
-        self.buffers.key = key_bytes;
-        self.buffers.static_row = static_bytes;
-        let flow = flow?;
-        if flow == Flow::Continue {
-            // Where the group ends, should a page end behind it.
-            self.buffers.last_clustering.clear();
-            self.buffers.last_clustering.extend_from_slice(clustering.unwrap_or(&[]));
-            self.buffers.last_weight = 0;
-            self.inside = clustering.is_some();
-            if self.plan.distinct {
-                return Ok(Flow::SkipPartition);
-            }
-        }
-        Ok(flow)
-    }
-
-    fn place(&mut self, group: &mut OpenGroup<'q>, row: &Arriving<'_>) -> Result<Flow, QueryError> {
-        let mut output = None;
-        if let Some(by) = group.by() {
-            let (same, made) = group.takes(by, &self.plan.table, row, self.binding)?;
-            output = made;
-            if !same {
-                let flow = self.show_group(group, row.key)?;
-                if flow != Flow::Continue {
-                    return Ok(flow);
-                }
-            }
-            if !group.is_open() && self.page_is_full() {
-                self.more = true;
-                return Ok(Flow::Stop);
-            }
-        }
-        group.add(row, output, self.binding)?;
-        Ok(Flow::Continue)
-    }
-
-    /// Appends the row of a group that has ended; its last row is the last one that was added.
-    fn show_group(&mut self, group: &mut OpenGroup<'q>, key: &[u8]) -> Result<Flow, QueryError> {
-        if self.bytes() > UNPAGED_BYTES_MAX {
-            return Err(too_large());
-        }
-        let SelectionKind::Groups(groups) = &self.plan.selection.kind else { return Ok(Flow::Continue) };
-        let start = self.out.len();
-        if let Some(starts) = &mut self.sorted {
-            starts.push(start);
-        }
-        let (out, binding, plan) = (&mut *self.out, self.binding, self.plan);
-        let closed = group.close(&self.plan.table, (self.now, binding), |input, values| {
-            append_values(&plan.selection, &groups.selectors, input, values, binding, out)
-        });
-        if closed.is_err() {
-            take_back(self.out, &mut self.sorted, start);
-        }
-        closed?;
-        self.buffers.last_key.clear();
-        self.buffers.last_key.extend_from_slice(key);
-        self.count += 1;
-        self.remaining -= 1;
-        self.partition_remaining -= 1;
-        Ok(if self.remaining == 0 {
-            Flow::Stop
-        } else if self.partition_remaining == 0 {
-            self.inside = false;
-            Flow::SkipPartition
-        } else {
-            Flow::Continue
-        })
-    }
-
-    /// Shows the group that ends with its partition.
-    #[inline(never)]
-    fn end_group(&mut self) -> Flow {
-        let Some(mut group) = self.group.take() else { return Flow::Continue };
-        let mut flow = Flow::Continue;
-        if group.by().is_some() && group.is_open() {
-            let key = std::mem::take(&mut self.buffers.key);
-            match self.show_group(&mut group, &key) {
-                Ok(Flow::Stop) => flow = Flow::Stop,
-                Ok(_) => {}
-                Err(error) => {
-                    self.error = Some(error);
-                    flow = Flow::Stop;
-                }
-            }
-            self.buffers.key = key;
-            self.inside = false;
-        }
-        self.group = Some(group);
-        flow
-    }
-
     /// Appends the one row of an aggregate, or puts sorted rows in their order; call once, behind the last row, and again
     /// after a pause.
     ///
@@ -513,126 +348,8 @@ impl<'q> Rows<'q> {
     }
 }
 
-/// Drops a row that could not be shown whole; it may come again.
-#[cold]
-fn take_back(out: &mut Vec<u8>, sorted: &mut Option<Vec<usize>>, start: usize) {
-    out.truncate(start);
-    if let Some(starts) = sorted
-        && starts.last() == Some(&start)
-    {
-        starts.pop();
-    }
-}
-
 fn too_large() -> QueryError {
     QueryError::Invalid(format!("The result is larger than {UNPAGED_BYTES_MAX} bytes; ask for it in pages"))
-}
-
-/// Appends what expressions are worth.
-fn append_values<'v>(
-    selection: &Selection,
-    selectors: &'v [Selector],
-    input: &RowInput<'v>,
-    aggregated: &'v Aggregated,
-    binding: &Binding<'v>,
-    out: &mut Vec<u8>,
-) -> Result<(), QueryError> {
-    let mut selectors = selectors.iter();
-    if let Some(json) = &selection.json {
-        let mut text = String::from("{");
-        for (at, (key, ty)) in json.keys.iter().zip(&json.types).enumerate() {
-            let Some(selector) = selectors.next() else { break };
-            text.push_str(if at == 0 { "" } else { ", " });
-            text.push_str(key);
-            text.push_str(": ");
-            let value = evaluate(selector, input, aggregated, binding)?;
-            match value.as_deref() {
-                // The empty value of a type that has none: Cassandra writes nothing, in quotes.
-                Some([]) if ty.is_empty_value_meaningless() => text.push_str("\"\""),
-                value => json::append(ty, value, &mut text),
-            }
-        }
-        text.push('}');
-        append_value(out, Some(text.as_bytes()));
-    }
-    for selector in selectors {
-        append_value(out, evaluate(selector, input, aggregated, binding)?.as_deref());
-    }
-    Ok(())
-}
-
-/// Appends the values of the first columns, those that have one cell each, are asked for in the order of the row, and
-/// stand there as plain values or not at all; how many that are. The usual row is over then.
-#[inline]
-fn append_plain(sources: &[Source], row: RowView<'_>, out: &mut Vec<u8>) -> usize {
-    let mut cells = row.cells();
-    let mut next = cells.peek_plain();
-    let mut last = None;
-    for (at, source) in sources.iter().enumerate() {
-        let id = source.column.id;
-        if source.multi_cell || source.column.kind != ColumnKind::Regular || last >= Some(id) {
-            return at;
-        }
-        last = Some(id);
-        while let Some(cell) = &next
-            && cell.column < id
-        {
-            cells.pass(cell);
-            next = cells.peek_plain();
-        }
-        match &next {
-            Some(cell) if cell.column == id => {
-                append_value(out, Some(cell.value()));
-                cells.pass(cell);
-                next = cells.peek_plain();
-            }
-            Some(_) => append_value(out, None),
-            None if cells.is_done() => append_value(out, None),
-            // A cell of another kind.
-            None => return at,
-        }
-    }
-    sources.len()
-}
-
-#[inline]
-fn append_columns(mut sources: &[Source], input: &RowInput<'_>, out: &mut Vec<u8>) {
-    if let Some(row) = input.row {
-        sources = &sources[append_plain(sources, row, out)..];
-        if sources.is_empty() {
-            return;
-        }
-    }
-    let mut statics = input.static_row.map(Finder::new);
-    let mut regulars = input.row.map(Finder::new);
-    for source in sources {
-        let column = &source.column;
-        match column.kind {
-            ColumnKind::PartitionKey => {
-                append_value(out, input.key.get(usize::from(column.position)).copied())
-            }
-            ColumnKind::Clustering => {
-                append_value(out, input.clustering.get(usize::from(column.position)).copied().flatten());
-            }
-            ColumnKind::Static | ColumnKind::Regular => {
-                if source.multi_cell {
-                    let row = input.row_of(column);
-                    let start = out.len();
-                    out.extend_from_slice(&[0; 4]);
-                    if row.is_some_and(|row| cells::append_multi(row, column, out)) {
-                        let length = (out.len() - start - 4) as i32;
-                        out[start..start + 4].copy_from_slice(&length.to_be_bytes());
-                    } else {
-                        out.truncate(start);
-                        append_value(out, None);
-                    }
-                } else {
-                    let row = if column.kind == ColumnKind::Static { &mut statics } else { &mut regulars };
-                    append_value(out, row.as_mut().and_then(|row| row.single(column.id)));
-                }
-            }
-        }
-    }
 }
 
 impl RowConsumer for Rows<'_> {

@@ -47,7 +47,7 @@ impl<'c, 'a> Preparation<'c, 'a> {
             Resolved::Column(column) => Ok(Prepared {
                 name: column.name.clone(),
                 ty: column.ty.clone(),
-                selector: Selector::Column(column.clone()),
+                selector: Selector::Column((*column).clone()),
             }),
             Resolved::Constant(constant) => {
                 self.term(&ast::Term::Constant((*constant).clone()), expression, expected)

@@ -50,7 +50,7 @@ pub(super) fn group_by(
                         "Functions are only supported on the last element of the GROUP BY clause",
                     ));
                 }
-                column.clone()
+                (*column).clone()
             }
             other => {
                 return Err(QueryError::Invalid(format!(

@@ -162,7 +162,7 @@ pub fn result_metadata(table: &Table, columns: &[Column]) -> ResultMetadata {
     let columns: Vec<(String, CqlType)> = std::iter::once((APPLIED.to_owned(), CqlType::Boolean))
         .chain(columns.iter().map(|column| (column.name.clone(), column.ty.clone())))
         .collect();
-    ResultMetadata::new(table.keyspace(), table.name(), &columns)
+    ResultMetadata::new(table.keyspace(), table.name(), columns)
 }
 
 impl ModifyPlan {

@@ -19,13 +19,13 @@ use crate::terms::text;
 #[derive(Debug)]
 pub(super) enum Resolved<'e> {
     /// A column.
-    Column(Column),
+    Column(&'e Column),
     /// A literal.
     Constant(&'e ast::Constant),
     /// `?` or `:name`
     Marker(&'e ast::BindMarker),
     /// `writetime`, `maxwritetime` or `ttl` of a column or a part of it.
-    Cell { function: CellFunction, column: Column, operand: Box<Resolved<'e>> },
+    Cell { function: CellFunction, column: &'e Column, operand: Box<Resolved<'e>> },
     /// `cast(operand as target)`
     Cast { operand: Box<Resolved<'e>>, target: CqlType },
     /// A scalar function.
@@ -121,9 +121,9 @@ pub(super) fn element_type(collection: &CqlType) -> Option<CqlType> {
     }
 }
 
-impl Resolved<'_> {
+impl<'e> Resolved<'e> {
     /// The column that a part is selected of, through fields, elements and slices.
-    pub(super) fn base_column(&self) -> Option<&Column> {
+    pub(super) fn base_column(&self) -> Option<&'e Column> {
         match self {
             Self::Column(column) => Some(column),
             Self::Field { receiver, .. } | Self::Element { receiver, .. } | Self::Slice { receiver, .. } => {

@@ -144,7 +144,7 @@ pub fn prepare(
         timeout,
         calls_user,
         fragments_of: None,
-        metadata: ResultMetadata::new(table.keyspace(), table.name(), &columns),
+        metadata: ResultMetadata::new(table.keyspace(), table.name(), columns),
     })
 }
 
@@ -197,7 +197,7 @@ fn for_each_name(expression: &Selectable, each: &mut dyn FnMut(&Ident)) {
 /// Cassandra looks at a selection before the WHERE clause only so far as this needs: which of two mistakes is told
 /// depends on it.
 fn look_for_statics<'e>(
-    cx: &Context<'_>,
+    cx: &Context<'e>,
     table: &Table,
     selection: &'e RawSelection,
 ) -> Result<(bool, Vec<Option<Resolved<'e>>>), QueryError> {

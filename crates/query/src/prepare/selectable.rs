@@ -20,12 +20,12 @@ use crate::terms::prepare::Context;
 ///
 /// # Errors
 /// [`QueryError::Invalid`] for columns and functions that are not there, and calls no overload takes.
-pub(super) fn resolve<'e>(cx: &Context<'_>, expression: &'e Selectable) -> Result<Resolved<'e>, QueryError> {
+pub(super) fn resolve<'e>(cx: &Context<'e>, expression: &'e Selectable) -> Result<Resolved<'e>, QueryError> {
     let all =
         |parts: &'e [Selectable]| parts.iter().map(|part| resolve(cx, part)).collect::<Result<Vec<_>, _>>();
     let boxed = |part: &'e Selectable| resolve(cx, part).map(Box::new);
     Ok(match expression {
-        Selectable::Column(name) => Resolved::Column(names::column(cx.table, name)?.clone()),
+        Selectable::Column(name) => Resolved::Column(names::column(cx.table, name)?),
         Selectable::Constant(constant) => Resolved::Constant(constant),
         Selectable::BindMarker(marker) => Resolved::Marker(marker),
         Selectable::CountRows => count_rows(),
@@ -38,7 +38,7 @@ pub(super) fn resolve<'e>(cx: &Context<'_>, expression: &'e Selectable) -> Resul
                     operand.text()
                 ))
             })?;
-            Resolved::Cell { function: *function, column: column.clone(), operand }
+            Resolved::Cell { function: *function, column, operand }
         }
         Selectable::Cast { operand, target } => {
             let target = types::resolve(&ast::TypeName::Native(*target), cx.table.keyspace(), cx.schema)?;

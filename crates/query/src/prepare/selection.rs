@@ -93,7 +93,13 @@ impl Source {
 
     /// Values of a column.
     pub fn of(column: &Column) -> Self {
-        Self { multi_cell: column.ty.is_multi_cell(), column: column.clone() }
+        Self::from(column.clone())
+    }
+}
+
+impl From<Column> for Source {
+    fn from(column: Column) -> Self {
+        Self { multi_cell: column.ty.is_multi_cell(), column }
     }
 }
 
@@ -239,16 +245,14 @@ pub(super) fn prepare(
     }
     let shown = selectors.len();
     let aggregates = preparation.aggregates;
-    let sources: Option<Vec<Source>> = selectors
-        .iter()
-        .map(|selector| if let Selector::Column(column) = selector { Some(Source::of(column)) } else { None })
-        .collect();
-    let kind = match sources {
-        _ if !aggregates.is_empty() || by.is_some() => {
-            SelectionKind::Groups(Groups { selectors, aggregates, by })
-        }
-        Some(sources) => SelectionKind::Columns(sources),
-        None => SelectionKind::Expressions(selectors),
+    let column =
+        |selector| if let Selector::Column(column) = selector { Some(Source::from(column)) } else { None };
+    let kind = if !aggregates.is_empty() || by.is_some() {
+        SelectionKind::Groups(Groups { selectors, aggregates, by })
+    } else if selectors.iter().all(|selector| matches!(selector, Selector::Column(_))) {
+        SelectionKind::Columns(selectors.into_iter().filter_map(column).collect())
+    } else {
+        SelectionKind::Expressions(selectors)
     };
     Ok((Selection { kind, shown, json: None }, columns))
 }

@@ -1,0 +1,73 @@
+//! Settings of the query engine.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::guardrails::Guardrails;
+
+/// Settings of the query engine; the same on every shard of a node.
+#[derive(Debug, Clone)]
+pub struct EngineConfig {
+    /// `cluster_name`
+    pub cluster_name: String,
+    /// Data center of the node.
+    pub data_center: String,
+    /// Rack of the node.
+    pub rack: String,
+    /// Address for other nodes.
+    pub listen_address: SocketAddr,
+    /// Address for clients.
+    pub native_address: SocketAddr,
+    /// Port where connections choose their shard; `None` where there is none.
+    pub shard_aware_port: Option<u16>,
+    /// Shards of the node.
+    pub shards: usize,
+    /// Identity of the node, a UUID.
+    pub host_id: [u8; 16],
+    /// `read_request_timeout`
+    pub read_timeout: Duration,
+    /// `range_request_timeout`
+    pub range_timeout: Duration,
+    /// `write_request_timeout`
+    pub write_timeout: Duration,
+    /// `cas_contention_timeout`: how long a conditional write waits for others of its kind.
+    pub cas_contention_timeout: Duration,
+    /// `truncate_request_timeout`
+    pub truncate_timeout: Duration,
+    /// `prepared_statements_cache_size`, of each shard.
+    pub prepared_bytes_max: usize,
+    /// Longest text of a statement in bytes.
+    pub statement_bytes_max: usize,
+    /// `user_defined_functions_enabled`
+    pub user_functions: bool,
+    /// What operators want to be warned of or refused.
+    pub guardrails: Guardrails,
+    /// Names and values for `system_views.settings`, beside those that follow from the others here.
+    pub settings: Vec<(String, String)>,
+}
+
+impl EngineConfig {
+    /// Cassandra's defaults for one node on the loopback address.
+    pub fn new(host_id: [u8; 16], shards: usize) -> Self {
+        Self {
+            cluster_name: "Test Cluster".to_owned(),
+            data_center: "datacenter1".to_owned(),
+            rack: "rack1".to_owned(),
+            listen_address: SocketAddr::from(([127, 0, 0, 1], 7000)),
+            native_address: SocketAddr::from(([127, 0, 0, 1], 9042)),
+            shard_aware_port: None,
+            shards,
+            host_id,
+            read_timeout: Duration::from_secs(5),
+            range_timeout: Duration::from_secs(10),
+            write_timeout: Duration::from_secs(2),
+            cas_contention_timeout: Duration::from_millis(1800),
+            truncate_timeout: Duration::from_secs(60),
+            prepared_bytes_max: 10 << 20,
+            statement_bytes_max: 16 << 20,
+            user_functions: true,
+            guardrails: Guardrails::default(),
+            settings: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! What names in statements mean, and texts becoming statements: on this shard and on the others.
+
+use std::rc::Rc;
+
+use cql::ast::QualifiedName;
+use model::{Schema, Table, TableId};
+use reactor::{Group, mesh};
+
+use super::Engine;
+use crate::prepare::{self, Names, Prepared};
+use crate::prepared_cache::{CachedStatement, statement_id};
+use crate::{ClientState, QueryError};
+
+impl Engine {
+    /// The table with that id, where it is a stored one.
+    pub fn stored_table(&self, id: TableId) -> Option<Rc<Table>> {
+        self.0.storage.schema().table_by_id(id).cloned()
+    }
+
+    /// Whether there is such a keyspace.
+    pub fn has_keyspace(&self, keyspace: &str) -> bool {
+        self.0.storage.schema().keyspace(keyspace).is_some() || self.0.virtual_tables.has_keyspace(keyspace)
+    }
+
+    /// The table a statement of `client` means: a stored one, else one of the node's own.
+    ///
+    /// # Errors
+    /// [`QueryError::Invalid`] in Cassandra's words where there is none, or no keyspace to look in.
+    pub fn resolve_table(&self, client: &ClientState, name: &QualifiedName) -> Result<Rc<Table>, QueryError> {
+        self.find_table(client.keyspace.as_deref(), name)
+    }
+
+    fn find_table(&self, keyspace: Option<&str>, name: &QualifiedName) -> Result<Rc<Table>, QueryError> {
+        let keyspace = name.keyspace.as_ref().map(|keyspace| keyspace.as_str()).or(keyspace).ok_or_else(|| {
+            QueryError::invalid("No keyspace has been specified. USE a keyspace, or explicitly specify keyspace.tablename")
+        })?;
+        let schema = self.0.storage.schema();
+        if let Some(table) = schema.table(keyspace, name.name.as_str()) {
+            return Ok(Rc::clone(table));
+        }
+        if let Some(table) = self.0.virtual_tables.table(keyspace, name.name.as_str()) {
+            return Ok(table);
+        }
+        Err(QueryError::Invalid(if self.has_keyspace(keyspace) {
+            format!("table {} does not exist", name.name.name)
+        } else {
+            format!("keyspace {keyspace} does not exist")
+        }))
+    }
+
+    /// Parses and prepares a text that is neither looked up nor kept: what a statement nobody prepared costs.
+    ///
+    /// # Errors
+    /// As preparing it.
+    pub fn plan(&self, keyspace: Option<&str>, text: &str) -> Result<Prepared, QueryError> {
+        self.prepare_text(keyspace, text)
+    }
+
+    /// Parses and prepares a text.
+    pub(crate) fn prepare_text(&self, keyspace: Option<&str>, text: &str) -> Result<Prepared, QueryError> {
+        if text.len() > self.0.config.statement_bytes_max {
+            return Err(QueryError::Invalid(format!(
+                "A statement of {} bytes is longer than the maximum of {}",
+                text.len(),
+                self.0.config.statement_bytes_max
+            )));
+        }
+        let parsed = cql::parse_statement(text)?;
+        let schema = self.0.storage.schema();
+        let lookup = Lookup { engine: self, keyspace, schema: &schema };
+        prepare::prepare(parsed, &lookup, &self.0.ambient)
+    }
+
+    /// Other shards prepare the text too. One that cannot, now, answers UNPREPARED later, and the client tries again.
+    pub(super) async fn prepare_elsewhere(&self, keyspace: Option<&str>, text: &str) {
+        for shard in (0..reactor::shard_count()).filter(|shard| *shard != reactor::shard_id()) {
+            let (keyspace, text) = (keyspace.map(str::to_owned), text.to_owned());
+            let call = mesh::call(shard, Group::STATEMENT, move || async move {
+                if let Some(engine) = Self::here() {
+                    engine.prepare_here(keyspace.as_deref(), &text);
+                }
+            });
+            if let Err(error) = call.await {
+                reactor::warn!("a statement could not be prepared on shard {}: {}", shard, error);
+            }
+        }
+    }
+
+    fn prepare_here(&self, keyspace: Option<&str>, text: &str) {
+        let id = statement_id(keyspace, text);
+        if self.0.prepared.get(&id).is_none()
+            && let Ok(prepared) = self.prepare_text(keyspace, text)
+        {
+            self.0.prepared.insert(id, keyspace, text, prepared);
+        }
+    }
+
+    /// Forgets the prepared statements of a table, or of all tables of a keyspace: the schema changed.
+    pub fn forget_statements(&self, keyspace: &str, table: Option<&str>) {
+        let concerns = |statement: &CachedStatement| {
+            statement
+                .prepared
+                .tables()
+                .iter()
+                .any(|of| of.keyspace() == keyspace && table.is_none_or(|table| table == of.name()))
+        };
+        self.0.prepared.retain(|statement| !concerns(statement));
+    }
+}
+
+/// Names for one statement.
+struct Lookup<'e> {
+    engine: &'e Engine,
+    keyspace: Option<&'e str>,
+    schema: &'e Schema,
+}
+
+impl Names for Lookup<'_> {
+    fn schema(&self) -> &Schema {
+        self.schema
+    }
+
+    fn table(&self, name: &QualifiedName) -> Result<Rc<Table>, QueryError> {
+        self.engine.find_table(self.keyspace, name)
+    }
+
+    fn keyspace(&self) -> Option<&str> {
+        self.keyspace
+    }
+
+    fn is_stored(&self, table: &Table) -> bool {
+        self.schema.table_by_id(table.id()).is_some()
+    }
+}

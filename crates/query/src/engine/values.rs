@@ -1,0 +1,46 @@
+//! The values of a request, in the order of a statement's markers.
+
+use smallvec::SmallVec;
+use wire::values::{ValueRef, Values};
+
+use crate::QueryError;
+use crate::prepare::Prepared;
+
+/// Values of a request, by marker.
+pub(super) type BoundValues<'a> = SmallVec<[ValueRef<'a>; 32]>;
+
+/// The request's values in the order of the markers.
+pub(super) fn bind_values<'a>(
+    values: &Values<'a>,
+    prepared: &Prepared,
+) -> Result<BoundValues<'a>, QueryError> {
+    let mut bound = BoundValues::new();
+    bind_values_into(values, prepared, &mut bound)?;
+    Ok(bound)
+}
+
+/// As [`bind_values`], into an empty list where it stands: a list by value would be moved there.
+#[inline]
+pub(super) fn bind_values_into<'a>(
+    values: &Values<'a>,
+    prepared: &Prepared,
+    bound: &mut BoundValues<'a>,
+) -> Result<(), QueryError> {
+    let markers = &prepared.markers;
+    if values.is_named() {
+        for marker in markers {
+            match values.by_name(&marker.name) {
+                Some(value) => bound.push(value),
+                None => break,
+            }
+        }
+    } else {
+        values.for_each(|value| bound.push(value));
+    }
+    if bound.len() == markers.len() { Ok(()) } else { Err(wrong_count(markers.len(), bound.len())) }
+}
+
+#[cold]
+fn wrong_count(markers: usize, bound: usize) -> QueryError {
+    QueryError::Invalid(format!("there were {markers} markers(?) in CQL but {bound} bound variables"))
+}

@@ -1,0 +1,182 @@
+//! Rows that become one row of a group: into the group they belong to, and the group into the answer when it is over.
+
+use model::RowView;
+use model::clustering::Clustering;
+use smallvec::SmallVec;
+use storage::Flow;
+
+use super::values::{append_values, take_back};
+use super::{RowBuffers, Rows, UNPAGED_BYTES_MAX, too_large};
+use crate::QueryError;
+use crate::execute::evaluate::RowInput;
+use crate::execute::groups::{Arriving, OpenGroup, Partial};
+use crate::paging::{self, PagingState};
+use crate::prepare::selection::SelectionKind;
+use crate::restrictions::keys;
+
+impl<'q> Rows<'q> {
+    /// What there is of the one group so far.
+    pub(in crate::execute) fn partial(mut self) -> Option<Partial> {
+        self.group.take().map(|group| group.partial())
+    }
+
+    /// Adds what a shard has of the one group.
+    ///
+    /// # Errors
+    /// [`QueryError::Internal`] where it is of another statement.
+    pub(in crate::execute) fn merge(&mut self, partial: &Partial) -> Result<(), QueryError> {
+        self.group.as_mut().map_or(Ok(()), |group| group.merge(partial, self.binding))
+    }
+
+    /// The group that a page ends in, if it does in one.
+    pub(in crate::execute) fn travelling_group(&self) -> Option<Vec<u8>> {
+        self.group.as_ref().filter(|group| group.is_open() && group.by().is_some())?.travelling()
+    }
+
+    /// Takes over the group that the last page ended in, if it did in one.
+    ///
+    /// # Errors
+    /// [`QueryError::Protocol`] where the bytes are no such group.
+    pub(in crate::execute) fn take_over(&mut self, state: &PagingState<'_>) -> Result<(), QueryError> {
+        let (Some(bytes), Some(position), key) = (state.group, state.position, state.key) else {
+            return Ok(());
+        };
+        let group = self.group.as_mut().filter(|group| group.by().is_some());
+        group.and_then(|group| group.arrive(&self.plan.table, key, bytes)).ok_or_else(paging::invalid)?;
+        let RowBuffers { key: of_partition, last_key, last_clustering, last_weight, .. } = &mut *self.buffers;
+        for buffer in [of_partition, last_key] {
+            buffer.clear();
+            buffer.extend_from_slice(key);
+        }
+        // Where the group ends, should no row be added to it.
+        last_clustering.clear();
+        last_clustering.extend_from_slice(position.prefix.0);
+        *last_weight = position.weight;
+        self.inside = true;
+        Ok(())
+    }
+
+    /// Adds a row to the group it belongs to; the group before it is shown if this is another.
+    #[inline(never)]
+    pub(super) fn add_to_group(&mut self, clustering: Option<&[u8]>, row: Option<RowView<'_>>) -> Flow {
+        match self.try_add_to_group(clustering, row) {
+            Ok(flow) => flow,
+            Err(error) => {
+                self.error = Some(error);
+                Flow::Stop
+            }
+        }
+    }
+
+    fn try_add_to_group(
+        &mut self,
+        clustering: Option<&[u8]>,
+        row: Option<RowView<'_>>,
+    ) -> Result<Flow, QueryError> {
+        let Some(mut group) = self.group.take() else { return Ok(Flow::Continue) };
+        let table = &self.plan.table;
+        let key_bytes = std::mem::take(&mut self.buffers.key);
+        let static_bytes = std::mem::take(&mut self.buffers.static_row);
+        let key = keys::split(table, &key_bytes);
+        let parts: SmallVec<[Option<&[u8]>; 4]> =
+            Clustering(clustering.unwrap_or(&[])).components().collect();
+        let static_row = self.has_static.then(|| RowView::trusted(&static_bytes));
+        let arriving = Arriving {
+            key: &key_bytes,
+            clustering: clustering.unwrap_or(&[]),
+            input: RowInput { key: &key, clustering: &parts, static_row, row, now: self.now },
+        };
+        let flow = self.place(&mut group, &arriving);
+        self.group = Some(group);
+        drop(key);
+        self.buffers.key = key_bytes;
+        self.buffers.static_row = static_bytes;
+        let flow = flow?;
+        if flow == Flow::Continue {
+            // Where the group ends, should a page end behind it.
+            self.buffers.last_clustering.clear();
+            self.buffers.last_clustering.extend_from_slice(clustering.unwrap_or(&[]));
+            self.buffers.last_weight = 0;
+            self.inside = clustering.is_some();
+            if self.plan.distinct {
+                return Ok(Flow::SkipPartition);
+            }
+        }
+        Ok(flow)
+    }
+
+    fn place(&mut self, group: &mut OpenGroup<'q>, row: &Arriving<'_>) -> Result<Flow, QueryError> {
+        let mut output = None;
+        if let Some(by) = group.by() {
+            let (same, made) = group.takes(by, &self.plan.table, row, self.binding)?;
+            output = made;
+            if !same {
+                let flow = self.show_group(group, row.key)?;
+                if flow != Flow::Continue {
+                    return Ok(flow);
+                }
+            }
+            if !group.is_open() && self.page_is_full() {
+                self.more = true;
+                return Ok(Flow::Stop);
+            }
+        }
+        group.add(row, output, self.binding)?;
+        Ok(Flow::Continue)
+    }
+
+    /// Appends the row of a group that has ended; its last row is the last one that was added.
+    fn show_group(&mut self, group: &mut OpenGroup<'q>, key: &[u8]) -> Result<Flow, QueryError> {
+        if self.bytes() > UNPAGED_BYTES_MAX {
+            return Err(too_large());
+        }
+        let SelectionKind::Groups(groups) = &self.plan.selection.kind else { return Ok(Flow::Continue) };
+        let start = self.out.len();
+        if let Some(starts) = &mut self.sorted {
+            starts.push(start);
+        }
+        let (out, binding, plan) = (&mut *self.out, self.binding, self.plan);
+        let closed = group.close(&self.plan.table, (self.now, binding), |input, values| {
+            append_values(&plan.selection, &groups.selectors, input, values, binding, out)
+        });
+        if closed.is_err() {
+            take_back(self.out, &mut self.sorted, start);
+        }
+        closed?;
+        self.buffers.last_key.clear();
+        self.buffers.last_key.extend_from_slice(key);
+        self.count += 1;
+        self.remaining -= 1;
+        self.partition_remaining -= 1;
+        Ok(if self.remaining == 0 {
+            Flow::Stop
+        } else if self.partition_remaining == 0 {
+            self.inside = false;
+            Flow::SkipPartition
+        } else {
+            Flow::Continue
+        })
+    }
+
+    /// Shows the group that ends with its partition.
+    #[inline(never)]
+    pub(super) fn end_group(&mut self) -> Flow {
+        let Some(mut group) = self.group.take() else { return Flow::Continue };
+        let mut flow = Flow::Continue;
+        if group.by().is_some() && group.is_open() {
+            let key = std::mem::take(&mut self.buffers.key);
+            match self.show_group(&mut group, &key) {
+                Ok(Flow::Stop) => flow = Flow::Stop,
+                Ok(_) => {}
+                Err(error) => {
+                    self.error = Some(error);
+                    flow = Flow::Stop;
+                }
+            }
+            self.buffers.key = key;
+            self.inside = false;
+        }
+        self.group = Some(group);
+        flow
+    }
+}

@@ -1,0 +1,130 @@
+//! Values of one row into the answer: columns straight from their cells, expressions as they come.
+
+use model::{ColumnKind, RowView};
+
+use crate::QueryError;
+use crate::execute::cells::{self, Finder};
+use crate::execute::evaluate::{Aggregated, RowInput, evaluate};
+use crate::functions::json;
+use crate::prepare::selection::{Selection, Source};
+use crate::prepare::selector::Selector;
+use crate::results::append_value;
+use crate::terms::Binding;
+
+/// Drops a row that could not be shown whole; it may come again.
+#[cold]
+pub(super) fn take_back(out: &mut Vec<u8>, sorted: &mut Option<Vec<usize>>, start: usize) {
+    out.truncate(start);
+    if let Some(starts) = sorted
+        && starts.last() == Some(&start)
+    {
+        starts.pop();
+    }
+}
+
+/// Appends what expressions are worth.
+pub(super) fn append_values<'v>(
+    selection: &Selection,
+    selectors: &'v [Selector],
+    input: &RowInput<'v>,
+    aggregated: &'v Aggregated,
+    binding: &Binding<'v>,
+    out: &mut Vec<u8>,
+) -> Result<(), QueryError> {
+    let mut selectors = selectors.iter();
+    if let Some(json) = &selection.json {
+        let mut text = String::from("{");
+        for (at, (key, ty)) in json.keys.iter().zip(&json.types).enumerate() {
+            let Some(selector) = selectors.next() else { break };
+            text.push_str(if at == 0 { "" } else { ", " });
+            text.push_str(key);
+            text.push_str(": ");
+            let value = evaluate(selector, input, aggregated, binding)?;
+            match value.as_deref() {
+                // The empty value of a type that has none: Cassandra writes nothing, in quotes.
+                Some([]) if ty.is_empty_value_meaningless() => text.push_str("\"\""),
+                value => json::append(ty, value, &mut text),
+            }
+        }
+        text.push('}');
+        append_value(out, Some(text.as_bytes()));
+    }
+    for selector in selectors {
+        append_value(out, evaluate(selector, input, aggregated, binding)?.as_deref());
+    }
+    Ok(())
+}
+
+/// Appends the values of the first columns, those that have one cell each, are asked for in the order of the row, and
+/// stand there as plain values or not at all; how many that are. The usual row is over then.
+#[inline]
+fn append_plain(sources: &[Source], row: RowView<'_>, out: &mut Vec<u8>) -> usize {
+    let mut cells = row.cells();
+    let mut next = cells.peek_plain();
+    let mut last = None;
+    for (at, source) in sources.iter().enumerate() {
+        let id = source.column.id;
+        if source.multi_cell || source.column.kind != ColumnKind::Regular || last >= Some(id) {
+            return at;
+        }
+        last = Some(id);
+        while let Some(cell) = &next
+            && cell.column < id
+        {
+            cells.pass(cell);
+            next = cells.peek_plain();
+        }
+        match &next {
+            Some(cell) if cell.column == id => {
+                append_value(out, Some(cell.value()));
+                cells.pass(cell);
+                next = cells.peek_plain();
+            }
+            Some(_) => append_value(out, None),
+            None if cells.is_done() => append_value(out, None),
+            // A cell of another kind.
+            None => return at,
+        }
+    }
+    sources.len()
+}
+
+#[inline]
+pub(super) fn append_columns(mut sources: &[Source], input: &RowInput<'_>, out: &mut Vec<u8>) {
+    if let Some(row) = input.row {
+        sources = &sources[append_plain(sources, row, out)..];
+        if sources.is_empty() {
+            return;
+        }
+    }
+    let mut statics = input.static_row.map(Finder::new);
+    let mut regulars = input.row.map(Finder::new);
+    for source in sources {
+        let column = &source.column;
+        match column.kind {
+            ColumnKind::PartitionKey => {
+                append_value(out, input.key.get(usize::from(column.position)).copied())
+            }
+            ColumnKind::Clustering => {
+                append_value(out, input.clustering.get(usize::from(column.position)).copied().flatten());
+            }
+            ColumnKind::Static | ColumnKind::Regular => {
+                if source.multi_cell {
+                    let row = input.row_of(column);
+                    let start = out.len();
+                    out.extend_from_slice(&[0; 4]);
+                    if row.is_some_and(|row| cells::append_multi(row, column, out)) {
+                        let length = (out.len() - start - 4) as i32;
+                        out[start..start + 4].copy_from_slice(&length.to_be_bytes());
+                    } else {
+                        out.truncate(start);
+                        append_value(out, None);
+                    }
+                } else {
+                    let row = if column.kind == ColumnKind::Static { &mut statics } else { &mut regulars };
+                    append_value(out, row.as_mut().and_then(|row| row.single(column.id)));
+                }
+            }
+        }
+    }
+}
