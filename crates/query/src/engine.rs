@@ -25,6 +25,7 @@ use wire::version::ProtocolVersion;
 use crate::ambient::Ambient;
 use crate::execute::counter::Totals;
 use crate::execute::disk_guard::DiskUsage;
+use crate::execute::point::Point;
 use crate::execute::rows::RowBuffers;
 use crate::execute::update_buffer::PartitionUpdate;
 use crate::execute::{self, Part, Request, consistency};
@@ -285,10 +286,12 @@ impl Engine {
     ) -> Result<(), QueryError> {
         let keyspace = parameters.keyspace.or(client.keyspace.as_deref());
         let prepared = self.prepare_text(keyspace, text)?;
+        // A long text took its time; the deadlines of what follows are not to count it.
+        reactor::refresh_clock();
         let values = bind_values(&parameters.values, &prepared)
             .map_err(|_| QueryError::invalid("Invalid amount of bind variables"))?;
         self.0.executed.1.set(self.0.executed.1.get() + 1);
-        self.run(client, &prepared, parameters, &values, MetadataMode::Full, out).await
+        self.run(client, &prepared, parameters, (&values, None), MetadataMode::Full, out).await
     }
 
     /// Prepares a statement on every shard and appends the PREPARED body.
@@ -347,7 +350,22 @@ impl Engine {
         let mut values = BoundValues::new();
         bind_values_into(&parameters.values, prepared, &mut values)?;
         let mode = metadata_mode(prepared.result().id(), result_metadata_id, parameters.skip_metadata);
-        reactor::in_place!(self.run(client, prepared, parameters, &values, mode, out))
+        let mut rest = None;
+        if let prepare::Plan::Select(plan) = &prepared.plan {
+            let binding = Binding { values: &values, markers: &prepared.markers, ambient: &self.0.ambient };
+            let now = parameters.now_in_seconds.unwrap_or_else(|| self.0.ambient.now_seconds());
+            let request = Request { client, parameters, binding: &binding, now };
+            let start = out.body.len();
+            match execute::point::execute(self, &request, plan, mode, out) {
+                Ok(Point::Done) => return Ok(()),
+                Ok(Point::Left(left)) => rest = left,
+                Err(error) => {
+                    out.body.truncate(start);
+                    return Err(error);
+                }
+            }
+        }
+        reactor::in_place!(self.run(client, prepared, parameters, (&values, rest), mode, out))
     }
 
     /// Executes a batch of statements and appends VOID, or the rows of a conditional one.
@@ -412,7 +430,7 @@ impl Engine {
         client: &ClientState,
         prepared: &Prepared,
         parameters: &QueryParameters<'_>,
-        values: &[ValueRef<'_>],
+        (values, rest): (&[ValueRef<'_>], Option<Box<Rest>>),
         mode: MetadataMode,
         out: &mut Response,
     ) -> Result<(), QueryError> {
@@ -420,7 +438,7 @@ impl Engine {
         let now = parameters.now_in_seconds.unwrap_or_else(|| self.0.ambient.now_seconds());
         let request = Request { client, parameters, binding: &binding, now };
         let start = out.body.len();
-        let done = reactor::in_place!(execute::statement(self, &request, prepared, mode, out));
+        let done = reactor::in_place!(execute::statement(self, &request, prepared, mode, rest, out));
         if done.is_err() {
             out.body.truncate(start);
         }

@@ -17,6 +17,7 @@ mod guard;
 mod json;
 pub mod modify;
 mod parallel;
+pub mod point;
 pub mod prior;
 pub mod routing;
 pub mod row_writer;
@@ -62,7 +63,7 @@ pub struct Part<'a> {
     pub binding: Binding<'a>,
 }
 
-/// Carries out one statement and appends its RESULT body.
+/// Carries out one statement and appends its RESULT body; `rest` is what an attempt to do it at once has left over.
 ///
 /// # Errors
 /// Any [`QueryError`].
@@ -72,10 +73,11 @@ pub async fn statement(
     request: &Request<'_>,
     prepared: &Prepared,
     mode: MetadataMode,
+    rest: Option<Box<storage::Rest>>,
     out: &mut Response,
 ) -> Result<(), QueryError> {
     match &prepared.plan {
-        Plan::Select(plan) => reactor::in_place!(select::execute(engine, request, plan, mode, out)),
+        Plan::Select(plan) => reactor::in_place!(select::execute(engine, request, plan, mode, rest, out)),
         Plan::Modify(plan) => reactor::in_place!(modify::execute(engine, request, plan, out)),
         // What follows is rare: its futures are kept out of the hot one.
         Plan::Batch(plan) => Box::pin(batch::execute(engine, request, plan, out)).await,
