@@ -291,7 +291,34 @@ impl Engine {
         let values = bind_values(&parameters.values, &prepared)
             .map_err(|_| QueryError::invalid("Invalid amount of bind variables"))?;
         self.0.executed.1.set(self.0.executed.1.get() + 1);
-        self.run(client, &prepared, parameters, (&values, None), MetadataMode::Full, out).await
+        let mode = MetadataMode::Full;
+        match self.answer_at_once(client, &prepared, parameters, &values, mode, out)? {
+            Point::Done => Ok(()),
+            Point::Left(rest) => self.run(client, &prepared, parameters, (&values, rest), mode, out).await,
+        }
+    }
+
+    /// Answers what need not wait, a point read.
+    #[inline]
+    fn answer_at_once(
+        &self,
+        client: &ClientState,
+        prepared: &Prepared,
+        parameters: &QueryParameters<'_>,
+        values: &[ValueRef<'_>],
+        mode: MetadataMode,
+        out: &mut Response,
+    ) -> Result<Point, QueryError> {
+        let prepare::Plan::Select(plan) = &prepared.plan else { return Ok(Point::Left(None)) };
+        let binding = Binding { values, markers: &prepared.markers, ambient: &self.0.ambient };
+        let now = parameters.now_in_seconds.unwrap_or_else(|| self.0.ambient.now_seconds());
+        let request = Request { client, parameters, binding: &binding, now };
+        let start = out.body.len();
+        let answered = execute::point::execute(self, &request, plan, mode, out);
+        if answered.is_err() {
+            out.body.truncate(start);
+        }
+        answered
     }
 
     /// Prepares a statement on every shard and appends the PREPARED body.
@@ -350,21 +377,10 @@ impl Engine {
         let mut values = BoundValues::new();
         bind_values_into(&parameters.values, prepared, &mut values)?;
         let mode = metadata_mode(prepared.result().id(), result_metadata_id, parameters.skip_metadata);
-        let mut rest = None;
-        if let prepare::Plan::Select(plan) = &prepared.plan {
-            let binding = Binding { values: &values, markers: &prepared.markers, ambient: &self.0.ambient };
-            let now = parameters.now_in_seconds.unwrap_or_else(|| self.0.ambient.now_seconds());
-            let request = Request { client, parameters, binding: &binding, now };
-            let start = out.body.len();
-            match execute::point::execute(self, &request, plan, mode, out) {
-                Ok(Point::Done) => return Ok(()),
-                Ok(Point::Left(left)) => rest = left,
-                Err(error) => {
-                    out.body.truncate(start);
-                    return Err(error);
-                }
-            }
-        }
+        let rest = match self.answer_at_once(client, prepared, parameters, &values, mode, out)? {
+            Point::Done => return Ok(()),
+            Point::Left(rest) => rest,
+        };
         reactor::in_place!(self.run(client, prepared, parameters, (&values, rest), mode, out))
     }
 
