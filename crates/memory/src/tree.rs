@@ -503,7 +503,10 @@ fn search(node: &Node, from: usize, hint: u64, compare: &mut impl FnMut(u32) -> 
     if low >= count || node.hints[low] != hint {
         return (low, false);
     }
-    let mut high = low + node.hints[low..count].partition_point(|other| *other == hint);
+    // As a rule a hint stands alone.
+    let stands_alone = low + 1 == count || node.hints[low + 1] != hint;
+    let mut high =
+        low + if stands_alone { 1 } else { node.hints[low..count].partition_point(|other| *other == hint) };
     while low < high {
         let middle = (low + high) / 2;
         match compare(node.values[middle]) {

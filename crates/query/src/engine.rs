@@ -28,6 +28,7 @@ use self::values::{BoundValues, bind_values, bind_values_into};
 use crate::ambient::Ambient;
 use crate::execute::counter::Totals;
 use crate::execute::disk_guard::DiskUsage;
+use crate::execute::point::Point;
 use crate::execute::{self, Request, consistency};
 use crate::prepare::{self, Prepared};
 use crate::prepared_cache::{PreparedCache, statement_id};
@@ -183,10 +184,42 @@ impl Engine {
     ) -> Result<(), QueryError> {
         let keyspace = parameters.keyspace.or(client.keyspace.as_deref());
         let prepared = self.prepare_text(keyspace, text)?;
+        // A long text took its time; the deadlines of what follows are not to count it.
+        reactor::refresh_clock();
         let values = bind_values(&parameters.values, &prepared)
             .map_err(|_| QueryError::invalid("Invalid amount of bind variables"))?;
         self.0.executed.1.set(self.0.executed.1.get() + 1);
-        self.run(client, &prepared, parameters, &values, MetadataMode::Full, out).await
+        let mode = MetadataMode::Full;
+        match self.answer_at_once(client, &prepared, parameters, &values, mode, out)? {
+            Point::Done => Ok(()),
+            Point::Left(rest) => self.run(client, &prepared, parameters, (&values, rest), mode, out).await,
+        }
+    }
+
+    /// Answers what need not wait, a point read.
+    #[inline]
+    fn answer_at_once(
+        &self,
+        client: &ClientState,
+        prepared: &Prepared,
+        parameters: &QueryParameters<'_>,
+        values: &[ValueRef<'_>],
+        mode: MetadataMode,
+        out: &mut Response,
+    ) -> Result<Point, QueryError> {
+        let prepare::Plan::Select(plan) = &prepared.plan else { return Ok(Point::Left(None)) };
+        if prepared.calls_user {
+            return Ok(Point::Left(None));
+        }
+        let binding = Binding { values, markers: &prepared.markers, ambient: &self.0.ambient, calls: None };
+        let now = parameters.now_in_seconds.unwrap_or_else(|| self.0.ambient.now_seconds());
+        let request = Request { client, parameters, binding: &binding, now };
+        let start = out.body.len();
+        let answered = execute::point::execute(self, &request, plan, mode, out);
+        if answered.is_err() {
+            out.body.truncate(start);
+        }
+        answered
     }
 
     /// Prepares a statement on every shard and appends the PREPARED body.
@@ -245,7 +278,11 @@ impl Engine {
         let mut values = BoundValues::new();
         bind_values_into(&parameters.values, prepared, &mut values)?;
         let mode = metadata_mode(prepared.result().id(), result_metadata_id, parameters.skip_metadata);
-        reactor::in_place!(self.run(client, prepared, parameters, &values, mode, out))
+        let rest = match self.answer_at_once(client, prepared, parameters, &values, mode, out)? {
+            Point::Done => return Ok(()),
+            Point::Left(rest) => rest,
+        };
+        reactor::in_place!(self.run(client, prepared, parameters, (&values, rest), mode, out))
     }
 
     #[inline]
@@ -254,7 +291,7 @@ impl Engine {
         client: &ClientState,
         prepared: &Prepared,
         parameters: &QueryParameters<'_>,
-        values: &[ValueRef<'_>],
+        (values, rest): (&[ValueRef<'_>], Option<Box<Rest>>),
         mode: MetadataMode,
         out: &mut Response,
     ) -> Result<(), QueryError> {
@@ -262,7 +299,7 @@ impl Engine {
         let now = parameters.now_in_seconds.unwrap_or_else(|| self.0.ambient.now_seconds());
         let request = Request { client, parameters, binding: &binding, now };
         let start = out.body.len();
-        let done = reactor::in_place!(execute::statement(self, &request, prepared, mode, out));
+        let done = reactor::in_place!(execute::statement(self, &request, prepared, mode, rest, out));
         if done.is_err() {
             out.body.truncate(start);
         }

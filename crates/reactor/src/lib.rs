@@ -42,8 +42,8 @@ pub use sync::oneshot::oneshot;
 pub use sync::semaphore::{Permit, Semaphore, TooManyWaiters};
 pub use task::{JoinHandle, TaskPanicked, drop_in_steps, move_to, spawn, spawn_now};
 pub use time::{
-    Deadline, Instant, TimedOut, coarse_now, coarse_wall_clock_us, now, sleep, sleep_until, timeout,
-    wall_clock_us,
+    Deadline, Instant, TimedOut, coarse_now, coarse_wall_clock_us, now, refresh_clock, sleep, sleep_until,
+    timeout, wall_clock_us,
 };
 
 /// Awaits a future where it is made, instead of moving it there.

@@ -64,6 +64,12 @@ pub fn coarse_now() -> Instant {
     shard::with(|shard| Instant(shard.sched.clock_ns.get()))
 }
 
+/// Has [`coarse_now`] and [`Deadline::about`] go by the present moment: for the end of work that took a good part of a slice
+/// or more, behind which a deadline would count time that was not its own. Does nothing outside of a shard.
+pub fn refresh_clock() {
+    shard::try_with(|shard| shard.sched.clock_ns.set(shard.now().0));
+}
+
 /// Microseconds since the Unix epoch; virtual under simulation.
 pub fn wall_clock_us() -> i64 {
     shard::with(|shard| shard.wall_clock_us())

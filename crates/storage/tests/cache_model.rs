@@ -339,7 +339,7 @@ async fn ask(storage: &Storage, read: &Read, now: u32, bypass_cache: bool) -> (A
     };
     let mut answer = Answer { stop: read.stop, ..Answer::default() };
     // Both ways to read, as the seed wants it.
-    let tried = reactor::random_u64() % 2 == 0;
+    let tried = reactor::random_u64().is_multiple_of(2);
     match if tried { storage.read_now(&command, &mut answer) } else { Now::NotBegun } {
         Now::Done => {}
         Now::NotBegun => storage.read(&command, &mut answer).await.expect("a read"),

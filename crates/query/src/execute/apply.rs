@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use model::Liveness;
 use model::deletion::{EXPIRATION_MAX, LocalSeconds};
+use model::mutation::MutationBuilder;
+use model::token::murmur3_token;
+use model::{DeletionTime, Liveness, Token};
 use storage::Slices;
 
 use super::prior::Prior;
@@ -48,10 +50,7 @@ pub fn apply(
     updates: &mut dyn Updates,
 ) -> Result<(), QueryError> {
     // Of several wrong values the first in this order is told, as in Cassandra.
-    let given = match &plan.timestamp {
-        None => None,
-        Some(term) => timestamp(term, binding)?.filter(|_| !moment.fixed),
-    };
+    let timestamp = timestamp_of(plan, binding, moment)?;
     key.clear();
     let single = keys::append_single(&plan.restrictions, &plan.table, binding, key)?;
     let several = if single { Vec::new() } else { keys::all(&plan.restrictions, &plan.table, binding)? };
@@ -64,7 +63,6 @@ pub fn apply(
         // IN () or a range without rows: nothing is written, and what else is wrong is not looked at.
         return Ok(());
     }
-    let timestamp = given.unwrap_or(moment.timestamp);
     let stamp = stamp(plan, binding, Moment { timestamp, ..moment })?;
     slices::check_lengths(rows)?;
     if plan.restrictions.clustering.iter().any(Clause::is_slice) {
@@ -77,6 +75,59 @@ pub fn apply(
         write(plan, binding, &stamp, prior, rows, updates.of(plan, &key.key))?;
     }
     Ok(())
+}
+
+/// Appends the mutation of a plan that writes one row of one partition (`ModifyPlan::plain`), its cells put where they
+/// stay; returns the partition's token, and whether anything is written: nothing is appended where not.
+///
+/// # Errors
+/// As [`apply`].
+#[inline]
+pub fn plain(
+    plan: &ModifyPlan,
+    binding: &Binding<'_>,
+    moment: Moment,
+    key: &mut Vec<u8>,
+    rows: &mut Slices,
+    out: &mut Vec<u8>,
+) -> Result<(Token, bool), QueryError> {
+    // In the order of `apply`: the first wrong value is told.
+    let timestamp = timestamp_of(plan, binding, moment)?;
+    key.clear();
+    keys::append_single(&plan.restrictions, &plan.table, binding, key)?;
+    keys::check_not_empty(key)?;
+    slices::fill(&plan.restrictions, &plan.table, binding, rows)?;
+    let stamp = stamp(plan, binding, Moment { timestamp, ..moment })?;
+    slices::check_lengths(rows)?;
+    let Some(row) = rows.first() else {
+        return Err(QueryError::Internal("a write of one row names none".to_owned()));
+    };
+    let liveness = if plan.kind == StatementKind::Insert { stamp.liveness() } else { Liveness::NONE };
+    let token = murmur3_token(key);
+    let start = out.len();
+    let builder = MutationBuilder::new(out, plan.table.id(), token, key, DeletionTime::LIVE, |_| ());
+    let mut builder = builder.rows();
+    let mut written = Ok(false);
+    builder.row(&row.start.prefix, |out| {
+        written = row_writer::append_row(&plan.table, &plan.regulars, None, &stamp, liveness, binding, out);
+    });
+    builder.finish();
+    if !matches!(written, Ok(true)) {
+        out.truncate(start);
+    }
+    Ok((token, written?))
+}
+
+/// The timestamp of what a statement writes.
+#[inline]
+fn timestamp_of(plan: &ModifyPlan, binding: &Binding<'_>, moment: Moment) -> Result<i64, QueryError> {
+    Ok(match &plan.timestamp {
+        None => moment.timestamp,
+        Some(term) => match timestamp(term, binding)? {
+            Some(timestamp) if !moment.fixed => timestamp,
+            _ => moment.timestamp,
+        },
+    })
 }
 
 fn stamp(plan: &ModifyPlan, binding: &Binding<'_>, moment: Moment) -> Result<Stamp, QueryError> {

@@ -29,7 +29,7 @@ pub(super) async fn statement(
     let calls = run(engine, request, prepared, request.binding).await?;
     let binding = Binding { calls: Some(&calls), ..*request.binding };
     let request = Request { binding: &binding, ..*request };
-    Box::pin(execute(engine, &request, prepared, mode, out)).await
+    Box::pin(execute(engine, &request, prepared, mode, None, out)).await
 }
 
 /// Runs what terms of a statement, or of a part of a batch, call with these values.

@@ -19,6 +19,7 @@ mod json;
 pub mod modify;
 mod open_group;
 mod parallel;
+pub mod point;
 pub mod prior;
 pub mod routing;
 pub mod row_writer;
@@ -64,7 +65,7 @@ pub struct Part<'a> {
     pub binding: Binding<'a>,
 }
 
-/// Carries out one statement and appends its RESULT body.
+/// Carries out one statement and appends its RESULT body; `rest` is what an attempt to do it at once has left over.
 ///
 /// # Errors
 /// Any [`QueryError`].
@@ -74,13 +75,14 @@ pub async fn statement(
     request: &Request<'_>,
     prepared: &Prepared,
     mode: MetadataMode,
+    rest: Option<Box<storage::Rest>>,
     out: &mut Response,
 ) -> Result<(), QueryError> {
     if prepared.calls_user && request.binding.calls.is_none() {
         return Box::pin(calls::statement(engine, request, prepared, mode, out)).await;
     }
     match &prepared.plan {
-        Plan::Select(plan) => reactor::in_place!(select::execute(engine, request, plan, mode, out)),
+        Plan::Select(plan) => reactor::in_place!(select::execute(engine, request, plan, mode, rest, out)),
         Plan::Modify(plan) => reactor::in_place!(modify::execute(engine, request, plan, out)),
         // What follows is rare: its futures are kept out of the hot one.
         Plan::Batch(plan) => Box::pin(batch::execute(engine, request, plan, out)).await,

@@ -1,6 +1,9 @@
 //! Executes INSERT, UPDATE and DELETE.
 
+use std::time::Duration;
+
 use model::token::murmur3_token;
+use replication::Consistency;
 
 use super::apply::{self, Moment, Updates};
 use super::disk_guard::DiskUsage;
@@ -32,6 +35,9 @@ pub async fn execute(
         }
     }
     match plan.route {
+        Route::Plain if plan.plain && engine.config().guardrails.writes.is_none() => {
+            reactor::in_place!(write_row(engine, request, plan, out))
+        }
         Route::Plain => {
             let prior = Prior::default();
             reactor::in_place!(write(engine, request, plan, &prior, out))
@@ -44,6 +50,53 @@ pub async fn execute(
             Some(values) => Box::pin(json::execute(engine, request, plan, values, out)).await,
             None => Err(QueryError::Internal("INSERT JSON without values".to_owned())),
         },
+    }
+}
+
+/// Writes the one row that a plain statement says.
+#[inline]
+async fn write_row(
+    engine: &Engine,
+    request: &Request<'_>,
+    plan: &ModifyPlan,
+    out: &mut Response,
+) -> Result<(), QueryError> {
+    let level = consistency::for_write(request.parameters.consistency)?;
+    let timeout = apply::timeout(plan.timeout.as_ref(), request.binding)?;
+    let mut scratch = engine.scratch(&plan.table);
+    let scratch = &mut *scratch;
+    let WriteBuffers { key, mutation, .. } = &mut scratch.write;
+    mutation.clear();
+    let moment = moment(engine, request);
+    let slices = &mut scratch.read.slices;
+    let (token, written) = apply::plain(plan, request.binding, moment, key, slices, mutation)?;
+    if written {
+        reactor::in_place!(send(engine, plan, mutation, level, timeout))?;
+    }
+    routing::hint(engine, request.client, &plan.table, token, &mut out.tablet_payload);
+    results::append_void(&mut out.body);
+    Ok(())
+}
+
+/// Has replicas take one mutation.
+#[inline]
+async fn send(
+    engine: &Engine,
+    plan: &ModifyPlan,
+    mutation: &[u8],
+    level: Consistency,
+    timeout: Option<Duration>,
+) -> Result<(), QueryError> {
+    let table = &plan.table;
+    let failed = |error| Engine::write_failed(error, table, mutation, level, "SIMPLE");
+    match engine.begin_write(table, mutation, level, timeout) {
+        Ok(Some(applying)) => match reactor::in_place!(applying.finish()) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(failed(engine.replicator().write_failed(error, table, level))),
+        },
+        // Boxed, so that a write that begins at once carries no space for it.
+        Ok(None) => Box::pin(engine.write(table, mutation, level, "SIMPLE", timeout)).await,
+        Err(error) => Err(failed(error)),
     }
 }
 
@@ -88,19 +141,7 @@ pub(super) async fn write(
         }
         mutation.clear();
         update.encode(mutation);
-        let table = &plan.table;
-        let failed = |error, mutation| Engine::write_failed(error, table, mutation, level, "SIMPLE");
-        match engine.begin_write(table, mutation, level, timeout) {
-            Ok(Some(applying)) => {
-                if let Err(error) = reactor::in_place!(applying.finish()) {
-                    let error = engine.replicator().write_failed(error, table, level);
-                    return Err(failed(error, mutation));
-                }
-            }
-            // Boxed, so that a write that begins at once carries no space for it.
-            Ok(None) => Box::pin(engine.write(table, mutation, level, "SIMPLE", timeout)).await?,
-            Err(error) => return Err(failed(error, mutation)),
-        }
+        reactor::in_place!(send(engine, plan, mutation, level, timeout))?;
     }
     if let [update] = &updates[..used] {
         routing::hint(engine, request.client, &plan.table, update.token, &mut out.tablet_payload);

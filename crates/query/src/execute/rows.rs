@@ -13,7 +13,8 @@ use model::{ColumnKind, RowView, Token};
 use smallvec::SmallVec;
 use storage::{Dead, Flow, Place, RowConsumer};
 
-use self::values::{append_columns, append_values, take_back};
+pub(super) use self::values::append_columns;
+use self::values::{append_values, take_back};
 use super::evaluate::RowInput;
 use super::groups::OpenGroup;
 use super::tombstones::{TombstoneLimits, Tombstones};

@@ -25,7 +25,7 @@ use crate::results::{MetadataMode, RowsBody};
 use crate::terms::{Binding, Bound, Term};
 use crate::{QueryError, Response};
 
-/// Executes a SELECT and appends its rows.
+/// Executes a SELECT and appends its rows; `rest` is what an attempt to do it at once has left over.
 ///
 /// # Errors
 /// [`QueryError`] of values, consistency or storage; what was appended to the answer is then the caller's to drop.
@@ -35,6 +35,7 @@ pub async fn execute(
     request: &Request<'_>,
     plan: &SelectPlan,
     mode: MetadataMode,
+    rest: Option<Box<storage::Rest>>,
     out: &mut Response,
 ) -> Result<(), QueryError> {
     let parameters = request.parameters;
@@ -99,28 +100,32 @@ pub async fn execute(
         guardrails.partition_keys(plan.table.name(), keys.len(), &mut out.warnings)?;
     }
     let single = if plan.restrictions.key_range || state.is_some() {
-        None
+        false
     } else {
         // Of several wrong values the first in this order is told, as in Cassandra.
-        let single = reader.single_key(binding, read)?;
-        if single.is_some() {
+        let single = aim_at_single_key(plan, binding, read)?;
+        if single {
             slices::fill(&plan.restrictions, &plan.table, binding, &mut read.slices)?;
         }
         single
     };
     match single {
-        Some(()) => {
+        true => {
             if let PartitionRange::Key(key) = &read.range {
                 routing::hint(engine, request.client, &plan.table, key.token, &mut out.tablet_payload);
             }
-            match reader.read_now(read, &mut rows)? {
+            let now = match rest {
+                Some(rest) => Now::Begun(rest),
+                None => reader.read_now(read, &mut rows)?,
+            };
+            match now {
                 Now::Done => {}
                 Now::NotBegun => reactor::in_place!(reader.read(read, &mut rows))?,
                 Now::Begun(rest) => Box::pin(reader.read_rest(read, rest, &mut rows)).await?,
             }
         }
         // Boxed, so that a read of one partition does not carry the space that scans need.
-        None => Box::pin(reader.many(request, state, read, &mut rows)).await?,
+        false => Box::pin(reader.many(request, state, read, &mut rows)).await?,
     }
     if let Some(error) = rows.error.take() {
         return Err(error);
@@ -171,6 +176,29 @@ fn check_pages(
 /// Rows that another shard sends at once where each goes through the user's functions.
 const USER_ROWS: usize = 64;
 
+/// Puts the one key into the command; false where there are several.
+///
+/// # Errors
+/// [`QueryError::Invalid`] for values that are no key.
+#[inline]
+pub(super) fn aim_at_single_key(
+    plan: &SelectPlan,
+    binding: &Binding<'_>,
+    command: &mut ReadCommand,
+) -> Result<bool, QueryError> {
+    if plan.restrictions.token.is_some() {
+        return Ok(false);
+    }
+    if !matches!(command.range, PartitionRange::Key(_)) {
+        command.range = PartitionRange::Key(DecoratedKey { token: model::Token::MINIMUM, key: Vec::new() });
+    }
+    let PartitionRange::Key(key) = &mut command.range else { return Ok(false) };
+    key.key.clear();
+    let single = keys::append_single(&plan.restrictions, &plan.table, binding, &mut key.key)?;
+    key.token = murmur3_token(&key.key);
+    Ok(single)
+}
+
 struct Reader<'e> {
     engine: &'e Engine,
     plan: &'e SelectPlan,
@@ -182,23 +210,6 @@ struct Reader<'e> {
 }
 
 impl Reader<'_> {
-    /// Puts the one key into the command; `None` where there are several.
-    #[inline]
-    fn single_key(&self, binding: &Binding<'_>, command: &mut ReadCommand) -> Result<Option<()>, QueryError> {
-        if self.plan.restrictions.token.is_some() {
-            return Ok(None);
-        }
-        let mut key = match std::mem::replace(&mut command.range, PartitionRange::all()) {
-            PartitionRange::Key(key) => key,
-            PartitionRange::Between { .. } => DecoratedKey { token: model::Token::MINIMUM, key: Vec::new() },
-        };
-        key.key.clear();
-        let single = keys::append_single(&self.plan.restrictions, &self.plan.table, binding, &mut key.key);
-        key.token = murmur3_token(&key.key);
-        command.range = PartitionRange::Key(key);
-        Ok(single?.then_some(()))
-    }
-
     /// What other shards need not send.
     fn read_limits(&self, rows: &Rows<'_>) -> ReadLimits {
         let per_partition = usize::try_from(self.limits.per_partition).ok().filter(|most| *most < usize::MAX);

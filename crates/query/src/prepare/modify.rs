@@ -47,6 +47,8 @@ pub struct ModifyPlan {
     pub compact: Option<Box<CompactRules>>,
     /// How it is carried out.
     pub route: Route,
+    /// Whether it writes one row of one partition and nothing else.
+    pub plain: bool,
     needs_read: bool,
 }
 
@@ -324,7 +326,15 @@ fn assemble(
     regulars.sort_by_key(|operation| operation.column.id);
     let compact =
         table.compact().map(|_| Box::new(CompactRules::new(table, &restrictions, &mut regulars, kind)));
+    let plain = route == Route::Plain
+        && statics.is_empty()
+        && compact.is_none()
+        && !(kind == StatementKind::Delete && regulars.is_empty())
+        && !restrictions.partition_key_has_in()
+        && !restrictions.clustering_has_in()
+        && restrictions.names_rows(table);
     Ok(ModifyPlan {
+        plain,
         table: Rc::clone(table),
         kind,
         restrictions,

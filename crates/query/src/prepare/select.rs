@@ -52,6 +52,8 @@ pub struct SelectPlan {
     pub timeout: Option<Term>,
     /// The statement's text, where all rows of a scan become one and shards can do their parts by themselves.
     pub parallel: Option<Box<str>>,
+    /// Whether it asks for the columns of one row, as they stand, of one partition: what `execute::point` may answer.
+    pub point: bool,
     /// Whether one of the user's functions runs for each row: rows are read in short pieces then.
     pub calls_user: bool,
     /// The table whose fragments are read, where the statement is about those (`MUTATION_FRAGMENTS`, ScyllaDB).
@@ -128,7 +130,24 @@ pub fn prepare(
         && !select.distinct
         && selection.aggregates().iter().all(Aggregate::is_mergeable);
     let calls_user = selection.calls_user();
+    let point = matches!(selection.kind, SelectionKind::Columns(_))
+        && !calls_user
+        && !select.distinct
+        && sort.is_empty()
+        && !sorted_whole
+        && limit.is_none()
+        && per_partition_limit.is_none()
+        && timeout.is_none()
+        && !restrictions.key_range
+        && restrictions.token.is_none()
+        && restrictions.filters.is_empty()
+        && !restrictions.partition_key_has_in()
+        && !restrictions.clustering_has_in()
+        && restrictions.names_rows(table)
+        && table.statics().is_empty()
+        && !table.is_counter();
     Ok(SelectPlan {
+        point,
         parallel: parallel.then(|| select.to_string().into_boxed_str()),
         table: Rc::clone(table),
         restrictions,

@@ -16,6 +16,9 @@ use model::{RowView, Table, Token};
 use super::{Inner, Memtable, PARTITIONS_PER_CHUNK, Partition, Rows, Version, hint, split_row};
 use crate::commitlog::Hold;
 
+/// Merging a row of this size takes time that the deadlines of what comes next in the same slice must not count.
+const LONG_ROW_BYTES: usize = 64 * 1024;
+
 impl Memtable {
     /// Applies a mutation that fits the table, and takes over its claim on the commit log.
     pub(crate) fn apply(&self, table: &Table, mutation: &MutationView<'_>, hold: Option<Hold>) {
@@ -201,6 +204,9 @@ impl Inner {
         let clustering = other_bytes.as_deref().unwrap_or(clustering);
         let parts: [&[u8]; 3] = [&(clustering.len() as u32).to_le_bytes(), clustering, &self.scratch];
         self.region.replace(handle, &parts);
+        if self.scratch.len() > LONG_ROW_BYTES {
+            reactor::refresh_clock();
+        }
     }
 
     fn note_row(&mut self, row: RowView<'_>) {

@@ -101,15 +101,14 @@ impl Contents<'_> {
     }
 }
 
+/// Deletion of a partition, and of one row of it clustering and contents, if the row is there.
+pub(crate) type OnlyRow<'a> = (DeletionTime, Option<(&'a [u8], RowView<'a>)>);
+
 impl Contents<'_> {
     /// One row of a partition that has one version, no static row and no range tombstones: the partition's deletion, and
     /// the row if it is there. `None` where the partition is not that plain. `shape` is one row's.
     #[inline]
-    pub(crate) fn only_row(
-        &self,
-        partition: PartitionRef,
-        shape: Shape<'_>,
-    ) -> Option<(DeletionTime, Option<(&[u8], RowView<'_>)>)> {
+    pub(crate) fn only_row(&self, partition: PartitionRef, shape: Shape<'_>) -> Option<OnlyRow<'_>> {
         let inner = &*self.0;
         let partition = inner.partition(partition.0);
         let version = &partition.first;

@@ -90,7 +90,7 @@ fn append_plain(sources: &[Source], row: RowView<'_>, out: &mut Vec<u8>) -> usiz
 }
 
 #[inline]
-pub(super) fn append_columns(mut sources: &[Source], input: &RowInput<'_>, out: &mut Vec<u8>) {
+pub(in crate::execute) fn append_columns(mut sources: &[Source], input: &RowInput<'_>, out: &mut Vec<u8>) {
     if let Some(row) = input.row {
         sources = &sources[append_plain(sources, row, out)..];
         if sources.is_empty() {

@@ -1,0 +1,145 @@
+//! Executes the usual point read at once: one row of one partition, its columns as they stand, nothing to wait for.
+//!
+//! It is the hottest statement there is, and most of what `select` and `rows` know of it does not concern: no pages, limits, groups,
+//! filters, orders. Whether a statement is one is known when it is prepared (`SelectPlan::point`). What turns out to be
+//! more than that (a tombstone to be counted, a row that is not in memory) is left to `select`, from the beginning or
+//! from where the row cache ended. Invariant: where it is left, nothing of it is in the answer.
+
+use model::clustering::Clustering;
+use model::{RowView, Token};
+use smallvec::SmallVec;
+use storage::{Dead, Flow, Now, PartitionRange, Place, Rest, RowConsumer};
+
+use super::evaluate::RowInput;
+use super::rows::append_columns;
+use super::{Request, consistency, routing, select};
+use crate::engine::Engine;
+use crate::prepare::select::SelectPlan;
+use crate::prepare::selection::{SelectionKind, Source};
+use crate::restrictions::{keys, slices};
+use crate::results::{MetadataMode, RowsBody};
+use crate::{QueryError, Response};
+
+/// What became of the attempt.
+pub enum Point {
+    /// The answer is complete.
+    Done,
+    /// Nothing of it is there yet; where the row cache is done with, what is left over.
+    Left(Option<Box<Rest>>),
+}
+
+/// Answers a point read that need not wait.
+///
+/// # Errors
+/// As [`select::execute`]; what was appended to the answer is then the caller's to drop.
+#[inline]
+pub fn execute(
+    engine: &Engine,
+    request: &Request<'_>,
+    plan: &SelectPlan,
+    mode: MetadataMode,
+    out: &mut Response,
+) -> Result<Point, QueryError> {
+    let parameters = request.parameters;
+    let (SelectionKind::Columns(sources), true, None, None) =
+        (&plan.selection.kind, plan.point, parameters.paging_state, &plan.fragments_of)
+    else {
+        return Ok(Point::Left(None));
+    };
+    let warned = out.warnings.len();
+    let level = consistency::for_read(parameters.consistency)?;
+    let guardrails = &engine.config().guardrails;
+    guardrails.select(engine, plan, (parameters.page_size, parameters.consistency), &mut out.warnings)?;
+    let mut scratch = engine.scratch(&plan.table);
+    let command = &mut scratch.read;
+    command.reversed = plan.reversed;
+    command.now = request.now;
+    command.bypass_cache = plan.bypass_cache;
+    // In the order of `select`: the first wrong value is told.
+    if !select::aim_at_single_key(plan, request.binding, command)? {
+        return Ok(Point::Left(None));
+    }
+    slices::fill(&plan.restrictions, &plan.table, request.binding, &mut command.slices)?;
+    let command = &*command;
+    let PartitionRange::Key(key) = &command.range else { return Ok(Point::Left(None)) };
+    keys::check_not_empty(&key.key)?;
+    let start = out.body.len();
+    let body = RowsBody::begin(&mut out.body, request.client.version, &plan.metadata, mode);
+    let mut row = PointRow {
+        plan,
+        sources,
+        key: &key.key,
+        out: &mut out.body,
+        now: request.now,
+        count: 0,
+        seen: false,
+        other: false,
+    };
+    let now = engine.read_now(command, level, &mut row)?;
+    let (count, seen, other) = (row.count, row.seen, row.other);
+    let left = match now {
+        Now::Done if !other => {
+            body.finish(&mut out.body, count, None);
+            routing::hint(engine, request.client, &plan.table, key.token, &mut out.tablet_payload);
+            return Ok(Point::Done);
+        }
+        Now::Begun(rest) if !seen => Some(rest),
+        Now::Done | Now::NotBegun | Now::Begun(_) => None,
+    };
+    out.body.truncate(start);
+    out.warnings.truncate(warned);
+    Ok(Point::Left(left))
+}
+
+/// Takes the one row.
+struct PointRow<'p> {
+    plan: &'p SelectPlan,
+    sources: &'p [Source],
+    key: &'p [u8],
+    out: &'p mut Vec<u8>,
+    now: model::deletion::LocalSeconds,
+    count: usize,
+    /// Anything was handed over.
+    seen: bool,
+    /// Something that is not for here.
+    other: bool,
+}
+
+impl RowConsumer for PointRow<'_> {
+    #[inline]
+    fn partition(&mut self, _: &[u8], _: Token, static_row: Option<RowView<'_>>) -> Flow {
+        self.seen = true;
+        if static_row.is_some() {
+            self.other = true;
+            return Flow::Stop;
+        }
+        Flow::Continue
+    }
+
+    #[inline]
+    fn row(&mut self, clustering: &[u8], row: RowView<'_>) -> Flow {
+        self.count += 1;
+        let row = Some(row);
+        if self.sources.iter().all(Source::is_of_row) {
+            let input = RowInput { key: &[], clustering: &[], static_row: None, row, now: self.now };
+            append_columns(self.sources, &input, self.out);
+        } else {
+            let key = keys::split(&self.plan.table, self.key);
+            let clustering: SmallVec<[Option<&[u8]>; 4]> = Clustering(clustering).components().collect();
+            let input = RowInput { key: &key, clustering: &clustering, static_row: None, row, now: self.now };
+            append_columns(self.sources, &input, self.out);
+        }
+        Flow::Continue
+    }
+
+    #[inline]
+    fn partition_end(&mut self) -> Flow {
+        Flow::Continue
+    }
+
+    #[cold]
+    fn dead(&mut self, _: Dead, _: Place<'_>) -> Flow {
+        (self.seen, self.other) = (true, true);
+        Flow::Stop
+    }
+}
