@@ -15,7 +15,7 @@ esac
 slack=${SLACK_PERCENT:-5}
 command -v valgrind >/dev/null || { echo 'perf/statements.sh: valgrind is missing; install it' >&2; exit 1; }
 if [[ -z ${STATEMENTS:-} ]]; then
-  cargo build --release --locked -p query --example statements >&2
+  cargo build --release --locked --workspace --example statements >&2
   STATEMENTS=target/release/examples/statements
 fi
 scratch=$(mktemp -d)
