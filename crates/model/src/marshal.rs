@@ -24,6 +24,31 @@ pub const PACKAGE: &str = "org.apache.cassandra.db.marshal.";
 /// Largest vector dimension that is read: a Java `int`.
 pub const VECTOR_DIMENSION_MAX: u32 = i32::MAX as u32;
 
+/// Begins a class name that says more than Cassandra's do.
+const EXACT_MARK: char = '=';
+
+/// How a class name is written.
+#[derive(Clone, Copy)]
+struct Form {
+    /// A collection around it says frozen already, of all that is inside.
+    inside_frozen: bool,
+    /// What is in vectors says frozen where it is, whatever is around.
+    exact: bool,
+}
+
+impl Form {
+    /// As Cassandra 5.0 does.
+    const CASSANDRAS: Self = Self { inside_frozen: false, exact: false };
+
+    fn inside(self, frozen: bool) -> Self {
+        Self { inside_frozen: self.inside_frozen || frozen, ..self }
+    }
+
+    fn inside_vector(self) -> Self {
+        Self { inside_frozen: self.inside_frozen && !self.exact, ..self }
+    }
+}
+
 /// Why text is not a class name of a type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("type class `{text}`, byte {at}: {problem}")]
@@ -57,19 +82,43 @@ pub fn class_name(ty: &CqlType, reversed: bool) -> String {
         out.push_str(PACKAGE);
         out.push_str("ReversedType(");
     }
-    append_class(&mut out, ty, false);
+    append_class(&mut out, ty, Form::CASSANDRAS);
     if reversed {
         out.push(')');
     }
     out
 }
 
+/// The type as text that [`parse_exact`] reads back as it was: a class name, which says of what is in a vector whether it is
+/// frozen; after a mark where Cassandra's class name does not.
+pub fn exact_name(ty: &CqlType) -> String {
+    let name = class_name(ty, false);
+    if parse_class(&name).is_ok_and(|(read, _)| read == *ty) {
+        return name;
+    }
+    let mut out = String::from(EXACT_MARK);
+    append_class(&mut out, ty, Form { inside_frozen: false, exact: true });
+    out
+}
+
+/// Reads what [`exact_name`] gives.
+///
+/// # Errors
+/// [`MarshalError`].
+pub fn parse_exact(text: &str) -> Result<CqlType, MarshalError> {
+    let (ty, _) = match text.strip_prefix(EXACT_MARK) {
+        Some(exact) => Reader::exact(exact).class()?,
+        None => Reader::new(text).class()?,
+    };
+    Ok(ty)
+}
+
 /// The class name of a partition key: its only column's, or a `CompositeType` of them all.
 pub fn key_class_name(columns: &[CqlType]) -> String {
     let mut out = String::new();
     match columns {
-        [only] => append_class(&mut out, only, false),
-        many => append_parameters(&mut out, "CompositeType", many.iter(), false),
+        [only] => append_class(&mut out, only, Form::CASSANDRAS),
+        many => append_parameters(&mut out, "CompositeType", many.iter(), Form::CASSANDRAS),
     }
     out
 }
@@ -92,30 +141,32 @@ pub fn parse_key_class(text: &str) -> Result<Vec<CqlType>, MarshalError> {
     Reader::new(text).key_class()
 }
 
-fn append_class(out: &mut String, ty: &CqlType, inside_frozen: bool) {
+fn append_class(out: &mut String, ty: &CqlType, form: Form) {
     let frozen_here = match ty {
         CqlType::List { frozen, .. } | CqlType::Set { frozen, .. } | CqlType::Map { frozen, .. } => *frozen,
         CqlType::Udt(udt) => udt.frozen,
         _ => false,
     };
-    let wrap = frozen_here && !inside_frozen;
+    let wrap = frozen_here && !form.inside_frozen;
     if wrap {
         out.push_str(PACKAGE);
         out.push_str("FrozenType(");
     }
-    let inside = inside_frozen || frozen_here;
+    let inside = form.inside(frozen_here);
     match ty {
         CqlType::List { element, .. } => append_parameters(out, "ListType", [&**element].into_iter(), inside),
         CqlType::Set { element, .. } => append_parameters(out, "SetType", [&**element].into_iter(), inside),
         CqlType::Map { key, value, .. } => {
             append_parameters(out, "MapType", [&**key, &**value].into_iter(), inside);
         }
-        CqlType::Tuple(components) => append_parameters(out, "TupleType", components.iter(), true),
+        CqlType::Tuple(components) => {
+            append_parameters(out, "TupleType", components.iter(), form.inside(true))
+        }
         CqlType::Udt(udt) => append_user_type(out, udt, inside),
         CqlType::Vector { element, dimension } => {
             out.push_str(PACKAGE);
             out.push_str("VectorType(");
-            append_class(out, element, inside_frozen);
+            append_class(out, element, form.inside_vector());
             let _ = write!(out, " , {dimension})");
         }
         CqlType::Custom(class) => out.push_str(class),
@@ -133,7 +184,7 @@ fn append_parameters<'a>(
     out: &mut String,
     class: &str,
     types: impl Iterator<Item = &'a CqlType>,
-    inside_frozen: bool,
+    form: Form,
 ) {
     out.push_str(PACKAGE);
     out.push_str(class);
@@ -142,12 +193,12 @@ fn append_parameters<'a>(
         if index > 0 {
             out.push(',');
         }
-        append_class(out, ty, inside_frozen);
+        append_class(out, ty, form);
     }
     out.push(')');
 }
 
-fn append_user_type(out: &mut String, udt: &UserType, inside_frozen: bool) {
+fn append_user_type(out: &mut String, udt: &UserType, form: Form) {
     out.push_str(PACKAGE);
     out.push_str("UserType(");
     out.push_str(&udt.keyspace);
@@ -157,7 +208,7 @@ fn append_user_type(out: &mut String, udt: &UserType, inside_frozen: bool) {
         out.push(',');
         append_hex(out, name);
         out.push(':');
-        append_class(out, ty, inside_frozen);
+        append_class(out, ty, form);
     }
     out.push(')');
 }

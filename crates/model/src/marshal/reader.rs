@@ -11,11 +11,18 @@ use crate::types::{CqlType, UserType};
 pub(super) struct Reader<'a> {
     text: &'a str,
     at: usize,
+    /// What is in vectors is frozen only where the text says so.
+    exact: bool,
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(text: &'a str) -> Self {
-        Self { text, at: 0 }
+        Self { text, at: 0, exact: false }
+    }
+
+    /// A reader of what says of everything in a vector whether it is frozen.
+    pub(super) fn exact(text: &'a str) -> Self {
+        Self { exact: true, ..Self::new(text) }
     }
 
     /// The whole text as one type, and whether it is reversed.
@@ -133,7 +140,8 @@ impl<'a> Reader<'a> {
             }
         };
         self.punctuation(')')?;
-        Ok(CqlType::Vector { element: Box::new(element.freeze()), dimension })
+        let element = if self.exact { element } else { element.freeze() };
+        Ok(CqlType::Vector { element: Box::new(element), dimension })
     }
 
     /// Skips the parameters of a class we do not know and keeps its text.

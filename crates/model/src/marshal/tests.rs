@@ -90,6 +90,31 @@ fn what_is_not_understood_is_refused_with_its_place() {
     assert_eq!(error.to_string(), "type class `ListType(é)`, byte 9: expected a class name");
 }
 
+#[test]
+fn exact_names_say_what_is_frozen_in_vectors() {
+    let list = |element, frozen| CqlType::List { element: Box::new(element), frozen };
+    let vector = |element| CqlType::Vector { element: Box::new(element), dimension: 2 };
+    for ty in [
+        vector(list(CqlType::Int, false)),
+        vector(list(CqlType::Int, true)),
+        list(vector(list(CqlType::Int, false)), true),
+        list(vector(list(CqlType::Int, true)), true),
+        list(vector(vector(list(CqlType::Int, false))), false),
+        CqlType::Tuple(vec![vector(list(CqlType::Int, false)), vector(list(CqlType::Int, true))]),
+        list(CqlType::Int, true),
+    ] {
+        let name = exact_name(&ty);
+        assert_eq!(parse_exact(&name), Ok(ty), "{name}");
+    }
+    // What needs no more is written as it always was.
+    let plain = vector(list(CqlType::Int, true));
+    assert_eq!(exact_name(&plain), class_name(&plain, false));
+    assert!(
+        parse_exact("=ListType(").is_err()
+            && parse_class(&exact_name(&vector(list(CqlType::Int, false)))).is_err()
+    );
+}
+
 proptest! {
     #[test]
     fn round_trips(ty in any_type(), reversed: bool) {

@@ -66,12 +66,11 @@ pub(super) mod cql_type {
         e: &mut Encoder<W>,
         _: &mut C,
     ) -> Result<(), EncodeError<W::Error>> {
-        e.str(&marshal::class_name(ty, false))?.ok()
+        e.str(&marshal::exact_name(ty))?.ok()
     }
 
     pub(in crate::schema) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<CqlType, DecodeError> {
-        let (ty, _) = marshal::parse_class(d.str()?).map_err(|e| DecodeError::message(e.to_string()))?;
-        Ok(ty)
+        marshal::parse_exact(d.str()?).map_err(|e| DecodeError::message(e.to_string()))
     }
 }
 
