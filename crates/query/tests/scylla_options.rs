@@ -209,3 +209,28 @@ async fn purged(engine: Engine) {
 fn tombstones_go_when_their_mode_says() {
     node(tempfile::tempdir().unwrap().path(), 1, purged);
 }
+
+async fn ask_as_drivers_do(engine: Engine) {
+    let keyspace = "WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1} AND tablets =";
+    run(&engine, &format!("CREATE KEYSPACE many {keyspace} {{'initial': 4}}")).await;
+    run(&engine, &format!("CREATE KEYSPACE off {keyspace} {{'enabled': false}}")).await;
+    run(&engine, "CREATE TABLE off.t (k int PRIMARY KEY)").await;
+    for (keyspace, initial, found) in [("ks", 0, 1), ("many", 4, 1), ("off", 0, 0)] {
+        let select = format!(
+            "SELECT keyspace_name FROM system_schema.scylla_keyspaces \
+             WHERE keyspace_name = '{keyspace}' AND initial_tablets = {initial} ALLOW FILTERING"
+        );
+        assert_eq!(rows(&engine, &select).await.len(), found, "{select}");
+    }
+    let tables = rows(
+        &engine,
+        "SELECT table_name FROM system_schema.scylla_tables WHERE keyspace_name = 'off' AND table_name = 't'",
+    );
+    assert_eq!(tables.await.len(), 1);
+}
+
+#[test]
+fn drivers_are_told_which_keyspaces_have_tablets() {
+    let folder = tempfile::tempdir().unwrap();
+    node(folder.path(), 1, ask_as_drivers_do);
+}

@@ -187,6 +187,7 @@ fn what_this_version_has_not_got_says_so() {
         ),
         ("CREATE TRIGGER g ON t USING 'x'", "Triggers are"),
         ("CREATE SERVICE LEVEL s", "Service levels are"),
+        ("ALTER TABLE t WITH cdc = {'enabled': 'true', 'preimage': 'true'}", "Logs of changes (cdc) are"),
     ] {
         check(&[table, statement], &format!("2200 {what} not supported yet"));
     }

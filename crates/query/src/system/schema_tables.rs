@@ -69,13 +69,17 @@ fn keyspaces(rows: &mut Rows<'_>, keyspace: &Keyspace) {
     });
 }
 
-/// Tables have tablets in any case, as many as shards want where no number was given.
+/// Zero tablets are as many as shards want. Where tablets are switched off, drivers are to go by the ring.
 fn scylla_keyspaces(rows: &mut Rows<'_>, keyspace: &Keyspace) {
-    let initial = keyspace.options.tablets.as_ref().and_then(|tablets| tablets.initial).unwrap_or(0);
+    let tablets = keyspace.options.tablets.as_ref();
+    let is_off = tablets.is_some_and(|tablets| tablets.enabled == Some(false));
+    let initial = tablets.and_then(|tablets| tablets.initial).unwrap_or(0);
     rows.row(|row| {
         row.text("keyspace_name", &keyspace.name);
         row.text("consistency", "eventual");
-        row.int("initial_tablets", i32::try_from(initial).unwrap_or(i32::MAX));
+        if !is_off {
+            row.int("initial_tablets", i32::try_from(initial).unwrap_or(i32::MAX));
+        }
     });
 }
 

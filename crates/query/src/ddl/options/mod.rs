@@ -12,7 +12,7 @@ mod speculative;
 
 use model::schema::{CachingOptions, TableOptions};
 
-use super::mistake::config;
+use super::mistake::{config, unsupported};
 use super::properties::{Properties, parse_double};
 use crate::QueryError;
 use crate::functions::number_text;
@@ -119,7 +119,16 @@ impl Draft {
             options.additional_write_policy = speculative::read(policy)?;
         }
         set(&mut options.crc_check_chance, properties.double("crc_check_chance")?);
-        set(&mut options.cdc, properties.boolean("cdc")?);
+        match properties.map("cdc") {
+            // ScyllaDB's form.
+            Ok(Some(map)) => {
+                if !map.get("enabled").is_some_and(|enabled| enabled.eq_ignore_ascii_case("false")) {
+                    return Err(unsupported("Logs of changes (cdc) are"));
+                }
+                options.cdc = false;
+            }
+            _ => set(&mut options.cdc, properties.boolean("cdc")?),
+        }
         if let Some(strategy) = properties.text("read_repair")? {
             options.read_repair = match strategy.to_uppercase().as_str() {
                 known @ ("BLOCKING" | "NONE") => known.to_owned(),
