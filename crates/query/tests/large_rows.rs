@@ -2,10 +2,8 @@
 
 mod support;
 
-use std::time::Duration;
-
-use query::{Engine, EngineConfig};
-use support::{body, node, node_with, rows, run};
+use query::Engine;
+use support::{body, node, rows, run};
 
 /// Elements of one update; three of them are more than 16 bits count.
 const ELEMENTS: u32 = 40_000;
@@ -48,9 +46,7 @@ async fn grown(engine: Engine) -> Vec<String> {
 #[test]
 fn updates_of_a_collection_may_add_up_to_more_elements_than_one_update_takes() {
     let folder = tempfile::tempdir().unwrap();
-    // Whether it is done in time is not what is asked here.
-    let patient = |config: &mut EngineConfig| config.write_timeout = Duration::from_secs(120);
-    let before = node_with(folder.path(), 1, patient, grown);
+    let before = node(folder.path(), 1, grown);
     let after = node(folder.path(), 1, |engine| async move { rows(&engine, "SELECT * FROM big").await });
     assert!(before == after, "after a restart");
 }

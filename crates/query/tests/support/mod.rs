@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::mpsc;
+use std::time::Duration;
 
 use model::CqlType;
 use model::collection::{Components, Elements, Entries, VectorElements};
@@ -60,6 +61,10 @@ async fn open(workdir: PathBuf, shard: usize, shards: usize, adjust: fn(&mut Eng
         agreement::make_system_tables(&storage).await.unwrap();
     }
     let mut config = EngineConfig::new([7; 16], shards);
+    // How long things take on a slow machine is no result; tests of deadlines set their own.
+    for timeout in [&mut config.read_timeout, &mut config.range_timeout, &mut config.write_timeout] {
+        *timeout = Duration::from_secs(300);
+    }
     adjust(&mut config);
     let replicator = Replicator::new(storage.clone(), config.data_center.clone());
     let engine = Engine::new(config, storage, replicator, Rc::new(SystemTables::new().unwrap()));
