@@ -396,10 +396,11 @@ async fn tokens_agree_and_requests_go_to_the_shard_that_owns_them() -> Outcome {
             let shard = shard.ok_or("no shard")?;
             assert!(u32::from(shards) > shard);
             reached.insert(shard);
-            // By the second pass the driver knows every tablet it was told of, and every shard has a connection.
+            // By the second pass the driver knows every tablet it was told of, and every shard has a connection. With one
+            // shard no request is on the wrong one, so it is told of none.
             let state = w.session.get_cluster_state();
             let owners = state.get_token_endpoints(&w.keyspace, "keys", computed);
-            if pass == 1 {
+            if pass == 1 && shards > 1 {
                 assert!(
                     owners.iter().any(|(_, owner)| *owner == shard),
                     "{key}: shard {shard}, owners {owners:?}"
