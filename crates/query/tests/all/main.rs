@@ -1,0 +1,27 @@
+//! Statements against a node of one process, by what they are about. One binary: each costs a link of the whole engine.
+
+mod aggregates;
+mod alter;
+mod batches;
+mod compactions;
+mod concurrent_schema;
+mod conditional;
+mod counters;
+mod differences;
+mod dml;
+mod fragments;
+mod guardrails;
+mod key_lengths;
+mod large_rows;
+mod paging;
+mod paging_laws;
+mod prepared;
+mod schema;
+mod scylla_options;
+#[path = "../support/mod.rs"]
+mod support;
+mod tombstones;
+mod unavailable;
+mod user_function_slices;
+mod user_functions;
+mod views;

@@ -1,0 +1,234 @@
+//! Table options that ScyllaDB documents: what is refused, what is kept and shown, and that they do what they say.
+
+use crate::support::{Options, body, node, query, rows, run};
+use query::{Engine, QueryError};
+use storage::StorageError;
+
+async fn table_text(engine: &Engine, table: &str) -> String {
+    rows(engine, &format!("DESCRIBE TABLE {table}")).await.concat()
+}
+
+async fn refused(engine: Engine) {
+    run(&engine, "CREATE TABLE t (k int PRIMARY KEY)").await;
+    for (options, expected) in [
+        (
+            "per_partition_rate_limit = 5",
+            "Invalid value for property 'per_partition_rate_limit'. It should be a map.",
+        ),
+        (
+            "per_partition_rate_limit = {'max_reads': 5}",
+            "Unknown entry 'max_reads' of per_partition_rate_limit: there are only max_reads_per_second, \
+             max_writes_per_second",
+        ),
+        (
+            "per_partition_rate_limit = {'max_reads_per_second': -1}",
+            "max_reads_per_second of per_partition_rate_limit must be a whole number from 0 to 2147483647 (got -1)",
+        ),
+        (
+            "tombstone_gc = {'mode': 'never'}",
+            "Invalid mode 'never' of tombstone_gc: only 'timeout', 'repair', 'disabled' and 'immediate' are allowed",
+        ),
+        (
+            "tombstone_gc = {'mode': 'repair', 'propagation_delay_in_seconds': 'x'}",
+            "propagation_delay_in_seconds of tombstone_gc must be a whole number from 0 to 2147483647 (got x)",
+        ),
+        (
+            "tablets = {'min_per_shard_tablet_count': 'NaN'}",
+            "min_per_shard_tablet_count of tablets must be a number of 0 or more (got NaN)",
+        ),
+        (
+            "tablets = {'min_tablet_count': 64}",
+            "More tablets for a table that is there are not supported yet",
+        ),
+    ] {
+        let statement = format!("ALTER TABLE t WITH {options}");
+        let error = body(&engine, &statement).await.expect_err(&statement);
+        assert_eq!(error.to_string(), expected, "{statement}");
+    }
+    const KEYSPACE: &str = "ALTER KEYSPACE ks WITH tablets =";
+    for (options, expected) in [
+        ("{'enabled': 'perhaps'}", "enabled of tablets must be true or false (got perhaps)"),
+        ("{'initial': -3}", "initial of tablets must be a whole number from 0 to 2147483647 (got -3)"),
+        ("{'first': 3}", "Unknown entry 'first' of tablets: there are only enabled, initial"),
+    ] {
+        let error = body(&engine, &format!("{KEYSPACE} {options}")).await.expect_err(options);
+        assert!(matches!(error, QueryError::Config(_)), "{error:?}");
+        assert_eq!(error.to_string(), expected);
+    }
+}
+
+async fn keyspace_text(engine: &Engine) -> String {
+    rows(engine, "DESCRIBE ONLY KEYSPACE other").await.concat()
+}
+
+async fn tablets_of_a_keyspace(engine: Engine) -> String {
+    let tablets = |table: &str| engine.storage().schema().table("other", table).unwrap().tablets().count();
+    const REPLICATION: &str = "replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
+    run(&engine, &format!("CREATE KEYSPACE other WITH {REPLICATION} AND tablets = {{'initial': 6}}")).await;
+    run(&engine, "CREATE TABLE other.a (k int PRIMARY KEY)").await;
+    assert!(keyspace_text(&engine).await.contains("AND durable_writes = true AND tablets = {'initial': 6};"));
+    // What a statement does not name stays.
+    run(&engine, "ALTER KEYSPACE other WITH durable_writes = false").await;
+    run(&engine, "CREATE TABLE other.b (k int PRIMARY KEY) WITH tablets = {'min_tablet_count': 12}").await;
+    run(&engine, "CREATE TABLE other.c LIKE other.a").await;
+    assert_eq!((tablets("a"), tablets("b"), tablets("c")), (8, 16, 8));
+    run(&engine, "ALTER KEYSPACE other WITH tablets = {}").await;
+    assert!(keyspace_text(&engine).await.contains("AND durable_writes = false;"));
+    run(&engine, "CREATE TABLE other.d (k int PRIMARY KEY)").await;
+    assert_eq!((tablets("a"), tablets("d")), (8, 2));
+    run(&engine, "ALTER KEYSPACE other WITH tablets = {'enabled': false, 'initial': 3}").await;
+    keyspace_text(&engine).await
+}
+
+#[test]
+fn tablets_of_a_keyspace_are_kept_and_are_what_tables_start_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = node(folder.path(), 2, tablets_of_a_keyspace);
+    assert!(text.contains("AND tablets = {'enabled': false, 'initial': 3};"), "{text}");
+    assert_eq!(node(folder.path(), 2, |engine| async move { keyspace_text(&engine).await }), text);
+}
+
+#[test]
+fn wrong_options_are_told() {
+    node(tempfile::tempdir().unwrap().path(), 1, refused);
+}
+
+const ALL: &str = "per_partition_rate_limit = {'max_reads_per_second': '5', 'max_writes_per_second': '0'}
+    AND tablets = {'min_tablet_count': '7'}
+    AND tombstone_gc = {'mode': 'repair', 'propagation_delay_in_seconds': '60'};";
+
+async fn make_and_describe(engine: Engine) -> String {
+    run(&engine, &format!("CREATE TABLE t (k int PRIMARY KEY, v int) WITH {ALL}")).await;
+    assert_eq!(engine.storage().schema().table("ks", "t").unwrap().tablets().count(), 8);
+    run(&engine, "CREATE TABLE plain (k int PRIMARY KEY, v int)").await;
+    run(&engine, "ALTER TABLE plain WITH tombstone_gc = {'mode': 'TIMEOUT'}").await;
+    assert!(table_text(&engine, "plain").await.contains("AND tombstone_gc = {'mode': 'timeout'};"));
+    run(&engine, "ALTER TABLE plain WITH tombstone_gc = {} AND per_partition_rate_limit = {}").await;
+    let plain = table_text(&engine, "plain").await;
+    assert!(!plain.contains("tombstone_gc") && !plain.contains("rate_limit"), "{plain}");
+    described(engine).await
+}
+
+async fn described(engine: Engine) -> String {
+    let extensions = rows(
+        &engine,
+        "SELECT extensions FROM system_schema.tables WHERE keyspace_name = 'ks' AND table_name = 't'",
+    );
+    let extensions = extensions.await.concat();
+    for name in ["per_partition_rate_limit", "tablets", "tombstone_gc"] {
+        assert!(extensions.contains(name), "{extensions}");
+    }
+    table_text(&engine, "t").await
+}
+
+#[test]
+fn options_are_shown_and_outlive_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let before = node(folder.path(), 2, make_and_describe);
+    assert!(before.contains(ALL) && before.contains("extensions = {}"), "{before}");
+    assert_eq!(node(folder.path(), 1, described), before);
+}
+
+/// The error of a statement that is limited to nothing: the first of a second may still be let in.
+async fn limited_to_nothing(engine: &Engine, statement: &str) -> QueryError {
+    for _ in 0..TRIES_MAX {
+        if let Err(error) = body(engine, statement).await {
+            return error;
+        }
+    }
+    panic!("{statement} is not limited");
+}
+
+const TRIES_MAX: usize = 1000;
+
+/// On which shard the keys 0 to 9 are makes no difference.
+async fn limited(engine: Engine) {
+    const LIMIT: &str = "per_partition_rate_limit = {'max_writes_per_second': 0}";
+    run(&engine, &format!("CREATE TABLE t (k int PRIMARY KEY, v int) WITH {LIMIT}")).await;
+    for key in 0..10 {
+        let insert = format!("INSERT INTO t (k, v) VALUES ({key}, 1)");
+        let error = limited_to_nothing(&engine, &insert).await;
+        assert!(
+            matches!(error, QueryError::Storage(StorageError::RateLimited { is_write: true, .. })),
+            "{error:?}"
+        );
+        rows(&engine, &format!("SELECT * FROM t WHERE k = {key}")).await;
+    }
+    run(&engine, "ALTER TABLE t WITH per_partition_rate_limit = {'max_reads_per_second': 0}").await;
+    for key in 0..10 {
+        run(&engine, &format!("INSERT INTO t (k, v) VALUES ({key}, 1)")).await;
+        let error = limited_to_nothing(&engine, &format!("SELECT * FROM t WHERE k = {key}")).await;
+        assert!(
+            matches!(error, QueryError::Storage(StorageError::RateLimited { is_write: false, .. })),
+            "{error:?}"
+        );
+    }
+    // What is no point read is not limited, nor is anything once the option is gone.
+    assert_eq!(rows(&engine, "SELECT k FROM t").await.len(), 10);
+    run(&engine, "ALTER TABLE t WITH per_partition_rate_limit = {}").await;
+    for _ in 0..100 {
+        assert_eq!(rows(&engine, "SELECT k FROM t WHERE k = 1").await.len(), 1);
+    }
+}
+
+#[test]
+fn rates_of_partitions_are_limited() {
+    for shards in [1, 2] {
+        node(tempfile::tempdir().unwrap().path(), shards, limited);
+    }
+}
+
+async fn purged(engine: Engine) {
+    // Without compactions of its own, so that the one asked for is the one that purges.
+    const TABLE: &str = "(k int PRIMARY KEY, v int) WITH compaction = \
+        {'class': 'SizeTieredCompactionStrategy', 'enabled': 'false'} AND gc_grace_seconds = ";
+    for (name, grace, mode, stays) in [
+        ("a", i32::MAX, "timeout", true),
+        ("b", i32::MAX, "immediate", false),
+        ("c", 0, "repair", true),
+        ("d", 0, "disabled", true),
+        ("e", 0, "timeout", false),
+    ] {
+        let options = format!("{grace} AND tombstone_gc = {{'mode': '{mode}'}}");
+        run(&engine, &format!("CREATE TABLE {name} {TABLE}{options}")).await;
+        let long_ago = Options { now: Some(1000), ..Options::default() };
+        for statement in ["INSERT INTO {} (k, v) VALUES (1, 1)", "DELETE FROM {} WHERE k = 1"] {
+            query(&engine, &statement.replace("{}", name), &long_ago).await.unwrap();
+        }
+        let table = engine.storage().schema().table("ks", name).unwrap().id();
+        engine.storage().flush(table).await.unwrap();
+        engine.storage().compact(table).await.unwrap();
+        let left = rows(&engine, &format!("SELECT * FROM MUTATION_FRAGMENTS({name}) WHERE k = 1")).await;
+        assert_eq!(!left.is_empty(), stays, "{mode}: {left:?}");
+    }
+}
+
+#[test]
+fn tombstones_go_when_their_mode_says() {
+    node(tempfile::tempdir().unwrap().path(), 1, purged);
+}
+
+async fn ask_as_drivers_do(engine: Engine) {
+    let keyspace = "WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1} AND tablets =";
+    run(&engine, &format!("CREATE KEYSPACE many {keyspace} {{'initial': 4}}")).await;
+    run(&engine, &format!("CREATE KEYSPACE off {keyspace} {{'enabled': false}}")).await;
+    run(&engine, "CREATE TABLE off.t (k int PRIMARY KEY)").await;
+    for (keyspace, initial, found) in [("ks", 0, 1), ("many", 4, 1), ("off", 0, 0)] {
+        let select = format!(
+            "SELECT keyspace_name FROM system_schema.scylla_keyspaces \
+             WHERE keyspace_name = '{keyspace}' AND initial_tablets = {initial} ALLOW FILTERING"
+        );
+        assert_eq!(rows(&engine, &select).await.len(), found, "{select}");
+    }
+    let tables = rows(
+        &engine,
+        "SELECT table_name FROM system_schema.scylla_tables WHERE keyspace_name = 'off' AND table_name = 't'",
+    );
+    assert_eq!(tables.await.len(), 1);
+}
+
+#[test]
+fn drivers_are_told_which_keyspaces_have_tablets() {
+    let folder = tempfile::tempdir().unwrap();
+    node(folder.path(), 1, ask_as_drivers_do);
+}

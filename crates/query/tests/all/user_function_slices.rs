@@ -1,0 +1,402 @@
+//! Calls of the user's functions in slices: others have their turn in between, and nothing else can be told of them.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+use crate::support::{self, Options, body, int, node, prepare, rows, run};
+use query::functions::user::calls::{PAUSED_MAX, of_shard};
+use query::{Engine, QueryError};
+use reactor::Group;
+
+/// Turns a test waits for a call to be paused.
+const TURNS_MAX: usize = 100_000;
+/// More than a slice's instructions, several times.
+const LONG: &str = "for n = 1, 70000 do end ";
+
+async fn lua(engine: &Engine, name: &str, signature: &str, returns: &str, source: &str) {
+    let statement = format!(
+        "CREATE FUNCTION ks.{name}({signature}) CALLED ON NULL INPUT RETURNS {returns} LANGUAGE lua AS $${source}$$"
+    );
+    run(engine, &statement).await;
+}
+
+async fn table(engine: &Engine) {
+    run(engine, "CREATE TABLE ks.t (k int, c int, v int, s int static, l list<int>, PRIMARY KEY (k, c))")
+        .await;
+    for k in 1..4 {
+        for c in 0..4 {
+            run(
+                engine,
+                &format!("INSERT INTO t (k, c, v, s, l) VALUES ({k}, {c}, {}, {k}, [{c}, 7])", k * 10 + c),
+            )
+            .await;
+        }
+    }
+    run(engine, "INSERT INTO t (k, s) VALUES (9, 90)").await;
+}
+
+/// Polls a statement until a call of it is paused.
+async fn until_paused<T>(statement: &mut Pin<Box<impl Future<Output = T>>>) {
+    for _ in 0..TURNS_MAX {
+        let pending = poll_fn(|context| Poll::Ready(statement.as_mut().poll(context).is_pending())).await;
+        assert!(pending, "the statement ended");
+        if of_shard().paused > 0 {
+            return;
+        }
+        reactor::yield_now().await;
+    }
+    panic!("no call was paused");
+}
+
+const SPIN: &str = r#"CREATE FUNCTION ks.spin_wasm (a int) RETURNS NULL ON NULL INPUT RETURNS int LANGUAGE wasm AS '
+    (module
+        (func $f (param $a i32) (result i32) (loop $l (br $l)) (i32.const 1))
+        (memory 1)
+        (export "memory" (memory 0))
+        (export "spin_wasm" (func $f))
+        (global i32 (i32.const 1024))
+        (export "_scylla_abi" (global 0))
+        (data (i32.const 1024) "\01"))'"#;
+
+#[test]
+fn other_statements_are_answered_while_a_function_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    node(folder.path(), 1, |engine| async move {
+        table(&engine).await;
+        lua(&engine, "spin", "a int", "int", "while true do end").await;
+        lua(&engine, "spin_state", "s int, a int", "int", "while true do end").await;
+        lua(&engine, "plus", "s int, a int", "int", "return (s or 0) + (a or 0)").await;
+        run(&engine, "CREATE AGGREGATE ks.spins_first(int) SFUNC spin_state STYPE int").await;
+        run(&engine, "CREATE AGGREGATE ks.spins_last(int) SFUNC plus STYPE int FINALFUNC spin").await;
+        run(&engine, SPIN).await;
+        for statement in [
+            "SELECT spin(v) FROM t WHERE k = 1 AND c = 1",
+            "SELECT spin_wasm(v) FROM t WHERE k = 1",
+            "SELECT JSON spin(v) FROM t",
+            "SELECT spins_first(v) FROM t",
+            "SELECT spins_last(v) FROM t WHERE k = 1",
+            "SELECT k, sum(spin(v)) FROM t GROUP BY k",
+            "SELECT DISTINCT spin(k) FROM t",
+            "SELECT v FROM t WHERE k = spin(1)",
+            "SELECT v FROM t WHERE v = spin(1) ALLOW FILTERING",
+            "INSERT INTO t (k, c, v) VALUES (1, 1, spin(1))",
+            "UPDATE t SET v = spin_wasm(2) WHERE k = 1 AND c = 1",
+            "UPDATE t SET v = 1 WHERE k = 1 AND c = 1 IF v = spin(1)",
+            "DELETE FROM t WHERE k = 1 AND c = spin(1)",
+            "BEGIN BATCH INSERT INTO t (k, c, v) VALUES (1, 1, 5); INSERT INTO t (k, c, v) VALUES (1, 2, spin(1)); APPLY BATCH",
+        ] {
+            let before = of_shard();
+            let of_task = engine.clone();
+            let spinning = reactor::spawn(Group::STATEMENT, async move { body(&of_task, statement).await });
+            let of_task = engine.clone();
+            let answers = reactor::spawn(Group::STATEMENT, async move {
+                let mut answers = 0;
+                while !spinning.is_finished() {
+                    assert_eq!(rows(&of_task, "SELECT v FROM t WHERE k = 1 AND c = 1").await, ["11"]);
+                    answers += 1;
+                    reactor::yield_now().await;
+                }
+                (answers, spinning.await.unwrap())
+            });
+            let (answers, spun) = answers.await.unwrap();
+            match spun.unwrap_err() {
+                QueryError::FunctionFailure { message, .. } => {
+                    assert!(message.contains("took more than") || message.contains("fuel"), "{message}");
+                }
+                other => panic!("{statement}: {other}"),
+            }
+            let slices = of_shard().slices - before.slices;
+            assert!(slices >= 50, "{statement}: {slices} slices");
+            assert!(answers >= slices / 2, "{statement}: {answers} answers in {slices} slices");
+            assert_eq!(of_shard().paused, 0, "{statement}");
+        }
+    });
+}
+
+#[test]
+fn results_are_those_of_a_function_that_never_stops() {
+    for shards in [1, 3] {
+        let folder = tempfile::tempdir().unwrap();
+        node(folder.path(), shards, |engine| async move {
+            table(&engine).await;
+            for (name, work) in [("quick", ""), ("long", LONG)] {
+                lua(&engine, &format!("{name}_f"), "a int", "int", &format!("{work} return (a or 0) + 1"))
+                    .await;
+                lua(
+                    &engine,
+                    &format!("{name}_state"),
+                    "s int, a int",
+                    "int",
+                    &format!("{work} return (s or 0) * 3 % 1000 + (a or 0)"),
+                )
+                .await;
+                lua(
+                    &engine,
+                    &format!("{name}_sum"),
+                    "s int, a int",
+                    "int",
+                    &format!("{work} return (s or 0) + (a or 0)"),
+                )
+                .await;
+                run(
+                    &engine,
+                    &format!(
+                        "CREATE AGGREGATE ks.{name}_a(int) SFUNC {name}_state STYPE int FINALFUNC {name}_f"
+                    ),
+                )
+                .await;
+                run(
+                    &engine,
+                    &format!(
+                        "CREATE AGGREGATE ks.{name}_r(int) SFUNC {name}_sum STYPE int REDUCEFUNC {name}_sum FINALFUNC {name}_f"
+                    ),
+                )
+                .await;
+            }
+            let before = of_shard().slices;
+            for (selected, rest) in [
+                ("k, F_f(v)", ""),
+                ("F_f(F_f(v)) + F_f(c)", "WHERE k = 2"),
+                ("F_f(v)", "WHERE k = 2 ORDER BY c DESC"),
+                ("F_f(s)", "PER PARTITION LIMIT 1"),
+                ("F_f(v)", "WHERE k IN (3, 1) LIMIT 5"),
+                ("c, F_f(v)", "WHERE k IN (3, 1) ORDER BY c"),
+                ("DISTINCT F_f(k), F_f(s)", ""),
+                ("DISTINCT k, F_f(s)", "GROUP BY k"),
+                ("JSON F_f(v) AS f, l", "WHERE k = 3"),
+                ("F_a(v)", "WHERE k = 1"),
+                ("F_a(F_f(v)), F_a(c), count(*), sum(F_f(c)), F_f(k)", ""),
+                ("k, F_a(v), F_f(max(v)), F_f(s)", "GROUP BY k"),
+                ("k, c, F_a(v)", "GROUP BY k, c LIMIT 7"),
+                ("F_r(v), F_r(c), min(F_f(v))", ""),
+                ("F_f(F_r(v))", ""),
+                ("v", "WHERE k = F_f(1) AND c > F_f(0)"),
+                ("F_f(v)", "WHERE v = F_f(20) ALLOW FILTERING"),
+            ] {
+                for page in [None, Some(1), Some(3)] {
+                    let mut found = Vec::new();
+                    for name in ["quick", "long"] {
+                        let text =
+                            format!("SELECT {selected} FROM t {rest}").replace("F_", &format!("{name}_"));
+                        found.push(pages(&engine, &text, page).await);
+                    }
+                    assert!(found[0].is_ok() || page.is_some(), "{selected} {rest}: {:?}", found[0]);
+                    assert_eq!(found[0], found[1], "{selected} {rest}, pages of {page:?}");
+                }
+            }
+            for text in [
+                "SELECT key, ks.F_f(listen_port) FROM system.local",
+                "SELECT ks.F_f(peer_port) FROM system.peers_v2",
+                "SELECT table_name, ks.F_f(gc_grace_seconds) FROM system_schema.tables WHERE keyspace_name = 'ks'",
+            ] {
+                let quick = rows(&engine, &text.replace("F_", "quick_")).await;
+                assert_eq!(rows(&engine, &text.replace("F_", "long_")).await, quick, "{text}");
+            }
+            assert!(of_shard().slices > before + 100, "the long ones are longer than a slice");
+            assert_eq!(of_shard().paused, 0);
+        });
+    }
+}
+
+/// All rows of a SELECT, in pages.
+async fn pages(engine: &Engine, text: &str, page: Option<i32>) -> Result<Vec<String>, String> {
+    let prepared = prepare(engine, text).await.map_err(|error| error.to_string())?;
+    let mut all = Vec::new();
+    let mut options = Options { page_size: page, ..Options::default() };
+    loop {
+        let rows = prepared.execute(engine, &options).await.map_err(|error| error.to_string())?;
+        let rows = support::Rows::parse(&rows);
+        all.extend(rows.rows);
+        assert!(all.len() < 1000, "{text}");
+        match rows.paging_state {
+            Some(state) => options.paging_state = Some(state),
+            None => return Ok(all),
+        }
+    }
+}
+
+#[test]
+fn what_is_written_is_what_functions_give_in_slices() {
+    let folder = tempfile::tempdir().unwrap();
+    node(folder.path(), 2, |engine| async move {
+        table(&engine).await;
+        lua(&engine, "long", "a int", "int", &format!("{LONG} return a + 1")).await;
+        run(&engine, "INSERT INTO t (k, c, v, l) VALUES (long(4), long(long(0)), 5, [long(1), long(2)])")
+            .await;
+        assert_eq!(rows(&engine, "SELECT k, c, v, l FROM t WHERE k = 5").await, ["5 | 2 | 5 | [2, 3]"]);
+        run(&engine, "UPDATE t SET v = long(6), l = l + [long(8)] WHERE k = 5 AND c IN (long(1), long(2))")
+            .await;
+        assert_eq!(
+            rows(&engine, "SELECT c, v, l FROM t WHERE k = 5").await,
+            ["2 | 7 | [2, 3, 9]", "3 | 7 | [9]"]
+        );
+        run(
+            &engine,
+            "BEGIN BATCH UPDATE t SET v = long(1) WHERE k = 6 AND c = 1; UPDATE t SET v = long(2) WHERE k = 6 AND c = 2; \
+             APPLY BATCH",
+        )
+        .await;
+        assert_eq!(rows(&engine, "SELECT c, v FROM t WHERE k = 6").await, ["1 | 2", "2 | 3"]);
+        run(&engine, "UPDATE t SET v = long(10) WHERE k = 6 AND c = 1 IF v = long(1)").await;
+        run(&engine, "DELETE FROM t WHERE k = 6 AND c = long(1)").await;
+        assert_eq!(rows(&engine, "SELECT c, v FROM t WHERE k = 6").await, ["1 | 11"]);
+        let prepared = prepare(&engine, "INSERT INTO t (k, c, v) VALUES (?, 0, long(?))").await.unwrap();
+        for (k, v) in [(20, 1), (21, 2)] {
+            prepared.execute(&engine, &Options::values([int(k), int(v)])).await.unwrap();
+        }
+        assert_eq!(rows(&engine, "SELECT v FROM t WHERE k IN (20, 21)").await, ["2", "3"]);
+        // The usual point read, by id, is one that waits here.
+        let point = prepare(&engine, "SELECT v FROM t WHERE k = long(?) AND c = long(-1)").await.unwrap();
+        let found = point.execute(&engine, &Options::values([int(20)])).await.unwrap();
+        assert_eq!(support::Rows::parse(&found).rows, ["3"]);
+        // Markers are not taken inside of literals, inside of a call neither.
+        let refused = prepare(&engine, "INSERT INTO t (k, c, l) VALUES (1, 1, [long(?)])").await.unwrap_err();
+        assert!(refused.to_string().contains("bind variables are not supported"), "{refused}");
+        assert_eq!(of_shard().paused, 0);
+    });
+}
+
+#[test]
+fn an_abandoned_statement_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    node(folder.path(), 1, |engine| async move {
+        table(&engine).await;
+        lua(&engine, "spin", "a int", "int", "while true do end").await;
+        run(&engine, SPIN).await;
+        for statement in [
+            "SELECT spin(v) FROM t WHERE k = 1",
+            "SELECT spin_wasm(v) FROM t WHERE k = 1",
+            "INSERT INTO t (k, c, v) VALUES (1, 1, spin(1))",
+        ] {
+            let mut given_up = Box::pin(body(&engine, statement));
+            until_paused(&mut given_up).await;
+            assert_eq!(of_shard().paused, 1, "{statement}");
+            drop(given_up);
+            assert_eq!(of_shard().paused, 0, "{statement}");
+        }
+        let late = body(&engine, "SELECT spin(v) FROM t WHERE k = 1 USING TIMEOUT 1ms").await.unwrap_err();
+        assert!(matches!(late, QueryError::ReadTimeout { required: 1, .. }), "{late}");
+        let late = body(&engine, "SELECT spin(v) FROM t USING TIMEOUT 1ms").await.unwrap_err();
+        assert!(matches!(late, QueryError::ReadTimeout { required: 1, .. }), "{late}");
+        let late = body(&engine, "UPDATE t USING TIMEOUT 1ms SET v = spin(1) WHERE k = 1 AND c = 1")
+            .await
+            .unwrap_err();
+        assert!(matches!(late, QueryError::WriteTimeout { required: 1, write_type: "SIMPLE", .. }), "{late}");
+        assert_eq!(of_shard().paused, 0);
+        assert_eq!(rows(&engine, "SELECT v FROM t WHERE k = 1 AND c = 1").await, ["11"]);
+    });
+}
+
+#[test]
+fn a_function_that_is_dropped_goes_on_for_those_who_called_it() {
+    let folder = tempfile::tempdir().unwrap();
+    node(folder.path(), 1, |engine| async move {
+        table(&engine).await;
+        lua(&engine, "long", "a int", "int", &format!("{LONG} return a + 1")).await;
+        let mut called = Box::pin(rows(&engine, "SELECT long(v), c FROM t WHERE k = 1"));
+        until_paused(&mut called).await;
+        run(&engine, "DROP FUNCTION long").await;
+        lua(&engine, "long", "a int", "int", "return 0").await;
+        assert_eq!(rows(&engine, "SELECT long(v) FROM t WHERE k = 1 LIMIT 1").await, ["0"]);
+        assert_eq!(
+            called.await,
+            ["12 | 0", "13 | 1", "14 | 2", "15 | 3"].map(|row| {
+                let (v, c) = row.split_once(" | ").unwrap();
+                format!("{} | {c}", v.parse::<i32>().unwrap() - 1)
+            })
+        );
+    });
+}
+
+#[test]
+fn few_calls_hold_memory_at_once_and_the_others_wait() {
+    let folder = tempfile::tempdir().unwrap();
+    node(folder.path(), 1, |engine| async move {
+        table(&engine).await;
+        lua(&engine, "long", "a int", "int", &format!("{LONG} return a + 1")).await;
+        let tasks: Vec<_> = (0..3 * PAUSED_MAX)
+            .map(|_| {
+                let engine = engine.clone();
+                reactor::spawn(Group::STATEMENT, async move {
+                    rows(&engine, "SELECT long(v) FROM t WHERE k = 1 AND c = 1").await
+                })
+            })
+            .collect();
+        let tasks = Rc::new(tasks);
+        let mut most = 0;
+        while !tasks.iter().all(|task| task.is_finished()) {
+            most = most.max(of_shard().paused);
+            reactor::yield_now().await;
+        }
+        assert_eq!(most, PAUSED_MAX);
+        for task in Rc::into_inner(tasks).unwrap() {
+            assert_eq!(task.await.unwrap(), ["12"]);
+        }
+        assert_eq!(of_shard().paused, 0);
+    });
+}
+
+#[test]
+fn lua_stops_inside_of_what_calls_functions() {
+    let folder = tempfile::tempdir().unwrap();
+    node(folder.path(), 1, |engine| async move {
+        table(&engine).await;
+        for (name, source, expected) in [
+            (
+                "protected",
+                "local ok, why = pcall(function() for n = 1, 70000 do end error('so', 0) end) \
+                 return tostring(ok) .. ' ' .. why",
+                "'false so'",
+            ),
+            (
+                "nested",
+                "local ok, a, b = pcall(pcall, function() for n = 1, 70000 do end return 3 end) \
+                 return tostring(ok) .. ' ' .. tostring(a) .. ' ' .. b",
+                "'true true 3'",
+            ),
+            (
+                "sorted",
+                "local t = {} for n = 1, 3000 do t[n] = n * 7919 % 3001 end table.sort(t, function(a, b) return a > b end) \
+                 for n = 1, 3000 do if t[n] ~= 3001 - n then return 'wrong at ' .. n end end return 'sorted'",
+                "'sorted'",
+            ),
+            (
+                "sorted_by_itself",
+                "local t = {} for n = 1, 5000 do t[n] = n * 7919 % 5003 end table.sort(t) \
+                 for n = 2, 5000 do if t[n - 1] > t[n] then return 'wrong at ' .. n end end return 'sorted'",
+                "'sorted'",
+            ),
+            (
+                "iterated",
+                "local t, s = {}, 0 for n = 1, 30000 do t[n] = 1 end for _, v in pairs(t) do s = s + v end \
+                 for _, v in ipairs(t) do s = s + v end return tostring(s)",
+                "'60000'",
+            ),
+        ] {
+            lua(&engine, name, "a int", "text", source).await;
+            let before = of_shard().slices;
+            assert_eq!(
+                rows(&engine, &format!("SELECT {name}(v) FROM t WHERE k = 1 AND c = 1")).await,
+                [expected]
+            );
+            let slices = of_shard().slices - before;
+            assert!(slices >= 3, "{name}: {slices} slices");
+        }
+        for (name, source, problem) in [
+            ("sorts_nothing", "table.sort(nil) return ''", "table expected"),
+            ("sorts_by_text", "table.sort({1, 2}, 'x') return ''", "function expected"),
+            (
+                "sorts_unlike",
+                "local t = {} for n = 1, 500 do t[n] = n % 2 == 0 and n or {} end table.sort(t)",
+                "compare",
+            ),
+        ] {
+            lua(&engine, name, "a int", "text", source).await;
+            let error =
+                body(&engine, &format!("SELECT {name}(v) FROM t WHERE k = 1")).await.unwrap_err().to_string();
+            assert!(error.contains(problem), "{name}: {error}");
+        }
+    });
+}

@@ -1,0 +1,11 @@
+//! Table files written, read, damaged and cut off, by what is shown. One binary: each costs a link of the whole crate.
+
+mod any_bytes;
+mod cold_read;
+mod crash;
+mod files;
+mod golden;
+mod index_pages;
+mod round_trip;
+#[path = "../support/mod.rs"]
+mod support;

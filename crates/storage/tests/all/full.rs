@@ -1,0 +1,167 @@
+//! Disks that fill up and fail: what is refused, what goes on, and how it ends.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::table::{ID, changes, values, write};
+use reactor::Deadline;
+use reactor::sim::{DiskFaults, World};
+use storage::{DiskMark, PartitionRange, Storage, StorageConfig, StorageError, Trouble};
+
+/// What the device holds, and what has to stay free of it.
+const CAPACITY: u64 = 32 << 20;
+const FREE_MIN: u64 = 8 << 20;
+
+fn config() -> StorageConfig {
+    let mut config = StorageConfig::new("/n", 4 << 20);
+    config.segment_bytes = 1 << 20;
+    config.commitlog_bytes_max = 8 << 20;
+    config.disk_marks = vec![DiskMark { path: "/n".into(), free_bytes_min: FREE_MIN }];
+    config
+}
+
+async fn opened(shard: usize, shards: usize) -> Storage {
+    let storage = Storage::open(config(), shard, shards).await.expect("an open storage");
+    if shard == 0 && storage.schema().table_by_id(ID).is_none() {
+        for change in changes() {
+            storage.change_schema(&change).await.expect("a schema change");
+        }
+    }
+    storage
+}
+
+#[test]
+fn below_the_mark_writes_are_refused_until_there_is_space_and_all_else_goes_on() {
+    let mut world = World::new(11);
+    let faults = DiskFaults { capacity_bytes: CAPACITY, ..DiskFaults::default() };
+    let (refused, done) = (Rc::new(Cell::new(0u32)), Rc::new(Cell::new(false)));
+    let seen = (Rc::clone(&refused), Rc::clone(&done));
+    let node = world.add_node_with(1, faults, move |_| {
+        let (refused, done) = seen.clone();
+        async move {
+            let storage = opened(0, 1).await;
+            let mut written = 0;
+            // Some 60 MB would be written if nothing said stop.
+            for key in 0..600 {
+                // Text that no compressor makes small.
+                let value: String =
+                    (0..25_000).map(|_| format!("{:04x}", reactor::random_u64() as u16)).collect();
+                let bytes = write(&format!("key{key}"), "c", &value, 1);
+                match storage.apply(&bytes, Deadline::NEVER).await {
+                    Ok(()) => written += 1,
+                    Err(error @ StorageError::DiskNearlyFull { .. }) => {
+                        refused.set(refused.get() + 1);
+                        let said = error.to_string();
+                        assert!(said.contains("/n") && said.contains("nearly full"), "{said}");
+                        break;
+                    }
+                    Err(error) => panic!("the mark comes before {error}"),
+                }
+                // Time goes by, as it does between requests.
+                reactor::sleep(Duration::from_millis(50)).await;
+            }
+            assert!((50..600).contains(&written), "{written} writes fit above the mark");
+            // Reads go on, a flush too, and truncating makes space.
+            let found = values(&storage, PartitionRange::all()).await.expect("a read");
+            assert_eq!(found.len(), written);
+            storage.flush(ID).await.expect("a flush");
+            storage.truncate(ID).await.expect("a truncation");
+            let bytes = write("again", "c", "v", 2);
+            // Bounded by the test's steps.
+            while let Err(error) = storage.apply(&bytes, Deadline::NEVER).await {
+                assert!(matches!(error, StorageError::DiskNearlyFull { .. }), "{error}");
+                reactor::sleep(Duration::from_millis(100)).await;
+            }
+            assert_eq!(values(&storage, PartitionRange::all()).await.expect("a read").len(), 1);
+            storage.drain().await.expect("a drain");
+            done.set(true);
+        }
+    });
+    world.run().expect("an end");
+    assert_eq!(world.outcome(node), Some(Ok(())));
+    assert_eq!((refused.get(), done.get()), (1, true));
+}
+
+#[test]
+fn a_drain_on_a_disk_without_any_space_ends_in_seconds() {
+    let mut world = World::new(12);
+    let full = Rc::new(Cell::new(false));
+    let took = Rc::new(Cell::new(None));
+    let (told, place) = (Rc::clone(&full), Rc::clone(&took));
+    let node = world.add_node_with(1, DiskFaults::default(), move |_| {
+        let (told, place) = (Rc::clone(&told), Rc::clone(&place));
+        async move {
+            let mut config = config();
+            config.disk_marks.clear();
+            let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+            // Many tablets, each with something to flush.
+            let [keyspace, table] = changes();
+            storage.change_schema(&keyspace).await.expect("a schema change");
+            let model::schema::SchemaChange::CreateTable(mut definition) = table else { unreachable!() };
+            definition.tablets_log2 = 6;
+            let table = model::schema::SchemaChange::CreateTable(definition);
+            storage.change_schema(&table).await.expect("a schema change");
+            for key in 0..500 {
+                let bytes = write(&format!("key{key}"), "c", "v", 1);
+                storage.apply(&bytes, Deadline::NEVER).await.expect("a write");
+            }
+            told.set(true);
+            reactor::sleep(Duration::from_secs(1)).await;
+            let began = reactor::now();
+            storage.drain().await.expect_err("what cannot be flushed stays in the log");
+            place.set(Some(began.elapsed()));
+        }
+    });
+    world.run_until(|_| full.get()).expect("the writes");
+    world.set_disk_faults(node, DiskFaults { capacity_bytes: 0, ..DiskFaults::default() });
+    world.run().expect("an end");
+    let took = took.get().expect("a drain that ended");
+    assert!(took < Duration::from_secs(10), "virtual time: {took:?}");
+}
+
+#[test]
+fn errors_of_the_disk_fail_the_request_are_told_and_leave_the_rest_alone() {
+    let mut world = World::new(13);
+    let broken = Rc::new(Cell::new(false));
+    let mended = Rc::new(Cell::new(false));
+    let heard: Rc<RefCell<Vec<Trouble>>> = Rc::default();
+    let (b, m, h) = (Rc::clone(&broken), Rc::clone(&mended), Rc::clone(&heard));
+    let node = world.add_node_with(1, DiskFaults::default(), move |_| {
+        let (broken, mended, heard) = (Rc::clone(&b), Rc::clone(&m), Rc::clone(&h));
+        async move {
+            let storage = opened(0, 1).await;
+            let listener = storage.clone();
+            reactor::spawn(reactor::Group::ADMIN, async move {
+                loop {
+                    let trouble = listener.next_trouble().await;
+                    heard.borrow_mut().push(trouble);
+                }
+            })
+            .detach();
+            for key in 0..10 {
+                let bytes = write(&format!("key{key}"), "c", "v", 1);
+                storage.apply(&bytes, Deadline::NEVER).await.expect("a write");
+            }
+            storage.flush(ID).await.expect("a flush");
+            broken.set(true);
+            reactor::sleep(Duration::from_secs(1)).await;
+            let error = values(&storage, PartitionRange::all()).await.expect_err("the disk fails");
+            assert!(
+                matches!(error, StorageError::Io { .. }) && error.to_string().contains("-Data.db"),
+                "{error}"
+            );
+            mended.set(true);
+            reactor::sleep(Duration::from_secs(1)).await;
+            assert_eq!(values(&storage, PartitionRange::all()).await.expect("a read").len(), 10);
+        }
+    });
+    world.run_until(|_| broken.get()).expect("the flush");
+    world.set_disk_faults(node, DiskFaults { read_error: 1.0, ..DiskFaults::default() });
+    world.run_until(|_| mended.get()).expect("the failed read");
+    world.set_disk_faults(node, DiskFaults::default());
+    world.run().expect("an end");
+    assert_eq!(world.outcome(node), Some(Ok(())));
+    let heard = heard.borrow();
+    assert!(matches!(&heard[..], [Trouble::Data { reason }] if reason.contains("-Data.db")), "{heard:?}");
+}

@@ -1,0 +1,243 @@
+//! Taking table files in: from other tablets and shards, damaged ones, half ones.
+#![allow(clippy::disallowed_methods)] // tests put files into place
+
+use std::path::{Path, PathBuf};
+
+use crate::table::{ID, changes, values, write};
+use model::schema::SchemaChange;
+use reactor::{Deadline, ShardInfo};
+use storage::{ImportSource, PartitionRange, Storage, StorageConfig};
+
+const KEYS: usize = 60;
+
+fn config(directory: &Path) -> StorageConfig {
+    let mut config = StorageConfig::new(directory, 8 << 20);
+    config.segment_bytes = 1 << 20;
+    config.auto_compaction = false;
+    config
+}
+
+/// The table's changes with 2^`log2` tablets.
+fn with_tablets(log2: u8) -> [SchemaChange; 2] {
+    let [keyspace, table] = changes();
+    let SchemaChange::CreateTable(mut definition) = table else {
+        panic!("the second change makes the table")
+    };
+    definition.tablets_log2 = log2;
+    [keyspace, SchemaChange::CreateTable(definition)]
+}
+
+/// Runs `work` on shard 0 of `shards` once all are open.
+fn node<F>(directory: &Path, shards: usize, log2: u8, work: F)
+where
+    F: AsyncFnOnce(Storage, PathBuf) + Clone + Send + 'static,
+{
+    let path = directory.to_owned();
+    let config_of = reactor::Config { shards, ..reactor::Config::default() };
+    let running = reactor::start(config_of, move |info: ShardInfo| {
+        let (path, work) = (path.clone(), work.clone());
+        async move {
+            let storage = Storage::open(config(&path), info.id, info.count).await.expect("an open storage");
+            if info.id > 0 {
+                return;
+            }
+            if storage.schema().table_by_id(ID).is_none() {
+                for change in with_tablets(log2) {
+                    storage.change_schema(&change).await.expect("a schema change");
+                }
+            }
+            let folder = std::fs::read_dir(path.join("data/k")).ok().and_then(|mut tables| tables.next());
+            let folder = folder.map_or_else(
+                || path.join("data/k/t-07070707070707070707070707070707"),
+                |entry| entry.unwrap().path(),
+            );
+            work(storage, folder).await;
+        }
+    });
+    running.expect("shards").join().expect("an end without a panic");
+}
+
+/// Table files with `KEYS` partitions, made on one shard with 2^`log2` tablets; their folder.
+fn made(directory: &Path, log2: u8) -> PathBuf {
+    node(directory, 1, log2, async |storage, _| {
+        for key in 0..KEYS {
+            let bytes = write(&format!("key{key}"), "c", &format!("value{key}"), 5);
+            storage.apply(&bytes, Deadline::NEVER).await.expect("a write");
+        }
+        storage.drain().await.expect("a drain");
+    });
+    directory.join("data/k/t-07070707070707070707070707070707")
+}
+
+fn upload(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            std::fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+        }
+    }
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+/// Partitions that all shards together have.
+async fn partitions() -> usize {
+    let mut all = 0;
+    for shard in 0..reactor::shard_count() {
+        let found = reactor::mesh::call(shard, reactor::Group::STATEMENT, || async {
+            let storage = reactor::local::<Storage>().expect("an open storage");
+            values(&storage, PartitionRange::all()).await.expect("a read").len()
+        });
+        all += found.await.expect("an answer");
+    }
+    all
+}
+
+#[test]
+fn files_of_other_tablets_and_shards_are_split_among_their_owners() {
+    for (made_with, shards, log2) in [(0, 3, 3), (3, 2, 0), (2, 2, 2)] {
+        let (source, directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let from = made(source.path(), made_with);
+        let bytes: Vec<_> = names(&from).into_iter().filter(|name| name.ends_with("-Data.db")).collect();
+        let files = bytes.len();
+        node(directory.path(), shards, log2, async move |storage, folder| {
+            upload(&from, &folder.join("upload"));
+            let report = storage.import(ID, &ImportSource::default()).await.expect("an import");
+            assert_eq!((report.files, report.partitions), (files, KEYS as u64));
+            assert_eq!(partitions().await, KEYS, "{made_with} {shards} {log2}");
+            assert_eq!(names(&folder.join("upload")), [] as [&str; 0], "what was taken in is gone");
+            let again = storage.import(ID, &ImportSource::default()).await.expect("nothing to take in");
+            assert_eq!(again.files, 0);
+        });
+        node(directory.path(), 1, log2, async |_, _| {
+            assert_eq!(partitions().await, KEYS, "after a restart with another number of shards");
+        });
+    }
+}
+
+/// Files that this node could have written, each wholly one tablet's, are read through and linked; others are written anew.
+#[test]
+fn files_that_are_one_tablets_are_linked() {
+    use std::os::unix::fs::MetadataExt;
+    for (made_with, linked) in [(2, true), (1, false)] {
+        let (source, directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let from = made(source.path(), made_with);
+        node(directory.path(), 2, 2, async move |storage, _| {
+            let kept = ImportSource { directory: Some(from.clone()), keep: true };
+            let report = storage.import(ID, &kept).await.expect("an import");
+            assert_eq!((report.partitions, partitions().await), (KEYS as u64, KEYS));
+            let links = |name: &String| std::fs::metadata(from.join(name)).unwrap().nlink();
+            let data: Vec<_> = names(&from).into_iter().filter(|name| name.ends_with(".db")).collect();
+            assert!(data.iter().all(|name| (links(name) == 2) == linked), "{data:?}");
+        });
+        node(directory.path(), 1, 2, async |storage, _| {
+            storage.compact(ID).await.expect("a compaction");
+            assert_eq!(partitions().await, KEYS);
+        });
+    }
+}
+
+/// Copies table files and names them by times, as Cassandra and ScyllaDB may.
+fn upload_by_time(from: &Path, to: &Path) {
+    upload(from, to);
+    for name in names(to) {
+        let Some((before, after)) = name.split_once("-big-") else { continue };
+        let number: u64 = before.trim_start_matches("me-").parse().unwrap();
+        let renamed = format!("me-3g7k_0h3x_{number:018}-big-{after}");
+        std::fs::rename(to.join(name), to.join(renamed)).unwrap();
+    }
+}
+
+#[test]
+fn files_named_by_time_are_taken_in_and_otherwise_left_alone() {
+    let (source, directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let from = made(source.path(), 1);
+    let files = names(&from).into_iter().filter(|name| name.ends_with("-Data.db")).count();
+    node(directory.path(), 1, 1, async move |storage, folder| {
+        upload_by_time(&from, &folder.join("upload"));
+        // Where the node keeps its own files they are not its own, also those that are not whole.
+        upload_by_time(&from, &folder);
+        std::fs::write(folder.join("me-3g7k_0h3x_000000000000000999-big-Data.db"), "half").unwrap();
+        let report = storage.import(ID, &ImportSource::default()).await.expect("an import");
+        assert_eq!((report.files, report.partitions), (files, KEYS as u64));
+        assert_eq!(names(&folder.join("upload")), [] as [&str; 0], "what was taken in is gone");
+        storage.truncate(ID).await.expect("a truncation");
+    });
+    node(directory.path(), 1, 1, async |_, folder| {
+        assert_eq!(partitions().await, 0, "only what was taken in is read");
+        let left = names(&folder).into_iter().filter(|name| name.starts_with("me-3g7k_")).count();
+        assert!(left > 1, "files of others are not removed");
+    });
+}
+
+#[test]
+fn files_of_another_format_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    node(directory.path(), 1, 0, async |storage, folder| {
+        let upload = folder.join("upload");
+        std::fs::create_dir_all(&upload).unwrap();
+        std::fs::write(upload.join("da-3g7k_0h3x_3m1ow2a8r9wp4c2tuv-bti-Data.db"), "rows").unwrap();
+        let error = storage.import(ID, &ImportSource::default()).await.expect_err("a file that is not read");
+        let text = error.to_string();
+        assert!(
+            text.contains("da-3g7k_0h3x_3m1ow2a8r9wp4c2tuv-bti-Data.db") && text.contains("upgradesstables"),
+            "{text}"
+        );
+        assert_eq!(names(&upload).len(), 1);
+    });
+}
+
+#[test]
+fn newer_rows_win_whichever_way_they_came() {
+    let (source, directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let from = made(source.path(), 1);
+    node(directory.path(), 1, 1, async move |storage, _| {
+        for (key, timestamp) in [("key1", 4), ("key2", 6)] {
+            let bytes = write(key, "c", "here", timestamp);
+            storage.apply(&bytes, Deadline::NEVER).await.expect("a write");
+        }
+        let kept = ImportSource { directory: Some(from.clone()), keep: true };
+        storage.import(ID, &kept).await.expect("an import");
+        assert!(!names(&from).is_empty(), "sources that are to stay stay");
+        let found = values(&storage, PartitionRange::all()).await.expect("a read");
+        let value = |key: &str| {
+            found.iter().find(|(found, _)| found == key.as_bytes()).map(|(_, value)| value.clone())
+        };
+        assert_eq!(value("key1"), Some(b"value1".to_vec()));
+        assert_eq!(value("key2"), Some(b"here".to_vec()));
+    });
+}
+
+#[test]
+fn a_damaged_or_half_source_changes_nothing_and_stays() {
+    let (source, directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let from = made(source.path(), 1);
+    node(directory.path(), 2, 1, async move |storage, folder| {
+        let to = folder.join("upload");
+        upload(&from, &to);
+        let data = names(&to).into_iter().find(|name| name.ends_with("-Data.db")).unwrap();
+        let mut bytes = std::fs::read(to.join(&data)).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 0x55;
+        std::fs::write(to.join(&data), bytes).unwrap();
+        let before = names(&to).len();
+        let error = storage.import(ID, &ImportSource::default()).await.expect_err("the source is damaged");
+        assert!(error.to_string().contains(&data), "{error}");
+        assert_eq!(partitions().await, 0, "not even the rows of the sound file");
+        assert_eq!(names(&to).len(), before);
+        let left: Vec<_> = names(&folder).into_iter().filter(|name| name.contains("-big-")).collect();
+        assert_eq!(left, [] as [&str; 0], "nothing is left of the attempt");
+
+        let toc = data.replace("Data.db", "TOC.txt");
+        std::fs::remove_file(to.join(&toc)).unwrap();
+        let error = storage.import(ID, &ImportSource::default()).await.expect_err("the source is not whole");
+        assert!(error.to_string().contains("TOC.txt"), "{error}");
+
+        let nowhere = ImportSource { directory: Some(folder.join("nowhere")), keep: true };
+        assert!(storage.import(ID, &nowhere).await.is_err());
+    });
+}

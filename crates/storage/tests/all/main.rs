@@ -1,0 +1,16 @@
+//! The engine of one shard on real files, by what is shown. One binary: each costs a link of the whole engine.
+
+mod basics;
+mod cache;
+mod cache_model;
+mod compaction;
+mod damage;
+mod full;
+mod import;
+mod model;
+mod skips;
+mod snapshots;
+#[path = "../table/mod.rs"]
+mod table;
+mod takeover;
+mod throttle;
