@@ -100,6 +100,7 @@ impl Engine {
         replicator: Replicator,
         virtual_tables: Rc<dyn VirtualTables>,
     ) -> Self {
+        config.user_function_times.set();
         let engine = Self(Rc::new(EngineInner {
             prepared: PreparedCache::new(config.prepared_bytes_max),
             config,

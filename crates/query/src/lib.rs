@@ -26,4 +26,5 @@ pub mod tracing;
 pub use client::{ClientState, Response};
 pub use engine::{ClientLister, Engine, EngineConfig, VirtualTables};
 pub use error::QueryError;
+pub use functions::user::CallTimes;
 pub use schema_events::{Change, SchemaEvent, Target};

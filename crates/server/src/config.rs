@@ -109,6 +109,8 @@ pub struct Config {
     pub driver: Driver,
     /// `user_defined_functions_enabled`.
     pub user_functions: bool,
+    /// `user_defined_functions_warn_timeout`, `user_defined_functions_fail_timeout`
+    pub user_function_times: query::CallTimes,
     /// What operators want to be warned of or refused.
     pub guardrails: Guardrails,
     /// Administration: its ports, snapshots, trouble with disks.
@@ -186,6 +188,7 @@ impl Default for Config {
             spin_us: 0,
             driver: Driver::Auto,
             user_functions: true,
+            user_function_times: query::CallTimes::default(),
             guardrails: Guardrails::default(),
             admin: AdminConfig::default(),
             saved_caches_dir: None,
@@ -417,11 +420,15 @@ mod tests {
              cas_contention_timeout: 5s\nitems_per_collection_fail_threshold: 3\n\
              column_value_size_warn_threshold: 1KiB\nmaximum_timestamp_warn_threshold: 1d\n\
              write_consistency_levels_disallowed: ALL, any\nread_consistency_levels_warned: QUORUM\n\
-             user_timestamps_enabled: false\nsimplestrategy_enabled: false\n",
+             user_timestamps_enabled: false\nsimplestrategy_enabled: false\n\
+             user_defined_functions_warn_timeout: 20ms\nuser_defined_function_fail_timeout: 2000\n",
         )
         .unwrap();
         assert_eq!(warnings, Vec::<String>::new());
         assert_eq!(config.cas_contention_timeout, Duration::from_secs(5));
+        let times = config.user_function_times;
+        assert_eq!((times.warn, times.fail), (Duration::from_millis(20), Duration::from_secs(2)));
+        assert!(parse("user_defined_functions_fail_timeout: 100ms\n").is_err());
         let guardrails = &config.guardrails;
         assert_eq!((guardrails.tombstones.warn, guardrails.tombstones.fail), (None, Some(7)));
         assert_eq!(guardrails.tombstones_of_page, None);

@@ -7,6 +7,7 @@ use wire::request::{BatchKind, BatchStatementKind, BatchStatements, QueryParamet
 use super::Engine;
 use super::values::bind_values;
 use crate::execute::{self, Part, Request};
+use crate::functions::user::calls::Calls;
 use crate::prepare::{self, Prepared};
 use crate::prepared_cache::CachedStatement;
 use crate::terms::Binding;
@@ -63,6 +64,7 @@ impl Engine {
                 false => None,
             });
         }
+        out.warnings.extend(called.iter().flatten().flat_map(Calls::take_warnings));
         let parts: Vec<Part<'_>> = held
             .iter()
             .zip(&called)

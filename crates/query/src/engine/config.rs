@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::functions::user::CallTimes;
 use crate::guardrails::Guardrails;
 
 /// Settings of the query engine; the same on every shard of a node.
@@ -40,6 +41,8 @@ pub struct EngineConfig {
     pub statement_bytes_max: usize,
     /// `user_defined_functions_enabled`
     pub user_functions: bool,
+    /// How long a function of the user's may run.
+    pub user_function_times: CallTimes,
     /// What operators want to be warned of or refused.
     pub guardrails: Guardrails,
     /// Names and values for `system_views.settings`, beside those that follow from the others here.
@@ -66,6 +69,7 @@ impl EngineConfig {
             prepared_bytes_max: 10 << 20,
             statement_bytes_max: 16 << 20,
             user_functions: true,
+            user_function_times: CallTimes::default(),
             guardrails: Guardrails::default(),
             settings: Vec::new(),
         }

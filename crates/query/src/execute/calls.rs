@@ -29,7 +29,9 @@ pub(super) async fn statement(
     let calls = run(engine, request, prepared, request.binding).await?;
     let binding = Binding { calls: Some(&calls), ..*request.binding };
     let request = Request { binding: &binding, ..*request };
-    Box::pin(execute(engine, &request, prepared, mode, None, out)).await
+    let executed = Box::pin(execute(engine, &request, prepared, mode, None, out)).await;
+    out.warnings.append(&mut calls.take_warnings());
+    executed
 }
 
 /// Runs what terms of a statement, or of a part of a batch, call with these values.

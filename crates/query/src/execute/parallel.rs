@@ -239,6 +239,7 @@ async fn fetch(round: Round) -> Answer {
         tombstones::check(&engine, &command, Consistency::One, seen, warn)
             .map_err(|_| Failure::TooManyTombstones)?;
     }
-    let warnings = std::mem::take(&mut rows.warnings);
+    let mut warnings = std::mem::take(&mut rows.warnings);
+    warnings.extend(calls.iter().flat_map(Calls::take_warnings));
     Ok((rows.partial().ok_or_else(none)?, rest, warnings))
 }

@@ -5,7 +5,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use crate::support::{self, Options, body, int, node, prepare, rows, run};
+use crate::support::{self, Options, body, int, node_with, prepare, rows, run};
+use crate::user_functions::patient;
 use query::functions::user::calls::{PAUSED_MAX, of_shard};
 use query::{Engine, QueryError};
 use reactor::Group;
@@ -63,7 +64,7 @@ const SPIN: &str = r#"CREATE FUNCTION ks.spin_wasm (a int) RETURNS NULL ON NULL 
 #[test]
 fn other_statements_are_answered_while_a_function_runs() {
     let folder = tempfile::tempdir().unwrap();
-    node(folder.path(), 1, |engine| async move {
+    node_with(folder.path(), 1, patient, |engine| async move {
         table(&engine).await;
         lua(&engine, "spin", "a int", "int", "while true do end").await;
         lua(&engine, "spin_state", "s int, a int", "int", "while true do end").await;
@@ -119,7 +120,7 @@ fn other_statements_are_answered_while_a_function_runs() {
 fn results_are_those_of_a_function_that_never_stops() {
     for shards in [1, 3] {
         let folder = tempfile::tempdir().unwrap();
-        node(folder.path(), shards, |engine| async move {
+        node_with(folder.path(), shards, patient, |engine| async move {
             table(&engine).await;
             for (name, work) in [("quick", ""), ("long", LONG)] {
                 lua(&engine, &format!("{name}_f"), "a int", "int", &format!("{work} return (a or 0) + 1"))
@@ -220,7 +221,7 @@ async fn pages(engine: &Engine, text: &str, page: Option<i32>) -> Result<Vec<Str
 #[test]
 fn what_is_written_is_what_functions_give_in_slices() {
     let folder = tempfile::tempdir().unwrap();
-    node(folder.path(), 2, |engine| async move {
+    node_with(folder.path(), 2, patient, |engine| async move {
         table(&engine).await;
         lua(&engine, "long", "a int", "int", &format!("{LONG} return a + 1")).await;
         run(&engine, "INSERT INTO t (k, c, v, l) VALUES (long(4), long(long(0)), 5, [long(1), long(2)])")
@@ -261,7 +262,7 @@ fn what_is_written_is_what_functions_give_in_slices() {
 #[test]
 fn an_abandoned_statement_leaves_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
-    node(folder.path(), 1, |engine| async move {
+    node_with(folder.path(), 1, patient, |engine| async move {
         table(&engine).await;
         lua(&engine, "spin", "a int", "int", "while true do end").await;
         run(&engine, SPIN).await;
@@ -292,7 +293,7 @@ fn an_abandoned_statement_leaves_nothing_behind() {
 #[test]
 fn a_function_that_is_dropped_goes_on_for_those_who_called_it() {
     let folder = tempfile::tempdir().unwrap();
-    node(folder.path(), 1, |engine| async move {
+    node_with(folder.path(), 1, patient, |engine| async move {
         table(&engine).await;
         lua(&engine, "long", "a int", "int", &format!("{LONG} return a + 1")).await;
         let mut called = Box::pin(rows(&engine, "SELECT long(v), c FROM t WHERE k = 1"));
@@ -313,7 +314,7 @@ fn a_function_that_is_dropped_goes_on_for_those_who_called_it() {
 #[test]
 fn few_calls_hold_memory_at_once_and_the_others_wait() {
     let folder = tempfile::tempdir().unwrap();
-    node(folder.path(), 1, |engine| async move {
+    node_with(folder.path(), 1, patient, |engine| async move {
         table(&engine).await;
         lua(&engine, "long", "a int", "int", &format!("{LONG} return a + 1")).await;
         let tasks: Vec<_> = (0..3 * PAUSED_MAX)
@@ -341,7 +342,7 @@ fn few_calls_hold_memory_at_once_and_the_others_wait() {
 #[test]
 fn lua_stops_inside_of_what_calls_functions() {
     let folder = tempfile::tempdir().unwrap();
-    node(folder.path(), 1, |engine| async move {
+    node_with(folder.path(), 1, patient, |engine| async move {
         table(&engine).await;
         for (name, source, expected) in [
             (

@@ -1,7 +1,10 @@
 //! User-defined functions: made, called, limited, described, dropped, and there after a restart.
 
-use crate::support::{Options, body, int, node, prepare, rows, run};
-use query::{Engine, QueryError};
+use std::time::Duration;
+
+use crate::support::{Options, body, int, node, node_with, prepare, query_body, rows, run, send};
+use query::{CallTimes, Engine, EngineConfig, QueryError, Response};
+use wire::frame::Opcode;
 
 async fn error(engine: &Engine, statement: &str) -> String {
     match body(engine, statement).await {
@@ -19,6 +22,17 @@ async fn lua(engine: &Engine, name: &str, signature: &str, returns: &str, source
 
 async fn one(engine: &Engine, expression: &str) -> String {
     rows(engine, &format!("SELECT {expression} FROM t WHERE k = 1")).await.join("; ")
+}
+
+/// What a call may use up ends it, however slow the machine is.
+pub(crate) fn patient(config: &mut EngineConfig) {
+    config.user_function_times = CallTimes { warn: Duration::ZERO, fail: Duration::from_secs(60) };
+}
+
+async fn warnings(engine: &Engine, statement: &str) -> Vec<String> {
+    let mut out = Response::default();
+    send(engine, Opcode::Query, &query_body(statement, &Options::default()), &mut out).await.unwrap();
+    out.warnings
 }
 
 async fn table(engine: &Engine) {
@@ -146,7 +160,7 @@ fn lua_takes_and_gives_values_of_every_type() {
 #[test]
 fn a_function_that_fails_or_runs_too_long_says_so_and_nothing_else_happens() {
     let folder = tempfile::tempdir().unwrap();
-    node(folder.path(), 1, |engine| async move {
+    node_with(folder.path(), 1, patient, |engine| async move {
         table(&engine).await;
         lua(&engine, "fails", "a int", "int", "error('no ' .. a)").await;
         match body(&engine, "SELECT fails(i) FROM t").await.unwrap_err() {
@@ -167,8 +181,8 @@ fn a_function_that_fails_or_runs_too_long_says_so_and_nothing_else_happens() {
             (
                 "hoards",
                 "local t = {} while true do pcall(function() t[#t + 1] = ('x'):rep(1000) .. #t end) end",
-                // Out of memory, or of time with the collector: "memory" or "more".
-                "mo",
+                // Out of memory, or of instructions with the collector, or of time: "memory", "more", "longer".
+                "o",
             ),
             ("shifts", "local t = {} for n = 1, 1000000 do table.insert(t, 1, n) end", "took more than"),
             ("repeats", "local s for n = 1, 100000 do s = ('x'):rep(4000000) end", "took more than"),
@@ -258,7 +272,7 @@ const SAME: &str = r#"CREATE FUNCTION ks.same (input text) CALLED ON NULL INPUT 
 #[test]
 fn webassembly_computes_within_its_limits() {
     let folder = tempfile::tempdir().unwrap();
-    node(folder.path(), 1, |engine| async move {
+    node_with(folder.path(), 1, patient, |engine| async move {
         table(&engine).await;
         run(&engine, FIB).await;
         assert_eq!(one(&engine, "fib(b)").await, "21");
@@ -295,7 +309,7 @@ fn module(more: &str, instructions: &str) -> String {
 #[test]
 fn hostile_modules_are_refused_or_end() {
     let folder = tempfile::tempdir().unwrap();
-    node(folder.path(), 1, |engine| async move {
+    node_with(folder.path(), 1, patient, |engine| async move {
         table(&engine).await;
         // What is wrong once it runs.
         for (what, more, instructions, problem) in [
@@ -539,6 +553,43 @@ fn a_type_that_functions_take_stays_and_says_which() {
         assert_eq!(
             error(&engine, "DROP TYPE pair").await,
             "Cannot drop user type 'ks.pair' as it is still used by functions ks.first"
+        );
+    });
+}
+
+#[test]
+fn slow_functions_are_told_of_and_those_beyond_their_time_end() {
+    const SPINS: &str = "local n = 0 for i = 1, 200000 do n = n + i % 3 end return n";
+    let folder = tempfile::tempdir().unwrap();
+    // Any call takes longer than a nanosecond, and one of several slices is looked at between them.
+    let soon: fn(&mut EngineConfig) = |config| {
+        config.user_function_times =
+            CallTimes { warn: Duration::from_nanos(1), fail: Duration::from_secs(60) };
+    };
+    node_with(folder.path(), 1, soon, |engine| async move {
+        table(&engine).await;
+        lua(&engine, "spins", "a int", "int", SPINS).await;
+        let warning = "User defined function ks.spins : (int) -> int ran longer than 0ms";
+        for statement in [
+            "SELECT spins(i) FROM t WHERE k = 1",
+            "SELECT k, spins(i), spins(k) FROM t WHERE k = 1",
+            "UPDATE t SET i = spins((int)2) WHERE k = 1",
+        ] {
+            assert_eq!(warnings(&engine, statement).await, [warning], "{statement}");
+        }
+        // Over the whole table the shards warn.
+        assert_eq!(
+            warnings(&engine, "SELECT max(spins(i)) FROM t").await,
+            ["Aggregation query used without partition key", warning]
+        );
+    });
+    let never: fn(&mut EngineConfig) = |config| {
+        config.user_function_times = CallTimes { warn: Duration::ZERO, fail: Duration::from_nanos(1) };
+    };
+    node_with(folder.path(), 1, never, |engine| async move {
+        assert_eq!(
+            error(&engine, "SELECT spins(i) FROM t WHERE k = 1").await,
+            "execution of 'ks.spins[int]' failed: User defined function ks.spins : (int) -> int ran longer than 0ms"
         );
     });
 }

@@ -140,6 +140,7 @@ fn engine_config(config: &Config, identity: &Identity) -> EngineConfig {
         cas_contention_timeout: config.cas_contention_timeout,
         truncate_timeout: config.truncate_timeout,
         user_functions: config.user_functions,
+        user_function_times: config.user_function_times,
         guardrails: config.guardrails.clone(),
         settings: crate::config::settings::list(config),
         ..EngineConfig::new(identity.host_id, reactor::shard_count())

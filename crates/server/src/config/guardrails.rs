@@ -143,6 +143,14 @@ pub(super) fn check(config: &Config) -> Result<(), (String, String)> {
             return Err((warn, message));
         }
     }
+    let times = config.user_function_times;
+    if times.fail < times.warn {
+        return Err((
+            "user_defined_functions_warn_timeout".to_owned(),
+            "user_defined_functions_warn_timeout must less than user_defined_function_fail_timeout"
+                .to_owned(),
+        ));
+    }
     Ok(())
 }
 

@@ -37,6 +37,8 @@ pub(crate) fn list(config: &Config) -> Vec<(String, String)> {
     add("memory", or_null(config.memory_bytes.map(bytes)));
     add("developer_mode", config.developer_mode.to_string());
     add("user_defined_functions_enabled", config.user_functions.to_string());
+    add("user_defined_functions_warn_timeout", milliseconds(config.user_function_times.warn));
+    add("user_defined_functions_fail_timeout", milliseconds(config.user_function_times.fail));
     add("row_cache_keys_to_save", config.cache_keys_to_save.to_string());
     add("row_cache_save_period", format!("{}s", config.cache_save_period.as_secs()));
     add("auto_snapshot", config.admin.auto_snapshot.to_string());

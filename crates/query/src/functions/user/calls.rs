@@ -14,11 +14,14 @@ use std::rc::Rc;
 use reactor::{Deadline, Permit, Semaphore, TimedOut};
 
 use super::slice::Slice;
-use super::{Running, Step, UserFunction};
+use super::{CallTimes, Running, Step, UserFunction};
 use crate::QueryError;
 
 /// Calls of one shard that may wait for their next slice; with more of them, others begin later.
 pub const PAUSED_MAX: usize = 16;
+
+/// Slow functions that the client of one statement is told of.
+const WARNINGS_MAX: usize = 16;
 
 /// Calls of one execution.
 pub struct Calls {
@@ -32,6 +35,8 @@ pub struct Calls {
     paused: Cell<bool>,
     slice: Slice,
     permit: RefCell<Option<Permit>>,
+    times: CallTimes,
+    warnings: RefCell<Vec<String>>,
 }
 
 /// What a shard knows of calls that wait.
@@ -84,6 +89,8 @@ impl Default for Calls {
             paused: Cell::new(false),
             slice: Slice::new(),
             permit: RefCell::default(),
+            times: CallTimes::here(),
+            warnings: RefCell::default(),
         }
     }
 }
@@ -134,7 +141,7 @@ impl Calls {
             Some(running) if Rc::ptr_eq(&running.function, function) => running,
             _ => function.begin(arguments)?,
         };
-        match running.run(&self.slice)? {
+        match running.run(&self.slice, self.times, |text| self.warn(text))? {
             Step::Done(value) => {
                 self.done.borrow_mut().push(value.clone());
                 self.next.set(next + 1);
@@ -142,6 +149,20 @@ impl Calls {
             }
             Step::Paused(running) => Err(self.pause(Some(running))),
         }
+    }
+
+    #[cold]
+    fn warn(&self, text: String) {
+        reactor::warn!("{}", text);
+        let mut warnings = self.warnings.borrow_mut();
+        if warnings.len() < WARNINGS_MAX && !warnings.contains(&text) {
+            warnings.push(text);
+        }
+    }
+
+    /// What the client is to be told of calls, once.
+    pub fn take_warnings(&self) -> Vec<String> {
+        self.warnings.take()
     }
 
     #[cold]

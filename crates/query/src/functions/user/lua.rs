@@ -8,14 +8,15 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use mlua::{Lua, LuaOptions, MultiValue, StdLib, Table, Thread, Value};
 use model::schema::FunctionDefinition;
 
-use super::Step;
 use super::lua_limits::{Budget, INSTRUCTIONS_SLICE, limit};
 use super::lua_values::{from_lua, to_lua};
 use super::slice::Slice;
+use super::{CallTimes, Step};
 
 /// Bytes one function's virtual machine may hold.
 const MEMORY_BYTES_MAX: usize = 16 << 20;
@@ -139,9 +140,9 @@ impl Machine {
 
     fn begin(self, definition: &FunctionDefinition, arguments: &[Option<&[u8]>]) -> mlua::Result<LuaCall> {
         // Once for what is made here, which is not the call's to pay.
-        self.budget.fill();
+        self.budget.fill(Duration::MAX);
         self.function.set_environment(self.globals.call::<Table>(())?)?;
-        self.budget.fill();
+        self.budget.fill(CallTimes::here().fail);
         let mut values = MultiValue::new();
         for (ty, argument) in definition.argument_types().zip(arguments) {
             values.push_back(to_lua(&self.lua, ty, *argument)?);

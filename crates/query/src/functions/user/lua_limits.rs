@@ -20,9 +20,6 @@ pub(super) const INSTRUCTIONS_SLICE: u32 = 20_000;
 const SLICE_TIME_MAX: Duration = Duration::from_micros(300);
 /// Instructions between two looks at how many there were.
 const INSTRUCTIONS_STEP: u32 = 200;
-/// How long a call may run at most, without the time others had between its slices: a hundred times what its instructions
-/// do.
-const TIME_MAX: Duration = Duration::from_secs(2);
 /// Bytes of text that a library function handles for one instruction.
 const BYTES_PER_INSTRUCTION: usize = 32;
 /// Elements of a table that a library function handles for one instruction.
@@ -45,17 +42,17 @@ impl Budget {
     pub(super) fn new() -> Rc<Self> {
         Rc::new(Self {
             instructions: Cell::new(INSTRUCTIONS_MAX),
-            time: Cell::new(TIME_MAX),
+            time: Cell::new(Duration::MAX),
             slice: Cell::new(0),
             slice_begin: Cell::new(Instant::default()),
             spent: Cell::new(false),
         })
     }
 
-    /// A call begins.
-    pub(super) fn fill(&self) {
+    /// A call begins that may run this long.
+    pub(super) fn fill(&self, time: Duration) {
         self.instructions.set(INSTRUCTIONS_MAX);
-        self.time.set(TIME_MAX);
+        self.time.set(time);
         self.spent.set(false);
         // Arguments are made outside of slices, which charges nothing.
         self.begin_slice(0);
@@ -84,7 +81,7 @@ impl Budget {
         self.slice.set(slice);
         if took > self.time.get() {
             self.spent.set(true);
-            return Err(mlua::Error::runtime(format!("the function took more than {TIME_MAX:?}")));
+            return Err(mlua::Error::runtime("the function took too long"));
         }
         match self.instructions.get().checked_sub(used) {
             Some(left) => {

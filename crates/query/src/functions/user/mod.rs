@@ -24,6 +24,7 @@ mod wasm;
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use model::schema::FunctionDefinition;
 use model::{CqlType, Schema};
@@ -65,6 +66,36 @@ enum Step<C> {
 struct Running {
     function: Rc<UserFunction>,
     state: State,
+    /// How long its slices took.
+    took: Duration,
+    warned: bool,
+}
+
+/// How long one call may run, without the time others had between its slices; in force on the shard where it was set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallTimes {
+    /// `user_defined_functions_warn_timeout`: beyond it the client and the log are told; never where it is zero.
+    pub warn: Duration,
+    /// `user_defined_functions_fail_timeout`: beyond it the call ends.
+    pub fail: Duration,
+}
+
+impl Default for CallTimes {
+    fn default() -> Self {
+        Self { warn: Duration::from_millis(500), fail: Duration::from_millis(1500) }
+    }
+}
+
+impl CallTimes {
+    /// Those of this shard.
+    fn here() -> Self {
+        reactor::local::<Self>().map_or_else(Self::default, |times| *times)
+    }
+
+    /// Puts them in force on this shard.
+    pub(crate) fn set(self) {
+        reactor::set_local(Rc::new(self));
+    }
 }
 
 enum State {
@@ -85,9 +116,15 @@ impl Running {
     ///
     /// # Errors
     /// [`QueryError::FunctionFailure`] where the program failed, or reached a limit.
-    fn run(self, slice: &Slice) -> Result<Step<Self>, QueryError> {
-        let Self { function, state } = self;
+    fn run(
+        self,
+        slice: &Slice,
+        times: CallTimes,
+        warn: impl FnOnce(String),
+    ) -> Result<Step<Self>, QueryError> {
+        let Self { function, state, took, warned } = self;
         let definition = &function.definition;
+        let begin = reactor::now();
         let ran = match (state, &function.program) {
             #[cfg(feature = "udf-lua")]
             (State::Lua(call), Program::Lua(program)) => {
@@ -100,6 +137,14 @@ impl Running {
             #[allow(unreachable_patterns, reason = "a node may have one language")]
             _ => Err("it is of another language".to_owned()),
         };
+        let took = took + begin.elapsed();
+        let is_slow = !times.warn.is_zero() && took > times.warn;
+        if is_slow && !warned {
+            warn(function.ran_longer(times.warn));
+        }
+        if took > times.fail && !matches!(ran, Ok(Step::Done(_))) {
+            return Err(function.failure(&function.ran_longer(times.fail)));
+        }
         let checked = ran.and_then(|step| match &step {
             Step::Done(Some(bytes)) => match model::validate::validate(&definition.returns, bytes) {
                 Ok(()) => Ok(step),
@@ -109,7 +154,9 @@ impl Running {
         });
         match checked {
             Ok(Step::Done(value)) => Ok(Step::Done(value)),
-            Ok(Step::Paused(state)) => Ok(Step::Paused(Self { function, state })),
+            Ok(Step::Paused(state)) => {
+                Ok(Step::Paused(Self { function, state, took, warned: warned || is_slow }))
+            }
             Err(problem) => Err(function.failure(&problem)),
         }
     }
@@ -252,9 +299,26 @@ impl UserFunction {
             _ => Err(format!("it cannot run with {} arguments", arguments.len())),
         };
         match state {
-            Ok(state) => Ok(Running { function: Rc::clone(self), state }),
+            Ok(state) => {
+                Ok(Running { function: Rc::clone(self), state, took: Duration::ZERO, warned: false })
+            }
             Err(problem) => Err(self.failure(&problem)),
         }
+    }
+
+    /// What is told of a call that takes longer than a limit.
+    #[cold]
+    fn ran_longer(&self, limit: Duration) -> String {
+        let definition = &self.definition;
+        let arguments: Vec<String> = definition.argument_types().map(ToString::to_string).collect();
+        format!(
+            "User defined function {}.{} : ({}) -> {} ran longer than {}ms",
+            definition.keyspace,
+            definition.name,
+            arguments.join(", "),
+            definition.returns,
+            limit.as_millis()
+        )
     }
 
     fn failure(&self, problem: &str) -> QueryError {
