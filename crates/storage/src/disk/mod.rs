@@ -61,6 +61,9 @@ pub(crate) struct DiskWatch {
     /// The disk that has too little space, with what it has and should have.
     full: RefCell<Option<(PathBuf, u64, u64)>>,
     is_full: Cell<bool>,
+    /// Bytes of the disk of table files that compactions may fill: of the last look, less what this shard's have
+    /// written since.
+    pub(crate) room: Cell<u64>,
     /// When a draining shard stops waiting for room in its log.
     pub(crate) drain_until: Cell<Option<Deadline>>,
     trouble: RefCell<Option<Trouble>>,
@@ -78,6 +81,7 @@ impl DiskWatch {
         Self {
             full: RefCell::new(None),
             is_full: Cell::new(false),
+            room: Cell::new(u64::MAX),
             drain_until: Cell::new(None),
             trouble: RefCell::new(None),
             troubled: Event::new(),
