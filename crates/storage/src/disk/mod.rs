@@ -146,6 +146,13 @@ impl DiskWatch {
     }
 }
 
+/// Whether the process had no descriptor left, or no memory: the request fails, the disk is well.
+fn is_shortage(error: &std::io::Error) -> bool {
+    /// As the system numbers them: ENOMEM, ENFILE and EMFILE.
+    const SHORTAGES: [i32; 3] = [12, 23, 24];
+    error.raw_os_error().is_some_and(|code| SHORTAGES.contains(&code))
+}
+
 impl Storage {
     /// The next trouble with a disk on this shard.
     pub async fn next_trouble(&self) -> Trouble {
@@ -163,9 +170,12 @@ impl Storage {
     pub(crate) fn note_read_error(&self, error: &StorageError) {
         let watch = &self.0.disk;
         match error {
-            StorageError::Io { .. } => {
+            StorageError::Io { source, .. } => {
                 watch.read_errors.inc();
                 reactor::error_limited!("a table file cannot be read"; error = error);
+                if is_shortage(source) {
+                    return;
+                }
                 watch.tell(Trouble::Data { reason: error.to_string() });
             }
             StorageError::TableFileCorrupt { .. } => {
@@ -181,6 +191,7 @@ impl Storage {
     pub(crate) fn note_write_error(&self, error: &StorageError, to_log: bool) {
         let watch = &self.0.disk;
         match error {
+            StorageError::Io { source, .. } if is_shortage(source) => watch.write_errors.inc(),
             StorageError::Io { .. } | StorageError::CommitlogDead { .. } => {
                 watch.write_errors.inc();
                 let reason = error.to_string();
