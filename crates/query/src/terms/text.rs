@@ -10,10 +10,8 @@ pub fn of_term(term: &Term) -> String {
             ConstantKind::Null => "NULL".to_owned(),
             _ => constant.text.clone(),
         },
-        Term::BindMarker(marker) => match &marker.name {
-            Some(name) => format!(":{}", name.name),
-            None => "?".to_owned(),
-        },
+        // Whatever its name is.
+        Term::BindMarker(_) => "?".to_owned(),
         Term::List(elements) => format!("[{}]", joined(elements)),
         Term::Set(elements) => format!("{{{}}}", joined(elements)),
         Term::Tuple(elements) => format!("({})", joined(elements)),
