@@ -386,6 +386,11 @@ impl Sstable {
         }
     }
 
+    /// Whether nothing in it deletes anything or expires.
+    pub fn has_only_values(&self) -> bool {
+        self.inner.statistics.stats.min_local_deletion_time == NO_LOCAL_TIME
+    }
+
     /// Nothing in it has a greater timestamp, microseconds.
     pub fn max_timestamp(&self) -> i64 {
         self.inner.statistics.stats.max_timestamp
