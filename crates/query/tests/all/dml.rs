@@ -178,6 +178,10 @@ script!(deletions_within_conditional_batches_are_cassandras, "conformance_batche
 script!(of_two_mistakes_the_first_is_told, "conformance_first_mistakes.cql");
 script!(selects_answer_as_cassandras, "conformance_selects.cql");
 script!(collections_are_cassandras, "conformance_collections.cql");
+script!(lists_bound_for_one_column_in_parentheses_hold_tuples, "writing_tuples.cql");
+script!(what_is_removed_from_lists_has_the_same_bytes, "writing_lists.cql");
+script!(no_table_has_a_trigger, "writing_triggers.cql");
+script!(dropped_columns_come_back_with_types_that_read_their_values, "writing_added_again.cql");
 script!(user_types_tuples_and_vectors_are_cassandras, "conformance_composites.cql");
 script!(json_comes_and_goes_as_in_cassandra, "conformance_json.cql");
 script!(writes_and_deletions_are_cassandras, "conformance_writes.cql");
