@@ -105,11 +105,10 @@ mod tests {
         let (ints, texts, blobs) =
             (choices(b"\0\0\0\x07", b"\x07"), choices(b"text", b"\xff"), choices(b"\xca\xfe", b"\xff"));
         let mut rows = 0;
-        for (int, text, blob) in ints.iter().flat_map(|int| {
-            texts.iter().flat_map(move |text| blobs.iter().map(move |blob| (int, text, blob)))
-        }) {
+        let all = (0..5).flat_map(|a| (0..5).flat_map(move |b| (0..5).map(move |c| (a, b, c))));
+        for (int, text, blob) in all {
             for (ttl, with_marker) in [(0, true), (0, false), (60, true), (60, false)] {
-                let values = [*int, *text, *blob];
+                let values = [ints[int], texts[text], blobs[blob]];
                 let binding = Binding { values: &values, markers: &[], ambient: &ambient, calls: None };
                 let stamp = Stamp { timestamp: 77, now: 1_000, ttl, deletion_timestamp: 77 };
                 let liveness = if with_marker { stamp.liveness() } else { Liveness::NONE };
