@@ -156,6 +156,7 @@ impl Region {
         self.segment_bytes / 4
     }
 
+    #[inline]
     fn entry(&self, index: u32) -> &Entry {
         &self.entries[index as usize / ENTRIES_PER_CHUNK][index as usize % ENTRIES_PER_CHUNK]
     }

@@ -21,6 +21,24 @@ const VERSION: u8 = 2;
 /// Version, table and token.
 const HEAD_BYTES: usize = 1 + 16 + 8;
 
+/// What stands between the key and the count of rows of a mutation that has nothing but rows: no deletion, no static row, no
+/// tombstones.
+const NOTHING_BUT_ROWS: [u8; 12 + 4 + 4] = {
+    let mut bytes = [0; 20];
+    let (timestamp, local_time) =
+        (DeletionTime::LIVE.timestamp.to_le_bytes(), DeletionTime::LIVE.local_time.to_le_bytes());
+    let mut at = 0;
+    while at < 8 {
+        bytes[at] = timestamp[at];
+        at += 1;
+    }
+    while at < 12 {
+        bytes[at] = local_time[at - 8];
+        at += 1;
+    }
+    bytes
+};
+
 /// Bytes that are not a mutation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a mutation: broken at byte {offset}")]
@@ -105,6 +123,42 @@ impl MutationRows<'_> {
     }
 }
 
+/// Appends a mutation that writes one row and says nothing else, as [`MutationBuilder`] would; `row` appends the row (see
+/// [`crate::RowBuilder`]).
+#[inline]
+pub fn append_one_row(
+    out: &mut Vec<u8>,
+    table: TableId,
+    token: Token,
+    key: &[u8],
+    clustering: &[u8],
+    row: impl FnOnce(&mut Vec<u8>),
+) {
+    let mut head = [0; HEAD_BYTES + 4];
+    head[0] = VERSION;
+    head[1..17].copy_from_slice(&table.0);
+    head[17..25].copy_from_slice(&token.0.to_le_bytes());
+    head[25..].copy_from_slice(&length_of(key).to_le_bytes());
+    // Then the count of rows and the clustering's length.
+    let mut between = [0; NOTHING_BUT_ROWS.len() + 4 + 4];
+    let (nothing, counts) = between.split_at_mut(NOTHING_BUT_ROWS.len());
+    nothing.copy_from_slice(&NOTHING_BUT_ROWS);
+    counts[..4].copy_from_slice(&1u32.to_le_bytes());
+    counts[4..].copy_from_slice(&length_of(clustering).to_le_bytes());
+    out.reserve(head.len() + key.len() + between.len() + clustering.len());
+    out.extend_from_slice(&head);
+    out.extend_from_slice(key);
+    out.extend_from_slice(&between);
+    out.extend_from_slice(clustering);
+    append_sized(out, row);
+}
+
+#[inline]
+fn length_of(bytes: &[u8]) -> u32 {
+    u32::try_from(bytes.len()).expect("a mutation is shorter than a frame")
+}
+
+#[inline]
 fn append_sized(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     let at = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -179,6 +233,24 @@ impl<'a> MutationView<'a> {
         let token = Token(i64::from_le_bytes(token.try_into().expect("eight bytes")));
         let mut cursor = Cursor { bytes: rest, base: bytes };
         let key = cursor.sized()?;
+        // Almost always rows are all that it writes.
+        if let Some((nothing, rest)) = cursor.bytes.split_first_chunk::<{ NOTHING_BUT_ROWS.len() }>()
+            && *nothing == NOTHING_BUT_ROWS
+            && let Some((row_count, rows)) = rest.split_first_chunk::<4>()
+        {
+            return Ok(Self {
+                bytes,
+                table,
+                token,
+                key,
+                deletion: DeletionTime::LIVE,
+                static_row: &[],
+                tombstone_count: 0,
+                tombstones: &[],
+                row_count: u32::from_le_bytes(*row_count),
+                rows,
+            });
+        }
         let deletion = cursor.deletion()?;
         let static_row = cursor.sized()?;
         let tombstone_count = cursor.u32()?;
@@ -290,5 +362,34 @@ impl<'a> Cursor<'a> {
 
     fn tombstone(&mut self) -> Result<(Position<'a>, Position<'a>, DeletionTime), MutationCorrupt> {
         Ok((self.position()?, self.position()?, self.deletion()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::deletion::Liveness;
+    use crate::row::RowBuilder;
+    use crate::schema::ColumnId;
+
+    #[test]
+    fn a_mutation_of_one_row_is_what_the_builder_makes() {
+        let (table, token) = (TableId([7; 16]), Token(-5));
+        let row = |out: &mut Vec<u8>| {
+            let liveness = Liveness { timestamp: 9, ..Liveness::NONE };
+            let mut row = RowBuilder::new(out, liveness, DeletionTime::LIVE);
+            row.plain(ColumnId(3), 9, b"value");
+            row.finish();
+        };
+        for (key, clustering) in [(&b"key"[..], &b""[..]), (b"k", b"\x01\x00\x02")] {
+            let (mut built, mut appended) = (vec![1], vec![1]);
+            let builder = MutationBuilder::new(&mut built, table, token, key, DeletionTime::LIVE, |_| ());
+            let mut rows = builder.rows();
+            rows.row(clustering, row);
+            rows.finish();
+            append_one_row(&mut appended, table, token, key, clustering, row);
+            assert_eq!(built, appended);
+            assert!(MutationView::parse(&appended[1..]).is_ok());
+        }
     }
 }

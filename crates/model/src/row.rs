@@ -338,13 +338,11 @@ impl<'a> Cells<'a> {
             return None;
         }
         let rest = &self.reader.bytes[self.reader.at..];
-        let (head, _) = rest.split_first_chunk::<PLAIN_HEAD_BYTES>()?;
-        let [c0, c1, 0, t0, t1, t2, t3, t4, t5, t6, t7, l0, l1, l2, l3] = *head else { return None };
-        let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
+        let head = PlainHead::of(rest.first_chunk()?)?;
         Some(PlainCell {
-            column: ColumnId(u16::from_le_bytes([c0, c1])),
-            timestamp: i64::from_le_bytes([t0, t1, t2, t3, t4, t5, t6, t7]),
-            bytes: rest.get(..PLAIN_HEAD_BYTES + length)?,
+            column: ColumnId(head.column),
+            timestamp: head.timestamp,
+            bytes: rest.get(..PLAIN_HEAD_BYTES + head.length)?,
         })
     }
 
@@ -372,17 +370,26 @@ struct PlainHead {
     length: usize,
 }
 
+impl PlainHead {
+    /// Reads the head; `None` where the cell is not plain.
+    #[inline]
+    fn of(head: &[u8; PLAIN_HEAD_BYTES]) -> Option<Self> {
+        if head[2] != 0 {
+            return None;
+        }
+        Some(Self {
+            column: u16::from_le_bytes([head[0], head[1]]),
+            timestamp: i64::from_le_bytes(head[3..11].try_into().expect("eight bytes")),
+            length: u32::from_le_bytes(head[11..].try_into().expect("four bytes")) as usize,
+        })
+    }
+}
+
 /// The head of a plain cell, and the bytes behind it.
 #[inline]
 fn plain_head(bytes: &[u8]) -> Option<(PlainHead, &[u8])> {
-    let (head, rest) = bytes.split_first_chunk::<PLAIN_HEAD_BYTES>()?;
-    let [c0, c1, 0, t0, t1, t2, t3, t4, t5, t6, t7, l0, l1, l2, l3] = *head else { return None };
-    let head = PlainHead {
-        column: u16::from_le_bytes([c0, c1]),
-        timestamp: i64::from_le_bytes([t0, t1, t2, t3, t4, t5, t6, t7]),
-        length: u32::from_le_bytes([l0, l1, l2, l3]) as usize,
-    };
-    Some((head, rest))
+    let (head, rest) = bytes.split_first_chunk()?;
+    Some((PlainHead::of(head)?, rest))
 }
 
 #[derive(Debug, Clone)]
@@ -422,16 +429,12 @@ impl<'a> Reader<'a> {
 
     #[inline]
     fn cell(&mut self) -> Result<CellView<'a>, RowCorrupt> {
-        if let Some((head, rest)) = self.bytes[self.at..].split_first_chunk::<PLAIN_HEAD_BYTES>()
-            && head[2] == 0
-        {
-            let [c0, c1, _, t0, t1, t2, t3, t4, t5, t6, t7, l0, l1, l2, l3] = *head;
-            let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
-            let value = rest.get(..length).ok_or(RowCorrupt { offset: self.at })?;
-            self.at += PLAIN_HEAD_BYTES + length;
+        if let Some((head, rest)) = plain_head(&self.bytes[self.at..]) {
+            let value = rest.get(..head.length).ok_or(RowCorrupt { offset: self.at })?;
+            self.at += PLAIN_HEAD_BYTES + head.length;
             return Ok(CellView {
-                column: ColumnId(u16::from_le_bytes([c0, c1])),
-                timestamp: i64::from_le_bytes([t0, t1, t2, t3, t4, t5, t6, t7]),
+                column: ColumnId(head.column),
+                timestamp: head.timestamp,
                 path: None,
                 kind: CellKind::Live(value),
             });
@@ -490,6 +493,7 @@ pub struct RowBuilder<'b> {
 
 impl<'b> RowBuilder<'b> {
     /// Starts a row at the end of `out`.
+    #[inline]
     pub fn new(out: &'b mut Vec<u8>, liveness: Liveness, deletion: DeletionTime) -> Self {
         let mut flags = 0;
         let flags_at = out.len();
@@ -520,18 +524,27 @@ impl<'b> RowBuilder<'b> {
     /// mutation may take and by memory: 2^32 cells would be 44 GiB.
     #[inline]
     pub fn cell(&mut self, cell: CellView<'_>) {
-        self.note(&cell);
         if let (CellKind::Live(value), None) = (cell.kind, cell.path) {
-            let [c0, c1] = cell.column.0.to_le_bytes();
-            let [t0, t1, t2, t3, t4, t5, t6, t7] = cell.timestamp.to_le_bytes();
-            let [l0, l1, l2, l3] = length_of(value).to_le_bytes();
-            self.out.reserve(PLAIN_HEAD_BYTES + value.len());
-            let head: [u8; PLAIN_HEAD_BYTES] = [c0, c1, 0, t0, t1, t2, t3, t4, t5, t6, t7, l0, l1, l2, l3];
-            self.out.extend_from_slice(&head);
-            self.out.extend_from_slice(value);
+            self.plain(cell.column, cell.timestamp, value);
         } else {
+            self.note(&cell);
             self.any_cell(cell);
         }
+    }
+
+    /// As [`RowBuilder::cell`], for a value of a column with one cell that neither expires nor counts.
+    #[inline]
+    pub fn plain(&mut self, column: ColumnId, timestamp: i64, value: &[u8]) {
+        assert!(self.last <= Some(column), "cells of a row come by column id");
+        self.last = Some(column);
+        self.count += 1;
+        let mut head = [0; PLAIN_HEAD_BYTES];
+        head[..2].copy_from_slice(&column.0.to_le_bytes());
+        head[3..11].copy_from_slice(&timestamp.to_le_bytes());
+        head[11..].copy_from_slice(&length_of(value).to_le_bytes());
+        self.out.reserve(PLAIN_HEAD_BYTES + value.len());
+        self.out.extend_from_slice(&head);
+        self.out.extend_from_slice(value);
     }
 
     /// Appends a cell of another row as it stands there: `cell` and `bytes` are what [`Cells::next_with_bytes`] gave.
@@ -593,6 +606,7 @@ impl<'b> RowBuilder<'b> {
     }
 
     /// Ends the row.
+    #[inline]
     pub fn finish(self) {
         if self.all_live {
             self.out[self.flags_at] |= ALL_LIVE;
@@ -601,6 +615,7 @@ impl<'b> RowBuilder<'b> {
     }
 }
 
+#[inline]
 fn length_of(bytes: &[u8]) -> u32 {
     u32::try_from(bytes.len()).expect("a value is shorter than a frame")
 }

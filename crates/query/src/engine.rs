@@ -28,18 +28,19 @@ use self::values::{BoundValues, bind_values, bind_values_into};
 use crate::ambient::Ambient;
 use crate::execute::counter::Totals;
 use crate::execute::disk_guard::DiskUsage;
+use crate::execute::one_row::{self, Writing};
 use crate::execute::point::Point;
 use crate::execute::{self, Request, consistency};
 use crate::prepare::{self, Prepared};
-use crate::prepared_cache::{PreparedCache, statement_id};
-use crate::results::{MetadataId, MetadataMode, PreparedBody};
+use crate::prepared_cache::{CachedStatement, PreparedCache, statement_id};
+use crate::results::{self, MetadataId, MetadataMode, PreparedBody};
 use crate::system::ClientRow;
 use crate::terms::Binding;
 use crate::{ClientState, QueryError, Response};
 
 pub use config::EngineConfig;
-pub(crate) use scratch::Scratch;
 pub use scratch::WriteBuffers;
+pub(crate) use scratch::{Scratch, ScratchGuard};
 
 /// What the names of all keyspaces begin with that have [`VirtualTables`].
 const VIRTUAL_PREFIX: &str = "system";
@@ -62,6 +63,20 @@ pub trait VirtualTables {
         command: &'a ReadCommand,
         consumer: &'a mut dyn RowConsumer,
     ) -> Pin<Box<dyn Future<Output = Result<(), QueryError>> + 'a>>;
+}
+
+/// A prepared read of one row, as it usually is.
+#[derive(Debug)]
+pub struct PointRead(Rc<CachedStatement>);
+
+/// What became of the attempt to answer without waiting.
+enum AtOnce<'e> {
+    /// The answer is complete.
+    Done,
+    /// It is VOID once this is done.
+    Writing(Writing<'e>),
+    /// Nothing of it is there yet; where the row cache is done with, what is left over.
+    Left(Option<Box<Rest>>),
 }
 
 /// Lists the clients connected to a shard.
@@ -192,8 +207,9 @@ impl Engine {
         self.0.executed.1.set(self.0.executed.1.get() + 1);
         let mode = MetadataMode::Full;
         match self.answer_at_once(client, &prepared, parameters, &values, mode, out)? {
-            Point::Done => Ok(()),
-            Point::Left(rest) => self.run(client, &prepared, parameters, (&values, rest), mode, out).await,
+            AtOnce::Done => Ok(()),
+            AtOnce::Writing(writing) => Self::written(writing.await, out),
+            AtOnce::Left(rest) => self.run(client, &prepared, parameters, (&values, rest), mode, out).await,
         }
     }
 
@@ -207,20 +223,46 @@ impl Engine {
         values: &[ValueRef<'_>],
         mode: MetadataMode,
         out: &mut Response,
-    ) -> Result<Point, QueryError> {
-        let prepare::Plan::Select(plan) = &prepared.plan else { return Ok(Point::Left(None)) };
+    ) -> Result<AtOnce<'_>, QueryError> {
         if prepared.calls_user {
-            return Ok(Point::Left(None));
+            return Ok(AtOnce::Left(None));
         }
         let binding = Binding { values, markers: &prepared.markers, ambient: &self.0.ambient, calls: None };
         let now = parameters.now_in_seconds.unwrap_or_else(|| self.0.ambient.now_seconds());
         let request = Request { client, parameters, binding: &binding, now };
         let start = out.body.len();
-        let answered = execute::point::execute(self, &request, plan, mode, out);
+        let answered = match &prepared.plan {
+            prepare::Plan::Select(plan) => match execute::point::execute(self, &request, plan, mode, out) {
+                Ok(Point::Done) => Ok(AtOnce::Done),
+                Ok(Point::Left(rest)) => Ok(AtOnce::Left(rest)),
+                Err(error) => Err(error),
+            },
+            prepare::Plan::Modify(plan) if one_row::is_one(self, plan) => {
+                match one_row::begin(self, &request, plan, out) {
+                    Ok(Some(writing)) => Ok(AtOnce::Writing(writing)),
+                    Ok(None) => {
+                        results::append_void(&mut out.body);
+                        Ok(AtOnce::Done)
+                    }
+                    Err(error) => Err(error),
+                }
+            }
+            _ => return Ok(AtOnce::Left(None)),
+        };
         if answered.is_err() {
             out.body.truncate(start);
         }
         answered
+    }
+
+    /// Appends the answer of a write that has ended.
+    #[inline]
+    fn written(done: Result<(), QueryError>, out: &mut Response) -> Result<(), QueryError> {
+        match &done {
+            Ok(()) => results::append_void(&mut out.body),
+            Err(_) => out.tablet_payload = None,
+        }
+        done
     }
 
     /// Prepares a statement on every shard and appends the PREPARED body.
@@ -280,10 +322,49 @@ impl Engine {
         bind_values_into(&parameters.values, prepared, &mut values)?;
         let mode = metadata_mode(prepared.result().id(), result_metadata_id, parameters.skip_metadata);
         let rest = match self.answer_at_once(client, prepared, parameters, &values, mode, out)? {
-            Point::Done => return Ok(()),
-            Point::Left(rest) => rest,
+            AtOnce::Done => return Ok(()),
+            AtOnce::Writing(writing) => return Self::written(reactor::in_place!(writing), out),
+            AtOnce::Left(rest) => rest,
         };
         reactor::in_place!(self.run(client, prepared, parameters, (&values, rest), mode, out))
+    }
+
+    /// The prepared statement of that id, where it is a read of one row that [`Self::read_at_once`] may answer.
+    #[inline]
+    pub fn point_read(&self, id: &[u8]) -> Option<PointRead> {
+        let statement = self.0.prepared.get(id)?;
+        let is_one = match &statement.prepared.plan {
+            prepare::Plan::Select(plan) => plan.point && !statement.prepared.calls_user,
+            _ => false,
+        };
+        is_one.then_some(PointRead(statement))
+    }
+
+    /// Executes a prepared read as [`Self::execute`] does, where nothing has to be waited for; false where something has:
+    /// nothing was done.
+    ///
+    /// # Errors
+    /// As [`Self::execute`].
+    #[inline]
+    pub fn read_at_once(
+        &self,
+        client: &ClientState,
+        read: &PointRead,
+        result_metadata_id: Option<&[u8]>,
+        parameters: &QueryParameters<'_>,
+        out: &mut Response,
+    ) -> Result<bool, QueryError> {
+        let executed = self.0.executed.0.get();
+        self.0.executed.0.set(executed + 1);
+        let prepared = &read.0.prepared;
+        let mut values = BoundValues::new();
+        bind_values_into(&parameters.values, prepared, &mut values)?;
+        let mode = metadata_mode(prepared.result().id(), result_metadata_id, parameters.skip_metadata);
+        if let AtOnce::Done = self.answer_at_once(client, prepared, parameters, &values, mode, out)? {
+            return Ok(true);
+        }
+        self.0.executed.0.set(executed);
+        Ok(false)
     }
 
     #[inline]
@@ -328,13 +409,13 @@ impl Engine {
     /// Begins [`Self::write`] where nothing has to be waited for before the commit log has the mutation; `None` where
     /// something has, and nothing was begun. [`Self::write_failed`] is for the errors of what is returned.
     #[inline]
-    pub(crate) fn begin_write<'s, 'm>(
-        &'s self,
+    pub(crate) fn begin_write(
+        &self,
         table: &Table,
-        mutation: &'m [u8],
+        mutation: &[u8],
         level: Consistency,
         timeout: Option<Duration>,
-    ) -> Result<Option<Applying<'s, 'm>>, ReplicationError> {
+    ) -> Result<Option<Applying<'_>>, ReplicationError> {
         if mutation.len() > LONG_MUTATION_BYTES {
             return Ok(None);
         }

@@ -24,7 +24,7 @@ pub mod terms;
 pub mod tracing;
 
 pub use client::{ClientState, Response};
-pub use engine::{ClientLister, Engine, EngineConfig, VirtualTables};
+pub use engine::{ClientLister, Engine, EngineConfig, PointRead, VirtualTables};
 pub use error::QueryError;
 pub use functions::user::CallTimes;
 pub use schema_events::{Change, SchemaEvent, Target};

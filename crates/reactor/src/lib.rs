@@ -38,7 +38,7 @@ pub use start::{
     Config, DriverChoice, Running, ShardInfo, ShardPanicked, StartError, descriptors_max, run_one, start,
 };
 pub use sync::channel;
-pub use sync::event::{Event, Wait};
+pub use sync::event::{Event, Place, Wait};
 pub use sync::gate::{Gate, GateClosed, GateHold};
 pub use sync::oneshot::oneshot;
 pub use sync::semaphore::{Permit, Semaphore, TooManyWaiters};

@@ -4,7 +4,9 @@
 //! ([`Storage::begin_apply`]); what is left to await is the log ([`Applying::finish`]). The others begin later (`apply_later`).
 //! Invariant: between the log and the memtable a write has a [`WriteGuard`], so that no memtable is sealed without it.
 
+use std::future::poll_fn;
 use std::rc::Rc;
+use std::task::{Context, Poll, ready};
 
 use model::mutation::MutationView;
 use reactor::Deadline;
@@ -18,43 +20,56 @@ use crate::throttle::Coming;
 
 /// A write that is on its way into the commit log. Dropping it leaves open whether the write happened.
 #[must_use = "a write that is not finished is not seen"]
-pub struct Applying<'s, 'm> {
+pub struct Applying<'s> {
     storage: &'s Storage,
-    view: MutationView<'m>,
     deadline: Deadline,
-    tablet: Rc<Tablet>,
     /// `None` where its keyspace does not want it in the log.
     pending: Option<Pending>,
-    _writing: WriteGuard,
+    writing: WriteGuard,
     _coming: Coming<'s>,
 }
 
-impl std::fmt::Debug for Applying<'_, '_> {
+impl std::fmt::Debug for Applying<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Applying").field("view", &self.view).finish_non_exhaustive()
+        f.debug_struct("Applying").field("deadline", &self.deadline).finish_non_exhaustive()
     }
 }
 
-impl Applying<'_, '_> {
-    /// Completes once the commit log has the write as safely as its mode promises and reads see it.
+impl Applying<'_> {
+    /// Completes once the commit log has the write as safely as its mode promises and reads see it; `mutation` is the one
+    /// that was begun.
     ///
     /// # Errors
     /// As [`Storage::apply`].
+    pub async fn finish(mut self, mutation: &[u8]) -> Result<(), StorageError> {
+        poll_fn(|context| self.poll_finish(mutation, context)).await
+    }
+
+    /// As [`Applying::finish`], for futures that own the mutation. Not to be polled again once it is ready.
     #[inline]
-    pub async fn finish(self) -> Result<(), StorageError> {
-        let Self { storage, view, deadline, tablet, pending, _writing, _coming } = self;
-        let hold = match pending {
-            Some(pending) => {
-                let finished = reactor::in_place!(pending.finished_until(deadline));
-                Some(finished.inspect_err(|error| storage.note_write_error(error, true))?)
+    pub fn poll_finish(
+        &mut self,
+        mutation: &[u8],
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), StorageError>> {
+        if let Some(pending) = &mut self.pending {
+            let finished = ready!(pending.poll_finished(self.deadline, context));
+            if let Err(error) = finished {
+                self.storage.note_write_error(&error, true);
+                return Poll::Ready(Err(error));
             }
-            None => None,
-        };
+        }
+        Poll::Ready(self.insert(mutation))
+    }
+
+    fn insert(&mut self, mutation: &[u8]) -> Result<(), StorageError> {
+        let view = MutationView::trusted(mutation)?;
+        let hold = self.pending.take().map(Pending::hold);
         // The table may have been dropped while the log was written: then the write went with it.
-        if tablet.is_dropped() {
+        if self.writing.tablet().is_dropped() {
             return Err(StorageError::UnknownTable { table: view.table });
         }
-        storage.insert(&tablet, &view, hold);
+        self.storage.insert(self.writing.tablet(), &view, hold);
         Ok(())
     }
 }
@@ -66,23 +81,22 @@ impl Storage {
     /// # Errors
     /// As [`Storage::apply`].
     #[inline]
-    pub fn begin_apply<'s, 'm>(
-        &'s self,
-        view: MutationView<'m>,
+    pub fn begin_apply(
+        &self,
+        view: &MutationView<'_>,
         deadline: Deadline,
-    ) -> Result<Option<Applying<'s, 'm>>, StorageError> {
+    ) -> Result<Option<Applying<'_>>, StorageError> {
         debug_assert!(
             MutationView::parse(view.as_bytes()).is_ok(),
             "a mutation that was made or checked here"
         );
-        let (tablet, durable) = self.taker_of(&view)?;
+        let (tablet, durable) = self.taker_of(view)?;
         if self.0.throttle.holds() || tablet.is_closed() {
             return Ok(None);
         }
         let coming = self.0.throttle.coming(view.as_bytes().len());
         let Some((pending, writing)) = self.put(view.as_bytes(), &tablet, durable)? else { return Ok(None) };
-        let (storage, _writing, _coming) = (self, writing, coming);
-        Ok(Some(Applying { storage, view, deadline, tablet, pending, _writing, _coming }))
+        Ok(Some(Applying { storage: self, deadline, pending, writing, _coming: coming }))
     }
 
     /// As [`Storage::apply_checked`], where something has to be waited for.
@@ -101,10 +115,8 @@ impl Storage {
         loop {
             reactor::timeout(deadline, tablet.opened()).await.map_err(busy)?;
             if let Some((pending, writing)) = self.put(mutation, &tablet, durable)? {
-                let (storage, view, _writing, _coming) = (self, *view, writing, coming);
-                return Applying { storage, view, deadline, tablet, pending, _writing, _coming }
-                    .finish()
-                    .await;
+                let applying = Applying { storage: self, deadline, pending, writing, _coming: coming };
+                return applying.finish(mutation).await;
             }
             self.0.log.wait_for_room(deadline).await?;
         }

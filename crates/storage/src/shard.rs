@@ -217,8 +217,8 @@ impl Storage {
         view: &MutationView<'_>,
         deadline: Deadline,
     ) -> Result<(), StorageError> {
-        match self.begin_apply(*view, deadline)? {
-            Some(applying) => reactor::in_place!(applying.finish()),
+        match self.begin_apply(view, deadline)? {
+            Some(applying) => reactor::in_place!(applying.finish(view.as_bytes())),
             // Boxed, so that a write that need not wait to begin carries no space for it.
             None => Box::pin(self.apply_later(view, deadline)).await,
         }
@@ -243,6 +243,7 @@ impl Storage {
     }
 
     /// Puts a checked mutation where reads see it.
+    #[inline]
     pub(crate) fn insert(&self, tablet: &Tablet, view: &MutationView<'_>, hold: Option<Hold>) {
         tablet.apply(view, hold);
         if self.0.wants_flush() {
@@ -252,9 +253,13 @@ impl Storage {
 
     /// The tablet a mutation goes to, after checking that it fits its table and belongs here; and whether its keyspace
     /// wants it in the commit log.
+    #[inline]
     pub(crate) fn owner_of(&self, view: &MutationView<'_>) -> Result<(Rc<Tablet>, bool), StorageError> {
-        let store = self.table_store(view.table)?;
-        let tablet = self.tablet(&store, view.token)?;
+        let tables = self.0.tables.borrow();
+        let Some(store) = tables.get(&view.table) else {
+            return Err(StorageError::UnknownTable { table: view.table });
+        };
+        let tablet = self.tablet(store, view.token)?;
         if !store.is_of(view) {
             return Err(StorageError::MutationMisfit { table: view.table });
         }
@@ -288,11 +293,13 @@ impl Storage {
             .map_err(|_| StorageError::Overloaded { used: budget.used(), limit: budget.limit() })
     }
 
+    #[inline]
     pub(crate) fn table_store(&self, table: TableId) -> Result<Rc<TableStore>, StorageError> {
         self.0.tables.borrow().get(&table).cloned().ok_or(StorageError::UnknownTable { table })
     }
 
     /// The tablet of a token, where this shard has it.
+    #[inline]
     pub(crate) fn tablet(&self, store: &TableStore, token: Token) -> Result<Rc<Tablet>, StorageError> {
         let map = store.map();
         let id = map.tablet_of(token);

@@ -184,6 +184,12 @@ pub fn decode<'a>(
     Ok(RequestEnvelope { tracing: header.flags.contains(Flags::TRACING), custom_payload, request })
 }
 
+/// The statement's id in the body of an EXECUTE without a custom payload; `None` where there is none.
+#[inline]
+pub fn execute_id(body: &[u8]) -> Option<&[u8]> {
+    Reader::new(body).short_bytes().ok()
+}
+
 fn read_query<'a>(reader: &mut Reader<'a>, version: ProtocolVersion) -> Result<Request<'a>, ProtocolError> {
     let query = reader.long_string()?;
     Ok(Request::Query { query, parameters: QueryParameters::read(reader, version)? })

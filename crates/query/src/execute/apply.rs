@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use model::deletion::{EXPIRATION_MAX, LocalSeconds};
-use model::mutation::MutationBuilder;
+use model::mutation;
 use model::token::murmur3_token;
-use model::{DeletionTime, Liveness, Token};
+use model::{Liveness, Token};
 use storage::Slices;
 
+use super::marker_row;
 use super::prior::Prior;
 use super::row_writer::{self, Stamp, TTL_SECONDS_MAX};
 use super::update_buffer::PartitionUpdate;
@@ -105,13 +106,14 @@ pub fn plain(
     let liveness = if plan.kind == StatementKind::Insert { stamp.liveness() } else { Liveness::NONE };
     let token = murmur3_token(key);
     let start = out.len();
-    let builder = MutationBuilder::new(out, plan.table.id(), token, key, DeletionTime::LIVE, |_| ());
-    let mut builder = builder.rows();
+    let id = plan.table.id();
     let mut written = Ok(false);
-    builder.row(&row.start.prefix, |out| {
-        written = row_writer::append_row(&plan.table, &plan.regulars, None, &stamp, liveness, binding, out);
+    mutation::append_one_row(out, id, token, key, &row.start.prefix, |out| {
+        written = match &plan.sets {
+            Some(sets) => marker_row::append(sets, &stamp, liveness, binding, out),
+            None => row_writer::append_row(&plan.table, &plan.regulars, None, &stamp, liveness, binding, out),
+        };
     });
-    builder.finish();
     if !matches!(written, Ok(true)) {
         out.truncate(start);
     }

@@ -1,4 +1,4 @@
-//! Executes INSERT, UPDATE and DELETE.
+//! Executes INSERT, UPDATE and DELETE; `one_row` has the usual ones.
 
 use std::time::Duration;
 
@@ -35,9 +35,6 @@ pub async fn execute(
         }
     }
     match plan.route {
-        Route::Plain if plan.plain && engine.config().guardrails.writes.is_none() => {
-            reactor::in_place!(write_row(engine, request, plan, out))
-        }
         Route::Plain => {
             let prior = Prior::default();
             reactor::in_place!(write(engine, request, plan, &prior, out))
@@ -53,31 +50,6 @@ pub async fn execute(
     }
 }
 
-/// Writes the one row that a plain statement says.
-#[inline]
-async fn write_row(
-    engine: &Engine,
-    request: &Request<'_>,
-    plan: &ModifyPlan,
-    out: &mut Response,
-) -> Result<(), QueryError> {
-    let level = consistency::for_write(request.parameters.consistency)?;
-    let timeout = apply::timeout(plan.timeout.as_ref(), request.binding)?;
-    let mut scratch = engine.scratch(&plan.table);
-    let scratch = &mut *scratch;
-    let WriteBuffers { key, mutation, .. } = &mut scratch.write;
-    mutation.clear();
-    let moment = moment(engine, request);
-    let slices = &mut scratch.read.slices;
-    let (token, written) = apply::plain(plan, request.binding, moment, key, slices, mutation)?;
-    if written {
-        reactor::in_place!(send(engine, plan, mutation, level, timeout))?;
-    }
-    routing::hint(engine, request.client, &plan.table, token, &mut out.tablet_payload);
-    results::append_void(&mut out.body);
-    Ok(())
-}
-
 /// Has replicas take one mutation.
 #[inline]
 async fn send(
@@ -90,10 +62,10 @@ async fn send(
     let table = &plan.table;
     let failed = |error| Engine::write_failed(error, table, mutation, level, "SIMPLE");
     match engine.begin_write(table, mutation, level, timeout) {
-        Ok(Some(applying)) => match reactor::in_place!(applying.finish()) {
-            Ok(()) => Ok(()),
-            Err(error) => Err(failed(engine.replicator().write_failed(error, table, level))),
-        },
+        Ok(Some(applying)) => {
+            let finished = reactor::in_place!(applying.finish(mutation));
+            finished.map_err(|error| failed(engine.replicator().write_failed(error, table, level)))
+        }
         // Boxed, so that a write that begins at once carries no space for it.
         Ok(None) => Box::pin(engine.write(table, mutation, level, "SIMPLE", timeout)).await,
         Err(error) => Err(failed(error)),

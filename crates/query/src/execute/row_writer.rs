@@ -58,7 +58,9 @@ impl Stamp {
         self.now.saturating_add(self.ttl).min(EXPIRATION_MAX)
     }
 
-    fn value<'v>(&self, value: &'v [u8]) -> CellKind<'v> {
+    /// A value written now.
+    #[inline]
+    pub fn value<'v>(&self, value: &'v [u8]) -> CellKind<'v> {
         if self.ttl == 0 {
             CellKind::Live(value)
         } else {
@@ -66,7 +68,9 @@ impl Stamp {
         }
     }
 
-    fn tombstone(&self) -> CellKind<'static> {
+    /// What a cell deleted now becomes.
+    #[inline]
+    pub fn tombstone(&self) -> CellKind<'static> {
         CellKind::Tombstone { local_time: self.now }
     }
 }

@@ -8,6 +8,7 @@ pub mod condition;
 mod expression;
 mod grouping;
 pub mod json;
+pub mod marker_sets;
 pub mod modify;
 pub mod names;
 pub mod operation;

@@ -11,6 +11,7 @@ use model::{Column, ColumnKind, CqlType, Table};
 
 use super::condition::Conditions;
 use super::json::{self, JsonValues};
+use super::marker_sets::{self, MarkerSet};
 use super::names;
 use super::operation::{Action, Operation, assign, deletion, set};
 use super::selection::all_columns;
@@ -49,6 +50,8 @@ pub struct ModifyPlan {
     pub route: Route,
     /// Whether it writes one row of one partition and nothing else.
     pub plain: bool,
+    /// What it writes, where it is plain and that is nothing but values of markers.
+    pub sets: Option<Box<[MarkerSet]>>,
     needs_read: bool,
 }
 
@@ -333,8 +336,10 @@ fn assemble(
         && !restrictions.partition_key_has_in()
         && !restrictions.clustering_has_in()
         && restrictions.names_rows(table);
+    let sets = if plain { marker_sets::of(&regulars) } else { None };
     Ok(ModifyPlan {
         plain,
+        sets,
         table: Rc::clone(table),
         kind,
         restrictions,

@@ -85,7 +85,7 @@ impl Binding<'_> {
 
     /// A value its type does not have: Cassandra's words, and the name of what the value is bound to.
     #[cold]
-    fn invalid(&self, index: usize, error: &model::validate::ValueError) -> QueryError {
+    pub(crate) fn invalid(&self, index: usize, error: &model::validate::ValueError) -> QueryError {
         QueryError::Invalid(match self.markers.get(index) {
             Some(marker) => format!("{error} for \"{}\"", marker.name),
             None => error.to_string(),

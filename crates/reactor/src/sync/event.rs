@@ -41,7 +41,38 @@ impl Event {
 
     /// Completes at the first notification after this call.
     pub fn wait(&self) -> Wait<'_> {
-        Wait { event: self, epoch: self.epoch.get(), ticket: None }
+        Wait { event: self, place: self.place() }
+    }
+
+    /// A place for [`Event::poll_notified`], for futures that own what the event is in and so cannot hold a [`Wait`].
+    #[inline]
+    pub fn place(&self) -> Place {
+        Place { epoch: self.epoch.get(), ticket: None }
+    }
+
+    /// Ready at the first notification after `place` was made; until then who is polled waits in line at `place`, and has
+    /// to [`Event::leave`] it where it does not go on waiting.
+    #[inline]
+    pub fn poll_notified(&self, place: &mut Place, context: &mut Context<'_>) -> Poll<()> {
+        if self.epoch.get() != place.epoch {
+            // Whoever notified has taken it out of the line.
+            place.ticket = None;
+            return Poll::Ready(());
+        }
+        let mut waiters = self.waiters.borrow_mut();
+        let in_line = place.ticket.is_some_and(|ticket| waiters.renew(ticket, context.waker()));
+        if !in_line {
+            place.ticket = Some(waiters.join(context.waker().clone(), ()));
+        }
+        Poll::Pending
+    }
+
+    /// Leaves the line, where `place` is in it.
+    #[inline]
+    pub fn leave(&self, place: &mut Place) {
+        if let Some(ticket) = place.ticket.take() {
+            self.waiters.borrow_mut().leave(ticket);
+        }
     }
 
     /// Completes once `condition` holds; it is looked at now and after every notification.
@@ -52,36 +83,29 @@ impl Event {
     }
 }
 
+/// Who waits for an event, and since when. To drop it without [`Event::leave`] leaves a waker in line that wakes for nothing.
+#[derive(Debug)]
+pub struct Place {
+    epoch: u64,
+    ticket: Option<u64>,
+}
+
 /// Future of [`Event::wait`].
 pub struct Wait<'event> {
     event: &'event Event,
-    epoch: u64,
-    ticket: Option<u64>,
+    place: Place,
 }
 
 impl Future for Wait<'_> {
     type Output = ();
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if self.event.epoch.get() != self.epoch {
-            // Whoever notified has taken it out of the line.
-            self.ticket = None;
-            return Poll::Ready(());
-        }
-        let mut waiters = self.event.waiters.borrow_mut();
-        let in_line = self.ticket.is_some_and(|ticket| waiters.renew(ticket, context.waker()));
-        if !in_line {
-            let ticket = waiters.join(context.waker().clone(), ());
-            drop(waiters);
-            self.ticket = Some(ticket);
-        }
-        Poll::Pending
+        let event = self.event;
+        event.poll_notified(&mut self.place, context)
     }
 }
 
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
-        if let Some(ticket) = self.ticket {
-            self.event.waiters.borrow_mut().leave(ticket);
-        }
+        self.event.leave(&mut self.place);
     }
 }

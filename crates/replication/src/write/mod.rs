@@ -48,20 +48,20 @@ impl Replicator {
     /// # Errors
     /// As [`Replicator::write`].
     #[inline]
-    pub fn begin_write<'s, 'm>(
-        &'s self,
+    pub fn begin_write(
+        &self,
         table: &Table,
-        mutation: &'m [u8],
+        mutation: &[u8],
         consistency: Consistency,
         deadline: Deadline,
-    ) -> Result<Option<Applying<'s, 'm>>, ReplicationError> {
+    ) -> Result<Option<Applying<'_>>, ReplicationError> {
         let view = MutationView::trusted(mutation).map_err(storage::StorageError::from)?;
         if shard_of(table, view.token) != reactor::shard_id() || admission::may_be_limited(table) {
             return Ok(None);
         }
         self.storage().check_mutation_size(mutation)?;
         let required = self.required(table.keyspace(), consistency)?;
-        self.storage().begin_apply(view, deadline).map_err(|error| apply::storage_error(error, required))
+        self.storage().begin_apply(&view, deadline).map_err(|error| apply::storage_error(error, required))
     }
 
     /// What the failure of a write that was begun is to those who asked for it.

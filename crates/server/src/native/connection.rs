@@ -1,7 +1,7 @@
 //! One connection: reads frames, starts a task for each request, writes answers in whatever order they come.
 //!
 //! Requests before the handshake is over, and those that change the connection itself, are answered one by one; all
-//! others run side by side, bounded per connection and per shard. Connections take turns: each starts so many requests, then
+//! others run side by side, bounded per connection and per shard; what memory answers needs no task for that. Connections take turns: each starts so many requests, then
 //! the next goes on. Answers gather in one buffer while the previous one
 //! is on its way, so many answers share a send. A client that does not read is not read from either.
 
@@ -132,15 +132,13 @@ impl Connection {
             input.feed(&chunk);
             drop(chunk);
             loop {
-                let mut body = self.session.native.take_buffer();
-                match input.next_frame(&mut body) {
-                    Ok(Some(header)) => {
+                match input.next_frame(|| native.take_buffer()) {
+                    Ok(Some((header, body))) => {
                         if !self.take_frame(header, body, &mut input, reserved.take()).await {
                             return;
                         }
                     }
                     Ok(None) => {
-                        native.give_buffer(body);
                         let awaited = input.awaited_bytes();
                         if awaited > UNCOUNTED_BYTES && !Box::pin(self.reserve(awaited, &mut reserved)).await
                         {
@@ -297,6 +295,10 @@ impl Connection {
                 self.shaking.take();
             }
             return goes_on;
+        }
+        if dispatch::answer_at_once(&self.session, &header, &body) {
+            self.session.native.give_buffer(body);
+            return true;
         }
         if self.in_flight.get() >= self.session.native.config.requests_per_connection_max {
             self.session.native.limits.count_shed();

@@ -51,6 +51,37 @@ pub(super) async fn answer_heavy(session: &Session, header: FrameHeader, body: V
 /// What Cassandra says to a request that waited longer than its client did.
 pub(super) const TOO_LATE: &str = "Query timed out before it could start";
 
+/// Answers a prepared read of a row that memory has, without a task. False where it is anything else: nothing was done.
+#[inline]
+pub(super) fn answer_at_once(session: &Session, header: &FrameHeader, body: &[u8]) -> bool {
+    if header.opcode != Opcode::Execute || header.body_length > SHORT_BODY_BYTES {
+        return false;
+    }
+    if header.flags.contains(Flags::TRACING | Flags::CUSTOM_PAYLOAD | Flags::COMPRESSED) {
+        return false;
+    }
+    let engine = &session.native.engine;
+    let Some(read) = wire::request::execute_id(body).and_then(|id| engine.point_read(id)) else {
+        return false;
+    };
+    let extensions = session.extensions.get();
+    // What is wrong with it is told where it is decoded again.
+    let Ok(envelope) = wire::request::decode(header, body, &extensions) else { return false };
+    let Request::Execute { result_metadata_id, parameters, .. } = &envelope.request else { return false };
+    let mut response = Response { body: session.native.take_buffer(), ..Response::default() };
+    let client = session.client.borrow();
+    let result = engine.read_at_once(&client, &read, *result_metadata_id, parameters, &mut response);
+    drop(client);
+    let answered = result.map(|answered| answered.then_some(())).transpose();
+    if let Some(result) = &answered {
+        session.requests.set(session.requests.get() + 1);
+        session.native.count(result);
+        write_result(session, header, result, &response);
+    }
+    session.native.give_buffer(response.body);
+    answered.is_some()
+}
+
 /// Answers a request that runs beside others.
 pub(super) async fn answer(session: &Session, header: FrameHeader, body: Vec<u8>) {
     let native = &session.native;

@@ -125,14 +125,18 @@ impl Input {
         }
     }
 
-    /// Cuts the next whole frame; its body goes to the end of `body`. `None` when more bytes are needed.
-    pub(super) fn next_frame(&mut self, body: &mut Vec<u8>) -> Result<Option<FrameHeader>, FrameError> {
+    /// Cuts the next whole frame; its body goes into what `buffer` gives. `None` when more bytes are needed.
+    pub(super) fn next_frame(
+        &mut self,
+        buffer: impl FnOnce() -> Vec<u8>,
+    ) -> Result<Option<(FrameHeader, Vec<u8>)>, FrameError> {
         let Some(segments) = &mut self.segments else {
             let frame = Frame::cut(&self.received[self.used..], self.frame_bytes_max)?;
             return Ok(frame.map(|frame| {
                 self.used += frame.header.frame_bytes();
+                let mut body = buffer();
                 body.extend_from_slice(frame.body);
-                frame.header
+                (frame.header, body)
             }));
         };
         loop {
@@ -144,8 +148,9 @@ impl Input {
                     }));
                 };
                 self.envelopes_used += frame.header.frame_bytes();
+                let mut body = buffer();
                 body.extend_from_slice(frame.body);
-                return Ok(Some(frame.header));
+                return Ok(Some((frame.header, body)));
             }
             self.envelopes.clear();
             self.envelopes_used = 0;

@@ -33,13 +33,15 @@ impl InProcess {
     pub async fn exchange(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), NotAFrame> {
         self.input.feed(bytes);
         loop {
-            let mut body = self.session.native.take_buffer();
-            let header = self.input.next_frame(&mut body).map_err(|error| NotAFrame(error.to_string()))?;
-            let Some(header) = header else {
-                self.session.native.give_buffer(body);
-                break;
-            };
+            let native = &self.session.native;
+            let frame = self.input.next_frame(|| native.take_buffer());
+            let frame = frame.map_err(|error| NotAFrame(error.to_string()))?;
+            let Some((header, body)) = frame else { break };
             if self.session.phase.get() == Phase::Ready {
+                if dispatch::answer_at_once(&self.session, &header, &body) {
+                    self.session.native.give_buffer(body);
+                    continue;
+                }
                 reactor::in_place!(dispatch::answer(&self.session, header, body));
             } else {
                 dispatch::answer_in_turn(&self.session, header, body, &mut self.input).await;

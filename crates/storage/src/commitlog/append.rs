@@ -4,11 +4,13 @@
 //! segment; when an entry does not fit the segment any more, an `end` closes it and a spare one takes over.
 
 use std::rc::Rc;
+use std::task::{Context, Poll};
 
 use reactor::Deadline;
 
 use super::format::{EntryKind, HEADER_BYTES, Position, encode_entry, encode_position, entry_bytes};
 use super::group::{Group, GroupState};
+use super::patience::Waiting;
 use super::{Active, Commitlog, Health, Hold, State};
 use crate::error::StorageError;
 
@@ -20,7 +22,7 @@ const GROUPS_MAX: usize = 2;
 /// An entry that is on its way to the disk.
 pub(crate) struct Pending {
     hold: Hold,
-    group: Rc<GroupState>,
+    waiting: Waiting,
 }
 
 impl Pending {
@@ -31,19 +33,27 @@ impl Pending {
     /// # Errors
     /// Those of the write; the entry then does not count.
     async fn finished(self) -> Result<Hold, StorageError> {
-        self.group.finished().await?;
+        self.waiting.finished().await?;
         Ok(self.hold)
     }
 
-    /// As [`Pending::finished`], no longer than until `deadline`.
+    /// As [`Pending::finished`], no longer than until `deadline`; [`Pending::hold`] is for when it is ready and well.
     ///
     /// # Errors
     /// Those of the write; [`StorageError::CommitlogTimedOut`] at the deadline: the entry may or may not be in the log.
     #[inline]
-    pub(crate) async fn finished_until(self, deadline: Deadline) -> Result<Hold, StorageError> {
-        let log = Commitlog(Rc::clone(&self.hold.log));
-        log.finished_until(&self.group, deadline).await?;
-        Ok(self.hold)
+    pub(crate) fn poll_finished(
+        &mut self,
+        deadline: Deadline,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), StorageError>> {
+        self.waiting.poll_until(&self.hold.log.patience, deadline, context)
+    }
+
+    /// The claim on the entry's segment.
+    #[inline]
+    pub(crate) fn hold(self) -> Hold {
+        self.hold
     }
 }
 
@@ -160,7 +170,7 @@ impl Commitlog {
         let active = state.active.as_ref().expect("a group has an active segment");
         let hold = Hold::new(&self.0, &active.segment);
         self.0.work.notify_all();
-        Ok(Some(Pending { hold, group }))
+        Ok(Some(Pending { hold, waiting: Waiting::new(group) }))
     }
 
     /// Says in the log how far it is durable, where nothing else is about to.

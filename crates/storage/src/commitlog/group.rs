@@ -7,8 +7,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
+use reactor::Event;
 use reactor::file::AlignedBuf;
-use reactor::{Event, Wait};
 
 use super::format::{EntryKind, Position, encode_entry, entry_bytes};
 use super::{Commitlog, Health, Segment, State};
@@ -66,10 +66,10 @@ impl GroupState {
         }
     }
 
-    /// Completes when the group is finished, or somebody's time is over.
+    /// Notified when the group is finished, or somebody's time is over.
     #[inline]
-    pub(super) fn next_news(&self) -> Wait<'_> {
-        self.done.wait()
+    pub(super) fn news(&self) -> &Event {
+        &self.done
     }
 
     /// Has all who wait look at their deadlines.

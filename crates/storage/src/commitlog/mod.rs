@@ -185,8 +185,12 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         if self.armed {
-            self.segment.uses.set(self.segment.uses.get() - 1);
-            self.log.free_unused();
+            let uses = self.segment.uses.get() - 1;
+            self.segment.uses.set(uses);
+            // While others claim it, it keeps all segments behind it too.
+            if uses == 0 {
+                self.log.free_unused();
+            }
         }
     }
 }

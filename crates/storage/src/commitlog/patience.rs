@@ -6,8 +6,9 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::task::{Context, Poll, ready};
 
-use reactor::{Deadline, Event};
+use reactor::{Deadline, Event, Place};
 
 use super::Commitlog;
 use super::group::GroupState;
@@ -39,28 +40,62 @@ impl Patience {
     }
 }
 
-impl Commitlog {
-    /// Waits for a group as [`GroupState::finished`] does, not longer than until `deadline`.
+/// One who waits for a group; polled where it stands, so that a write is one future and not five.
+pub(super) struct Waiting {
+    group: Rc<GroupState>,
+    place: Option<Place>,
+}
+
+impl Waiting {
+    pub(super) fn new(group: Rc<GroupState>) -> Self {
+        Self { group, place: None }
+    }
+
+    /// Completes as [`GroupState::finished`].
+    pub(super) async fn finished(&self) -> Result<(), StorageError> {
+        self.group.finished().await
+    }
+
+    /// As [`Waiting::finished`], not longer than until `deadline`.
     ///
     /// # Errors
     /// Those of the write; [`StorageError::CommitlogTimedOut`] at the deadline: the entry may or may not be in the log.
     #[inline]
-    pub(super) async fn finished_until(
-        &self,
-        group: &GroupState,
+    pub(super) fn poll_until(
+        &mut self,
+        patience: &Patience,
         deadline: Deadline,
-    ) -> Result<(), StorageError> {
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), StorageError>> {
         // Each turn follows a notification: the group's end, or a deadline of somebody.
-        while !group.is_finished() {
-            if deadline.instant() <= reactor::coarse_now() {
-                return Err(StorageError::CommitlogTimedOut);
+        while !self.group.is_finished() {
+            let news = self.group.news();
+            if let Some(place) = &mut self.place {
+                ready!(news.poll_notified(place, context));
+                self.place = None;
+                continue;
             }
-            self.0.patience.expect(deadline);
-            group.next_news().await;
+            if deadline.instant() <= reactor::coarse_now() {
+                return Poll::Ready(Err(StorageError::CommitlogTimedOut));
+            }
+            patience.expect(deadline);
+            self.place = Some(news.place());
         }
-        group.outcome()
+        // Whoever said so has taken it out of the line.
+        self.place = None;
+        Poll::Ready(self.group.outcome())
     }
+}
 
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(place) = &mut self.place {
+            self.group.news().leave(place);
+        }
+    }
+}
+
+impl Commitlog {
     /// The task that sleeps until the earliest deadline. It does not wake while nobody waits.
     pub(super) async fn watch_deadlines(&self) {
         let patience = &self.0.patience;

@@ -26,8 +26,10 @@ impl Memtable {
         let mut inner = self.inner.borrow_mut();
         let inner = &mut *inner;
         inner.mutations += 1;
-        if let Some(hold) = hold {
-            inner.holds.entry(hold.segment()).and_modify(|_| ()).or_insert(hold);
+        if let Some(hold) = hold
+            && inner.held != Some(hold.segment())
+        {
+            inner.hold(hold);
         }
         let at = inner.find_or_add(mutation.token, mutation.key);
         let version = inner.writable(at);
@@ -36,6 +38,13 @@ impl Memtable {
 }
 
 impl Inner {
+    /// Keeps a claim on a segment of the commit log, where there is none yet.
+    #[cold]
+    fn hold(&mut self, hold: Hold) {
+        self.held = Some(hold.segment());
+        self.holds.entry(hold.segment()).or_insert(hold);
+    }
+
     /// The partition of that key, if it is there.
     #[inline]
     pub(super) fn find(&self, token: Token, key: &[u8]) -> Option<u32> {
@@ -105,9 +114,9 @@ impl Inner {
     }
 
     pub(super) fn write_static(&mut self, table: &Table, at: u32, version: u32, row: RowView<'_>) {
-        self.note_row(row);
         let old = self.partition(at).version(version).static_row;
         if old.is_none() {
+            self.note_row(row);
             let handle = self.region.alloc(&[&0u32.to_le_bytes(), row.as_bytes()]);
             self.partition_mut(at).version_mut(version).static_row = handle;
         } else {
@@ -123,7 +132,6 @@ impl Inner {
         clustering: &[u8],
         row: RowView<'_>,
     ) {
-        self.note_row(row);
         let orders = table.clustering_orders();
         let rows = self.partition(at).version(version).rows;
         let new_rows = match rows {
@@ -173,6 +181,7 @@ impl Inner {
     }
 
     fn alloc_row(&mut self, clustering: &[u8], row: RowView<'_>) -> Handle {
+        self.note_row(row);
         self.region.alloc(&[&(clustering.len() as u32).to_le_bytes(), clustering, row.as_bytes()])
     }
 
@@ -189,6 +198,7 @@ impl Inner {
         let object = self.region.get_mut(handle);
         let (stored, old) = split_row(object);
         if stored == clustering && RowView::trusted(old).is_rewritten_by(row) {
+            // Nothing to note: all that the row says is later than what was noted of the old one, and has no local time.
             let row = row.as_bytes();
             if old.len() == row.len() {
                 let at = object.len() - row.len();
@@ -198,6 +208,14 @@ impl Inner {
             }
             return;
         }
+        self.merge_cells(table, handle, clustering, row);
+    }
+
+    /// As `merge_into`, cell by cell.
+    #[inline(never)]
+    fn merge_cells(&mut self, table: &Table, handle: Handle, clustering: &[u8], row: RowView<'_>) {
+        self.note_row(row);
+        let (stored, old) = split_row(self.region.get(handle));
         self.scratch.clear();
         let other_bytes = (stored != clustering).then(|| stored.to_vec());
         merge_rows(table, RowView::trusted(old), row, &mut self.scratch);

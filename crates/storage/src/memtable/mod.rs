@@ -55,8 +55,10 @@ struct Inner {
     timestamp_min: i64,
     local_time_min: u32,
     mutations: u64,
-    /// Commit-log segments that must stay until this is durable, and how many entries of each.
+    /// Commit-log segments that must stay until this is durable.
     holds: BTreeMap<u64, Hold>,
+    /// The one of `holds` that the last entry asked for: almost every next one asks for the same.
+    held: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -136,6 +138,7 @@ impl Memtable {
             local_time_min: NO_LOCAL_TIME,
             mutations: 0,
             holds: BTreeMap::new(),
+            held: None,
         };
         Self { inner: RefCell::new(inner), memory_freed: Rc::clone(memory_freed), sealed: Cell::new(None) }
     }
@@ -195,7 +198,11 @@ impl Memtable {
 
     /// Gives up its claim on commit-log segments: its contents are durable elsewhere, or not wanted any more.
     pub(crate) fn release_log(&self) {
-        let holds = std::mem::take(&mut self.inner.borrow_mut().holds);
+        let holds = {
+            let mut inner = self.inner.borrow_mut();
+            inner.held = None;
+            std::mem::take(&mut inner.holds)
+        };
         drop(holds);
     }
 }
@@ -213,10 +220,12 @@ impl Drop for Memtable {
 }
 
 impl Inner {
+    #[inline]
     fn partition(&self, at: u32) -> &Partition {
         &self.partitions[at as usize / PARTITIONS_PER_CHUNK][at as usize % PARTITIONS_PER_CHUNK]
     }
 
+    #[inline]
     fn partition_mut(&mut self, at: u32) -> &mut Partition {
         &mut self.partitions[at as usize / PARTITIONS_PER_CHUNK][at as usize % PARTITIONS_PER_CHUNK]
     }

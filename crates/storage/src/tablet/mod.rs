@@ -196,6 +196,7 @@ impl Tablet {
     }
 
     /// Applies a checked mutation to the newest memtable.
+    #[inline]
     pub(crate) fn apply(&self, mutation: &MutationView<'_>, hold: Option<Hold>) {
         let memtables = self.memtables.borrow();
         let active = memtables.last().expect("a tablet has a memtable that takes writes");
@@ -409,6 +410,14 @@ impl Tablet {
 
 /// A write on its way.
 pub(crate) struct WriteGuard(Rc<Tablet>);
+
+impl WriteGuard {
+    /// The tablet that is written to.
+    #[inline]
+    pub(crate) fn tablet(&self) -> &Rc<Tablet> {
+        &self.0
+    }
+}
 
 impl Drop for WriteGuard {
     fn drop(&mut self) {

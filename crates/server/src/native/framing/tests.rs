@@ -24,9 +24,8 @@ fn received(input: &mut Input, bytes: &[u8], piece: usize) -> Vec<(i16, Vec<u8>)
     for piece in bytes.chunks(piece) {
         input.feed(piece);
         loop {
-            let mut body = Vec::new();
-            match input.next_frame(&mut body) {
-                Ok(Some(header)) => frames.push((header.stream, body)),
+            match input.next_frame(Vec::new) {
+                Ok(Some((header, body))) => frames.push((header.stream, body)),
                 Ok(None) => break,
                 Err(error) => {
                     frames.push((error.stream, Vec::new()));
