@@ -86,6 +86,15 @@ impl Restrictions {
         self.clustering.iter().any(|clause| matches!(clause.test, Test::In(_)))
     }
 
+    /// Whether the clustering restrictions name whole rows, and IN is among them. Of ranges there are as many, but
+    /// nothing is said of them.
+    pub fn names_rows_by_in(&self, table: &Table) -> bool {
+        let named = |clause: &Clause| clause.is_equality() || matches!(clause.test, Test::In(_));
+        self.clustering.iter().all(named)
+            && self.clustering_has_in()
+            && self.clustering.last().map_or(0, Clause::end) + self.null_tail == table.clustering().len()
+    }
+
     /// Whether the clustering restrictions name whole rows.
     pub fn names_rows(&self, table: &Table) -> bool {
         self.clustering.iter().all(Clause::is_equality)
