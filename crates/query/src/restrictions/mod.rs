@@ -24,6 +24,10 @@ use crate::terms::prepare::Context;
 pub const ALLOW_FILTERING_NEEDED: &str = "Cannot execute this query as it might involve data filtering and thus may \
 have unpredictable performance. If you want to execute this query despite the performance unpredictability, use \
 ALLOW FILTERING";
+/// What is told of it where `allow_filtering_enabled` is false.
+pub const ALLOW_FILTERING_FORBIDDEN: &str = "Cannot execute this query as it might involve data filtering and thus may \
+    have unpredictable performance. Executing this query despite the performance unpredictability with ALLOW FILTERING \
+    has been disabled by the allow_filtering_enabled property in cassandra.yaml";
 
 /// Which statement the clause belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

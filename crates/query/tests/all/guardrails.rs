@@ -126,6 +126,14 @@ async fn reads(engine: Engine) {
             )),
         ),
         (
+            "SELECT * FROM t WHERE v = 1",
+            None,
+            Some(
+                "! Cannot execute this query as it might involve data filtering and thus may have unpredictable performance. Executing this query despite the performance unpredictability with ALLOW FILTERING has been disabled by the allow_filtering_enabled property in cassandra.yaml"
+                    .to_owned(),
+            ),
+        ),
+        (
             "SELECT k, count(*) FROM t GROUP BY k",
             None,
             Some(format!("! {}", guardrail("group_by", "GROUP BY functionality is not allowed"))),
