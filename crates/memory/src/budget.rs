@@ -1,4 +1,4 @@
-//! The memory of one shard, counted in one place, and the segments it keeps for reuse.
+//! The memory of one shard, counted in one place, and its segments: `arena` has them, those kept for reuse count too.
 //!
 //! What is counted is dirty, clean or fixed. **Dirty** is what writers took: only a flush gives it back, so it has a limit of
 //! its own. The budget never refuses it: who writes asks [`Budget::is_exhausted`] before starting and waits, because a
@@ -10,10 +10,11 @@
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
+use crate::arena::{Arena, Block};
 use crate::region::SEGMENT_BYTES;
 
-/// Free segments kept for the next region; beyond it they go back to the allocator.
-const FREE_SEGMENTS_MAX: usize = 64;
+/// The range for segments has room for this part more than the limit: a write that has begun goes beyond it.
+const RANGE_BEYOND: usize = 16;
 
 /// Gives clean memory back.
 pub trait Reclaim {
@@ -46,7 +47,7 @@ struct Inner {
     clean: Cell<usize>,
     fixed: Cell<usize>,
     reserve: Cell<usize>,
-    free: RefCell<Vec<Box<[u8]>>>,
+    arena: Rc<Arena>,
     reclaimer: RefCell<Option<Weak<dyn Reclaim>>>,
 }
 
@@ -71,14 +72,15 @@ impl Budget {
 
     /// A budget of `total_limit` bytes, of which writers may take `dirty_limit`.
     pub fn shared(total_limit: usize, dirty_limit: usize) -> Self {
+        let range = total_limit.max(dirty_limit);
         Self(Rc::new(Inner {
-            total_limit: total_limit.max(dirty_limit),
+            total_limit: range,
             dirty_limit,
             dirty: Cell::new(0),
             clean: Cell::new(0),
             fixed: Cell::new(0),
             reserve: Cell::new(0),
-            free: RefCell::default(),
+            arena: Arena::new(range.saturating_add(range / RANGE_BEYOND)),
             reclaimer: RefCell::new(None),
         }))
     }
@@ -151,6 +153,10 @@ impl Budget {
         }
         let count = self.count(kind);
         count.set(count.get() + bytes);
+        if bytes != SEGMENT_BYTES {
+            // A segment may be one of those that are kept.
+            self.cool();
+        }
     }
 
     /// Counts bytes as given back.
@@ -182,24 +188,23 @@ impl Budget {
     }
 
     /// Memory for a segment, charged.
-    pub(crate) fn take_segment(&self, kind: Kind, bytes: usize) -> Box<[u8]> {
+    pub(crate) fn take_segment(&self, kind: Kind, bytes: usize) -> Block {
         self.charge(kind, bytes);
-        if bytes == SEGMENT_BYTES
-            && let Some(segment) = self.0.free.borrow_mut().pop()
-        {
-            return segment;
-        }
-        vec![0; bytes].into_boxed_slice()
+        self.0.arena.take(bytes)
     }
 
     /// Takes a segment back.
-    pub(crate) fn return_segment(&self, kind: Kind, segment: Box<[u8]>) {
+    pub(crate) fn return_segment(&self, kind: Kind, segment: Block) {
         self.refund(kind, segment.len());
-        let mut free = self.0.free.borrow_mut();
-        // What is kept for reuse takes memory too: together with what is in use it stays within the limit.
-        let kept = free.len() * SEGMENT_BYTES;
-        if segment.len() == SEGMENT_BYTES && free.len() < FREE_SEGMENTS_MAX && kept < self.room() {
-            free.push(segment);
+        drop(segment);
+        self.cool();
+    }
+
+    /// What is kept for reuse takes memory too: together with what is in use it stays within the limit.
+    fn cool(&self) {
+        let warm = self.0.arena.warm_bytes();
+        if warm > 0 && warm > self.room() {
+            self.0.arena.cool(self.room());
         }
     }
 }

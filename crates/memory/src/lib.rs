@@ -1,11 +1,13 @@
 //! Where cached bytes live: segments out of one budget per shard, objects behind handles, ordered trees of handles.
 //!
 //! An object is named by a [`Handle`], never by an address, so that a region may move it while nobody looks and a
-//! reader that pauses holds nothing but a number. Everything is plain safe indexing: the bounds check is not
-//! visible beside the cache miss. There is no `unsafe` in what holds objects and no raw pointer, so none can outlive a pause; a
-//! sanitizer has nothing to find that the compiler has not. `storage::memtable` and `storage::cache` lean on this crate.
-//! `counting` counts what the heap gives.
+//! reader that pauses holds nothing but a number. Segments are cut out of one reserved range per shard (`arena`), which
+//! is where `unsafe` stands, with `counting`, which counts what the heap gives. All else is plain safe indexing: the bounds check
+//! is not visible beside the cache miss, and no raw pointer can outlive a pause. `storage::memtable` and `storage::cache` lean on this crate.
+//!
+//! Under the address sanitizer: `RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address cargo test -p memory --lib --target x86_64-unknown-linux-gnu`.
 
+mod arena;
 mod budget;
 mod counting;
 mod region;

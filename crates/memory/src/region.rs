@@ -1,4 +1,4 @@
-//! Objects of any size in segments of 128 KiB, behind handles.
+//! Objects of any size in segments of 128 KiB (`arena`), behind handles.
 //!
 //! ```text
 //! segment := object*            object := handle:u32 capacity:u32 bytes[capacity]     (capacity a multiple of 8)
@@ -14,6 +14,7 @@
 
 use std::collections::VecDeque;
 
+use crate::arena::Block;
 use crate::budget::{Budget, Kind};
 
 /// Bytes of a full segment.
@@ -56,7 +57,7 @@ struct Entry {
 
 #[derive(Debug)]
 struct Segment {
-    bytes: Box<[u8]>,
+    bytes: Block,
     used: u32,
     live: u32,
     /// Number of its making: greater is younger.
@@ -339,7 +340,7 @@ impl Region {
         self.free_segments.push(segment);
     }
 
-    fn give(&mut self, bytes: Box<[u8]>) {
+    fn give(&mut self, bytes: Block) {
         self.held_bytes -= bytes.len();
         self.budget.return_segment(self.kind, bytes);
     }

@@ -1,4 +1,4 @@
-//! Names of table files: `me-<generation>-big-<Component>`.
+//! Names of table files: `me-<generation>-big-<Component>`, of Cassandra 5 also `da-<generation>-bti-<Component>`.
 //!
 //! Files of others may be named by a time instead of a number: Cassandra 4.1 and later do with
 //! `uuid_sstable_identifiers_enabled`, ScyllaDB always. Such files are read; this crate numbers what it writes.
@@ -12,7 +12,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::error::SstableError;
-use crate::version::Version;
+use crate::version::{Format, Version};
 
 /// Appended to the name of a component that is still being written.
 pub const TEMPORARY_SUFFIX: &str = ".tmp";
@@ -40,10 +40,14 @@ pub enum Component {
     Ceto,
     /// Names of the components.
     Toc,
+    /// The trie of the keys, in the format `bti` only; it is not read.
+    Partitions,
+    /// Tries of the blocks of long partitions, in the format `bti` only; it is not read.
+    Rows,
 }
 
 impl Component {
-    /// All of them, in the order in which they are made visible: [`Component::Toc`] last.
+    /// Those of the format `big`, in the order in which they are made visible: [`Component::Toc`] last.
     pub const ALL: [Self; 10] = [
         Self::Data,
         Self::Index,
@@ -54,6 +58,19 @@ impl Component {
         Self::Digest,
         Self::Crc,
         Self::Ceto,
+        Self::Toc,
+    ];
+
+    /// Those of the format `bti`, [`Component::Toc`] last.
+    pub const OF_BTI: [Self; 9] = [
+        Self::Data,
+        Self::Partitions,
+        Self::Rows,
+        Self::Filter,
+        Self::Statistics,
+        Self::CompressionInfo,
+        Self::Digest,
+        Self::Crc,
         Self::Toc,
     ];
 
@@ -70,12 +87,14 @@ impl Component {
             Self::Crc => "CRC.db",
             Self::Ceto => "Ceto.db",
             Self::Toc => "TOC.txt",
+            Self::Partitions => "Partitions.db",
+            Self::Rows => "Rows.db",
         }
     }
 
     /// By the end of its file name.
     pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|component| component.name() == name)
+        Self::ALL.into_iter().chain(Self::OF_BTI).find(|component| component.name() == name)
     }
 }
 
@@ -152,6 +171,14 @@ impl Descriptor {
         matches!(self.id, FileId::Number(_)) && self.version == Version::WRITTEN
     }
 
+    /// Components that such a file may have, in the order in which they are made visible.
+    pub fn components(self) -> &'static [Component] {
+        match self.version.format() {
+            Format::Big => &Component::ALL,
+            Format::Bti => &Component::OF_BTI,
+        }
+    }
+
     /// Name of a component's file.
     pub fn file_name(self, component: Component) -> String {
         format!("{self}-{component}")
@@ -181,14 +208,14 @@ impl Descriptor {
         };
         let component = Component::parse(component).ok_or_else(not_one)?;
         let is_version = version.len() == 2 && version.bytes().all(|b| b.is_ascii_lowercase());
-        if !is_version || !matches!(format, "big" | "bti") {
-            return Err(not_one());
-        }
+        let format = Format::parse(format).filter(|_| is_version).ok_or_else(not_one)?;
         let id = FileId::parse(id).ok_or_else(not_one)?;
-        let readable = if format == "big" { Version::parse(version) } else { None };
-        let version = readable.ok_or_else(|| SstableError::Version {
+        let version = Version::parse(version, format).ok_or_else(|| SstableError::Version {
             path: name.into(),
-            version: if format == "big" { version.to_owned() } else { format!("{version} ({format})") },
+            version: match format {
+                Format::Big => version.to_owned(),
+                Format::Bti => format!("{version} ({})", format.name()),
+            },
         })?;
         Ok((Self { id, version }, component))
     }
@@ -196,7 +223,7 @@ impl Descriptor {
 
 impl fmt::Display for Descriptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}-big", self.version.letters(), self.id)
+        write!(f, "{}-{}-{}", self.version.letters(), self.id, self.version.format().name())
     }
 }
 
@@ -270,19 +297,27 @@ mod tests {
         ] {
             assert!(matches!(Descriptor::parse(name), Err(SstableError::Name { .. })), "{name}");
         }
-        for name in ["ob-1-big-Data.db", "da-1-bti-Data.db", "da-3g7k_0h3x_3m1ow2a8r9wp4c2tuv-bti-TOC.txt"] {
+        for name in [
+            "ob-1-big-Data.db",
+            "da-1-big-Data.db",
+            "db-1-bti-Data.db",
+            "db-3g7k_0h3x_3m1ow2a8r9wp4c2tuv-bti-TOC.txt",
+        ] {
             assert!(matches!(Descriptor::parse(name), Err(SstableError::Version { .. })), "{name}");
         }
     }
 
     #[test]
     fn names_of_others_are_times() {
-        let names =
-            ["nb-3g7k_0h3x_3m1ow2a8r9wp4c2tuv-big-Data.db", "nb-3g7k_0h3y_000000a8r9wp4c2tuv-big-Data.db"];
-        let [first, second] = names.map(|name| {
+        let names = [
+            "nb-3g7k_0h3x_3m1ow2a8r9wp4c2tuv-big-Data.db",
+            "nb-3g7k_0h3y_000000a8r9wp4c2tuv-big-Data.db",
+            "da-3g7k_0h3y_000000a8r9wp4c2tuv-bti-Partitions.db",
+        ];
+        let [first, second, _] = names.map(|name| {
             let (descriptor, component) = Descriptor::parse(name).unwrap();
             assert_eq!(descriptor.file_name(component), name);
-            assert!(!descriptor.could_be_written());
+            assert!(descriptor.components().contains(&component) && !descriptor.could_be_written());
             descriptor
         });
         assert!(first < second);

@@ -15,7 +15,7 @@ use crate::statistics::{Cardinality, EncodingMinima, SerializationHeader, Statis
 use crate::summary::Summary;
 use crate::version::{Features, Version};
 
-fn all_features() -> [Features; 8] {
+fn all_features() -> [Features; Version::ALL.len()] {
     Version::ALL.map(Version::features)
 }
 

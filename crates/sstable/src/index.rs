@@ -13,6 +13,7 @@
 pub(crate) mod pages;
 pub(crate) mod promoted;
 pub(crate) mod reader;
+pub(crate) mod walked;
 pub(crate) mod writer;
 
 /// Bytes of partition after which a new block starts, unless configured (`column_index_size`).

@@ -1,7 +1,8 @@
-//! Table files in Cassandra's `big` format: written as version `me`, read likewise, byte for byte what others read.
+//! Table files in Cassandra's `big` format: written as version `me`, read likewise, byte for byte what others read; those of
+//! its format `bti` are read from their beginning on.
 //!
 //! `descriptor` names the files, `data::writer` makes them, `table_file` opens them, `data::reader` hands out what is
-//! in them. Coding is synchronous and pure; only `file`, `data::{chunks,chunk_writer,writer}`, `index::{reader,writer,promoted}`
+//! in them. Coding is synchronous and pure; only `file`, `data::{chunks,chunk_writer,writer}`, `index::{reader,walked,writer,promoted}`
 //! and `table_file` talk to the disk, through `reactor::file`. The format: docs/formats/sstable.md.
 //! Nothing here knows which files a table has: `storage` does.
 
@@ -41,4 +42,4 @@ pub use statistics::{
     SerializationHeader, Statistics, Stats, TombstoneHistogram,
 };
 pub use table_file::{Sstable, read_header, remove};
-pub use version::Version;
+pub use version::{Format, Version};

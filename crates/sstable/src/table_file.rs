@@ -26,10 +26,12 @@ use crate::filter::Filter;
 use crate::index::pages::{FilePages, IndexPages};
 use crate::index::promoted::Promoted;
 use crate::index::reader::{AtHand, End, Entry, IndexFile};
+use crate::index::walked::Walked;
 use crate::layout::Layout;
 use crate::scan::PartitionBound;
 use crate::statistics::{SerializationHeader, Statistics, Stats};
 use crate::summary::Summary;
+use crate::version::Format;
 
 /// Largest component that is read into memory as a whole.
 const COMPONENT_BYTES_MAX: u64 = 2 << 30;
@@ -56,11 +58,10 @@ pub(crate) struct Open {
     pub(crate) descriptor: Descriptor,
     pub(crate) dir: PathBuf,
     pub(crate) data: DataFile,
-    pub(crate) index: Rc<IndexFile>,
+    finder: Finder,
     pub(crate) reads: ReadCounter,
     extras: Extras,
     filter: Option<Filter>,
-    summary: Summary,
     statistics: Statistics,
     extent: Option<Extent>,
     first: Token,
@@ -68,6 +69,46 @@ pub(crate) struct Open {
     bytes_on_disk: u64,
     /// What it keeps in memory, counted.
     _in_memory: Option<Charge>,
+}
+
+/// How partitions are found.
+#[derive(Debug)]
+enum Finder {
+    /// By the index, of which the summary names a stretch.
+    Index(Rc<IndexFile>, Box<Summary>),
+    /// By walking over the data; the first and the last key, as the statistics have them.
+    Walked { first: Box<[u8]>, last: Box<[u8]>, walked: Walked },
+}
+
+impl Finder {
+    fn first_key(&self) -> &[u8] {
+        match self {
+            Self::Index(_, summary) => summary.first_key(),
+            Self::Walked { first, .. } => first,
+        }
+    }
+
+    fn last_key(&self) -> &[u8] {
+        match self {
+            Self::Index(_, summary) => summary.last_key(),
+            Self::Walked { last, .. } => last,
+        }
+    }
+
+    /// Bytes it keeps in memory.
+    fn size(&self) -> usize {
+        match self {
+            Self::Index(_, summary) => summary.size(),
+            Self::Walked { first, last, .. } => first.len() + last.len(),
+        }
+    }
+}
+
+impl Open {
+    /// Stored key of the last partition.
+    pub(crate) fn last_key(&self) -> &[u8] {
+        self.finder.last_key()
+    }
 }
 
 /// An open table file.
@@ -174,21 +215,19 @@ impl Sstable {
             Statistics::decode(&bytes, features).map_err(|error| error.of(Component::Statistics, &path))?;
         let layout = resolve(descriptor, &path, &statistics, table)?;
 
-        let index_path = descriptor.path(dir, Component::Index);
-        let (index, length) = open_data(&index_path).await?;
-        let (path, bytes) = read_component(dir, descriptor, Component::Summary, &extras).await?;
-        let mut summary =
-            Summary::decode(&bytes, length).map_err(|error| error.of(Component::Summary, &path))?;
-        let whole = extras.checksums.iter().find(|(component, _)| *component == Component::Index);
-        if let (Some((_, whole)), false) = (whole, extras.prefixes.is_empty())
-            && !summary.set_checksums(std::mem::take(&mut extras.prefixes), *whole)
-        {
-            let error = Malformed::invalid(0, "checksums of another summary's stretches");
-            return Err(error.of(Component::Ceto, &descriptor.path(dir, Component::Ceto)));
-        }
-        let last_key = summary.last_key().into();
-        let pages = within.map(|(_, pages)| FilePages::new(pages));
-        let index = Rc::new(IndexFile { file: index, path: index_path, length, last_key, pages });
+        let finder = match descriptor.version.format() {
+            Format::Big => {
+                let pages = within.map(|(_, pages)| FilePages::new(pages));
+                Self::index(dir, descriptor, &mut extras, pages).await?
+            }
+            Format::Bti => {
+                let Some((first, last)) = statistics.stats.key_range.clone() else {
+                    let lacks = Malformed::invalid(0, "no first and last key");
+                    return Err(lacks.of(Component::Statistics, &path));
+                };
+                Finder::Walked { first: first.into(), last: last.into(), walked: Walked::default() }
+            }
+        };
         let filter = match read_optional(dir, descriptor, Component::Filter, &extras).await? {
             Some((path, bytes)) => Some(
                 Filter::decode(&bytes, features.filter_in_words)
@@ -202,25 +241,24 @@ impl Sstable {
         let chunks = Self::chunks(dir, descriptor, file_length, &extras).await?;
         let data = DataFile { file, path: data_path, file_length, chunks };
 
-        let (first, last) = (murmur3_token(summary.first_key()), murmur3_token(summary.last_key()));
+        let (first, last) = (murmur3_token(finder.first_key()), murmur3_token(finder.last_key()));
         let mut bytes_on_disk = 0;
-        for component in Component::ALL {
-            bytes_on_disk += metadata_size(&descriptor.path(dir, component)).await.unwrap_or(0);
+        for component in descriptor.components() {
+            bytes_on_disk += metadata_size(&descriptor.path(dir, *component)).await.unwrap_or(0);
         }
         let in_memory = within.map(|(budget, _)| {
             let filter = filter.as_ref().map_or(0, Filter::size);
-            budget.hold(Kind::Fixed, filter + summary.size() + data.bytes_in_memory())
+            budget.hold(Kind::Fixed, filter + finder.size() + data.bytes_in_memory())
         });
         let file = Rc::new(Open {
             descriptor,
             dir: dir.to_owned(),
             data,
-            index,
+            finder,
             reads: ReadCounter::default(),
             extent: extent(&extras, &statistics),
             extras,
             filter,
-            summary,
             statistics,
             first,
             last,
@@ -241,6 +279,30 @@ impl Sstable {
         let path = file.descriptor.path(&file.dir, Component::Statistics);
         let layout = resolve(file.descriptor, &path, &file.statistics, table)?;
         Ok(Self { inner: Rc::new(Inner { layout, file }) })
+    }
+
+    /// Opens the index and reads the summary of it.
+    async fn index(
+        dir: &Path,
+        descriptor: Descriptor,
+        extras: &mut Extras,
+        pages: Option<FilePages>,
+    ) -> Result<Finder, SstableError> {
+        let index_path = descriptor.path(dir, Component::Index);
+        let (index, length) = open_data(&index_path).await?;
+        let (path, bytes) = read_component(dir, descriptor, Component::Summary, extras).await?;
+        let mut summary =
+            Summary::decode(&bytes, length).map_err(|error| error.of(Component::Summary, &path))?;
+        let whole = extras.checksums.iter().find(|(component, _)| *component == Component::Index);
+        if let (Some((_, whole)), false) = (whole, extras.prefixes.is_empty())
+            && !summary.set_checksums(std::mem::take(&mut extras.prefixes), *whole)
+        {
+            let error = Malformed::invalid(0, "checksums of another summary's stretches");
+            return Err(error.of(Component::Ceto, &descriptor.path(dir, Component::Ceto)));
+        }
+        let last_key = summary.last_key().into();
+        let index = Rc::new(IndexFile { file: index, path: index_path, length, last_key, pages });
+        Ok(Finder::Index(index, Box::new(summary)))
     }
 
     async fn chunks(
@@ -287,12 +349,12 @@ impl Sstable {
 
     /// Token and stored key of its first partition.
     pub fn first_key(&self) -> (Token, &[u8]) {
-        (self.inner.first, self.inner.summary.first_key())
+        (self.inner.first, self.inner.finder.first_key())
     }
 
     /// Token and stored key of its last partition.
     pub fn last_key(&self) -> (Token, &[u8]) {
-        (self.inner.last, self.inner.summary.last_key())
+        (self.inner.last, self.inner.finder.last_key())
     }
 
     /// Whether it may have a partition with this key; never wrong when it says no.
@@ -322,6 +384,11 @@ impl Sstable {
             Some(extent) => extent.static_rows,
             None => !self.inner.statistics.header.statics.is_empty(),
         }
+    }
+
+    /// Whether nothing in it deletes anything or expires.
+    pub fn has_only_values(&self) -> bool {
+        self.inner.statistics.stats.min_local_deletion_time == NO_LOCAL_TIME
     }
 
     /// Nothing in it has a greater timestamp, microseconds.
@@ -357,7 +424,7 @@ impl Sstable {
     /// Bytes it keeps in memory for its filter, summary, dictionary and the places of its chunks.
     pub fn bytes_in_memory(&self) -> usize {
         let filter = self.inner.filter.as_ref().map_or(0, Filter::size);
-        filter + self.inner.summary.size() + self.inner.data.bytes_in_memory()
+        filter + self.inner.finder.size() + self.inner.data.bytes_in_memory()
     }
 
     /// Reads its readers have asked the disk for so far.
@@ -382,8 +449,15 @@ impl Sstable {
             return Ok(None);
         }
         let inner = &self.inner;
-        let stretch = inner.summary.interval(token, key);
-        let found = inner.index.find(&inner.reads, stretch, key).await?;
+        let (index, summary) = match &inner.finder {
+            Finder::Index(index, summary) => (index, summary),
+            Finder::Walked { walked, .. } => {
+                let found = Box::pin(walked.find(inner, (token, key), slices, reversed)).await?;
+                return Ok(found.map(PartitionReader::new));
+            }
+        };
+        let stretch = summary.interval(token, key);
+        let found = index.find(&inner.reads, stretch, key).await?;
         let Some((entry, at_hand)) = found else { return Ok(None) };
         let end = match entry.end {
             End::At(end) => Some(end),
@@ -395,13 +469,14 @@ impl Sstable {
             _ => inner.data.chunk_length(),
         };
         let mut stream = Stream::new(Rc::clone(inner), slices, reversed, ahead);
-        self.position(&mut stream, &entry, at_hand, key).await?;
+        self.position(&mut stream, index, &entry, at_hand, key).await?;
         Ok(Some(PartitionReader::new(stream)))
     }
 
     async fn position(
         &self,
         stream: &mut Stream,
+        index: &Rc<IndexFile>,
         entry: &Entry,
         at_hand: AtHand,
         key: &[u8],
@@ -410,7 +485,7 @@ impl Sstable {
         let promoted = if entry.promoted.1 == 0 {
             None
         } else {
-            let index = Rc::clone(&inner.index);
+            let index = Rc::clone(index);
             Some(Promoted::open(index, &inner.reads, &inner.layout, entry.promoted, at_hand).await?)
         };
         match promoted {
@@ -443,11 +518,13 @@ impl Sstable {
         slices: &[Slice],
     ) -> Result<Scanner, SstableError> {
         let inner = &self.inner;
-        let start = if from.is_before(inner.first, inner.summary.first_key()) {
-            Some(0)
-        } else {
-            let stretch = inner.summary.interval_of_token(from.token());
-            inner.index.position_behind(&inner.reads, stretch, from).await?
+        let start = match &inner.finder {
+            finder if from.is_before(inner.first, finder.first_key()) => Some(0),
+            Finder::Index(index, summary) => {
+                let stretch = summary.interval_of_token(from.token());
+                index.position_behind(&inner.reads, stretch, from).await?
+            }
+            Finder::Walked { walked, .. } => Box::pin(walked.position_behind(inner, from)).await?,
         };
         let stream = Stream::new(Rc::clone(inner), slices, false, READ_BYTES_MAX);
         Ok(Scanner::new(stream, to.clone(), start, inner.data.length()))
@@ -470,15 +547,15 @@ pub async fn read_header(dir: &Path, descriptor: Descriptor) -> Result<Serializa
 /// # Errors
 /// [`SstableError::Io`]; components that do not exist are no error.
 pub async fn remove(dir: &Path, descriptor: Descriptor) -> Result<(), SstableError> {
-    for component in Component::ALL.into_iter().rev() {
-        let path = descriptor.path(dir, component);
+    for component in descriptor.components().iter().rev() {
+        let path = descriptor.path(dir, *component);
         match remove_file(&path).await {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(SstableError::io(&path)(error));
             }
             _ => {}
         }
-        if component == Component::Toc {
+        if *component == Component::Toc {
             sync_dir(dir).await.map_err(SstableError::io(dir))?;
         }
     }

@@ -1,7 +1,7 @@
-//! Versions of the `big` format and what each of them has.
+//! Versions of the formats `big` and `bti` and what each of them has.
 //!
 //! The decoders ask for a feature, never for a version, so that reading another version is a matter of this file.
-//! Source: Cassandra 5.0 `BigFormat.BigVersion`.
+//! Source: Cassandra 5.0 `BigFormat.BigVersion`, `BtiFormat.BtiVersion`.
 
 /// A version this crate reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,6 +22,33 @@ pub enum Version {
     Nb,
     /// Written by Cassandra 5.0.
     Oa,
+    /// Written by Cassandra 5.0 with `selected_format: bti`: as `oa`, with tries (`Partitions.db`, `Rows.db`) in place of
+    /// index and summary.
+    Da,
+}
+
+/// What a table file is found in by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Format {
+    /// `Index.db` and `Summary.db`.
+    Big,
+    /// `Partitions.db` and `Rows.db`.
+    Bti,
+}
+
+impl Format {
+    /// As it stands in names.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Big => "big",
+            Self::Bti => "bti",
+        }
+    }
+
+    /// By its name.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Big, Self::Bti].into_iter().find(|format| format.name() == text)
+    }
 }
 
 /// What a version has. Each field is one difference between versions.
@@ -56,13 +83,21 @@ pub struct Features {
 impl Version {
     /// The version of files this crate writes.
     pub const WRITTEN: Self = Self::Me;
-    /// All of them, oldest first.
-    pub const ALL: [Self; 8] =
-        [Self::Ma, Self::Mb, Self::Mc, Self::Md, Self::Me, Self::Na, Self::Nb, Self::Oa];
+    /// All of them: those of the format `big`, oldest first, then that of `bti`.
+    pub const ALL: [Self; 9] =
+        [Self::Ma, Self::Mb, Self::Mc, Self::Md, Self::Me, Self::Na, Self::Nb, Self::Oa, Self::Da];
 
     /// By its two letters; `None` for versions this crate does not read.
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|version| version.letters() == text)
+    pub fn parse(text: &str, format: Format) -> Option<Self> {
+        Self::ALL.into_iter().find(|version| version.letters() == text && version.format() == format)
+    }
+
+    /// The format it is a version of.
+    pub fn format(self) -> Format {
+        match self {
+            Self::Da => Format::Bti,
+            _ => Format::Big,
+        }
     }
 
     /// Its two letters.
@@ -76,6 +111,7 @@ impl Version {
             Self::Na => "na",
             Self::Nb => "nb",
             Self::Oa => "oa",
+            Self::Da => "da",
         }
     }
 
@@ -105,10 +141,19 @@ mod tests {
     #[test]
     fn letters_come_back_and_ascend() {
         for version in Version::ALL {
-            assert_eq!(Version::parse(version.letters()), Some(version));
+            assert_eq!(Version::parse(version.letters(), version.format()), Some(version));
         }
-        assert!(Version::ALL.is_sorted_by(|a, b| a < b && a.letters() < b.letters()));
-        assert_eq!(Version::parse("la"), None);
-        assert_eq!(Version::parse("ob"), None);
+        let ascend =
+            |a: &Version, b: &Version| a < b && (a.format(), a.letters()) < (b.format(), b.letters());
+        assert!(Version::ALL.is_sorted_by(ascend));
+        for (letters, format) in [
+            ("la", Format::Big),
+            ("ob", Format::Big),
+            ("oa", Format::Bti),
+            ("da", Format::Big),
+            ("db", Format::Bti),
+        ] {
+            assert_eq!(Version::parse(letters, format), None);
+        }
     }
 }

@@ -85,8 +85,10 @@ public final class DumpTables
         TableMetadata table = Util.metadataFromSSTable(descriptor);
         if (descriptor.fileFor(Components.DIGEST).exists())
             new DataIntegrityMetadata.FileDigestValidator(descriptor.fileFor(Components.DATA), descriptor.fileFor(Components.DIGEST)).validate();
-        IndexSummaryComponent summary = IndexSummaryComponent.load(descriptor.fileFor(BigFormat.Components.SUMMARY), table);
-        require(summary != null, "no summary");
+        // The format bti has none.
+        boolean summarised = BigFormat.is(descriptor.getFormat());
+        IndexSummaryComponent summary = summarised ? IndexSummaryComponent.load(descriptor.fileFor(BigFormat.Components.SUMMARY), table) : null;
+        require(!summarised || summary != null, "no summary");
         BloomFilter filter = null;
         if (descriptor.fileFor(Components.FILTER).exists())
         {
@@ -110,7 +112,7 @@ public final class DumpTables
                 }
             }
         }
-        require(summary.first.equals(keys.get(0)) && summary.last.equals(keys.get(keys.size() - 1)), "first or last key");
+        require(summary == null || summary.first.equals(keys.get(0)) && summary.last.equals(keys.get(keys.size() - 1)), "first or last key");
         for (int i = 0; i < keys.size(); i++)
         {
             DecoratedKey key = keys.get(i);

@@ -148,7 +148,7 @@ impl Clause {
                 "{columns} cannot be restricted by more than one relation if it includes a IN"
             ))),
             (Test::Slice { lower, upper }, Test::Slice { lower: other_lower, upper: other_upper }) => {
-                if self.multi && self.first != other.first {
+                if self.first != other.first {
                     return Err(QueryError::Invalid(format!(
                         "Column \"{columns}\" cannot be restricted by two inequalities not starting with the same column"
                     )));

@@ -186,6 +186,9 @@ script!(user_types_tuples_and_vectors_are_cassandras, "conformance_composites.cq
 script!(json_comes_and_goes_as_in_cassandra, "conformance_json.cql");
 script!(writes_and_deletions_are_cassandras, "conformance_writes.cql");
 script!(functions_casts_and_operators_are_cassandras, "conformance_functions.cql");
+script!(values_left_out_of_conditions_are_cassandras, "reading_conditions.cql");
+script!(relations_that_cannot_stand_together_are_refused, "reading_relations.cql");
+script!(virtual_tables_refuse_what_cassandras_refuse, "reading_virtual.cql");
 
 /// Every mistake of the files above and of the schema statements' own, counted by the statement that makes it.
 #[test]

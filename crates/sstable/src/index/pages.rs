@@ -26,8 +26,15 @@ use crate::error::SstableError;
 const OVERHEAD_BYTES: usize = 128;
 /// A page may be at most this part of all memory.
 const PAGE_PART: usize = 16;
-/// While others want the memory, pages keep this part of what can be evicted.
-const SHARE: usize = 5;
+/// While others want the memory, pages keep so many of [`SHARES`] parts of what can be evicted: the least, which they begin with, and
+/// the most. In between decides what a byte of them and of the others saves ([`IndexPages::balance`]).
+const SHARE_MIN: usize = 3;
+const SHARE_MAX: usize = 15;
+const SHARES: usize = 16;
+/// Requests to the disk that were saved between two looks at the shares.
+const BALANCE_EVERY: u64 = 512;
+/// Requests to the disk that somebody else who answers a read of a row saves: one of the index and one of the data.
+const SAVED_BY_ROW: u64 = 2;
 /// Pages of closed files that go at once; the others follow one by one as pages come.
 const SWEPT_AT_ONCE: usize = 16;
 /// No slot.
@@ -40,6 +47,9 @@ pub struct IndexPages(Rc<Inner>);
 struct Inner {
     budget: Budget,
     state: RefCell<State>,
+    share: Cell<usize>,
+    /// Hits, and reads that others answered, at the last look at the shares.
+    balanced_at: Cell<(u64, u64)>,
     hits: Rc<Counter>,
     misses: Rc<Counter>,
     populations: Rc<Counter>,
@@ -177,6 +187,21 @@ impl State {
     }
 }
 
+/// The next share, after what pages saved with their bytes and others with the rest of `all` bytes.
+fn balanced(share: usize, (pages_saved, pages): (u64, usize), (others_saved, all): (u64, usize)) -> usize {
+    let others = all.saturating_sub(pages);
+    // By a byte: what one saved times what the other has. A quarter more is needed to move anything.
+    let by_pages = u128::from(pages_saved) * others as u128;
+    let by_others = u128::from(others_saved) * pages as u128;
+    if 4 * by_pages > 5 * by_others {
+        (share + 1).min(SHARE_MAX)
+    } else if 4 * by_others > 5 * by_pages {
+        share.saturating_sub(1).max(SHARE_MIN)
+    } else {
+        share
+    }
+}
+
 impl IndexPages {
     /// No pages yet, of what `budget` has room for.
     pub fn new(budget: &Budget) -> Self {
@@ -184,6 +209,8 @@ impl IndexPages {
         Self(Rc::new(Inner {
             budget: budget.clone(),
             state: RefCell::default(),
+            share: Cell::new(SHARE_MIN),
+            balanced_at: Cell::new((0, 0)),
             hits: count(
                 "scylla_sstables_index_page_cache_hits",
                 "Index pages that were in memory or being read",
@@ -211,9 +238,28 @@ impl IndexPages {
         self.0.state.borrow().pages
     }
 
-    /// Bytes they have beyond what is theirs while others want memory: a fifth of what can be evicted.
+    /// Bytes they have beyond what is theirs while others want memory.
     pub fn excess(&self) -> usize {
-        self.bytes().saturating_sub(self.0.budget.clean() / SHARE)
+        self.bytes().saturating_sub(self.0.budget.clean() / SHARES * self.0.share.get())
+    }
+
+    /// Moves their share towards whoever saves more requests by a byte; `answered` is how many reads others with memory of the same
+    /// budget have answered so far. To be called where memory is wanted.
+    ///
+    /// Of uniform reads of small rows a page of 2 KiB serves 50 rows, and the same memory as rows six; of hot rows
+    /// it is the other way round.
+    pub fn balance(&self, answered: u64) {
+        let inner = &*self.0;
+        let ((hits_before, answered_before), hits) = (inner.balanced_at.get(), inner.hits.get());
+        let pages_saved = hits.saturating_sub(hits_before);
+        let others_saved = SAVED_BY_ROW * answered.saturating_sub(answered_before);
+        if pages_saved + others_saved < BALANCE_EVERY {
+            return;
+        }
+        inner.balanced_at.set((hits, answered));
+        let share =
+            balanced(inner.share.get(), (pages_saved, self.bytes()), (others_saved, inner.budget.clean()));
+        inner.share.set(share);
     }
 
     /// Evicts until `bytes` are given back or none is left; says how many were.
@@ -387,5 +433,22 @@ impl Drop for FilePages {
         state.closed.push(self.file);
         let given = state.sweep(SWEPT_AT_ONCE);
         self.pages.refund(&state, given);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_goes_to_whoever_saves_more_by_a_byte() {
+        let check = |share, pages, others, expected| assert_eq!(balanced(share, pages, others), expected);
+        check(3, (500, 20), (100, 100), 4);
+        check(3, (100, 20), (500, 100), 3);
+        check(8, (100, 50), (500, 100), 7);
+        check(8, (300, 50), (300, 100), 8);
+        check(15, (512, 90), (0, 100), 15);
+        check(3, (0, 0), (512, 100), 3);
+        check(8, (0, 50), (512, 100), 7);
     }
 }

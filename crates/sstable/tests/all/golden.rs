@@ -13,7 +13,7 @@ use model::Table;
 use model::clustering::Slice;
 use model::schema::DroppedColumn;
 use reactor::{Config, run_one};
-use sstable::{Component, Descriptor, Extras, Sstable, Statistics, Version, fuzzing};
+use sstable::{Component, Descriptor, Extras, Format, Sstable, Statistics, Version, fuzzing};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().join("tests/golden/sstable")
@@ -94,8 +94,8 @@ fn every_range_that_statistics_give_holds() {
             assert!(!whole || stats.partition_deletions != Some(false), "{}", dir.display());
         }
         let letters = descriptor(&dir).version.letters();
-        assert_eq!(stats.covered.is_some(), letters >= "md", "{letters}");
-        assert_eq!(stats.key_range.is_some(), letters >= "oa", "{letters}");
+        assert_eq!(stats.covered.is_some(), letters >= "md" || letters == "da", "{letters}");
+        assert_eq!(stats.key_range.is_some(), letters >= "oa" || letters == "da", "{letters}");
         if let Some((first, last)) = &stats.key_range {
             let keys = (&written.partitions[0].key.key, &written.partitions.last().unwrap().key.key);
             assert_eq!((first, last), keys);
@@ -126,7 +126,8 @@ fn a_dropped_column_of_any_version_stays_away() {
 
 #[test]
 fn a_wide_partition_of_any_version_is_read_by_its_blocks() {
-    for version in Version::ALL {
+    // The blocks of `bti` stand in a trie, which is not read.
+    for version in Version::ALL.into_iter().filter(|version| version.format() == Format::Big) {
         let dir = folder().join(version.letters()).join("wide");
         let written = written(&dir);
         let wide = written.partitions.into_iter().find(|partition| partition.rows.len() == 240).unwrap();
@@ -152,8 +153,12 @@ fn a_wide_partition_of_any_version_is_read_by_its_blocks() {
 fn decoders_survive_changed_components() {
     for dir in Version::ALL.into_iter().flat_map(kinds) {
         let (descriptor, table) = (descriptor(&dir), table(&dir));
-        for component in Component::ALL {
+        for component in descriptor.components().iter().copied() {
             let Ok(bytes) = std::fs::read(descriptor.path(&dir, component)) else { continue };
+            // Of the format `bti` one may have nothing in it.
+            if bytes.is_empty() {
+                continue;
+            }
             for step in 0..6 {
                 let mut bytes = bytes.clone();
                 let at = step * 7919 % bytes.len();
@@ -166,7 +171,7 @@ fn decoders_survive_changed_components() {
                     Component::Statistics => fuzzing::statistics(&bytes),
                     Component::CompressionInfo | Component::Crc => fuzzing::compression(&bytes),
                     Component::Ceto => drop(Extras::decode(&bytes)),
-                    Component::Digest | Component::Toc => {}
+                    Component::Digest | Component::Toc | Component::Partitions | Component::Rows => {}
                 }
             }
         }

@@ -25,6 +25,7 @@ use memory::{Budget, Forest, Handle, Kind as Memory, Reclaim, Region, SEGMENT_BY
 use model::clustering::ClusteringOrder;
 use model::{Table, Token};
 use reactor::Event;
+use reactor::metrics::Counter;
 use sstable::IndexPages;
 
 pub(crate) use known::{Place, Step, Walked};
@@ -62,6 +63,8 @@ struct Inner {
     budget: Budget,
     /// They give way to rows where they have more than their share.
     pages: IndexPages,
+    /// Reads that found their partition, and those that came to a gap.
+    asked: (Rc<Counter>, Rc<Counter>),
     region: Region,
     forest: Forest,
     index: Index,
@@ -133,9 +136,11 @@ impl RowCache {
         let region = Region::of_kind(budget.clone(), Memory::Clean, segment_bytes);
         let reserve = 2 * region.segment_bytes();
         let pages = IndexPages::new(budget);
+        let metrics = Metrics::new();
         let inner = Inner {
             budget: budget.clone(),
             pages: pages.clone(),
+            asked: (Rc::clone(&metrics.partition_hits), Rc::clone(&metrics.reads_with_misses)),
             region,
             forest: Forest::of_kind(budget.clone(), Memory::Clean),
             index: Index::new(budget.clone()),
@@ -148,12 +153,8 @@ impl RowCache {
             cleaned: Vec::new(),
             row: Vec::new(),
         };
-        let cache = Rc::new(Self {
-            inner: RefCell::new(inner),
-            memory_freed: Rc::new(Event::new()),
-            pages,
-            metrics: Metrics::new(),
-        });
+        let cache =
+            Rc::new(Self { inner: RefCell::new(inner), memory_freed: Rc::new(Event::new()), pages, metrics });
         let strong: Rc<dyn Reclaim> = Rc::clone(&cache) as Rc<dyn Reclaim>;
         let weak: Weak<dyn Reclaim> = Rc::downgrade(&strong);
         budget.set_reclaimer(weak, reserve);
@@ -214,6 +215,8 @@ impl Reclaim for RowCache {
     /// Index pages beyond their share go first, then rows, then the other pages.
     fn reclaim(&self, bytes: usize) {
         let mut given = 0;
+        let (found, gaps) = (self.metrics.partition_hits.get(), self.metrics.reads_with_misses.get());
+        self.pages.balance(found.saturating_sub(gaps));
         let excess = self.pages.excess();
         if excess > 0 {
             given += self.pages.give_back(excess.min(bytes));
@@ -334,6 +337,11 @@ impl Inner {
         if bytes > self.budget.total_limit() / INSERTION_PART {
             return false;
         }
+        if self.budget.room() >= bytes {
+            return true;
+        }
+        let (found, gaps) = &self.asked;
+        self.pages.balance(found.get().saturating_sub(gaps.get()));
         for _ in 0..ROUNDS_MAX {
             if self.budget.room() >= bytes {
                 return true;

@@ -15,7 +15,7 @@ use sstable::EncodingMinima;
 
 use super::cutter::Cutter;
 use super::lanes::Lanes;
-use super::purge::{self, Outside};
+use super::purge::Outside;
 use super::running::{CompactionKind, CompactionRecord, Running};
 use super::strategy::{Cut, expired};
 use super::view::Facts;
@@ -337,7 +337,7 @@ impl Storage {
     fn gc_before_of(&self, tablet: &Tablet, table: &Table, inputs: &[Rc<TableFile>], now: u32) -> u32 {
         let repaired = || inputs.iter().all(|file| file.sstable().stats().repaired_at_ms > 0);
         let only_repaired = tablet.with_chooser(|chooser| chooser.only_purges_repaired());
-        if only_repaired && !repaired() { 0 } else { purge::gc_before(table, now) }
+        if only_repaired && !repaired() { 0 } else { self.gc_before(table, now) }
     }
 
     /// Those inputs that have expired as a whole.

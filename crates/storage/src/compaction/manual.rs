@@ -10,7 +10,6 @@ use reactor::{Group, mesh};
 
 use super::cutter::part_of;
 use super::job::{Ended, Job, Marked};
-use super::purge;
 use super::running::{CompactionFilter, CompactionKind, CompactionRecord, CompactionStats, CompactionTotals};
 use super::strategy::{Cut, Plan};
 use super::view::Facts;
@@ -190,7 +189,7 @@ impl Storage {
         }
         let table = tablet.table();
         let now = self.now_seconds();
-        let gc_before = purge::gc_before(&table, now);
+        let gc_before = self.gc_before(&table, now);
         let facts = Facts::of(tablet, now, gc_before, self.0.compactions.flush_bytes.get());
         let free: Vec<usize> = (0..facts.files.len())
             .filter(|at| !facts.files[*at].is_busy() && !facts.files[*at].is_broken())
@@ -346,7 +345,7 @@ impl Storage {
         for tablet in self.tablets() {
             let table = tablet.table();
             let now = self.now_seconds();
-            let gc_before = purge::gc_before(&table, now);
+            let gc_before = self.gc_before(&table, now);
             let flush_bytes = self.0.compactions.flush_bytes.get();
             let (_, jobs) = tablet.debt(|| Facts::of(&tablet, now, gc_before, flush_bytes));
             match pending.last_mut() {

@@ -3,27 +3,54 @@
 //! A tombstone goes when its time is over, as the table's `gc_grace_seconds` and `tombstone_gc` say, and nothing
 //! outside the merge is as old as it: neither a file that may have the partition nor a memtable.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use model::schema::TableOptions;
 use model::{Table, Token};
 
+use crate::shard::Storage;
 use crate::tablet::{TableFile, Tablet};
 
 /// Name of the table extension that says it, as in `{'mode': 'timeout'}`.
 const EXTENSION: &str = "tombstone_gc";
 
-/// Tombstones with a local time before this may go, by the table's options; 0 where none may.
+impl Storage {
+    /// Tombstones of the table with a local time before this may go; 0 where none may.
+    pub(super) fn gc_before(&self, table: &Table, now: u32) -> u32 {
+        let has_one_copy = || {
+            let schema = self.borrow_schema();
+            schema
+                .keyspace(table.keyspace())
+                .is_some_and(|keyspace| has_one_copy(&keyspace.options.replication))
+        };
+        gc_before(table.options(), has_one_copy, now)
+    }
+}
+
+/// The same by the table's options.
 ///
 /// `tombstone_gc` as ScyllaDB documents it: `timeout` (the default) waits for `gc_grace_seconds`, `immediate` for
-/// nothing, `disabled` keeps all; `repair` forgets what was repaired, and as nothing was repaired, keeps all.
-pub(super) fn gc_before(table: &Table, now: u32) -> u32 {
-    let options = table.options();
+/// nothing, `disabled` keeps all; `repair` forgets what was repaired, and as nothing was repaired, keeps all. Where
+/// there is one copy nothing can be repaired and nothing has to be: then it is as `immediate` (ScyllaDB 2025.2).
+fn gc_before(options: &TableOptions, has_one_copy: impl Fn() -> bool, now: u32) -> u32 {
     let mode = options.extensions.get(EXTENSION).map_or("timeout".to_owned(), |bytes| mode_of(bytes));
     match mode.as_str() {
-        "disabled" | "repair" => 0,
-        "immediate" => now,
+        "disabled" => 0,
+        "repair" if !has_one_copy() => 0,
+        "immediate" | "repair" => now,
         _ => now.saturating_sub(options.gc_grace_seconds),
     }
+}
+
+/// Whether a keyspace with this replication has at most one copy of everything, over all data centers.
+fn has_one_copy(replication: &BTreeMap<String, String>) -> bool {
+    // A factor that is not understood counts as several.
+    let copies = replication
+        .iter()
+        .filter(|(name, _)| *name != "class")
+        .map(|(_, text)| text.split('/').next().and_then(|n| n.trim().parse().ok()).unwrap_or(2u64));
+    copies.fold(0, u64::saturating_add) <= 1
 }
 
 /// The mode in the extension's text: a map such as `{'mode': 'immediate'}`, or the word alone.
@@ -82,6 +109,26 @@ impl Outside {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn repair_forgets_where_there_is_one_copy() {
+        let check = |replication: &[(&str, &str)], expected: u32| {
+            let replication =
+                replication.iter().map(|(name, text)| ((*name).into(), (*text).into())).collect();
+            let mut options = TableOptions { gc_grace_seconds: 10, ..TableOptions::default() };
+            options.extensions.insert(EXTENSION.into(), b"{'mode': 'repair'}".to_vec());
+            assert_eq!(gc_before(&options, || has_one_copy(&replication), 100), expected, "{replication:?}");
+            options.extensions.clear();
+            assert_eq!(gc_before(&options, || has_one_copy(&replication), 100), 90);
+        };
+        check(&[("class", "SimpleStrategy"), ("replication_factor", "1")], 100);
+        check(&[("class", "LocalStrategy")], 100);
+        check(&[("class", "NetworkTopologyStrategy"), ("dc1", "1"), ("dc2", "0")], 100);
+        check(&[("class", "NetworkTopologyStrategy"), ("dc1", "1"), ("dc2", "1")], 0);
+        check(&[("class", "SimpleStrategy"), ("replication_factor", "3")], 0);
+        check(&[("class", "SimpleStrategy"), ("replication_factor", "3/1")], 0);
+        check(&[("class", "SimpleStrategy"), ("replication_factor", "many")], 0);
+    }
 
     #[test]
     fn the_mode_is_read_from_a_map_or_a_word() {

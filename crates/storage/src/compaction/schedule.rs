@@ -9,7 +9,6 @@ use std::time::Duration;
 use reactor::{Deadline, Group};
 
 use super::job::{Ended, Job, Marked};
-use super::purge;
 use super::running::CompactionKind;
 use super::strategy::Reason;
 use super::view::Facts;
@@ -113,7 +112,7 @@ impl Storage {
         let permit = tablet.compacting.try_acquire(1)?;
         let now = self.now_seconds();
         let flush_bytes = self.0.compactions.flush_bytes.get();
-        let facts = Facts::of(tablet, now, purge::gc_before(&table, now), flush_bytes);
+        let facts = Facts::of(tablet, now, self.gc_before(&table, now), flush_bytes);
         let plan = tablet.with_chooser(
             |chooser| {
                 if chooser.is_enabled() { chooser.next(&facts.view()) } else { None }

@@ -27,9 +27,9 @@ use crate::tablet::{TableFile, Tablet, to_storage_error};
 
 /// Folder below a table's where files wait to be taken in.
 pub(crate) const UPLOAD: &str = "upload";
-/// What is said of table files in other versions, or in Cassandra 5's format `bti`.
-pub(crate) const NOT_READ: &str = "table files of format big and version ma to oa are read: \
-     run `nodetool upgradesstables -a` with sstable.selected_format: big";
+/// What is said of table files in other versions.
+pub(crate) const NOT_READ: &str = "table files of the format big with a version of ma to oa, and of bti with version da, are read: \
+     run `nodetool upgradesstables -a` of the Apache Cassandra 3.0 to 5.0 that wrote them";
 /// Table files taken in at once; more take several calls.
 const FILES_MAX: usize = 10_000;
 

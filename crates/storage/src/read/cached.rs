@@ -10,6 +10,7 @@ use model::{DeletionTime, RowView, Table, Token, Unfiltered};
 
 use super::Slices;
 use super::merge::Merge;
+use super::skip::{asks_for_one_row, is_older_than_all, newest_first};
 use super::source::{Input, Source};
 use crate::cache::{Claim, Learner, Place, Sought, Step, TabletCache};
 use crate::error::StorageError;
@@ -96,8 +97,25 @@ impl CachedPartition {
     }
 
     async fn open_files(&mut self, slices: Slices, reversed: bool) -> Result<(), StorageError> {
-        let mut sources = Vec::new();
+        let mut sources: Vec<Source> = Vec::new();
+        let table = Rc::clone(&self.table);
+        let shape = Shape { orders: table.clustering_orders(), slices: &slices, reversed };
+        let one_row = self.files.len() > 1 && asks_for_one_row(&table, shape);
+        if one_row {
+            newest_first(&mut self.files);
+        }
         for file in &self.files {
+            if one_row && !sources.is_empty() {
+                for source in &mut sources {
+                    // Boxed: by its type it might be a partition of the cache again.
+                    Box::pin(source.begin(shape)).await?;
+                }
+                // What is learnt is kept: it has to say all that older writes may still come to meet.
+                let sstable = file.open();
+                if sstable.has_only_values() && is_older_than_all(&table, &sources, &sstable) {
+                    continue;
+                }
+            }
             let opened = file
                 .open()
                 .partition(self.token, &self.key, &slices, reversed)

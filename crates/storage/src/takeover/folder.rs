@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use model::Table;
 use model::schema::{Schema, TableId};
-use sstable::{Component, Descriptor, FileId, Sstable, Version};
+use sstable::{Component, Descriptor, FileId, Format, Sstable, Version};
 
 use super::{is_system, refused};
 use crate::error::StorageError;
@@ -17,9 +17,14 @@ use crate::import::NOT_READ;
 
 /// Folder below a table's that has the links.
 const STAGED: &str = "takeover";
-/// Components without which a table file is not read.
-const NEEDED: [Component; 5] =
-    [Component::Data, Component::Index, Component::Statistics, Component::Summary, Component::Toc];
+/// Components without which a table file of a format is not read.
+fn needed(format: Format) -> &'static [Component] {
+    use Component::{Data, Index, Statistics, Summary, Toc};
+    match format {
+        Format::Big => &[Data, Index, Statistics, Summary, Toc],
+        Format::Bti => &[Data, Statistics, Toc],
+    }
+}
 
 /// One table file by the beginning of its names, and what it has.
 #[derive(Debug)]
@@ -94,7 +99,7 @@ pub(super) async fn sets(directory: &Path) -> Result<Vec<FileSet>, StorageError>
         if version.len() != 2 || id.is_empty() {
             continue;
         }
-        let readable = if format == "big" { Version::parse(version) } else { None };
+        let readable = Format::parse(format).and_then(|format| Version::parse(version, format));
         let Some(version) = readable else {
             // What stands beside table files, as SAI's components do, is not what is refused.
             if !name.ends_with("-Data.db") {
@@ -102,14 +107,16 @@ pub(super) async fn sets(directory: &Path) -> Result<Vec<FileSet>, StorageError>
             }
             return Err(refused(&directory.join(name), NOT_READ));
         };
-        let prefix = format!("{}-{id}-big", version.letters());
+        let prefix = format!("{}-{id}-{format}", version.letters());
         let set = found.entry(prefix.clone()).or_insert(FileSet { prefix, version, components: Vec::new() });
         set.components.extend(Component::parse(component));
     }
     // What this node wrote beside them, in a takeover that was interrupted, has what Cassandra's never have.
     found.retain(|_, set| !set.components.is_empty() && !set.components.contains(&Component::Ceto));
     for set in found.values() {
-        if let Some(lacking) = NEEDED.iter().find(|needed| !set.components.contains(needed)) {
+        if let Some(lacking) =
+            needed(set.version.format()).iter().find(|needed| !set.components.contains(needed))
+        {
             let path = directory.join(format!("{}-Data.db", set.prefix));
             return Err(refused(&path, format!("the table file is not whole: it has no {lacking}")));
         }

@@ -145,7 +145,8 @@ fn apply(model: &mut Model, key: u8, write: &Write, now: u32) {
     }
 }
 
-fn definition(revision: u64) -> TableDefinition {
+/// Only a table without static columns has reads of one row that leave older files out.
+fn definition(revision: u64, statics: bool) -> TableDefinition {
     let column = |id: u16, name: &str, ty, kind, position, reversed| Column {
         id: ColumnId(id),
         name: name.to_owned(),
@@ -164,7 +165,10 @@ fn definition(revision: u64) -> TableDefinition {
             column(2, "b", CqlType::Int, ColumnKind::Clustering, 1, true),
             column(3, "s", CqlType::Blob, ColumnKind::Static, 0, false),
             column(4, "v", CqlType::Blob, ColumnKind::Regular, 0, false),
-        ],
+        ]
+        .into_iter()
+        .filter(|column| statics || column.kind != ColumnKind::Static)
+        .collect(),
         dropped: BTreeMap::new(),
         // Compactions forget whatever they may.
         options: TableOptions {
@@ -354,13 +358,14 @@ struct Shared {
     timestamp: i64,
     revision: u64,
     memory: usize,
+    statics: bool,
     over: bool,
     done: bool,
     /// Rows that the cache had and that it learned, over all lives.
     hits: (u64, u64),
 }
 
-async fn open(memory: usize) -> Storage {
+async fn open(memory: usize, statics: bool) -> Storage {
     let mut config = StorageConfig::new("/ceto", 256 << 10);
     config.memory_bytes_max = (256 << 10) + memory;
     config.segment_bytes = 64 << 10;
@@ -370,15 +375,15 @@ async fn open(memory: usize) -> Storage {
         let options = KeyspaceOptions { replication: BTreeMap::new(), durable_writes: true, tablets: None };
         let keyspace = SchemaChange::CreateKeyspace { name: "k".to_owned(), options };
         storage.change_schema(&keyspace).await.expect("a keyspace");
-        let table = SchemaChange::CreateTable(Box::new(definition(0)));
+        let table = SchemaChange::CreateTable(Box::new(definition(0, statics)));
         storage.change_schema(&table).await.expect("a table");
     }
     storage
 }
 
 async fn node(shared: Rc<RefCell<Shared>>) {
-    let memory = shared.borrow().memory;
-    let storage = open(memory).await;
+    let (memory, statics) = (shared.borrow().memory, shared.borrow().statics);
+    let storage = open(memory, statics).await;
     let hits = reactor::metrics::counter("scylla_cache_row_hits", "", &[]);
     let learned = reactor::metrics::counter("scylla_cache_row_misses", "", &[]);
     loop {
@@ -388,6 +393,7 @@ async fn node(shared: Rc<RefCell<Shared>>) {
             break;
         };
         match op {
+            Op::Write(_, Write::Static(_)) if !statics => {}
             Op::Write(key, write) => {
                 let now = now();
                 let bytes = {
@@ -407,7 +413,7 @@ async fn node(shared: Rc<RefCell<Shared>>) {
             }
             Op::Alter => {
                 shared.borrow_mut().revision += 1;
-                let altered = definition(shared.borrow().revision);
+                let altered = definition(shared.borrow().revision, statics);
                 let change = SchemaChange::AlterTable(Box::new(altered));
                 storage.change_schema(&change).await.expect("an altered table");
             }
@@ -438,7 +444,7 @@ async fn node(shared: Rc<RefCell<Shared>>) {
 }
 
 /// Runs operations; says how many rows came from the cache and how many it learned.
-fn run(ops: Vec<Op>, seed: u64, memory: usize) -> Result<(u64, u64), String> {
+fn run(ops: Vec<Op>, seed: u64, memory: usize, statics: bool) -> Result<(u64, u64), String> {
     let mut world = World::new(seed);
     let lives = 1 + ops.iter().filter(|op| matches!(op, Op::Restart(_))).count();
     let shared = Rc::new(RefCell::new(Shared {
@@ -447,6 +453,7 @@ fn run(ops: Vec<Op>, seed: u64, memory: usize) -> Result<(u64, u64), String> {
         timestamp: 1_000,
         revision: 0,
         memory,
+        statics,
         over: false,
         done: false,
         hits: (0, 0),
@@ -477,9 +484,9 @@ proptest! {
 
     #[test]
     fn cached_reads_are_what_files_and_memtables_say(
-        ops in proptest::collection::vec(op(), 1..800), seed in 0u64..1000, kilobytes in 24usize..600
+        ops in proptest::collection::vec(op(), 1..800), seed in 0u64..1000, kilobytes in 24usize..600, statics in any::<bool>()
     ) {
-        let ran = run(ops, seed, kilobytes << 10);
+        let ran = run(ops, seed, kilobytes << 10, statics);
         prop_assert!(ran.is_ok(), "{ran:?}");
     }
 }
@@ -497,7 +504,7 @@ fn whole_mutations(seed: u64, memory: usize) -> Result<(), String> {
     let id = world.add_node_with(1, faults, move |_| {
         let done = Rc::clone(&of_node);
         async move {
-            let storage = open(memory).await;
+            let storage = open(memory, true).await;
             let (acknowledged, ended) = (Rc::new(Cell::new(0u16)), Rc::new(Cell::new(false)));
             let mut tasks = Vec::new();
             for reader in 0..3u64 {

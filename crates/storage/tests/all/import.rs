@@ -180,11 +180,11 @@ fn files_of_another_format_are_refused() {
     node(directory.path(), 1, 0, async |storage, folder| {
         let upload = folder.join("upload");
         std::fs::create_dir_all(&upload).unwrap();
-        std::fs::write(upload.join("da-3g7k_0h3x_3m1ow2a8r9wp4c2tuv-bti-Data.db"), "rows").unwrap();
+        std::fs::write(upload.join("db-3g7k_0h3x_3m1ow2a8r9wp4c2tuv-bti-Data.db"), "rows").unwrap();
         let error = storage.import(ID, &ImportSource::default()).await.expect_err("a file that is not read");
         let text = error.to_string();
         assert!(
-            text.contains("da-3g7k_0h3x_3m1ow2a8r9wp4c2tuv-bti-Data.db") && text.contains("upgradesstables"),
+            text.contains("db-3g7k_0h3x_3m1ow2a8r9wp4c2tuv-bti-Data.db") && text.contains("upgradesstables"),
             "{text}"
         );
         assert_eq!(names(&upload).len(), 1);

@@ -52,6 +52,30 @@ fn mutation(clustering: &str, write: Write, timestamp: i64) -> Vec<u8> {
 /// Writes `files`, each flushed, then what stays in memory; reads row `clustering`, all rows for `*`, and gives what is seen and how many
 /// requests that took.
 fn read(files: &[&[(&str, Write, i64)]], memory: &[(&str, Write, i64)], clustering: &str) -> (String, u64) {
+    read_as(files, memory, clustering, Through::Files)
+}
+
+/// The same through the row cache, which has nothing.
+fn read_evicted(files: &[&[(&str, Write, i64)]], clustering: &str) -> (String, u64) {
+    read_as(files, &[], clustering, Through::Evicted)
+}
+
+/// How a read goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Through {
+    /// Past the row cache.
+    Files,
+    Cache,
+    /// The cache, which has forgotten everything.
+    Evicted,
+}
+
+fn read_as(
+    files: &[&[(&str, Write, i64)]],
+    memory: &[(&str, Write, i64)],
+    clustering: &str,
+    through: Through,
+) -> (String, u64) {
     let directory = tempfile::tempdir().unwrap();
     let mut config = StorageConfig::new(directory.path(), 8 << 20);
     config.auto_compaction = false;
@@ -74,13 +98,17 @@ fn read(files: &[&[(&str, Write, i64)]], memory: &[(&str, Write, i64)], clusteri
                 storage.flush(ID).await.unwrap();
             }
         }
+        if through == Through::Evicted {
+            storage.evict_cache();
+        }
         let before = storage.disk_reads(ID).unwrap();
         let mut prefix = Vec::new();
         if clustering != "*" {
             append_component(&mut prefix, Some(clustering.as_bytes()));
         }
         let range = PartitionRange::Key(DecoratedKey::new(b"key".to_vec()));
-        let found = slice_values(&storage, range, Slice::prefix(&prefix), true).await.unwrap();
+        let found =
+            slice_values(&storage, range, Slice::prefix(&prefix), through == Through::Files).await.unwrap();
         let after = storage.disk_reads(ID).unwrap();
         let value = found.into_iter().map(|(_, value)| String::from_utf8(value).unwrap()).collect();
         (value, after.requests - before.requests)
@@ -129,4 +157,17 @@ fn files_older_than_a_row_that_is_known_whole_are_not_read() {
     assert_eq!(read(&files, &[("0", Insert("4"), 40)], "*"), ("43".to_owned(), 3 * ONE_FILE));
     // A row that deletes at the same timestamp wins.
     assert_eq!(read(&files, &[("a", Row, 30)], "a"), (String::new(), 0));
+}
+
+/// What the row cache learns of a row leaves out only files that have nothing but values, all older than the row.
+#[test]
+fn a_read_into_the_cache_leaves_older_values_out_and_older_deletions_not() {
+    use Write::{Insert, Partition, Row};
+    let files: [&[_]; 3] = [&[("a", Insert("1"), 10)], &[("a", Insert("3"), 30)], &[("a", Insert("2"), 20)]];
+    assert_eq!(read_as(&files, &[], "a", Through::Cache).0, "3");
+    assert_eq!(read_evicted(&files, "a"), ("3".to_owned(), ONE_FILE));
+    let files: [&[_]; 2] = [&[("a", Row, 10), ("b", Insert("1"), 10)], &[("a", Insert("3"), 30)]];
+    assert_eq!(read_evicted(&files, "a"), ("3".to_owned(), 2 * ONE_FILE));
+    let files: [&[_]; 2] = [&[("b", Insert("1"), 10), ("", Partition, 5)], &[("a", Insert("3"), 30)]];
+    assert_eq!(read_evicted(&files, "a"), ("3".to_owned(), 2 * ONE_FILE));
 }

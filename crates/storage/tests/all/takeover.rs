@@ -12,6 +12,10 @@ use storage::{Flow, PartitionRange, ReadCommand, RowConsumer, Storage, StorageCo
 /// What Cassandra 5.0.6 left behind after `nodetool drain`; tests/golden/README.md says of what.
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/cassandra-data/5.0");
 
+/// The same of a node with Cassandra's profile `latest`, which writes table files of the format `bti`.
+const GOLDEN_LATEST: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/cassandra-data/5.0-latest");
+
 #[allow(clippy::disallowed_methods)]
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).expect("a folder");
@@ -53,10 +57,14 @@ fn write(path: &Path, bytes: &[u8]) {
 
 /// A folder with a copy of what Cassandra left, and what a node that starts there is told.
 fn cassandra() -> (tempfile::TempDir, StorageConfig) {
+    cassandra_of(GOLDEN)
+}
+
+fn cassandra_of(golden: &str) -> (tempfile::TempDir, StorageConfig) {
     let directory = tempfile::tempdir().expect("a directory");
     let mut config = StorageConfig::new(directory.path(), 8 << 20);
     config.auto_compaction = false;
-    copy(Path::new(GOLDEN), &config.data_dir);
+    copy(Path::new(golden), &config.data_dir);
     (directory, config)
 }
 
@@ -213,6 +221,35 @@ fn tables_and_rows_are_there_and_cassandras_files_stay() {
     assert!(before.iter().all(|(path, bytes)| after.get(path) == Some(bytes)));
 }
 
+/// Cassandra's profile `latest`: schema, rows and counters stand in files that have tries in place of an index.
+#[test]
+fn files_of_bti_are_taken_over_and_taken_in() {
+    let (_directory, config) = cassandra_of(GOLDEN_LATEST);
+    let before = files(&config.data_dir);
+    assert!(!before.keys().any(|path| path.to_string_lossy().contains("-big-")));
+    start(&config, async |storage| assert_eq!(counts(&storage).await, EXPECTED)).expect("a start");
+    let after = files(&config.data_dir);
+    assert!(before.iter().all(|(path, bytes)| after.get(path) == Some(bytes)));
+    // The same files by `refresh`, which removes what it has taken in.
+    let folder = config.data_dir.join("shop/orders-2a544e50e5dc11f1ab6a5f55d3814023");
+    start(&config, async move |storage| {
+        let id = table(&storage.schema(), "shop", "orders").id();
+        storage.truncate(id).await.expect("a truncation");
+        assert_eq!(counts(&storage).await[0], (0, 0, 0));
+        let upload = folder.join("upload");
+        for (path, bytes) in files(&folder) {
+            let name = path.to_string_lossy().into_owned();
+            if name.starts_with("da-") && !name.contains("SAI") {
+                write(&upload.join(name), &bytes);
+            }
+        }
+        let report = storage.import(id, &storage::ImportSource::default()).await.expect("an import");
+        assert!(report.files > 0 && files(&upload).is_empty(), "{report:?}");
+        assert_eq!(counts(&storage).await, EXPECTED);
+    })
+    .expect("a start");
+}
+
 #[test]
 fn a_takeover_that_was_cut_off_goes_on() {
     let (_directory, config) = cassandra();
@@ -247,12 +284,12 @@ fn what_cannot_be_taken_over_is_refused_and_nothing_changes() {
     let visits =
         |config: &StorageConfig| config.data_dir.join("shop/visits-348e5bc0e5a711f1a326e90aec4af046");
     check(
-        &|config| write(&visits(config).join("da-3-bti-Data.db"), b"x"),
-        &["visits-", "da-3-bti-Data.db", "upgradesstables"],
+        &|config| write(&visits(config).join("db-3-bti-Data.db"), b"x"),
+        &["visits-", "db-3-bti-Data.db", "upgradesstables"],
     );
     check(
         &|config| write(&visits(config).join("ob-3gvw_0tnp_4uzhc2kxaz8hsqtwo4-big-Data.db"), b"x"),
-        &["ob-3gvw", "ma to oa are read"],
+        &["ob-3gvw", "a version of ma to oa"],
     );
     check(
         &|config| write(&visits(config).join("nb-9-big-Data.db"), b"x"),

@@ -63,7 +63,17 @@ pub fn write(key: &str, clustering: &str, value: &str, timestamp: i64) -> Vec<u8
     write_kind(key, clustering, CellKind::Live(value.as_bytes()), timestamp)
 }
 
+/// Mutation bytes of a row with its own timestamp and one cell, as INSERT makes it.
+pub fn insert(key: &str, clustering: &str, value: &str, timestamp: i64) -> Vec<u8> {
+    let marker = Liveness { timestamp, ..Liveness::NONE };
+    write_row(key, clustering, marker, CellKind::Live(value.as_bytes()), timestamp)
+}
+
 fn write_kind(key: &str, clustering: &str, kind: CellKind<'_>, timestamp: i64) -> Vec<u8> {
+    write_row(key, clustering, Liveness::NONE, kind, timestamp)
+}
+
+fn write_row(key: &str, clustering: &str, marker: Liveness, kind: CellKind<'_>, timestamp: i64) -> Vec<u8> {
     let key = DecoratedKey::new(key.as_bytes().to_vec());
     let mut out = Vec::new();
     let builder = MutationBuilder::new(&mut out, ID, key.token, &key.key, DeletionTime::LIVE, |_| ());
@@ -71,7 +81,7 @@ fn write_kind(key: &str, clustering: &str, kind: CellKind<'_>, timestamp: i64) -
     append_component(&mut prefix, Some(clustering.as_bytes()));
     let mut rows = builder.rows();
     rows.row(&prefix, |out| {
-        let mut row = RowBuilder::new(out, Liveness::NONE, DeletionTime::LIVE);
+        let mut row = RowBuilder::new(out, marker, DeletionTime::LIVE);
         row.cell(CellView { column: ColumnId(2), timestamp, path: None, kind });
         row.finish();
     });

@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use ::sstable::{Component, Extras, PartitionBound, Sstable};
+use ::sstable::{Component, Extras, Format, PartitionBound, Sstable};
 use model::clustering::{OwnedPosition, Slice};
 use model::partition_key::compare_decorated;
 use model::row::RowView;
@@ -186,7 +186,11 @@ async fn contents(target: &Target, quick: bool, findings: &mut Findings) -> Resu
     let expected = u64::try_from(sstable.stats().partition_sizes.count()).unwrap_or(0);
     let path = target.path(Component::Data);
     let mut progress = Progress::new(format!("{}: partitions", path.display()), expected);
-    let mut index = IndexWalk::open(target.path(Component::Index)).await?;
+    // What stands in tries is not read.
+    let mut index = match target.descriptor.version.format() {
+        Format::Big => Some(IndexWalk::open(target.path(Component::Index)).await?),
+        Format::Bti => None,
+    };
     let mut lookups = Lookups { sstable: sstable.clone(), keys: Vec::new() };
     let mut partition = PartitionCheck::new(sstable, opened.table.clone());
     let (start, end) = (PartitionBound::START, PartitionBound::END);
@@ -205,16 +209,15 @@ async fn contents(target: &Target, quick: bool, findings: &mut Findings) -> Resu
                 &format!("partition {} is not in it, or outside the summary's keys", hex(key)),
             );
         }
-        match index.next().await? {
-            Some(entry) if entry.key == key => {}
-            Some(entry) => findings.tell_of(
-                target.path(Component::Index),
-                &format!("key {} at byte {}, the data has {}", hex(entry.key), entry.at, hex(key)),
-            ),
-            None => findings.tell_of(
-                target.path(Component::Index),
-                &format!("ends before key {}, which the data has", hex(key)),
-            ),
+        if let Some(index) = &mut index {
+            let problem = match index.next().await? {
+                Some(entry) if entry.key == key => None,
+                Some(entry) => {
+                    Some(format!("key {} at byte {}, the data has {}", hex(entry.key), entry.at, hex(key)))
+                }
+                None => Some(format!("ends before key {}, which the data has", hex(key))),
+            };
+            problem.iter().for_each(|problem| findings.tell_of(target.path(Component::Index), problem));
         }
         if !quick || count.is_multiple_of(QUICK_EVERY) {
             lookups.add(token, key, findings).await?;
@@ -232,7 +235,9 @@ async fn contents(target: &Target, quick: bool, findings: &mut Findings) -> Resu
         progress.at(count);
     }
     lookups.finish(findings).await?;
-    if let Some(entry) = index.next().await? {
+    if let Some(index) = &mut index
+        && let Some(entry) = index.next().await?
+    {
         let problem = format!("key {} at byte {}, the data ends before it", hex(entry.key), entry.at);
         findings.tell_of(target.path(Component::Index), &problem);
     }

@@ -1,0 +1,281 @@
+//! One reserved range of addresses per shard, and the segments that are cut out of it.
+//!
+//! The range is reserved when the first segment is wanted and takes memory only where it is touched. Segments that come back are
+//! **warm** as long as they keep their memory: they are handed out first. What is over is made **cold**: its
+//! memory goes back to the system, its addresses stay. Where nothing can be reserved (`ulimit -v`, strict overcommit), or all of the
+//! range is out, segments come from the allocator: memory that has been counted is always to be had.
+//! Invariant: a segment's addresses belong to one [`Block`] from [`Arena::take`] to its drop, and a block keeps the range
+//! alive, so no block reaches another's bytes or a range that is gone. [`crate::Region`] leans on that: it hands out plain slices.
+#![allow(unsafe_code)]
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::rc::Rc;
+
+use crate::region::SEGMENT_BYTES;
+
+/// What a huge page covers; the range begins at a multiple of it.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+/// Largest range that is reserved: more than a shard has.
+const RANGE_BYTES_MAX: usize = 1 << 42;
+
+/// A range of addresses with memory behind it, readable and writable.
+#[derive(Debug)]
+struct Range {
+    /// Where the reservation begins and how long it is.
+    reserved: (NonNull<u8>, usize),
+    /// Where its first segment begins.
+    first: NonNull<u8>,
+}
+
+impl Range {
+    /// Reserves room for so many segments.
+    fn reserve(segments: usize) -> Option<Self> {
+        let length = segments.checked_mul(SEGMENT_BYTES)?.checked_add(HUGE_PAGE_BYTES)?;
+        if segments == 0 || length > RANGE_BYTES_MAX {
+            return None;
+        }
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new anonymous mapping, wherever the kernel wants it, changes none that is there.
+        let at = unsafe {
+            libc::mmap(std::ptr::null_mut(), length, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+        };
+        if at == libc::MAP_FAILED {
+            return None;
+        }
+        let at = NonNull::new(at.cast::<u8>())?;
+        let skip = at.as_ptr().align_offset(HUGE_PAGE_BYTES);
+        // SAFETY: `skip` is below HUGE_PAGE_BYTES, which the mapping has beyond its segments.
+        let first = unsafe { at.add(skip) };
+        Some(Self { reserved: (at, length), first })
+    }
+
+    fn segment(&self, number: u32) -> NonNull<u8> {
+        // SAFETY: `Arena::take` numbers only segments that the range was reserved for.
+        unsafe { self.first.add(number as usize * SEGMENT_BYTES) }
+    }
+
+    /// Gives a segment's memory back; what it held is lost.
+    fn give_back(&self, number: u32) {
+        // SAFETY: the segment is inside the mapping, and nobody has a block of it: it is on the list of warm ones.
+        let given = unsafe {
+            libc::madvise(self.segment(number).as_ptr().cast(), SEGMENT_BYTES, libc::MADV_DONTNEED)
+        };
+        assert_eq!(given, 0, "the range is this process's own mapping");
+    }
+}
+
+impl Drop for Range {
+    fn drop(&mut self) {
+        let (at, length) = self.reserved;
+        // SAFETY: this mapping was made by `reserve`; every block keeps the arena and so the range alive.
+        let unmapped = unsafe { libc::munmap(at.as_ptr().cast(), length) };
+        debug_assert_eq!(unmapped, 0);
+    }
+}
+
+/// Segments of one shard.
+#[derive(Debug)]
+pub(crate) struct Arena {
+    /// How many segments the range is for.
+    segments: usize,
+    /// `None` inside where nothing could be reserved.
+    range: OnceCell<Option<Range>>,
+    /// Segments below were handed out once.
+    fresh: Cell<u32>,
+    warm: RefCell<Vec<u32>>,
+    cold: RefCell<Vec<u32>>,
+}
+
+impl Arena {
+    /// An arena that can have so many bytes out as segments; it takes nothing yet.
+    pub(crate) fn new(bytes_max: usize) -> Rc<Self> {
+        Rc::new(Self {
+            segments: bytes_max.div_ceil(SEGMENT_BYTES).min(u32::MAX as usize),
+            range: OnceCell::new(),
+            fresh: Cell::new(0),
+            warm: RefCell::default(),
+            cold: RefCell::default(),
+        })
+    }
+
+    /// A block of `length` bytes of any content: a segment where it is as long as one, else of its own.
+    pub(crate) fn take(self: &Rc<Self>, length: usize) -> Block {
+        match self.number(length) {
+            Some((number, bytes)) => Block { bytes, length, home: Some((Rc::clone(self), number)) },
+            None => Block::allocated(length),
+        }
+    }
+
+    fn number(&self, length: usize) -> Option<(u32, NonNull<u8>)> {
+        if length != SEGMENT_BYTES {
+            return None;
+        }
+        let range = self.range.get_or_init(|| Range::reserve(self.segments)).as_ref()?;
+        let recycled = self.warm.borrow_mut().pop().or_else(|| self.cold.borrow_mut().pop());
+        let number = match recycled {
+            Some(number) => number,
+            None => {
+                let number = self.fresh.get();
+                if number as usize >= self.segments {
+                    return None;
+                }
+                self.fresh.set(number + 1);
+                number
+            }
+        };
+        Some((number, range.segment(number)))
+    }
+
+    /// Bytes of memory that segments hold which are not in use.
+    pub(crate) fn warm_bytes(&self) -> usize {
+        self.warm.borrow().len() * SEGMENT_BYTES
+    }
+
+    /// Gives memory back to the system until at most `bytes` of it are warm.
+    pub(crate) fn cool(&self, bytes: usize) {
+        let Some(range) = self.range.get().and_then(Option::as_ref) else { return };
+        let mut warm = self.warm.borrow_mut();
+        while warm.len() * SEGMENT_BYTES > bytes {
+            let Some(number) = warm.pop() else { return };
+            range.give_back(number);
+            self.cold.borrow_mut().push(number);
+        }
+    }
+}
+
+/// Bytes that one owner has for itself.
+pub(crate) struct Block {
+    bytes: NonNull<u8>,
+    length: usize,
+    /// The segment it is; `None` where it was allocated.
+    home: Option<(Rc<Arena>, u32)>,
+}
+
+impl Block {
+    fn allocated(length: usize) -> Self {
+        let bytes = Box::into_raw(vec![0u8; length].into_boxed_slice()).cast::<u8>();
+        // A box is never at address zero.
+        Self { bytes: NonNull::new(bytes).expect("a box has an address"), length, home: None }
+    }
+}
+
+impl Deref for Block {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `length` bytes from there on are initialised (zeroed by the kernel or the allocator) and this block's
+        // alone until it is dropped.
+        unsafe { std::slice::from_raw_parts(self.bytes.as_ptr(), self.length) }
+    }
+}
+
+impl DerefMut for Block {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above; the borrow of the block is exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.bytes.as_ptr(), self.length) }
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        match self.home.take() {
+            Some((arena, number)) => arena.warm.borrow_mut().push(number),
+            None => {
+                let bytes = std::ptr::slice_from_raw_parts_mut(self.bytes.as_ptr(), self.length);
+                // SAFETY: `allocated` made it of a box of this length, and nobody else has it.
+                drop(unsafe { Box::from_raw(bytes) });
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Block {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Block").field("length", &self.length).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn segments_are_aligned_cut_one_behind_the_other_and_reused() {
+        let arena = Arena::new(4 * SEGMENT_BYTES);
+        assert!(arena.range.get().is_none(), "nothing is reserved before it is wanted");
+        let first = arena.take(SEGMENT_BYTES);
+        let second = arena.take(SEGMENT_BYTES);
+        let at = first.bytes.as_ptr() as usize;
+        assert_eq!((at % HUGE_PAGE_BYTES, second.bytes.as_ptr() as usize - at), (0, SEGMENT_BYTES));
+        assert!(first.iter().all(|byte| *byte == 0));
+        drop(first);
+        assert_eq!(arena.warm_bytes(), SEGMENT_BYTES);
+        assert_eq!(arena.take(SEGMENT_BYTES).bytes.as_ptr() as usize, at, "the warm one comes first");
+        assert!(arena.take(4096).home.is_none(), "smaller ones are not cut out of it");
+    }
+
+    #[test]
+    fn a_cold_segment_has_lost_what_it_held_and_is_had_again() {
+        let arena = Arena::new(4 * SEGMENT_BYTES);
+        let mut block = arena.take(SEGMENT_BYTES);
+        block.fill(7);
+        drop(block);
+        arena.cool(SEGMENT_BYTES);
+        assert_eq!(arena.warm_bytes(), SEGMENT_BYTES, "as many as may be warm stay");
+        arena.cool(0);
+        assert_eq!((arena.warm_bytes(), arena.cold.borrow().len()), (0, 1));
+        assert!(arena.take(SEGMENT_BYTES).iter().all(|byte| *byte == 0));
+        assert_eq!(arena.fresh.get(), 1);
+    }
+
+    #[test]
+    fn what_does_not_fit_in_the_range_is_allocated() {
+        let arena = Arena::new(2 * SEGMENT_BYTES);
+        let mut blocks: Vec<Block> = (0..5).map(|_| arena.take(SEGMENT_BYTES)).collect();
+        assert_eq!(blocks.iter().filter(|block| block.home.is_some()).count(), 2);
+        blocks.iter_mut().for_each(|block| block.fill(9));
+        drop(blocks);
+        assert_eq!(arena.warm_bytes(), 2 * SEGMENT_BYTES);
+        // Nothing can be reserved at all.
+        let arena = Arena::new(usize::MAX);
+        assert!(arena.take(SEGMENT_BYTES).home.is_none());
+    }
+
+    #[test]
+    fn a_block_keeps_its_range() {
+        let mut block = Arena::new(SEGMENT_BYTES).take(SEGMENT_BYTES);
+        block.fill(3);
+        assert!(block.iter().all(|byte| *byte == 3));
+    }
+
+    proptest! {
+        /// Blocks come, go and are cooled: each keeps what was written to it, so none shares a byte with another.
+        #[test]
+        fn blocks_never_share_bytes(steps in proptest::collection::vec((0u8..8, 0usize..8), 1..120)) {
+            let arena = Arena::new(5 * SEGMENT_BYTES);
+            let mut blocks: Vec<(u8, Block)> = Vec::new();
+            for (number, (step, pick)) in steps.into_iter().enumerate() {
+                let mark = number as u8;
+                match step {
+                    0..=3 if blocks.len() < 8 => {
+                        let mut block = arena.take(if step == 0 { 4096 } else { SEGMENT_BYTES });
+                        // Ends and middle stand for all of it.
+                        let (middle, last) = (block.len() / 2, block.len() - 1);
+                        (block[0], block[middle], block[last]) = (mark, mark, mark);
+                        blocks.push((mark, block));
+                    }
+                    4..=6 if !blocks.is_empty() => drop(blocks.swap_remove(pick % blocks.len())),
+                    _ => arena.cool(pick * SEGMENT_BYTES),
+                }
+                for (mark, block) in &blocks {
+                    let held = [block[0], block[block.len() / 2], block[block.len() - 1]];
+                    prop_assert_eq!(held, [*mark; 3]);
+                }
+            }
+        }
+    }
+}
