@@ -53,6 +53,7 @@ pub(crate) struct Agreed {
 enum Refusal {
     Syntax(SyntaxError),
     Invalid(String),
+    Guardrail(String),
     Config(String),
     Unauthorized(String),
     AlreadyExists { keyspace: String, table: String, message: String },
@@ -188,6 +189,7 @@ impl From<QueryError> for Refusal {
         match error {
             QueryError::Syntax(error) => Self::Syntax(error),
             QueryError::Invalid(message) => Self::Invalid(message),
+            QueryError::Guardrail(message) => Self::Guardrail(message),
             QueryError::Config(message) => Self::Config(message),
             QueryError::Unauthorized(message) => Self::Unauthorized(message),
             QueryError::AlreadyExists { keyspace, table, message } => {
@@ -204,6 +206,7 @@ impl From<Refusal> for QueryError {
         match refusal {
             Refusal::Syntax(error) => Self::Syntax(error),
             Refusal::Invalid(message) => Self::Invalid(message),
+            Refusal::Guardrail(message) => Self::Guardrail(message),
             Refusal::Config(message) => Self::Config(message),
             Refusal::Unauthorized(message) => Self::Unauthorized(message),
             Refusal::AlreadyExists { keyspace, table, message } => {

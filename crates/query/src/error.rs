@@ -18,6 +18,9 @@ pub enum QueryError {
     /// The statement is CQL but cannot be meant.
     #[error("{0}")]
     Invalid(String),
+    /// A guardrail forbids it. Clients have the text as a warning, too.
+    #[error("{0}")]
+    Guardrail(String),
     /// A schema option that cannot be.
     #[error("{0}")]
     Config(String),

@@ -235,7 +235,7 @@ impl Default for Guardrails {
 
 /// The error of a guardrail.
 pub(crate) fn violated(name: &str, message: &str) -> QueryError {
-    QueryError::Invalid(text(name, message))
+    QueryError::Guardrail(text(name, message))
 }
 
 /// The warning of a guardrail.
@@ -367,10 +367,10 @@ impl Guardrails {
         )
     }
 
-    /// A type of a column or field, for the vectors in it.
+    /// A type of `what`, such as `Column v`, for the vectors in it.
     pub(crate) fn vectors(
         &self,
-        name: &str,
+        what: &str,
         ty: &model::CqlType,
         warnings: &mut Vec<String>,
     ) -> Result<(), QueryError> {
@@ -378,11 +378,11 @@ impl Guardrails {
         match ty {
             T::Vector { element, dimension } => {
                 if !self.vector_type {
-                    return Err(violated("vector_type_enabled", "usage of the vector type is not allowed"));
+                    return Err(violated("vector_type_enabled", &format!("{what} is not allowed")));
                 }
                 let message = |word: &str, at: u64| {
                     format!(
-                        "{name} has a vector of {dimension} dimensions, this exceeds the {word} threshold of {at}."
+                        "{what} has a vector of {dimension} dimensions, this exceeds the {word} threshold of {at}."
                     )
                 };
                 self.vector_dimensions.at_most(
@@ -392,14 +392,14 @@ impl Guardrails {
                     |at| message("warning", at),
                     |at| message("failure", at),
                 )?;
-                self.vectors(name, element, warnings)
+                self.vectors(what, element, warnings)
             }
-            T::List { element, .. } | T::Set { element, .. } => self.vectors(name, element, warnings),
+            T::List { element, .. } | T::Set { element, .. } => self.vectors(what, element, warnings),
             T::Map { key, value, .. } => {
-                self.vectors(name, key, warnings)?;
-                self.vectors(name, value, warnings)
+                self.vectors(what, key, warnings)?;
+                self.vectors(what, value, warnings)
             }
-            T::Tuple(types) => types.iter().try_for_each(|ty| self.vectors(name, ty, warnings)),
+            T::Tuple(types) => types.iter().try_for_each(|ty| self.vectors(what, ty, warnings)),
             _ => Ok(()),
         }
     }
@@ -512,7 +512,15 @@ impl Guardrails {
     }
 
     /// The options of a table as they are to be.
-    pub(crate) fn options(
+    pub(crate) fn options(&self, options: &model::schema::TableOptions) -> Result<(), QueryError> {
+        if options.compression.get("enabled").is_some_and(|enabled| enabled == "false") {
+            allowed(self.uncompressed_tables, "uncompressed_tables_enabled", "Uncompressed table")?;
+        }
+        Ok(())
+    }
+
+    /// The options a statement gives, others as if the table had none.
+    pub(crate) fn given_options(
         &self,
         options: &model::schema::TableOptions,
         warnings: &mut Vec<String>,
@@ -523,9 +531,6 @@ impl Guardrails {
             data to be expired as table settings will not do it. ";
         const WINDOWS: &str =
             "0 default_time_to_live on a table with TimeWindowCompactionStrategy compaction strategy";
-        if options.compression.get("enabled").is_some_and(|enabled| enabled == "false") {
-            allowed(self.uncompressed_tables, "uncompressed_tables_enabled", "Uncompressed table")?;
-        }
         let windows = options
             .compaction
             .get("class")

@@ -76,7 +76,7 @@ pub(super) fn alter(statement: &AlterTable, context: &PlanContext<'_>) -> Result
             }
             guardrails.columns(name, after.columns.len(), &mut warnings)?;
             for column in after.columns.iter().skip(table.columns().count()) {
-                guardrails.vectors(&column.name, &column.ty, &mut warnings)?;
+                guardrails.vectors(&format!("Column {}", column.name), &column.ty, &mut warnings)?;
             }
         }
         AlterTableChange::Drop { if_exists, columns, timestamp } => {
@@ -121,11 +121,12 @@ pub(super) fn alter(statement: &AlterTable, context: &PlanContext<'_>) -> Result
             {
                 return Err(unsupported("More tablets for a table that is there are"));
             }
-            guardrails.options(&after.options, &mut warnings)?;
+            guardrails.given_options(&Draft::create(properties)?.finish()?, &mut warnings)?;
+            guardrails.options(&after.options)?;
         }
     }
     if after == *table.definition() {
-        return Ok(Planned::nothing(event));
+        return Ok(Planned { change: None, event, warnings });
     }
     after.revision += 1;
     let change = SchemaChange::AlterTable(Box::new(after));

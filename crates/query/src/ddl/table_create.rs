@@ -53,10 +53,11 @@ pub(super) fn create(statement: &CreateTable, context: &PlanContext<'_>) -> Resu
     check_id(&table, context.schema)?;
     table.tablets_log2 =
         extension::tablets(&table.options, keyspace.options.tablets.as_ref(), context.shards).log2();
-    guardrails.options(&table.options, &mut warnings)?;
+    guardrails.given_options(&table.options, &mut warnings)?;
     for column in &table.columns {
-        guardrails.vectors(&column.name, &column.ty, &mut warnings)?;
+        guardrails.vectors(&format!("Column {}", column.name), &column.ty, &mut warnings)?;
     }
+    guardrails.options(&table.options)?;
     Ok(Planned { change: Some(SchemaChange::CreateTable(Box::new(table))), event, warnings })
 }
 

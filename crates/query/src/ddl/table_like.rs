@@ -79,7 +79,8 @@ pub(super) fn create(statement: &CreateTableLike, context: &PlanContext<'_>) -> 
         tablets_log2,
         revision: 0,
     };
-    guardrails.options(&table.options, &mut warnings)?;
+    guardrails.given_options(&table.options, &mut warnings)?;
+    guardrails.options(&table.options)?;
     Ok(Planned { change: Some(SchemaChange::CreateTable(Box::new(table))), event, warnings })
 }
 

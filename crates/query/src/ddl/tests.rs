@@ -87,7 +87,7 @@ pub(crate) fn answer(error: &QueryError) -> String {
     let code = match error {
         QueryError::Syntax(_) => "2000",
         QueryError::Unauthorized(_) => "2100",
-        QueryError::Invalid(_) => "2200",
+        QueryError::Invalid(_) | QueryError::Guardrail(_) => "2200",
         QueryError::Config(_) => "2300",
         QueryError::AlreadyExists { keyspace, table, .. } if table.is_empty() => {
             return format!("2400 {keyspace}");
@@ -412,7 +412,7 @@ fn guardrails_warn_and_refuse() {
              Properties (ignored values are: [comment])",
             "Guardrail columns_per_table violated: The table u has 3 columns, this exceeds the warning threshold of 2.",
             "Guardrail tables violated: Creating table u, current number of tables 2 exceeds warning threshold of 1.",
-            "Guardrail vector_dimensions violated: w has a vector of 3 dimensions, this exceeds the warning threshold of \
+            "Guardrail vector_dimensions violated: Column w has a vector of 3 dimensions, this exceeds the warning threshold of \
              2.",
         ],
     );
@@ -446,6 +446,24 @@ fn guardrails_warn_and_refuse() {
         &[
             "! Guardrail fields_per_udt violated: User types cannot have more than 2 columns, but 3 provided for user type \
            y.",
+        ],
+    );
+    check(
+        "ALTER TABLE a.t WITH comment = 'z'",
+        &[
+            "Guardrail table_properties violated: Ignoring provided values [comment] as they are not supported for Table \
+             Properties (ignored values are: [comment])",
+        ],
+    );
+    // What the statement does not name is no matter of its own.
+    check("ALTER TABLE a.t WITH default_time_to_live = 0", &[]);
+    check("CREATE TYPE a.z (a int)", &[]);
+    check(
+        "ALTER TYPE a.z ADD v list<vector<float, 3>>",
+        &[
+            "Guardrail fields_per_udt violated: The user type z has 2 columns, this exceeds the warning threshold of 1.",
+            "Guardrail vector_dimensions violated: Field v has a vector of 3 dimensions, this exceeds the warning \
+             threshold of 2.",
         ],
     );
     check(

@@ -51,7 +51,7 @@ pub(super) fn create(statement: &CreateType, context: &PlanContext<'_>) -> Resul
         fields.push((field.name.clone(), raw.resolve(keyspace_name, &keyspace.types)?.ty));
     }
     for (field, ty) in &fields {
-        context.guardrails.vectors(field, ty, &mut warnings)?;
+        context.guardrails.vectors(&format!("Field {field}"), ty, &mut warnings)?;
     }
     let definition = TypeDefinition { name: name.to_owned(), fields };
     let change = SchemaChange::CreateType { keyspace: keyspace_name.to_owned(), definition };
@@ -90,6 +90,9 @@ pub(super) fn alter(statement: &AlterType, context: &PlanContext<'_>) -> Result<
     let mut warnings = Vec::new();
     if after.fields.len() > before.fields.len() {
         context.guardrails.fields(name, after.fields.len(), &mut warnings)?;
+        for (field, ty) in after.fields.iter().skip(before.fields.len()) {
+            context.guardrails.vectors(&format!("Field {field}"), ty, &mut warnings)?;
+        }
     }
     let tables = tables_with(keyspace, &after);
     for table in &tables {

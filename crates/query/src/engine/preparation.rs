@@ -2,13 +2,14 @@
 
 use std::rc::Rc;
 
-use cql::ast::QualifiedName;
+use cql::ast::{QualifiedName, Statement};
 use model::{Schema, Table, TableId};
 use reactor::{Group, mesh};
 
 use super::Engine;
 use crate::prepare::{self, Names, Prepared};
 use crate::prepared_cache::{CachedStatement, statement_id};
+use crate::restrictions::{ALLOW_FILTERING_FORBIDDEN, ALLOW_FILTERING_NEEDED};
 use crate::{ClientState, QueryError};
 
 impl Engine {
@@ -68,7 +69,14 @@ impl Engine {
         let parsed = cql::parse_statement(text)?;
         let schema = self.0.storage.schema();
         let lookup = Lookup { engine: self, keyspace, schema: &schema };
-        prepare::prepare(parsed, &lookup, &self.0.ambient)
+        let may_filter =
+            self.0.config.guardrails.allow_filtering || reads_system(&parsed.statement, keyspace);
+        prepare::prepare(parsed, &lookup, &self.0.ambient).map_err(|error| match error {
+            QueryError::Invalid(text) if !may_filter && text == ALLOW_FILTERING_NEEDED => {
+                QueryError::invalid(ALLOW_FILTERING_FORBIDDEN)
+            }
+            error => error,
+        })
     }
 
     /// Other shards prepare the text too. One that cannot, now, answers UNPREPARED later, and the client tries again.
@@ -137,4 +145,11 @@ impl Names for Lookup<'_> {
     fn is_stored(&self, table: &Table) -> bool {
         self.schema.table_by_id(table.id()).is_some()
     }
+}
+
+/// Whether it is a SELECT of a keyspace every node has: what guardrails say of filters does not hold there.
+fn reads_system(statement: &Statement, session: Option<&str>) -> bool {
+    let Statement::Select(select) = statement else { return false };
+    let keyspace = select.source.table().keyspace.as_ref().map(|keyspace| keyspace.as_str());
+    keyspace.or(session).is_some_and(crate::ddl::is_system)
 }

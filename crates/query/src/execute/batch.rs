@@ -79,8 +79,7 @@ pub async fn parts(
     let guards = engine.config().guardrails.writes.as_deref();
     if let Some(guards) = guards {
         guards.request(request, &mut out.warnings)?;
-        let moment = modify::moment(engine, request);
-        parts.iter().try_for_each(|part| guards.statement(part, moment, &mut out.warnings))?;
+        parts.iter().try_for_each(|part| guards.statement(part))?;
         if guards.disk_percent.is_on() {
             DiskUsage::check(engine, guards, &mut out.warnings).await?;
         }
@@ -102,7 +101,11 @@ pub async fn parts(
         reactor::maybe_yield().await;
     }
     if let Some(guards) = guards {
-        gathered.updates.iter().try_for_each(|update| guards.update(update, &mut out.warnings))?;
+        let plans = parts.iter().map(|part| part.plan);
+        gathered
+            .updates
+            .iter()
+            .try_for_each(|update| guards.update(update, plans.clone(), &mut out.warnings))?;
     }
     if kind == BatchKind::Logged {
         warn_of_no_grace(parts, &mut out.warnings);

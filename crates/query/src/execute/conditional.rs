@@ -442,7 +442,7 @@ impl CasRequest for Cas<'_> {
             apply::apply(plan, binding, moment, &prior, scratch_key, rows, &mut One(update))?;
         }
         if let Some(guards) = self.guards {
-            guards.update(update, &mut self.warnings)?;
+            guards.update(update, parts.iter().map(|part| part.plan), &mut self.warnings)?;
         }
         update.encode(mutation);
         Ok(true)

@@ -4,8 +4,9 @@
 //! the node itself are exempt.
 
 use model::Table;
-use wire::consistency::Consistency;
 
+use super::Request;
+use super::select::page_limits;
 use super::tombstones::TombstoneLimits;
 use crate::QueryError;
 use crate::engine::Engine;
@@ -14,7 +15,7 @@ use crate::prepare::select::SelectPlan;
 use crate::prepare::selection::SelectionKind;
 
 impl Guardrails {
-    /// What is to be said before anything is read. Page size and level are those of the request.
+    /// What is to be said before anything is read.
     ///
     /// # Errors
     /// [`QueryError::Invalid`] where a guardrail forbids the statement.
@@ -22,8 +23,8 @@ impl Guardrails {
     pub(super) fn select(
         &self,
         engine: &Engine,
+        request: &Request<'_>,
         plan: &SelectPlan,
-        (page_size, level): (Option<u32>, Consistency),
         warnings: &mut Vec<String>,
     ) -> Result<(), QueryError> {
         let plain = self.allow_filtering
@@ -31,21 +32,22 @@ impl Guardrails {
             && !self.page_size.is_on()
             && self.read_levels.warned.is_empty()
             && self.read_levels.disallowed.is_empty();
-        if plain { Ok(()) } else { self.select_checked(engine, plan, (page_size, level), warnings) }
+        if plain { Ok(()) } else { self.select_checked(engine, request, plan, warnings) }
     }
 
     #[cold]
     fn select_checked(
         &self,
         engine: &Engine,
+        request: &Request<'_>,
         plan: &SelectPlan,
-        (page_size, level): (Option<u32>, Consistency),
         warnings: &mut Vec<String>,
     ) -> Result<(), QueryError> {
         if engine.stored_table(plan.table.id()).is_none() || plan.table.keyspace().starts_with("system") {
             return Ok(());
         }
-        self.read_levels.check("read_consistency_levels", "read consistency levels", &[level], warnings)?;
+        let level = [request.parameters.consistency];
+        self.read_levels.check("read_consistency_levels", "read consistency levels", &level, warnings)?;
         if plan.allow_filtering && !self.allow_filtering {
             return Err(violated(
                 "allow_filtering",
@@ -57,7 +59,12 @@ impl Guardrails {
         if grouped && !self.group_by {
             return Err(violated("group_by", "GROUP BY functionality is not allowed"));
         }
-        let (Some(rows), table) = (page_size, plan.table.name()) else { return Ok(()) };
+        let (Some(rows), table) = (request.parameters.page_size, plan.table.name()) else { return Ok(()) };
+        let in_groups = matches!(plan.selection.kind, SelectionKind::Groups(_));
+        if !in_groups && page_limits(plan, request.binding, request.parameters)?.remaining <= u64::from(rows)
+        {
+            return Ok(()); // All of it is one page, however large pages may be.
+        }
         self.page_size.at_most(
             "page_size",
             u64::from(rows),

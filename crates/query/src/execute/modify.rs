@@ -29,7 +29,8 @@ pub async fn execute(
     if let Some(guards) = &engine.config().guardrails.writes {
         guards.request(request, &mut out.warnings)?;
         let part = Part { plan, binding: *request.binding };
-        guards.statement(&part, moment(engine, request), &mut out.warnings)?;
+        guards.statement(&part)?;
+        guards.timestamp(&part, moment(engine, request), &mut out.warnings)?;
         if guards.disk_percent.is_on() {
             Box::pin(DiskUsage::check(engine, guards, &mut out.warnings)).await?;
         }
@@ -105,7 +106,9 @@ pub(super) async fn write(
     apply::apply(plan, request.binding, moment, prior, key, &mut scratch.read.slices, &mut partitions)?;
     let used = partitions.used;
     if let Some(guards) = &engine.config().guardrails.writes {
-        updates[..used].iter().try_for_each(|update| guards.update(update, &mut out.warnings))?;
+        updates[..used]
+            .iter()
+            .try_for_each(|update| guards.update(update, std::iter::once(plan), &mut out.warnings))?;
     }
     for update in &updates[..used] {
         if update.is_empty() {

@@ -49,7 +49,7 @@ pub fn execute(
     let warned = out.warnings.len();
     let level = consistency::for_read(parameters.consistency)?;
     let guardrails = &engine.config().guardrails;
-    guardrails.select(engine, plan, (parameters.page_size, parameters.consistency), &mut out.warnings)?;
+    guardrails.select(engine, request, plan, &mut out.warnings)?;
     let mut scratch = engine.scratch(&plan.table);
     let command = &mut scratch.read;
     command.reversed = plan.reversed;

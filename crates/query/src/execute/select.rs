@@ -58,6 +58,8 @@ pub async fn execute(
     if plan.sorted_whole && parameters.page_size.is_some() {
         check_pages(engine, plan, binding, grouped)?;
     }
+    let guardrails = &engine.config().guardrails;
+    guardrails.select(engine, request, plan, &mut out.warnings)?;
     if grouped && plan.restrictions.partition_key.is_empty() && plan.restrictions.token.is_none() {
         out.warnings.push("Aggregation query used without partition key".to_owned());
     } else if grouped && plan.restrictions.partition_key_has_in() {
@@ -70,8 +72,6 @@ pub async fn execute(
         limits
     };
 
-    let guardrails = &engine.config().guardrails;
-    guardrails.select(engine, plan, (parameters.page_size, parameters.consistency), &mut out.warnings)?;
     let mut guard = engine.scratch(&plan.table);
     let scratch: &mut crate::engine::Scratch = &mut guard;
     let body = RowsBody::begin(&mut out.body, request.client.version, &plan.metadata, mode);
@@ -89,15 +89,15 @@ pub async fn execute(
     read.reversed = plan.reversed;
     read.now = request.now;
     read.bypass_cache = plan.bypass_cache;
-    if guardrails.in_select_cartesian_product.is_on() && plan.restrictions.clustering_has_in() {
-        slices::fill(&plan.restrictions, &plan.table, binding, &mut read.slices)?;
-        guardrails.in_product("clustering key", read.slices.len(), &mut out.warnings)?;
-    }
     if (guardrails.partition_keys_in_select.is_on() || guardrails.in_select_cartesian_product.is_on())
         && plan.restrictions.partition_key_has_in()
     {
         let keys = keys::all(&plan.restrictions, &plan.table, binding)?;
         guardrails.partition_keys(plan.table.name(), keys.len(), &mut out.warnings)?;
+    }
+    if guardrails.in_select_cartesian_product.is_on() && plan.restrictions.names_rows_by_in(&plan.table) {
+        slices::fill(&plan.restrictions, &plan.table, binding, &mut read.slices)?;
+        guardrails.in_product("clustering key", read.slices.len(), &mut out.warnings)?;
     }
     let single = if plan.restrictions.key_range || state.is_some() {
         false
@@ -501,7 +501,7 @@ impl Resume {
     }
 }
 
-fn page_limits(
+pub(super) fn page_limits(
     plan: &SelectPlan,
     binding: &Binding<'_>,
     parameters: &QueryParameters<'_>,

@@ -106,7 +106,7 @@ impl PartitionUpdate {
     pub fn written_rows(&self) -> impl Iterator<Item = RowView<'_>> {
         let static_row = (!self.static_row.is_empty()).then(|| RowView::trusted(&self.static_row));
         let rows = self.rows.iter().map(|(_, row)| RowView::trusted(&self.arena[row.clone()]));
-        static_row.into_iter().chain(rows)
+        rows.chain(static_row)
     }
 
     /// What it counts for where sizes of batches are limited: that of Cassandra's `PartitionUpdate.dataSize`.

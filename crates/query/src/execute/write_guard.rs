@@ -12,6 +12,7 @@ use super::update_buffer::PartitionUpdate;
 use super::{Part, Request};
 use crate::QueryError;
 use crate::guardrails::{Threshold, WriteGuardrails, allowed};
+use crate::prepare::modify::ModifyPlan;
 use crate::prepare::operation::Action;
 
 /// Bytes that Cassandra counts for a cell beside its value and path: its timestamp, TTL and local deletion time.
@@ -37,17 +38,10 @@ impl WriteGuardrails {
     ///
     /// # Errors
     /// [`QueryError::Invalid`] where a guardrail forbids it.
-    pub(super) fn statement(
-        &self,
-        part: &Part<'_>,
-        moment: Moment,
-        warnings: &mut Vec<String>,
-    ) -> Result<(), QueryError> {
+    pub(super) fn statement(&self, part: &Part<'_>) -> Result<(), QueryError> {
         let plan = part.plan;
-        if let Some(term) = &plan.timestamp {
+        if plan.timestamp.is_some() {
             allowed(self.user_timestamps, "user_timestamps", "User provided timestamps (USING TIMESTAMP)")?;
-            let timestamp = apply::timestamp(term, &part.binding)?.unwrap_or(moment.timestamp);
-            self.timestamp(plan.table.name(), timestamp, part.binding.ambient.now_ms() * 1000, warnings)?;
         }
         for operation in plan.regulars.iter().chain(&plan.statics) {
             let what = match &operation.action {
@@ -61,13 +55,20 @@ impl WriteGuardrails {
         Ok(())
     }
 
-    fn timestamp(
+    /// What is to be said of the timestamp of a statement that is not in a batch.
+    ///
+    /// # Errors
+    /// [`QueryError::Guardrail`] where it is too far from now.
+    pub(super) fn timestamp(
         &self,
-        table: &str,
-        timestamp: i64,
-        now_us: i64,
+        part: &Part<'_>,
+        moment: Moment,
         warnings: &mut Vec<String>,
     ) -> Result<(), QueryError> {
+        let Some(term) = &part.plan.timestamp else { return Ok(()) };
+        let timestamp = apply::timestamp(term, &part.binding)?.unwrap_or(moment.timestamp);
+        let now_us = part.binding.ambient.now_ms() * 1000;
+        let table = part.plan.table.name();
         const LATE: &str =
             "Timestamps too far in the future can lead to data that can't be easily overwritten";
         const EARLY: &str = "Timestamps too far in the past can cause writes can be unexpectedly lost";
@@ -105,19 +106,34 @@ impl WriteGuardrails {
     ///
     /// # Errors
     /// [`QueryError::Invalid`] where a value or a collection is too large.
-    pub(super) fn update(
+    pub(super) fn update<'p>(
         &self,
         update: &PartitionUpdate,
+        plans: impl Iterator<Item = &'p ModifyPlan> + Clone,
         warnings: &mut Vec<String>,
     ) -> Result<(), QueryError> {
         let sizes = [self.column_value_bytes, self.collection_bytes, self.items_per_collection];
         if !sizes.into_iter().any(Threshold::is_on) {
             return Ok(());
         }
-        update.written_rows().try_for_each(|row| self.row(&update.table, row, warnings))
+        // Of elements that are set one by one nothing is said as of a collection.
+        let whole = |column: &Column| {
+            let operations = plans.clone().flat_map(|plan| plan.regulars.iter().chain(&plan.statics));
+            let mut actions =
+                operations.filter(|of| of.column.id == column.id).map(|of| &of.action).peekable();
+            actions.peek().is_none()
+                || actions.any(|action| !matches!(action, Action::SetEntry(..) | Action::SetIndex(..)))
+        };
+        update.written_rows().try_for_each(|row| self.row(&update.table, row, &whole, warnings))
     }
 
-    fn row(&self, table: &Table, row: RowView<'_>, warnings: &mut Vec<String>) -> Result<(), QueryError> {
+    fn row(
+        &self,
+        table: &Table,
+        row: RowView<'_>,
+        whole: &dyn Fn(&Column) -> bool,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), QueryError> {
         let mut cells = row.cells().peekable();
         while let Some(first) = cells.next() {
             let Some(column) = table.column_by_id(first.column) else { continue };
@@ -125,7 +141,7 @@ impl WriteGuardrails {
             while let Some(cell) = cells.next_if(|cell| cell.column == first.column) {
                 of_column.push(cell);
             }
-            self.column(column, &of_column, warnings)?;
+            self.column(column, &of_column, whole(column), warnings)?;
         }
         Ok(())
     }
@@ -134,6 +150,7 @@ impl WriteGuardrails {
         &self,
         column: &Column,
         cells: &[CellView<'_>],
+        whole: bool,
         warnings: &mut Vec<String>,
     ) -> Result<(), QueryError> {
         let name = &column.name;
@@ -142,7 +159,7 @@ impl WriteGuardrails {
             CELL_BYTES + length(cell.value()) + length(cell.path)
         };
         let live = || cells.iter().filter(|cell| cell.value().is_some());
-        let is_collection = column.ty.is_collection();
+        let is_collection = column.ty.is_collection() && whole;
         let items = if column.ty.is_multi_cell() {
             live().count() as u64
         } else {

@@ -24,6 +24,10 @@ use crate::terms::prepare::Context;
 pub const ALLOW_FILTERING_NEEDED: &str = "Cannot execute this query as it might involve data filtering and thus may \
 have unpredictable performance. If you want to execute this query despite the performance unpredictability, use \
 ALLOW FILTERING";
+/// What is told of it where `allow_filtering_enabled` is false.
+pub const ALLOW_FILTERING_FORBIDDEN: &str = "Cannot execute this query as it might involve data filtering and thus may \
+    have unpredictable performance. Executing this query despite the performance unpredictability with ALLOW FILTERING \
+    has been disabled by the allow_filtering_enabled property in cassandra.yaml";
 
 /// Which statement the clause belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +88,15 @@ impl Restrictions {
     /// Whether IN lists of clustering columns multiply.
     pub fn clustering_has_in(&self) -> bool {
         self.clustering.iter().any(|clause| matches!(clause.test, Test::In(_)))
+    }
+
+    /// Whether the clustering restrictions name whole rows, and IN is among them. Of ranges there are as many, but
+    /// nothing is said of them.
+    pub fn names_rows_by_in(&self, table: &Table) -> bool {
+        let named = |clause: &Clause| clause.is_equality() || matches!(clause.test, Test::In(_));
+        self.clustering.iter().all(named)
+            && self.clustering_has_in()
+            && self.clustering.last().map_or(0, Clause::end) + self.null_tail == table.clustering().len()
     }
 
     /// Whether the clustering restrictions name whole rows.

@@ -48,6 +48,18 @@ async fn reads(engine: Engine) {
                 )
             )),
         ),
+        ("SELECT * FROM t LIMIT 5", Some(5), None),
+        (
+            "SELECT * FROM t LIMIT 6",
+            Some(5),
+            Some(format!(
+                "! {}",
+                guardrail(
+                    "page_size",
+                    "Aborting query for table t, page size 5 exceeds fail threshold of 4."
+                )
+            )),
+        ),
         ("SELECT * FROM system.local", Some(5000), None),
         ("SELECT * FROM t WHERE k IN (1, 2)", None, None),
         (
@@ -70,6 +82,19 @@ async fn reads(engine: Engine) {
             )),
         ),
         ("SELECT * FROM t WHERE k = 1 AND a IN (1, 2, 3)", None, None),
+        // Ranges are not counted, however many.
+        ("SELECT * FROM t WHERE k = 1 AND a IN (1, 2, 3, 4, 5, 6)", None, None),
+        (
+            "SELECT * FROM t WHERE k IN (1, 2, 3, 4, 5) AND a IN (1, 2) AND b IN (1, 2)",
+            None,
+            Some(format!(
+                "! {}",
+                guardrail(
+                    "partition_keys_in_select",
+                    "Aborting query with partition keys in IN clause on table t, number of partition keys 5 exceeds fail threshold of 4.",
+                )
+            )),
+        ),
         (
             "SELECT * FROM t WHERE k = 1 AND a IN (1, 2) AND b IN (1, 2)",
             None,
@@ -99,6 +124,14 @@ async fn reads(engine: Engine) {
                     "Querying with ALLOW FILTERING is not allowed. ALLOW FILTERING can potentially visit all the data in the table and have unpredictable performance.",
                 )
             )),
+        ),
+        (
+            "SELECT * FROM t WHERE v = 1",
+            None,
+            Some(
+                "! Cannot execute this query as it might involve data filtering and thus may have unpredictable performance. Executing this query despite the performance unpredictability with ALLOW FILTERING has been disabled by the allow_filtering_enabled property in cassandra.yaml"
+                    .to_owned(),
+            ),
         ),
         (
             "SELECT k, count(*) FROM t GROUP BY k",
@@ -218,6 +251,8 @@ async fn writes(engine: Engine) {
             ),
         ),
         ("DELETE l FROM t WHERE k = 1".to_owned(), None),
+        // Of elements that are set one by one only the values count.
+        ("UPDATE t SET m['a'] = 1, m['b'] = 2, m['c'] = 3 WHERE k = 1".to_owned(), None),
         (
             "TRUNCATE t".to_owned(),
             Some(

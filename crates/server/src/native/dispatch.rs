@@ -266,6 +266,9 @@ async fn execute(session: &Session, header: &FrameHeader, body: &[u8]) -> Result
     if let Some(keyspace) = response.set_keyspace.take() {
         Rc::make_mut(&mut session.client.borrow_mut()).keyspace = Some(keyspace);
     }
+    if let Err(QueryError::Guardrail(text)) = &result {
+        response.warnings.push(text.clone());
+    }
     write_result(session, header, &result, &response);
     native.give_buffer(response.body);
     if let Some(mut trace) = response.trace {

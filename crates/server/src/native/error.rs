@@ -33,7 +33,7 @@ pub(super) fn write<'b>(
     let kind = match error {
         QueryError::Protocol(_) => ErrorKind::Plain(PlainError::Protocol),
         QueryError::Syntax(_) => ErrorKind::Plain(PlainError::Syntax),
-        QueryError::Invalid(_) => ErrorKind::Plain(PlainError::Invalid),
+        QueryError::Invalid(_) | QueryError::Guardrail(_) => ErrorKind::Plain(PlainError::Invalid),
         QueryError::Config(_) => ErrorKind::Plain(PlainError::Config),
         QueryError::Unauthorized(_) => ErrorKind::Plain(PlainError::Unauthorized),
         QueryError::AlreadyExists { keyspace, table, .. } => ErrorKind::AlreadyExists { keyspace, table },
