@@ -215,7 +215,7 @@ class FullDisk(DiskTest):
     CONFIG = (
         "commitlog_sync: batch\ncommitlog_segment_size_in_mb: 2\ncommitlog_total_space_in_mb: 12\n"
         "write_request_timeout: 1000ms\n"
-        # Really full: no mark of free space before it.
+        # No mark: writes are refused when what memory and log need is all there is.
         "critical_disk_utilization_level: 1.0\n"
     )
 

@@ -89,6 +89,32 @@ class Storm(NodeTest):
             self.assertLess(each, 6 * 1024)
 
 
+class FewDescriptors(NodeTest):
+    SHARDS = 1
+
+    def test_connections_leave_descriptors_to_files(self):
+        before = resource.prlimit(self.node.pid(), resource.RLIMIT_NOFILE)
+        limit = self.node.open_files() + 100
+        with Connection() as established, contextlib.ExitStack() as stack:
+            resource.prlimit(self.node.pid(), resource.RLIMIT_NOFILE, (limit, before[1]))
+            answered = 0
+            for _ in range(limit):
+                one = stack.enter_context(Connection(started=False))
+                with contextlib.suppress(ConnectionError):
+                    one.raw(frame(4, OPTIONS))
+                    answered += one.read() is not None
+            self.assertLess(answered, limit // 4 * 3, "a quarter is left")
+            self.assertGreater(answered, limit // 4, "and no more than that")
+            # Files of the schema, of the log and of a table can be made.
+            established.query("CREATE KEYSPACE few WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}")
+            established.query("CREATE TABLE few.t (k int PRIMARY KEY)")
+            established.query("INSERT INTO few.t (k) VALUES (1)")
+            established.query("TRUNCATE few.t")
+            self.assertEqual(established.query("SELECT k FROM few.t"), [])
+        self.assertIn("raise its limit (ulimit -n)", self.node.log())
+        resource.prlimit(self.node.pid(), resource.RLIMIT_NOFILE, before)
+
+
 class PerAddress(NodeTest):
     CONFIG = "native_transport_max_concurrent_connections_per_ip: 6\n"
     SHARDS = 2

@@ -101,7 +101,7 @@ fn main() {
         agreement::make_system_tables(&storage).await.expect("system tables");
         let config = EngineConfig::new([7; 16], 1);
         let replicator = Replicator::new(storage.clone(), config.data_center.clone());
-        let tables = Rc::new(SystemTables::new().expect("tables made in memory"));
+        let tables = Rc::new(SystemTables::new().await.expect("tables made in memory"));
         let engine = Engine::new(config, storage, replicator, tables);
         for statement in SCHEMA {
             engine

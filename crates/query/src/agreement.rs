@@ -175,6 +175,9 @@ impl Engine {
     pub fn schema_changed(&self, event: &SchemaEvent) {
         let table = (event.target == Target::Table).then_some(event.name.as_str());
         self.forget_statements(&event.keyspace, table);
+        if matches!(event.target, Target::Function | Target::Aggregate | Target::Keyspace) {
+            self.forget_callers(&event.keyspace);
+        }
         let listeners: Vec<SchemaListener> = listeners().0.borrow().clone();
         listeners.iter().for_each(|listener| listener(event));
     }

@@ -135,6 +135,8 @@ pub struct Guardrails {
     pub fields_per_udt: Threshold,
     /// `vector_dimensions_*_threshold`
     pub vector_dimensions: Threshold,
+    /// `default_keyspace_rf`: the factor of keyspaces that name none; what the next two fail at has to allow it.
+    pub default_keyspace_rf: u32,
     /// `minimum_replication_factor_*_threshold`
     pub minimum_replication_factor: Threshold,
     /// `maximum_replication_factor_*_threshold`
@@ -199,6 +201,7 @@ impl Default for Guardrails {
             columns_per_table: Threshold::default(),
             fields_per_udt: Threshold::default(),
             vector_dimensions: Threshold::default(),
+            default_keyspace_rf: 1,
             minimum_replication_factor: Threshold::default(),
             maximum_replication_factor: Threshold::default(),
             table_properties: Named::default(),

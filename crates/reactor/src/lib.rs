@@ -34,7 +34,9 @@ mod waker;
 pub use driver::sim;
 pub use sched::{Group, current_group, maybe_yield, need_preempt, yield_now};
 pub use shard::{driver_name, local, random_u64, set_local, shard_count, shard_id};
-pub use start::{Config, DriverChoice, Running, ShardInfo, ShardPanicked, StartError, run_one, start};
+pub use start::{
+    Config, DriverChoice, Running, ShardInfo, ShardPanicked, StartError, descriptors_max, run_one, start,
+};
 pub use sync::channel;
 pub use sync::event::{Event, Wait};
 pub use sync::gate::{Gate, GateClosed, GateHold};

@@ -183,6 +183,12 @@ fn raise_descriptors() {
     }
 }
 
+/// Descriptors the process may have, as its limit is now.
+pub fn descriptors_max() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
+}
+
 /// Starts one thread per shard, each running its own future of `main`.
 ///
 /// A shard's tasks may use its peers until every shard's main has ended; what still runs then is dropped. When a main

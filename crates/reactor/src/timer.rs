@@ -50,6 +50,8 @@ pub(crate) struct Wheel {
     due_last: u32,
     /// Every tick up to and including this one has been fired.
     current: u64,
+    /// No slot that has timers begins before this tick: each turn of the loop asks, and few find anything.
+    quiet: u64,
     count: usize,
 }
 
@@ -61,6 +63,7 @@ impl Wheel {
             levels: std::array::from_fn(|_| Level { occupied: 0, heads: [NONE; SLOTS] }),
             due_last: NONE,
             current: now.0 >> TICK_BITS,
+            quiet: 0,
             count: 0,
         }
     }
@@ -143,6 +146,13 @@ impl Wheel {
         best
     }
 
+    /// Whether [`Wheel::advance`] would fire anything.
+    #[inline]
+    pub(crate) fn has_due(&mut self, now: Instant) -> bool {
+        self.collect(now.0 >> TICK_BITS);
+        self.levels[DUE].heads[0] != NONE
+    }
+
     /// Fires timers whose instant is `now` or earlier, at most `limit`: their wakers go to `fire`. Returns how
     /// many; call again while it is `limit`.
     pub(crate) fn advance(&mut self, now: Instant, limit: usize, mut fire: impl FnMut(Waker)) -> usize {
@@ -158,14 +168,24 @@ impl Wheel {
     }
 
     /// Moves every timer of a tick up to `target` to the list of those due.
+    #[inline]
     fn collect(&mut self, target: u64) {
+        if target < self.quiet {
+            self.current = self.current.max(target);
+        } else {
+            self.spread(target);
+        }
+    }
+
+    fn spread(&mut self, target: u64) {
         while self.current < target {
             let next = if self.count == 0 { None } else { self.next_tick() };
-            let Some(next) = next.filter(|next| *next <= target) else {
+            let Some(at) = next.filter(|next| *next <= target) else {
                 self.current = target;
+                self.quiet = next.unwrap_or(u64::MAX);
                 break;
             };
-            self.current = next;
+            self.current = at;
             // Spread the slots of upper levels that begin at this tick, highest first, then take this tick's own.
             for level in (0..LEVELS).rev() {
                 let shift = SLOT_BITS * level as u32;
@@ -224,6 +244,7 @@ impl Wheel {
         }
         self.levels[level].heads[slot] = index;
         self.levels[level].occupied |= 1 << slot;
+        self.quiet = 0;
     }
 
     fn append_due(&mut self, index: u32) {

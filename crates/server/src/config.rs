@@ -351,6 +351,20 @@ mod tests {
                  minimum_replication_factor_warn_threshold should be greater than the fail threshold 3",
             ),
             (
+                "maximum_replication_factor_fail_threshold: 2\ndefault_keyspace_rf: 3\n",
+                "c.yaml:1:44: maximum_replication_factor_fail_threshold: maximum_replication_factor_fail_threshold to be \
+                 set (2) cannot be lesser than default_keyspace_rf (3)",
+            ),
+            (
+                "minimum_replication_factor_fail_threshold: 2\n",
+                "c.yaml:1:44: minimum_replication_factor_fail_threshold: minimum_replication_factor_fail_threshold to be \
+                 set (2) cannot be greater than default_keyspace_rf (1)",
+            ),
+            (
+                "default_keyspace_rf: 0\n",
+                "c.yaml:1:22: default_keyspace_rf: default_keyspace_rf cannot be less than 1",
+            ),
+            (
                 "partition_size_warn_threshold: 2MiB\npartition_size_fail_threshold: 1024KiB\n",
                 "c.yaml:1:32: partition_size_warn_threshold: The warn threshold 2MiB for partition_size_warn_threshold \
                  should be lower than the fail threshold 1MiB",

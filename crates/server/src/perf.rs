@@ -13,6 +13,7 @@ mod cql_parse;
 mod directory;
 mod meter;
 mod report;
+mod row_cache_update;
 mod run;
 mod simple_query;
 mod sstable;
@@ -35,6 +36,8 @@ pub enum PerfCommand {
     Sstable(sstable::Options),
     /// Reading statements
     CqlParse(cql_parse::Options),
+    /// Merging what a memtable says into the row cache
+    RowCacheUpdate(row_cache_update::Options),
     /// Appending to a commit log
     Commitlog(commitlog::Options),
     /// Set a run beside one that was kept
@@ -52,6 +55,7 @@ impl PerfCommand {
             Self::Compaction(options) => compaction::run(options),
             Self::Sstable(options) => sstable::run(options),
             Self::CqlParse(options) => cql_parse::run(options),
+            Self::RowCacheUpdate(options) => row_cache_update::run(options),
             Self::Commitlog(options) => commitlog::run(options),
             Self::Compare(options) => compare::run(options),
             Self::Sockets(command) => return command.run(),

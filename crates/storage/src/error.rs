@@ -30,16 +30,30 @@ pub enum StorageError {
     },
     /// Free space is below the mark: writes are refused until there is more, reads go on.
     #[error(
-        "{}: the disk is nearly full ({free_bytes} bytes free, {free_bytes_min} have to be): writes are refused until \
-         there is space (critical_disk_utilization_level); drop or truncate tables, or clear snapshots", path.display()
+        "{}: the disk is nearly full ({free_bytes} bytes free, {free_bytes_min} have to be, for what memory holds and \
+         by critical_disk_utilization_level): writes are refused until there is space; drop or truncate tables, or clear \
+         snapshots", path.display()
     )]
     DiskNearlyFull {
         /// A folder on the disk.
         path: PathBuf,
         /// Bytes that are free.
         free_bytes: u64,
-        /// Bytes that have to be (`critical_disk_utilization_level`).
+        /// Bytes that have to be: what memtables hold, and what `critical_disk_utilization_level` asks for.
         free_bytes_min: u64,
+    },
+    /// A compaction would need more space than there is: its files stay as they are.
+    #[error(
+        "{}: a compaction may need {needed_bytes} bytes, {room_bytes} can be had: it waits until there is space; drop or \
+         truncate tables, or clear snapshots", path.display()
+    )]
+    NoRoomToCompact {
+        /// The tablet's folder.
+        path: PathBuf,
+        /// Bytes it may write before the first of its inputs goes.
+        needed_bytes: u64,
+        /// Bytes that are free and not kept for what memtables hold.
+        room_bytes: u64,
     },
     /// A flush of the commit log failed. What was written may be lost, so nothing more is written until the process
     /// starts anew.

@@ -175,7 +175,12 @@ impl Storage {
     }
 
     /// Merges a memtable whose file is there into the row cache; nothing of it is read from disk.
-    async fn update_cache(&self, tablet: &Rc<Tablet>, memtable: &Rc<Memtable>, file: Option<&Rc<TableFile>>) {
+    pub(crate) async fn update_cache(
+        &self,
+        tablet: &Rc<Tablet>,
+        memtable: &Rc<Memtable>,
+        file: Option<&Rc<TableFile>>,
+    ) {
         let Some(claim) = tablet.cache().claim() else { return };
         let table = tablet.table();
         let mut from = PartitionBound { token: Token::MINIMUM, key: None, inclusive: true };

@@ -2,12 +2,14 @@
 //!
 //! Not part of the interface; `ceto perf` measures with it.
 
+use model::TableId;
 use reactor::Deadline;
 
 use crate::commitlog::format::{BootId, EntryKind};
 use crate::commitlog::{Commitlog, CommitlogOptions};
 use crate::config::StorageConfig;
 use crate::error::StorageError;
+use crate::shard::Storage;
 
 /// A commit log without a memtable behind it: its segments are free again once they are full.
 #[derive(Clone)]
@@ -50,3 +52,22 @@ impl Log {
 
 /// Of a process that nothing replays.
 const BOOT: BootId = [0; 16];
+
+/// Merges what a table's memtables on this shard say into the row cache, as a flush does when their files are there, but
+/// makes no files: what they say is in the cache alone then, and gone when it is evicted.
+///
+/// # Errors
+/// [`StorageError::UnknownTable`].
+pub async fn update_row_cache(storage: &Storage, table: TableId) -> Result<(), StorageError> {
+    let store = storage.table_store(table)?;
+    for tablet in store.tablets() {
+        tablet.seal_at(|| None).await;
+        // Bounded: nobody else seals.
+        while let Some(memtable) = tablet.sealed() {
+            storage.update_cache(tablet, &memtable, None).await;
+            tablet.remove_memtable(&memtable);
+            memtable.release_log();
+        }
+    }
+    Ok(())
+}

@@ -43,7 +43,8 @@ impl Parser<'_> {
             if parser.at_sign("(") {
                 return parser.parenthesised_relation();
             }
-            if parser.starts_column_function() {
+            // Any other name before a parenthesis is a syntax error, as in Cassandra.
+            if parser.at_word(0, "bm25") && parser.starts_column_function() {
                 let function = parser.column_function()?;
                 let operator = parser.comparison_operator()?;
                 let value = parser.term()?;
@@ -53,7 +54,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Whether a function over a column starts here: no Cassandra relation has a name before a parenthesis.
+    /// Whether a function over a column starts here.
     pub(super) fn starts_column_function(&self) -> bool {
         self.kind(1) == TokenKind::Sign("(") && self.is_function_name(0) && self.is_name(2)
     }

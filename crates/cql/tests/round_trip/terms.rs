@@ -187,8 +187,11 @@ fn relation() -> BoxedStrategy<Relation> {
     let columns = || prop::collection::vec(column(), 1..3).prop_map(RelationTarget::Columns);
     let token = || prop::collection::vec(column(), 1..3).prop_map(RelationTarget::Token);
     let one = || column().prop_map(RelationTarget::Column);
-    let compared =
-        prop_oneof![one(), token(), element.clone(), column_function().prop_map(RelationTarget::Function)];
+    let scored = column_function().prop_map(|function| {
+        let name = QualifiedName::bare(Ident::new("bm25"));
+        RelationTarget::Function(ColumnFunction { name, ..function })
+    });
+    let compared = prop_oneof![one(), token(), element.clone(), scored];
     let between = prop_oneof![one(), token(), element, columns()];
     let tuple_or_marker = prop_oneof![tuple(), marker().prop_map(Term::BindMarker)];
     let tuple_in = prop_oneof![

@@ -59,7 +59,7 @@ pub(super) fn user_type(statement: &DropType, context: &PlanContext<'_>) -> Resu
             Err(invalid(format!("Type '{keyspace_name}.{name}' doesn't exist")))
         };
     };
-    let still_used = |by: &str, users: Vec<&str>| {
+    let still_used = |by: &str, users: &[&str]| {
         Err(invalid(format!(
             "Cannot drop user type '{keyspace_name}.{name}' as it is still used by {by} {}",
             users.join(", ")
@@ -79,7 +79,8 @@ pub(super) fn user_type(statement: &DropType, context: &PlanContext<'_>) -> Resu
         )
         .collect();
     if !functions.is_empty() {
-        return still_used("functions", functions);
+        let qualified: Vec<String> = functions.iter().map(|name| format!("{keyspace_name}.{name}")).collect();
+        return still_used("functions", &qualified.iter().map(String::as_str).collect::<Vec<_>>());
     }
     let types: Vec<&str> = keyspace
         .types
@@ -89,7 +90,7 @@ pub(super) fn user_type(statement: &DropType, context: &PlanContext<'_>) -> Resu
         .map(|other| other.name.as_str())
         .collect();
     if !types.is_empty() {
-        return still_used("user types", types);
+        return still_used("user types", &types);
     }
     let tables: Vec<&str> = keyspace
         .tables
@@ -98,7 +99,7 @@ pub(super) fn user_type(statement: &DropType, context: &PlanContext<'_>) -> Resu
         .map(|table| table.name())
         .collect();
     if !tables.is_empty() {
-        return still_used("tables", tables);
+        return still_used("tables", &tables);
     }
     let change = SchemaChange::DropType { keyspace: keyspace_name.to_owned(), name: name.to_owned() };
     Ok(Planned::change(change, event))

@@ -17,6 +17,7 @@ pub(crate) mod roles;
 mod table_alter;
 pub(crate) mod table_create;
 mod table_like;
+mod trigger;
 pub(crate) mod types;
 mod user_type;
 

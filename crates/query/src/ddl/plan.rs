@@ -11,7 +11,7 @@ use model::{Schema, Table};
 use super::mistake::{invalid, unsupported};
 use super::properties::Properties;
 use super::types::RawType;
-use super::{aggregate, drop, function, keyspace, table_alter, table_create, table_like, user_type};
+use super::{aggregate, drop, function, keyspace, table_alter, table_create, table_like, trigger, user_type};
 use crate::QueryError;
 use crate::guardrails::Guardrails;
 use crate::schema_events::{Change, SchemaEvent, Target};
@@ -91,7 +91,8 @@ pub(crate) fn plan(statement: &Statement, context: &PlanContext<'_>) -> Result<P
         Statement::DropFunction(statement) => function::drop(statement, context),
         Statement::CreateAggregate(create) => aggregate::create(create, context),
         Statement::DropAggregate(statement) => aggregate::drop(statement, context),
-        Statement::CreateTrigger(_) | Statement::DropTrigger(_) => Err(unsupported("Triggers are")),
+        Statement::CreateTrigger(create) => trigger::create(create, context),
+        Statement::DropTrigger(statement) => trigger::drop(statement, context),
         Statement::CreateServiceLevel(_)
         | Statement::AlterServiceLevel(_)
         | Statement::DropServiceLevel(_)
@@ -136,6 +137,8 @@ pub(crate) fn check(statement: &Statement, session: Option<&str>) -> Result<(), 
         Statement::DropFunction(statement) => &statement.name,
         Statement::CreateAggregate(create) => &create.name,
         Statement::DropAggregate(statement) => &statement.name,
+        Statement::CreateTrigger(create) => &create.table,
+        Statement::DropTrigger(statement) => &statement.table,
         Statement::CreateKeyspace(create) => return Properties::new(&create.properties).map(drop),
         Statement::AlterKeyspace(alter) => return Properties::new(&alter.properties).map(drop),
         _ => return Ok(()),

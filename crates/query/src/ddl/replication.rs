@@ -11,8 +11,6 @@ use crate::QueryError;
 
 const PACKAGE: &str = "org.apache.cassandra.locator.";
 const FACTOR: &str = "replication_factor";
-/// What a keyspace gets that names no factor.
-const DEFAULT_FACTOR: &str = "1";
 
 type Replication = BTreeMap<String, String>;
 
@@ -56,8 +54,7 @@ fn simple(
     warnings: &mut Vec<String>,
 ) -> Result<(), QueryError> {
     if !options.contains_key(FACTOR) {
-        let factor = previous.get(FACTOR).map_or(DEFAULT_FACTOR, String::as_str);
-        options.insert(FACTOR.to_owned(), factor.to_owned());
+        options.insert(FACTOR.to_owned(), unnamed_factor(previous, context));
     }
     let factor = factor(&options[FACTOR])?;
     if let Some(name) = options.keys().find(|name| *name != FACTOR) {
@@ -81,8 +78,7 @@ fn topology(
     warnings: &mut Vec<String>,
 ) -> Result<(), QueryError> {
     if options.is_empty() {
-        let factor = previous.get(FACTOR).map_or(DEFAULT_FACTOR, String::as_str);
-        options.insert(FACTOR.to_owned(), factor.to_owned());
+        options.insert(FACTOR.to_owned(), unnamed_factor(previous, context));
     }
     if let Some(everywhere) = options.remove(FACTOR) {
         // A factor for everywhere leaves alone what data centers were given before, for safety.
@@ -119,6 +115,12 @@ fn topology(
         }
     }
     Ok(())
+}
+
+/// What a keyspace gets that names no factor: the one it had, else `default_keyspace_rf`.
+fn unnamed_factor(previous: &Replication, context: &PlanContext<'_>) -> String {
+    let default = || context.guardrails.default_keyspace_rf.to_string();
+    previous.get(FACTOR).cloned().unwrap_or_else(default)
 }
 
 fn guard(

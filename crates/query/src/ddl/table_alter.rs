@@ -216,24 +216,52 @@ fn check_return(before: &Column, name: &str, ty: &CqlType, kind: ColumnKind) -> 
 /// Whether values stored as `old` are values of `new`, and stand in table files the same way: files written before the
 /// drop are read by the column's name (Cassandra's `isSerializationCompatibleWith`).
 fn reads_values_of(new: &CqlType, old: &CqlType) -> bool {
+    let same_form = new.is_multi_cell() == old.is_multi_cell()
+        && new.fixed_value_length() == old.fixed_value_length()
+        && match (new, old) {
+            (CqlType::List { element: new, .. }, CqlType::List { element: old, .. })
+            | (CqlType::Map { value: new, .. }, CqlType::Map { value: old, .. }) => reads_values_of(new, old),
+            _ => true,
+        };
+    same_form && means_values_of(new, old)
+}
+
+/// Whether bytes of `old` can be taken for values of `new` (Cassandra's `isValueCompatibleWith`).
+fn means_values_of(new: &CqlType, old: &CqlType) -> bool {
     if new == old {
         return true;
-    }
-    if new.is_multi_cell() || old.is_multi_cell() {
-        return false;
-    }
-    if new.fixed_value_length() != old.fixed_value_length() {
-        return false;
     }
     match (new, old) {
         (CqlType::Blob, _)
         | (CqlType::Text, CqlType::Ascii)
         | (CqlType::Bigint, CqlType::Timestamp)
+        | (CqlType::Timestamp | CqlType::Time, CqlType::Bigint)
+        | (CqlType::Date, CqlType::Int)
+        | (CqlType::Varint, CqlType::Int | CqlType::Bigint | CqlType::Timestamp)
         | (CqlType::Uuid, CqlType::Timeuuid) => true,
-        (CqlType::List { element: new, .. }, CqlType::List { element: old, .. })
-        | (CqlType::Set { element: new, .. }, CqlType::Set { element: old, .. }) => reads_values_of(new, old),
+        (CqlType::List { element: new, .. }, CqlType::List { element: old, .. }) => means_values_of(new, old),
+        (CqlType::Set { element: new, .. }, CqlType::Set { element: old, .. }) => sorts_as(new, old),
         (CqlType::Map { key: k, value: v, .. }, CqlType::Map { key: old_k, value: old_v, .. }) => {
-            k == old_k && reads_values_of(v, old_v)
+            sorts_as(k, old_k) && means_values_of(v, old_v)
+        }
+        // One may be longer than before: what was written then has nulls at its end.
+        (CqlType::Tuple(new), CqlType::Tuple(old)) => {
+            new.len() >= old.len() && new.iter().zip(old).all(|(new, old)| means_values_of(new, old))
+        }
+        _ => false,
+    }
+}
+
+/// Whether what stands in the order of `old` stands in that of `new`: elements of sets and keys of maps
+/// (Cassandra's `isCompatibleWith`).
+fn sorts_as(new: &CqlType, old: &CqlType) -> bool {
+    if new == old {
+        return true;
+    }
+    match (new, old) {
+        (CqlType::Blob, CqlType::Ascii | CqlType::Text) | (CqlType::Text, CqlType::Ascii) => true,
+        (CqlType::Tuple(new), CqlType::Tuple(old)) => {
+            new.len() >= old.len() && new.iter().zip(old).all(|(new, old)| sorts_as(new, old))
         }
         _ => false,
     }

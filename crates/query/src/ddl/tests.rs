@@ -185,11 +185,24 @@ fn what_this_version_has_not_got_says_so() {
             "CREATE MATERIALIZED VIEW m AS SELECT * FROM t WHERE v IS NOT NULL AND k IS NOT NULL PRIMARY KEY (v, k)",
             "Materialized views are",
         ),
-        ("CREATE TRIGGER g ON t USING 'x'", "Triggers are"),
         ("CREATE SERVICE LEVEL s", "Service levels are"),
         ("ALTER TABLE t WITH cdc = {'enabled': 'true', 'preimage': 'true'}", "Logs of changes (cdc) are"),
     ] {
         check(&[table, statement], &format!("2200 {what} not supported yet"));
+    }
+}
+
+#[test]
+fn no_class_of_a_trigger_can_be_loaded() {
+    let table = "CREATE TABLE t (k int PRIMARY KEY, v int)";
+    for (statement, expected) in [
+        ("CREATE TRIGGER IF NOT EXISTS g ON t USING 'x'", "2200 Trigger class 'x' couldn't be loaded"),
+        ("CREATE TRIGGER g ON nope USING 'x'", "2200 Table 'nope' doesn't exist"),
+        ("CREATE TRIGGER g ON nope.t USING 'x'", "2200 Keyspace 'nope' doesn't exist"),
+        ("DROP TRIGGER g ON t", "2200 Trigger 'g' on 'ks.t' doesn't exist"),
+        ("DROP TRIGGER IF EXISTS g ON nope.t", "NOTHING"),
+    ] {
+        check(&[table, statement], expected);
     }
 }
 

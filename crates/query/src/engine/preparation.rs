@@ -106,6 +106,12 @@ impl Engine {
         };
         self.0.prepared.retain(|statement| !concerns(statement));
     }
+
+    /// Forgets the prepared statements that may call functions of a keyspace from another one: they name it.
+    pub fn forget_callers(&self, keyspace: &str) {
+        let name = keyspace.to_ascii_lowercase();
+        self.0.prepared.retain(|statement| !statement.text.to_ascii_lowercase().contains(&name));
+    }
 }
 
 /// Names for one statement.

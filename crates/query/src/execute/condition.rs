@@ -35,6 +35,7 @@ impl<'a> BoundCondition<'a> {
     /// [`QueryError::Invalid`] for values left out.
     pub(super) fn bind(condition: &'a Condition, binding: &Binding<'a>) -> Result<Self, QueryError> {
         let is_in = matches!(condition.operator, Operator::In { .. });
+        let contains = matches!(condition.operator, Operator::Contains | Operator::ContainsKey);
         let values = match &condition.values {
             Values::Terms(terms) => {
                 let mut values = Vec::with_capacity(terms.len());
@@ -42,8 +43,8 @@ impl<'a> BoundCondition<'a> {
                     match term.bind(binding)? {
                         Bound::Null => values.push(None),
                         Bound::Value(value) => values.push(Some(value)),
-                        // Of the values of IN some may be left out.
-                        Bound::Unset if is_in => {}
+                        // Of the values of IN some may be left out; nothing contains what is left out.
+                        Bound::Unset if is_in || contains => {}
                         Bound::Unset => return Err(unset()),
                     }
                 }

@@ -210,6 +210,7 @@ impl<'a> Cas<'a> {
             ));
         }
         slices::fill(&plan.restrictions, &plan.table, binding, &mut self.rows)?;
+        slices::check_lengths(&self.rows)?;
         let whole_row = plan.restrictions.names_rows(&plan.table) && !plan.only_static();
         let clustering = whole_row.then(|| self.rows[0].start.prefix.clone());
         if plan.needs_read() && !plan.regulars.is_empty() {

@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn conditional_writes_tell_what_was_not_done_from_what_is_not_known() {
         reactor::run_one(reactor::Config::default(), async {
-            let tables = crate::system::SystemTables::new().unwrap();
+            let tables = crate::system::SystemTables::new().await.unwrap();
             let table = crate::engine::VirtualTables::table(&tables, "system", "local").unwrap();
             let said = |error| write_error(error, Consistency::Serial, "CAS", &table, b"local").to_string();
             assert_eq!(

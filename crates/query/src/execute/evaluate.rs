@@ -79,7 +79,10 @@ pub(super) fn evaluate<'v>(
         Selector::Call(function, arguments) => {
             let mut values = SmallVec::<[Option<Cow<'_, [u8]>>; 4]>::new();
             for argument in arguments {
-                values.push(evaluate(argument, input, aggregated, binding)?);
+                values.push(match argument {
+                    Selector::Term(term) => term.bind(binding)?.set(|| function.unset_argument())?,
+                    _ => evaluate(argument, input, aggregated, binding)?,
+                });
             }
             let values: SmallVec<[Option<&[u8]>; 4]> = values.iter().map(|value| value.as_deref()).collect();
             let value = match function.user() {

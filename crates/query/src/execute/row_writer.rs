@@ -5,7 +5,6 @@
 use std::borrow::Cow;
 
 use model::collection::{Components, Elements, Entries};
-use model::compare::compare;
 use model::deletion::{EXPIRATION_MAX, LocalSeconds};
 use model::row::CellKind;
 use model::{CellView, Column, CqlType, DeletionTime, Liveness, RowBuilder, RowView, Table, reconcile};
@@ -446,15 +445,13 @@ fn list_element<'a>(
             elements.push(Element { path: at(index, "delete an element from")?, value: None });
         }
         Action::RemoveValues(term) => {
-            let (Bound::Value(values), CqlType::List { element, .. }) = (term.bind(binding)?, &column.ty)
-            else {
-                return Ok(());
-            };
+            let Bound::Value(values) = term.bind(binding)? else { return Ok(()) };
             let mut gone: Vec<&[u8]> =
                 Elements::parse(&values).map_err(broken)?.collect::<Result<_, _>>().map_err(broken)?;
-            gone.sort_by(|a, b| compare(element, a, b));
+            // The same bytes: of equal values written in two ways (1.0 and 1.00) only the one that is named goes.
+            gone.sort_unstable();
             for (path, value) in held {
-                if gone.binary_search_by(|candidate| compare(element, candidate, value)).is_ok() {
+                if gone.binary_search(&&value[..]).is_ok() {
                     elements.push(Element { path: Cow::Owned(path.clone()), value: None });
                 }
             }

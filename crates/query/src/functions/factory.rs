@@ -164,8 +164,6 @@ fn function(
             )));
         }
     };
-    // Both spellings of it show as one, in result columns too.
-    let name = if kind == Kind::ToJson { "to_json" } else { name };
     Ok(Function::new(name, kind, &types, result))
 }
 

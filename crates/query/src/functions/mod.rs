@@ -162,6 +162,12 @@ impl Function {
         })
     }
 
+    /// What is told of an argument that is left out.
+    #[cold]
+    pub fn unset_argument(&self) -> String {
+        format!("Invalid unset value for argument in call to function {}", self.name)
+    }
+
     /// Name without keyspace.
     pub fn short_name(&self) -> &str {
         &self.name

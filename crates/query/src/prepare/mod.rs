@@ -20,7 +20,7 @@ pub mod types;
 
 use std::rc::Rc;
 
-use cql::ast::{Describe, Modification, ParsedStatement, QualifiedName, SelectSource, Statement};
+use cql::ast::{BatchKind, Describe, Modification, ParsedStatement, QualifiedName, SelectSource, Statement};
 use model::{Schema, Table};
 
 use self::batch::BatchPlan;
@@ -199,7 +199,7 @@ fn modification(
     ambient: &Ambient,
     mut markers: Markers,
 ) -> Result<Prepared, QueryError> {
-    let (plan, table) = modify_plan(&modification, names, ambient, &mut markers)?;
+    let (plan, table) = modify_plan(&modification, names, ambient, &mut markers, None)?;
     let indexes = markers.partition_key_indexes(&table);
     finish(Plan::Modify(Box::new(plan)), markers, indexes)
 }
@@ -209,18 +209,42 @@ fn modify_plan(
     names: &dyn Names,
     ambient: &Ambient,
     markers: &mut Markers,
+    batch: Option<BatchKind>,
 ) -> Result<(ModifyPlan, Rc<Table>), QueryError> {
     let table = names.table(modify::table_name(modification))?;
-    if !names.is_stored(&table) {
-        return Err(QueryError::Invalid(if crate::system::is_virtual(table.keyspace()) {
-            format!("Modification is not supported by table {}", names::qualified(&table))
-        } else {
-            format!("{} keyspace is not user-modifiable.", table.keyspace())
-        }));
+    let is_virtual = crate::system::is_virtual(table.keyspace());
+    if !names.is_stored(&table) && !is_virtual {
+        return Err(QueryError::Invalid(format!("{} keyspace is not user-modifiable.", table.keyspace())));
     }
     markers.enter(table.keyspace(), table.name());
     let mut cx = Context { schema: names.schema(), table: &table, ambient, markers };
-    Ok((modify::prepare(&mut cx, &table, modification)?, table))
+    let plan = modify::prepare(&mut cx, &table, modification)?;
+    if is_virtual {
+        return Err(not_written(&plan, batch));
+    }
+    Ok((plan, table))
+}
+
+/// Why a virtual table is not written: what none of them takes comes first, as in Cassandra.
+fn not_written(plan: &ModifyPlan, batch: Option<BatchKind>) -> QueryError {
+    QueryError::invalid(if plan.timestamp.is_some() {
+        "Custom timestamp is not supported by virtual tables"
+    } else if plan.time_to_live.is_some() {
+        "Expiring columns are not supported by virtual tables"
+    } else if batch == Some(BatchKind::Counter) {
+        "Cannot include non-counter statement in a counter batch"
+    } else if batch == Some(BatchKind::Logged) {
+        "Cannot include a virtual table statement in a logged batch"
+    } else if plan.condition.is_some() && batch.is_some() {
+        "Conditional BATCH statements cannot include mutations for virtual tables"
+    } else if plan.condition.is_some() {
+        "Conditional updates are not supported by virtual tables"
+    } else {
+        return QueryError::Invalid(format!(
+            "Modification is not supported by table {}",
+            names::qualified(&plan.table)
+        ));
+    })
 }
 
 fn prepare_batch(
@@ -232,7 +256,7 @@ fn prepare_batch(
     let mut statements = Vec::with_capacity(batch.statements.len());
     let mut tables: Vec<Rc<Table>> = Vec::new();
     for statement in &batch.statements {
-        let (plan, table) = modify_plan(statement, names, ambient, &mut markers)?;
+        let (plan, table) = modify_plan(statement, names, ambient, &mut markers, Some(batch.kind))?;
         statements.push(plan);
         tables.push(table);
     }

@@ -148,7 +148,7 @@ impl Clause {
                 "{columns} cannot be restricted by more than one relation if it includes a IN"
             ))),
             (Test::Slice { lower, upper }, Test::Slice { lower: other_lower, upper: other_upper }) => {
-                if self.multi && self.first != other.first {
+                if self.first != other.first {
                     return Err(QueryError::Invalid(format!(
                         "Column \"{columns}\" cannot be restricted by two inequalities not starting with the same column"
                     )));
@@ -322,45 +322,46 @@ impl InTerms {
             Self::Marker { index, types } => {
                 let bytes = match binding.values[*index] {
                     ValueRef::Null => {
-                        return Err(QueryError::Invalid(match names {
-                            [name] => format!("Invalid null value for column {name}"),
+                        return Err(QueryError::Invalid(match (names, asked) {
+                            ([name], Asked::Column) => format!("Invalid null value for column {name}"),
                             _ => "Invalid null value for IN restriction".to_owned(),
                         }));
                     }
                     ValueRef::Unset => {
-                        return Err(QueryError::Invalid(match names {
-                            [name] => format!("Invalid unset value for column {name}"),
+                        return Err(QueryError::Invalid(match (names, asked) {
+                            ([name], Asked::Column) => format!("Invalid unset value for column {name}"),
                             _ => format!("Invalid unset value for in({})", names.join(",")),
                         }));
                     }
                     ValueRef::Bytes(bytes) => bytes,
                 };
-                self.split(bytes, types, names)
+                split_list(bytes, types, names, asked)
             }
         }
     }
+}
 
-    fn split<'a>(
-        &self,
-        bytes: &'a [u8],
-        types: &[CqlType],
-        names: &[String],
-    ) -> Result<Vec<Row<'a>>, QueryError> {
-        let element = match types {
-            [single] => single.clone(),
-            _ => CqlType::Tuple(types.to_vec()),
-        };
-        in_values(bytes, &CqlType::List { element: Box::new(element), frozen: true })?
-            .into_iter()
-            .map(|element| {
-                let element = element.ok_or_else(|| null_value(&names[0]))?;
-                match types {
-                    [_] => Ok(vec![Cow::Borrowed(element)]),
-                    _ => split_tuple(element, types, names, Asked::In),
-                }
-            })
-            .collect()
-    }
+/// The alternatives of a list that is bound to IN: of tuples where columns stand in parentheses, if only one.
+fn split_list<'a>(
+    bytes: &'a [u8],
+    types: &[CqlType],
+    names: &[String],
+    asked: Asked,
+) -> Result<Vec<Row<'a>>, QueryError> {
+    let element = match (types, asked) {
+        ([single], Asked::Column) => single.clone(),
+        _ => CqlType::Tuple(types.to_vec()),
+    };
+    in_values(bytes, &CqlType::List { element: Box::new(element), frozen: true })?
+        .into_iter()
+        .map(|element| {
+            let element = element.ok_or_else(|| null_value(&names[0]))?;
+            match asked {
+                Asked::Column => Ok(vec![Cow::Borrowed(element)]),
+                _ => split_tuple(element, types, names, asked),
+            }
+        })
+        .collect()
 }
 
 /// The elements of a list that is bound to IN. Unlike other lists it may hold nulls.

@@ -224,11 +224,15 @@ fn token_message(error: QueryError, names: &[String]) -> QueryError {
     QueryError::Invalid(text)
 }
 
-/// Adds a clause to a set, into those it overlaps.
+/// Adds a clause to a set, into the one it overlaps; with two it cannot stand together, and a merge with each says why.
 fn insert(set: &mut Vec<Clause>, clause: Clause) -> Result<(), QueryError> {
-    let overlapping = set.iter_mut().find(|have| have.first < clause.end() && clause.first < have.end());
-    if let Some(have) = overlapping {
-        return have.merge(clause);
+    let mut merged = false;
+    for have in set.iter_mut().filter(|have| have.first < clause.end() && clause.first < have.end()) {
+        have.merge(clause.clone())?;
+        merged = true;
+    }
+    if merged {
+        return Ok(());
     }
     let at = set.partition_point(|have| have.first < clause.first);
     set.insert(at, clause);

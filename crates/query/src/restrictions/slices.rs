@@ -18,7 +18,7 @@ use crate::terms::{Binding, Bound};
 /// Puts the slices in `out`, in ascending order; buffers in `out` are used again where they fit.
 ///
 /// # Errors
-/// [`QueryError::Invalid`] for null, left-out or too long values and for too many combinations.
+/// [`QueryError::Invalid`] for null or left-out values and for too many combinations.
 pub fn fill(
     restrictions: &Restrictions,
     table: &Table,
@@ -38,7 +38,7 @@ pub fn fill(
                 let asked = if clause.multi { Asked::Tuple } else { Asked::Column };
                 let row = row.bind(&clause.names, asked, binding)?;
                 for prefix in &mut prefixes {
-                    append_row(prefix, &row)?;
+                    append_row(prefix, &row);
                 }
             }
             Test::In(terms) => {
@@ -51,7 +51,7 @@ pub fn fill(
                 for prefix in &prefixes {
                     for row in &rows {
                         let mut prefix = prefix.clone();
-                        append_row(&mut prefix, row)?;
+                        append_row(&mut prefix, row);
                         longer.push(prefix);
                     }
                 }
@@ -77,8 +77,8 @@ pub fn fill(
                 let lower = lower.map(|bound| bound_values(clause, bound, binding)).transpose()?;
                 let upper = upper.map(|bound| bound_values(clause, bound, binding)).transpose()?;
                 for prefix in &prefixes {
-                    let above = half(prefix, clause.first, &lower, true, orders)?;
-                    let below = half(prefix, clause.first, &upper, false, orders)?;
+                    let above = half(prefix, clause.first, &lower, true, orders);
+                    let below = half(prefix, clause.first, &upper, false, orders);
                     slices.extend(intersect(&above, &below, orders));
                 }
                 bounded = true;
@@ -107,13 +107,14 @@ fn bound_values<'a>(
     row.bind(names, asked, binding).map(|row| (row, *inclusive))
 }
 
-/// Refuses clustering values that are together longer than a key may be.
+/// Refuses clustering values that are together longer than a key may be: they can be asked for, and no row has them, but
+/// not written.
 ///
 /// # Errors
 /// [`QueryError::Invalid`] in Cassandra's words.
 #[inline]
 pub fn check_lengths(rows: &Slices) -> Result<(), QueryError> {
-    for prefix in rows.iter().map(|row| &row.start.prefix) {
+    for prefix in rows.iter().flat_map(|row| [&row.start.prefix, &row.end.prefix]) {
         if prefix.len() > CLUSTERING_VALUE_BYTES_MAX {
             let length: usize = Clustering(prefix).components().flatten().map(<[u8]>::len).sum();
             if length > CLUSTERING_VALUE_BYTES_MAX {
@@ -167,11 +168,11 @@ fn one_prefix(
         let Test::Equal(RowTerm::Parts(parts)) = &clause.test else { continue };
         if clause.multi {
             let Test::Equal(row) = &clause.test else { continue };
-            append_row(&mut slice.start.prefix, &row.bind(&clause.names, Asked::Tuple, binding)?)?;
+            append_row(&mut slice.start.prefix, &row.bind(&clause.names, Asked::Tuple, binding)?);
             continue;
         }
         for (part, name) in parts.iter().zip(&clause.names) {
-            append_value(&mut slice.start.prefix, &bind_value(part, name, binding)?)?;
+            append_component(&mut slice.start.prefix, Some(&bind_value(part, name, binding)?));
         }
     }
     if restrictions.null_tail != 0 {
@@ -182,25 +183,13 @@ fn one_prefix(
     Ok(())
 }
 
-/// Appends one value to a prefix.
-///
-/// # Errors
-/// [`QueryError::Invalid`] where it is longer than a clustering value may be.
-pub fn append_value(prefix: &mut Vec<u8>, value: &[u8]) -> Result<(), QueryError> {
-    if value.len() > CLUSTERING_VALUE_BYTES_MAX {
-        return Err(too_long(value.len()));
-    }
-    append_component(prefix, Some(value));
-    Ok(())
-}
-
 #[cold]
 fn append_nulls(prefix: &mut Vec<u8>, count: usize) {
     (0..count).for_each(|_| append_component(prefix, None));
 }
 
-fn append_row(prefix: &mut Vec<u8>, row: &Row<'_>) -> Result<(), QueryError> {
-    row.iter().try_for_each(|value| append_value(prefix, value))
+fn append_row(prefix: &mut Vec<u8>, row: &Row<'_>) {
+    row.iter().for_each(|value| append_component(prefix, Some(value)));
 }
 
 /// What lies above a lower bound, or below an upper one, within a prefix: disjoint slices in any order.
@@ -212,13 +201,13 @@ fn half(
     bound: &Option<(Row<'_>, bool)>,
     lower: bool,
     orders: &[ClusteringOrder],
-) -> Result<Vec<Slice>, QueryError> {
-    let Some((row, inclusive)) = bound else { return Ok(vec![Slice::prefix(prefix)]) };
+) -> Vec<Slice> {
+    let Some((row, inclusive)) = bound else { return vec![Slice::prefix(prefix)] };
     let mut slices = Vec::with_capacity(row.len());
     let mut equal = prefix.to_vec();
     for (at, value) in row.iter().enumerate() {
         let mut with_value = equal.clone();
-        append_value(&mut with_value, value)?;
+        append_component(&mut with_value, Some(value));
         let inclusive = *inclusive && at + 1 == row.len();
         // Rows that are greater stand behind in an ascending column, before in a descending one.
         let greater_is_behind = !orders[first + at].reversed;
@@ -233,7 +222,7 @@ fn half(
         });
         equal = with_value;
     }
-    Ok(slices)
+    slices
 }
 
 fn intersect(a: &[Slice], b: &[Slice], orders: &[ClusteringOrder]) -> Vec<Slice> {
@@ -300,8 +289,8 @@ mod tests {
             for inclusive in [true, false] {
                 let lower = Some((values(&[1, 3]), inclusive));
                 let upper = Some((values(&[3]), inclusive));
-                let above = half(&[], 0, &lower, true, &orders).unwrap();
-                let below = half(&[], 0, &upper, false, &orders).unwrap();
+                let above = half(&[], 0, &lower, true, &orders);
+                let below = half(&[], 0, &upper, false, &orders);
                 let slices = normalise(intersect(&above, &below, &orders), &orders);
                 let expected: Vec<(i8, i8)> = (0..5)
                     .flat_map(|a| (0..5).map(move |b| (a, b)))

@@ -72,17 +72,39 @@ impl Catalog {
     /// # Errors
     /// None that a build which passed its tests can meet: the definitions are part of it.
     pub fn new() -> Result<Self, QueryError> {
+        let mut catalog = Self::empty()?;
+        for (_, text) in LOCAL {
+            statements(text).try_for_each(|statement| catalog.add(statement))?;
+        }
+        Ok(catalog)
+    }
+
+    /// As [`Catalog::new`], with a chance for others after each table: a node starts among its clients.
+    async fn new_in_steps() -> Result<Self, QueryError> {
+        let mut catalog = Self::empty()?;
+        for (_, text) in LOCAL {
+            for statement in statements(text) {
+                catalog.add(statement)?;
+                reactor::maybe_yield().await;
+            }
+        }
+        Ok(catalog)
+    }
+
+    /// The keyspaces without their tables.
+    fn empty() -> Result<Self, QueryError> {
         let mut schema = Schema::empty();
-        for (keyspace, text) in LOCAL {
+        for (keyspace, _) in LOCAL {
             let replication = [("class".to_owned(), "org.apache.cassandra.locator.LocalStrategy".to_owned())];
             let options =
                 KeyspaceOptions { replication: replication.into(), durable_writes: true, tablets: None };
             apply(&mut schema, &SchemaChange::CreateKeyspace { name: keyspace.to_owned(), options })?;
-            for table in definitions(text, 1)? {
-                apply(&mut schema, &SchemaChange::CreateTable(Box::new(table)))?;
-            }
         }
         Ok(Self { schema })
+    }
+
+    fn add(&mut self, statement: &str) -> Result<(), QueryError> {
+        apply(&mut self.schema, &SchemaChange::CreateTable(Box::new(definition(statement, 1)?)))
     }
 
     /// The catalog of the shard this runs on.
@@ -123,8 +145,8 @@ impl SystemTables {
     ///
     /// # Errors
     /// As [`Catalog::new`].
-    pub fn new() -> Result<Self, QueryError> {
-        let catalog = Rc::new(Catalog::new()?);
+    pub async fn new() -> Result<Self, QueryError> {
+        let catalog = Rc::new(Catalog::new_in_steps().await?);
         reactor::set_local(Rc::clone(&catalog));
         let seconds = reactor::wall_clock_us() / 1_000_000;
         Ok(Self { catalog, generation: u32::try_from(seconds).unwrap_or(0) })
@@ -187,7 +209,8 @@ pub fn first_changes(schema: &Schema, shards: usize) -> Result<Vec<SchemaChange>
                 KeyspaceOptions { replication: replication.into(), durable_writes: true, tablets: None };
             changes.push(SchemaChange::CreateKeyspace { name: keyspace.to_owned(), options });
         }
-        for table in definitions(text, shards)? {
+        for statement in statements(text) {
+            let table = definition(statement, shards)?;
             if schema.table(keyspace, &table.name).is_none() {
                 changes.push(SchemaChange::CreateTable(Box::new(table)));
             }
@@ -196,8 +219,12 @@ pub fn first_changes(schema: &Schema, shards: usize) -> Result<Vec<SchemaChange>
     Ok(changes)
 }
 
-/// Reads a file of definitions: CREATE TABLE statements, each ended by a semicolon at the end of its line.
-fn definitions(text: &str, shards: usize) -> Result<Vec<TableDefinition>, QueryError> {
+/// The CREATE TABLE statements of a file, each ended by a semicolon at the end of its line.
+fn statements(text: &str) -> impl Iterator<Item = &str> {
+    text.split(";\n").map(str::trim).filter(|statement| !statement.is_empty())
+}
+
+fn definition(statement: &str, shards: usize) -> Result<TableDefinition, QueryError> {
     let schema = Schema::empty();
     let context = PlanContext {
         schema: &schema,
@@ -210,15 +237,11 @@ fn definitions(text: &str, shards: usize) -> Result<Vec<TableDefinition>, QueryE
         user_functions: true,
         guardrails: &crate::guardrails::Guardrails::default(),
     };
-    let mut tables = Vec::new();
-    for statement in text.split(";\n").map(str::trim).filter(|statement| !statement.is_empty()) {
-        let parsed = cql::parse_statement(statement)?;
-        let Statement::CreateTable(create) = &parsed.statement else {
-            return Err(QueryError::Internal(format!("a definition is no CREATE TABLE: {statement}")));
-        };
-        tables.push(table_create::own_table(create, &context)?);
-    }
-    Ok(tables)
+    let parsed = cql::parse_statement(statement)?;
+    let Statement::CreateTable(create) = &parsed.statement else {
+        return Err(QueryError::Internal(format!("a definition is no CREATE TABLE: {statement}")));
+    };
+    table_create::own_table(create, &context)
 }
 
 fn apply(schema: &mut Schema, change: &SchemaChange) -> Result<(), QueryError> {

@@ -26,7 +26,11 @@ pub fn value(term: &Term, ty: &CqlType) -> Result<Option<Vec<u8>>, QueryError> {
                 return Ok(None);
             }
             if !literal::assignment(constant, ty).is_assignable() {
-                return Err(wrong());
+                return Err(QueryError::Invalid(format!(
+                    "Invalid {} constant ({}) for \"(dummy)\" of type {ty}",
+                    literal::kind_name(constant.kind),
+                    literal::shown(constant),
+                )));
             }
             let mut out = Vec::new();
             literal::append_value(constant, ty, 0, &mut out).map_err(QueryError::Invalid)?;

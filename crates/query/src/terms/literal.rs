@@ -238,7 +238,7 @@ pub fn append_text(text: &str, ty: &CqlType, now_ms: i64, out: &mut Vec<u8>) -> 
         CqlType::Time => out.extend_from_slice(&time::parse_time(text)?.to_be_bytes()),
         CqlType::Uuid => out.extend_from_slice(uuid(text)?.as_bytes()),
         CqlType::Timeuuid => {
-            let value = uuid(text)?;
+            let value = uuid(text).map_err(|_| format!("Unknown timeuuid representation: {text}"))?;
             if value.get_version_num() != 1 {
                 return Err("TimeUUID supports only version 1 UUIDs".to_owned());
             }

@@ -347,10 +347,7 @@ impl Call {
     pub(crate) fn compute(&self, binding: &Binding<'_>) -> Result<Option<Vec<u8>>, QueryError> {
         let mut arguments = smallvec::SmallVec::<[Option<Cow<'_, [u8]>>; 4]>::new();
         for argument in &self.arguments {
-            let unset = || {
-                format!("Invalid unset value for argument in call to function {}", self.function.short_name())
-            };
-            arguments.push(argument.bind(binding)?.set(unset)?);
+            arguments.push(argument.bind(binding)?.set(|| self.function.unset_argument())?);
         }
         let arguments: smallvec::SmallVec<[Option<&[u8]>; 4]> =
             arguments.iter().map(|argument| argument.as_deref()).collect();

@@ -297,13 +297,22 @@ impl Context<'_> {
         receiver: &Receiver,
     ) -> Result<Term, QueryError> {
         let Some(function) = Typing::new(self).overload(term, Some(&receiver.ty))? else {
-            return Err(QueryError::Invalid(if AggregateKind::of_name(&call.name.name.name).is_some() {
+            return Err(QueryError::Invalid(if self.is_aggregate(call) {
                 "Aggregation function are not supported in the where clause".to_owned()
             } else {
                 format!("Unknown function {} called", function_name(call))
             }));
         };
         self.call(function, &call.arguments.iter().collect::<Vec<_>>(), receiver)
+    }
+
+    /// Whether an aggregate, of the system's or of the user's, has the name.
+    fn is_aggregate(&self, call: &FunctionCall) -> bool {
+        let name = call.name.name.name.as_str();
+        let keyspace = call.name.keyspace.as_ref().map_or(self.table.keyspace(), |keyspace| &keyspace.name);
+        let of_user = self.schema.keyspace(keyspace);
+        AggregateKind::of_name(name).is_some()
+            || of_user.is_some_and(|of| of.aggregates.iter().any(|aggregate| aggregate.name == name))
     }
 
     fn call(

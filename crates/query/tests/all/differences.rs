@@ -106,7 +106,8 @@ fn check(cases: &'static [(&'static str, u32, &'static str)]) {
             agreement::make_system_tables(&storage).await.unwrap();
             let config = EngineConfig::new([7; 16], 1);
             let replicator = Replicator::new(storage.clone(), config.data_center.clone());
-            let engine = Engine::new(config, storage, replicator, Rc::new(SystemTables::new().unwrap()));
+            let engine =
+                Engine::new(config, storage, replicator, Rc::new(SystemTables::new().await.unwrap()));
             let create =
                 "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
             answer(&engine, create, None).await;

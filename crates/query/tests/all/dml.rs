@@ -178,10 +178,17 @@ script!(deletions_within_conditional_batches_are_cassandras, "conformance_batche
 script!(of_two_mistakes_the_first_is_told, "conformance_first_mistakes.cql");
 script!(selects_answer_as_cassandras, "conformance_selects.cql");
 script!(collections_are_cassandras, "conformance_collections.cql");
+script!(lists_bound_for_one_column_in_parentheses_hold_tuples, "writing_tuples.cql");
+script!(what_is_removed_from_lists_has_the_same_bytes, "writing_lists.cql");
+script!(no_table_has_a_trigger, "writing_triggers.cql");
+script!(dropped_columns_come_back_with_types_that_read_their_values, "writing_added_again.cql");
 script!(user_types_tuples_and_vectors_are_cassandras, "conformance_composites.cql");
 script!(json_comes_and_goes_as_in_cassandra, "conformance_json.cql");
 script!(writes_and_deletions_are_cassandras, "conformance_writes.cql");
 script!(functions_casts_and_operators_are_cassandras, "conformance_functions.cql");
+script!(values_left_out_of_conditions_are_cassandras, "reading_conditions.cql");
+script!(relations_that_cannot_stand_together_are_refused, "reading_relations.cql");
+script!(virtual_tables_refuse_what_cassandras_refuse, "reading_virtual.cql");
 
 /// Every mistake of the files above and of the schema statements' own, counted by the statement that makes it.
 #[test]

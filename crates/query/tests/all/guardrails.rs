@@ -1,6 +1,6 @@
 //! Guardrails of reads and writes: warned of at one number, refused at another, in Cassandra's words.
 
-use crate::support::{client, node_with, parameters, run};
+use crate::support::{client, node_with, parameters, rows, run};
 use query::guardrails::{Levels, Threshold, WriteGuardrails};
 use query::{Engine, EngineConfig, Response};
 use wire::consistency::Consistency;
@@ -364,4 +364,25 @@ fn writes_are_warned_of_and_refused_as_the_disk_fills() {
     );
     assert_eq!(node_with(folder.path(), 2, full_disk, writes_to_a_full_disk), [warned, warned, no_use]);
     assert_eq!(node_with(folder.path(), 2, fuller_disk, writes_to_a_full_disk), [refused, refused, no_use]);
+}
+
+#[test]
+fn a_keyspace_that_names_no_factor_has_the_configured_one() {
+    let directory = tempfile::tempdir().unwrap();
+    node_with(
+        directory.path(),
+        1,
+        |config| config.guardrails.default_keyspace_rf = 3,
+        |engine| async move {
+            run(&engine, "CREATE KEYSPACE f WITH replication = {'class': 'SimpleStrategy'}").await;
+            run(&engine, "CREATE KEYSPACE g WITH replication = {'class': 'NetworkTopologyStrategy'}").await;
+            for keyspace in ["f", "g"] {
+                let statement = format!(
+                    "SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = '{keyspace}'"
+                );
+                let found = rows(&engine, &statement).await;
+                assert!(found[0].contains("'3'"), "{found:?}");
+            }
+        },
+    );
 }

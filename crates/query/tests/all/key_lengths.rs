@@ -39,6 +39,8 @@ async fn long_keys(engine: Engine) {
         (partition, &[32_767, 32_762], None),
         (partition, &[32_765, 32_765], Some(65_536)),
         ("SELECT c FROM two WHERE a = ? AND b IN (0x, ?)", &[40_000, 40_000], Some(80_000)),
+        ("UPDATE one SET v = 1 WHERE k = 'k' AND c = ? IF v = 1", &[65_536], Some(65_536)),
+        ("DELETE FROM one WHERE k = 'k' AND c < ?", &[65_536], Some(65_536)),
         (clustering, &[65_534, 1], None),
         (clustering, &[65_535, 1], Some(65_536)),
         (clustering, &[40_000, 40_000], Some(80_000)),
@@ -47,6 +49,21 @@ async fn long_keys(engine: Engine) {
     for (statement, lengths, length) in cases {
         let expected = length.map(|length| format!("Key length of {length} is longer than maximum of 65535"));
         assert_eq!(refused(&engine, statement, lengths).await, expected, "{statement} {lengths:?}");
+    }
+    // No row has longer values of clustering columns, but they can be asked for, and ordered.
+    let options = Options { values: vec![(None, Bound::Bytes(vec![b'a'; 65_536]))], ..Options::default() };
+    for (statement, found) in [
+        ("SELECT v FROM one WHERE k = 'k' AND c = ?", 0),
+        ("SELECT v FROM one WHERE k = 'k' AND (c) = (?)", 0),
+        ("SELECT v FROM one WHERE k = 'k' AND c IN (?)", 0),
+        ("SELECT v FROM one WHERE k = 'k' AND (c) IN ((?))", 0),
+        ("SELECT v FROM one WHERE k = 'k' AND c > ?", 0),
+        ("SELECT v FROM one WHERE k = 'k' AND c < ?", 1),
+        ("SELECT v FROM one WHERE k = 'k' AND (c) <= (?) ORDER BY c DESC", 1),
+        ("SELECT v FROM one WHERE c = ? ALLOW FILTERING", 0),
+    ] {
+        let answer = query(&engine, statement, &options).await.unwrap();
+        assert_eq!(Rows::parse(&answer).rows.len(), found, "{statement}");
     }
     // What was taken is there.
     let options = Options { values: vec![(None, Bound::Bytes(vec![b'a'; 65_535]))], ..Options::default() };

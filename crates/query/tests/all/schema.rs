@@ -41,7 +41,7 @@ async fn open(workdir: PathBuf, shard: usize, shards: usize) -> Engine {
     }
     let config = EngineConfig::new([7; 16], shards);
     let replicator = Replicator::new(storage.clone(), config.data_center.clone());
-    let engine = Engine::new(config, storage, replicator, Rc::new(SystemTables::new().unwrap()));
+    let engine = Engine::new(config, storage, replicator, Rc::new(SystemTables::new().await.unwrap()));
     for other in 0..shards {
         for turn in 0.. {
             assert!(turn < TURNS_MAX, "shard {other} has not started");

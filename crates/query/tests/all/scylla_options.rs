@@ -182,20 +182,29 @@ async fn purged(engine: Engine) {
     // Without compactions of its own, so that the one asked for is the one that purges.
     const TABLE: &str = "(k int PRIMARY KEY, v int) WITH compaction = \
         {'class': 'SizeTieredCompactionStrategy', 'enabled': 'false'} AND gc_grace_seconds = ";
-    for (name, grace, mode, stays) in [
-        ("a", i32::MAX, "timeout", true),
-        ("b", i32::MAX, "immediate", false),
-        ("c", 0, "repair", true),
-        ("d", 0, "disabled", true),
-        ("e", 0, "timeout", false),
+    run(
+        &engine,
+        "CREATE KEYSPACE three WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 3}",
+    )
+    .await;
+    for (keyspace, name, grace, mode, stays) in [
+        ("ks", "a", i32::MAX, "timeout", true),
+        ("ks", "b", i32::MAX, "immediate", false),
+        // Of one copy there is nothing to repair; of three nothing has been.
+        ("ks", "c", 0, "repair", false),
+        ("three", "c", 0, "repair", true),
+        ("ks", "d", 0, "disabled", true),
+        ("ks", "e", 0, "timeout", false),
     ] {
+        let name = &format!("{keyspace}.{name}");
         let options = format!("{grace} AND tombstone_gc = {{'mode': '{mode}'}}");
         run(&engine, &format!("CREATE TABLE {name} {TABLE}{options}")).await;
         let long_ago = Options { now: Some(1000), ..Options::default() };
         for statement in ["INSERT INTO {} (k, v) VALUES (1, 1)", "DELETE FROM {} WHERE k = 1"] {
             query(&engine, &statement.replace("{}", name), &long_ago).await.unwrap();
         }
-        let table = engine.storage().schema().table("ks", name).unwrap().id();
+        let (_, table) = name.split_once('.').unwrap();
+        let table = engine.storage().schema().table(keyspace, table).unwrap().id();
         engine.storage().flush(table).await.unwrap();
         engine.storage().compact(table).await.unwrap();
         let left = rows(&engine, &format!("SELECT * FROM MUTATION_FRAGMENTS({name}) WHERE k = 1")).await;

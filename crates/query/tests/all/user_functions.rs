@@ -422,6 +422,27 @@ fn functions_and_aggregates_are_part_of_the_schema() {
             error(&engine, "DROP FUNCTION plus").await,
             "Function 'ks.plus' is still referenced by aggregates ks.total"
         );
+        run(&engine, "CREATE TABLE t (k int PRIMARY KEY, i int)").await;
+        for (statement, expected) in [
+            (
+                "CREATE AGGREGATE a(int) SFUNC plus STYPE int INITCOND 'ten'",
+                "Invalid STRING constant (ten) for \"(dummy)\" of type int",
+            ),
+            (
+                "CREATE AGGREGATE a(int) SFUNC plus STYPE int INITCOND 1.5",
+                "Invalid FLOAT constant (1.5) for \"(dummy)\" of type int",
+            ),
+            (
+                "SELECT k FROM t WHERE k = total(1)",
+                "Aggregation function are not supported in the where clause",
+            ),
+            (
+                "INSERT INTO t (k, i) VALUES (1, ks.total(1))",
+                "Aggregation function are not supported in the where clause",
+            ),
+        ] {
+            assert_eq!(error(&engine, statement).await, expected, "{statement}");
+        }
     });
     node(&workdir, 2, |engine| async move {
         let described = rows(&engine, "DESCRIBE FUNCTION ks.f").await;
@@ -469,5 +490,55 @@ fn functions_and_aggregates_are_part_of_the_schema() {
         run(&engine, "DROP FUNCTION IF EXISTS plus").await;
         run(&engine, "DROP FUNCTION f(int, list<text>)").await;
         assert_eq!(rows(&engine, "DESCRIBE FUNCTIONS").await, ["'ks' | 'function' | 'show(int)'"]);
+    });
+}
+
+/// A statement that calls a function of another keyspace is prepared anew once the function changed.
+#[test]
+fn prepared_statements_forget_functions_of_other_keyspaces() {
+    let folder = tempfile::tempdir().unwrap();
+    node(folder.path(), 2, |engine| async move {
+        const STATEMENT: &str = "SELECT k, Other.twice((text)?) FROM t";
+        let make = |engine: Engine, signature: &'static str| async move {
+            run(
+                &engine,
+                &format!(
+                    "CREATE FUNCTION other.twice({signature}) CALLED ON NULL INPUT RETURNS text LANGUAGE lua AS \
+                     'return a .. a'"
+                ),
+            )
+            .await;
+        };
+        run(
+            &engine,
+            "CREATE KEYSPACE other WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+        )
+        .await;
+        run(&engine, "CREATE TABLE t (k int PRIMARY KEY)").await;
+        make(engine.clone(), "a text").await;
+        make(engine.clone(), "a int").await;
+        prepare(&engine, STATEMENT).await.unwrap();
+        prepare(&engine, "SELECT k FROM t").await.unwrap();
+        run(&engine, "DROP FUNCTION other.twice(text)").await;
+        let refused = prepare(&engine, STATEMENT).await.map(|prepared| prepared.markers);
+        assert_eq!(
+            refused.unwrap_err().to_string(),
+            "Type error: (text)? cannot be passed as argument 0 of function other.twice of type int"
+        );
+        run(&engine, "DROP KEYSPACE other").await;
+        assert!(prepare(&engine, STATEMENT).await.is_err());
+    });
+}
+
+#[test]
+fn a_type_that_functions_take_stays_and_says_which() {
+    let folder = tempfile::tempdir().unwrap();
+    node(folder.path(), 1, |engine| async move {
+        run(&engine, "CREATE TYPE pair (a int, b int)").await;
+        lua(&engine, "first", "p pair", "int", "return p.a").await;
+        assert_eq!(
+            error(&engine, "DROP TYPE pair").await,
+            "Cannot drop user type 'ks.pair' as it is still used by functions ks.first"
+        );
     });
 }

@@ -67,7 +67,7 @@ async fn open(workdir: PathBuf, shard: usize, shards: usize, adjust: fn(&mut Eng
     }
     adjust(&mut config);
     let replicator = Replicator::new(storage.clone(), config.data_center.clone());
-    let engine = Engine::new(config, storage, replicator, Rc::new(SystemTables::new().unwrap()));
+    let engine = Engine::new(config, storage, replicator, Rc::new(SystemTables::new().await.unwrap()));
     for other in 0..shards {
         for turn in 0.. {
             assert!(turn < TURNS_MAX, "shard {other} has not started");

@@ -61,6 +61,9 @@ impl Shard {
             return;
         }
         let now = self.now();
+        if !self.timers.borrow_mut().has_due(now) {
+            return;
+        }
         // Our wakers only push to run queues; others (a combinator's) may come back for the wheel, so the due ones
         // are called outside the borrow, in batches that need no memory of their own.
         loop {

@@ -37,13 +37,11 @@ pub(super) fn configured(config: &Config) -> Result<Option<Vec<DiskSpec>>, Confi
     Ok(Some(disks))
 }
 
-/// How much of the disks of data and commit log has to stay free (`critical_disk_utilization_level`).
+/// How much of the disks of data and commit log has to stay free (`critical_disk_utilization_level`); what memtables hold
+/// comes on top.
 pub(super) fn marks(config: &Config, storage: &StorageConfig) -> Vec<DiskMark> {
     let default = if config.developer_mode { 1.0 } else { CRITICAL_DISK_UTILIZATION };
-    let free_part = 1.0 - config.admin.critical_disk_utilization.unwrap_or(default);
-    if free_part <= 0.0 {
-        return Vec::new();
-    }
+    let free_part = (1.0 - config.admin.critical_disk_utilization.unwrap_or(default)).max(0.0);
     let mark = |path: &Path| {
         // The folder may not be there yet; what it will be in is.
         let stat = path.ancestors().find_map(|there| {

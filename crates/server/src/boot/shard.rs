@@ -33,7 +33,7 @@ impl Shard {
         let (shard, shards) = (reactor::shard_id(), reactor::shard_count());
         let storage = Storage::open(storage_config(config, shards), shard, shards).await?;
         let replicator = Replicator::new(storage.clone(), config.data_center.clone());
-        let tables = Rc::new(SystemTables::new().map_err(BootError::Schema)?);
+        let tables = Rc::new(SystemTables::new().await.map_err(BootError::Schema)?);
         let engine =
             Engine::new(engine_config(config, identity), storage.clone(), replicator.clone(), tables);
         storage.set_describer(Rc::new(crate::admin::describe::table));

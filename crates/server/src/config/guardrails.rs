@@ -34,6 +34,13 @@ pub(super) const SETTERS: &[(&str, Setter)] = &[
     ("vector_dimensions_warn_threshold", |c, v| warn(&mut c.guardrails.vector_dimensions, v)),
     ("vector_dimensions_fail_threshold", |c, v| fail(&mut c.guardrails.vector_dimensions, v)),
     ("vector_type_enabled", |c, v| flag(v).map(|v| c.guardrails.vector_type = v)),
+    ("default_keyspace_rf", |c, v| match number(v)?.map(u32::try_from) {
+        Some(Ok(factor @ 1..)) => {
+            c.guardrails.default_keyspace_rf = factor;
+            Ok(())
+        }
+        _ => Err("default_keyspace_rf cannot be less than 1".to_owned()),
+    }),
     ("minimum_replication_factor_warn_threshold", |c, v| {
         warn(&mut c.guardrails.minimum_replication_factor, v)
     }),
@@ -141,6 +148,19 @@ pub(super) fn check(config: &Config) -> Result<(), (String, String)> {
             );
             let [warn, _] = keys;
             return Err((warn, message));
+        }
+    }
+    let rails = &config.guardrails;
+    let factor = u64::from(rails.default_keyspace_rf);
+    for (name, fail, order) in [
+        ("minimum", rails.minimum_replication_factor.fail.filter(|fail| *fail > factor), "greater"),
+        ("maximum", rails.maximum_replication_factor.fail.filter(|fail| *fail < factor), "lesser"),
+    ] {
+        if let Some(fail) = fail {
+            let key = format!("{name}_replication_factor_fail_threshold");
+            let message =
+                format!("{key} to be set ({fail}) cannot be {order} than default_keyspace_rf ({factor})");
+            return Err((key, message));
         }
     }
     Ok(())

@@ -23,6 +23,7 @@ pub(crate) fn list(config: &Config) -> Vec<(String, String)> {
     add("broadcast_rpc_address", or_null(config.broadcast_rpc_address));
     add("native_shard_aware_transport_port", or_null(config.shard_aware_port));
     add("native_transport_max_frame_size", bytes(config.frame_bytes_max as u64));
+    add("default_keyspace_rf", config.guardrails.default_keyspace_rf.to_string());
     add("native_transport_max_concurrent_connections", limit(config.connections_max));
     add("native_transport_max_concurrent_connections_per_ip", limit(config.connections_per_ip_max));
     add("commitlog_sync", if config.commitlog_batch { "batch" } else { "periodic" }.to_owned());

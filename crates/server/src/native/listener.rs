@@ -1,7 +1,8 @@
 //! Accepts connections on shard 0 and hands each to the shard that shall have it.
 //!
 //! On the plain port the shards take turns. On the shard-aware port the client chose: shard = source port modulo
-//! shards (ScyllaDB's protocol extension; the client picks its source port accordingly).
+//! shards (ScyllaDB's protocol extension; the client picks its source port accordingly). Whatever the configuration says,
+//! connections leave a quarter of the process's descriptors to files.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -25,6 +26,9 @@ const BACKLOG: u32 = 4096;
 /// How long accepting rests after an error such as too many open files.
 const ACCEPT_REST: Duration = Duration::from_millis(50);
 
+/// Descriptors below which the start warns: what a node of some hundred tables and a few thousand clients has.
+const DESCRIPTORS_FEW: usize = 10_000;
+
 /// Connections taken in one go, while established ones wait.
 const ACCEPTS_PER_TURN: u32 = 8;
 
@@ -39,6 +43,14 @@ impl NodeConnections {
     /// Counts one in, or says in the log why it is refused.
     fn opened(&self, address: IpAddr, most: Option<usize>, most_per_address: Option<usize>) -> bool {
         let open = self.open.get() + 1;
+        let descriptors = reactor::descriptors_max();
+        if open > descriptors / 4 * 3 {
+            reactor::warn_limited!(
+                "A connection was refused: with {open} of them more than three quarters of the {descriptors} descriptors \
+                 that the process may have would be taken, and files need some too; raise its limit (ulimit -n)"
+            );
+            return false;
+        }
         if let Some(limit) = most.filter(|limit| open > *limit) {
             reactor::warn_limited!(
                 "Exceeded maximum native connection limit of {limit} by using {open} connections \
@@ -108,6 +120,11 @@ impl OpenListener {
 
 /// Opens the ports of `config`.
 pub(super) fn open(config: &Config, native: &Rc<Native>) -> Result<Vec<OpenListener>, BootError> {
+    let descriptors = reactor::descriptors_max();
+    if descriptors < DESCRIPTORS_FEW {
+        reactor::warn!("the process may have few descriptors, three quarters of them for connections; raise its limit \
+            (ulimit -n)"; descriptors = descriptors, connections_max = descriptors / 4 * 3);
+    }
     let mut listeners = vec![open_one(config, config.native_port, Choice::Turns, native)?];
     if let Some(port) = config.shard_aware_port {
         listeners.push(open_one(config, port, Choice::SourcePort, native)?);
@@ -179,7 +196,7 @@ impl Acceptor {
                     }
                 }
                 Err(error) => {
-                    reactor::warn!("cannot accept connections: {error}");
+                    reactor::warn_limited!("cannot accept connections: {error}");
                     reactor::sleep(ACCEPT_REST).await;
                 }
             }

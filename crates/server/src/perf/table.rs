@@ -14,7 +14,7 @@ pub(super) const KEYSPACE: &str = "ks";
 /// Identity of the table.
 pub(super) const TABLE: TableId = TableId([7; 16]);
 /// The column of the value.
-const VALUE: ColumnId = ColumnId(1);
+pub(super) const VALUE: ColumnId = ColumnId(1);
 
 /// `ks.cf (key blob PRIMARY KEY, value blob)`, one tablet.
 pub(super) fn definition() -> TableDefinition {

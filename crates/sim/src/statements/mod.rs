@@ -165,7 +165,7 @@ async fn live(info: ShardInfo, shared: &Rc<Shared>) -> Result<(), String> {
     }
     let config = EngineConfig::new([7; 16], info.count);
     let replicator = Replicator::new(storage.clone(), config.data_center.clone());
-    let system = SystemTables::new().map_err(|error| words(&error))?;
+    let system = SystemTables::new().await.map_err(|error| words(&error))?;
     let engine = Engine::new(config, storage, replicator, Rc::new(system));
     let told = mesh::call(0, Group::ADMIN, || async {
         let ready = Ready::here();

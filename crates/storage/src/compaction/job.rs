@@ -184,6 +184,7 @@ impl Storage {
             stopped: false,
         };
         let mut cutter = Cutter::new(job.cut, tablet.tokens(), input_bytes, data_bytes);
+        self.check_room(tablet, input_bytes / cutter.files())?;
         let expected = partitions.div_ceil(cutter.files());
         let least = minima(&read);
         let mut lanes = Lanes::open(&read).await?;
@@ -265,6 +266,7 @@ impl Storage {
                 work.stopped = true;
                 break;
             }
+            self.check_room(tablet, 1)?;
             work.outside.refresh(tablet, work.job.inputs.files());
             let timestamp_limit = work.outside.timestamp_limit(tablet, token, key);
             let purge = Purge { now: work.now, gc_before: work.gc_before, timestamp_limit };
@@ -287,7 +289,18 @@ impl Storage {
         Ok(())
     }
 
-    /// Waits where compactions are to write no more than so many bytes per second.
+    /// Whether so many bytes may be written: never into the space that flushes need.
+    fn check_room(&self, tablet: &Tablet, needed_bytes: u64) -> Result<(), StorageError> {
+        let room_bytes = self.0.disk.room.get();
+        if needed_bytes <= room_bytes {
+            return Ok(());
+        }
+        let path = tablet.directory.clone();
+        Err(StorageError::NoRoomToCompact { path, needed_bytes, room_bytes })
+    }
+
+    /// Counts what was written against the disk's room, and waits where compactions are to write no more than so many
+    /// bytes per second.
     async fn throttle(&self, work: &Work<'_>, data_bytes: u64) {
         /// Bytes of output between two looks.
         const EVERY: u64 = 64 << 10;
@@ -296,6 +309,8 @@ impl Storage {
             return;
         }
         work.counted.set(data_bytes);
+        let room = &self.0.disk.room;
+        room.set(room.get().saturating_sub(new));
         let throughput = &self.0.compactions.throughput;
         let mut wait = throughput.take(new);
         // Bounded: each wait makes up for its time.

@@ -61,6 +61,9 @@ pub(crate) struct DiskWatch {
     /// The disk that has too little space, with what it has and should have.
     full: RefCell<Option<(PathBuf, u64, u64)>>,
     is_full: Cell<bool>,
+    /// Bytes of the disk of table files that compactions may fill: of the last look, less what this shard's have
+    /// written since.
+    pub(crate) room: Cell<u64>,
     /// When a draining shard stops waiting for room in its log.
     pub(crate) drain_until: Cell<Option<Deadline>>,
     trouble: RefCell<Option<Trouble>>,
@@ -78,6 +81,7 @@ impl DiskWatch {
         Self {
             full: RefCell::new(None),
             is_full: Cell::new(false),
+            room: Cell::new(u64::MAX),
             drain_until: Cell::new(None),
             trouble: RefCell::new(None),
             troubled: Event::new(),
@@ -142,6 +146,13 @@ impl DiskWatch {
     }
 }
 
+/// Whether the process had no descriptor left, or no memory: the request fails, the disk is well.
+fn is_shortage(error: &std::io::Error) -> bool {
+    /// As the system numbers them: ENOMEM, ENFILE and EMFILE.
+    const SHORTAGES: [i32; 3] = [12, 23, 24];
+    error.raw_os_error().is_some_and(|code| SHORTAGES.contains(&code))
+}
+
 impl Storage {
     /// The next trouble with a disk on this shard.
     pub async fn next_trouble(&self) -> Trouble {
@@ -159,9 +170,12 @@ impl Storage {
     pub(crate) fn note_read_error(&self, error: &StorageError) {
         let watch = &self.0.disk;
         match error {
-            StorageError::Io { .. } => {
+            StorageError::Io { source, .. } => {
                 watch.read_errors.inc();
                 reactor::error_limited!("a table file cannot be read"; error = error);
+                if is_shortage(source) {
+                    return;
+                }
                 watch.tell(Trouble::Data { reason: error.to_string() });
             }
             StorageError::TableFileCorrupt { .. } => {
@@ -177,6 +191,7 @@ impl Storage {
     pub(crate) fn note_write_error(&self, error: &StorageError, to_log: bool) {
         let watch = &self.0.disk;
         match error {
+            StorageError::Io { source, .. } if is_shortage(source) => watch.write_errors.inc(),
             StorageError::Io { .. } | StorageError::CommitlogDead { .. } => {
                 watch.write_errors.inc();
                 let reason = error.to_string();

@@ -1,4 +1,8 @@
 //! Looks at free space, more often the less there is, and closes and opens the node for writes.
+//!
+//! What has to stay free of the disk of table files is the mark, what memtables hold, and what the log may take until
+//! the next look: whatever was acknowledged can be flushed, however full the disk is. Compactions may use the mark's
+//! part, not the others.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,6 +21,9 @@ const FILLED_PER_SECOND: u64 = 2 << 30;
 /// Free space has to come back this far above the mark before writes are taken again, as a part of the mark.
 const RETURN_PART: u64 = 16;
 
+/// Segments that a shard's log may begin between two looks.
+const LOG_SEGMENTS: u64 = 2;
+
 /// How much of a disk has to stay free for writes to be taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskMark {
@@ -24,6 +31,16 @@ pub struct DiskMark {
     pub path: PathBuf,
     /// Bytes that have to be free.
     pub free_bytes_min: u64,
+}
+
+/// What a look at the disks found.
+struct Space {
+    /// The first disk with too little, with what is free and has to be.
+    found: Option<(PathBuf, u64, u64)>,
+    /// The least room above what has to be free.
+    headroom: u64,
+    /// Bytes that compactions may fill.
+    room: u64,
 }
 
 impl Storage {
@@ -45,7 +62,11 @@ impl Storage {
         let mut full: Option<PathBuf> = None;
         while !self.0.draining.get() {
             let stopped = self.0.stopped.wait();
-            let (found, headroom) = self.look_at_space(full.as_ref()).await;
+            let held = self
+                .on_every_shard(Group::ADMIN, (), async |storage, ()| Ok(storage.0.throttle.dirty() as u64));
+            // A shard that cannot be asked is not open, and holds nothing.
+            let held = held.await.map_or(0, |held| held.into_iter().sum());
+            let Space { found, headroom, room } = self.look_at_space(full.as_ref(), held).await;
             if found.as_ref().map(|(path, ..)| path) != full.as_ref() {
                 match &found {
                     Some((path, free, min)) => {
@@ -55,13 +76,14 @@ impl Storage {
                     None => reactor::info!("the disk has space again: writes are taken"),
                 }
                 full = found.as_ref().map(|(path, ..)| path.clone());
-                let told = self.on_every_shard(Group::ADMIN, found, async |storage, found| {
-                    storage.0.disk.set_full(found);
-                    Ok(())
-                });
-                if let Err(error) = told.await {
-                    reactor::warn!("a shard was not told of the disk's space"; error = error);
-                }
+            }
+            let told = self.on_every_shard(Group::ADMIN, (found, room), async |storage, (found, room)| {
+                storage.0.disk.set_full(found);
+                storage.0.disk.room.set(room);
+                Ok(())
+            });
+            if let Err(error) = told.await {
+                reactor::warn_limited!("a shard was not told of the disk's space"; error = error);
             }
             let pause = match full {
                 Some(_) => LOOK_EVERY_MIN,
@@ -71,11 +93,13 @@ impl Storage {
         }
     }
 
-    /// The first disk below its mark with what is free and should be, and the least room above a mark.
-    async fn look_at_space(&self, full: Option<&PathBuf>) -> (Option<(PathBuf, u64, u64)>, u64) {
-        let mut headroom = u64::MAX;
-        let mut found = None;
-        for mark in &self.0.config.disk_marks {
+    /// Looks at all disks, with so many bytes in the memtables of all shards.
+    async fn look_at_space(&self, full: Option<&PathBuf>, held: u64) -> Space {
+        let (mut headroom, mut room, mut found) = (u64::MAX, u64::MAX, None);
+        let config = &self.0.config;
+        let log =
+            LOG_SEGMENTS.saturating_mul(config.segment_bytes as u64).saturating_mul(self.0.shards as u64);
+        for mark in &config.disk_marks {
             let free = match reactor::file::available_space(&mark.path).await {
                 Ok(free) => free,
                 Err(error) => {
@@ -85,14 +109,19 @@ impl Storage {
                     continue;
                 }
             };
-            let again = if full == Some(&mark.path) { mark.free_bytes_min / RETURN_PART } else { 0 };
-            let min = mark.free_bytes_min.saturating_add(again);
+            let held = log.saturating_add(if mark.path == config.data_dir { held } else { 0 });
+            let least = mark.free_bytes_min.saturating_add(held);
+            let again = if full == Some(&mark.path) { least / RETURN_PART } else { 0 };
+            let min = least.saturating_add(again);
             if free < min {
-                found = found.or(Some((mark.path.clone(), free, mark.free_bytes_min)));
+                found = found.or(Some((mark.path.clone(), free, least)));
             }
             headroom = headroom.min(free.saturating_sub(min));
+            if mark.path == config.data_dir {
+                room = free.saturating_sub(held);
+            }
         }
-        (found, headroom)
+        Space { found, headroom, room }
     }
 }
 

@@ -84,6 +84,51 @@ fn below_the_mark_writes_are_refused_until_there_is_space_and_all_else_goes_on()
 }
 
 #[test]
+fn what_is_acknowledged_can_be_flushed_however_full_the_disk_is() {
+    let mut world = World::new(14);
+    let faults = DiskFaults { capacity_bytes: CAPACITY, ..DiskFaults::default() };
+    let done = Rc::new(Cell::new(false));
+    let seen = Rc::clone(&done);
+    let node = world.add_node_with(1, faults, move |_| {
+        let done = Rc::clone(&seen);
+        async move {
+            // Memory for half of the disk, and no mark: only what memtables hold is kept free.
+            let mut config = config();
+            config.memtable_bytes_max = 16 << 20;
+            config.disk_marks = vec![DiskMark { path: config.data_dir.clone(), free_bytes_min: 0 }];
+            let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+            for change in changes() {
+                storage.change_schema(&change).await.expect("a schema change");
+            }
+            let mut written = 0;
+            for key in 0..600 {
+                let value: String =
+                    (0..25_000).map(|_| format!("{:04x}", reactor::random_u64() as u16)).collect();
+                let bytes = write(&format!("key{key}"), "c", &value, 1);
+                match storage.apply(&bytes, Deadline::NEVER).await {
+                    Ok(()) => written += 1,
+                    Err(StorageError::DiskNearlyFull { .. }) => break,
+                    Err(error) => panic!("the memtables' part comes before {error}"),
+                }
+                reactor::sleep(Duration::from_millis(50)).await;
+            }
+            assert!((50..600).contains(&written), "{written} writes fit");
+            storage.flush(ID).await.expect("a flush");
+            // All files in one do not fit beside them: it is told, and nothing is lost.
+            let refused = storage.compact(ID).await.expect_err("no room");
+            assert!(matches!(refused, StorageError::NoRoomToCompact { .. }), "{refused}");
+            let found = values(&storage, PartitionRange::all()).await.expect("a read");
+            assert_eq!(found.len(), written);
+            storage.drain().await.expect("a drain");
+            done.set(true);
+        }
+    });
+    world.run().expect("an end");
+    assert_eq!(world.outcome(node), Some(Ok(())));
+    assert!(done.get());
+}
+
+#[test]
 fn a_drain_on_a_disk_without_any_space_ends_in_seconds() {
     let mut world = World::new(12);
     let full = Rc::new(Cell::new(false));

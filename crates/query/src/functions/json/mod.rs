@@ -42,7 +42,12 @@ pub fn columns(text: &str, columns: &[(&str, &CqlType)], now_ms: i64) -> Result<
         values.push(match entries.iter().rfind(|(key, _)| key == name) {
             None => None,
             Some((_, json)) => Some(value(ty, json, now_ms).map_err(|problem| {
-                QueryError::Invalid(format!("Error decoding JSON value for {name}: {problem}"))
+                // A wrong duration is refused by what parses it, without the column's name.
+                let bare = **ty == CqlType::Duration && problem.starts_with("Unable to convert");
+                QueryError::Invalid(match bare {
+                    true => problem,
+                    false => format!("Error decoding JSON value for {name}: {problem}"),
+                })
             })?),
         });
     }

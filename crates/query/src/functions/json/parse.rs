@@ -88,15 +88,12 @@ impl std::fmt::Display for Json<'_> {
     }
 }
 
-/// Reads one JSON value and nothing behind it but blanks.
+/// Reads the first JSON value; what stands behind it is not looked at, as Cassandra's reader does not.
 ///
 /// # Errors
 /// [`ParseError`].
 pub fn parse(text: &str) -> Result<Json<'_>, ParseError> {
-    let mut parser = Parser { text, at: 0 };
-    let value = parser.value(0)?;
-    parser.blanks();
-    if parser.at < text.len() { Err(parser.error("unexpected text after the value")) } else { Ok(value) }
+    Parser { text, at: 0 }.value(0)
 }
 
 struct Parser<'a> {

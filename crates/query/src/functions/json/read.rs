@@ -96,7 +96,8 @@ fn present(ty: &CqlType, json: &Json<'_>, now_ms: i64) -> Result<Vec<u8>, String
         T::Time => text_of(ty, json, "a string representation of a time value", now_ms),
         T::Duration => text_of(ty, json, "a string representation of a duration", now_ms),
         T::Inet => text_of(ty, json, "a string representation of an inet value", now_ms),
-        T::Uuid | T::Timeuuid => text_of(ty, json, "a string representation of a uuid", now_ms),
+        T::Uuid => text_of(ty, json, "a string representation of a uuid", now_ms),
+        T::Timeuuid => text_of(ty, json, "a string representation of a timeuuid", now_ms),
         T::Empty => match json {
             Json::String(text) if text.is_empty() => Ok(Vec::new()),
             Json::String(text) => Err(format!("'{text}' is not empty")),
