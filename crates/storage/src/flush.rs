@@ -278,7 +278,7 @@ impl Storage {
         fill: impl AsyncFnOnce(&mut Output) -> Result<(), StorageError>,
     ) -> Result<Option<Rc<TableFile>>, StorageError> {
         let generation = output.generation;
-        let mut making = Making { tablet, generation, ended: false };
+        let making = Making::new(tablet, generation);
         let made = match fill(&mut output).await {
             Ok(()) => self.complete(output).await,
             Err(error) => {
@@ -286,7 +286,7 @@ impl Storage {
                 Err(error)
             }
         };
-        making.ended = true;
+        making.end();
         match made {
             Ok(file) => Ok(file),
             Err(error) => {
@@ -447,10 +447,22 @@ pub(crate) struct Output {
 }
 
 /// A file on its way; where its making is cut off it may be whole on the disk, and is an orphan.
-struct Making<'t> {
+pub(crate) struct Making<'t> {
     tablet: &'t Tablet,
     generation: u64,
     ended: bool,
+}
+
+impl<'t> Making<'t> {
+    /// A file that is about to be made.
+    pub(crate) fn new(tablet: &'t Tablet, generation: u64) -> Self {
+        Self { tablet, generation, ended: false }
+    }
+
+    /// It is made, or given up by who made it.
+    pub(crate) fn end(mut self) {
+        self.ended = true;
+    }
 }
 
 impl Drop for Making<'_> {

@@ -9,6 +9,7 @@ use model::clustering::Slice;
 use sstable::{Component, Descriptor, PartitionBound, Version};
 
 use crate::error::StorageError;
+use crate::flush::Making;
 use crate::shard::Storage;
 use crate::tablet::{self, TableFile, Tablet, to_storage_error};
 
@@ -40,9 +41,10 @@ impl Storage {
             tablet.set_directory();
         }
         let descriptor = Descriptor::new(tablet.next_generation());
-        // Counted as an orphan until it is whole: what is dropped in between goes later.
-        tablet.add_orphan_file(descriptor);
+        // An orphan only where this is dropped in between: a compaction that ends meanwhile removes all orphans there are.
+        let making = Making::new(tablet, descriptor.generation());
         if !link(source, tablet, descriptor).await? {
+            making.end();
             self.discard_file(tablet, descriptor).await;
             return Ok(None);
         }
@@ -50,11 +52,12 @@ impl Storage {
         let file = match opened {
             Ok(sstable) => Rc::new(TableFile::found(sstable, &self.0.damage)),
             Err(error) => {
+                making.end();
                 self.discard_file(tablet, descriptor).await;
                 return Err(to_storage_error(error));
             }
         };
-        tablet.remove_orphan(descriptor.generation());
+        making.end();
         Ok(Some((file, partitions)))
     }
 

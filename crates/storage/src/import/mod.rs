@@ -12,11 +12,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Duration;
 
 use model::clustering::Slice;
 use model::reconcile::Purge;
 use model::{Table, TableId};
-use reactor::{Event, Group, Semaphore};
+use reactor::{Event, Group, Instant, Semaphore};
 use sstable::{Descriptor, PartitionBound, Sstable};
 
 use crate::error::StorageError;
@@ -32,6 +33,8 @@ pub(crate) const NOT_READ: &str = "table files of the format big with a version 
      run `nodetool upgradesstables -a` of the Apache Cassandra 3.0 to 5.0 that wrote them";
 /// Table files taken in at once; more take several calls.
 const FILES_MAX: usize = 10_000;
+/// How often an import that takes long says in the log how far it is.
+const TOLD_EVERY: Duration = Duration::from_secs(10);
 
 /// Where files come from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -65,6 +68,29 @@ type Written = (Rc<Tablet>, Rc<TableFile>);
 impl Default for Imports {
     fn default() -> Self {
         Self { turn: Semaphore::new(1), written: RefCell::default(), next: Cell::new(0) }
+    }
+}
+
+/// How far a shard is.
+struct Progress<'t> {
+    task: &'t Task,
+    /// Source files that are done.
+    files: usize,
+    partitions: u64,
+    told: Instant,
+}
+
+impl Progress<'_> {
+    /// A partition is written.
+    fn step(&mut self) {
+        self.partitions += 1;
+        // The clock is looked at now and then only.
+        if self.partitions.is_multiple_of(1024) && self.told.elapsed() >= TOLD_EVERY {
+            self.told = reactor::now();
+            reactor::info!("table files are being taken in";
+                directory = self.task.directory.display(), files = self.files, files_in_all = self.task.descriptors.len(),
+                partitions = self.partitions);
+        }
     }
 }
 
@@ -128,7 +154,7 @@ impl Storage {
     /// Writes this shard's part of the sources; how many partitions.
     async fn write_import(&self, task: &Task) -> Result<u64, StorageError> {
         let store = self.table_store(task.table)?;
-        let mut partitions = 0;
+        let mut progress = Progress { task, files: 0, partitions: 0, told: reactor::now() };
         for descriptor in &task.descriptors {
             let table = store.table();
             let source =
@@ -137,13 +163,13 @@ impl Storage {
             let source = Rc::new(TableFile::new(source, &Rc::new(Event::new())));
             let tablets: Vec<_> = store.tablets().cloned().collect();
             for tablet in &tablets {
-                let (file, count) = self.write_tablet(tablet, &table, &source).await?;
-                partitions += count;
+                let file = self.write_tablet(tablet, &table, &source, &mut progress).await?;
                 let mut written = self.0.imports.written.borrow_mut();
                 written.entry(task.id).or_default().extend(file.map(|file| (Rc::clone(tablet), file)));
             }
+            progress.files += 1;
         }
-        Ok(partitions)
+        Ok(progress.partitions)
     }
 
     /// Writes what a source has of a tablet.
@@ -152,21 +178,22 @@ impl Storage {
         tablet: &Rc<Tablet>,
         table: &Rc<Table>,
         source: &Rc<TableFile>,
-    ) -> Result<(Option<Rc<TableFile>>, u64), StorageError> {
+        progress: &mut Progress<'_>,
+    ) -> Result<Option<Rc<TableFile>>, StorageError> {
         let (first, last) = table.tablets().range(tablet.id);
         let (minima, expected) = {
             let sstable = source.sstable();
             if sstable.last_key().0 < first || last < sstable.first_key().0 {
-                return Ok((None, 0));
+                return Ok(None);
             }
             let all = u64::try_from(sstable.stats().partition_sizes.count()).unwrap_or(0);
             (sstable.statistics().header.minima, all / u64::from(table.tablets().count()))
         };
         if let Some((file, partitions)) = self.link_tablet(tablet, source).await? {
-            return Ok((Some(file), partitions));
+            progress.partitions += partitions;
+            return Ok(Some(file));
         }
         let output = self.output(tablet, table, minima, expected).await?;
-        let mut partitions = 0;
         let file = self.within(tablet, output, async |output| {
             let (from, to) = (PartitionBound::before_token(first), PartitionBound::behind_token(last));
             let failed = |error| source.failed(error);
@@ -182,7 +209,7 @@ impl Storage {
                 let input = Input::Scan { file: Rc::clone(source), scanner: Box::new(scanner) };
                 let merge = Merge::new(Rc::clone(table), vec![Source::new(input)], Purge::nothing());
                 let merge = output.partition(token, &key, merge).await?;
-                partitions += 1;
+                progress.step();
                 let back = merge.into_sources().into_iter().find_map(|source| match source.input {
                     Input::Scan { scanner, .. } => Some(scanner),
                     _ => None,
@@ -193,8 +220,7 @@ impl Storage {
             }
             Ok(())
         });
-        let file = file.await?;
-        Ok((file, partitions))
+        file.await
     }
 
     /// Shows what was written.

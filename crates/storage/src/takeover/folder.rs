@@ -149,20 +149,25 @@ impl Staged {
         Ok(Self { directory: to, files })
     }
 
-    /// Opens every file as one of `table`.
+    /// Opens every file as one of `table`; how many bytes they have.
     ///
     /// # Errors
     /// [`StorageError::Import`] for one that cannot be opened, by its own name.
-    pub(super) async fn look(&self, table: &Rc<Table>) -> Result<(), StorageError> {
+    pub(super) async fn look(&self, table: &Rc<Table>) -> Result<u64, StorageError> {
+        let mut bytes = 0;
         for (descriptor, prefix) in &self.files {
-            if let Err(error) = Sstable::open(&self.directory, *descriptor, table).await {
-                let folder = self.directory.parent().unwrap_or(&self.directory);
-                let path = folder.join(format!("{prefix}-Data.db"));
-                let (keyspace, name) = (table.keyspace(), table.name());
-                return Err(refused(&path, format!("it is no readable file of {keyspace}.{name}: {error}")));
+            match Sstable::open(&self.directory, *descriptor, table).await {
+                Ok(sstable) => bytes += sstable.bytes_on_disk(),
+                Err(error) => {
+                    let folder = self.directory.parent().unwrap_or(&self.directory);
+                    let path = folder.join(format!("{prefix}-Data.db"));
+                    let (keyspace, name) = (table.keyspace(), table.name());
+                    let reason = format!("it is no readable file of {keyspace}.{name}: {error}");
+                    return Err(refused(&path, reason));
+                }
             }
         }
-        Ok(())
+        Ok(bytes)
     }
 
     /// The links.

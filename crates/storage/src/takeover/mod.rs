@@ -62,15 +62,22 @@ pub(crate) async fn prepare(config: &StorageConfig, shards: usize) -> Result<(),
     }
     commitlog::check(config, &schema).await?;
     let folders = folder::folders_of(&config.data_dir, &schema).await?;
+    let mut bytes = 0;
     for table in schema.tables() {
         let Some(own) = folders.get(&table.id()) else { continue };
         for directory in own {
             let staged = Staged::of(directory, &folder::sets(directory).await?).await?;
             let looked = staged.look(table).await;
             staged.remove().await?;
-            looked?;
+            bytes += looked?;
         }
     }
+    let free = reactor::file::available_space(&config.data_dir).await;
+    check_room(
+        &config.data_dir,
+        bytes,
+        free.map_err(StorageError::of("look at the free space of", &config.data_dir))?,
+    )?;
     crate::directory::ensure(&config.schema_dir).await?;
     let mut left: Vec<PathBuf> = folders.into_values().flatten().collect();
     left.sort();
@@ -80,6 +87,17 @@ pub(crate) async fn prepare(config: &StorageConfig, shards: usize) -> Result<(),
     let tables = changes.iter().filter(|change| matches!(change, SchemaChange::CreateTable(_))).count();
     reactor::info!("the schema is taken over"; tables = tables);
     Ok(())
+}
+
+/// Says no where what is written anew has no room beside what is there: both stay.
+fn check_room(data: &Path, bytes: u64, free: u64) -> Result<(), StorageError> {
+    if bytes <= free {
+        return Ok(());
+    }
+    let reason = format!(
+        "its tables have {bytes} bytes, which are written anew while Cassandra's files stay: {free} bytes are free on the disk"
+    );
+    Err(refused(data, reason))
 }
 
 /// The list of what is left: folders relative to the data directory, one a line.
@@ -139,5 +157,18 @@ impl Storage {
         reactor::info!("Cassandra's data is taken over; its own files are still there";
             directory = config.data_dir.display());
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_takeover_without_room_is_refused_with_both_numbers() {
+        let data = Path::new("/data");
+        assert!(check_room(data, 10, 10).is_ok());
+        let refused = check_room(data, 11, 10).expect_err("a refusal").to_string();
+        assert!(refused.contains("11 bytes") && refused.contains("10 bytes are free"), "{refused}");
     }
 }
