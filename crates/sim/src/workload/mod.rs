@@ -4,9 +4,11 @@
 //! state lives outside the node and survives its crashes.
 
 mod after_start;
+mod flip;
 mod maintain;
 mod read;
 mod schema;
+mod snapshot;
 mod write;
 
 use std::cell::RefCell;
@@ -20,6 +22,7 @@ use storage::{CommitlogSync, Storage, StorageConfig};
 
 use crate::history::{History, IN_DOUBT_MAX};
 use crate::table::{Dropped, token};
+use snapshot::Snapshot;
 
 /// Tables at work.
 pub const SLOTS: usize = 3;
@@ -64,6 +67,10 @@ pub struct Shared {
     pub doing: &'static str,
     last: bool,
     last_checked: bool,
+    /// A bit of a table file was flipped: from then on reads may fail.
+    flipped: bool,
+    /// Snapshot of each slot's table, its number and how many truncations the table had seen.
+    snapshots: [Option<Snapshot>; SLOTS],
     /// Lives that got as far as working.
     pub lives: u64,
     /// What went wrong, in words.
@@ -94,6 +101,8 @@ impl Shared {
             doing: "starting",
             last: false,
             last_checked: false,
+            flipped: false,
+            snapshots: [None; SLOTS],
             lives: 0,
             failure: None,
         }))
@@ -107,6 +116,11 @@ impl Shared {
     /// Whether such a life has come to its end.
     pub fn is_last_checked(&self) -> bool {
         self.last_checked
+    }
+
+    /// Whether requests may fail through no fault of the node's.
+    fn may_fail(&self) -> bool {
+        self.faulty || self.flipped
     }
 
     fn fail(&mut self, what: String) {
@@ -146,8 +160,10 @@ pub async fn node(info: ShardInfo, shared: SharedRef) {
             Ok(_) => {}
             Err(error) => {
                 let mut shared = shared.borrow_mut();
-                if shared.faulty {
+                if shared.may_fail() {
                     shared.over = true;
+                    // Found at once.
+                    shared.last_checked |= shared.flipped;
                 } else {
                     shared.fail(format!("shard {} does not start: {error}", info.id));
                 }
@@ -175,10 +191,18 @@ fn seconds() -> u32 {
 
 impl Worker {
     async fn work(&self) -> Result<(), String> {
+        if self.shared.borrow().flipped {
+            self.check_flipped().await?;
+            self.shared.borrow_mut().last_checked = true;
+            return Ok(());
+        }
         self.check_after_start().await?;
         self.shared.borrow_mut().lives += 1;
         if self.shared.borrow().last {
-            self.shared.borrow_mut().last_checked = true;
+            // A drain that fails leaves the log to be replayed, which is as well.
+            self.drain().await;
+            let flipped = self.flip_a_bit().await?;
+            self.shared.borrow_mut().last_checked = !flipped;
             return Ok(());
         }
         self.make_tables().await?;
@@ -211,7 +235,7 @@ impl Worker {
             24..=33 => "reading",
             34 | 35 => "flushing",
             36 => "compacting",
-            37 => "truncating",
+            37 => "truncating, or with a snapshot",
             38 => "making a table or a column anew",
             _ => "sleeping",
         };
@@ -222,6 +246,8 @@ impl Worker {
             34 | 35 => self.flush(slot).await,
             36 => self.compact(slot).await,
             37 if below(3) == 0 => self.truncate(slot).await,
+            37 if below(2) == 0 => self.snapshot(slot).await,
+            37 => self.take_in_again(slot).await,
             38 if below(4) == 0 => self.remake(slot).await,
             38 if below(2) == 0 => self.alter(slot).await,
             _ => {
@@ -265,7 +291,7 @@ impl Worker {
     }
 
     fn unless_faulty(&self, what: &str) -> Result<(), String> {
-        if self.shared.borrow().faulty { Ok(()) } else { Err(what.to_owned()) }
+        if self.shared.borrow().may_fail() { Ok(()) } else { Err(what.to_owned()) }
     }
 }
 
