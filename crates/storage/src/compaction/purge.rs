@@ -32,7 +32,7 @@ impl Storage {
 ///
 /// `tombstone_gc` as ScyllaDB documents it: `timeout` (the default) waits for `gc_grace_seconds`, `immediate` for
 /// nothing, `disabled` keeps all; `repair` forgets what was repaired, and as nothing was repaired, keeps all. Where
-/// there is one copy nothing can be repaired and nothing has to be: then it is as `immediate` (ScyllaDB 2025.2).
+/// there is one copy nothing can be repaired and nothing has to be: then it is as `immediate`, as in newer ScyllaDB.
 fn gc_before(options: &TableOptions, has_one_copy: impl Fn() -> bool, now: u32) -> u32 {
     let mode = options.extensions.get(EXTENSION).map_or("timeout".to_owned(), |bytes| mode_of(bytes));
     match mode.as_str() {
