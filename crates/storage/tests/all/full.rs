@@ -31,6 +31,11 @@ async fn opened(shard: usize, shards: usize) -> Storage {
     storage
 }
 
+/// 100 KB of text that no compressor makes small.
+fn long_text() -> String {
+    (0..25_000).map(|_| format!("{:04x}", reactor::random_u64() as u16)).collect()
+}
+
 #[test]
 fn below_the_mark_writes_are_refused_until_there_is_space_and_all_else_goes_on() {
     let mut world = World::new(11);
@@ -44,10 +49,7 @@ fn below_the_mark_writes_are_refused_until_there_is_space_and_all_else_goes_on()
             let mut written = 0;
             // Some 60 MB would be written if nothing said stop.
             for key in 0..600 {
-                // Text that no compressor makes small.
-                let value: String =
-                    (0..25_000).map(|_| format!("{:04x}", reactor::random_u64() as u16)).collect();
-                let bytes = write(&format!("key{key}"), "c", &value, 1);
+                let bytes = write(&format!("key{key}"), "c", &long_text(), 1);
                 match storage.apply(&bytes, Deadline::NEVER).await {
                     Ok(()) => written += 1,
                     Err(error @ StorageError::DiskNearlyFull { .. }) => {
@@ -102,9 +104,7 @@ fn what_is_acknowledged_can_be_flushed_however_full_the_disk_is() {
             }
             let mut written = 0;
             for key in 0..600 {
-                let value: String =
-                    (0..25_000).map(|_| format!("{:04x}", reactor::random_u64() as u16)).collect();
-                let bytes = write(&format!("key{key}"), "c", &value, 1);
+                let bytes = write(&format!("key{key}"), "c", &long_text(), 1);
                 match storage.apply(&bytes, Deadline::NEVER).await {
                     Ok(()) => written += 1,
                     Err(StorageError::DiskNearlyFull { .. }) => break,
