@@ -239,15 +239,15 @@ fn token_message(error: QueryError, names: &[String]) -> QueryError {
 
 /// Adds a clause to a set, into the one it overlaps; with two it cannot stand together, and a merge with each says why.
 fn insert(set: &mut Vec<Clause>, clause: Clause) -> Result<(), QueryError> {
-    let mut merged = false;
-    for have in set.iter_mut().filter(|have| have.first < clause.end() && clause.first < have.end()) {
+    let (first, end) = (clause.first, clause.end());
+    let mut overlapping = set.iter_mut().filter(|have| have.first < end && first < have.end()).peekable();
+    while let Some(have) = overlapping.next() {
+        if overlapping.peek().is_none() {
+            return have.merge(clause);
+        }
         have.merge(clause.clone())?;
-        merged = true;
     }
-    if merged {
-        return Ok(());
-    }
-    let at = set.partition_point(|have| have.first < clause.first);
+    let at = set.partition_point(|have| have.first < first);
     set.insert(at, clause);
     Ok(())
 }
