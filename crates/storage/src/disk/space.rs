@@ -64,7 +64,7 @@ impl Storage {
             let stopped = self.0.stopped.wait();
             let held = self
                 .on_every_shard(Group::ADMIN, (), async |storage, ()| Ok(storage.0.throttle.dirty() as u64));
-            // A shard that cannot be asked is not open, and holds nothing.
+            // While a shard starts it cannot be asked nor told: the next look counts.
             let held = held.await.map_or(0, |held| held.into_iter().sum());
             let Space { found, headroom, room } = self.look_at_space(full.as_ref(), held).await;
             if found.as_ref().map(|(path, ..)| path) != full.as_ref() {
@@ -82,7 +82,9 @@ impl Storage {
                 storage.0.disk.room.set(room);
                 Ok(())
             });
-            if let Err(error) = told.await {
+            if let Err(error) = told.await
+                && full.is_some()
+            {
                 reactor::warn_limited!("a shard was not told of the disk's space"; error = error);
             }
             let pause = match full {
