@@ -89,7 +89,10 @@ fn a_task_that_holds_the_core_is_found_and_named() {
         assert!(stall.held >= Duration::from_millis(2));
         assert!(stall.task.unwrap().contains("a_task_that_holds_the_core"), "{stall:?}");
         let outermost = stall.trace.last().unwrap();
-        assert!(outermost.contains("a_task_that_holds_the_core"), "{:?}", stall.trace);
+        // By its path, or, where it is optimized and has none, by its place.
+        let named =
+            outermost.contains("a_task_that_holds_the_core") || outermost.contains("tests/stalls.rs:");
+        assert!(named, "{:?}", stall.trace);
     }
 }
 

@@ -6,6 +6,7 @@
 use std::ffi::c_void;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::ptr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -20,6 +21,8 @@ type Watched = Vec<(Weak<Pulse>, fn(&Stall))>;
 
 /// Frames named in one report.
 const NAMES_MAX: usize = 32;
+/// Trailing parts of a file's path that a name is given: enough for `crate/src/room/file.rs`.
+const PARTS_OF_PATH: usize = 4;
 
 static WATCHED: Mutex<Watched> = Mutex::new(Vec::new());
 static BELL: OnceLock<OwnedFd> = OnceLock::new();
@@ -105,9 +108,9 @@ fn names(addresses: &[usize]) -> Vec<String> {
         backtrace::resolve(ptr::without_provenance_mut::<c_void>(address), |symbol| {
             let name = symbol.name().map_or_else(|| "unknown".to_owned(), |name| format!("{name:#}"));
             any = true;
-            own &= !name.contains("reactor::task::TaskCell") && !name.starts_with("reactor::shard::turn");
+            own &= !is_executor(&name, symbol.filename());
             if own && names.len() < NAMES_MAX && !is_plumbing(&name) {
-                names.push(name);
+                names.push(placed(name, symbol.filename(), symbol.lineno()));
             }
         });
         if !any && names.len() < NAMES_MAX {
@@ -118,6 +121,26 @@ fn names(addresses: &[usize]) -> Vec<String> {
         }
     }
     names
+}
+
+/// Whether a frame is the executor's. Where functions are inlined their names come without a path; files tell them.
+fn is_executor(name: &str, file: Option<&Path>) -> bool {
+    name.contains("reactor::task::TaskCell")
+        || name.starts_with("reactor::shard::turn")
+        || file.is_some_and(|file| {
+            file.ends_with("reactor/src/task/mod.rs") || file.ends_with("reactor/src/shard/turn.rs")
+        })
+}
+
+/// A name with file and line where it has no path of its own, as those of inlined functions and blocks.
+fn placed(name: String, file: Option<&Path>, line: Option<u32>) -> String {
+    if name.contains("::") && !name.starts_with('{') {
+        return name;
+    }
+    let Some(file) = file else { return name };
+    let parts: Vec<_> = file.iter().rev().take(PARTS_OF_PATH).map(|part| part.to_string_lossy()).collect();
+    let parts: Vec<_> = parts.into_iter().rev().collect();
+    format!("{name} ({}:{})", parts.join("/"), line.unwrap_or(0))
 }
 
 /// Frames every task has, which say nothing of it.
