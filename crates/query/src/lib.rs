@@ -18,6 +18,7 @@ pub mod prepare;
 pub mod prepared_cache;
 pub mod restrictions;
 pub mod results;
+pub mod row_expiry;
 mod schema_events;
 pub mod system;
 pub mod terms;

@@ -121,6 +121,9 @@ pub struct Config {
     pub cache_save_period: Duration,
     /// `row_cache_keys_to_save`: partitions in the list of one shard; zero for no lists.
     pub cache_keys_to_save: usize,
+    /// `alternator_ttl_period_in_seconds`: time between two looks for rows whose TTL column says that they are over; zero
+    /// for none.
+    pub row_expiry_period: Duration,
     /// `io_properties_file`: what the disks can do; `None` looks for `io_properties.yaml` in the work directory.
     pub io_properties_file: Option<PathBuf>,
     /// `blocked_reactor_notify_ms`: a task that holds a core for longer is reported; zero for never.
@@ -194,6 +197,7 @@ impl Default for Config {
             saved_caches_dir: None,
             cache_save_period: Duration::from_secs(600),
             cache_keys_to_save: 100_000,
+            row_expiry_period: Duration::from_secs(24 * 3600),
             io_properties_file: None,
             blocked_reactor_notify: Duration::from_millis(5),
             blocked_reactor_reports_per_minute: 5,

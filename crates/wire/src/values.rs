@@ -43,6 +43,14 @@ impl<'a> Values<'a> {
         Self { version, count: 0, named: false, encoded: &[] }
     }
 
+    /// Values by position from how a request carries them: their number, then each with its length.
+    ///
+    /// # Errors
+    /// [`ProtocolError`] where the bytes end before.
+    pub fn decode(encoded: &'a [u8], version: ProtocolVersion) -> Result<Self, ProtocolError> {
+        Self::read(&mut Reader::new(encoded), version, false)
+    }
+
     #[inline]
     pub(crate) fn read(
         reader: &mut Reader<'a>,

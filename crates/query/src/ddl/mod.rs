@@ -14,6 +14,7 @@ pub(crate) mod plan;
 pub(crate) mod properties;
 mod replication;
 pub(crate) mod roles;
+pub(crate) mod row_expiry;
 mod table_alter;
 pub(crate) mod table_create;
 mod table_like;

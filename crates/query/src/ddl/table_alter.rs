@@ -12,8 +12,9 @@ use super::names::{Action, check_content, check_keyspace_name};
 use super::options::{self, Draft, extension};
 use super::plan::{PlanContext, Planned, keyspace_of, table_event, table_text};
 use super::properties::Properties;
+use super::row_expiry;
 use super::table_create::{
-    COLUMNS_MAX, check_extras, check_nesting, statics_need_clustering, too_many_columns,
+    COLUMNS_MAX, check_mask, check_nesting, statics_need_clustering, too_many_columns,
 };
 use super::types::RawType;
 use crate::QueryError;
@@ -68,7 +69,7 @@ pub(super) fn alter(statement: &AlterTable, context: &PlanContext<'_>) -> Result
                     column.name
                 )));
             }
-            check_extras(mask.is_some(), false)?;
+            check_mask(mask.is_some())?;
         }
         AlterTableChange::Add { if_not_exists, columns } => {
             for column in columns {
@@ -101,9 +102,8 @@ pub(super) fn alter(statement: &AlterTable, context: &PlanContext<'_>) -> Result
                 return Err(invalid("Cannot DROP COMPACT STORAGE on table without COMPACT STORAGE"));
             }
         }
-        AlterTableChange::RowExpiry(_) => {
-            return Err(unsupported("Columns that hold a row's expiry time are"));
-        }
+        AlterTableChange::RowExpiry(Some(column)) => row_expiry::enable(&mut after, column.as_str())?,
+        AlterTableChange::RowExpiry(None) => row_expiry::disable(&mut after)?,
         AlterTableChange::Options(_) => {
             let properties = properties.as_ref().expect("read above for this change");
             let mut names = options::NAMES.to_vec();
@@ -172,7 +172,7 @@ fn add(
             table.name()
         )));
     }
-    check_extras(column.mask.is_some(), column.is_row_expiry)?;
+    check_mask(column.mask.is_some())?;
     if after.columns.len() >= COLUMNS_MAX {
         return Err(too_many_columns());
     }
@@ -286,6 +286,7 @@ fn drop_column(
     if matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering) {
         return Err(invalid(format!("Cannot drop PRIMARY KEY column {name}")));
     }
+    row_expiry::check_drop(table.options(), name)?;
     if table.compact().is_some() && column.kind == ColumnKind::Regular {
         return Err(invalid(format!(
             "Cannot drop column {name}: it is the value of a COMPACT STORAGE table"

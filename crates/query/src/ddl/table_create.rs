@@ -12,11 +12,12 @@ use model::{Column, ColumnId, ColumnKind, CqlType, Schema, TableId};
 use uuid::Uuid;
 
 use super::compact;
-use super::mistake::{config, invalid, unsupported};
+use super::mistake::{config, invalid};
 use super::names::{Action, check_content, check_keyspace_name, check_table_name};
 use super::options::{self, Draft, extension};
 use super::plan::{PlanContext, Planned, existing_keyspace, keyspace_of, table_event};
 use super::properties::Properties;
+use super::row_expiry;
 use super::types::{RawType, ResolvedType, UserTypes};
 use crate::QueryError;
 use crate::schema_events::{Change, SchemaEvent};
@@ -221,7 +222,7 @@ fn build(
     }
     check_counters(&shape, &resolved, time_to_live)?;
     for column in shape.columns.values() {
-        check_extras(column.mask.is_some(), column.is_row_expiry)?;
+        check_mask(column.mask.is_some())?;
     }
     if shape.columns.len() > COLUMNS_MAX {
         return Err(too_many_columns());
@@ -234,7 +235,7 @@ fn build(
     if shape.compact {
         table_options.compact = Some(compact::complete(&mut columns));
     }
-    Ok(TableDefinition {
+    let mut definition = TableDefinition {
         id,
         keyspace: keyspace.to_owned(),
         name: name.to_owned(),
@@ -244,7 +245,11 @@ fn build(
         options: table_options,
         tablets_log2: 0,
         revision: 0,
-    })
+    };
+    for name in shape.order.iter().filter(|name| shape.columns[*name].is_row_expiry) {
+        row_expiry::enable(&mut definition, name)?;
+    }
+    Ok(definition)
 }
 
 fn columns(shape: &Shape<'_>, resolved: &BTreeMap<&str, ResolvedType>) -> Vec<Column> {
@@ -367,15 +372,12 @@ fn check_counters(
 }
 
 /// Refuses what a column may carry and this version has not got.
-pub(super) fn check_extras(is_masked: bool, is_row_expiry: bool) -> Result<(), QueryError> {
+pub(super) fn check_mask(is_masked: bool) -> Result<(), QueryError> {
     if is_masked {
         return Err(invalid(
             "Cannot mask columns because dynamic data masking is not enabled. You can enable it with the \
              dynamic_data_masking_enabled property on cassandra.yaml",
         ));
-    }
-    if is_row_expiry {
-        return Err(unsupported("Columns that hold a row's expiry time are"));
     }
     Ok(())
 }

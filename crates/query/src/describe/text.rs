@@ -11,6 +11,7 @@ use model::{Column, ColumnKind, CqlType, Table};
 
 use crate::ddl::options::{caching_map, extension};
 use crate::ddl::plan::{qualified, quote, table_text};
+use crate::ddl::row_expiry;
 use crate::functions::number_text;
 use crate::system::is_virtual;
 use crate::terms::constant;
@@ -134,6 +135,9 @@ fn columns(text: &mut String, table: &Table, internals: bool) {
         } else {
             column_definition(text, column, &column.name, "    ");
         }
+        if row_expiry::column(table.options()) == Some(column.name.as_str()) {
+            text.push_str(" TTL");
+        }
         if key_in_line && column.kind == ColumnKind::PartitionKey {
             text.push_str(" PRIMARY KEY");
         }
@@ -203,7 +207,10 @@ fn options(text: &mut String, table: &Table) {
     );
     put(text, format_args!("{separator}default_time_to_live = {}", options.default_time_to_live));
     put(text, format_args!("{separator}extensions = {{"));
-    let bare = options.extensions.iter().filter(|(name, _)| !extension::is_option(name));
+    let bare = options
+        .extensions
+        .iter()
+        .filter(|(name, _)| !extension::is_option(name) && *name != row_expiry::EXTENSION);
     for (index, (name, value)) in bare.enumerate() {
         text.push_str(if index == 0 { "" } else { ", " });
         single_quoted(text, name);

@@ -88,7 +88,10 @@ pub async fn statement(
         Plan::Modify(plan) => reactor::in_place!(modify::execute(engine, request, plan, out)),
         // What follows is rare: its futures are kept out of the hot one.
         Plan::Batch(plan) => Box::pin(batch::execute(engine, request, plan, out)).await,
-        Plan::Truncate(table) => Box::pin(truncate::execute(engine, table, out)).await,
+        Plan::Truncate(table, timeout) => {
+            let timeout = apply::timeout(timeout.as_ref(), request.binding)?;
+            Box::pin(truncate::execute(engine, table, timeout, out)).await
+        }
         Plan::Use(keyspace) => use_keyspace(engine, keyspace, out),
         Plan::Schema(statement, keyspace) => {
             Box::pin(ddl::execute(request.client, statement, keyspace.as_deref(), out)).await

@@ -1,16 +1,23 @@
 //! TRUNCATE: every shard forgets the table's rows.
 
+use std::time::Duration;
+
 use model::Table;
 use reactor::Deadline;
 
 use crate::engine::Engine;
 use crate::{QueryError, Response, results};
 
-/// Truncates on all shards and appends VOID.
+/// Truncates on all shards and appends VOID; `timeout` is the statement's own.
 ///
 /// # Errors
 /// [`QueryError::Truncate`] where a shard fails or does not answer in time; others may have truncated.
-pub(super) async fn execute(engine: &Engine, table: &Table, out: &mut Response) -> Result<(), QueryError> {
+pub(super) async fn execute(
+    engine: &Engine,
+    table: &Table,
+    timeout: Option<Duration>,
+    out: &mut Response,
+) -> Result<(), QueryError> {
     if engine.stored_table(table.id()).is_none() {
         if crate::system::is_virtual(table.keyspace()) {
             return Err(QueryError::Invalid(format!(
@@ -25,7 +32,7 @@ pub(super) async fn execute(engine: &Engine, table: &Table, out: &mut Response) 
         )));
     }
     engine.config().guardrails.drop_truncate_table()?;
-    let deadline = Deadline::after(engine.config().truncate_timeout);
+    let deadline = Deadline::after(timeout.unwrap_or(engine.config().truncate_timeout));
     match reactor::timeout(deadline, engine.storage().truncate(table.id())).await {
         Err(_) => return Err(QueryError::Truncate("Timeout waiting for all shards".to_owned())),
         Ok(done) => done.map_err(|error| QueryError::Truncate(error.to_string()))?,

@@ -31,7 +31,7 @@ use crate::QueryError;
 use crate::ambient::Ambient;
 use crate::results::ResultMetadata;
 use crate::terms::prepare::Context;
-use crate::terms::{BindSpecification, Call, Markers};
+use crate::terms::{BindSpecification, Call, Markers, Term};
 
 /// Most markers a statement may have: their number is 16 bits on the wire.
 pub const MARKERS_MAX: usize = u16::MAX as usize;
@@ -62,8 +62,8 @@ pub enum Plan {
     Modify(Box<ModifyPlan>),
     /// BEGIN BATCH
     Batch(Box<BatchPlan>),
-    /// TRUNCATE
-    Truncate(Rc<Table>),
+    /// TRUNCATE, with the timeout it names.
+    Truncate(Rc<Table>, Option<Term>),
     /// USE
     Use(String),
     /// CREATE, ALTER, DROP, with the keyspace there was when it was prepared.
@@ -87,7 +87,7 @@ impl Prepared {
             Plan::Select(plan) => vec![&plan.table],
             Plan::Modify(plan) => vec![&plan.table],
             Plan::Batch(plan) => plan.statements.iter().map(|statement| &*statement.table).collect(),
-            Plan::Truncate(table) => vec![table],
+            Plan::Truncate(table, _) => vec![table],
             Plan::Use(_) | Plan::Schema(..) | Plan::Describe(_) => Vec::new(),
         }
     }
@@ -176,10 +176,10 @@ pub fn prepare(
         }
         Statement::Batch(statement) => return prepare_batch(&statement, names, ambient, markers),
         Statement::Truncate(truncate) => {
-            if !truncate.attributes.is_empty() {
-                return Err(QueryError::invalid("USING in TRUNCATE is not supported yet"));
-            }
-            Plan::Truncate(names.table(&truncate.table)?)
+            let table = names.table(&truncate.table)?;
+            let mut cx = Context { schema: names.schema(), table: &table, ambient, markers: &mut markers };
+            let timeout = modify::attributes(&mut cx, &truncate.attributes)?.timeout;
+            Plan::Truncate(table, timeout)
         }
         Statement::Use(statement) => Plan::Use(statement.keyspace.name),
         Statement::Describe(describe) => Plan::Describe(Box::new(describe)),

@@ -2,6 +2,7 @@
 
 use crate::support::{Options, body, node, query, rows, run};
 use query::{Engine, QueryError};
+use reactor::{Group, mesh};
 use storage::StorageError;
 
 async fn table_text(engine: &Engine, table: &str) -> String {
@@ -24,6 +25,7 @@ async fn refused(engine: Engine) {
             "per_partition_rate_limit = {'max_reads_per_second': -1}",
             "max_reads_per_second of per_partition_rate_limit must be a whole number from 0 to 2147483647 (got -1)",
         ),
+        ("paxos_grace_seconds = -1", "paxos_grace_seconds must be greater than or equal to 0 (got -1)"),
         (
             "tombstone_gc = {'mode': 'never'}",
             "Invalid mode 'never' of tombstone_gc: only 'timeout', 'repair', 'disabled' and 'immediate' are allowed",
@@ -93,7 +95,8 @@ fn wrong_options_are_told() {
     node(tempfile::tempdir().unwrap().path(), 1, refused);
 }
 
-const ALL: &str = "per_partition_rate_limit = {'max_reads_per_second': '5', 'max_writes_per_second': '0'}
+const ALL: &str = "paxos_grace_seconds = 1234
+    AND per_partition_rate_limit = {'max_reads_per_second': '5', 'max_writes_per_second': '0'}
     AND tablets = {'min_tablet_count': '7'}
     AND tombstone_gc = {'mode': 'repair', 'propagation_delay_in_seconds': '60'};";
 
@@ -115,7 +118,7 @@ async fn described(engine: Engine) -> String {
         "SELECT extensions FROM system_schema.tables WHERE keyspace_name = 'ks' AND table_name = 't'",
     );
     let extensions = extensions.await.concat();
-    for name in ["per_partition_rate_limit", "tablets", "tombstone_gc"] {
+    for name in ["paxos_grace_seconds", "per_partition_rate_limit", "tablets", "tombstone_gc"] {
         assert!(extensions.contains(name), "{extensions}");
     }
     table_text(&engine, "t").await
@@ -240,4 +243,100 @@ async fn ask_as_drivers_do(engine: Engine) {
 fn drivers_are_told_which_keyspaces_have_tablets() {
     let folder = tempfile::tempdir().unwrap();
     node(folder.path(), 1, ask_as_drivers_do);
+}
+
+async fn expire_everywhere(shards: usize) {
+    for shard in 0..shards {
+        let there = mesh::call(shard, Group::ADMIN, || async { Engine::here().unwrap().expire_rows().await });
+        there.await.unwrap();
+    }
+}
+
+async fn expired(engine: Engine) -> String {
+    let past = "'2020-01-01 00:00:00Z'";
+    run(&engine, "CREATE TABLE plain (k int PRIMARY KEY, e bigint TTL)").await;
+    run(&engine, "CREATE TABLE wide (k text, \"C c\" int, s text static, v int, PRIMARY KEY (k, \"C c\"))")
+        .await;
+    run(&engine, "ALTER TABLE wide ADD e timestamp").await;
+    run(&engine, "ALTER TABLE wide TTL e").await;
+    for k in 0..50 {
+        run(
+            &engine,
+            &format!("INSERT INTO plain (k, e) VALUES ({k}, {})", if k % 2 == 0 { 1 } else { i64::MAX }),
+        )
+        .await;
+    }
+    run(&engine, "INSERT INTO plain (k) VALUES (50)").await;
+    run(&engine, "UPDATE wide SET s = 'stays' WHERE k = 'a'").await;
+    for c in 0..2500 {
+        run(&engine, &format!("INSERT INTO wide (k, \"C c\", v, e) VALUES ('a', {c}, {c}, {past})")).await;
+    }
+    run(&engine, "INSERT INTO wide (k, \"C c\", v, e) VALUES ('a', 2500, 1, '2999-01-01')").await;
+    // Extended before anybody looked.
+    run(&engine, "UPDATE wide SET e = null WHERE k = 'a' AND \"C c\" = 7").await;
+    expire_everywhere(reactor::shard_count()).await;
+    let left = rows(&engine, "SELECT k, \"C c\", s, v FROM wide").await;
+    assert_eq!(left, ["'a' | 7 | 'stays' | 7", "'a' | 2500 | 'stays' | 1"]);
+    let left = rows(&engine, "SELECT count(*), min(k), max(k) FROM plain").await;
+    assert_eq!(left, ["26 | 1 | 50"]);
+    // No longer.
+    run(&engine, "ALTER TABLE plain TTL NULL").await;
+    run(&engine, "INSERT INTO plain (k, e) VALUES (50, 1)").await;
+    expire_everywhere(reactor::shard_count()).await;
+    assert_eq!(rows(&engine, "SELECT count(*) FROM plain").await, ["26"]);
+    table_text(&engine, "wide").await
+}
+
+#[test]
+fn rows_go_when_their_ttl_column_says_so() {
+    for shards in [1, 2] {
+        let folder = tempfile::tempdir().unwrap();
+        let text = node(folder.path(), shards, expired);
+        assert!(text.contains("    e timestamp TTL,\n") && text.contains("extensions = {}"), "{text}");
+        assert_eq!(node(folder.path(), 1, |engine| async move { table_text(&engine, "wide").await }), text);
+    }
+}
+
+async fn ttl_columns_refused(engine: Engine) {
+    run(&engine, "CREATE TABLE t (k int, c timestamp, s timestamp static, e int, x text, n bigint, PRIMARY KEY (k, c))")
+        .await;
+    let cannot = "for the TTL of rows:";
+    for (statement, expected) in [
+        ("ALTER TABLE t TTL NULL", "Table ks.t has no TTL column".to_owned()),
+        ("ALTER TABLE t TTL nothing", "Column nothing was not found in table 'ks.t'".to_owned()),
+        (
+            "ALTER TABLE t TTL c",
+            format!("Cannot use column c {cannot} it must be neither static nor of the primary key"),
+        ),
+        (
+            "ALTER TABLE t TTL s",
+            format!("Cannot use column s {cannot} it must be neither static nor of the primary key"),
+        ),
+        (
+            "ALTER TABLE t TTL x",
+            format!("Cannot use column x {cannot} its type must be timestamp, bigint or int (got text)"),
+        ),
+        (
+            "CREATE TABLE u (k int PRIMARY KEY, a int TTL, b int TTL)",
+            format!(
+                "Cannot use column b {cannot} column a is used already; ALTER TABLE … TTL NULL ends that"
+            ),
+        ),
+        ("TRUNCATE t USING TIMEOUT 1mo", "Timeout values cannot be expressed in days/months".to_owned()),
+    ] {
+        let error = body(&engine, statement).await.expect_err(statement);
+        assert_eq!(error.to_string(), expected, "{statement}");
+    }
+    run(&engine, "ALTER TABLE t TTL e").await;
+    for statement in ["ALTER TABLE t TTL n", "ALTER TABLE t DROP e"] {
+        body(&engine, statement).await.expect_err(statement);
+    }
+    run(&engine, "INSERT INTO t (k, c) VALUES (1, 1)").await;
+    run(&engine, "TRUNCATE TABLE t USING TIMEOUT 5m").await;
+    assert!(rows(&engine, "SELECT k FROM t").await.is_empty());
+}
+
+#[test]
+fn wrong_ttl_columns_are_told() {
+    node(tempfile::tempdir().unwrap().path(), 1, ttl_columns_refused);
 }

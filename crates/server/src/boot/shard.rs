@@ -37,6 +37,7 @@ impl Shard {
         let engine =
             Engine::new(engine_config(config, identity), storage.clone(), replicator.clone(), tables);
         storage.set_describer(Rc::new(crate::admin::describe::table));
+        engine.start_row_expiry(config.row_expiry_period);
         let native = Native::new(config, engine);
         Ok(Self { native, replicator, storage })
     }

@@ -109,6 +109,7 @@ const SETTERS: &[(&str, Setter)] = &[
     ("saved_caches_directory", |c, v| path(v).map(|v| c.saved_caches_dir = Some(v))),
     ("row_cache_save_period", |c, v| period(v).map(|v| c.cache_save_period = v)),
     ("row_cache_keys_to_save", |c, v| count(v, 0, 100_000_000).map(|v| c.cache_keys_to_save = v as usize)),
+    ("alternator_ttl_period_in_seconds", |c, v| period(v).map(|v| c.row_expiry_period = v)),
     ("io_properties_file", |c, v| path(v).map(|v| c.io_properties_file = Some(v))),
     ("blocked_reactor_notify_ms", |c, v| {
         count(v, 0, 3_600_000).map(|ms| c.blocked_reactor_notify = Duration::from_millis(ms))

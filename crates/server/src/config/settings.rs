@@ -42,6 +42,7 @@ pub(crate) fn list(config: &Config) -> Vec<(String, String)> {
     add("user_defined_functions_fail_timeout", milliseconds(config.user_function_times.fail));
     add("row_cache_keys_to_save", config.cache_keys_to_save.to_string());
     add("row_cache_save_period", format!("{}s", config.cache_save_period.as_secs()));
+    add("alternator_ttl_period_in_seconds", config.row_expiry_period.as_secs().to_string());
     add("auto_snapshot", config.admin.auto_snapshot.to_string());
     for (name, time) in [
         ("commitlog_sync_period", config.commitlog_sync_period),

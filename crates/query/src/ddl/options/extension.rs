@@ -1,7 +1,9 @@
-//! Table options that ScyllaDB documents and Cassandra has not: `per_partition_rate_limit`, `tablets`, `tombstone_gc`.
+//! Table options that ScyllaDB documents and Cassandra has not: `paxos_grace_seconds`, `per_partition_rate_limit`,
+//! `tablets`, `tombstone_gc`.
 //!
 //! They are kept as extensions of the table, each as bytes that those who act on it read: `replication::admission` the
-//! limits, `storage::compaction::purge` the mode, `table_create` the number of tablets. Invariant: what is kept was
+//! limits, `storage::compaction::purge` the mode, `table_create` the number of tablets. How long the state of conditional
+//! writes is kept is for nodes that agree on them; one node has no such state. Invariant: what is kept was
 //! checked here, and what is not given leaves no extension, so that a table of Cassandra's looks like one.
 //! (CQL: ddl.rst "Tombstones GC options" and "Per-table tablet options", cql-extensions.md "Per-partition rate limit".)
 
@@ -15,7 +17,8 @@ use super::{Properties, config, parse_double};
 use crate::QueryError;
 
 /// Names of the options; they are names of extensions too.
-const NAMES: [&str; 3] = [RATE_LIMIT, TABLETS, TOMBSTONE_GC];
+const NAMES: [&str; 4] = [PAXOS_GRACE, RATE_LIMIT, TABLETS, TOMBSTONE_GC];
+const PAXOS_GRACE: &str = "paxos_grace_seconds";
 const TABLETS: &str = "tablets";
 const TOMBSTONE_GC: &str = "tombstone_gc";
 
@@ -42,6 +45,12 @@ pub(super) fn read(properties: &Properties, options: &mut TableOptions) -> Resul
         Some(bytes) => drop(options.extensions.insert(name.to_owned(), bytes)),
         None => drop(options.extensions.remove(name)),
     };
+    if let Some(seconds) = properties.integer(PAXOS_GRACE)? {
+        if seconds < 0 {
+            return Err(config(format!("{PAXOS_GRACE} must be greater than or equal to 0 (got {seconds})")));
+        }
+        set(PAXOS_GRACE, Some(seconds.to_string().into_bytes()));
+    }
     if let Some(map) = properties.map(RATE_LIMIT)? {
         check_names(RATE_LIMIT, map, &[READS, WRITES])?;
         let limits =

@@ -18,7 +18,7 @@ use crate::QueryError;
 use crate::functions::number_text;
 
 /// Every name that may follow WITH, `id` apart.
-pub(crate) const NAMES: [&str; 22] = [
+pub(crate) const NAMES: [&str; 23] = [
     "additional_write_policy",
     "allow_auto_snapshot",
     "bloom_filter_fp_chance",
@@ -36,6 +36,7 @@ pub(crate) const NAMES: [&str; 22] = [
     "memtable",
     "memtable_flush_period_in_ms",
     "min_index_interval",
+    "paxos_grace_seconds",
     "per_partition_rate_limit",
     "read_repair",
     "speculative_retry",
