@@ -143,6 +143,8 @@ pub struct Guardrails {
     pub maximum_replication_factor: Threshold,
     /// `table_properties_*`
     pub table_properties: Named,
+    /// ScyllaDB's `replication_strategy_warn_list` and `replication_strategy_fail_list`, without the package.
+    pub replication_strategies: Named,
     /// `alter_table_enabled`: whether columns may be added, dropped and renamed.
     pub alter_table: bool,
     /// `drop_truncate_table_enabled`
@@ -205,6 +207,7 @@ impl Default for Guardrails {
             minimum_replication_factor: Threshold::default(),
             maximum_replication_factor: Threshold::default(),
             table_properties: Named::default(),
+            replication_strategies: Named::default(),
             alter_table: true,
             drop_truncate_table: true,
             drop_keyspace: true,
@@ -429,6 +432,28 @@ impl Guardrails {
             |at| message("above", "warning", at),
             |at| message("above", "failure", at),
         )
+    }
+
+    /// The replication strategy that a keyspace is given, without its package.
+    pub(crate) fn replication_strategy(
+        &self,
+        keyspace: &str,
+        strategy: &str,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), QueryError> {
+        let Named { warned, disallowed, .. } = &self.replication_strategies;
+        if disallowed.contains(strategy) {
+            return Err(QueryError::Config(format!(
+                "{strategy} replication class is not allowed for keyspace {keyspace} (see replication_strategy_fail_list)"
+            )));
+        }
+        if warned.contains(strategy) {
+            warnings.push(format!(
+                "Using {strategy} replication class for keyspace {keyspace} is not recommended (see \
+                 replication_strategy_warn_list)"
+            ));
+        }
+        Ok(())
     }
 
     /// The options a table statement names; those in the answer are left out.

@@ -409,6 +409,9 @@ mod tests {
             ]
         );
         assert!(parse("table_properties_warned: 5\n").is_err());
+        let (config, _) =
+            parse("replication_strategy_fail_list: [org.apache.cassandra.locator.SimpleStrategy]\n").unwrap();
+        assert!(config.guardrails.replication_strategies.disallowed.contains("SimpleStrategy"));
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub(super) fn read(
     let class = if class.contains('.') { class.clone() } else { format!("{PACKAGE}{class}") };
     let mut options = map.clone();
     options.remove("class");
+    let strategy = class.strip_prefix(PACKAGE).unwrap_or(&class);
+    context.guardrails.replication_strategy(keyspace, strategy, warnings)?;
     match class.strip_prefix(PACKAGE) {
         Some("SimpleStrategy") => simple(keyspace, &mut options, previous, context, warnings)?,
         Some("NetworkTopologyStrategy") => topology(keyspace, &mut options, previous, context, warnings)?,

@@ -12,6 +12,9 @@ fn adjust(config: &mut EngineConfig) {
     config.guardrails.in_select_cartesian_product = Threshold { warn: Some(3), fail: Some(5) };
     config.guardrails.allow_filtering = false;
     config.guardrails.group_by = false;
+    let strategies = &mut config.guardrails.replication_strategies;
+    strategies.warned.insert("SimpleStrategy".to_owned());
+    strategies.disallowed.insert("NetworkTopologyStrategy".to_owned());
 }
 
 /// What a statement is warned of or refused with.
@@ -420,4 +423,23 @@ fn a_keyspace_that_names_no_factor_has_the_configured_one() {
             }
         },
     );
+}
+
+async fn strategies(engine: Engine) {
+    let warned = "Using SimpleStrategy replication class for keyspace a is not recommended (see \
+        replication_strategy_warn_list)";
+    let refused = "! NetworkTopologyStrategy replication class is not allowed for keyspace a (see \
+        replication_strategy_fail_list)";
+    const SIMPLE: &str = "{'class': 'org.apache.cassandra.locator.SimpleStrategy', 'replication_factor': 1}";
+    const TOPOLOGY: &str = "{'class': 'NetworkTopologyStrategy', 'replication_factor': 1}";
+    let warnings = said(&engine, &format!("CREATE KEYSPACE a WITH replication = {SIMPLE}"), None).await;
+    assert_eq!(warnings, [warned]);
+    let refusal = said(&engine, &format!("ALTER KEYSPACE a WITH replication = {TOPOLOGY}"), None).await;
+    assert_eq!(refusal, [refused]);
+    assert!(said(&engine, "ALTER KEYSPACE a WITH durable_writes = false", None).await.is_empty());
+}
+
+#[test]
+fn replication_strategies_are_warned_of_or_refused() {
+    node_with(tempfile::tempdir().unwrap().path(), 1, adjust, strategies);
 }

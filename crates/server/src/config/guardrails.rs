@@ -104,6 +104,10 @@ pub(super) const SETTERS: &[(&str, Setter)] = &[
     ("simplestrategy_enabled", |c, v| flag(v).map(|v| c.guardrails.simple_strategy = v)),
     ("allow_filtering_enabled", |c, v| flag(v).map(|v| c.guardrails.allow_filtering = v)),
     ("group_by_enabled", |c, v| flag(v).map(|v| c.guardrails.group_by = v)),
+    ("replication_strategy_warn_list", |c, v| strategies(&mut c.guardrails.replication_strategies.warned, v)),
+    ("replication_strategy_fail_list", |c, v| {
+        strategies(&mut c.guardrails.replication_strategies.disallowed, v)
+    }),
     ("table_properties_warned", |c, v| set(&mut c.guardrails.table_properties.warned, v)),
     ("table_properties_ignored", |c, v| set(&mut c.guardrails.table_properties.ignored, v)),
     ("table_properties_disallowed", |c, v| set(&mut c.guardrails.table_properties.disallowed, v)),
@@ -236,6 +240,14 @@ fn number(value: &Value) -> Result<Option<u64>, String> {
 }
 
 /// Names as a list, or in one text with commas between them.
+/// Names of replication strategies, with or without their package.
+fn strategies(names: &mut BTreeSet<String>, value: &Value) -> Result<(), String> {
+    set(names, value)?;
+    let bare = |name: &String| name.rsplit('.').next().unwrap_or(name).to_owned();
+    *names = names.iter().map(bare).collect();
+    Ok(())
+}
+
 fn set(names: &mut BTreeSet<String>, value: &Value) -> Result<(), String> {
     let wrong = || format!("expected a list of names, found {value}");
     *names = match value {
