@@ -44,13 +44,16 @@ pub enum SelectSource {
     Table(QualifiedName),
     /// `MUTATION_FRAGMENTS(table)` (ScyllaDB): the raw fragments of a table's partitions, unmerged.
     MutationFragments(QualifiedName),
+    /// No FROM (ScyllaDB): one row of expressions, in which no column is named, and no other clause.
+    Nothing,
 }
 
 impl SelectSource {
     /// The table meant, whichever way it is read.
-    pub fn table(&self) -> &QualifiedName {
+    pub fn table(&self) -> Option<&QualifiedName> {
         match self {
-            SelectSource::Table(table) | SelectSource::MutationFragments(table) => table,
+            SelectSource::Table(table) | SelectSource::MutationFragments(table) => Some(table),
+            SelectSource::Nothing => None,
         }
     }
 }
@@ -167,6 +170,30 @@ pub enum Selectable {
     MapOrUserType(Vec<(Selectable, Selectable)>),
     /// `(a, b)`, at least one element; of one element: a parenthesised expression.
     Tuple(Vec<Selectable>),
+}
+
+impl Selectable {
+    /// Whether a column is named anywhere in it.
+    pub fn names_column(&self) -> bool {
+        match self {
+            Selectable::Column(_) | Selectable::Cell { .. } => true,
+            Selectable::Constant(_) | Selectable::BindMarker(_) | Selectable::CountRows => false,
+            Selectable::Cast { operand, .. }
+            | Selectable::Negate(operand)
+            | Selectable::TypeHint { operand, .. } => operand.names_column(),
+            Selectable::Field { receiver, .. }
+            | Selectable::Element { receiver, .. }
+            | Selectable::Slice { receiver, .. } => receiver.names_column(),
+            Selectable::Arithmetic { left, right, .. } => left.names_column() || right.names_column(),
+            Selectable::Function { arguments: parts, .. }
+            | Selectable::List(parts)
+            | Selectable::Set(parts)
+            | Selectable::Tuple(parts) => parts.iter().any(Selectable::names_column),
+            Selectable::MapOrUserType(entries) => {
+                entries.iter().any(|(key, value)| key.names_column() || value.names_column())
+            }
+        }
+    }
 }
 
 /// `ASC` or `DESC`.

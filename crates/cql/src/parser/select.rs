@@ -22,6 +22,22 @@ impl Parser<'_> {
     pub(super) fn select(&mut self) -> Parse<Select> {
         self.expect(Keyword::Select)?;
         let (json, (distinct, selection)) = self.prefixed(Keyword::Json, Self::distinct_selection)?;
+        if self.has_no_source(&selection) {
+            return Ok(Select {
+                json,
+                distinct,
+                selection,
+                source: SelectSource::Nothing,
+                where_clause: None,
+                group_by: Vec::new(),
+                order_by: Vec::new(),
+                per_partition_limit: None,
+                limit: None,
+                allow_filtering: false,
+                bypass_cache: false,
+                attributes: Vec::new(),
+            });
+        }
         self.expect(Keyword::From)?;
         let source = self.select_source()?;
         let where_clause = if self.eat(Keyword::Where) { Some(self.where_clause()?) } else { None };
@@ -65,6 +81,17 @@ impl Parser<'_> {
             bypass_cache,
             attributes,
         })
+    }
+
+    /// Whether the statement ends here and what it selects is of no table; where a column is named FROM is missing.
+    fn has_no_source(&self, selection: &Selection) -> bool {
+        matches!(self.kind(0), TokenKind::End | TokenKind::Sign(";"))
+            && match selection {
+                Selection::Wildcard => false,
+                Selection::Selectors(selectors) => {
+                    !selectors.iter().any(|selector| selector.expression.names_column())
+                }
+            }
     }
 
     /// `TIMEOUT d` or `SERVICE LEVEL name`, all that a SELECT's USING takes.

@@ -14,7 +14,7 @@ impl Display for Select {
         formatter.write_str("SELECT ")?;
         when(formatter, self.json, "JSON ")?;
         when(formatter, self.distinct, "DISTINCT ")?;
-        write!(formatter, "{} FROM {}", self.selection, self.source)?;
+        write!(formatter, "{}{}", self.selection, self.source)?;
         optional(formatter, " WHERE ", self.where_clause.as_ref())?;
         if !self.group_by.is_empty() {
             enclosed(formatter, " GROUP BY ", &self.group_by, "")?;
@@ -33,8 +33,9 @@ impl Display for Select {
 impl Display for SelectSource {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> Result {
         match self {
-            SelectSource::Table(table) => write!(formatter, "{table}"),
-            SelectSource::MutationFragments(table) => write!(formatter, "MUTATION_FRAGMENTS({table})"),
+            SelectSource::Table(table) => write!(formatter, " FROM {table}"),
+            SelectSource::MutationFragments(table) => write!(formatter, " FROM MUTATION_FRAGMENTS({table})"),
+            SelectSource::Nothing => Ok(()),
         }
     }
 }

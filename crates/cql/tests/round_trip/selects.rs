@@ -133,30 +133,46 @@ pub(crate) fn select() -> BoxedStrategy<Select> {
     let head = (any::<bool>(), any::<bool>(), selection(), source, prop::option::of(where_clause()));
     let order = (prop::collection::vec(selectable(), 0..2), prop::collection::vec(ordering(), 0..3));
     let limits = (prop::option::of(count()), prop::option::of(count()), any::<bool>(), any::<bool>());
-    (head, order, limits, prop::collection::vec(attribute, 0..2))
-        .prop_map(
-            |(
-                (json, distinct, selection, source, where_clause),
-                (group_by, order_by),
-                limits,
+    let with_source = (head, order, limits, prop::collection::vec(attribute, 0..2)).prop_map(
+        |((json, distinct, selection, source, where_clause), (group_by, order_by), limits, attributes)| {
+            let (per_partition_limit, limit, allow_filtering, bypass_cache) = limits;
+            Select {
+                json,
+                distinct,
+                selection,
+                source,
+                where_clause,
+                group_by,
+                order_by,
+                per_partition_limit,
+                limit,
+                allow_filtering,
+                bypass_cache,
                 attributes,
-            )| {
-                let (per_partition_limit, limit, allow_filtering, bypass_cache) = limits;
-                Select {
-                    json,
-                    distinct,
-                    selection,
-                    source,
-                    where_clause,
-                    group_by,
-                    order_by,
-                    per_partition_limit,
-                    limit,
-                    allow_filtering,
-                    bypass_cache,
-                    attributes,
-                }
-            },
-        )
+            }
+        },
+    );
+    (with_source, any::<bool>())
+        .prop_map(|(select, without)| if without { without_source(select) } else { select })
         .boxed()
+}
+
+/// The same selection of no table, where no column is named in it.
+fn without_source(select: Select) -> Select {
+    let Selection::Selectors(selectors) = &select.selection else { return select };
+    if selectors.iter().any(|selector| selector.expression.names_column()) {
+        return select;
+    }
+    Select {
+        source: SelectSource::Nothing,
+        where_clause: None,
+        group_by: Vec::new(),
+        order_by: Vec::new(),
+        per_partition_limit: None,
+        limit: None,
+        allow_filtering: false,
+        bypass_cache: false,
+        attributes: Vec::new(),
+        ..select
+    }
 }

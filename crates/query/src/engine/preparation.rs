@@ -150,6 +150,7 @@ impl Names for Lookup<'_> {
 /// Whether it is a SELECT of a keyspace every node has: what guardrails say of filters does not hold there.
 fn reads_system(statement: &Statement, session: Option<&str>) -> bool {
     let Statement::Select(select) = statement else { return false };
-    let keyspace = select.source.table().keyspace.as_ref().map(|keyspace| keyspace.as_str());
+    let Some(table) = select.source.table() else { return true };
+    let keyspace = table.keyspace.as_ref().map(|keyspace| keyspace.as_str());
     keyspace.or(session).is_some_and(crate::ddl::is_system)
 }

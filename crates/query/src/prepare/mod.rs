@@ -17,6 +17,7 @@ pub mod select;
 mod selectable;
 pub mod selection;
 pub mod selector;
+mod sourceless;
 pub mod types;
 
 use std::rc::Rc;
@@ -141,7 +142,13 @@ pub fn prepare(
     let schema = names.schema();
     let plan = match parsed.statement {
         Statement::Select(statement) => {
-            let named = names.table(statement.source.table())?;
+            let (statement, named) = match statement.source.table() {
+                Some(name) => {
+                    let named = names.table(name)?;
+                    (statement, named)
+                }
+                None => (sourceless::one_row(statement), names.table(&sourceless::table())?),
+            };
             let (table, fragments_of) = match &statement.source {
                 SelectSource::MutationFragments(_) => {
                     if !names.is_stored(&named) {
@@ -153,7 +160,7 @@ pub fn prepare(
                     }
                     (Rc::new(storage::fragments_table(&named)), Some(named))
                 }
-                SelectSource::Table(_) => (named, None),
+                SelectSource::Table(_) | SelectSource::Nothing => (named, None),
             };
             markers.enter(table.keyspace(), table.name());
             let mut cx = Context { schema, table: &table, ambient, markers: &mut markers };

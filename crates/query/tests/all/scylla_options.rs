@@ -1,6 +1,6 @@
 //! Table options that ScyllaDB documents: what is refused, what is kept and shown, and that they do what they say.
 
-use crate::support::{Options, body, node, query, rows, run};
+use crate::support::{Options, Rows, body, node, query, rows, run};
 use query::{Engine, QueryError};
 use reactor::{Group, mesh};
 use storage::StorageError;
@@ -339,4 +339,36 @@ async fn ttl_columns_refused(engine: Engine) {
 #[test]
 fn wrong_ttl_columns_are_told() {
     node(tempfile::tempdir().unwrap().path(), 1, ttl_columns_refused);
+}
+
+async fn without_from(engine: Engine) {
+    for (statement, names, values) in [
+        ("SELECT 1", "1", "1"),
+        ("SELECT 1 + 2 AS three, 'a', -1.5, true;", "three, 'a', -1.5, true", "3 | 'a' | -1.5 | true"),
+        (
+            "SELECT 3000000000, 99999999999999999999",
+            "3000000000, 99999999999999999999",
+            "3000000000 | 99999999999999999999",
+        ),
+        ("SELECT intAsBlob(4), count(*)", "system.intasblob(4), count", "0x00000004 | 1"),
+        ("SELECT CAST(7 AS text)", "CAST(7 AS text)", "'7'"),
+        ("SELECT JSON 1 AS one", "[json]", "'{\"one\": 1}'"),
+    ] {
+        let found = Rows::parse(&run(&engine, statement).await);
+        assert_eq!(
+            (found.names.join(", ").as_str(), found.rows.join(", ").as_str()),
+            (names, values),
+            "{statement}"
+        );
+    }
+    assert_eq!(rows(&engine, "SELECT now(), uuid(), toTimestamp(now())").await.len(), 1);
+    for statement in ["SELECT a", "SELECT *", "SELECT 1 LIMIT 1", "SELECT writetime(a)", "SELECT 1 + a;"] {
+        let error = body(&engine, statement).await.expect_err(statement);
+        assert!(matches!(error, QueryError::Syntax(_)), "{statement}: {error}");
+    }
+}
+
+#[test]
+fn expressions_are_selected_without_a_table() {
+    node(tempfile::tempdir().unwrap().path(), 1, without_from);
 }
