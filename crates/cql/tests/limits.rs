@@ -12,8 +12,28 @@ fn refused(text: &str, start: &str) {
     assert!(error.starts_with(start), "{error}");
 }
 
+/// Runs `check` with the stack a shard of the server has.
+fn with_a_shards_stack(check: fn()) {
+    std::thread::Builder::new().stack_size(8 << 20).spawn(check).unwrap().join().unwrap();
+}
+
 #[test]
 fn nesting_is_refused_beyond_its_limit_however_it_is_written() {
+    with_a_shards_stack(refuse_what_is_nested_too_deep);
+}
+
+#[test]
+fn a_tuple_of_128_tuples_in_each_other_is_read() {
+    with_a_shards_stack(|| {
+        let nested = |open: &str, inner: &str, close: &str| {
+            format!("{}{inner}{}", open.repeat(128), close.repeat(128))
+        };
+        parse_type(&format!("frozen<{}>", nested("tuple<", "int", ">"))).unwrap();
+        parse_statement(&format!("INSERT INTO t (a) VALUES ({})", nested("(", "1", ")"))).unwrap();
+    });
+}
+
+fn refuse_what_is_nested_too_deep() {
     const DEEP: usize = 20_000;
     let deep =
         |open: &str, inner: &str, close: &str| format!("{}{inner}{}", open.repeat(DEEP), close.repeat(DEEP));
@@ -40,6 +60,10 @@ fn nesting_is_refused_beyond_its_limit_however_it_is_written() {
 
 #[test]
 fn trials_do_not_multiply() {
+    with_a_shards_stack(fail_every_trial);
+}
+
+fn fail_every_trial() {
     // Each opening starts a trial that fails at the end; nested trials must not each repeat the rest.
     for open in ["(a)[", "(a)(", "(a){", "(a)f(", "json ", "json distinct ", "(a)[(a)"] {
         assert!(parse_statement(&format!("SELECT {}", open.repeat(NESTING_DEPTH_MAX / 2))).is_err());

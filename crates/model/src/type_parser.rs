@@ -9,7 +9,7 @@ use crate::marshal::{self, MarshalError};
 use crate::types::{CqlType, UserType};
 
 /// Deepest nesting of types inside types that is read, here and in `marshal`.
-pub const NESTING_MAX: usize = 64;
+pub const NESTING_MAX: usize = 160;
 
 /// Why text is not a CQL type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

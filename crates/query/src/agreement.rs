@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use cql::SyntaxError;
 use cql::ast::Statement;
-use model::schema::SchemaChange;
+use model::schema::{Schema, SchemaChange};
 use reactor::{Group, Semaphore, mesh};
 use storage::{Storage, StorageError};
 
@@ -101,18 +101,25 @@ async fn change(engine: &Engine, request: ChangeRequest) -> Result<Agreed, Query
     let Some(change) = planned.change else {
         return Ok(Agreed { event: None, warnings: planned.warnings });
     };
+    let events = events_of(&planned.event, &change, &schema);
+    drop(schema);
     let applied = engine.storage().change_schema(&change).await;
     // A change that is durable has happened, even when a shard could not apply it: all are told.
     if matches!(applied, Ok(()) | Err(StorageError::Shard { .. })) {
-        tell_all(events_of(&planned.event, &change)).await;
+        tell_all(events).await;
     }
     applied?;
     Ok(Agreed { event: Some(planned.event), warnings: planned.warnings })
 }
 
-/// What clients are told of a change: the thing itself, and with a type the tables that have it in their columns.
-fn events_of(event: &SchemaEvent, change: &SchemaChange) -> Vec<SchemaEvent> {
-    let mut events = vec![event.clone()];
+/// What clients are told of a change of the schema `before`: the thing itself, with a type the tables that have it in
+/// their columns, and before a keyspace that is dropped all that was in it, as by Cassandra's `SchemaChangeNotifier`.
+fn events_of(event: &SchemaEvent, change: &SchemaChange, before: &Schema) -> Vec<SchemaEvent> {
+    let mut events = match change {
+        SchemaChange::DropKeyspace { name } => contents_dropped(name, before),
+        _ => Vec::new(),
+    };
+    events.push(event.clone());
     if let SchemaChange::AlterType { tables, .. } = change {
         events.extend(tables.iter().map(|table| SchemaEvent {
             change: Change::Updated,
@@ -123,6 +130,28 @@ fn events_of(event: &SchemaEvent, change: &SchemaChange) -> Vec<SchemaEvent> {
         }));
     }
     events
+}
+
+fn contents_dropped(keyspace: &str, before: &Schema) -> Vec<SchemaEvent> {
+    let Some(contents) = before.keyspace(keyspace) else { return Vec::new() };
+    let dropped = |target, name: &str, arguments| SchemaEvent {
+        change: Change::Dropped,
+        target,
+        keyspace: keyspace.to_owned(),
+        name: name.to_owned(),
+        arguments,
+    };
+    let aggregates = contents.aggregates.iter().map(|aggregate| {
+        let arguments = aggregate.arguments.iter().map(ToString::to_string).collect();
+        dropped(Target::Aggregate, &aggregate.name, arguments)
+    });
+    let functions = contents.functions.iter().map(|function| {
+        let arguments = function.argument_types().map(ToString::to_string).collect();
+        dropped(Target::Function, &function.name, arguments)
+    });
+    let tables = contents.tables.keys().map(|name| dropped(Target::Table, name, Vec::new()));
+    let types = contents.types.keys().map(|name| dropped(Target::Type, name, Vec::new()));
+    aggregates.chain(functions).chain(tables).chain(types).collect()
 }
 
 async fn tell_all(events: Vec<SchemaEvent>) {

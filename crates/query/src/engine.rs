@@ -488,6 +488,13 @@ impl Engine {
         if table.keyspace().starts_with(VIRTUAL_PREFIX)
             && self.0.virtual_tables.table(table.keyspace(), table.name()).is_some()
         {
+            if matches!(table.keyspace(), "system" | "system_schema") {
+                // Tables of the node itself have one copy, and a level that wants more is not reached.
+                self.0
+                    .replicator
+                    .required(table.keyspace(), level)
+                    .map_err(|error| consistency::read_error(error, level))?;
+            }
             return self.0.virtual_tables.read(self, command, consumer).await;
         }
         let timeout = timeout.unwrap_or(match command.range {

@@ -28,6 +28,8 @@ pub struct Trace {
     request: &'static str,
     parameters: Vec<(&'static str, String)>,
     events: Vec<(String, u64)>,
+    /// Tombstones that the reads of the request met.
+    pub tombstones: u64,
 }
 
 impl Trace {
@@ -40,6 +42,7 @@ impl Trace {
             request,
             parameters: Vec::new(),
             events: Vec::new(),
+            tombstones: 0,
         }
     }
 
@@ -78,7 +81,7 @@ impl Trace {
             let statement = format!(
                 "INSERT INTO system_traces.events \
                  (session_id, event_id, activity, source, source_elapsed, source_port, thread) \
-                 VALUES ({}, {at}, {}, '{}', {elapsed_us}, {}, 'shard-{}') USING TTL {TTL_SECONDS}",
+                 VALUES ({}, {at}, {}, '{}', {elapsed_us}, {}, 'shard {}') USING TTL {TTL_SECONDS}",
                 self.id,
                 quoted(activity),
                 source.ip(),

@@ -25,6 +25,9 @@ use crate::shard::{Parts, Shard};
 use crate::stall::{StallDetector, Watch};
 use crate::waker::Remote;
 
+/// Stack of a shard's thread: a statement nested as deep as the parser allows takes about two MiB without optimisation.
+const STACK_BYTES: usize = 8 << 20;
+
 /// Which driver a shard uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DriverChoice {
@@ -243,7 +246,7 @@ where
             let info = ShardInfo { id, count: config.shards };
             drive(&shard, async move { main(info).await }, &together, config.stalls).map(drop)
         };
-        match std::thread::Builder::new().name(name).spawn(body) {
+        match std::thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(body) {
             Ok(thread) => threads.push(thread),
             Err(source) => return Err(StartError::System { shard: id, source }),
         }

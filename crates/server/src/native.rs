@@ -16,6 +16,7 @@ mod limits;
 mod listener;
 mod session;
 mod supported;
+mod traced;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

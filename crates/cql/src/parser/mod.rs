@@ -24,8 +24,8 @@ use crate::error::{self, Failure, FailureKind, SyntaxError};
 use crate::keyword::Keyword;
 use crate::lexer::{self, Fault, Token, TokenKind};
 
-/// How deep expressions, types and relations may nest.
-pub const NESTING_DEPTH_MAX: usize = 100;
+/// How deep expressions, types and relations may nest; a level of tuples or collections counts twice.
+pub const NESTING_DEPTH_MAX: usize = 270;
 
 /// How many operators and field or element accesses one expression may hold beside its nesting.
 pub const CHAIN_LENGTH_MAX: usize = 1_000;

@@ -398,7 +398,7 @@ fn known_class(text: &str) -> Option<CqlType> {
 }
 
 /// Parameters between the commas that are in no further parentheses.
-fn top_level(text: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn top_level(text: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0_usize;
     text.split(move |c: char| {
         match c {

@@ -143,6 +143,9 @@ pub async fn execute(
         rows.paging_state(group.as_deref()).append(&mut next);
     }
     out.warnings.append(&mut rows.warnings);
+    if let Some(trace) = &mut out.trace {
+        trace.tombstones += rows.tombstones.told;
+    }
     drop(rows);
     body.finish(&mut out.body, count, more.then_some(next.as_slice()));
     Ok(())
@@ -303,6 +306,7 @@ impl Reader<'_> {
         rows: &mut Rows<'_>,
     ) -> Result<(), QueryError> {
         let seen = std::mem::take(&mut rows.tombstones.seen);
+        rows.tombstones.told += seen;
         let limit = |most: u64| (most != u64::MAX).then_some(most);
         let page = limit(self.limits.page_rows as u64).into_iter().chain(limit(self.limits.remaining)).min();
         let shown = rows.count - before;

@@ -38,13 +38,15 @@ pub(super) struct Tombstones {
     limits: TombstoneLimits,
     /// Counted, of those that Cassandra counts.
     pub(super) seen: u64,
+    /// Counted in reads before.
+    pub(super) told: u64,
     /// All that had to be gone past since the page began, without those in rows that are shown.
     passed: u64,
 }
 
 impl Tombstones {
     pub(super) fn new(limits: TombstoneLimits) -> Self {
-        Self { limits, seen: 0, passed: 0 }
+        Self { limits, seen: 0, told: 0, passed: 0 }
     }
 
     pub(super) fn add(&mut self, table: &Table, dead: Dead) {

@@ -5,7 +5,7 @@
 
 use cql::ast::{
     ComparisonOperator, Constant, ConstantKind, Ident, NativeType, QualifiedName, Relation, RelationTarget,
-    Select, SelectSource, Selectable, Selection, Selector, Term, TypeName, WhereClause,
+    Select, Selectable, Selection, Selector, Term, TypeName, WhereClause,
 };
 
 /// The table it is read from.

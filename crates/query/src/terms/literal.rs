@@ -9,6 +9,7 @@ use model::collection::append_element;
 use model::number;
 use num_bigint::BigInt;
 
+use super::composite::{CompositeClass, append_composite};
 use super::{duration, time};
 use crate::functions::number_text;
 
@@ -251,7 +252,10 @@ pub fn append_text(text: &str, ty: &CqlType, now_ms: i64, out: &mut Vec<u8>) -> 
             Ok(value) => out.extend_from_slice(value.as_bytes()),
             Err(_) => return Err(format!("unable to make UUID from '{text}'")),
         },
-        CqlType::Custom(_) => append_hex(text, out)?,
+        CqlType::Custom(class) => match CompositeClass::of(class) {
+            Some(class) => append_composite(&class, text, now_ms, out)?,
+            None => append_hex(text, out)?,
+        },
         _ => return Err(format!("Cannot make a value of type {ty} from '{text}'")),
     }
     Ok(())

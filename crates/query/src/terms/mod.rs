@@ -4,6 +4,7 @@
 //! copies nothing; a marker gives the client's own bytes, validated. Restrictions, assignments and selections
 //! all take their values through here.
 
+mod composite;
 pub mod constant;
 mod date_time;
 pub mod duration;

@@ -9,6 +9,7 @@ mod conditional;
 mod counters;
 mod differences;
 mod dml;
+mod drivers_traces;
 mod fragments;
 mod guardrails;
 mod key_lengths;

@@ -142,7 +142,33 @@ async fn change_the_schema(engine: Engine) -> [u8; 16] {
         ["CREATED ", "CREATED pair", "CREATED t", "UPDATED t", "CREATED u", "UPDATED pair", "UPDATED t"]
     );
     check_what_clients_see(&engine).await;
-    version
+    check_a_dropped_keyspace(&engine, &told).await;
+    engine.storage().schema().version()
+}
+
+/// Who listens hears of everything in a keyspace before it hears of the keyspace: drivers go by that.
+async fn check_a_dropped_keyspace(engine: &Engine, told: &RefCell<Vec<SchemaEvent>>) {
+    for statement in [
+        "CREATE KEYSPACE gone WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+        "CREATE TYPE gone.pair (a int)",
+        "CREATE TABLE gone.t (k int PRIMARY KEY)",
+        "CREATE TABLE gone.u (k int PRIMARY KEY, v frozen<pair>)",
+    ] {
+        run(engine, statement).await.unwrap();
+    }
+    told.borrow_mut().clear();
+    run(engine, "DROP KEYSPACE gone").await.unwrap();
+    let heard: Vec<String> = told
+        .borrow()
+        .iter()
+        .map(|event| {
+            format!("{} {} {} {}", event.change.as_str(), event.target.as_str(), event.keyspace, event.name)
+        })
+        .collect();
+    assert_eq!(
+        heard,
+        ["DROPPED TABLE gone t", "DROPPED TABLE gone u", "DROPPED TYPE gone pair", "DROPPED KEYSPACE gone "]
+    );
 }
 
 async fn check_what_clients_see(engine: &Engine) {

@@ -3,6 +3,7 @@
 use crate::support::{Options, node, query, run};
 use query::{Engine, QueryError};
 
+const TWO: u16 = 2;
 const QUORUM: u16 = 4;
 const EACH_QUORUM: u16 = 7;
 const SERIAL: u16 = 8;
@@ -27,6 +28,8 @@ async fn told(engine: Engine) {
         (CONDITIONAL, QUORUM, Some(LOCAL_SERIAL), "LOCAL_QUORUM"),
         (SELECT, SERIAL, None, "QUORUM"),
         (SELECT, LOCAL_SERIAL, None, "LOCAL_QUORUM"),
+        ("SELECT * FROM system.local", TWO, None, "TWO"),
+        ("SELECT * FROM system_schema.tables WHERE keyspace_name = 'three'", TWO, None, "TWO"),
     ] {
         let options = Options { consistency, serial_consistency, ..Options::default() };
         match query(&engine, statement, &options).await {
@@ -35,6 +38,12 @@ async fn told(engine: Engine) {
             }
             other => panic!("{statement}: {other:?}"),
         }
+    }
+    for (statement, consistency) in
+        [("SELECT * FROM system.local", QUORUM), ("SELECT * FROM system_views.clients", TWO)]
+    {
+        let options = Options { consistency, ..Options::default() };
+        query(&engine, statement, &options).await.expect(statement);
     }
 }
 

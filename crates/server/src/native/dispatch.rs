@@ -2,8 +2,7 @@
 
 use std::rc::Rc;
 
-use query::tracing::Trace;
-use query::{ClientState, Engine, QueryError, Response};
+use query::{ClientState, QueryError, Response};
 use reactor::{Deadline, Group};
 use wire::error::{ErrorBody, PlainError};
 use wire::extensions::{Extensions, TABLETS_ROUTING_V1_PAYLOAD};
@@ -18,7 +17,7 @@ use wire::version::ProtocolVersion;
 use super::auth::Verdict;
 use super::framing::Input;
 use super::session::{Phase, Session};
-use super::{error, supported};
+use super::{error, supported, traced};
 
 /// Options of STARTUP that are kept for `system_views.clients`, and the longest.
 const STARTUP_OPTIONS_MAX: usize = 32;
@@ -238,7 +237,7 @@ async fn execute(session: &Session, header: &FrameHeader, body: &[u8]) -> Result
     }
     let mut response = Response { body: native.take_buffer(), ..Response::default() };
     if envelope.tracing {
-        response.trace = begin_trace(&native.engine, &envelope.request);
+        response.trace = traced::begin(&native.engine, &envelope.request);
     }
     // Its own: USE on this connection must not change a statement that runs.
     let client: Rc<ClientState> = Rc::clone(&session.client.borrow());
@@ -270,6 +269,9 @@ async fn execute(session: &Session, header: &FrameHeader, body: &[u8]) -> Result
         response.warnings.push(text.clone());
     }
     write_result(session, header, &result, &response);
+    if let (Some(trace), Ok(())) = (&mut response.trace, &result) {
+        traced::answered(trace, header, &response.body, &extensions);
+    }
     native.give_buffer(response.body);
     if let Some(mut trace) = response.trace {
         trace.event(if result.is_ok() { "Request complete" } else { "Request failed" });
@@ -278,33 +280,6 @@ async fn execute(session: &Session, header: &FrameHeader, body: &[u8]) -> Result
         }
     }
     Ok(())
-}
-
-fn begin_trace(engine: &Engine, request: &Request<'_>) -> Option<Trace> {
-    let (name, parameters) = match request {
-        Request::Query { parameters, .. } => ("Execute CQL3 query", Some(parameters)),
-        Request::Execute { parameters, .. } => ("Execute CQL3 prepared query", Some(parameters)),
-        Request::Batch { parameters, .. } => ("Execute batch of CQL3 queries", Some(parameters)),
-        Request::Prepare { .. } => ("Preparing CQL3 query", None),
-        Request::Options | Request::Startup(_) | Request::Register(_) | Request::AuthResponse(_) => {
-            return None;
-        }
-    };
-    let mut trace = Trace::begin(engine, name);
-    if let Request::Query { query, .. } | Request::Prepare { query, .. } = request {
-        trace.parameter("query", *query);
-        trace.event(format!("Parsing {query}"));
-    }
-    if let Some(parameters) = parameters {
-        trace.parameter("consistency_level", parameters.consistency.name());
-        if let Some(page_size) = parameters.page_size {
-            trace.parameter("page_size", page_size.to_string());
-        }
-        if let Some(serial) = parameters.serial_consistency {
-            trace.parameter("serial_consistency_level", serial.name());
-        }
-    }
-    Some(trace)
 }
 
 fn write_result(

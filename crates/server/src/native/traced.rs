@@ -1,0 +1,53 @@
+//! What the trace of a request says of it: its parameters, and what its answer tells of the work.
+//!
+//! Only requests whose client asked for a trace come here, most of it behind their answer. What drivers' tests look for
+//! is in Cassandra's words (`Read 1 live rows and 0 tombstone cells`) and in ScyllaDB's (`querying locally`).
+
+use query::Engine;
+use query::tracing::Trace;
+use wire::client::{ResponseBody, decode};
+use wire::extensions::Extensions;
+use wire::frame::{Flags, FrameHeader, Opcode};
+use wire::request::Request;
+
+/// Begins the trace of a request, nothing for one that is answered in turn.
+pub(super) fn begin(engine: &Engine, request: &Request<'_>) -> Option<Trace> {
+    let (name, parameters) = match request {
+        Request::Query { parameters, .. } => ("Execute CQL3 query", Some(parameters)),
+        Request::Execute { parameters, .. } => ("Execute CQL3 prepared query", Some(parameters)),
+        Request::Batch { parameters, .. } => ("Execute batch of CQL3 queries", Some(parameters)),
+        Request::Prepare { .. } => ("Preparing CQL3 query", None),
+        Request::Options | Request::Startup(_) | Request::Register(_) | Request::AuthResponse(_) => {
+            return None;
+        }
+    };
+    let mut trace = Trace::begin(engine, name);
+    if let Request::Query { query, .. } | Request::Prepare { query, .. } = request {
+        trace.parameter("query", *query);
+        trace.event(format!("Parsing {query}"));
+    }
+    if let Some(parameters) = parameters {
+        trace.parameter("consistency_level", parameters.consistency.name());
+        if let Some(page_size) = parameters.page_size {
+            trace.parameter("page_size", page_size.to_string());
+        }
+        if let Some(serial) = parameters.serial_consistency {
+            trace.parameter("serial_consistency_level", serial.name());
+        }
+    }
+    Some(trace)
+}
+
+/// Notes what `body`, that of the RESULT a request got, tells.
+pub(super) fn answered(trace: &mut Trace, request: &FrameHeader, body: &[u8], extensions: &Extensions) {
+    let header = FrameHeader { opcode: Opcode::Result, flags: Flags::default(), ..*request };
+    match decode(&header, body, extensions).map(|response| response.body) {
+        Ok(ResponseBody::Rows(rows)) => {
+            trace.event("querying locally");
+            let tombstones = trace.tombstones;
+            trace.event(format!("Read {} live rows and {tombstones} tombstone cells", rows.row_count));
+        }
+        Ok(ResponseBody::Void) => trace.event("applying mutations locally"),
+        _ => {}
+    }
+}
