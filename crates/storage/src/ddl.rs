@@ -107,6 +107,7 @@ impl Storage {
             for file in files {
                 self.discard(tablet, file.generation()).await;
             }
+            self.discard_orphans(tablet).await;
         }
         self.0.memory_freed.notify_all();
         // The last shard to come finds the folder empty, unless somebody put something else there.
@@ -197,6 +198,7 @@ impl Storage {
             .flat_map(|tablet| {
                 let mut generations = tablet.orphans();
                 generations.extend(tablet.files().iter().map(|file| file.generation()));
+                generations.extend(tablet.left_out().iter().map(|file| file.descriptor.generation()));
                 generations
             })
             .collect();

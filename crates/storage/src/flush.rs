@@ -74,7 +74,7 @@ impl Storage {
         {
             event.notify_all();
         }
-        self.0.damage.notify_all();
+        self.0.damage.found.notify_all();
         self.wake_expiring();
         self.0.log.wake();
         let flushed = self.flush_all().await;
@@ -94,9 +94,10 @@ impl Storage {
             if tablet.is_dropped() {
                 return Ok(());
             }
-            self.0.log.sync().await?;
+            self.0.log.sync().await.inspect_err(|error| self.note_write_error(error, true))?;
             let spool = self.0.throttle.spool(memtable.bytes(), memtable.partition_count());
-            let file = self.write_memtable(tablet, &memtable, &spool).await?;
+            let file = self.write_memtable(tablet, &memtable, &spool).await;
+            let file = file.inspect_err(|error| self.note_write_error(error, false))?;
             // A truncation may have taken the memtable while it was written.
             if tablet.sealed().is_some_and(|now| Rc::ptr_eq(&now, &memtable)) && !tablet.is_dropped() {
                 if let Some(file) = &file {
@@ -387,7 +388,6 @@ impl Storage {
 
     async fn flush_or_pause(&self, tablet: &Rc<Tablet>) {
         if let Err(error) = self.flush_tablet(tablet).await {
-            self.note_write_error(&error, false);
             reactor::warn_limited!("a memtable cannot be flushed and stays in memory"; error = error);
             self.pause(RETRY_EVERY).await;
         }

@@ -25,7 +25,7 @@ use crate::read::permit::Permits;
 use crate::read::visible::VisibleScratch;
 use crate::schema_log::SchemaLog;
 use crate::snapshot::Snapshots;
-use crate::tablet::{TableStore, Tablet};
+use crate::tablet::{Damage, TableStore, Tablet};
 use crate::throttle::Throttle;
 
 /// Read buffers kept for the next read.
@@ -58,7 +58,7 @@ pub(crate) struct Inner {
     pub(crate) flush_wanted: Event,
     pub(crate) compaction_wanted: Event,
     pub(crate) compactions: Rc<Compactions>,
-    pub(crate) damage: Rc<Event>,
+    pub(crate) damage: Rc<Damage>,
     pub(crate) stopped: Event,
     /// What was cached before the start is read back, as far as it is going to be.
     pub(crate) prefetched: Cell<bool>,
@@ -123,7 +123,7 @@ impl Inner {
         log: Commitlog,
         cache: Rc<RowCache>,
         schema_log: Option<SchemaLog>,
-        damage: Rc<Event>,
+        damage: Rc<Damage>,
     ) -> Self {
         let compactions = Rc::new(Compactions::new(&config));
         Self {

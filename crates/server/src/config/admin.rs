@@ -59,7 +59,7 @@ impl Default for AdminConfig {
             prometheus_port: Port::Default(9180),
             auto_snapshot: true,
             critical_disk_utilization: None,
-            disk_failure_policy: FailurePolicy::BestEffort,
+            disk_failure_policy: FailurePolicy::Ignore,
             commit_failure_policy: FailurePolicy::StopCommit,
         }
     }

@@ -18,7 +18,7 @@ use crate::flush::Output;
 use crate::read::merge::Merge;
 use crate::read::source::{Input, Source};
 use crate::shard::Storage;
-use crate::tablet::{TableFile, Tablet, quarantine, to_storage_error};
+use crate::tablet::{LeftOut, TableFile, Tablet, quarantine, to_storage_error};
 
 /// Gaps after which a file is given up: what is left of it is not worth as many searches.
 const GAPS_MAX: usize = 10_000;
@@ -109,8 +109,34 @@ impl Storage {
                 }
                 drop(inputs);
             }
+            for file in tablet.left_out() {
+                self.scrub_left_out(tablet, &file, mode, &mut report).await?;
+            }
         }
         Ok(report)
+    }
+
+    /// Deals with a file that could not be opened at the start: nothing of it can be saved here.
+    async fn scrub_left_out(
+        &self,
+        tablet: &Tablet,
+        file: &LeftOut,
+        mode: ScrubMode,
+        report: &mut ScrubReport,
+    ) -> Result<(), StorageError> {
+        let Some(error) = &file.refuses else { return Ok(()) };
+        report.files += 1;
+        report.damaged_files += 1;
+        report.gaps += 1;
+        if mode == ScrubMode::Abort {
+            return Err(error.clone());
+        }
+        quarantine(&tablet.directory, file.descriptor).await?;
+        self.0.damage.count_set_aside();
+        tablet.forget_left_out(file.descriptor.generation());
+        reactor::error!("a table file that cannot be opened was set aside: its data is missing from reads";
+            file = file.descriptor, directory = tablet.directory.display());
+        Ok(())
     }
 
     async fn scrub_file(

@@ -5,6 +5,7 @@
 //! A table file belongs to the tablet that its generation names (generation modulo number of tablets), so that any
 //! number of shards finds its files by name.
 
+mod damage;
 mod file;
 mod store;
 
@@ -26,8 +27,10 @@ use crate::cache::{RowCache, TabletCache};
 use crate::commitlog::Hold;
 use crate::commitlog::format::Position;
 use crate::compaction::{Chooser, Facts};
+use crate::error::StorageError;
 use crate::memtable::Memtable;
 
+pub(crate) use damage::{Damage, LeftOut};
 pub(crate) use file::{TableFile, quarantine, to_storage_error};
 pub(crate) use store::{TableStore, directory_of, open};
 
@@ -70,6 +73,12 @@ pub(crate) struct Tablet {
     /// Generations of files that are in no set any more but may still be on the disk, where the next start would
     /// read them. Nothing may be forgotten, and no truncation may be silent about them, until they are gone.
     orphans: RefCell<BTreeMap<u64, Descriptor>>,
+    /// Files that are not read and not to be removed.
+    left_out: RefCell<Vec<LeftOut>>,
+    /// Whether one of those has what reads may need, so that they fail.
+    refuses_reads: Cell<bool>,
+    /// Whether rows may have been left out since the start: tombstones are kept from then on.
+    lacks_rows: Cell<bool>,
     /// Whether this process has made sure that the folder's name is durable; that it is there proves nothing.
     has_directory: Cell<bool>,
     changed: Event,
@@ -111,6 +120,9 @@ impl Tablet {
             marked: Cell::new(true),
             budget,
             orphans: RefCell::new(BTreeMap::new()),
+            left_out: RefCell::new(Vec::new()),
+            refuses_reads: Cell::new(false),
+            lacks_rows: Cell::new(false),
             has_directory: Cell::new(false),
             changed: Event::new(),
             dropped: Cell::new(false),
@@ -208,10 +220,10 @@ impl Tablet {
         self.memtables.borrow().clone()
     }
 
-    /// The memtable, where there is one only.
+    /// The memtable, where there is one only and reads are answered.
     pub(crate) fn only_memtable(&self) -> Option<Rc<Memtable>> {
         match self.memtables.borrow().as_slice() {
-            [only] => Some(Rc::clone(only)),
+            [only] if !self.refuses_reads.get() => Some(Rc::clone(only)),
             _ => None,
         }
     }
@@ -335,6 +347,11 @@ impl Tablet {
         let fresh = SmallVec::from_iter([Rc::new(self.new_memtable())]);
         let memtables = std::mem::replace(&mut *self.memtables.borrow_mut(), fresh);
         let files = std::mem::take(&mut *self.files.borrow_mut());
+        for file in self.left_out.take() {
+            self.add_orphan_file(file.descriptor);
+        }
+        self.refuses_reads.set(false);
+        self.lacks_rows.set(false);
         self.forget_cached();
         (memtables.into_vec(), files.to_vec())
     }
@@ -361,6 +378,51 @@ impl Tablet {
     /// Notes a file that should not be there any more.
     pub(crate) fn add_orphan_file(&self, descriptor: Descriptor) {
         self.orphans.borrow_mut().insert(descriptor.generation(), descriptor);
+    }
+
+    /// Notes a file that is there and not read.
+    pub(crate) fn leave_out(&self, file: LeftOut) {
+        self.refuses_reads.set(self.refuses_reads.get() || file.refuses.is_some());
+        self.lacks_rows.set(true);
+        self.left_out.borrow_mut().push(file);
+    }
+
+    /// Notes that reads go on without rows that were in a file.
+    pub(crate) fn set_lacks_rows(&self) {
+        self.lacks_rows.set(true);
+    }
+
+    /// Whether there may be rows that neither files nor memtables show.
+    pub(crate) fn lacks_rows(&self) -> bool {
+        self.lacks_rows.get()
+    }
+
+    /// Files that are there and not read.
+    pub(crate) fn left_out(&self) -> Vec<LeftOut> {
+        self.left_out.borrow().clone()
+    }
+
+    /// Forgets a file that was left out and is gone now.
+    pub(crate) fn forget_left_out(&self, generation: u64) {
+        let mut left_out = self.left_out.borrow_mut();
+        left_out.retain(|file| file.descriptor.generation() != generation);
+        self.refuses_reads.set(left_out.iter().any(|file| file.refuses.is_some()));
+    }
+
+    /// Whether reads can be answered.
+    ///
+    /// # Errors
+    /// Why a file could not be opened that may have what is asked for.
+    #[inline]
+    pub(crate) fn check_readable(&self) -> Result<(), StorageError> {
+        if self.refuses_reads.get() { Err(self.refusal()) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn refusal(&self) -> StorageError {
+        let left_out = self.left_out.borrow();
+        let refusal = left_out.iter().find_map(|file| file.refuses.clone());
+        refusal.expect("a tablet that refuses reads knows why")
     }
 
     /// Notes that a file is gone for good.

@@ -5,6 +5,7 @@ mod cache;
 mod cache_model;
 mod compaction;
 mod damage;
+mod failing;
 mod full;
 mod import;
 mod model;
