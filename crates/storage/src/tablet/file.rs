@@ -129,8 +129,11 @@ impl TableFile {
 pub(crate) fn to_storage_error(error: SstableError) -> StorageError {
     match error {
         SstableError::Io { path, source } => StorageError::io("use", path, source),
-        SstableError::Corrupt { ref path, .. }
-        | SstableError::Version { ref path, .. }
+        SstableError::Corrupt { path, component, offset, problem } => StorageError::TableFileCorrupt {
+            path,
+            reason: format!("{component}: {problem} at byte {offset}"),
+        },
+        SstableError::Version { ref path, .. }
         | SstableError::Compressor { ref path, .. }
         | SstableError::Schema { ref path, .. } => {
             StorageError::TableFileCorrupt { path: path.clone(), reason: error.to_string() }

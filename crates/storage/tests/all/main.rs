@@ -9,6 +9,7 @@ mod failing;
 mod full;
 mod import;
 mod model;
+mod scrub;
 mod skips;
 mod snapshots;
 #[path = "../table/mod.rs"]
