@@ -91,6 +91,7 @@ impl Storage {
             tables.extract_if(|id, _| schema.table_by_id(*id).is_none()).map(|(_, store)| store).collect()
         };
         self.0.note_durability();
+        self.0.ages_changed.notify_all();
         for store in gone {
             self.drop_table(&store).await;
         }

@@ -1,4 +1,4 @@
-//! Moves memtables to table files: when memory or the commit log asks for it, or when told.
+//! Moves memtables to table files: when memory or the commit log asks for it, at an age that the table says, or when told.
 //!
 //! A flush seals the memtable, writes it, and only when the file is durable puts it in the memtable's place and gives
 //! up the claim on the commit log. What was flushed is never ahead of the log on disk: the log is made
@@ -34,6 +34,8 @@ use crate::throttle::Spool;
 
 /// Time between two attempts of a flush that the disk refused.
 const RETRY_EVERY: Duration = Duration::from_secs(1);
+/// Least time between two looks at the ages of memtables.
+const AGE_EVERY: Duration = Duration::from_millis(10);
 /// Time for writers to let go of a segment that should be freed.
 const PRESSURE_EVERY: Duration = Duration::from_millis(50);
 
@@ -75,6 +77,7 @@ impl Storage {
             event.notify_all();
         }
         self.0.damage.found.notify_all();
+        self.0.ages_changed.notify_all();
         self.wake_expiring();
         self.0.log.wake();
         let flushed = self.flush_all().await;
@@ -348,6 +351,32 @@ impl Storage {
             storage.flush_for_log().await;
             drop(gate);
         }));
+        let (storage, gate) = (self.clone(), hold());
+        drop(reactor::spawn(Group::MEMTABLE, async move {
+            storage.flush_for_age().await;
+            drop(gate);
+        }));
+    }
+
+    /// Flushes memtables that are as old as their tables let them become. Costs nothing where no table says so.
+    async fn flush_for_age(&self) {
+        while !self.0.draining.get() {
+            // From here on, so that what changes while tablets are looked at is not missed.
+            let changed = self.0.ages_changed.wait();
+            let mut next: Option<Duration> = None;
+            for tablet in self.tablets() {
+                let Some(mut left) = tablet.until_too_old() else { continue };
+                if left.is_zero() {
+                    self.flush_or_pause(&tablet).await;
+                    left = tablet.until_too_old().map_or(RETRY_EVERY, |left| left.max(AGE_EVERY));
+                }
+                next = Some(next.map_or(left, |next| next.min(left)));
+            }
+            match next {
+                Some(time) => drop(reactor::timeout(Deadline::after(time), changed).await),
+                None => changed.await,
+            }
+        }
     }
 
     /// Flushes the largest memtable whenever memory runs short.

@@ -57,6 +57,8 @@ pub(crate) struct Inner {
     pub(crate) memory_freed: Rc<Event>,
     pub(crate) flush_wanted: Event,
     pub(crate) compaction_wanted: Event,
+    /// How old memtables may become may have changed.
+    pub(crate) ages_changed: Event,
     pub(crate) compactions: Rc<Compactions>,
     pub(crate) damage: Rc<Damage>,
     pub(crate) stopped: Event,
@@ -141,6 +143,7 @@ impl Inner {
             changing: Semaphore::new(1),
             flush_wanted: Event::new(),
             compaction_wanted: Event::new(),
+            ages_changed: Event::new(),
             compactions,
             damage,
             stopped: Event::new(),

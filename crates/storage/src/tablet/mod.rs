@@ -13,13 +13,14 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Duration;
 
 use memory::Budget;
 use model::Table;
 use model::Token;
 use model::mutation::MutationView;
 use model::tablet::TabletId;
-use reactor::{Event, Permit, Semaphore};
+use reactor::{Event, Instant, Permit, Semaphore};
 use smallvec::SmallVec;
 use sstable::Descriptor;
 
@@ -59,6 +60,8 @@ pub(crate) struct Tablet {
     budget: Budget,
     /// Oldest first; the last one takes writes, the others are sealed and being flushed.
     memtables: RefCell<SmallVec<[Rc<Memtable>; 2]>>,
+    /// Since when the last of them takes writes, or was found to have none.
+    active_since: Cell<Instant>,
     files: RefCell<Rc<Vec<Rc<TableFile>>>>,
     /// What is known of the files' rows.
     cache: Rc<TabletCache>,
@@ -112,6 +115,7 @@ impl Tablet {
                 &budget,
                 cache.memory_freed(),
             ))])),
+            active_since: Cell::new(reactor::now()),
             files: RefCell::new(Rc::new(files)),
             last_generation: Cell::new(last_generation),
             writing: Cell::new(0),
@@ -243,6 +247,21 @@ impl Tablet {
         self.memtables.borrow().last().map_or(0, |m| if m.is_empty() { 0 } else { m.bytes() })
     }
 
+    /// Time until the memtable that takes writes is as old as its table lets it become (`memtable_flush_period_in_ms`); `None`
+    /// where any age will do. One without a write begins anew.
+    pub(crate) fn until_too_old(&self) -> Option<Duration> {
+        let period = match self.table.borrow().options().memtable_flush_period_in_ms {
+            0 => return None,
+            milliseconds => Duration::from_millis(u64::from(milliseconds)),
+        };
+        let left = period.saturating_sub(self.active_since.get().elapsed());
+        if left > Duration::ZERO || self.active_bytes() > 0 {
+            return Some(left);
+        }
+        self.active_since.set(reactor::now());
+        Some(period)
+    }
+
     /// The oldest commit-log segment its memtables need.
     pub(crate) fn oldest_segment(&self) -> Option<u64> {
         self.memtables.borrow().iter().filter_map(|m| m.oldest_segment()).min()
@@ -254,6 +273,7 @@ impl Tablet {
         if !active.is_empty() {
             active.seal(upto);
             memtables.push(Rc::new(self.new_memtable()));
+            self.active_since.set(reactor::now());
         }
     }
 

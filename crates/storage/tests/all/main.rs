@@ -6,6 +6,7 @@ mod cache_model;
 mod compaction;
 mod damage;
 mod failing;
+mod flushes;
 mod full;
 mod import;
 mod model;
