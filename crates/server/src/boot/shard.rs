@@ -112,6 +112,7 @@ fn storage_config(config: &Config, shards: usize) -> StorageConfig {
     storage.commitlog_replay_ignore_errors = config.commitlog_replay_ignore_errors;
     storage.auto_snapshot = config.admin.auto_snapshot;
     storage.disk_failure_policy = config.admin.disk_failure_policy;
+    storage.takeover_keeps_files = config.admin.takeover_keeps_files;
     storage.disk_marks = super::disks::marks(config, &storage);
     storage.partition_guards = partition_guards(&config.guardrails);
     storage
