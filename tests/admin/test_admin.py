@@ -140,6 +140,11 @@ class Administration(unittest.TestCase):
         ctl("upgradesstables", "-a", "a", "t")
         ctl("garbagecollect", "a", "t")
         ctl("scrub", "-m", "VALIDATE", "a", "t")
+        for option in ((), ("-e",), ("-q",), ("-f", "-e", "-d")):
+            self.assertRegex(ctl("verify", *option, "a", "t"), r"^[1-9]\d* table files verified\n$")
+        self.assertIn("cannot be used with", ctl("verify", "-q", "-e", code=1))
+        ctl("invalidatekeycache")
+        ctl("invalidaterowcache")
         self.assertIn("There are no snapshots", ctl("listsnapshots"))
         ctl("scrub", "a", "t")
         self.assertRegex(ctl("listsnapshots"), r"(?m)^pre-scrub-\d+ +a +t ")

@@ -5,7 +5,7 @@
 //! is where `unsafe` stands, with `counting`, which counts what the heap gives. All else is plain safe indexing: the bounds check
 //! is not visible beside the cache miss, and no raw pointer can outlive a pause. `storage::memtable` and `storage::cache` lean on this crate.
 //!
-//! Under the address sanitizer: `RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address cargo test -p memory --lib --target x86_64-unknown-linux-gnu`.
+//! `make sanitize` runs its tests under the address sanitizer.
 
 mod arena;
 mod budget;

@@ -135,6 +135,11 @@ impl Extras {
         out.extend_from_slice(&checksum.to_be_bytes());
     }
 
+    /// The checksum of a component, where there is one.
+    pub(crate) fn checksum(&self, component: Component) -> Option<u32> {
+        self.checksums.iter().find(|(of, _)| *of == component).map(|(_, checksum)| *checksum)
+    }
+
     /// Checks a component that was read as a whole.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 //!
 //! `descriptor` names the files, `data::writer` makes them, `table_file` opens them, `data::reader` hands out what is
 //! in them. Coding is synchronous and pure; only `file`, `data::{chunks,chunk_writer,writer}`, `index::{reader,walked,writer,promoted}`
-//! and `table_file` talk to the disk, through `reactor::file`. The format: docs/formats/sstable.md.
+//! and `table_file` and `verify` talk to the disk, through `reactor::file`. The format: docs/formats/sstable.md.
 //! Nothing here knows which files a table has: `storage` does.
 
 mod compression;
@@ -22,6 +22,7 @@ mod scan;
 mod statistics;
 mod summary;
 mod table_file;
+mod verify;
 mod version;
 
 pub use compression::{
@@ -42,4 +43,5 @@ pub use statistics::{
     SerializationHeader, Statistics, Stats, TombstoneHistogram,
 };
 pub use table_file::{Sstable, read_header, remove};
+pub use verify::VerifyDepth;
 pub use version::{Format, Version};

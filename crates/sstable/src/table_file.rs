@@ -507,6 +507,14 @@ impl Sstable {
         Ok(())
     }
 
+    /// Its index, with what counts reads; a file of format `bti` has none of this kind.
+    pub(crate) fn index_file(&self) -> Option<(&IndexFile, &ReadCounter)> {
+        match &self.inner.finder {
+            Finder::Index(index, _) => Some((index, &self.inner.reads)),
+            Finder::Walked { .. } => None,
+        }
+    }
+
     /// The partitions between two bounds in token order, each cut to `slices`.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::disk::DiskMark;
+use crate::disk::{DiskMark, FailurePolicy};
 use crate::partition_guard::PartitionGuards;
 
 /// When a write in the commit log counts as safe.
@@ -62,6 +62,12 @@ pub struct StorageConfig {
     pub auto_snapshot: bool,
     /// Disks and how much of them has to stay free for writes to be taken.
     pub disk_marks: Vec<DiskMark>,
+    /// What a table file that cannot be read means for reads and for the start (`disk_failure_policy`); what it means for
+    /// the node is for whoever listens to [`crate::Storage::next_trouble`].
+    pub disk_failure_policy: FailurePolicy,
+    /// Whether the table files of a Cassandra node that is taken over stay (`takeover_keeps_files`): one can go back then, and
+    /// both together take twice the room.
+    pub takeover_keeps_files: bool,
     /// How long shards wait for each other at the start.
     pub start_timeout: Duration,
     /// What is said of large partitions that are written to table files; `None` for nothing.
@@ -94,6 +100,8 @@ impl StorageConfig {
             compaction_static_shares: 0,
             auto_snapshot: false,
             disk_marks: Vec::new(),
+            disk_failure_policy: FailurePolicy::Ignore,
+            takeover_keeps_files: true,
             start_timeout: Duration::from_secs(60),
             partition_guards: None,
         }

@@ -91,6 +91,7 @@ impl Storage {
             tables.extract_if(|id, _| schema.table_by_id(*id).is_none()).map(|(_, store)| store).collect()
         };
         self.0.note_durability();
+        self.0.ages_changed.notify_all();
         for store in gone {
             self.drop_table(&store).await;
         }
@@ -107,6 +108,7 @@ impl Storage {
             for file in files {
                 self.discard(tablet, file.generation()).await;
             }
+            self.discard_orphans(tablet).await;
         }
         self.0.memory_freed.notify_all();
         // The last shard to come finds the folder empty, unless somebody put something else there.
@@ -197,6 +199,7 @@ impl Storage {
             .flat_map(|tablet| {
                 let mut generations = tablet.orphans();
                 generations.extend(tablet.files().iter().map(|file| file.generation()));
+                generations.extend(tablet.left_out().iter().map(|file| file.descriptor.generation()));
                 generations
             })
             .collect();

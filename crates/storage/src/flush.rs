@@ -1,4 +1,4 @@
-//! Moves memtables to table files: when memory or the commit log asks for it, or when told.
+//! Moves memtables to table files: when memory or the commit log asks for it, at an age that the table says, or when told.
 //!
 //! A flush seals the memtable, writes it, and only when the file is durable puts it in the memtable's place and gives
 //! up the claim on the commit log. What was flushed is never ahead of the log on disk: the log is made
@@ -34,6 +34,8 @@ use crate::throttle::Spool;
 
 /// Time between two attempts of a flush that the disk refused.
 const RETRY_EVERY: Duration = Duration::from_secs(1);
+/// Least time between two looks at the ages of memtables.
+const AGE_EVERY: Duration = Duration::from_millis(10);
 /// Time for writers to let go of a segment that should be freed.
 const PRESSURE_EVERY: Duration = Duration::from_millis(50);
 
@@ -74,7 +76,8 @@ impl Storage {
         {
             event.notify_all();
         }
-        self.0.damage.notify_all();
+        self.0.damage.found.notify_all();
+        self.0.ages_changed.notify_all();
         self.wake_expiring();
         self.0.log.wake();
         let flushed = self.flush_all().await;
@@ -94,9 +97,10 @@ impl Storage {
             if tablet.is_dropped() {
                 return Ok(());
             }
-            self.0.log.sync().await?;
+            self.0.log.sync().await.inspect_err(|error| self.note_write_error(error, true))?;
             let spool = self.0.throttle.spool(memtable.bytes(), memtable.partition_count());
-            let file = self.write_memtable(tablet, &memtable, &spool).await?;
+            let file = self.write_memtable(tablet, &memtable, &spool).await;
+            let file = file.inspect_err(|error| self.note_write_error(error, false))?;
             // A truncation may have taken the memtable while it was written.
             if tablet.sealed().is_some_and(|now| Rc::ptr_eq(&now, &memtable)) && !tablet.is_dropped() {
                 if let Some(file) = &file {
@@ -347,6 +351,32 @@ impl Storage {
             storage.flush_for_log().await;
             drop(gate);
         }));
+        let (storage, gate) = (self.clone(), hold());
+        drop(reactor::spawn(Group::MEMTABLE, async move {
+            storage.flush_for_age().await;
+            drop(gate);
+        }));
+    }
+
+    /// Flushes memtables that are as old as their tables let them become. Costs nothing where no table says so.
+    async fn flush_for_age(&self) {
+        while !self.0.draining.get() {
+            // From here on, so that what changes while tablets are looked at is not missed.
+            let changed = self.0.ages_changed.wait();
+            let mut next: Option<Duration> = None;
+            for tablet in self.tablets() {
+                let Some(mut left) = tablet.until_too_old() else { continue };
+                if left.is_zero() {
+                    self.flush_or_pause(&tablet).await;
+                    left = tablet.until_too_old().map_or(RETRY_EVERY, |left| left.max(AGE_EVERY));
+                }
+                next = Some(next.map_or(left, |next| next.min(left)));
+            }
+            match next {
+                Some(time) => drop(reactor::timeout(Deadline::after(time), changed).await),
+                None => changed.await,
+            }
+        }
     }
 
     /// Flushes the largest memtable whenever memory runs short.
@@ -387,7 +417,6 @@ impl Storage {
 
     async fn flush_or_pause(&self, tablet: &Rc<Tablet>) {
         if let Err(error) = self.flush_tablet(tablet).await {
-            self.note_write_error(&error, false);
             reactor::warn_limited!("a memtable cannot be flushed and stays in memory"; error = error);
             self.pause(RETRY_EVERY).await;
         }

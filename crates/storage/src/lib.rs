@@ -41,7 +41,8 @@ pub use batchlog::LoggedBatch;
 pub use commitlog::CommitlogStats;
 pub use compaction::{
     CompactOptions, CompactOutcome, CompactionFilter, CompactionKind, CompactionRecord, CompactionStats,
-    CompactionTotals, HISTORY_MAX as COMPACTION_HISTORY_MAX, ScrubMode, ScrubReport, TableFileInfo,
+    CompactionTotals, DamagedFile, HISTORY_MAX as COMPACTION_HISTORY_MAX, ScrubMode, ScrubReport,
+    TableFileInfo, VerifyOptions, VerifyReport,
 };
 pub use config::{CommitlogSync, StorageConfig};
 pub use disk::{DiskMark, FailurePolicy, Trouble};

@@ -25,7 +25,7 @@ use crate::read::permit::Permits;
 use crate::read::visible::VisibleScratch;
 use crate::schema_log::SchemaLog;
 use crate::snapshot::Snapshots;
-use crate::tablet::{TableStore, Tablet};
+use crate::tablet::{Damage, TableStore, Tablet};
 use crate::throttle::Throttle;
 
 /// Read buffers kept for the next read.
@@ -57,8 +57,10 @@ pub(crate) struct Inner {
     pub(crate) memory_freed: Rc<Event>,
     pub(crate) flush_wanted: Event,
     pub(crate) compaction_wanted: Event,
+    /// How old memtables may become may have changed.
+    pub(crate) ages_changed: Event,
     pub(crate) compactions: Rc<Compactions>,
-    pub(crate) damage: Rc<Event>,
+    pub(crate) damage: Rc<Damage>,
     pub(crate) stopped: Event,
     /// What was cached before the start is read back, as far as it is going to be.
     pub(crate) prefetched: Cell<bool>,
@@ -123,7 +125,7 @@ impl Inner {
         log: Commitlog,
         cache: Rc<RowCache>,
         schema_log: Option<SchemaLog>,
-        damage: Rc<Event>,
+        damage: Rc<Damage>,
     ) -> Self {
         let compactions = Rc::new(Compactions::new(&config));
         Self {
@@ -141,6 +143,7 @@ impl Inner {
             changing: Semaphore::new(1),
             flush_wanted: Event::new(),
             compaction_wanted: Event::new(),
+            ages_changed: Event::new(),
             compactions,
             damage,
             stopped: Event::new(),

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use reactor::Group;
 use storage::{
     CompactOptions, CompactOutcome, CompactionFilter, CompactionRecord, CompactionStats, ScrubMode,
-    ScrubReport, StorageError,
+    ScrubReport, StorageError, VerifyOptions, VerifyReport,
 };
 
 use super::error::ApiError;
@@ -75,6 +75,29 @@ pub(super) async fn scrub(tables: Vec<TableName>, mode: ScrubMode) -> Result<Scr
             sum.partitions += report.partitions;
             sum.gaps += report.gaps;
             sum.out_of_order += report.out_of_order;
+        }
+    }
+    Ok(sum)
+}
+
+/// Looks for damage in all files of tables; the shards' findings together.
+pub(super) async fn verify(tables: Vec<TableName>, options: VerifyOptions) -> Result<VerifyReport, ApiError> {
+    let mut sum = VerifyReport::default();
+    for table in tables {
+        let id = table.id;
+        let reports = on_each(Group::COMPACTION, move |shard: Rc<Shard>| async move {
+            match shard.storage().verify(id, options).await {
+                Err(StorageError::UnknownTable { .. }) => Ok(VerifyReport::default()),
+                report => Ok(report?),
+            }
+        });
+        for report in reports.await? {
+            sum.files += report.files;
+            sum.damaged.extend(report.damaged);
+            sum.stopped |= report.stopped;
+        }
+        if sum.stopped {
+            break;
         }
     }
     Ok(sum)

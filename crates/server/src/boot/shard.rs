@@ -112,6 +112,8 @@ fn storage_config(config: &Config, shards: usize) -> StorageConfig {
     storage.column_index_bytes = config.column_index_bytes;
     storage.commitlog_replay_ignore_errors = config.commitlog_replay_ignore_errors;
     storage.auto_snapshot = config.admin.auto_snapshot;
+    storage.disk_failure_policy = config.admin.disk_failure_policy;
+    storage.takeover_keeps_files = config.admin.takeover_keeps_files;
     storage.disk_marks = super::disks::marks(config, &storage);
     storage.partition_guards = partition_guards(&config.guardrails);
     storage

@@ -1,7 +1,7 @@
 //! What the node does when a disk fails: `disk_failure_policy` and `commit_failure_policy`.
 //!
 //! A shard's storage tells of trouble; shard 0 decides for the node. As long as nobody decides otherwise a request that
-//! meets a bad file fails and the node lives. A commit log that could not be made durable takes no more writes until a
+//! meets a bad file fails and the node lives; what becomes of the file is decided in `storage::tablet::damage`. A commit log that could not be made durable takes no more writes until a
 //! restart, whatever the policy: going on could acknowledge what is lost.
 
 use std::rc::Rc;
@@ -49,7 +49,7 @@ fn consequence(trouble: &Trouble, disk: FailurePolicy, commit: FailurePolicy) ->
     };
     match trouble {
         Trouble::Data { .. } => of(disk),
-        // A damaged file is not a damaged disk: it is set aside, and only the strictest do more.
+        // A damaged file is not a damaged disk: what needs it fails, and only the strictest do more.
         Trouble::Corrupt { .. } => match disk {
             FailurePolicy::Die | FailurePolicy::StopParanoid => of(disk),
             _ => Consequence::None,

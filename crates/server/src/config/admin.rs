@@ -44,6 +44,8 @@ pub struct AdminConfig {
     /// `critical_disk_utilization_level`: the share of the disk in use above which writes are refused; `None` for
     /// [`CRITICAL_DISK_UTILIZATION`], and for no such level in developer mode.
     pub critical_disk_utilization: Option<f64>,
+    /// `takeover_keeps_files`: whether the table files of a Cassandra node that is taken over stay.
+    pub takeover_keeps_files: bool,
     /// `disk_failure_policy`.
     pub disk_failure_policy: FailurePolicy,
     /// `commit_failure_policy`.
@@ -58,8 +60,9 @@ impl Default for AdminConfig {
             prometheus_address: None,
             prometheus_port: Port::Default(9180),
             auto_snapshot: true,
+            takeover_keeps_files: true,
             critical_disk_utilization: None,
-            disk_failure_policy: FailurePolicy::BestEffort,
+            disk_failure_policy: FailurePolicy::Ignore,
             commit_failure_policy: FailurePolicy::StopCommit,
         }
     }
@@ -71,6 +74,7 @@ pub(super) const SETTERS: &[(&str, Setter)] = &[
     ("prometheus_address", |c, v| address(v).map(|v| c.admin.prometheus_address = Some(v))),
     ("prometheus_port", |c, v| port_or_none(v).map(|v| c.admin.prometheus_port = v)),
     ("auto_snapshot", |c, v| flag(v).map(|v| c.admin.auto_snapshot = v)),
+    ("takeover_keeps_files", |c, v| flag(v).map(|v| c.admin.takeover_keeps_files = v)),
     ("critical_disk_utilization_level", |c, v| share(v).map(|v| c.admin.critical_disk_utilization = Some(v))),
     ("disk_failure_policy", |c, v| disk_policy(v).map(|v| c.admin.disk_failure_policy = v)),
     ("commit_failure_policy", |c, v| commit_policy(v).map(|v| c.admin.commit_failure_policy = v)),

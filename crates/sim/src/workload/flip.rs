@@ -1,7 +1,7 @@
-//! One bit of one table file turns round at the end of a seed: what is read then is right, or fails, or a file was set aside.
+//! One bit of one table file turns round at the end of a seed: what is read then is right, or fails.
 //!
-//! A damaged file that is found is set aside by the node, and what only it had is gone; that is seen in the table's folder, and
-//! nothing more is asked then. Bits of the commit log are not turned: what stands behind one is taken for a torn end.
+//! The node goes by `disk_failure_policy: ignore`: it never answers without the rows of a file that is there. Bits of the
+//! commit log are not turned: what stands behind one is taken for a torn end.
 
 use std::path::{Path, PathBuf};
 
@@ -9,8 +9,6 @@ use super::{SLOTS, Worker, below, config};
 
 /// Reads after the flip.
 const READS: usize = 40;
-/// Folder below a table's where damaged files go.
-const SET_ASIDE: &str = "quarantine";
 /// Largest file that is touched.
 const FILE_BYTES_MAX: usize = 64 << 20;
 
@@ -41,27 +39,14 @@ impl Worker {
         Ok(true)
     }
 
-    /// Reads in every way until something fails.
+    /// Reads in every way.
     pub(super) async fn check_flipped(&self) -> Result<(), String> {
         self.shared.borrow_mut().doing = "reading what has a wrong bit";
         for number in 0..READS {
             let slot = below(SLOTS as u64) as usize;
-            let read = if number % 3 == 0 { self.scan(slot).await } else { self.read(slot).await };
-            if self.has_set_aside().await {
-                return Ok(());
-            }
-            read?;
+            if number % 3 == 0 { self.scan(slot).await? } else { self.read(slot).await? }
         }
         Ok(())
-    }
-
-    async fn has_set_aside(&self) -> bool {
-        for folder in self.table_folders().await {
-            if reactor::file::exists(&folder.join(SET_ASIDE)).await.unwrap_or(true) {
-                return true;
-            }
-        }
-        false
     }
 
     /// Folders of all tables that ever were.

@@ -54,12 +54,14 @@ pub struct Scanner {
     /// Where the next partition starts; `None` until the current one is read or skipped to its end.
     next_at: Option<u64>,
     length: u64,
+    /// Where the current partition starts.
+    at: u64,
     token: Token,
 }
 
 impl Scanner {
     pub(crate) fn new(stream: Stream, end: PartitionBound, start: Option<u64>, length: u64) -> Self {
-        Self { stream, end, next_at: Some(start.unwrap_or(length)), length, token: Token::MINIMUM }
+        Self { stream, end, next_at: Some(start.unwrap_or(length)), length, at: 0, token: Token::MINIMUM }
     }
 
     /// Moves to the next partition, over what is left of the current one; says no at the end of the range.
@@ -71,6 +73,7 @@ impl Scanner {
             Some(at) => at,
             None => self.stream.skip_rest().await?,
         };
+        self.at = at;
         if at >= self.length {
             self.next_at = Some(self.length);
             return Ok(false);
@@ -82,6 +85,11 @@ impl Scanner {
             return Ok(false);
         }
         Ok(true)
+    }
+
+    /// Where the current partition starts in the uncompressed data.
+    pub(crate) fn position(&self) -> u64 {
+        self.at
     }
 
     /// Token of the current partition.

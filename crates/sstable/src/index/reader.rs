@@ -160,6 +160,42 @@ impl Walk<'_> {
     }
 }
 
+/// All entries of an index, one after the other.
+pub(crate) struct Entries<'i> {
+    walk: Walk<'i>,
+    at: u64,
+    /// Of the present entry: what is lent of the walk cannot be lent on.
+    key: Vec<u8>,
+}
+
+impl<'i> Entries<'i> {
+    pub(crate) fn new((index, counter): (&'i IndexFile, &'i ReadCounter)) -> Self {
+        let walk = Walk { index, counter, start: 0, bytes: None, kept: false };
+        Self { walk, at: 0, key: Vec::new() }
+    }
+
+    /// Where the next one starts.
+    pub(crate) fn offset(&self) -> u64 {
+        self.at
+    }
+
+    /// Key and place in the data of the next one; `None` at the end.
+    ///
+    /// # Errors
+    /// [`SstableError::Io`] and [`SstableError::Corrupt`].
+    pub(crate) async fn next(&mut self) -> Result<Option<(&[u8], u64)>, SstableError> {
+        if self.at >= self.walk.index.length {
+            return Ok(None);
+        }
+        let seen = self.walk.entry(self.at, READ_BYTES_MAX).await?;
+        self.key.clear();
+        self.key.extend_from_slice(seen.key);
+        self.at = seen.next;
+        let position = seen.position;
+        Ok(Some((&self.key, position)))
+    }
+}
+
 /// The entry that `bytes` start with, which stand at `at` of an index of `index_length` bytes.
 fn parse(bytes: &[u8], at: u64, index_length: u64) -> Result<Seen<'_>, Malformed> {
     let mut input = Input::at_offset(bytes, at);

@@ -9,3 +9,4 @@ mod index_pages;
 mod round_trip;
 #[path = "../support/mod.rs"]
 mod support;
+mod verify;

@@ -33,7 +33,7 @@ impl Storage {
         for tablet in self.tablets() {
             let (bytes, jobs) = tablet.debt(|| {
                 let now = self.now_seconds();
-                let gc_before = self.gc_before(&tablet.table(), now);
+                let gc_before = self.gc_before(&tablet, &tablet.table(), now);
                 Facts::of(&tablet, now, gc_before, compactions.flush_bytes.get())
             });
             backlog += bytes;

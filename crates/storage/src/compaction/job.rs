@@ -141,7 +141,10 @@ impl Storage {
         match &result {
             Ok((Ended::Done, _)) => metrics.completed.inc(),
             Err(StorageError::Draining) | Ok((Ended::Stopped, _)) => {}
-            Err(_) => metrics.failed.inc(),
+            Err(error) => {
+                metrics.failed.inc();
+                self.note_compaction_error(error);
+            }
         }
         result
     }
@@ -337,7 +340,7 @@ impl Storage {
     fn gc_before_of(&self, tablet: &Tablet, table: &Table, inputs: &[Rc<TableFile>], now: u32) -> u32 {
         let repaired = || inputs.iter().all(|file| file.sstable().stats().repaired_at_ms > 0);
         let only_repaired = tablet.with_chooser(|chooser| chooser.only_purges_repaired());
-        if only_repaired && !repaired() { 0 } else { self.gc_before(table, now) }
+        if only_repaired && !repaired() { 0 } else { self.gc_before(tablet, table, now) }
     }
 
     /// Those inputs that have expired as a whole.

@@ -189,7 +189,7 @@ impl Storage {
         }
         let table = tablet.table();
         let now = self.now_seconds();
-        let gc_before = self.gc_before(&table, now);
+        let gc_before = self.gc_before(tablet, &table, now);
         let facts = Facts::of(tablet, now, gc_before, self.0.compactions.flush_bytes.get());
         let free: Vec<usize> = (0..facts.files.len())
             .filter(|at| !facts.files[*at].is_busy() && !facts.files[*at].is_broken())
@@ -345,7 +345,7 @@ impl Storage {
         for tablet in self.tablets() {
             let table = tablet.table();
             let now = self.now_seconds();
-            let gc_before = self.gc_before(&table, now);
+            let gc_before = self.gc_before(&tablet, &table, now);
             let flush_bytes = self.0.compactions.flush_bytes.get();
             let (_, jobs) = tablet.debt(|| Facts::of(&tablet, now, gc_before, flush_bytes));
             match pending.last_mut() {

@@ -19,6 +19,7 @@ mod scrub;
 mod strategy;
 mod throughput;
 mod transaction;
+mod verify;
 mod view;
 
 pub use manual::{CompactOptions, CompactOutcome, TableFileInfo};
@@ -26,6 +27,7 @@ pub use running::{
     CompactionFilter, CompactionKind, CompactionRecord, CompactionStats, CompactionTotals, HISTORY_MAX,
 };
 pub use scrub::{ScrubMode, ScrubReport};
+pub use verify::{DamagedFile, VerifyOptions, VerifyReport};
 
 pub(crate) use running::Compactions;
 pub(crate) use strategy::Chooser;

@@ -14,7 +14,7 @@ use super::strategy::Reason;
 use super::view::Facts;
 use crate::error::StorageError;
 use crate::shard::Storage;
-use crate::tablet::{Tablet, quarantine};
+use crate::tablet::{LeftOut, TableFile, Tablet, quarantine};
 
 /// Time between two looks at tablets whose files have not changed.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
@@ -112,7 +112,7 @@ impl Storage {
         let permit = tablet.compacting.try_acquire(1)?;
         let now = self.now_seconds();
         let flush_bytes = self.0.compactions.flush_bytes.get();
-        let facts = Facts::of(tablet, now, self.gc_before(&table, now), flush_bytes);
+        let facts = Facts::of(tablet, now, self.gc_before(tablet, &table, now), flush_bytes);
         let plan = tablet.with_chooser(
             |chooser| {
                 if chooser.is_enabled() { chooser.next(&facts.view()) } else { None }
@@ -155,28 +155,42 @@ impl Storage {
         }
     }
 
-    /// The task that moves damaged files out of the way.
+    /// The task that takes files out of their sets that the disk does not read, where the policy is to go on without.
     async fn set_damage_aside(&self) {
         while !self.0.draining.get() {
-            let broken = self.tablets().into_iter().find_map(|tablet| {
-                let file = tablet.files().iter().find(|file| file.is_broken()).cloned();
+            let given_up = self.tablets().into_iter().find_map(|tablet| {
+                let file = tablet.files().iter().find(|file| file.is_given_up()).cloned();
                 file.map(|file| (tablet, file))
             });
-            let Some((tablet, file)) = broken else {
-                self.0.damage.wait().await;
+            let Some((tablet, file)) = given_up else {
+                self.0.damage.found.wait().await;
                 continue;
             };
             let Some(_alone) = tablet.alone().await else { return };
-            tablet.replace_files(std::slice::from_ref(&file), None);
-            tablet.forget_cached();
-            let descriptor = file.sstable().descriptor();
-            match quarantine(&tablet.directory, descriptor).await {
-                Ok(()) => {
-                    reactor::error!("a corrupt table file was set aside, its data is missing from reads";
-                    file = descriptor, directory = tablet.directory.display())
-                }
-                Err(error) => reactor::error!("a corrupt table file is not used but could not be moved";
-                    file = descriptor, directory = tablet.directory.display(), error = error),
+            // Somebody else may have been alone with it meanwhile.
+            if !tablet.files().iter().any(|other| Rc::ptr_eq(other, &file)) {
+                continue;
+            }
+            self.set_aside(&tablet, &file).await;
+        }
+    }
+
+    /// Goes on without a file, and moves it out of the way; that it could not be moved is told in the log. The tablet is
+    /// the caller's alone.
+    pub(super) async fn set_aside(&self, tablet: &Tablet, file: &Rc<TableFile>) {
+        tablet.replace_files(std::slice::from_ref(file), None);
+        tablet.set_lacks_rows();
+        tablet.forget_cached();
+        self.0.damage.count_set_aside();
+        let descriptor = file.sstable().descriptor();
+        match quarantine(&tablet.directory, descriptor).await {
+            Ok(()) => reactor::error!("a table file was set aside: its data is missing from reads";
+                file = descriptor, directory = tablet.directory.display()),
+            Err(error) => {
+                // A truncation has to find it, and nobody else may remove it.
+                tablet.leave_out(LeftOut { descriptor, refuses: None });
+                reactor::error!("a table file is not read until the next start but could not be moved";
+                    file = descriptor, directory = tablet.directory.display(), error = error);
             }
         }
     }

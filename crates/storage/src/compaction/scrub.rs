@@ -9,7 +9,7 @@ use std::rc::Rc;
 use model::clustering::Slice;
 use model::reconcile::Purge;
 use model::{DeletionTime, TableId, Token, partition_key};
-use sstable::{Component, PartitionBound, Problem, Scanner, SstableError};
+use sstable::{Component, PartitionBound, Problem, Scanner, Sstable, SstableError, VerifyDepth};
 
 use super::job::{Marked, minima};
 use super::running::{CompactionKind, CompactionRecord, Running};
@@ -18,7 +18,7 @@ use crate::flush::Output;
 use crate::read::merge::Merge;
 use crate::read::source::{Input, Source};
 use crate::shard::Storage;
-use crate::tablet::{TableFile, Tablet, quarantine, to_storage_error};
+use crate::tablet::{LeftOut, TableFile, Tablet, quarantine, to_storage_error};
 
 /// Gaps after which a file is given up: what is left of it is not worth as many searches.
 const GAPS_MAX: usize = 10_000;
@@ -34,7 +34,7 @@ pub enum ScrubMode {
     Skip,
     /// Leave damaged partitions out; those that are out of order go to files of their own.
     Segregate,
-    /// Write nothing; move damaged files out of the way.
+    /// Write nothing, and say what is damaged.
     Validate,
 }
 
@@ -43,7 +43,7 @@ pub enum ScrubMode {
 pub struct ScrubReport {
     /// Files read.
     pub files: usize,
-    /// Files with damage, or out of order.
+    /// Files with damage in whatever component, or out of order.
     pub damaged_files: usize,
     /// Partitions read whole.
     pub partitions: u64,
@@ -72,7 +72,7 @@ struct Survey {
 
 impl Survey {
     fn is_sound(&self) -> bool {
-        self.gaps == 0 && self.out_of_order == 0
+        self.gaps == 0 && self.out_of_order == 0 && self.error.is_none()
     }
 }
 
@@ -109,8 +109,36 @@ impl Storage {
                 }
                 drop(inputs);
             }
+            for file in tablet.left_out() {
+                self.scrub_left_out(tablet, &file, mode, &mut report).await?;
+            }
         }
         Ok(report)
+    }
+
+    /// Deals with a file that could not be opened at the start: nothing of it can be saved here.
+    async fn scrub_left_out(
+        &self,
+        tablet: &Tablet,
+        file: &LeftOut,
+        mode: ScrubMode,
+        report: &mut ScrubReport,
+    ) -> Result<(), StorageError> {
+        let Some(error) = &file.refuses else { return Ok(()) };
+        report.files += 1;
+        report.damaged_files += 1;
+        if mode == ScrubMode::Validate {
+            return Ok(());
+        }
+        if mode == ScrubMode::Abort {
+            return Err(error.clone());
+        }
+        quarantine(&tablet.directory, file.descriptor).await?;
+        self.0.damage.count_set_aside();
+        tablet.forget_left_out(file.descriptor.generation());
+        reactor::error!("a table file that cannot be opened was set aside: its data is missing from reads";
+            file = file.descriptor, directory = tablet.directory.display());
+        Ok(())
     }
 
     async fn scrub_file(
@@ -124,7 +152,8 @@ impl Storage {
         let kind = if mode == ScrubMode::Validate { CompactionKind::Verify } else { CompactionKind::Scrub };
         let bytes = file.sstable().data_bytes();
         let entered = self.0.compactions.enter(kind, &table, bytes, 1);
-        let survey = self.survey(tablet, file, &entered.running).await?;
+        let mut survey = self.survey(tablet, file, &entered.running).await?;
+        self.survey_components(tablet, file, &mut survey).await?;
         report.files += 1;
         report.damaged_files += usize::from(!survey.is_sound());
         report.partitions += survey.partitions;
@@ -133,14 +162,15 @@ impl Storage {
         match (mode, survey.is_sound()) {
             (ScrubMode::Validate, true) => return Ok(()),
             (ScrubMode::Validate, false) => {
-                tablet.replace_files(std::slice::from_ref(file), None);
-                let descriptor = file.sstable().descriptor();
-                reactor::error!("a table file is damaged and set aside"; file = descriptor, gaps = survey.gaps,
+                reactor::error!("a table file is damaged"; file = file.path().display(), gaps = survey.gaps,
                     out_of_order = survey.out_of_order);
-                return quarantine(&tablet.directory, descriptor).await.map_err(Stop::Failed);
+                let error = survey.error.unwrap_or_else(|| damage(file, "it cannot be read"));
+                // Whoever needs what is damaged goes on failing; compactions leave the file alone from now on.
+                let _ = file.failed(error);
+                return Ok(());
             }
             (ScrubMode::Abort, false) => {
-                let error = survey.error.unwrap_or_else(|| damage(file, "partitions are out of order"));
+                let error = survey.error.unwrap_or_else(|| damage(file, "it cannot be read"));
                 return Err(Stop::Failed(to_storage_error(error)));
             }
             _ => {}
@@ -181,6 +211,28 @@ impl Storage {
             partitions_merged: [(1, survey.partitions)].into(),
         });
         Ok(())
+    }
+
+    /// Looks at the components besides the data: what a file is written anew from is in memory or in its data.
+    async fn survey_components(
+        &self,
+        tablet: &Tablet,
+        file: &Rc<TableFile>,
+        survey: &mut Survey,
+    ) -> Result<(), Stop> {
+        let (table, descriptor) = (tablet.table(), file.sstable().descriptor());
+        let verified = Sstable::verify(&tablet.directory, descriptor, &table, VerifyDepth::Quick, |_| true);
+        match verified.await {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                let is_gone = |source: &std::io::Error| source.kind() == std::io::ErrorKind::NotFound;
+                if matches!(&error, SstableError::Io { source, .. } if !is_gone(source)) {
+                    return Err(Stop::Failed(file.failed(error)));
+                }
+                survey.error.get_or_insert(error);
+                Ok(())
+            }
+        }
     }
 
     /// Reads the file to its end, over what cannot be read.
@@ -225,7 +277,8 @@ impl Storage {
             if survey.gaps as usize > GAPS_MAX {
                 return Ok(survey);
             }
-            let begin = last.map_or(i64::MIN, |(token, _)| token.0);
+            // Where nothing was read, the damage is at the beginning of the stretch.
+            let begin = last.map_or(from.token().0, |(token, _)| token.0);
             match behind_damage(file, begin).await {
                 Some(next) => from = PartitionBound::before_token(next),
                 None => return Ok(survey),
@@ -333,22 +386,13 @@ async fn read_on(
     };
     let mut scanner = file.open().scan(&begin, &PartitionBound::END, &[Slice::all()]).await?;
     while scanner.next_partition().await? {
-        let mut open = DeletionTime::LIVE;
-        while let Some(next) = scanner.next().await? {
-            if let model::Unfiltered::Change { deletion, .. } = next {
-                open = deletion;
-            }
-            reactor::maybe_yield().await;
-        }
-        // One that is not closed would shadow what comes behind it.
+        read_partition(file, &mut scanner).await?;
         let at = (scanner.token(), scanner.key());
-        if !open.is_live() {
-            return Err(damage(file, "a range deletion has no end"));
-        }
         if let Some((token, key)) = last
             && partition_key::compare_decorated((*token, key), at).is_ge()
         {
             survey.out_of_order += 1;
+            survey.error.get_or_insert_with(|| damage(file, "partitions are out of order"));
         }
         survey.partitions += 1;
         *last = Some((at.0, at.1.to_vec()));
@@ -358,6 +402,19 @@ async fn read_on(
         }
     }
     Ok(true)
+}
+
+/// Reads the partition that a scanner is at to its end.
+async fn read_partition(file: &Rc<TableFile>, scanner: &mut Scanner) -> Result<(), SstableError> {
+    let mut open = DeletionTime::LIVE;
+    while let Some(next) = scanner.next().await? {
+        if let model::Unfiltered::Change { deletion, .. } = next {
+            open = deletion;
+        }
+        reactor::maybe_yield().await;
+    }
+    // One that is not closed would shadow what comes behind it.
+    if open.is_live() { Ok(()) } else { Err(damage(file, "a range deletion has no end")) }
 }
 
 /// The least token behind `begin` from which on the file is readable again, by its index; `None` where it is not.
@@ -396,9 +453,7 @@ async fn is_readable(file: &Rc<TableFile>, token: Token) -> bool {
         if !scanner.next_partition().await? {
             return Ok::<bool, SstableError>(false);
         }
-        while scanner.next().await?.is_some() {
-            reactor::maybe_yield().await;
-        }
+        read_partition(file, &mut scanner).await?;
         Ok(true)
     };
     matches!(read.await, Ok(true))

@@ -30,9 +30,9 @@ pub enum FailurePolicy {
     Stop,
     /// Writes end, reads go on.
     StopCommit,
-    /// What fails fails, the rest goes on.
+    /// Reads go on without a file that the disk does not read; what fails fails, the rest goes on.
     BestEffort,
-    /// Nothing but a line in the log.
+    /// What fails fails, the rest goes on.
     Ignore,
 }
 
@@ -147,7 +147,7 @@ impl DiskWatch {
 }
 
 /// Whether the process had no descriptor left, or no memory: the request fails, the disk is well.
-fn is_shortage(error: &std::io::Error) -> bool {
+pub(crate) fn is_shortage(error: &std::io::Error) -> bool {
     /// As the system numbers them: ENOMEM, ENFILE and EMFILE.
     const SHORTAGES: [i32; 3] = [12, 23, 24];
     error.raw_os_error().is_some_and(|code| SHORTAGES.contains(&code))
@@ -183,6 +183,17 @@ impl Storage {
                 watch.tell(Trouble::Corrupt { reason: error.to_string() });
             }
             _ => {}
+        }
+    }
+
+    /// Counts the error of a compaction, which reads and writes table files, and tells of it.
+    #[cold]
+    pub(crate) fn note_compaction_error(&self, error: &StorageError) {
+        match error {
+            StorageError::Io { action: "use", .. } | StorageError::TableFileCorrupt { .. } => {
+                self.note_read_error(error);
+            }
+            other => self.note_write_error(other, false),
         }
     }
 

@@ -17,14 +17,15 @@ use std::time::Duration;
 use model::clustering::Slice;
 use model::reconcile::Purge;
 use model::{Table, TableId};
-use reactor::{Event, Group, Instant, Semaphore};
+use reactor::{Group, Instant, Semaphore};
 use sstable::{Descriptor, PartitionBound, Sstable};
 
+use crate::disk::FailurePolicy;
 use crate::error::StorageError;
 use crate::read::merge::Merge;
 use crate::read::source::{Input, Source};
 use crate::shard::Storage;
-use crate::tablet::{TableFile, Tablet, to_storage_error};
+use crate::tablet::{Damage, TableFile, Tablet, to_storage_error};
 
 /// Folder below a table's where files wait to be taken in.
 pub(crate) const UPLOAD: &str = "upload";
@@ -160,7 +161,7 @@ impl Storage {
             let source =
                 Sstable::open(&task.directory, *descriptor, &table).await.map_err(to_storage_error)?;
             // Nobody sets a damaged source aside: it is not ours.
-            let source = Rc::new(TableFile::new(source, &Rc::new(Event::new())));
+            let source = Rc::new(TableFile::new(source, &Rc::new(Damage::new(FailurePolicy::Ignore))));
             let tablets: Vec<_> = store.tablets().cloned().collect();
             for tablet in &tablets {
                 let file = self.write_tablet(tablet, &table, &source, &mut progress).await?;

@@ -15,7 +15,6 @@ use std::rc::Rc;
 
 use memory::Budget;
 use model::schema::Schema;
-use reactor::Event;
 
 use crate::cache::RowCache;
 use crate::commitlog::format::{BOOT_UNKNOWN, BootId};
@@ -24,7 +23,7 @@ use crate::commitlog::{Commitlog, CommitlogOptions};
 use crate::config::StorageConfig;
 use crate::error::StorageError;
 use crate::shard::{Inner, Storage};
-use crate::tablet::TableStore;
+use crate::tablet::{Damage, TableStore};
 use boot::{Boot, Phase, fetch_schema, tell_all};
 use schema::open_schema;
 
@@ -38,8 +37,7 @@ impl Storage {
     ///
     /// # Errors
     /// [`StorageError::CommitlogCorrupt`] and [`StorageError::SchemaLogCorrupt`] for damage that is not a torn tail;
-    /// file errors; [`StorageError::Shard`] when another shard failed. A table file that is damaged is no error: it is
-    /// set aside.
+    /// file errors; [`StorageError::Shard`] when another shard failed. What a table file means that is damaged, `disk_failure_policy` says.
     pub async fn open(config: StorageConfig, shard: usize, shards: usize) -> Result<Self, StorageError> {
         assert!(shard < shards, "shard {shard} of {shards}");
         if Boot::here().ready.get() {
@@ -70,7 +68,7 @@ impl Storage {
         let schema = Rc::new(schema);
         let budget = Budget::shared(config.memory_bytes_max, config.memtable_bytes_max);
         let cache = RowCache::new(&budget);
-        let damage = Rc::new(Event::new());
+        let damage = Rc::new(Damage::new(config.disk_failure_policy));
         let mut tables = Vec::new();
         for table in schema.tables() {
             let store = TableStore::open(table, &config.data_dir, (shard, shards), &cache, &damage).await?;

@@ -130,8 +130,11 @@ impl Storage {
                     let Some(tablet) = store.tablet(tablet) else { return Ok(()) };
                     tablet.skip_generation(generation);
                     let file = tablet.files().iter().find(|f| f.generation() == generation).cloned();
-                    if let Some(file) = file {
-                        tablet.replace_files(std::slice::from_ref(&file), None);
+                    let left_out = tablet.left_out();
+                    let is_left_out = left_out.iter().any(|f| f.descriptor.generation() == generation);
+                    if file.is_some() || is_left_out {
+                        tablet.replace_files(file.as_slice(), None);
+                        tablet.forget_left_out(generation);
                         if !storage.discard(tablet, generation).await {
                             let shard = storage.0.shard;
                             let reason = format!("truncated file {generation} cannot be removed");

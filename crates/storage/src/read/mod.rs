@@ -53,6 +53,7 @@ impl Storage {
         let result = match &command.range {
             PartitionRange::Key(key) => {
                 let tablet = self.tablet(&store, key.token)?;
+                tablet.check_readable()?;
                 reactor::in_place!(reader.partition(&tablet, key.token, &key.key, consumer)).map(|_| ())
             }
             PartitionRange::Between { from, to } => {
@@ -65,6 +66,10 @@ impl Storage {
                 while let Some(tablet) =
                     next.and_then(|next| store.next_tablet(next)).filter(|t| t.id <= last)
                 {
+                    if let Err(error) = tablet.check_readable() {
+                        result = Err(error);
+                        break;
+                    }
                     // Boxed, so that a read of one partition does not carry the space of a scan.
                     let scan = Box::pin(reader.scan(&tablet, map.range(tablet.id), from, to, consumer));
                     match scan.await {

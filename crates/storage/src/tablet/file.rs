@@ -5,9 +5,9 @@ use std::path::Path;
 use std::rc::Rc;
 
 use model::Table;
-use reactor::Event;
 use sstable::{Component, Descriptor, Sstable, SstableError};
 
+use super::damage::Damage;
 use crate::error::StorageError;
 
 /// Folder below the table's that takes damaged files.
@@ -19,22 +19,25 @@ pub(crate) struct TableFile {
     sstable: RefCell<Sstable>,
     generation: u64,
     broken: Cell<bool>,
+    /// Whether reads are to go on without it.
+    given_up: Cell<bool>,
     /// Whether a compaction has it.
     busy: Cell<bool>,
     /// Seconds; about, for a file that was there at the start.
     created: u32,
     /// Told when a read finds the file damaged.
-    damage: Rc<Event>,
+    damage: Rc<Damage>,
 }
 
 impl TableFile {
-    pub(crate) fn new(sstable: Sstable, damage: &Rc<Event>) -> Self {
+    pub(crate) fn new(sstable: Sstable, damage: &Rc<Damage>) -> Self {
         let generation = sstable.descriptor().generation();
         let created = u32::try_from(reactor::wall_clock_us() / 1_000_000).unwrap_or(u32::MAX);
         Self {
             sstable: RefCell::new(sstable),
             generation,
             broken: Cell::new(false),
+            given_up: Cell::new(false),
             busy: Cell::new(false),
             created,
             damage: Rc::clone(damage),
@@ -42,7 +45,7 @@ impl TableFile {
     }
 
     /// A file that was there before: it is as old as its newest write, unless that says it is from the future.
-    pub(crate) fn found(sstable: Sstable, damage: &Rc<Event>) -> Self {
+    pub(crate) fn found(sstable: Sstable, damage: &Rc<Damage>) -> Self {
         let newest = u32::try_from(sstable.stats().max_timestamp / 1_000_000).unwrap_or(u32::MAX);
         let file = Self::new(sstable, damage);
         Self { created: file.created.min(newest), ..file }
@@ -103,11 +106,20 @@ impl TableFile {
         self.broken.get()
     }
 
-    /// Takes a reader's error; a damaged file will be set aside, so that later reads are served by the others.
+    /// Whether the disk did not read it, and reads are to go on without it.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.given_up.get()
+    }
+
+    /// Takes a reader's error, and remembers what it says of the file.
     pub(crate) fn failed(&self, error: SstableError) -> StorageError {
         if matches!(error, SstableError::Corrupt { .. }) && !self.broken.replace(true) {
-            reactor::error!("a table file is corrupt and will be set aside"; error = &error);
-            self.damage.notify_all();
+            reactor::error!("a table file is corrupt: what needs the damaged part of it fails until it is scrubbed";
+                error = &error);
+        }
+        if self.damage.gives_up(&error) && !self.given_up.replace(true) {
+            reactor::error!("the disk does not read a table file, which will be set aside"; error = &error);
+            self.damage.found.notify_all();
         }
         to_storage_error(error)
     }
@@ -117,8 +129,11 @@ impl TableFile {
 pub(crate) fn to_storage_error(error: SstableError) -> StorageError {
     match error {
         SstableError::Io { path, source } => StorageError::io("use", path, source),
-        SstableError::Corrupt { ref path, .. }
-        | SstableError::Version { ref path, .. }
+        SstableError::Corrupt { path, component, offset, problem } => StorageError::TableFileCorrupt {
+            path,
+            reason: format!("{component}: {problem} at byte {offset}"),
+        },
+        SstableError::Version { ref path, .. }
         | SstableError::Compressor { ref path, .. }
         | SstableError::Schema { ref path, .. } => {
             StorageError::TableFileCorrupt { path: path.clone(), reason: error.to_string() }

@@ -5,6 +5,7 @@
 //! A table file belongs to the tablet that its generation names (generation modulo number of tablets), so that any
 //! number of shards finds its files by name.
 
+mod damage;
 mod file;
 mod store;
 
@@ -12,13 +13,14 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Duration;
 
 use memory::Budget;
 use model::Table;
 use model::Token;
 use model::mutation::MutationView;
 use model::tablet::TabletId;
-use reactor::{Event, Permit, Semaphore};
+use reactor::{Event, Instant, Permit, Semaphore};
 use smallvec::SmallVec;
 use sstable::Descriptor;
 
@@ -26,8 +28,10 @@ use crate::cache::{RowCache, TabletCache};
 use crate::commitlog::Hold;
 use crate::commitlog::format::Position;
 use crate::compaction::{Chooser, Facts};
+use crate::error::StorageError;
 use crate::memtable::Memtable;
 
+pub(crate) use damage::{Damage, LeftOut};
 pub(crate) use file::{TableFile, quarantine, to_storage_error};
 pub(crate) use store::{TableStore, directory_of, open};
 
@@ -56,6 +60,8 @@ pub(crate) struct Tablet {
     budget: Budget,
     /// Oldest first; the last one takes writes, the others are sealed and being flushed.
     memtables: RefCell<SmallVec<[Rc<Memtable>; 2]>>,
+    /// Since when the last of them takes writes, or was found to have none.
+    active_since: Cell<Instant>,
     files: RefCell<Rc<Vec<Rc<TableFile>>>>,
     /// What is known of the files' rows.
     cache: Rc<TabletCache>,
@@ -70,6 +76,12 @@ pub(crate) struct Tablet {
     /// Generations of files that are in no set any more but may still be on the disk, where the next start would
     /// read them. Nothing may be forgotten, and no truncation may be silent about them, until they are gone.
     orphans: RefCell<BTreeMap<u64, Descriptor>>,
+    /// Files that are not read and not to be removed.
+    left_out: RefCell<Vec<LeftOut>>,
+    /// Whether one of those has what reads may need, so that they fail.
+    refuses_reads: Cell<bool>,
+    /// Whether rows may have been left out since the start: tombstones are kept from then on.
+    lacks_rows: Cell<bool>,
     /// Whether this process has made sure that the folder's name is durable; that it is there proves nothing.
     has_directory: Cell<bool>,
     changed: Event,
@@ -103,6 +115,7 @@ impl Tablet {
                 &budget,
                 cache.memory_freed(),
             ))])),
+            active_since: Cell::new(reactor::now()),
             files: RefCell::new(Rc::new(files)),
             last_generation: Cell::new(last_generation),
             writing: Cell::new(0),
@@ -111,6 +124,9 @@ impl Tablet {
             marked: Cell::new(true),
             budget,
             orphans: RefCell::new(BTreeMap::new()),
+            left_out: RefCell::new(Vec::new()),
+            refuses_reads: Cell::new(false),
+            lacks_rows: Cell::new(false),
             has_directory: Cell::new(false),
             changed: Event::new(),
             dropped: Cell::new(false),
@@ -208,10 +224,10 @@ impl Tablet {
         self.memtables.borrow().clone()
     }
 
-    /// The memtable, where there is one only.
+    /// The memtable, where there is one only and reads are answered.
     pub(crate) fn only_memtable(&self) -> Option<Rc<Memtable>> {
         match self.memtables.borrow().as_slice() {
-            [only] => Some(Rc::clone(only)),
+            [only] if !self.refuses_reads.get() => Some(Rc::clone(only)),
             _ => None,
         }
     }
@@ -231,6 +247,21 @@ impl Tablet {
         self.memtables.borrow().last().map_or(0, |m| if m.is_empty() { 0 } else { m.bytes() })
     }
 
+    /// Time until the memtable that takes writes is as old as its table lets it become (`memtable_flush_period_in_ms`); `None`
+    /// where any age will do. One without a write begins anew.
+    pub(crate) fn until_too_old(&self) -> Option<Duration> {
+        let period = match self.table.borrow().options().memtable_flush_period_in_ms {
+            0 => return None,
+            milliseconds => Duration::from_millis(u64::from(milliseconds)),
+        };
+        let left = period.saturating_sub(self.active_since.get().elapsed());
+        if left > Duration::ZERO || self.active_bytes() > 0 {
+            return Some(left);
+        }
+        self.active_since.set(reactor::now());
+        Some(period)
+    }
+
     /// The oldest commit-log segment its memtables need.
     pub(crate) fn oldest_segment(&self) -> Option<u64> {
         self.memtables.borrow().iter().filter_map(|m| m.oldest_segment()).min()
@@ -242,6 +273,7 @@ impl Tablet {
         if !active.is_empty() {
             active.seal(upto);
             memtables.push(Rc::new(self.new_memtable()));
+            self.active_since.set(reactor::now());
         }
     }
 
@@ -335,6 +367,11 @@ impl Tablet {
         let fresh = SmallVec::from_iter([Rc::new(self.new_memtable())]);
         let memtables = std::mem::replace(&mut *self.memtables.borrow_mut(), fresh);
         let files = std::mem::take(&mut *self.files.borrow_mut());
+        for file in self.left_out.take() {
+            self.add_orphan_file(file.descriptor);
+        }
+        self.refuses_reads.set(false);
+        self.lacks_rows.set(false);
         self.forget_cached();
         (memtables.into_vec(), files.to_vec())
     }
@@ -361,6 +398,51 @@ impl Tablet {
     /// Notes a file that should not be there any more.
     pub(crate) fn add_orphan_file(&self, descriptor: Descriptor) {
         self.orphans.borrow_mut().insert(descriptor.generation(), descriptor);
+    }
+
+    /// Notes a file that is there and not read.
+    pub(crate) fn leave_out(&self, file: LeftOut) {
+        self.refuses_reads.set(self.refuses_reads.get() || file.refuses.is_some());
+        self.lacks_rows.set(true);
+        self.left_out.borrow_mut().push(file);
+    }
+
+    /// Notes that reads go on without rows that were in a file.
+    pub(crate) fn set_lacks_rows(&self) {
+        self.lacks_rows.set(true);
+    }
+
+    /// Whether there may be rows that neither files nor memtables show.
+    pub(crate) fn lacks_rows(&self) -> bool {
+        self.lacks_rows.get()
+    }
+
+    /// Files that are there and not read.
+    pub(crate) fn left_out(&self) -> Vec<LeftOut> {
+        self.left_out.borrow().clone()
+    }
+
+    /// Forgets a file that was left out and is gone now.
+    pub(crate) fn forget_left_out(&self, generation: u64) {
+        let mut left_out = self.left_out.borrow_mut();
+        left_out.retain(|file| file.descriptor.generation() != generation);
+        self.refuses_reads.set(left_out.iter().any(|file| file.refuses.is_some()));
+    }
+
+    /// Whether reads can be answered.
+    ///
+    /// # Errors
+    /// Why a file could not be opened that may have what is asked for.
+    #[inline]
+    pub(crate) fn check_readable(&self) -> Result<(), StorageError> {
+        if self.refuses_reads.get() { Err(self.refusal()) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn refusal(&self) -> StorageError {
+        let left_out = self.left_out.borrow();
+        let refusal = left_out.iter().find_map(|file| file.refuses.clone());
+        refusal.expect("a tablet that refuses reads knows why")
     }
 
     /// Notes that a file is gone for good.

@@ -8,10 +8,10 @@ use std::rc::Rc;
 use model::Table;
 use model::mutation::MutationView;
 use model::tablet::{TabletId, TabletMap};
-use reactor::Event;
 use sstable::{Component, Descriptor, Sstable, SstableError};
 
-use super::{TableFile, Tablet, quarantine, to_storage_error};
+use super::damage::AtStart;
+use super::{Damage, LeftOut, TableFile, Tablet, quarantine, to_storage_error};
 use crate::cache::RowCache;
 use crate::error::StorageError;
 
@@ -36,19 +36,20 @@ pub(crate) fn directory_of(data: &Path, table: &Table) -> PathBuf {
 impl TableStore {
     /// Opens the tablets that belong to this shard, with the table files there are.
     ///
-    /// A file that is damaged is set aside, with a line in the log; all others serve.
+    /// What a file means that cannot be opened is for `disk_failure_policy` to say; a line in the log names it.
     ///
     /// # Errors
-    /// Those of reading the directory.
+    /// Those of reading the directory; those of a file where the policy ends the start.
     pub(crate) async fn open(
         table: &Rc<Table>,
         data: &Path,
         (shard, shards): (usize, usize),
         cache: &Rc<RowCache>,
-        damage: &Rc<Event>,
+        damage: &Rc<Damage>,
     ) -> Result<Self, StorageError> {
         let directory = directory_of(data, table);
         let map = table.tablets();
+        let mut left_out: Vec<(TabletId, LeftOut)> = Vec::new();
         let mut found: BTreeMap<TabletId, (Vec<Rc<TableFile>>, u64)> = map
             .tablets()
             .filter(|tablet| map.shard_of(*tablet, shards) == shard)
@@ -63,8 +64,21 @@ impl TableStore {
             let sstable = match open(&directory, descriptor, table, cache).await {
                 Ok(sstable) => sstable,
                 Err(error) => {
-                    reactor::error!("a table file cannot be opened"; error = &error);
-                    set_aside(&directory, descriptor, to_storage_error(error)).await?;
+                    let error = to_storage_error(error);
+                    match damage.at_start(&error) {
+                        AtStart::End => return Err(error),
+                        AtStart::SetAside => {
+                            reactor::error!("a table file cannot be opened and is set aside: its data is missing from reads";
+                                error = &error);
+                            quarantine(&directory, descriptor).await?;
+                            damage.count_set_aside();
+                        }
+                        AtStart::RefuseReads => {
+                            reactor::error!("a table file cannot be opened: reads of its tablet fail";
+                                error = &error);
+                            left_out.push((tablet, LeftOut { descriptor, refuses: Some(error) }));
+                        }
+                    }
                     continue;
                 }
             };
@@ -76,12 +90,15 @@ impl TableStore {
             }
             files.push(Rc::new(TableFile::found(sstable, damage)));
         }
-        let tablets = found
+        let tablets: BTreeMap<_, _> = found
             .into_iter()
             .map(|(id, (files, last))| {
                 (id, Rc::new(Tablet::new(id, Rc::clone(table), &directory, cache, files, last)))
             })
             .collect();
+        for (tablet, file) in left_out {
+            tablets[&tablet].leave_out(file);
+        }
         Ok(Self { table: RefCell::new(Rc::clone(table)), durable: Cell::new(true), tablets, directory })
     }
 
@@ -194,20 +211,4 @@ async fn has_lost_its_mark(directory: &Path, descriptor: Descriptor) -> Result<b
     let path = descriptor.path(directory, Component::Toc);
     let toc = reactor::file::read_all(&path, TOC_BYTES_MAX).await.map_err(StorageError::of("read", &path))?;
     Ok(String::from_utf8_lossy(&toc).lines().any(|line| line.trim() == Component::Ceto.name()))
-}
-
-/// Moves a file that cannot be opened out of the way; a disk that fails now stops the start.
-async fn set_aside(
-    directory: &Path,
-    descriptor: Descriptor,
-    error: StorageError,
-) -> Result<(), StorageError> {
-    match error {
-        StorageError::TableFileCorrupt { .. } => quarantine(directory, descriptor).await,
-        // A component that is missing is damage too.
-        StorageError::Io { ref source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
-            quarantine(directory, descriptor).await
-        }
-        other => Err(other),
-    }
 }

@@ -80,6 +80,31 @@ pub(super) async fn folders_of(
 /// # Errors
 /// [`StorageError::Import`] for one that cannot be read: of another format or version, or not whole.
 pub(super) async fn sets(directory: &Path) -> Result<Vec<FileSet>, StorageError> {
+    let found = found(directory).await?;
+    for set in &found {
+        if let Some(lacking) =
+            needed(set.version.format()).iter().find(|needed| !set.components.contains(needed))
+        {
+            let path = directory.join(format!("{}-Data.db", set.prefix));
+            return Err(refused(&path, format!("the table file is not whole: it has no {lacking}")));
+        }
+    }
+    Ok(found)
+}
+
+/// The same where [`remove`] may have been cut off: what is left of such a file is removed.
+///
+/// # Errors
+/// As [`sets`], and those of removing.
+pub(super) async fn sets_left(directory: &Path) -> Result<Vec<FileSet>, StorageError> {
+    let mut found = found(directory).await?;
+    // All were whole when the takeover began.
+    let gone: Vec<FileSet> = found.extract_if(.., |set| !set.components.contains(&Component::Toc)).collect();
+    remove(directory, &gone).await?;
+    Ok(found)
+}
+
+async fn found(directory: &Path) -> Result<Vec<FileSet>, StorageError> {
     let entries = reactor::file::read_dir(directory).await.map_err(StorageError::of("list", directory))?;
     let mut found: BTreeMap<String, FileSet> = BTreeMap::new();
     for entry in entries.iter().filter(|entry| !entry.is_dir) {
@@ -113,15 +138,31 @@ pub(super) async fn sets(directory: &Path) -> Result<Vec<FileSet>, StorageError>
     }
     // What this node wrote beside them, in a takeover that was interrupted, has what Cassandra's never have.
     found.retain(|_, set| !set.components.is_empty() && !set.components.contains(&Component::Ceto));
-    for set in found.values() {
-        if let Some(lacking) =
-            needed(set.version.format()).iter().find(|needed| !set.components.contains(needed))
-        {
-            let path = directory.join(format!("{}-Data.db", set.prefix));
-            return Err(refused(&path, format!("the table file is not whole: it has no {lacking}")));
+    Ok(found.into_values().collect())
+}
+
+/// Removes table files whose rows are in files of this node, `TOC.txt` first: by its absence what a crash leaves is known.
+///
+/// # Errors
+/// Those of removing.
+pub(super) async fn remove(directory: &Path, sets: &[FileSet]) -> Result<(), StorageError> {
+    for set in sets {
+        let (toc, others): (Vec<&Component>, Vec<&Component>) =
+            set.components.iter().partition(|component| **component == Component::Toc);
+        for some in [toc, others] {
+            for component in some {
+                let path = directory.join(format!("{}-{component}", set.prefix));
+                match reactor::file::remove_file(&path).await {
+                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                        return Err(StorageError::io("delete", path, error));
+                    }
+                    _ => {}
+                }
+            }
+            reactor::file::sync_dir(directory).await.map_err(StorageError::of("sync", directory))?;
         }
     }
-    Ok(found.into_values().collect())
+    Ok(())
 }
 
 /// Links to table files, numbered from one.
@@ -149,15 +190,18 @@ impl Staged {
         Ok(Self { directory: to, files })
     }
 
-    /// Opens every file as one of `table`; how many bytes they have.
+    /// Opens every file as one of `table`; how many bytes they have, and the largest of them.
     ///
     /// # Errors
     /// [`StorageError::Import`] for one that cannot be opened, by its own name.
-    pub(super) async fn look(&self, table: &Rc<Table>) -> Result<u64, StorageError> {
-        let mut bytes = 0;
+    pub(super) async fn look(&self, table: &Rc<Table>) -> Result<(u64, u64), StorageError> {
+        let (mut bytes, mut largest) = (0, 0);
         for (descriptor, prefix) in &self.files {
             match Sstable::open(&self.directory, *descriptor, table).await {
-                Ok(sstable) => bytes += sstable.bytes_on_disk(),
+                Ok(sstable) => {
+                    bytes += sstable.bytes_on_disk();
+                    largest = sstable.bytes_on_disk().max(largest);
+                }
                 Err(error) => {
                     let folder = self.directory.parent().unwrap_or(&self.directory);
                     let path = folder.join(format!("{prefix}-Data.db"));
@@ -167,7 +211,7 @@ impl Staged {
                 }
             }
         }
-        Ok(bytes)
+        Ok((bytes, largest))
     }
 
     /// The links.

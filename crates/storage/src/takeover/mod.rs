@@ -6,7 +6,8 @@
 //! open, and before any serves, each table's files are taken in as `import` does: every tablet gets files of its own.
 //!
 //! What Cassandra wrote stays as it is, so that one can go back: files are hard-linked below the table's folder to be
-//! read, and nothing but those links is removed. What is refused is refused before anything is made. A list of the tables that are
+//! read, and nothing but those links is removed. Only where `takeover_keeps_files` says no each file goes once its rows are in
+//! files of this node, so that the room of the largest is enough. What is refused is refused before anything is made. A list of the tables that are
 //! still to be taken in, `schema/takeover`, is durable before the schema log is; a start after a crash goes on with it.
 
 mod commitlog;
@@ -62,20 +63,22 @@ pub(crate) async fn prepare(config: &StorageConfig, shards: usize) -> Result<(),
     }
     commitlog::check(config, &schema).await?;
     let folders = folder::folders_of(&config.data_dir, &schema).await?;
-    let mut bytes = 0;
+    let (mut all, mut largest) = (0, 0);
     for table in schema.tables() {
         let Some(own) = folders.get(&table.id()) else { continue };
         for directory in own {
             let staged = Staged::of(directory, &folder::sets(directory).await?).await?;
             let looked = staged.look(table).await;
             staged.remove().await?;
-            bytes += looked?;
+            let (bytes, most) = looked?;
+            all += bytes;
+            largest = most.max(largest);
         }
     }
     let free = reactor::file::available_space(&config.data_dir).await;
     check_room(
         &config.data_dir,
-        bytes,
+        if config.takeover_keeps_files { all } else { largest },
         free.map_err(StorageError::of("look at the free space of", &config.data_dir))?,
     )?;
     crate::directory::ensure(&config.schema_dir).await?;
@@ -95,7 +98,8 @@ fn check_room(data: &Path, bytes: u64, free: u64) -> Result<(), StorageError> {
         return Ok(());
     }
     let reason = format!(
-        "its tables have {bytes} bytes, which are written anew while Cassandra's files stay: {free} bytes are free on the disk"
+        "{bytes} bytes are needed to write its table files anew while Cassandra's stay, {free} bytes are free on the disk: \
+         free some, or set takeover_keeps_files: false, with which each file goes once its rows are written"
     );
     Err(refused(data, reason))
 }
@@ -137,14 +141,23 @@ impl Storage {
         let Some(mut left) = read_list(config).await? else { return Ok(()) };
         while let Some(directory) = left.first().cloned() {
             if let Some(table) = folder::table_id(&directory).filter(|id| self.table_store(*id).is_ok()) {
-                let sets = folder::sets(&directory).await?;
+                let keeps = config.takeover_keeps_files;
+                let sets = if keeps {
+                    folder::sets(&directory).await?
+                } else {
+                    folder::sets_left(&directory).await?
+                };
                 let mut partitions = 0;
-                for some in sets.chunks(FILES_AT_ONCE) {
+                // One by one where they go, so that no more room is taken than the largest needs.
+                for some in sets.chunks(if keeps { FILES_AT_ONCE } else { 1 }) {
                     let staged = Staged::of(&directory, some).await?;
                     let from = ImportSource { directory: Some(staged.directory.clone()), keep: true };
                     let taken = self.import(table, &from).await;
                     staged.remove().await?;
                     partitions += taken?.partitions;
+                    if !keeps {
+                        folder::remove(&directory, some).await?;
+                    }
                 }
                 reactor::info!("a table of Cassandra's is taken over";
                     directory = directory.display(), files = sets.len(), partitions = partitions, tables_left = left.len() - 1);
@@ -154,8 +167,8 @@ impl Storage {
         }
         let path = config.schema_dir.join(LIST);
         reactor::file::remove_file(&path).await.map_err(StorageError::of("delete", &path))?;
-        reactor::info!("Cassandra's data is taken over; its own files are still there";
-            directory = config.data_dir.display());
+        reactor::info!("Cassandra's data is taken over";
+            directory = config.data_dir.display(), its_files_are_kept = config.takeover_keeps_files);
         Ok(())
     }
 }

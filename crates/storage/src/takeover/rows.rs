@@ -12,16 +12,16 @@ use model::deletion::LocalSeconds;
 use model::marshal::parse_key_class;
 use model::schema::{Column, ColumnId, ColumnKind, TableDefinition, TableId, TableOptions};
 use model::{CqlType, Table, Token};
-use reactor::Event;
 use sstable::{PartitionBound, SerializationHeader, Sstable};
 
 use super::folder::{self, FileSet, Staged};
 use super::refused;
+use crate::disk::FailurePolicy;
 use crate::error::StorageError;
 use crate::memtable::Shape;
 use crate::read::merge::{Merge, Step};
 use crate::read::source::{Input, Source};
-use crate::tablet::{TableFile, to_storage_error};
+use crate::tablet::{Damage, TableFile, to_storage_error};
 
 /// Cassandra's keyspace of schemas.
 const KEYSPACE: &str = "system_schema";
@@ -100,11 +100,11 @@ async fn read_staged(staged: &Staged) -> Result<Vec<Row>, StorageError> {
         headers.push(sstable::read_header(&staged.directory, descriptor).await.map_err(to_storage_error)?);
     }
     let table = Rc::new(table_of(&staged.directory, &headers)?);
-    let damage = Rc::new(Event::new());
+    // Nobody sets a damaged one aside: it is not ours.
+    let damage = Rc::new(Damage::new(FailurePolicy::Ignore));
     let mut files = Vec::new();
     for descriptor in staged.descriptors() {
         let sstable = Sstable::open(&staged.directory, descriptor, &table).await.map_err(to_storage_error)?;
-        // Nobody sets a damaged one aside: it is not ours.
         files.push(Rc::new(TableFile::new(sstable, &damage)));
     }
     let mut keys = BTreeSet::new();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::table::{ID, changes, values, write};
 use reactor::Deadline;
-use storage::{PartitionRange, Storage, StorageConfig, StorageError};
+use storage::{FailurePolicy, PartitionRange, Storage, StorageConfig, StorageError};
 
 fn run<T: 'static>(work: impl Future<Output = T> + 'static) -> T {
     reactor::run_one(reactor::Config::default(), work)
@@ -112,43 +112,18 @@ fn a_corrupt_middle_stops_the_start_with_file_and_offset() {
 }
 
 #[test]
-fn a_corrupt_table_file_is_set_aside_and_the_others_serve() {
+fn with_best_effort_a_corrupt_table_file_is_set_aside_and_the_others_serve() {
     let directory = tempfile::tempdir().unwrap();
     killed(directory.path(), 5);
     let data = directory.path().join("data");
     let statistics = files(&data, "-Statistics.db").pop().expect("a table file");
     std::fs::write(&statistics, b"no statistics").unwrap();
-    assert_eq!(start(config(directory.path())).unwrap(), b"56789");
+    let mut lenient = config(directory.path());
+    lenient.disk_failure_policy = FailurePolicy::BestEffort;
+    assert_eq!(start(lenient).unwrap(), b"56789");
     assert!(!statistics.exists());
     let aside = statistics.parent().unwrap().join("quarantine").join(statistics.file_name().unwrap());
     assert!(aside.exists());
-}
-
-#[test]
-fn a_read_that_meets_corruption_names_the_file_and_the_next_one_is_served() {
-    let directory = tempfile::tempdir().unwrap();
-    killed(directory.path(), 5);
-    let data = files(&directory.path().join("data"), "-Data.db").pop().expect("a table file");
-    let mut bytes = std::fs::read(&data).unwrap();
-    bytes[10] ^= 1;
-    std::fs::write(&data, bytes).unwrap();
-    let config = config(directory.path());
-    run(async move {
-        let storage = Storage::open(config, 0, 1).await.expect("an open storage");
-        match values(&storage, PartitionRange::all()).await {
-            Err(StorageError::TableFileCorrupt { path, .. }) => assert_eq!(path, data),
-            other => panic!("{other:?}"),
-        }
-        // The file is set aside by a task of its own.
-        for _ in 0..10_000 {
-            if storage.stats().tables[0].files == 0 {
-                break;
-            }
-            reactor::yield_now().await;
-        }
-        let found = values(&storage, PartitionRange::all()).await.expect("a read");
-        assert_eq!(found.into_iter().flat_map(|(_, value)| value).collect::<Vec<_>>(), b"56789");
-    });
 }
 
 #[test]

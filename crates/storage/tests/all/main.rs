@@ -5,9 +5,12 @@ mod cache;
 mod cache_model;
 mod compaction;
 mod damage;
+mod failing;
+mod flushes;
 mod full;
 mod import;
 mod model;
+mod scrub;
 mod skips;
 mod snapshots;
 #[path = "../table/mod.rs"]

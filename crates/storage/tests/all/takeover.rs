@@ -267,6 +267,33 @@ fn a_takeover_that_was_cut_off_goes_on() {
     start(&config, async |storage| assert_eq!(counts(&storage).await, EXPECTED)).expect("a start");
 }
 
+/// Names of Cassandra's table files below the tables that are taken over.
+fn theirs(config: &StorageConfig) -> Vec<PathBuf> {
+    let all = files(&config.data_dir.join("shop"));
+    all.into_keys().filter(|path| path.to_string_lossy().contains("/nb-")).collect()
+}
+
+#[test]
+fn a_takeover_that_keeps_nothing_removes_each_file_once_its_rows_are_there_also_after_a_crash() {
+    let (_directory, config) = cassandra();
+    assert!(!theirs(&config).is_empty());
+    start(&config, async |_| ()).expect("a start");
+    assert!(!theirs(&config).is_empty(), "they stay unless it is said");
+    let (_directory, mut config) = cassandra();
+    config.takeover_keeps_files = false;
+    start(&config, async |storage| assert_eq!(counts(&storage).await, EXPECTED)).expect("a start");
+    assert_eq!(theirs(&config), Vec::<PathBuf>::new());
+    // Cut off while it removed a file whose rows are there: what is left of it goes, and nothing is missed.
+    let visits = visits_of(&config).strip_prefix(&config.data_dir).unwrap().to_owned();
+    write(&config.schema_dir.join("takeover"), format!("ceto takeover 1\n{}\n", visits.display()).as_bytes());
+    for component in ["Data.db", "Index.db"] {
+        write(&visits_of(&config).join(format!("nb-1-big-{component}")), b"left over");
+    }
+    start(&config, async |storage| assert_eq!(counts(&storage).await, EXPECTED)).expect("a start");
+    assert_eq!(theirs(&config), Vec::<PathBuf>::new());
+    assert!(!config.schema_dir.join("takeover").exists());
+}
+
 /// What cannot be read is refused by name, and nothing is made.
 #[test]
 fn what_cannot_be_taken_over_is_refused_and_nothing_changes() {

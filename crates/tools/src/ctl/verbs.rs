@@ -55,6 +55,30 @@ pub(super) struct ScrubOptions {
 }
 
 #[derive(Debug, Args)]
+pub(super) struct VerifyOptions {
+    #[command(flatten)]
+    pub(super) of: Of,
+    /// Read every row too, not only checksums
+    #[arg(short, long, visible_alias = "extended-verify", conflicts_with = "quick")]
+    pub(super) extended: bool,
+    /// Do not read the data, only the other components
+    #[arg(short, long)]
+    pub(super) quick: bool,
+    /// Let disk_failure_policy act upon damage
+    #[arg(short, long, visible_alias = "disk-failure-policy")]
+    pub(super) dfp: bool,
+    /// nodetool refuses without it
+    #[arg(short, long, hide = true)]
+    force: bool,
+    /// Done in any case
+    #[arg(short = 't', long, hide = true)]
+    check_tokens: bool,
+    /// All files that are in use have the newest version
+    #[arg(short = 'c', long, hide = true)]
+    check_version: bool,
+}
+
+#[derive(Debug, Args)]
 pub(super) struct SnapshotOptions {
     /// Keyspaces; all of them where none is named
     pub(super) keyspaces: Vec<String>,
@@ -171,6 +195,12 @@ pub(super) enum Verb {
     },
     /// Rewrite table files, leaving out what cannot be read
     Scrub(ScrubOptions),
+    /// Look for damage in table files, and change nothing
+    Verify(VerifyOptions),
+    /// Forget what is in memory of the indexes of table files
+    Invalidatekeycache,
+    /// Forget the rows in memory that are in table files too
+    Invalidaterowcache,
     /// Rewrite table files of older versions
     Upgradesstables {
         #[command(flatten)]
@@ -316,11 +346,9 @@ const UNSUPPORTED: &[&str] = &[
     "invalidatecountercache",
     "invalidatecredentialscache",
     "invalidatejmxpermissionscache",
-    "invalidatekeycache",
     "invalidatenetworkpermissionscache",
     "invalidatepermissionscache",
     "invalidaterolescache",
-    "invalidaterowcache",
     "join",
     "listpendinghints",
     "move",
@@ -371,7 +399,6 @@ const UNSUPPORTED: &[&str] = &[
     "tpstats",
     "truncatehints",
     "updatecidrgroup",
-    "verify",
     "viewbuildstatus",
 ];
 

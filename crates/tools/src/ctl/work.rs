@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::CtlError;
 use super::http::{Api, escaped};
 use super::text::{Table, size};
-use super::verbs::{Of, ScrubOptions};
+use super::verbs::{Of, ScrubOptions, VerifyOptions};
 
 /// How long a node may be silent before whoever waits is told that it is at work, and how often from then on.
 const SILENCE: Duration = Duration::from_secs(2);
@@ -131,17 +131,60 @@ pub(super) async fn scrub(api: &Api, options: &ScrubOptions) -> Result<(), CtlEr
     for path in paths(api, &options.of, "/storage_service/keyspace_scrub", true).await? {
         let separator = if path.contains('?') { '&' } else { '?' };
         let path = format!(
-            "{path}{separator}scrub_mode={}&disable_snapshot={}",
+            "{path}{separator}scrub_mode={}&disable_snapshot={}&report=true",
             escaped(&mode.to_uppercase()),
             options.no_snapshot
         );
-        if patiently(api, "scrub", path).await?.as_u64() == Some(VALIDATION_ERRORS) {
+        let report = patiently(api, "scrub", path).await?;
+        let number = |name: &str| report.get(name).and_then(Value::as_u64).unwrap_or(0);
+        if number("damaged_sstables") > 0 {
+            print(&format!(
+                "{} of {} table files damaged: {} partitions read, {} stretches unreadable, {} out of order\n",
+                number("damaged_sstables"),
+                number("sstables"),
+                number("partitions"),
+                number("gaps"),
+                number("out_of_order")
+            ));
+        }
+        if number("status") == VALIDATION_ERRORS {
             return Err(CtlError::Answer(
                 "there are damaged table files; the node's log names them".to_owned(),
             ));
         }
     }
     Ok(())
+}
+
+pub(super) async fn verify(api: &Api, options: &VerifyOptions) -> Result<(), CtlError> {
+    let (mut files, mut damaged) = (0, 0);
+    for path in paths(api, &options.of, "/storage_service/keyspace_verify", true).await? {
+        let separator = if path.contains('?') { '&' } else { '?' };
+        let path = format!(
+            "{path}{separator}quick={}&extended={}&dfp={}",
+            options.quick, options.extended, options.dfp
+        );
+        let report = patiently(api, "verify", path).await?;
+        files += report.get("sstables").and_then(Value::as_u64).unwrap_or(0);
+        for file in report.get("damaged").and_then(Value::as_array).into_iter().flatten() {
+            let text = |name: &str| file.get(name).and_then(Value::as_str).unwrap_or("?");
+            damaged += 1;
+            print(&format!("{}: {}\n", text("file"), text("reason")));
+        }
+        if report.get("stopped").and_then(Value::as_bool) == Some(true) {
+            return Err(CtlError::Answer("verify was stopped".to_owned()));
+        }
+    }
+    if damaged > 0 {
+        return Err(CtlError::Answer(format!("{damaged} of {files} table files are damaged")));
+    }
+    print(&format!("{files} table files verified\n"));
+    Ok(())
+}
+
+/// Empties a cache: `key` or `row`.
+pub(super) async fn forget(api: &Api, cache: &str) -> Result<(), CtlError> {
+    api.post(&format!("/cache_service/invalidate_{cache}_cache")).await.map(drop)
 }
 
 pub(super) async fn upgrade(api: &Api, of: &Of, include_all: bool) -> Result<(), CtlError> {

@@ -4,7 +4,8 @@ use axum::extract::{Path, State};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde_json::{Value, json};
-use storage::{CompactionFilter, CompactionKind, ScrubMode, SnapshotRequest};
+use sstable::VerifyDepth;
+use storage::{CompactionFilter, CompactionKind, ScrubMode, SnapshotRequest, VerifyOptions};
 
 use super::{Answer, uuid_text};
 use crate::admin::bridge::Bridge;
@@ -23,6 +24,7 @@ pub(super) fn routes() -> Router<Bridge> {
         .route("/storage_service/keyspace_upgrade_sstables/{keyspace}", get(upgrade).post(upgrade))
         .route("/storage_service/keyspace_garbage_collect/{keyspace}", post(garbage_collect))
         .route("/storage_service/keyspace_scrub/{keyspace}", get(scrub).post(scrub))
+        .route("/storage_service/keyspace_verify/{keyspace}", post(verify))
         .route("/storage_service/auto_compaction/{keyspace}", post(enable).delete(disable))
         .route(
             "/column_family/autocompaction/{name}",
@@ -42,8 +44,9 @@ pub(super) fn routes() -> Router<Bridge> {
 const VALIDATION_ERRORS: u32 = 3;
 
 /// Parameters: `scrub_mode`, ABORT (the default), SKIP, SEGREGATE or VALIDATE; `skip_corrupted`, an older way to say SKIP;
-/// `disable_snapshot`, whether tables that are rewritten go without one before; `cf`. 0, and 3 where VALIDATE found damage.
-async fn scrub(State(bridge): State<Bridge>, Path(keyspace): Path<String>, params: Params) -> Answer<u32> {
+/// `disable_snapshot`, whether tables that are rewritten go without one before; `cf`. 0, and 3 where VALIDATE found damage;
+/// with `report` an object that says what was found.
+async fn scrub(State(bridge): State<Bridge>, Path(keyspace): Path<String>, params: Params) -> Answer<Value> {
     let mode = match params.get("scrub_mode").map(str::to_ascii_uppercase).as_deref() {
         None if params.flag("skip_corrupted")? => ScrubMode::Skip,
         None | Some("ABORT") => ScrubMode::Abort,
@@ -55,7 +58,7 @@ async fn scrub(State(bridge): State<Bridge>, Path(keyspace): Path<String>, param
         }
     };
     let snapshot = mode != ScrubMode::Validate && !params.flag("disable_snapshot")?;
-    let names = params.list("cf");
+    let (names, reports) = (params.list("cf"), params.flag("report")?);
     let report = bridge
         .call(move || async move {
             let tables = node::tables_of(&keyspace, &names)?;
@@ -72,7 +75,40 @@ async fn scrub(State(bridge): State<Bridge>, Path(keyspace): Path<String>, param
         })
         .await?;
     let found = report.gaps > 0 || report.out_of_order > 0 || report.damaged_files > 0;
-    Ok(Json(if mode == ScrubMode::Validate && found { VALIDATION_ERRORS } else { 0 }))
+    let status = if mode == ScrubMode::Validate && found { VALIDATION_ERRORS } else { 0 };
+    if !reports {
+        return Ok(Json(status.into()));
+    }
+    Ok(Json(json!({
+        "status": status,
+        "sstables": report.files,
+        "damaged_sstables": report.damaged_files,
+        "partitions": report.partitions,
+        "gaps": report.gaps,
+        "out_of_order": report.out_of_order,
+    })))
+}
+
+/// Parameters: `quick`, to leave the data unread; `extended`, to read every row; `dfp`, to let `disk_failure_policy` act upon
+/// damage; `cf`. What was looked at, and what is damaged.
+async fn verify(State(bridge): State<Bridge>, Path(keyspace): Path<String>, params: Params) -> Answer<Value> {
+    let depth = match (params.flag("quick")?, params.flag("extended")?) {
+        (true, true) => return Err(ApiError::bad("quick and extended exclude each other".to_owned())),
+        (true, false) => VerifyDepth::Quick,
+        (false, true) => VerifyDepth::Rows,
+        (false, false) => VerifyDepth::Digest,
+    };
+    let options = VerifyOptions { depth, tells_policy: params.flag("dfp")? };
+    let names = params.list("cf");
+    let report = bridge
+        .call(move || async move { compactions::verify(node::tables_of(&keyspace, &names)?, options).await })
+        .await?;
+    let damaged: Vec<Value> = report
+        .damaged
+        .iter()
+        .map(|file| json!({"file": file.path.display().to_string(), "reason": file.reason}))
+        .collect();
+    Ok(Json(json!({"sstables": report.files, "damaged": damaged, "stopped": report.stopped})))
 }
 
 /// Rewrites what a keyspace and its parameter `cf` name.

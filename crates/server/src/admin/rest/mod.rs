@@ -4,6 +4,7 @@
 //! knows no shard. What is not there answers 404 with `{"message", "code"}`, what is known but not built 501.
 //! Source: ScyllaDB's documentation, "REST API reference", and what its public clients ask.
 
+mod cache_service;
 mod cluster;
 mod column_family;
 mod compaction;
@@ -41,6 +42,7 @@ pub(super) fn router(bridge: Bridge) -> Router {
         .merge(import::routes())
         .merge(column_family::routes())
         .merge(compaction::routes())
+        .merge(cache_service::routes())
         .merge(cluster::routes())
         .merge(system::routes())
         .method_not_allowed_fallback(wrong_method)

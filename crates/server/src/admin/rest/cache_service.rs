@@ -1,0 +1,39 @@
+//! `/cache_service`: what is kept in memory of table files, forgotten on every shard.
+
+use axum::extract::State;
+use axum::routing::post;
+use axum::{Json, Router};
+use reactor::Group;
+
+use super::Answer;
+use crate::admin::bridge::Bridge;
+use crate::admin::node;
+
+pub(super) fn routes() -> Router<Bridge> {
+    Router::new()
+        .route("/cache_service/invalidate_key_cache", post(forget_index_pages))
+        .route("/cache_service/invalidate_row_cache", post(forget_rows))
+}
+
+/// What other stores keep as places of keys is here the pages of indexes.
+async fn forget_index_pages(State(bridge): State<Bridge>) -> Answer<()> {
+    let done = bridge.call(|| async {
+        node::on_each(Group::ADMIN, |shard| async move {
+            shard.storage().evict_index_pages();
+            Ok(())
+        })
+        .await
+    });
+    done.await.map(|_| Json(()))
+}
+
+async fn forget_rows(State(bridge): State<Bridge>) -> Answer<()> {
+    let done = bridge.call(|| async {
+        node::on_each(Group::ADMIN, |shard| async move {
+            shard.storage().evict_cache();
+            Ok(())
+        })
+        .await
+    });
+    done.await.map(|_| Json(()))
+}
