@@ -43,8 +43,8 @@ pub(crate) struct ChangeRequest {
 #[derive(Debug)]
 pub(crate) struct Agreed {
     /// What changed; `None` where all was as the statement wants it.
-    pub(crate) event: Option<SchemaEvent>,
-    /// For the client.
+    pub(crate) outcome: Result<Option<SchemaEvent>, QueryError>,
+    /// For the client, also where the statement was refused.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -63,23 +63,31 @@ enum Refusal {
 
 /// Has a schema statement carried out by the whole node.
 ///
-/// # Errors
-/// What is wrong with the statement; [`QueryError::Internal`] when the change could not be made durable or a shard could
-/// not apply it (it does at the next start).
-pub(crate) async fn agree(request: ChangeRequest) -> Result<Agreed, QueryError> {
+/// The outcome is what is wrong with the statement, or [`QueryError::Internal`] when the change could not be made durable
+/// or a shard could not apply it (it does at the next start).
+pub(crate) async fn agree(request: ChangeRequest) -> Agreed {
     let call = mesh::call(0, Group::ADMIN, move || async move {
-        match Engine::here() {
-            Some(engine) => change(&engine, request).await.map_err(Refusal::from),
+        let mut warnings = Vec::new();
+        let outcome = match Engine::here() {
+            Some(engine) => change(&engine, request, &mut warnings).await.map_err(Refusal::from),
             None => Err(Refusal::NotReady("the node has not started yet".to_owned())),
-        }
+        };
+        (outcome, warnings)
     });
     match call.await {
-        Ok(agreed) => agreed.map_err(QueryError::from),
-        Err(error) => Err(QueryError::Internal(format!("shard 0 did not answer a schema change: {error}"))),
+        Ok((outcome, warnings)) => Agreed { outcome: outcome.map_err(QueryError::from), warnings },
+        Err(error) => {
+            let message = format!("shard 0 did not answer a schema change: {error}");
+            Agreed { outcome: Err(QueryError::Internal(message)), warnings: Vec::new() }
+        }
     }
 }
 
-async fn change(engine: &Engine, request: ChangeRequest) -> Result<Agreed, QueryError> {
+async fn change(
+    engine: &Engine,
+    request: ChangeRequest,
+    warnings: &mut Vec<String>,
+) -> Result<Option<SchemaEvent>, QueryError> {
     let turn = turn();
     let Ok(_turn) = turn.0.acquire(1).await else {
         return Err(QueryError::Overloaded("Too many schema changes are waiting for their turn".to_owned()));
@@ -97,9 +105,10 @@ async fn change(engine: &Engine, request: ChangeRequest) -> Result<Agreed, Query
             user_functions: engine.config().user_functions,
             guardrails: &engine.config().guardrails,
         },
+        warnings,
     )?;
     let Some(change) = planned.change else {
-        return Ok(Agreed { event: None, warnings: planned.warnings });
+        return Ok(None);
     };
     let events = events_of(&planned.event, &change, &schema);
     drop(schema);
@@ -109,7 +118,7 @@ async fn change(engine: &Engine, request: ChangeRequest) -> Result<Agreed, Query
         tell_all(events).await;
     }
     applied?;
-    Ok(Agreed { event: Some(planned.event), warnings: planned.warnings })
+    Ok(Some(planned.event))
 }
 
 /// What clients are told of a change of the schema `before`: the thing itself, with a type the tables that have it in

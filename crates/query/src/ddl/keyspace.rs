@@ -16,7 +16,11 @@ use crate::schema_events::Change;
 const NAMES: [&str; 3] = ["durable_writes", "replication", "tablets"];
 
 /// Plans CREATE KEYSPACE.
-pub(super) fn create(statement: &CreateKeyspace, context: &PlanContext<'_>) -> Result<Planned, QueryError> {
+pub(super) fn create(
+    statement: &CreateKeyspace,
+    context: &PlanContext<'_>,
+    warnings: &mut Vec<String>,
+) -> Result<Planned, QueryError> {
     let name = statement.name.as_str();
     let properties = Properties::new(&statement.properties)?;
     if is_local_system(name) {
@@ -43,17 +47,20 @@ pub(super) fn create(statement: &CreateKeyspace, context: &PlanContext<'_>) -> R
         };
     }
     let durable_writes = properties.boolean("durable_writes")?.unwrap_or(true);
-    let mut warnings = Vec::new();
-    context.guardrails.keyspace(name, context.user_keyspaces().count() + 1, &mut warnings)?;
-    let replication = replication::read(name, replication, &BTreeMap::new(), context, &mut warnings)?;
+    context.guardrails.keyspace(name, context.user_keyspaces().count() + 1, warnings)?;
+    let replication = replication::read(name, replication, &BTreeMap::new(), context, warnings)?;
     let mut options = KeyspaceOptions { replication, durable_writes, tablets: None };
     warnings.extend(tablets(&properties, &mut options.tablets)?);
     let change = SchemaChange::CreateKeyspace { name: name.to_owned(), options };
-    Ok(Planned { change: Some(change), event, warnings })
+    Ok(Planned::change(change, event))
 }
 
 /// Plans ALTER KEYSPACE.
-pub(super) fn alter(statement: &AlterKeyspace, context: &PlanContext<'_>) -> Result<Planned, QueryError> {
+pub(super) fn alter(
+    statement: &AlterKeyspace,
+    context: &PlanContext<'_>,
+    warnings: &mut Vec<String>,
+) -> Result<Planned, QueryError> {
     let name = statement.name.as_str();
     let properties = Properties::new(&statement.properties)?;
     if is_local_system(name) {
@@ -73,13 +80,12 @@ pub(super) fn alter(statement: &AlterKeyspace, context: &PlanContext<'_>) -> Res
         context.guardrails.simple_strategy()?;
     }
     let mut options = keyspace.options.clone();
-    let mut warnings = Vec::new();
     if let Some(durable_writes) = properties.boolean("durable_writes")? {
         options.durable_writes = durable_writes;
     }
     if let Some(map) = properties.map("replication")?.filter(|map| !map.is_empty()) {
         let before = &keyspace.options.replication;
-        options.replication = replication::read(name, map, before, context, &mut warnings)?;
+        options.replication = replication::read(name, map, before, context, warnings)?;
         if replication::total_factor(before) < replication::total_factor(&options.replication) {
             warnings.push(
                 "When increasing replication factor you need to run a full (-full) repair to distribute the data."
@@ -89,10 +95,10 @@ pub(super) fn alter(statement: &AlterKeyspace, context: &PlanContext<'_>) -> Res
     }
     warnings.extend(tablets(&properties, &mut options.tablets)?);
     if options == keyspace.options {
-        return Ok(Planned { warnings, ..Planned::nothing(event) });
+        return Ok(Planned::nothing(event));
     }
     let change = SchemaChange::AlterKeyspace { name: name.to_owned(), options };
-    Ok(Planned { change: Some(change), event, warnings })
+    Ok(Planned::change(change, event))
 }
 
 /// Reads ScyllaDB's `tablets = {'enabled': …, 'initial': …}` into `tablets`, where it is given: an empty map takes it

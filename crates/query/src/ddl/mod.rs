@@ -6,6 +6,7 @@ mod aggregate;
 mod compact;
 mod drop;
 mod function;
+mod hash_order;
 mod keyspace;
 pub(crate) mod mistake;
 mod names;
@@ -45,9 +46,9 @@ pub async fn execute(
         roles::refuse(statement, keyspace, &[&engine.config().data_center])?;
     }
     let keyspace = keyspace.map(str::to_owned);
-    let agreed = agree(ChangeRequest { statement: statement.clone(), keyspace }).await?;
+    let agreed = agree(ChangeRequest { statement: statement.clone(), keyspace }).await;
     out.warnings.extend(agreed.warnings);
-    match agreed.event {
+    match agreed.outcome? {
         Some(event) => event.append_result(&mut out.body, client.version),
         None => results::append_void(&mut out.body),
     }

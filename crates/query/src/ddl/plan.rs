@@ -51,38 +51,40 @@ pub(crate) struct Planned {
     pub(crate) change: Option<SchemaChange>,
     /// What to tell clients when there is one.
     pub(crate) event: SchemaEvent,
-    /// What the client should know besides.
-    pub(crate) warnings: Vec<String>,
 }
 
 impl Planned {
     /// Nothing to do.
     pub(super) fn nothing(event: SchemaEvent) -> Self {
-        Self { change: None, event, warnings: Vec::new() }
+        Self { change: None, event }
     }
 
     /// One change.
     pub(super) fn change(change: SchemaChange, event: SchemaEvent) -> Self {
-        Self { change: Some(change), event, warnings: Vec::new() }
+        Self { change: Some(change), event }
     }
 }
 
-/// Plans `statement`.
+/// Plans `statement` and appends what the client should know besides, also where it is refused.
 ///
 /// # Errors
 /// Whatever is wrong with the statement, in Cassandra's words.
-pub(crate) fn plan(statement: &Statement, context: &PlanContext<'_>) -> Result<Planned, QueryError> {
+pub(crate) fn plan(
+    statement: &Statement,
+    context: &PlanContext<'_>,
+    warnings: &mut Vec<String>,
+) -> Result<Planned, QueryError> {
     match statement {
-        Statement::CreateKeyspace(create) => keyspace::create(create, context),
-        Statement::AlterKeyspace(alter) => keyspace::alter(alter, context),
+        Statement::CreateKeyspace(create) => keyspace::create(create, context, warnings),
+        Statement::AlterKeyspace(alter) => keyspace::alter(alter, context, warnings),
         Statement::DropKeyspace(statement) => drop::keyspace(statement, context),
-        Statement::CreateTable(create) => table_create::create(create, context),
-        Statement::AlterTable(alter) => table_alter::alter(alter, context),
+        Statement::CreateTable(create) => table_create::create(create, context, warnings),
+        Statement::AlterTable(alter) => table_alter::alter(alter, context, warnings),
         Statement::DropTable(statement) => drop::table(statement, context),
-        Statement::CreateType(create) => user_type::create(create, context),
-        Statement::AlterType(alter) => user_type::alter(alter, context),
+        Statement::CreateType(create) => user_type::create(create, context, warnings),
+        Statement::AlterType(alter) => user_type::alter(alter, context, warnings),
         Statement::DropType(statement) => drop::user_type(statement, context),
-        Statement::CreateTableLike(create) => table_like::create(create, context),
+        Statement::CreateTableLike(create) => table_like::create(create, context, warnings),
         Statement::CreateIndex(_) | Statement::DropIndex(_) => Err(unsupported("Secondary indexes are")),
         Statement::CreateMaterializedView(_)
         | Statement::AlterMaterializedView(_)

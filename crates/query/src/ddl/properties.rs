@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cql::ast::{Constant, Property, PropertyItem, PropertyValue};
 
+use super::hash_order;
 use super::mistake::{invalid, syntax};
 use crate::QueryError;
 
@@ -43,7 +44,8 @@ impl Properties {
 
     /// Refuses names outside `known`.
     pub(crate) fn check_names(&self, known: &[&str]) -> Result<(), QueryError> {
-        match self.0.keys().find(|name| !known.contains(&name.as_str())) {
+        let names = hash_order::in_hash_order(self.0.keys().map(String::as_str));
+        match names.into_iter().find(|name| !known.contains(name)) {
             Some(name) => Err(syntax(format!("Unknown property '{name}'"))),
             None => Ok(()),
         }

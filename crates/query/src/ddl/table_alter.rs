@@ -21,7 +21,11 @@ use crate::QueryError;
 use crate::schema_events::Change;
 
 /// Plans ALTER TABLE.
-pub(super) fn alter(statement: &AlterTable, context: &PlanContext<'_>) -> Result<Planned, QueryError> {
+pub(super) fn alter(
+    statement: &AlterTable,
+    context: &PlanContext<'_>,
+    warnings: &mut Vec<String>,
+) -> Result<Planned, QueryError> {
     let keyspace_name = keyspace_of(&statement.name, context)?;
     let name = statement.name.name.as_str();
     let mut properties = match &statement.change {
@@ -33,6 +37,7 @@ pub(super) fn alter(statement: &AlterTable, context: &PlanContext<'_>) -> Result
         Draft::create(properties)?;
     }
     check_keyspace_name(keyspace_name)?;
+    check_mask(matches!(&statement.change, AlterTableChange::ColumnMask { mask: Some(_), .. }))?;
     let event = table_event(Change::Updated, keyspace_name, name);
     let keyspace = context.schema.keyspace(keyspace_name);
     let Some((keyspace, table)) =
@@ -45,10 +50,9 @@ pub(super) fn alter(statement: &AlterTable, context: &PlanContext<'_>) -> Result
         };
     };
     let mut after = table.definition().clone();
-    let mut warnings = Vec::new();
     let guardrails = context.guardrails;
     if let Some(properties) = &mut properties {
-        for ignored in guardrails.properties(&properties.names(), &mut warnings)? {
+        for ignored in guardrails.properties(&properties.names(), warnings)? {
             properties.remove(&ignored);
         }
     }
@@ -62,22 +66,21 @@ pub(super) fn alter(statement: &AlterTable, context: &PlanContext<'_>) -> Result
         AlterTableChange::ColumnType { .. } => {
             return Err(invalid("Altering column types is no longer supported"));
         }
-        AlterTableChange::ColumnMask { if_exists, column, mask } => {
+        AlterTableChange::ColumnMask { if_exists, column, .. } => {
             if table.column(column.as_str()).is_none() && !if_exists {
                 return Err(invalid(format!(
                     "Column with name '{}' doesn't exist on table '{name}'",
                     column.name
                 )));
             }
-            check_mask(mask.is_some())?;
         }
         AlterTableChange::Add { if_not_exists, columns } => {
             for column in columns {
                 add(&mut after, column, *if_not_exists, keyspace, table)?;
             }
-            guardrails.columns(name, after.columns.len(), &mut warnings)?;
+            guardrails.columns(name, after.columns.len(), warnings)?;
             for column in after.columns.iter().skip(table.columns().count()) {
-                guardrails.vectors(&format!("Column {}", column.name), &column.ty, &mut warnings)?;
+                guardrails.vectors(&format!("Column {}", column.name), &column.ty, warnings)?;
             }
         }
         AlterTableChange::Drop { if_exists, columns, timestamp } => {
@@ -121,16 +124,16 @@ pub(super) fn alter(statement: &AlterTable, context: &PlanContext<'_>) -> Result
             {
                 return Err(unsupported("More tablets for a table that is there are"));
             }
-            guardrails.given_options(&Draft::create(properties)?.finish()?, &mut warnings)?;
+            guardrails.given_options(&Draft::create(properties)?.finish()?, warnings)?;
             guardrails.options(&after.options)?;
         }
     }
     if after == *table.definition() {
-        return Ok(Planned { change: None, event, warnings });
+        return Ok(Planned::nothing(event));
     }
     after.revision += 1;
     let change = SchemaChange::AlterTable(Box::new(after));
-    Ok(Planned { change: Some(change), event, warnings })
+    Ok(Planned::change(change, event))
 }
 
 fn add(

@@ -26,19 +26,22 @@ use crate::schema_events::{Change, SchemaEvent};
 pub(super) const COLUMNS_MAX: usize = 8192;
 
 /// Plans CREATE TABLE.
-pub(super) fn create(statement: &CreateTable, context: &PlanContext<'_>) -> Result<Planned, QueryError> {
+pub(super) fn create(
+    statement: &CreateTable,
+    context: &PlanContext<'_>,
+    warnings: &mut Vec<String>,
+) -> Result<Planned, QueryError> {
     let keyspace_name = keyspace_of(&statement.name, context)?;
     let name = statement.name.name.as_str();
     let mut shape = Shape::new(statement)?;
     check_content(keyspace_name, Action::Create, &format!("<all tables in {keyspace_name}>"))?;
-    let mut warnings = Vec::new();
     let guardrails = context.guardrails;
-    for ignored in guardrails.properties(&shape.properties.names(), &mut warnings)? {
+    for ignored in guardrails.properties(&shape.properties.names(), warnings)? {
         shape.properties.remove(&ignored);
     }
-    guardrails.columns(name, shape.columns.len(), &mut warnings)?;
+    guardrails.columns(name, shape.columns.len(), warnings)?;
     let tables: usize = context.user_keyspaces().map(|keyspace| keyspace.tables.len()).sum();
-    guardrails.table(name, tables + 1, &mut warnings)?;
+    guardrails.table(name, tables + 1, warnings)?;
     if shape.compact {
         guardrails.compact_table()?;
     }
@@ -54,12 +57,12 @@ pub(super) fn create(statement: &CreateTable, context: &PlanContext<'_>) -> Resu
     check_id(&table, context.schema)?;
     table.tablets_log2 =
         extension::tablets(&table.options, keyspace.options.tablets.as_ref(), context.shards).log2();
-    guardrails.given_options(&table.options, &mut warnings)?;
+    guardrails.given_options(&table.options, warnings)?;
     for column in &table.columns {
-        guardrails.vectors(&format!("Column {}", column.name), &column.ty, &mut warnings)?;
+        guardrails.vectors(&format!("Column {}", column.name), &column.ty, warnings)?;
     }
     guardrails.options(&table.options)?;
-    Ok(Planned { change: Some(SchemaChange::CreateTable(Box::new(table))), event, warnings })
+    Ok(Planned::change(SchemaChange::CreateTable(Box::new(table)), event))
 }
 
 /// Says what is wrong with the statement whatever the schema is.
@@ -200,6 +203,7 @@ fn build(
 
     let mut resolved = BTreeMap::new();
     for (column, raw) in &shape.columns {
+        check_mask(raw.mask.is_some())?;
         resolved.insert(*column, raw.raw.resolve(keyspace, types)?);
     }
     for ResolvedType { ty, .. } in resolved.values() {
@@ -221,9 +225,6 @@ fn build(
         return Err(statics_need_clustering());
     }
     check_counters(&shape, &resolved, time_to_live)?;
-    for column in shape.columns.values() {
-        check_mask(column.mask.is_some())?;
-    }
     if shape.columns.len() > COLUMNS_MAX {
         return Err(too_many_columns());
     }
@@ -371,15 +372,15 @@ fn check_counters(
     Ok(())
 }
 
-/// Refuses what a column may carry and this version has not got.
+/// Refuses masks of columns, as a Cassandra with its default configuration does.
 pub(super) fn check_mask(is_masked: bool) -> Result<(), QueryError> {
-    if is_masked {
-        return Err(invalid(
-            "Cannot mask columns because dynamic data masking is not enabled. You can enable it with the \
-             dynamic_data_masking_enabled property on cassandra.yaml",
-        ));
+    if !is_masked {
+        return Ok(());
     }
-    Ok(())
+    Err(invalid(
+        "Cannot mask columns because dynamic data masking is not enabled. You can enable it with the \
+         dynamic_data_masking_enabled property on cassandra.yaml",
+    ))
 }
 
 /// A user type whose fields are cells of their own cannot hold collections that are, too.

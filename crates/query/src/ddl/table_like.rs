@@ -20,7 +20,11 @@ use crate::QueryError;
 use crate::schema_events::Change;
 
 /// Plans CREATE TABLE LIKE.
-pub(super) fn create(statement: &CreateTableLike, context: &PlanContext<'_>) -> Result<Planned, QueryError> {
+pub(super) fn create(
+    statement: &CreateTableLike,
+    context: &PlanContext<'_>,
+    warnings: &mut Vec<String>,
+) -> Result<Planned, QueryError> {
     let keyspace_name = keyspace_of(&statement.name, context)?;
     let source_keyspace = keyspace_of(&statement.source, context)?;
     let (name, source_name) = (statement.name.name.as_str(), statement.source.name.as_str());
@@ -56,14 +60,13 @@ pub(super) fn create(statement: &CreateTableLike, context: &PlanContext<'_>) -> 
         return already_there(keyspace_name, name, statement.if_not_exists, event);
     }
     check_table_name(keyspace_name, name)?;
-    let mut warnings = Vec::new();
     let guardrails = context.guardrails;
-    for ignored in guardrails.properties(&properties.names(), &mut warnings)? {
+    for ignored in guardrails.properties(&properties.names(), warnings)? {
         properties.remove(&ignored);
     }
-    guardrails.columns(name, source.columns().count(), &mut warnings)?;
+    guardrails.columns(name, source.columns().count(), warnings)?;
     let tables: usize = context.user_keyspaces().map(|keyspace| keyspace.tables.len()).sum();
-    guardrails.table(name, tables + 1, &mut warnings)?;
+    guardrails.table(name, tables + 1, warnings)?;
     let table_options = Draft::alter(&properties, source.options())?.finish()?;
     let tablets_log2 =
         extension::tablets(&table_options, keyspace.options.tablets.as_ref(), context.shards).log2();
@@ -79,9 +82,9 @@ pub(super) fn create(statement: &CreateTableLike, context: &PlanContext<'_>) -> 
         tablets_log2,
         revision: 0,
     };
-    guardrails.given_options(&table.options, &mut warnings)?;
+    guardrails.given_options(&table.options, warnings)?;
     guardrails.options(&table.options)?;
-    Ok(Planned { change: Some(SchemaChange::CreateTable(Box::new(table))), event, warnings })
+    Ok(Planned::change(SchemaChange::CreateTable(Box::new(table)), event))
 }
 
 /// The columns with ids from zero, and the user types of the new keyspace in them.

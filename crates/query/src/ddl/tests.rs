@@ -43,6 +43,8 @@ pub(crate) struct Session {
     pub(crate) schema: Schema,
     pub(crate) keyspace: Option<String>,
     pub(crate) guardrails: Guardrails,
+    /// What the last statement warned of.
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Session {
@@ -52,10 +54,11 @@ impl Session {
         for change in crate::system::first_changes(&Schema::empty(), 1).unwrap() {
             schema.apply(&change).unwrap();
         }
-        Self { schema, keyspace: None, guardrails: Guardrails::default() }
+        Self { schema, keyspace: None, guardrails: Guardrails::default(), warnings: Vec::new() }
     }
 
-    fn plan(&self, statement: &Statement) -> Result<Planned, QueryError> {
+    fn plan(&mut self, statement: &Statement) -> Result<Planned, QueryError> {
+        self.warnings.clear();
         let context = PlanContext {
             schema: &self.schema,
             keyspace: self.keyspace.as_deref(),
@@ -66,7 +69,7 @@ impl Session {
             user_functions: true,
             guardrails: &self.guardrails,
         };
-        plan(statement, &context)
+        plan(statement, &context, &mut self.warnings)
     }
 
     /// Plans and applies a statement.
@@ -129,7 +132,7 @@ fn compare(golden: &str) -> usize {
                         session.schema = before;
                     }
                     let warnings: String =
-                        planned.warnings.iter().map(|warning| format!(" warning: {warning}")).collect();
+                        session.warnings.iter().map(|warning| format!(" warning: {warning}")).collect();
                     format!("OK{warnings}")
                 }
                 Err(error) => answer(&error),
@@ -333,20 +336,20 @@ fn a_new_table_has_a_tablet_for_each_shard_and_an_id_of_its_own() {
 #[test]
 fn factors_that_cannot_be_met_are_kept_with_a_warning() {
     let mut session = Session::new();
-    let planned = session
+    session
         .run("CREATE KEYSPACE ks WITH replication = {'class': 'NetworkTopologyStrategy', 'replication_factor': 3}")
         .unwrap();
     assert_eq!(
-        planned.warnings,
+        session.warnings,
         [
             "Your replication factor 3 for keyspace ks is higher than the number of nodes 1 for datacenter datacenter1"
         ]
     );
     assert_eq!(session.schema.keyspace("ks").unwrap().options.replication["datacenter1"], "3");
-    let planned = session
+    session
         .run("ALTER KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': '5'}")
         .unwrap();
-    assert_eq!(planned.warnings.len(), 2);
+    assert_eq!(session.warnings.len(), 2);
 }
 
 #[test]
@@ -374,10 +377,8 @@ fn guardrails_warn_and_refuse() {
         )
     };
     let mut check = |statement: &str, expected: &[&str]| {
-        let found = match session.run(statement) {
-            Ok(planned) => planned.warnings,
-            Err(error) => vec![format!("! {error}")],
-        };
+        let refusal = session.run(statement).err().map(|error| format!("! {error}"));
+        let found: Vec<String> = session.warnings.drain(..).chain(refusal).collect();
         assert_eq!(found, expected, "{statement}");
     };
     check(&create("a", 1), &[]);
@@ -419,6 +420,15 @@ fn guardrails_warn_and_refuse() {
     check(
         "CREATE TABLE a.w (k int PRIMARY KEY)",
         &["! Guardrail tables violated: Cannot have more than 2 tables, aborting the creation of table w"],
+    );
+    // What was warned of before the refusal is told with it.
+    check(
+        "CREATE TABLE a.w (k int PRIMARY KEY, v int) WITH comment = 'x'",
+        &[
+            "Guardrail table_properties violated: Ignoring provided values [comment] as they are not supported for Table \
+             Properties (ignored values are: [comment])",
+            "! Guardrail tables violated: Cannot have more than 2 tables, aborting the creation of table w",
+        ],
     );
     check(
         "ALTER TABLE a.t WITH cdc = true",

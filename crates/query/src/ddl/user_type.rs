@@ -18,7 +18,11 @@ use crate::schema_events::Change;
 const FIELDS_MAX: usize = 4096;
 
 /// Plans CREATE TYPE.
-pub(super) fn create(statement: &CreateType, context: &PlanContext<'_>) -> Result<Planned, QueryError> {
+pub(super) fn create(
+    statement: &CreateType,
+    context: &PlanContext<'_>,
+    warnings: &mut Vec<String>,
+) -> Result<Planned, QueryError> {
     let keyspace_name = keyspace_of(&statement.name, context)?;
     let name = statement.name.name.as_str();
     check_content(keyspace_name, Action::Create, &format!("<all tables in {keyspace_name}>"))?;
@@ -32,8 +36,7 @@ pub(super) fn create(statement: &CreateType, context: &PlanContext<'_>) -> Resul
             Err(invalid(format!("A user type with name '{name}' already exists")))
         };
     }
-    let mut warnings = Vec::new();
-    context.guardrails.fields(name, statement.fields.len(), &mut warnings)?;
+    context.guardrails.fields(name, statement.fields.len(), warnings)?;
     for (index, (field, _)) in statement.fields.iter().enumerate() {
         if statement.fields[..index].iter().any(|(known, _)| known == field) {
             return Err(invalid(format!("Duplicate field name '{}' in type '{name}'", field.name)));
@@ -51,15 +54,19 @@ pub(super) fn create(statement: &CreateType, context: &PlanContext<'_>) -> Resul
         fields.push((field.name.clone(), raw.resolve(keyspace_name, &keyspace.types)?.ty));
     }
     for (field, ty) in &fields {
-        context.guardrails.vectors(&format!("Field {field}"), ty, &mut warnings)?;
+        context.guardrails.vectors(&format!("Field {field}"), ty, warnings)?;
     }
     let definition = TypeDefinition { name: name.to_owned(), fields };
     let change = SchemaChange::CreateType { keyspace: keyspace_name.to_owned(), definition };
-    Ok(Planned { change: Some(change), event, warnings })
+    Ok(Planned::change(change, event))
 }
 
 /// Plans ALTER TYPE.
-pub(super) fn alter(statement: &AlterType, context: &PlanContext<'_>) -> Result<Planned, QueryError> {
+pub(super) fn alter(
+    statement: &AlterType,
+    context: &PlanContext<'_>,
+    warnings: &mut Vec<String>,
+) -> Result<Planned, QueryError> {
     let keyspace_name = keyspace_of(&statement.name, context)?;
     let name = statement.name.name.as_str();
     check_content(keyspace_name, Action::Alter, &format!("<all tables in {keyspace_name}>"))?;
@@ -87,11 +94,10 @@ pub(super) fn alter(statement: &AlterType, context: &PlanContext<'_>) -> Result<
     if after == *before {
         return Ok(Planned::nothing(event));
     }
-    let mut warnings = Vec::new();
     if after.fields.len() > before.fields.len() {
-        context.guardrails.fields(name, after.fields.len(), &mut warnings)?;
+        context.guardrails.fields(name, after.fields.len(), warnings)?;
         for (field, ty) in after.fields.iter().skip(before.fields.len()) {
-            context.guardrails.vectors(&format!("Field {field}"), ty, &mut warnings)?;
+            context.guardrails.vectors(&format!("Field {field}"), ty, warnings)?;
         }
     }
     let tables = tables_with(keyspace, &after);
@@ -106,7 +112,7 @@ pub(super) fn alter(statement: &AlterType, context: &PlanContext<'_>) -> Result<
         definition: after,
         tables,
     };
-    Ok(Planned { change: Some(change), event, warnings })
+    Ok(Planned::change(change, event))
 }
 
 fn raw_field(ty: &TypeName) -> Result<RawType, QueryError> {

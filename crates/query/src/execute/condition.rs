@@ -118,11 +118,13 @@ impl<'a> BoundCondition<'a> {
                     let what = if matches!(column.ty, CqlType::Map { .. }) { "map" } else { "list" };
                     return Err(QueryError::Invalid(format!("Invalid null value for {what} element access")));
                 };
+                let value = row.and_then(whole);
                 let index = match &column.ty {
-                    CqlType::List { .. } => Some(list_index(key)?),
+                    // Of a frozen list that is not there no index is looked at.
+                    CqlType::List { .. } if multi_cell || value.is_some() => Some(list_index(key)?),
                     _ => None,
                 };
-                Ok(row.and_then(whole).and_then(|value| element(&column.ty, &value, key, index)))
+                Ok(value.and_then(|value| element(&column.ty, &value, key, index)))
             }
         }
     }

@@ -15,6 +15,7 @@ use super::cells;
 use crate::QueryError;
 use crate::functions::{Accumulator, AggregateKind};
 use crate::prepare::operation::{Action, Count, Operation};
+use crate::restrictions::clause::looked_for;
 use crate::terms::{Binding, Bound, Term};
 
 /// Largest time to live: 20 years (Cassandra's `Attributes.MAX_TTL`).
@@ -449,9 +450,16 @@ fn list_element<'a>(
             elements.push(Element { path: at(index, "delete an element from")?, value: None });
         }
         Action::RemoveValues(term) => {
-            let Bound::Value(values) = term.bind(binding)? else { return Ok(()) };
-            let mut gone: Vec<&[u8]> =
-                Elements::parse(&values).map_err(broken)?.collect::<Result<_, _>>().map_err(broken)?;
+            let bound;
+            let mut gone: Vec<&[u8]> = if let Term::Marker { index, ty } = term {
+                let ValueRef::Bytes(values) = binding.values[*index] else { return Ok(()) };
+                // No element equals a null among them.
+                looked_for(values, ty)?.into_iter().flatten().collect()
+            } else {
+                bound = term.bind(binding)?;
+                let Some(values) = bound.as_bytes() else { return Ok(()) };
+                Elements::parse(values).map_err(broken)?.collect::<Result<_, _>>().map_err(broken)?
+            };
             // The same bytes: of equal values written in two ways (1.0 and 1.00) only the one that is named goes.
             gone.sort_unstable();
             for (path, value) in held {

@@ -62,7 +62,7 @@ pub async fn execute(
     guardrails.select(engine, request, plan, &mut out.warnings)?;
     if grouped && plan.restrictions.partition_key.is_empty() && plan.restrictions.token.is_none() {
         out.warnings.push("Aggregation query used without partition key".to_owned());
-    } else if grouped && plan.restrictions.partition_key_has_in() {
+    } else if grouped && plan.restrictions.partition_key_uses_in() {
         out.warnings.push("Aggregation query used on multiple partition keys (IN restriction)".to_owned());
     }
     // LIMIT counts rows of the result; an aggregate, and a result sorted as a whole, needs every row before that.

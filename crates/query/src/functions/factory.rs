@@ -112,7 +112,8 @@ pub(super) fn make(
         parameter.check(name, &arguments.text(at), &ty)?;
         types.push(ty.freeze());
     }
-    function(name, shape, types, receiver).map(Some)
+    let is_inferred = arguments.compatible_type(0).is_none();
+    function(name, shape, types, receiver, is_inferred).map(Some)
 }
 
 fn function(
@@ -120,6 +121,7 @@ fn function(
     shape: Shape,
     mut types: Vec<CqlType>,
     receiver: Option<&CqlType>,
+    is_inferred: bool,
 ) -> Result<Function, QueryError> {
     let first = types[0].clone();
     let frozen = true;
@@ -138,7 +140,13 @@ fn function(
         },
         (Shape::MaskNull, _) => (Kind::MaskNull, first),
         (Shape::MaskDefault, _) => (Kind::MaskDefault, first),
-        (Shape::MaskReplace, _) => (Kind::MaskReplace, first),
+        // What took its type from the receiver is whole as the receiver is, with a cell for each element or not.
+        (Shape::MaskReplace, _) => match receiver {
+            Some(receiver) if is_inferred && receiver.clone().freeze() == first => {
+                (Kind::MaskReplace, receiver.clone())
+            }
+            _ => (Kind::MaskReplace, first),
+        },
         (Shape::MaskHash, _) => (Kind::MaskHash, CqlType::Blob),
         (Shape::MaskPart(part), _) => (Kind::MaskPart(part), first),
         (Shape::MapKeys, CqlType::Map { key, .. }) => {

@@ -4,7 +4,7 @@ use md5::Md5;
 use model::CqlType;
 use model::collection::append_element;
 use sha1::Sha1;
-use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
+use sha2::{Digest, Sha224, Sha256, Sha384, Sha512, Sha512_224, Sha512_256};
 
 use crate::QueryError;
 use crate::terms::append_vector_component;
@@ -103,6 +103,8 @@ pub(super) fn hash(value: &[u8], algorithm: Option<&[u8]>) -> Result<Vec<u8>, Qu
         "SHA-256" | "SHA256" => Sha256::digest(value).to_vec(),
         "SHA-384" | "SHA384" => Sha384::digest(value).to_vec(),
         "SHA-512" | "SHA512" => Sha512::digest(value).to_vec(),
+        "SHA-512/224" | "SHA512/224" => Sha512_224::digest(value).to_vec(),
+        "SHA-512/256" | "SHA512/256" => Sha512_256::digest(value).to_vec(),
         _ => return Err(QueryError::Invalid(format!("Hash algorithm not found: {algorithm}"))),
     })
 }

@@ -437,17 +437,34 @@ pub fn type_assignment(have: &CqlType, want: &CqlType) -> Assignment {
     if have == want || have.clone().freeze() == want.clone().freeze() {
         return Assignment::Exact;
     }
-    let compatible = matches!(
-        (want, have),
-        (T::Blob, _)
-            | (T::Text, T::Ascii)
-            | (T::Uuid, T::Timeuuid)
-            | (T::Bigint, T::Timestamp)
-            | (T::Counter, T::Bigint)
-            | (T::Varint, T::Int | T::Bigint | T::Timestamp)
-            | (T::Timestamp | T::Time, T::Bigint)
-            | (T::Date, T::Int)
-    );
+    // Sets and the keys of maps keep their order only where the types are ordered alike.
+    let ordered_alike = |want: &T, have: &T| {
+        want == have || matches!((want, have), (T::Text, T::Ascii) | (T::Blob, T::Text | T::Ascii))
+    };
+    let stands_for = |want: &T, have: &T| type_assignment(have, want).is_assignable();
+    let inside = match (want, have) {
+        (T::List { element: want, .. }, T::List { element: have, .. }) => stands_for(want, have),
+        (T::Set { element: want, .. }, T::Set { element: have, .. }) => ordered_alike(want, have),
+        (T::Map { key, value, .. }, T::Map { key: have_key, value: have_value, .. }) => {
+            ordered_alike(key, have_key) && stands_for(value, have_value)
+        }
+        (T::Tuple(want), T::Tuple(have)) if have.len() <= want.len() => {
+            want.iter().zip(have).all(|(want, have)| stands_for(want, have))
+        }
+        _ => false,
+    };
+    let compatible = inside
+        || matches!(
+            (want, have),
+            (T::Blob, _)
+                | (T::Text, T::Ascii)
+                | (T::Uuid, T::Timeuuid)
+                | (T::Bigint, T::Timestamp)
+                | (T::Counter, T::Bigint)
+                | (T::Varint, T::Int | T::Bigint | T::Timestamp)
+                | (T::Timestamp | T::Time, T::Bigint)
+                | (T::Date, T::Int)
+        );
     if compatible { Assignment::Weak } else { Assignment::No }
 }
 

@@ -171,7 +171,12 @@ impl<'e> Resolved<'e> {
         match self {
             Self::Column(column) => Some(column.ty.clone()),
             Self::Constant(_) | Self::Marker(_) | Self::Entries(_) => None,
-            Self::Cell { function, column, .. } => Some(cell_type(*function, column.ty.is_multi_cell())),
+            // A field or an element has one stamp, whatever its column has.
+            Self::Cell { function, column, operand } => {
+                let multi_cell =
+                    operand.exact_type().map_or(column.ty.is_multi_cell(), |ty| ty.is_multi_cell());
+                Some(cell_type(*function, multi_cell))
+            }
             Self::Cast { target, .. } => Some(target.clone()),
             Self::Call { function, .. } => Some(function.result().clone()),
             Self::Aggregate { kind, ty, .. } => kind.result(ty),

@@ -171,8 +171,7 @@ impl Clause {
                 Ok(())
             }
             (Test::Slice { .. }, _) => Err(QueryError::Invalid(format!(
-                "Column \"{}\" cannot be restricted by both an equality and an inequality relation",
-                self.names[0]
+                "Column \"{columns}\" cannot be restricted by both an equality and an inequality relation"
             ))),
             (Test::Contains(all), Test::Contains(more)) => {
                 all.extend(more);
@@ -341,6 +340,31 @@ impl InTerms {
     }
 }
 
+impl InTerms {
+    /// The alternatives of one column's marker that are not null, for a filter: nothing equals null.
+    ///
+    /// # Errors
+    /// As [`InTerms::bind`], but for nulls.
+    pub fn bind_present<'a>(&self, name: &str, binding: &Binding<'a>) -> Result<Vec<&'a [u8]>, QueryError> {
+        let wrong = |what| Err(QueryError::Invalid(format!("Invalid {what} value for column {name}")));
+        match (self, self.marker_list()) {
+            (Self::Marker { index, .. }, Some(list)) => match binding.values[*index] {
+                ValueRef::Null => wrong("null"),
+                ValueRef::Unset => wrong("unset"),
+                ValueRef::Bytes(bytes) => Ok(in_values(bytes, &list)?.into_iter().flatten().collect()),
+            },
+            _ => Err(QueryError::Internal(format!("{name} is held against a marker that is none"))),
+        }
+    }
+
+    /// The type of the list that a marker of one column is bound to.
+    fn marker_list(&self) -> Option<CqlType> {
+        let Self::Marker { types, .. } = self else { return None };
+        let [single] = types.as_slice() else { return None };
+        Some(CqlType::List { element: Box::new(single.clone()), frozen: true })
+    }
+}
+
 /// The alternatives of a list that is bound to IN: of tuples where columns stand in parentheses, if only one.
 fn split_list<'a>(
     bytes: &'a [u8],
@@ -364,11 +388,23 @@ fn split_list<'a>(
         .collect()
 }
 
-/// The elements of a list that is bound to IN. Unlike other lists it may hold nulls.
+/// The elements of a list that is bound to IN.
 ///
 /// # Errors
 /// [`QueryError::Invalid`] where the bytes are no such `list`, or one of more than [`ALTERNATIVES_MAX`].
 pub fn in_values<'a>(bytes: &'a [u8], list: &CqlType) -> Result<Vec<Option<&'a [u8]>>, QueryError> {
+    let values = looked_for(bytes, list)?;
+    if values.len() > ALTERNATIVES_MAX {
+        return Err(too_many());
+    }
+    Ok(values)
+}
+
+/// The elements of a list that is bound where each is looked for. Unlike a list that is stored it may hold nulls.
+///
+/// # Errors
+/// [`QueryError::Invalid`] where the bytes are no such `list`.
+pub fn looked_for<'a>(bytes: &'a [u8], list: &CqlType) -> Result<Vec<Option<&'a [u8]>>, QueryError> {
     let invalid = |error: ValueError| QueryError::Invalid(error.to_string());
     let holds_null = match validate(list, bytes) {
         Ok(()) => false,
@@ -378,15 +414,13 @@ pub fn in_values<'a>(bytes: &'a [u8], list: &CqlType) -> Result<Vec<Option<&'a [
     let broken = |error: CollectionError| QueryError::Invalid(error.to_string());
     let elements = Elements::parse(bytes).map_err(broken)?;
     let declared = elements.remaining();
-    if declared > ALTERNATIVES_MAX {
-        return Err(too_many());
-    }
     if !holds_null {
         return elements.map(|element| element.map(Some).map_err(broken)).collect();
     }
     let CqlType::List { element, .. } = list else { return Err(invalid(ValueError::NullElement)) };
     let mut parts = Components::new(bytes.get(4..).unwrap_or_default());
-    let mut values = Vec::with_capacity(declared);
+    // Each element takes four bytes at least.
+    let mut values = Vec::with_capacity(declared.min(bytes.len() / 4));
     for _ in 0..declared {
         let part = parts.next().transpose().map_err(broken)?;
         let part = part.ok_or_else(|| QueryError::invalid("Not enough bytes to read a list"))?;

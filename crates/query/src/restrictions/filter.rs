@@ -8,7 +8,7 @@ use model::collection::{Elements, Entries};
 use model::compare::compare;
 use model::{Column, ColumnKind, CqlType};
 
-use super::clause::{Asked, Clause, Contains, InTerms, Looked, RowTerm, Test};
+use super::clause::{Clause, Contains, InTerms, Looked, RowTerm, Test};
 use super::like;
 use crate::QueryError;
 use crate::terms::{Binding, Term};
@@ -65,7 +65,11 @@ pub(super) fn from_clauses(
             Test::Equal(RowTerm::Marker { .. }) => {
                 return Err(QueryError::invalid("Multicolumn filters by one marker are not supported"));
             }
-            Test::In(_) if clause.multi => {
+            // One column in parentheses is that column.
+            Test::In(InTerms::Marker { .. }) if clause.multi => {
+                return Err(QueryError::invalid("Multicolumn IN filters are not supported"));
+            }
+            Test::In(_) if clause.multi && clause.width() > 1 => {
                 return Err(QueryError::invalid("Multicolumn IN filters are not supported"));
             }
             Test::In(terms) => push(&run[0], Check::In(terms.clone())),
@@ -159,11 +163,9 @@ impl Filter {
                 }
                 values
             }
-            Check::In(terms) | Check::NotIn(terms) => terms
-                .bind(std::slice::from_ref(name), Asked::Column, binding)?
-                .into_iter()
-                .flatten()
-                .collect(),
+            Check::In(terms) | Check::NotIn(terms) => {
+                terms.bind_present(name, binding)?.into_iter().map(Cow::Borrowed).collect()
+            }
         };
         Ok(BoundFilter { filter: self, values })
     }

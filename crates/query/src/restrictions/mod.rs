@@ -80,9 +80,14 @@ pub struct Restrictions {
 }
 
 impl Restrictions {
+    /// Whether IN is used of the partition key, be it of one column among others that are filtered.
+    pub fn partition_key_uses_in(&self) -> bool {
+        self.partition_key.iter().any(|clause| matches!(clause.test, Test::In(_)))
+    }
+
     /// Whether IN names several partitions.
     pub fn partition_key_has_in(&self) -> bool {
-        !self.key_range && self.partition_key.iter().any(|clause| matches!(clause.test, Test::In(_)))
+        !self.key_range && self.partition_key_uses_in()
     }
 
     /// Whether IN lists of clustering columns multiply.

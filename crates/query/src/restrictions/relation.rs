@@ -119,11 +119,13 @@ fn compare(
         }
         RelationTarget::Columns(idents) => {
             let shown = || format!("{} {} {}", tuple_text(idents), operator.symbol(), text::of_term(value));
+            if operator == ComparisonOperator::NotEqual {
+                let names: Vec<&str> = idents.iter().map(|ident| ident.name.as_str()).collect();
+                return Err(not_equal(&format!("({})", names.join(", ")), value));
+            }
             let columns = clustering_run(cx, idents, &shown)?;
             let row = row_term(cx, &columns, value)?;
-            let names: Vec<&str> = idents.iter().map(|ident| ident.name.as_str()).collect();
-            let test = slice_or_equal(operator, row)
-                .ok_or_else(|| not_equal(&format!("({})", names.join(", ")), value))?;
+            let test = slice_or_equal(operator, row).expect("!= was refused above");
             Ok(multi(&columns, test))
         }
         RelationTarget::Token(idents) => {

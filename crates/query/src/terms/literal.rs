@@ -7,6 +7,7 @@ use cql::ast::{Constant, ConstantKind};
 use model::CqlType;
 use model::collection::append_element;
 use model::number;
+use model::validate::validate;
 use num_bigint::BigInt;
 
 use super::composite::{CompositeClass, append_composite};
@@ -147,7 +148,13 @@ pub fn append_value(constant: &Constant, ty: &CqlType, now_ms: i64, out: &mut Ve
 
 /// Appends the tuple that `text` stands for: components between colons, `@` for null, both escaped by a backslash
 /// (Cassandra's `TupleType.fromString`).
-fn append_tuple(text: &str, types: &[CqlType], now_ms: i64, out: &mut Vec<u8>) -> Result<(), String> {
+fn append_tuple(
+    text: &str,
+    whole: &CqlType,
+    types: &[CqlType],
+    now_ms: i64,
+    out: &mut Vec<u8>,
+) -> Result<(), String> {
     let mut parts: Vec<&str> = Vec::new();
     let mut from = 0;
     for (at, _) in text.match_indices(':') {
@@ -161,8 +168,7 @@ fn append_tuple(text: &str, types: &[CqlType], now_ms: i64, out: &mut Vec<u8>) -
     }
     if parts.len() > types.len() {
         return Err(format!(
-            "Invalid tuple literal: too many elements. Type {} expects {} but got {}",
-            CqlType::Tuple(types.to_vec()),
+            "Invalid tuple literal: too many elements. Type {whole} expects {} but got {}",
             types.len(),
             parts.len()
         ));
@@ -173,8 +179,34 @@ fn append_tuple(text: &str, types: &[CqlType], now_ms: i64, out: &mut Vec<u8>) -
             continue;
         }
         let mut value = Vec::new();
-        append_text(&part.replace("\\:", ":").replace("\\@", "@"), ty, now_ms, &mut value)?;
+        append_inner_text(&part.replace("\\:", ":").replace("\\@", "@"), ty, now_ms, &mut value)?;
         append_element(out, Some(&value));
+    }
+    Ok(())
+}
+
+/// As [`append_text`] of a value inside JSON or the text of a tuple, where no text at all may stand for one: for false,
+/// and for the empty value of most types.
+///
+/// # Errors
+/// As [`append_value`].
+pub fn append_inner_text(text: &str, ty: &CqlType, now_ms: i64, out: &mut Vec<u8>) -> Result<(), String> {
+    use CqlType as T;
+    match ty {
+        T::Boolean if text.is_empty() => out.push(0),
+        T::Vector { .. } | T::List { .. } | T::Set { .. } | T::Map { .. } => {
+            let mut value = Vec::new();
+            append_hex(text, &mut value)?;
+            validate(ty, &value).map_err(|error| error.to_string())?;
+            out.extend_from_slice(&value);
+        }
+        T::Udt(udt) => {
+            let types: Vec<T> = udt.fields.iter().map(|(_, ty)| ty.clone()).collect();
+            append_tuple(text, ty, &types, now_ms, out)?;
+        }
+        ty if text.is_empty() && ty.is_empty_value_meaningless() => {}
+        T::Blob => append_hex(text, out)?,
+        ty => append_text(text, ty, now_ms, out)?,
     }
     Ok(())
 }
@@ -185,7 +217,7 @@ fn append_tuple(text: &str, types: &[CqlType], now_ms: i64, out: &mut Vec<u8>) -
 /// As [`append_value`].
 pub fn append_text(text: &str, ty: &CqlType, now_ms: i64, out: &mut Vec<u8>) -> Result<(), String> {
     match ty {
-        CqlType::Tuple(types) => append_tuple(text, types, now_ms, out)?,
+        CqlType::Tuple(types) => append_tuple(text, ty, types, now_ms, out)?,
         ty if ty.is_collection() => append_hex(text, out)?,
         CqlType::Ascii if text.is_ascii() => out.extend_from_slice(text.as_bytes()),
         CqlType::Ascii => {

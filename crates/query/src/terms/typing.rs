@@ -97,11 +97,30 @@ impl<'t, 'c> Typing<'t, 'c> {
                 Some(CqlType::Map { key, value, frozen: true })
             }
             ast::Term::Tuple(components) => {
-                let types = components.iter().map(|component| self.known_type(component));
+                let types = components.iter().map(|component| self.exact_type(component));
                 types.collect::<Option<Vec<_>>>().map(CqlType::Tuple)
             }
             // A list literal may also be a vector, which only the type asked for tells.
             ast::Term::List(_) | ast::Term::BindMarker(_) | ast::Term::UserType(_) => None,
+        }
+    }
+
+    /// As [`Typing::known_type`], but of constants, which may stand for several types, there is none.
+    fn exact_type(&self, term: &ast::Term) -> Option<CqlType> {
+        match term {
+            ast::Term::Constant(_) => None,
+            ast::Term::Set(elements) => elements
+                .iter()
+                .all(|element| self.exact_type(element).is_some())
+                .then(|| self.known_type(term))?,
+            ast::Term::Map(entries) => {
+                let exact = |term| self.exact_type(term).is_some();
+                entries
+                    .iter()
+                    .all(|(key, value)| exact(key) && exact(value))
+                    .then(|| self.known_type(term))?
+            }
+            other => self.known_type(other),
         }
     }
 

@@ -189,6 +189,11 @@ script!(functions_casts_and_operators_are_cassandras, "conformance_functions.cql
 script!(values_left_out_of_conditions_are_cassandras, "reading_conditions.cql");
 script!(relations_that_cannot_stand_together_are_refused, "reading_relations.cql");
 script!(virtual_tables_refuse_what_cassandras_refuse, "reading_virtual.cql");
+script!(tuples_with_fewer_components_are_cassandras, "rest_tuples.cql");
+script!(texts_of_tuples_and_empty_texts_in_json_are_cassandras, "rest_texts.cql");
+script!(masks_of_every_type_are_cassandras, "rest_masks.cql");
+script!(one_column_in_parentheses_is_that_column, "rest_relations.cql");
+script!(masked_columns_and_unknown_functions_are_refused_as_by_cassandra, "rest_ddl.cql");
 
 /// Every mistake of the files above and of the schema statements' own, counted by the statement that makes it.
 #[test]

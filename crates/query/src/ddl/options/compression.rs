@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::super::hash_order;
 use super::super::properties::parse_double;
 use super::config;
 use crate::QueryError;
@@ -157,7 +158,8 @@ fn check_class(class: &str, options: &BTreeMap<String, String>) -> Result<(), Qu
             return Err(config(format!("{name}.create() threw an error: {thrown}")));
         }
     }
-    match options.keys().find(|name| !known.contains(&name.as_str())) {
+    let names = hash_order::in_hash_order(options.keys().map(String::as_str));
+    match names.into_iter().find(|name| !known.contains(name)) {
         Some(name) => Err(config(format!("Unknown compression options {name}"))),
         None => Ok(()),
     }

@@ -80,7 +80,6 @@ fn present(ty: &CqlType, json: &Json<'_>, now_ms: i64) -> Result<Vec<u8>, String
         },
         T::Boolean => match json {
             Json::Boolean(value) => Ok(vec![u8::from(*value)]),
-            Json::String(text) if text.is_empty() => Ok(vec![0]),
             Json::String(text) => from_text(ty, text, now_ms),
             _ => Err(unexpected("a boolean value", json)),
         },
@@ -118,13 +117,10 @@ fn text_of(ty: &CqlType, json: &Json<'_>, what: &str, now_ms: i64) -> Result<Vec
     }
 }
 
-/// Text as a value; no text at all is the empty value of the types that have one.
+/// Text as a value.
 fn from_text(ty: &CqlType, text: &str, now_ms: i64) -> Result<Vec<u8>, String> {
-    if text.is_empty() && ty.is_empty_value_meaningless() {
-        return Ok(Vec::new());
-    }
     let mut out = Vec::new();
-    literal::append_text(text, ty, now_ms, &mut out)?;
+    literal::append_inner_text(text, ty, now_ms, &mut out)?;
     Ok(out)
 }
 
