@@ -238,6 +238,9 @@ impl<'a> RowView<'a> {
             return false;
         }
         let (mut olds, mut news) = (&self.bytes[at + COUNT_BYTES..], &newer.bytes[at + COUNT_BYTES..]);
+        if olds.len() == news.len() && heads_stand_alike(olds, news, count) == Some(true) {
+            return true;
+        }
         for _ in 0..count {
             let (Some((old, old_rest)), Some((new, new_rest))) = (plain_head(olds), plain_head(news)) else {
                 return false;
@@ -263,6 +266,25 @@ impl<'a> RowView<'a> {
     pub fn cell(self, column: ColumnId) -> Option<CellView<'a>> {
         self.cells().find(|cell| cell.column >= column).filter(|cell| cell.column == column)
     }
+}
+
+/// Whether each of so many plain cells is followed, at the same place, by one of the same column and length that is later; `None`
+/// where the bytes end before. Half of the work of walking two rows.
+#[inline]
+fn heads_stand_alike(olds: &[u8], news: &[u8], count: u32) -> Option<bool> {
+    let mut at = 0;
+    for _ in 0..count {
+        let end = at + PLAIN_HEAD_BYTES;
+        let old: &[u8; PLAIN_HEAD_BYTES] = olds.get(at..end)?.try_into().ok()?;
+        let new: &[u8; PLAIN_HEAD_BYTES] = news.get(at..end)?.try_into().ok()?;
+        let (old_head, new_head) = (PlainHead::of(old)?, PlainHead::of(new)?);
+        let alike = (old_head.column == new_head.column) & (old_head.length == new_head.length);
+        if !alike | (old_head.timestamp >= new_head.timestamp) {
+            return Some(false);
+        }
+        at = end.checked_add(old_head.length)?;
+    }
+    Some(at == olds.len())
 }
 
 fn liveness_length(flags: u8) -> usize {

@@ -105,7 +105,7 @@ impl RateLimiter {
         let Some(limit) = RateLimits::decode(bytes).of(operation) else { return Ok(()) };
         let now_ns = reactor::now().as_nanos();
         let rate = self.count(label(table.id(), token, operation), now_ns);
-        if rate <= u64::from(limit) || reactor::random_u64() % rate < u64::from(limit) {
+        if lets_in(rate, u64::from(limit), reactor::random_u64) {
             return Ok(());
         }
         Err(StorageError::RateLimited {
@@ -138,6 +138,12 @@ impl RateLimiter {
     }
 }
 
+/// Whether one more operation is let in where there are `rate` a second: always up to the limit, then with the chance limit / rate.
+/// A limit of nothing lets nothing in, also what comes alone and late in a second, when the rate is below one.
+fn lets_in(rate: u64, limit: u64, chance: impl FnOnce() -> u64) -> bool {
+    limit > 0 && (rate <= limit || chance() % rate < limit)
+}
+
 /// A name of what is counted; not zero.
 fn label(table: TableId, token: Token, operation: Operation) -> u64 {
     let (high, low) = table.0.split_at(8);
@@ -163,7 +169,7 @@ mod tests {
                 .filter(|at| {
                     let rate = limiter.count(7, second * SECOND_NS + at * SECOND_NS / per_second);
                     chance += limit;
-                    let inside = rate <= limit || chance >= rate;
+                    let inside = limit > 0 && (rate <= limit || chance >= rate);
                     chance = if inside { 0 } else { chance };
                     inside
                 })
@@ -197,6 +203,16 @@ mod tests {
         }
         assert!(limiter.count(1, SECOND_NS) > 500_000);
         assert_eq!(limiter.count(1, 60 * SECOND_NS), 1);
+    }
+
+    #[test]
+    fn a_limit_of_nothing_refuses_the_first_operation_whenever_in_a_second_it_comes() {
+        for within in [0, 1, SECOND_NS / 2, SECOND_NS - 1] {
+            let rate = RateLimiter::default().count(7, 10 * SECOND_NS + within);
+            assert!(!lets_in(rate, 0, || 0), "{within} ns into the second");
+            assert!(lets_in(rate, 1, || u64::MAX), "{within} ns into the second");
+        }
+        assert!(lets_in(10, 5, || 4) && !lets_in(10, 5, || 5));
     }
 
     #[test]

@@ -137,6 +137,19 @@ impl<'a> Reader<'a> {
         Ok(&start[..start.len() - self.rest.len()])
     }
 
+    /// Moves over `count` values that have bytes, and gives them; `None`, without a move, where one is null, unset or not whole.
+    #[inline]
+    pub(crate) fn skip_bytes(&mut self, count: u16) -> Option<&'a [u8]> {
+        let start = self.rest;
+        let mut rest = start;
+        for _ in 0..count {
+            let (length, behind) = rest.split_first_chunk::<4>()?;
+            rest = behind.get(usize::try_from(i32::from_be_bytes(*length)).ok()?..)?;
+        }
+        self.rest = rest;
+        Some(&start[..start.len() - rest.len()])
+    }
+
     /// Fails unless everything was read.
     ///
     /// # Errors

@@ -79,6 +79,20 @@ pub struct Prepared<'a> {
     pub result: Option<&'a RowsMetadata>,
 }
 
+/// Bytes of a RESULT frame that says VOID.
+pub const VOID_FRAME_BYTES: usize = HEADER_BYTES + 4;
+
+/// A whole RESULT frame that says VOID (native_protocol_v5.spec §4.2.5.1), its body not compressed.
+#[inline]
+pub fn void_frame(version: ProtocolVersion, stream: i16) -> [u8; VOID_FRAME_BYTES] {
+    let header =
+        FrameHeader { version, flags: Flags::default(), stream, opcode: Opcode::Result, body_length: 4 };
+    let mut frame = [0; VOID_FRAME_BYTES];
+    frame[..HEADER_BYTES].copy_from_slice(&header.encode(Direction::Response));
+    frame[HEADER_BYTES..].copy_from_slice(&RESULT_VOID.to_be_bytes());
+    frame
+}
+
 impl<'b> ResponseBuilder<'b> {
     /// Begins a response at the end of `out`.
     #[inline]

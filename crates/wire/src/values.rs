@@ -58,6 +58,9 @@ impl<'a> Values<'a> {
         named: bool,
     ) -> Result<Self, ProtocolError> {
         let count = reader.short()?;
+        if !named && let Some(encoded) = reader.skip_bytes(count) {
+            return Ok(Self { version, count, named, encoded });
+        }
         let encoded = reader.span(|reader| {
             for _ in 0..count {
                 if named {

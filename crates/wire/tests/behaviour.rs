@@ -230,6 +230,17 @@ fn sections_before_the_body_come_in_order_and_not_in_version_3() {
 }
 
 #[test]
+fn the_frame_that_says_void_is_the_one_a_builder_makes() {
+    for version in ProtocolVersion::ALL {
+        for stream in [0, 1, -1, i16::MAX] {
+            let mut out = Vec::new();
+            ResponseBuilder::begin(&mut out, version, stream).void().finish(None).unwrap();
+            assert_eq!(wire::response::void_frame(version, stream).as_slice(), out);
+        }
+    }
+}
+
+#[test]
 fn a_response_that_is_dropped_leaves_no_trace() {
     let ty = model::CqlType::Int;
     let columns = [ColumnSpec { keyspace: "ks", table: "t", name: "c", ty: &ty }];
