@@ -154,16 +154,9 @@ class TableFiles(DiskTest):
         with self.subTest(component=component):
             node, paths = self.damaged(component, damage)
             self.assertEqual(self.keys("good"), list(range(ROWS)), "other tables serve")
-            wrong = 0
-            for _ in range(2):  # the second time what is damaged has been set aside
+            for _ in range(2):  # damage stays: no answer is ever without a row
                 for key in range(ROWS):
-                    with Connection() as c:
-                        try:
-                            rows = c.query(f"SELECT v FROM d.hurt WHERE k = {key}")
-                            self.assertIn(rows, ([], [[text(key).encode()]]))
-                        except Refused as refused:
-                            wrong += 1
-                            self.assertEqual(refused.code, READ_FAILURE, refused)
+                    self.right_or_refused(key)
             log = node.log()
             for path in paths:
                 stem = path.name.rsplit("-", 1)[0]
@@ -171,12 +164,44 @@ class TableFiles(DiskTest):
                                  ("corrupt" in line or "set aside" in line)], f"{stem} is named: {log}")
             with Connection() as c:  # and it takes writes
                 c.query(f"INSERT INTO d.hurt (k, v) VALUES (1000, '{text(1000)}')")
-                self.assertEqual(c.query("SELECT v FROM d.hurt WHERE k = 1000"), [[text(1000).encode()]])
+            self.right_or_refused(1000)
             node.stop()
             node.start()
             self.assertEqual(self.keys("good"), list(range(ROWS)))
-            self.assertIn(1000, self.keys("hurt"))
+            self.right_or_refused(1000)
+            with Connection() as c:  # a truncation removes damaged files too
+                c.query("TRUNCATE d.hurt")
+                c.query(f"INSERT INTO d.hurt (k, v) VALUES (1000, '{text(1000)}')")
+            self.assertEqual(self.keys("hurt"), [1000])
             node.stop()
+            node.start()
+            self.assertEqual(self.keys("hurt"), [1000])
+            node.stop()
+
+    def right_or_refused(self, key):
+        with Connection() as c:
+            try:
+                self.assertEqual(c.query(f"SELECT v FROM d.hurt WHERE k = {key}"), [[text(key).encode()]])
+            except Refused as refused:
+                self.assertEqual(refused.code, READ_FAILURE, refused)
+
+    def test_policies_at_the_start(self):
+        node, paths = self.damaged("Statistics.db", lambda content: b"")
+        node.stop()
+        for policy in ("die", "stop_paranoid", "stop", "ignore", "best_effort"):
+            with self.subTest(policy=policy):
+                node.configure(f"disk_failure_policy: {policy}\n")
+                if policy not in ("ignore", "best_effort"):
+                    said = node.start_fails()
+                    self.assertTrue([path for path in paths if path.name in said], said)
+                    continue
+                node.start()
+                self.assertEqual(self.keys("good"), list(range(ROWS)))
+                if policy == "ignore":
+                    self.assertRaises(Refused, self.keys, "hurt")
+                else:
+                    self.assertEqual(self.keys("hurt"), [], "what it had is set aside")
+                node.stop()
 
     @staticmethod
     def flipped(content):

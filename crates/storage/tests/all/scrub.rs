@@ -115,7 +115,11 @@ fn report(partitions: u64, gaps: u64, out_of_order: u64) -> ScrubReport {
 #[test]
 fn a_chunk_of_data_that_is_damaged_is_left_out_or_told() {
     let damage = |folder: &Path| change(&component(folder, "-Data.db"), |bytes| bytes[20] ^= 1);
-    let gap = |left| Expected { outcome: Ok(report(0, 1, 0)), files: usize::from(left.is_none()), left };
+    let gap = |left: Option<usize>| Expected {
+        outcome: Ok(report(0, 1, 0)),
+        files: usize::from(left.is_none()),
+        left,
+    };
     let aborted = Expected { outcome: Err("-Data.db"), files: 1, left: None };
     check(Abort, false, damage, "-Data.db", aborted);
     check(Validate, false, damage, "-Data.db", gap(None));
