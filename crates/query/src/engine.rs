@@ -79,8 +79,8 @@ enum AtOnce<'e> {
     Left(Option<Box<Rest>>),
 }
 
-/// Lists the clients connected to a shard.
-pub type ClientLister = Box<dyn Fn() -> Vec<ClientRow>>;
+/// Lists the clients connected to a shard, some at a time.
+pub type ClientLister = Rc<dyn Fn() -> Pin<Box<dyn Future<Output = Vec<ClientRow>>>>>;
 
 /// The query engine of one shard.
 #[derive(Clone)]
@@ -168,8 +168,12 @@ impl Engine {
     }
 
     /// The clients of this shard.
-    pub(crate) fn clients(&self) -> Vec<ClientRow> {
-        self.0.clients.borrow().as_ref().map(|list| list()).unwrap_or_default()
+    pub(crate) async fn clients(&self) -> Vec<ClientRow> {
+        let lister = self.0.clients.borrow().clone();
+        match lister {
+            Some(list) => list().await,
+            None => Vec::new(),
+        }
     }
 
     /// How many statements this shard executed by id, and as text.

@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
+use query::system::ClientRow;
 use query::{Engine, QueryError};
 use reactor::metrics::{self, Counter, Gauge};
 use reactor::net::{DetachedStream, Stream};
@@ -40,6 +41,9 @@ pub use listener::OpenListener;
 /// Bytes of buffers kept for reuse, and the largest worth keeping.
 const POOLED_BYTES_MAX: usize = 16 << 20;
 const POOLED_BUFFER_BYTES_MAX: usize = 256 << 10;
+
+/// Clients listed before others have their turn.
+const CLIENTS_PER_LOOK: usize = 64;
 
 /// How long a shard that stops waits for clients to take their answers.
 const DRAIN_TIME: Duration = Duration::from_secs(10);
@@ -111,12 +115,36 @@ impl Native {
             }
         }));
         let lister = Rc::downgrade(&native);
-        native.engine.list_clients_with(Box::new(move || {
-            let Some(native) = lister.upgrade() else { return Vec::new() };
-            let open = native.connections.borrow();
-            open.values().filter_map(Weak::upgrade).filter_map(|connection| connection.client_row()).collect()
+        native.engine.list_clients_with(Rc::new(move || {
+            let native = lister.upgrade();
+            Box::pin(async move {
+                match native {
+                    Some(native) => native.list_clients().await,
+                    None => Vec::new(),
+                }
+            })
         }));
         native
+    }
+
+    /// The clients that are connected, looked at a few at a time: ten thousand take milliseconds.
+    async fn list_clients(&self) -> Vec<ClientRow> {
+        let mut rows = Vec::new();
+        let mut next = 0;
+        // Ends: ids only grow, and those of later connections are not waited for.
+        let behind = self.next_connection.get();
+        while next < behind {
+            let mut looked_at = 0;
+            for (id, connection) in self.connections.borrow().range(next..behind).take(CLIENTS_PER_LOOK) {
+                (next, looked_at) = (id + 1, looked_at + 1);
+                rows.extend(connection.upgrade().and_then(|connection| connection.client_row()));
+            }
+            if looked_at < CLIENTS_PER_LOOK {
+                break;
+            }
+            reactor::maybe_yield().await;
+        }
+        rows
     }
 
     /// Opens the ports of `config`; only shard 0 does.
