@@ -1,7 +1,8 @@
 //! The native protocol on one shard: its connections, their limits, and the events they asked for.
 //!
 //! Shard 0 accepts (`listener`) and hands each socket to its shard; from then on the connection lives there alone.
-//! `connection` reads and writes, `framing` turns bytes into frames and back, `dispatch` answers one request.
+//! `connection` reads and writes, `framing` turns bytes into frames and back, `dispatch` answers one request, `writes` ends
+//! those that wait for the commit log.
 //! Everything in flight is counted (`limits`), so that a shard sheds load instead of growing.
 
 pub mod auth;
@@ -16,6 +17,7 @@ mod limits;
 mod listener;
 mod session;
 mod supported;
+mod writes;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -37,6 +39,7 @@ use handshakes::Handshakes;
 use limits::ShardLimits;
 use listener::NodeConnections;
 pub use listener::OpenListener;
+use writes::WriteLine;
 
 /// Bytes of buffers kept for reuse, and the largest worth keeping.
 const POOLED_BYTES_MAX: usize = 16 << 20;
@@ -62,6 +65,8 @@ pub struct Native {
     node_connections: NodeConnections,
     /// Holds every connection's tasks.
     gate: Gate,
+    /// Writes that wait for the commit log.
+    writes: Rc<WriteLine>,
     buffers: RefCell<Vec<Vec<u8>>>,
     /// What they take.
     pooled_bytes: Cell<usize>,
@@ -98,6 +103,7 @@ impl Native {
             next_connection: Cell::new(0),
             node_connections: NodeConnections::default(),
             gate: Gate::new(),
+            writes: WriteLine::open(),
             buffers: RefCell::default(),
             pooled_bytes: Cell::new(0),
             served: metrics::counter("scylla_transport_requests_served", "CQL requests answered", &[]),
@@ -219,6 +225,7 @@ impl Native {
     }
 
     /// Counts a request that was answered.
+    #[inline]
     fn count(&self, result: &Result<(), QueryError>) {
         self.served.inc();
         if result.is_err() {
@@ -242,5 +249,11 @@ impl Native {
             self.pooled_bytes.set(pooled);
             self.buffers.borrow_mut().push(buffer);
         }
+    }
+}
+
+impl Drop for Native {
+    fn drop(&mut self) {
+        self.writes.close();
     }
 }
