@@ -63,7 +63,7 @@ fn what_the_node_does_is_in_its_virtual_tables() {
 /// Clients of two addresses, more than are listed at a time, in no order.
 fn many_clients() -> Vec<ClientRow> {
     let client = |port: u16| ClientRow {
-        address: if port % 3 == 0 { [127, 0, 0, 9].into() } else { [127, 0, 0, 1].into() },
+        address: if port.is_multiple_of(3) { [127, 0, 0, 9].into() } else { [127, 0, 0, 1].into() },
         port,
         stage: "ready",
         version: 4,
@@ -81,7 +81,7 @@ async fn clients_are_listed(engine: Engine) {
     let mut expected: Vec<String> = many_clients()
         .iter()
         .map(|client| {
-            let last = if client.port % 3 == 0 { 9 } else { 1 };
+            let last = if client.port.is_multiple_of(3) { 9 } else { 1 };
             format!("0x7f00000{last} | {} | {}", client.port, client.requests)
         })
         .collect();
