@@ -32,7 +32,7 @@ class CommandLine(unittest.TestCase):
                     self.assertEqual(os.listdir(folder), [])
 
     def test_wrong_arguments(self):
-        wrong = (["--port", "0"], ["--port", "70000"], ["--smp", "0"], ["--memory", "much"], ["--driver", "magic"],
+        wrong = (["--port", "0"], ["--port", "70000"], ["--smp", "0"], ["--smp", "1024"], ["--memory", "much"], ["--driver", "magic"],
                  ["--listen", "here"], ["--nonsense"])
         with tempfile.TemporaryDirectory() as folder:
             for arguments in wrong:

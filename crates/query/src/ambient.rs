@@ -19,6 +19,8 @@ pub struct Ambient {
     node: [u8; 6],
     clock_sequence: u16,
     last_timestamp_us: Cell<i64>,
+    /// The slice whose first write read the wall clock, and what it read.
+    slice_clock: Cell<(Option<reactor::Instant>, i64)>,
     last_ticks: Cell<u64>,
     last_prepend_ticks: Cell<u64>,
 }
@@ -35,6 +37,7 @@ impl Ambient {
             node,
             clock_sequence: u16::from_be_bytes([chance[6], chance[7]]),
             last_timestamp_us: Cell::new(i64::MIN),
+            slice_clock: Cell::new((None, 0)),
             last_ticks: Cell::new(0),
             last_prepend_ticks: Cell::new(u64::MAX),
         }
@@ -42,9 +45,24 @@ impl Ambient {
 
     /// A write timestamp in microseconds, greater than every one given before.
     pub fn timestamp_us(&self) -> i64 {
-        let timestamp = reactor::wall_clock_us().max(self.last_timestamp_us.get().saturating_add(1));
+        let timestamp = self.slice_clock_us().max(self.last_timestamp_us.get().saturating_add(1));
         self.last_timestamp_us.set(timestamp);
         timestamp
+    }
+
+    /// The wall clock as the first write of this slice of the core read it. Whatever is written in a slice was asked for
+    /// before it began, so that a client that had the answer of one shard and writes through another still has the later
+    /// timestamp there; within a slice writes follow each other by a microsecond, which is less than each takes.
+    #[inline]
+    fn slice_clock_us(&self) -> i64 {
+        let slice = reactor::coarse_now();
+        let (read_in, micros) = self.slice_clock.get();
+        if read_in == Some(slice) {
+            return micros;
+        }
+        let micros = reactor::wall_clock_us();
+        self.slice_clock.set((Some(slice), micros));
+        micros
     }
 
     /// Milliseconds since the epoch.

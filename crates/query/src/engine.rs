@@ -28,7 +28,7 @@ use self::values::{BoundValues, bind_values, bind_values_into};
 use crate::ambient::Ambient;
 use crate::execute::counter::Totals;
 use crate::execute::disk_guard::DiskUsage;
-use crate::execute::one_row::{self, Writing};
+use crate::execute::one_row::{self, Begun, When, Writing};
 use crate::execute::point::Point;
 use crate::execute::{self, Request, consistency};
 use crate::prepare::{self, Prepared};
@@ -40,7 +40,7 @@ use crate::{ClientState, QueryError, Response};
 
 pub use config::EngineConfig;
 pub use scratch::WriteBuffers;
-pub(crate) use scratch::{Scratch, ScratchGuard};
+pub(crate) use scratch::{KeptScratch, Scratch};
 
 /// What the names of all keyspaces begin with that have [`VirtualTables`].
 const VIRTUAL_PREFIX: &str = "system";
@@ -65,22 +65,27 @@ pub trait VirtualTables {
     ) -> Pin<Box<dyn Future<Output = Result<(), QueryError>> + 'a>>;
 }
 
-/// A prepared read of one row, as it usually is.
+/// A prepared statement about one row, as they usually are: [`Engine::begin`] may answer it without a task.
 #[derive(Debug)]
-pub struct PointRead(Rc<CachedStatement>);
+pub struct OneRow {
+    statement: Rc<CachedStatement>,
+    /// Whether it writes the row.
+    pub writes: bool,
+}
 
 /// What became of the attempt to answer without waiting.
-enum AtOnce<'e> {
+#[derive(Debug)]
+pub enum AtOnce {
     /// The answer is complete.
     Done,
-    /// It is VOID once this is done.
-    Writing(Writing<'e>),
+    /// It is VOID once this is done, and nothing else with it.
+    Writing(Writing),
     /// Nothing of it is there yet; where the row cache is done with, what is left over.
     Left(Option<Box<Rest>>),
 }
 
-/// Lists the clients connected to a shard.
-pub type ClientLister = Box<dyn Fn() -> Vec<ClientRow>>;
+/// Lists the clients connected to a shard, some at a time.
+pub type ClientLister = Rc<dyn Fn() -> Pin<Box<dyn Future<Output = Vec<ClientRow>>>>>;
 
 /// The query engine of one shard.
 #[derive(Clone)]
@@ -168,8 +173,12 @@ impl Engine {
     }
 
     /// The clients of this shard.
-    pub(crate) fn clients(&self) -> Vec<ClientRow> {
-        self.0.clients.borrow().as_ref().map(|list| list()).unwrap_or_default()
+    pub(crate) async fn clients(&self) -> Vec<ClientRow> {
+        let lister = self.0.clients.borrow().clone();
+        match lister {
+            Some(list) => list().await,
+            None => Vec::new(),
+        }
     }
 
     /// How many statements this shard executed by id, and as text.
@@ -206,7 +215,7 @@ impl Engine {
             .map_err(|_| QueryError::invalid("Invalid amount of bind variables"))?;
         self.0.executed.1.set(self.0.executed.1.get() + 1);
         let mode = MetadataMode::Full;
-        match self.answer_at_once(client, &prepared, parameters, &values, mode, out)? {
+        match self.answer_at_once(client, &prepared, parameters, (&values, When::Always), mode, out)? {
             AtOnce::Done => Ok(()),
             AtOnce::Writing(writing) => Self::written(writing.await, out),
             AtOnce::Left(rest) => self.run(client, &prepared, parameters, (&values, rest), mode, out).await,
@@ -220,10 +229,10 @@ impl Engine {
         client: &ClientState,
         prepared: &Prepared,
         parameters: &QueryParameters<'_>,
-        values: &[ValueRef<'_>],
+        (values, when): (&[ValueRef<'_>], When),
         mode: MetadataMode,
         out: &mut Response,
-    ) -> Result<AtOnce<'_>, QueryError> {
+    ) -> Result<AtOnce, QueryError> {
         if prepared.calls_user {
             return Ok(AtOnce::Left(None));
         }
@@ -238,12 +247,13 @@ impl Engine {
                 Err(error) => Err(error),
             },
             prepare::Plan::Modify(plan) if one_row::is_one(self, plan) => {
-                match one_row::begin(self, &request, plan, out) {
-                    Ok(Some(writing)) => Ok(AtOnce::Writing(writing)),
-                    Ok(None) => {
+                match one_row::begin(self, &request, plan, when, out) {
+                    Ok(Begun::Writing(writing)) => Ok(AtOnce::Writing(writing)),
+                    Ok(Begun::Nothing) => {
                         results::append_void(&mut out.body);
                         Ok(AtOnce::Done)
                     }
+                    Ok(Begun::Left) => Ok(AtOnce::Left(None)),
                     Err(error) => Err(error),
                 }
             }
@@ -321,50 +331,57 @@ impl Engine {
         let mut values = BoundValues::new();
         bind_values_into(&parameters.values, prepared, &mut values)?;
         let mode = metadata_mode(prepared.result().id(), result_metadata_id, parameters.skip_metadata);
-        let rest = match self.answer_at_once(client, prepared, parameters, &values, mode, out)? {
-            AtOnce::Done => return Ok(()),
-            AtOnce::Writing(writing) => return Self::written(reactor::in_place!(writing), out),
-            AtOnce::Left(rest) => rest,
-        };
+        let rest =
+            match self.answer_at_once(client, prepared, parameters, (&values, When::Always), mode, out)? {
+                AtOnce::Done => return Ok(()),
+                AtOnce::Writing(writing) => return Self::written(reactor::in_place!(writing), out),
+                AtOnce::Left(rest) => rest,
+            };
         reactor::in_place!(self.run(client, prepared, parameters, (&values, rest), mode, out))
     }
 
-    /// The prepared statement of that id, where it is a read of one row that [`Self::read_at_once`] may answer.
+    /// The prepared statement of that id, where it is about one row and [`Self::begin`] may answer it.
     #[inline]
-    pub fn point_read(&self, id: &[u8]) -> Option<PointRead> {
+    pub fn one_row(&self, id: &[u8]) -> Option<OneRow> {
         let statement = self.0.prepared.get(id)?;
-        let is_one = match &statement.prepared.plan {
-            prepare::Plan::Select(plan) => plan.point && !statement.prepared.calls_user,
-            _ => false,
+        let writes = match &statement.prepared.plan {
+            _ if statement.prepared.calls_user => return None,
+            prepare::Plan::Select(plan) if plan.point => false,
+            prepare::Plan::Modify(plan) if one_row::is_one(self, plan) => true,
+            _ => return None,
         };
-        is_one.then_some(PointRead(statement))
+        Some(OneRow { statement, writes })
     }
 
-    /// Executes a prepared read as [`Self::execute`] does, where nothing has to be waited for; false where something has:
-    /// nothing was done.
+    /// Executes a prepared statement as [`Self::execute`] does, as far as nothing has to be waited for but the commit log;
+    /// where something else has, that is [`AtOnce::Left`]: nothing was done. Writes end in the order in which they began.
     ///
     /// # Errors
     /// As [`Self::execute`].
     #[inline]
-    pub fn read_at_once(
+    pub fn begin(
         &self,
         client: &ClientState,
-        read: &PointRead,
+        row: &OneRow,
         result_metadata_id: Option<&[u8]>,
         parameters: &QueryParameters<'_>,
         out: &mut Response,
-    ) -> Result<bool, QueryError> {
+    ) -> Result<AtOnce, QueryError> {
         let executed = self.0.executed.0.get();
         self.0.executed.0.set(executed + 1);
-        let prepared = &read.0.prepared;
+        let prepared = &row.statement.prepared;
         let mut values = BoundValues::new();
         bind_values_into(&parameters.values, prepared, &mut values)?;
-        let mode = metadata_mode(prepared.result().id(), result_metadata_id, parameters.skip_metadata);
-        if let AtOnce::Done = self.answer_at_once(client, prepared, parameters, &values, mode, out)? {
-            return Ok(true);
+        let mode = match row.writes {
+            true => MetadataMode::Full,
+            false => metadata_mode(prepared.result().id(), result_metadata_id, parameters.skip_metadata),
+        };
+        let values = (&values[..], When::Now);
+        let answered = self.answer_at_once(client, prepared, parameters, values, mode, out);
+        if let Ok(AtOnce::Left(_)) = answered {
+            self.0.executed.0.set(executed);
         }
-        self.0.executed.0.set(executed);
-        Ok(false)
+        answered
     }
 
     #[inline]
@@ -415,7 +432,7 @@ impl Engine {
         mutation: &[u8],
         level: Consistency,
         timeout: Option<Duration>,
-    ) -> Result<Option<Applying<'_>>, ReplicationError> {
+    ) -> Result<Option<Applying>, ReplicationError> {
         if mutation.len() > LONG_MUTATION_BYTES {
             return Ok(None);
         }

@@ -25,7 +25,8 @@ pub mod terms;
 pub mod tracing;
 
 pub use client::{ClientState, Response};
-pub use engine::{ClientLister, Engine, EngineConfig, PointRead, VirtualTables};
+pub use engine::{AtOnce, ClientLister, Engine, EngineConfig, OneRow, VirtualTables};
 pub use error::QueryError;
+pub use execute::one_row::Writing;
 pub use functions::user::CallTimes;
 pub use schema_events::{Change, SchemaEvent, Target};

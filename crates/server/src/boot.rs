@@ -40,6 +40,17 @@ pub enum BootError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// More shards than processors that this process may use.
+    #[error(
+        "{shards} shards need as many processors, and this process may use {processors}: take fewer with --smp, or let shards share \
+         processors with --overprovisioned"
+    )]
+    TooManyShards {
+        /// `smp`.
+        shards: usize,
+        /// Those of its affinity mask and cgroup.
+        processors: usize,
+    },
     /// A port cannot be listened on.
     #[error(
         "cannot listen on {address}: {source}; choose another with --listen, --port or --shard-aware-port"
@@ -105,11 +116,16 @@ fn run(options: &ServerOptions) -> Result<(), Box<dyn std::error::Error>> {
     for warning in warnings {
         reactor::warn!("{warning}");
     }
+    let shares_processors = config.developer_mode || config.overprovisioned;
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let shards = config.shards.unwrap_or(processors);
+    if shards > processors && !shares_processors {
+        return Err(BootError::TooManyShards { shards, processors }.into());
+    }
     let disks = disks::configured(&config)?;
     // Now, so that a port that is taken is told before anything else happens; answered by a thread of its own.
     let (admin, attach) = Ports::bind(&config)?.serve()?;
     let probes = disks.is_none() && !config.developer_mode;
-    let shards = config.shards.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let reactor_config = reactor::Config {
         shards,
         driver: match config.driver {
@@ -117,7 +133,7 @@ fn run(options: &ServerOptions) -> Result<(), Box<dyn std::error::Error>> {
             Driver::Uring => reactor::DriverChoice::Uring,
             Driver::Poll => reactor::DriverChoice::Poll,
         },
-        pin: !config.developer_mode,
+        pin: !shares_processors,
         spin_us: config.spin_us,
         name: "ceto".into(),
         disks: disks.unwrap_or_default(),

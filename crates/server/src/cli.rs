@@ -72,7 +72,10 @@ pub struct ServerOptions {
     /// Port where Prometheus finds /metrics, 0 for none [default: 9180]
     #[arg(long, value_name = "PORT")]
     pub prometheus_port: Option<u16>,
-    /// Share the machine: no pinning of threads, no demands on it
+    /// Share the processors: no pinning of threads, and there may be more shards than processors
+    #[arg(long)]
+    pub overprovisioned: bool,
+    /// Share the machine: as --overprovisioned, and no demands on it
     #[arg(long)]
     pub developer_mode: bool,
 }
@@ -128,6 +131,7 @@ impl ServerOptions {
             config.admin.prometheus_port = Port::Given(port);
         }
         config.developer_mode |= self.developer_mode;
+        config.overprovisioned |= self.overprovisioned;
         Ok((config, warnings))
     }
 }

@@ -103,6 +103,8 @@ pub struct Config {
     pub memory_bytes: Option<u64>,
     /// `developer_mode`: no pinning, no complaints about the machine.
     pub developer_mode: bool,
+    /// `overprovisioned`: no pinning, and more shards than processors may be.
+    pub overprovisioned: bool,
     /// `reactor_spin_us`: how long an idle shard looks for work before it sleeps.
     pub spin_us: u32,
     /// `reactor_driver`: `auto`, `uring` or `poll`.
@@ -188,6 +190,7 @@ impl Default for Config {
             shards: None,
             memory_bytes: None,
             developer_mode: false,
+            overprovisioned: false,
             spin_us: 0,
             driver: Driver::Auto,
             user_functions: true,

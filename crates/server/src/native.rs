@@ -1,7 +1,8 @@
 //! The native protocol on one shard: its connections, their limits, and the events they asked for.
 //!
 //! Shard 0 accepts (`listener`) and hands each socket to its shard; from then on the connection lives there alone.
-//! `connection` reads and writes, `framing` turns bytes into frames and back, `dispatch` answers one request.
+//! `connection` reads and writes, `framing` turns bytes into frames and back, `dispatch` answers one request, `writes` ends
+//! those that wait for the commit log.
 //! Everything in flight is counted (`limits`), so that a shard sheds load instead of growing.
 
 pub mod auth;
@@ -17,12 +18,14 @@ mod listener;
 mod session;
 mod supported;
 mod traced;
+mod writes;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
+use query::system::ClientRow;
 use query::{Engine, QueryError};
 use reactor::metrics::{self, Counter, Gauge};
 use reactor::net::{DetachedStream, Stream};
@@ -37,10 +40,14 @@ use handshakes::Handshakes;
 use limits::ShardLimits;
 use listener::NodeConnections;
 pub use listener::OpenListener;
+use writes::WriteLine;
 
 /// Bytes of buffers kept for reuse, and the largest worth keeping.
 const POOLED_BYTES_MAX: usize = 16 << 20;
 const POOLED_BUFFER_BYTES_MAX: usize = 256 << 10;
+
+/// Clients listed before others have their turn.
+const CLIENTS_PER_LOOK: usize = 64;
 
 /// How long a shard that stops waits for clients to take their answers.
 const DRAIN_TIME: Duration = Duration::from_secs(10);
@@ -59,6 +66,8 @@ pub struct Native {
     node_connections: NodeConnections,
     /// Holds every connection's tasks.
     gate: Gate,
+    /// Writes that wait for the commit log.
+    writes: Rc<WriteLine>,
     buffers: RefCell<Vec<Vec<u8>>>,
     /// What they take.
     pooled_bytes: Cell<usize>,
@@ -95,6 +104,7 @@ impl Native {
             next_connection: Cell::new(0),
             node_connections: NodeConnections::default(),
             gate: Gate::new(),
+            writes: WriteLine::open(),
             buffers: RefCell::default(),
             pooled_bytes: Cell::new(0),
             served: metrics::counter("scylla_transport_requests_served", "CQL requests answered", &[]),
@@ -112,12 +122,36 @@ impl Native {
             }
         }));
         let lister = Rc::downgrade(&native);
-        native.engine.list_clients_with(Box::new(move || {
-            let Some(native) = lister.upgrade() else { return Vec::new() };
-            let open = native.connections.borrow();
-            open.values().filter_map(Weak::upgrade).filter_map(|connection| connection.client_row()).collect()
+        native.engine.list_clients_with(Rc::new(move || {
+            let native = lister.upgrade();
+            Box::pin(async move {
+                match native {
+                    Some(native) => native.list_clients().await,
+                    None => Vec::new(),
+                }
+            })
         }));
         native
+    }
+
+    /// The clients that are connected, looked at a few at a time: ten thousand take milliseconds.
+    async fn list_clients(&self) -> Vec<ClientRow> {
+        let mut rows = Vec::new();
+        let mut next = 0;
+        // Ends: ids only grow, and those of later connections are not waited for.
+        let behind = self.next_connection.get();
+        while next < behind {
+            let mut looked_at = 0;
+            for (id, connection) in self.connections.borrow().range(next..behind).take(CLIENTS_PER_LOOK) {
+                (next, looked_at) = (id + 1, looked_at + 1);
+                rows.extend(connection.upgrade().and_then(|connection| connection.client_row()));
+            }
+            if looked_at < CLIENTS_PER_LOOK {
+                break;
+            }
+            reactor::maybe_yield().await;
+        }
+        rows
     }
 
     /// Opens the ports of `config`; only shard 0 does.
@@ -192,6 +226,7 @@ impl Native {
     }
 
     /// Counts a request that was answered.
+    #[inline]
     fn count(&self, result: &Result<(), QueryError>) {
         self.served.inc();
         if result.is_err() {
@@ -215,5 +250,11 @@ impl Native {
             self.pooled_bytes.set(pooled);
             self.buffers.borrow_mut().push(buffer);
         }
+    }
+}
+
+impl Drop for Native {
+    fn drop(&mut self) {
+        self.writes.close();
     }
 }

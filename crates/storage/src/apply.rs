@@ -16,26 +16,33 @@ use crate::commitlog::format::EntryKind;
 use crate::error::StorageError;
 use crate::shard::Storage;
 use crate::tablet::{Tablet, WriteGuard};
-use crate::throttle::Coming;
 
 /// A write that is on its way into the commit log. Dropping it leaves open whether the write happened.
 #[must_use = "a write that is not finished is not seen"]
-pub struct Applying<'s> {
-    storage: &'s Storage,
+pub struct Applying {
+    storage: Storage,
     deadline: Deadline,
     /// `None` where its keyspace does not want it in the log.
     pending: Option<Pending>,
     writing: WriteGuard,
-    _coming: Coming<'s>,
+    /// Bytes that the throttle counts as coming.
+    coming: usize,
 }
 
-impl std::fmt::Debug for Applying<'_> {
+impl std::fmt::Debug for Applying {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Applying").field("deadline", &self.deadline).finish_non_exhaustive()
     }
 }
 
-impl Applying<'_> {
+impl Drop for Applying {
+    #[inline]
+    fn drop(&mut self) {
+        self.storage.0.throttle.came(self.coming);
+    }
+}
+
+impl Applying {
     /// Completes once the commit log has the write as safely as its mode promises and reads see it; `mutation` is the one
     /// that was begun.
     ///
@@ -85,7 +92,7 @@ impl Storage {
         &self,
         view: &MutationView<'_>,
         deadline: Deadline,
-    ) -> Result<Option<Applying<'_>>, StorageError> {
+    ) -> Result<Option<Applying>, StorageError> {
         debug_assert!(
             MutationView::parse(view.as_bytes()).is_ok(),
             "a mutation that was made or checked here"
@@ -94,9 +101,8 @@ impl Storage {
         if self.0.throttle.holds() || tablet.is_closed() {
             return Ok(None);
         }
-        let coming = self.0.throttle.coming(view.as_bytes().len());
         let Some((pending, writing)) = self.put(view.as_bytes(), &tablet, durable)? else { return Ok(None) };
-        Ok(Some(Applying { storage: self, deadline, pending, writing, _coming: coming }))
+        Ok(Some(self.applying(view, deadline, pending, writing)))
     }
 
     /// As [`Storage::apply_checked`], where something has to be waited for.
@@ -115,11 +121,26 @@ impl Storage {
         loop {
             reactor::timeout(deadline, tablet.opened()).await.map_err(busy)?;
             if let Some((pending, writing)) = self.put(mutation, &tablet, durable)? {
-                let applying = Applying { storage: self, deadline, pending, writing, _coming: coming };
-                return applying.finish(mutation).await;
+                // From here on it counts itself.
+                drop(coming);
+                return self.applying(view, deadline, pending, writing).finish(mutation).await;
             }
             self.0.log.wait_for_room(deadline).await?;
         }
+    }
+
+    /// A write that the log has, or is not to have.
+    #[inline]
+    fn applying(
+        &self,
+        view: &MutationView<'_>,
+        deadline: Deadline,
+        pending: Option<Pending>,
+        writing: WriteGuard,
+    ) -> Applying {
+        let coming = view.as_bytes().len();
+        self.0.throttle.comes(coming);
+        Applying { storage: self.clone(), deadline, pending, writing, coming }
     }
 
     /// Puts a mutation into the commit log, where that is wanted, and keeps memtables from being sealed without it;

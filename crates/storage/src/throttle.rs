@@ -114,8 +114,20 @@ impl Throttle {
     /// Counts a write of `bytes` as dirty until what is returned is dropped: it is in a memtable then, or nowhere.
     #[inline]
     pub(crate) fn coming(&self, bytes: usize) -> Coming<'_> {
-        self.coming.set(self.coming.get() + bytes);
+        self.comes(bytes);
         Coming { throttle: self, bytes }
+    }
+
+    /// Counts a write of `bytes` as dirty until [`Throttle::came`] with as many.
+    #[inline]
+    pub(crate) fn comes(&self, bytes: usize) {
+        self.coming.set(self.coming.get() + bytes);
+    }
+
+    /// The write that [`Throttle::comes`] counted is in a memtable, or nowhere.
+    #[inline]
+    pub(crate) fn came(&self, bytes: usize) {
+        self.coming.set(self.coming.get() - bytes);
     }
 
     /// Whether the next write has to wait for its turn.
@@ -220,7 +232,7 @@ pub(crate) struct Coming<'t> {
 impl Drop for Coming<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.throttle.coming.set(self.throttle.coming.get() - self.bytes);
+        self.throttle.came(self.bytes);
     }
 }
 

@@ -23,6 +23,15 @@ impl Engine {
         };
         ScratchGuard { engine: self, scratch: Some(scratch) }
     }
+
+    /// Takes a scratch back for the next request.
+    #[inline]
+    fn keep_scratch(&self, scratch: Box<Scratch>) {
+        let mut scratches = self.0.scratches.borrow_mut();
+        if scratches.len() < SCRATCHES_MAX && scratch.is_small() {
+            scratches.push(scratch);
+        }
+    }
 }
 
 /// Scratches a shard keeps: as many requests as it is likely to have under way at once.
@@ -85,6 +94,46 @@ pub(crate) struct ScratchGuard<'e> {
     scratch: Option<Box<Scratch>>,
 }
 
+impl ScratchGuard<'_> {
+    /// The same scratch, for what outlives the request's function.
+    #[inline]
+    pub(crate) fn keep(mut self) -> KeptScratch {
+        KeptScratch { engine: self.engine.clone(), scratch: self.scratch.take() }
+    }
+}
+
+/// A [`ScratchGuard`] that owns its engine.
+pub(crate) struct KeptScratch {
+    engine: Engine,
+    scratch: Option<Box<Scratch>>,
+}
+
+impl KeptScratch {
+    /// The engine that it goes back to.
+    #[inline]
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+}
+
+impl Deref for KeptScratch {
+    type Target = Scratch;
+
+    #[inline]
+    fn deref(&self) -> &Scratch {
+        self.scratch.as_ref().expect("taken only by drop")
+    }
+}
+
+impl Drop for KeptScratch {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(scratch) = self.scratch.take() {
+            self.engine.keep_scratch(scratch);
+        }
+    }
+}
+
 impl Deref for ScratchGuard<'_> {
     type Target = Scratch;
 
@@ -101,10 +150,8 @@ impl DerefMut for ScratchGuard<'_> {
 
 impl Drop for ScratchGuard<'_> {
     fn drop(&mut self) {
-        let Some(scratch) = self.scratch.take() else { return };
-        let mut scratches = self.engine.0.scratches.borrow_mut();
-        if scratches.len() < SCRATCHES_MAX && scratch.is_small() {
-            scratches.push(scratch);
+        if let Some(scratch) = self.scratch.take() {
+            self.engine.keep_scratch(scratch);
         }
     }
 }

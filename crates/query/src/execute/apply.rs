@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use model::deletion::{EXPIRATION_MAX, LocalSeconds};
 use model::mutation;
+use model::partition_key::PARTITION_KEY_BYTES_MAX;
 use model::token::murmur3_token;
 use model::{Liveness, Token};
 use storage::Slices;
+use wire::values::ValueRef;
 
 use super::marker_row;
 use super::prior::Prior;
@@ -78,8 +80,19 @@ pub fn apply(
     Ok(())
 }
 
+/// What a plain statement writes ([`plain`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Plain {
+    /// A row: its mutation is appended.
+    Row,
+    /// Nothing at all.
+    Nothing,
+    /// A partition that was not wanted: nothing else was looked at.
+    Unwanted,
+}
+
 /// Appends the mutation of a plan that writes one row of one partition (`ModifyPlan::plain`), its cells put where they
-/// stay; returns the partition's token, and whether anything is written: nothing is appended where not.
+/// stay, where `wants` its token; returns the token, and whether anything was appended.
 ///
 /// # Errors
 /// As [`apply`].
@@ -88,27 +101,37 @@ pub fn plain(
     plan: &ModifyPlan,
     binding: &Binding<'_>,
     moment: Moment,
-    key: &mut Vec<u8>,
-    rows: &mut Slices,
+    (key, rows): (&mut Vec<u8>, &mut Slices),
+    wants: impl FnOnce(Token) -> bool,
     out: &mut Vec<u8>,
-) -> Result<(Token, bool), QueryError> {
+) -> Result<(Token, Plain), QueryError> {
     // In the order of `apply`: the first wrong value is told.
     let timestamp = timestamp_of(plan, binding, moment)?;
     key.clear();
-    keys::append_single(&plan.restrictions, &plan.table, binding, key)?;
+    append_key(plan, binding, key)?;
     keys::check_not_empty(key)?;
-    slices::fill(&plan.restrictions, &plan.table, binding, rows)?;
+    let token = murmur3_token(key);
+    if !wants(token) {
+        return Ok((token, Plain::Unwanted));
+    }
+    if !plan.only_row {
+        slices::fill(&plan.restrictions, &plan.table, binding, rows)?;
+    }
     let stamp = stamp(plan, binding, Moment { timestamp, ..moment })?;
-    slices::check_lengths(rows)?;
-    let Some(row) = rows.first() else {
-        return Err(QueryError::Internal("a write of one row names none".to_owned()));
+    let clustering = if plan.only_row {
+        &[][..]
+    } else {
+        slices::check_lengths(rows)?;
+        match rows.first() {
+            Some(row) => &row.start.prefix[..],
+            None => return Err(QueryError::Internal("a write of one row names none".to_owned())),
+        }
     };
     let liveness = if plan.kind == StatementKind::Insert { stamp.liveness() } else { Liveness::NONE };
-    let token = murmur3_token(key);
     let start = out.len();
     let id = plan.table.id();
     let mut written = Ok(false);
-    mutation::append_one_row(out, id, token, key, &row.start.prefix, |out| {
+    mutation::append_one_row(out, id, token, key, clustering, |out| {
         written = match &plan.sets {
             Some(sets) => marker_row::append(sets, &stamp, liveness, binding, out),
             None => row_writer::append_row(&plan.table, &plan.regulars, None, &stamp, liveness, binding, out),
@@ -117,7 +140,21 @@ pub fn plain(
     if !matches!(written, Ok(true)) {
         out.truncate(start);
     }
-    Ok((token, written?))
+    Ok((token, if written? { Plain::Row } else { Plain::Nothing }))
+}
+
+/// Appends the key of a plain statement, which has one.
+#[inline]
+fn append_key(plan: &ModifyPlan, binding: &Binding<'_>, key: &mut Vec<u8>) -> Result<(), QueryError> {
+    if let Some(set) = &plan.key
+        && let ValueRef::Bytes(value) = binding.values[set.marker]
+        && value.len() <= PARTITION_KEY_BYTES_MAX
+    {
+        set.check(value).map_err(|error| binding.invalid(set.marker, &error))?;
+        key.extend_from_slice(value);
+        return Ok(());
+    }
+    keys::append_single(&plan.restrictions, &plan.table, binding, key).map(drop)
 }
 
 /// The timestamp of what a statement writes.

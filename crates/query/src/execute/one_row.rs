@@ -1,7 +1,7 @@
 //! Begins the usual write at once: one row of one partition, written whatever is there.
 //!
 //! As `point` is for reads: whether a statement is one is known when it is prepared (`ModifyPlan::plain`), and all of it but
-//! the wait for the commit log is plain calls. [`Writing`] owns what is left, one small future.
+//! the wait for the commit log is plain calls. [`Writing`] owns what is left, one small future that needs no task of its own.
 //! Invariant: nothing is answered here; the caller does when it is known what to answer.
 
 use std::fmt;
@@ -10,11 +10,13 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use replication::Consistency;
+use replication::placement::shard_of;
 use storage::{Applying, StorageError};
 
+use super::apply::Plain;
 use super::modify::moment;
 use super::{Request, apply, consistency, routing};
-use crate::engine::{Engine, ScratchGuard, WriteBuffers};
+use crate::engine::{Engine, KeptScratch, WriteBuffers};
 use crate::prepare::modify::{ModifyPlan, Route};
 use crate::{QueryError, Response};
 
@@ -26,16 +28,16 @@ pub fn is_one(engine: &Engine, plan: &ModifyPlan) -> bool {
 
 /// A write that is on its way. It completes when enough replicas have it.
 #[derive(Debug)]
-pub struct Writing<'e>(Stage<'e>);
+pub struct Writing(Stage);
 
-enum Stage<'e> {
+enum Stage {
     /// The scratch has the mutation and its table.
-    Begun { engine: &'e Engine, scratch: ScratchGuard<'e>, applying: Applying<'e>, level: Consistency },
+    Begun { scratch: KeptScratch, applying: Applying, level: Consistency },
     /// Something has to be waited for before it begins. Boxed, so that a write that has begun carries no space for it.
-    Later(Pin<Box<dyn Future<Output = Result<(), QueryError>> + 'e>>),
+    Later(Pin<Box<dyn Future<Output = Result<(), QueryError>>>>),
 }
 
-impl fmt::Debug for Stage<'_> {
+impl fmt::Debug for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Begun { applying, .. } => f.debug_tuple("Begun").field(applying).finish(),
@@ -44,17 +46,43 @@ impl fmt::Debug for Stage<'_> {
     }
 }
 
-/// Begins to write the one row that a plain statement says; `None` where that is nothing.
+/// What became of the beginning.
+#[derive(Debug)]
+pub enum Begun {
+    /// It is on its way.
+    Writing(Writing),
+    /// The statement says nothing: it is done.
+    Nothing,
+    /// It is not for [`When::Now`]: nothing was done.
+    Left,
+}
+
+/// Which writes [`begin`] begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// All of them.
+    Always,
+    /// Those that this shard's commit log takes now, and whose time is that of all: such writes end in the order in which they
+    /// began.
+    Now,
+}
+
+/// Begins to write the one row that a plain statement says.
 ///
 /// # Errors
 /// As [`super::modify::execute`].
 #[inline]
-pub fn begin<'e>(
-    engine: &'e Engine,
+pub fn begin(
+    engine: &Engine,
     request: &Request<'_>,
     plan: &ModifyPlan,
+    when: When,
     out: &mut Response,
-) -> Result<Option<Writing<'e>>, QueryError> {
+) -> Result<Begun, QueryError> {
+    let now = when == When::Now;
+    if now && plan.timeout.is_some() {
+        return Ok(Begun::Left);
+    }
     let level = consistency::for_write(request.parameters.consistency)?;
     let timeout = apply::timeout(plan.timeout.as_ref(), request.binding)?;
     let mut scratch = engine.scratch(&plan.table);
@@ -63,31 +91,38 @@ pub fn begin<'e>(
     mutation.clear();
     let moment = moment(engine, request);
     let slices = &mut buffers.read.slices;
-    let (token, written) = apply::plain(plan, request.binding, moment, key, slices, mutation)?;
-    routing::hint(engine, request.client, &plan.table, token, &mut out.tablet_payload);
-    if !written {
-        return Ok(None);
+    let wants = |token| !now || shard_of(&plan.table, token) == reactor::shard_id();
+    let (token, written) = apply::plain(plan, request.binding, moment, (key, slices), wants, mutation)?;
+    match written {
+        Plain::Unwanted => return Ok(Begun::Left),
+        // What this shard has was sent to the right one.
+        _ if now => {}
+        _ => routing::hint(engine, request.client, &plan.table, token, &mut out.tablet_payload),
+    }
+    if written == Plain::Nothing {
+        return Ok(Begun::Nothing);
     }
     let stage = match engine.begin_write(&plan.table, mutation, level, timeout) {
-        Ok(Some(applying)) => Stage::Begun { engine, scratch, applying, level },
-        Ok(None) => Stage::Later(Box::pin(begin_later(engine, scratch, level, timeout))),
+        Ok(Some(applying)) => Stage::Begun { scratch: scratch.keep(), applying, level },
+        Ok(None) if now => return Ok(Begun::Left),
+        Ok(None) => Stage::Later(Box::pin(begin_later(scratch.keep(), level, timeout))),
         Err(error) => {
             out.tablet_payload = None;
             return Err(Engine::write_failed(error, &plan.table, mutation, level, "SIMPLE"));
         }
     };
-    Ok(Some(Writing(stage)))
+    Ok(Begun::Writing(Writing(stage)))
 }
 
-impl Future for Writing<'_> {
+impl Future for Writing {
     type Output = Result<(), QueryError>;
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            Stage::Begun { engine, scratch, applying, level } => {
+            Stage::Begun { scratch, applying, level } => {
                 let done = ready!(applying.poll_finish(&scratch.write.mutation, context));
-                Poll::Ready(done.map_err(|error| failed(engine, scratch, error, *level)))
+                Poll::Ready(done.map_err(|error| failed(scratch, error, *level)))
             }
             Stage::Later(writing) => writing.as_mut().poll(context),
         }
@@ -95,22 +130,17 @@ impl Future for Writing<'_> {
 }
 
 async fn begin_later(
-    engine: &Engine,
-    scratch: ScratchGuard<'_>,
+    scratch: KeptScratch,
     level: Consistency,
     timeout: Option<Duration>,
 ) -> Result<(), QueryError> {
-    engine.write(&scratch.read.table, &scratch.write.mutation, level, "SIMPLE", timeout).await
+    let (table, mutation) = (&scratch.read.table, &scratch.write.mutation);
+    scratch.engine().write(table, mutation, level, "SIMPLE", timeout).await
 }
 
 #[cold]
-fn failed(
-    engine: &Engine,
-    scratch: &ScratchGuard<'_>,
-    error: StorageError,
-    level: Consistency,
-) -> QueryError {
+fn failed(scratch: &KeptScratch, error: StorageError, level: Consistency) -> QueryError {
     let table = &scratch.read.table;
-    let error = engine.replicator().write_failed(error, table, level);
+    let error = scratch.engine().replicator().write_failed(error, table, level);
     Engine::write_failed(error, table, &scratch.write.mutation, level, "SIMPLE")
 }

@@ -4,7 +4,7 @@
 //! `execute/marker_row` turns them into a row. Invariant: sets stand by column id, each column once.
 
 use model::validate::{ValueError, validate};
-use model::{ColumnId, CqlType};
+use model::{Column, ColumnId, CqlType};
 
 use super::operation::{Action, Operation};
 use crate::terms::Term;
@@ -58,6 +58,21 @@ pub fn of(operations: &[Operation]) -> Option<Box<[MarkerSet]>> {
         _ => None,
     });
     if in_order { sets.collect() } else { None }
+}
+
+/// The key that is the value of one marker; `None` where the term is anything else.
+pub fn key_of(column: &Column, term: &Term) -> Option<MarkerSet> {
+    match term {
+        // As above: elements are put in order.
+        Term::Marker { ty: CqlType::Set { .. } | CqlType::Map { .. }, .. } => None,
+        Term::Marker { index, ty } => Some(MarkerSet {
+            column: column.id,
+            marker: *index,
+            ty: ty.clone(),
+            always_valid: always_valid(ty),
+        }),
+        _ => None,
+    }
 }
 
 fn always_valid(ty: &CqlType) -> AlwaysValid {

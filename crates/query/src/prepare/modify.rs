@@ -16,6 +16,7 @@ use super::names;
 use super::operation::{Action, Operation, assign, deletion, set};
 use super::selection::all_columns;
 use crate::QueryError;
+use crate::restrictions::clause::{RowTerm, Test};
 use crate::restrictions::{self, Restrictions, StatementKind};
 use crate::results::ResultMetadata;
 use crate::terms::prepare::Context;
@@ -52,6 +53,10 @@ pub struct ModifyPlan {
     pub plain: bool,
     /// What it writes, where it is plain and that is nothing but values of markers.
     pub sets: Option<Box<[MarkerSet]>>,
+    /// Its partition's key, where it is plain and that is the value of one marker.
+    pub key: Option<Box<MarkerSet>>,
+    /// Whether it is plain and the partition has no row but the one.
+    pub only_row: bool,
     needs_read: bool,
 }
 
@@ -337,9 +342,13 @@ fn assemble(
         && !restrictions.clustering_has_in()
         && restrictions.names_rows(table);
     let sets = if plain { marker_sets::of(&regulars) } else { None };
+    let key = if plain { key_of_one_marker(table, &restrictions) } else { None };
+    let only_row = plain && table.clustering_orders().is_empty() && restrictions.null_tail == 0;
     Ok(ModifyPlan {
         plain,
         sets,
+        key: key.map(Box::new),
+        only_row,
         table: Rc::clone(table),
         kind,
         restrictions,
@@ -354,6 +363,20 @@ fn assemble(
         route,
         needs_read,
     })
+}
+
+/// The key of a table with one key column that a marker gives.
+fn key_of_one_marker(table: &Table, restrictions: &Restrictions) -> Option<MarkerSet> {
+    let ([column], [clause]) = (table.partition_key(), restrictions.partition_key.as_slice()) else {
+        return None;
+    };
+    match &clause.test {
+        Test::Equal(RowTerm::Parts(parts)) => match parts.as_slice() {
+            [term] => marker_sets::key_of(column, term),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// Whether a DELETE names no column: then it is about all of them.

@@ -1,7 +1,7 @@
 //! Reading a made-up table: the same ranges, slices and order as a stored one.
 //!
-//! Tables about the schema are made up one table of the schema at a time, with a chance for others in between, so that
-//! a schema of many thousand tables does not hold the shard.
+//! Tables about the schema are made up one table of the schema at a time, and the one of clients some clients at a time, with a
+//! chance for others in between, so that a schema of many thousand tables, or as many clients, do not hold the shard.
 
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use storage::{CompactionRecord, Flow, PartitionBound, PartitionRange, ReadComman
 
 use super::node::{self, NodeFacts};
 use super::rows::{Partition, Rows};
-use super::views::{self, Views};
+use super::views::{self, ClientRow, Views};
 use super::{Catalog, is_virtual, schema_tables};
 use model::RowView;
 
@@ -38,6 +38,9 @@ impl Catalog {
     ) {
         let table = &*command.table;
         let mut giver = Giver { command, consumer, open: None, flow: Flow::Continue };
+        if let Views::Clients(clients) = &world.views {
+            return give_clients(table, clients, giver).await;
+        }
         if !matches!(table.keyspace(), "system_schema" | "system_virtual_schema") {
             let mut rows = Rows::new(table);
             fill(&mut rows, table, world);
@@ -96,6 +99,26 @@ impl Catalog {
         });
         keyspaces
     }
+}
+
+/// Hands over `system_views.clients` in pieces.
+async fn give_clients(table: &Table, clients: &[ClientRow], mut giver: Giver<'_>) {
+    let mut pieces: Vec<&[ClientRow]> = clients.chunks(views::CLIENTS_PER_PIECE).collect();
+    if giver.command.reversed {
+        pieces.reverse();
+    }
+    for piece in pieces {
+        let mut rows = Rows::new(table);
+        piece.iter().for_each(|client| views::client(&mut rows, client));
+        for partition in rows.finish() {
+            giver.give(&partition);
+        }
+        if giver.flow == Flow::Stop {
+            return;
+        }
+        reactor::maybe_yield().await;
+    }
+    giver.close();
 }
 
 fn fill(rows: &mut Rows<'_>, table: &Table, world: &World) {

@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use model::Token;
+use model::token::murmur3_token;
 use reactor::metrics::{Sample, Value};
 use reactor::{Group, mesh};
 use storage::{CompactionStats, SnapshotInfo, SnapshotsOf, TableReport};
@@ -16,6 +18,9 @@ use super::rows::Rows;
 use crate::prepared_cache::StatementId;
 use crate::terms::time::parse_timestamp;
 use crate::{Engine, QueryError};
+
+/// Clients whose rows are made before others have their turn: there may be tens of thousands, all of one address.
+pub(super) const CLIENTS_PER_PIECE: usize = 64;
 
 /// A connected client, for `system_views.clients`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +62,7 @@ pub(crate) enum Views {
     Reports(Vec<TableReport>),
     /// Compactions at work.
     Compactions(Vec<CompactionStats>),
-    /// Clients.
+    /// Clients, in the order of their rows.
     Clients(Vec<ClientRow>),
     /// Snapshots.
     Snapshots(Vec<SnapshotInfo>),
@@ -90,8 +95,24 @@ impl Views {
                 Self::Compactions(tasks.into_iter().flatten().collect())
             }
             "clients" => {
-                let clients = each_shard(engine, |engine| engine.clients()).await?;
-                Self::Clients(clients.into_iter().flatten().collect())
+                let mut sorted = BTreeMap::new();
+                for shard in 0..engine.config().shards {
+                    let asked = mesh::call(shard, Group::ADMIN, || async {
+                        match Engine::here() {
+                            Some(engine) => Some(engine.clients().await),
+                            None => None,
+                        }
+                    });
+                    let asked = asked.await.map_err(|error| QueryError::Internal(error.to_string()))?;
+                    let not_ready = || QueryError::NotReady(format!("shard {shard} has not started"));
+                    for client in asked.ok_or_else(not_ready)? {
+                        sorted.insert(place_of_client(&client), client);
+                        if sorted.len() % CLIENTS_PER_PIECE == 0 {
+                            reactor::maybe_yield().await;
+                        }
+                    }
+                }
+                Self::Clients(sorted.into_values().collect())
             }
             "snapshots" => Self::Snapshots(engine.storage().snapshots(&SnapshotsOf::default()).await?),
             "caches" | "thread_pools" => Self::Samples(
@@ -118,6 +139,15 @@ impl Views {
     }
 }
 
+/// Where the row of a client stands among the others: the token of its partition, the partition, its port.
+fn place_of_client(client: &ClientRow) -> (Token, Vec<u8>, u16) {
+    let address = match client.address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    };
+    (murmur3_token(&address), address, client.port)
+}
+
 async fn each_shard<T: Send + 'static>(engine: &Engine, ask: fn(&Engine) -> T) -> Result<Vec<T>, QueryError> {
     let mut answers = Vec::with_capacity(engine.config().shards);
     for shard in 0..engine.config().shards {
@@ -140,7 +170,6 @@ pub(super) fn fill(rows: &mut Rows<'_>, table: &str, views: &Views, facts: &Node
         ("max_sstable_duration", Views::Reports(reports)) => durations(rows, reports),
         ("max_sstable_size", Views::Reports(reports)) => sizes(rows, reports, |report| report.file_bytes_max),
         ("sstable_tasks", Views::Compactions(tasks)) => tasks.iter().for_each(|task| compaction(rows, task)),
-        ("clients", Views::Clients(clients)) => clients.iter().for_each(|one| client(rows, one)),
         ("snapshots", Views::Snapshots(snapshots)) => snapshots.iter().for_each(|one| snapshot(rows, one)),
         ("caches", Views::Samples(shards)) => row_cache(rows, shards),
         ("thread_pools", Views::Samples(shards)) => groups(rows, shards),
@@ -187,7 +216,8 @@ fn compaction(rows: &mut Rows<'_>, task: &CompactionStats) {
     });
 }
 
-fn client(rows: &mut Rows<'_>, client: &ClientRow) {
+/// Adds the row of a client.
+pub(super) fn client(rows: &mut Rows<'_>, client: &ClientRow) {
     rows.row(|row| {
         row.inet("address", client.address);
         row.int("port", i32::from(client.port));

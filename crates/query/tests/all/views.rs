@@ -1,7 +1,11 @@
 //! `system_views` as a client sees it: what happened on any shard is told.
 
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
 use crate::support::{Options, node, prepare, rows, run};
 use query::Engine;
+use query::system::ClientRow;
 
 async fn told(engine: Engine) {
     run(&engine, "CREATE TABLE t (k int PRIMARY KEY, v int)").await;
@@ -54,4 +58,48 @@ async fn told(engine: Engine) {
 #[test]
 fn what_the_node_does_is_in_its_virtual_tables() {
     node(tempfile::tempdir().unwrap().path(), 2, told);
+}
+
+/// Clients of two addresses, more than are listed at a time, in no order.
+fn many_clients() -> Vec<ClientRow> {
+    let client = |port: u16| ClientRow {
+        address: if port.is_multiple_of(3) { [127, 0, 0, 9].into() } else { [127, 0, 0, 1].into() },
+        port,
+        stage: "ready",
+        version: 4,
+        options: BTreeMap::new(),
+        requests: u64::from(port),
+        keyspace: None,
+        user: "anonymous".to_owned(),
+    };
+    (0..1000u32).map(|at| client(1024 + (at * 389 % 1000) as u16)).collect()
+}
+
+async fn clients_are_listed(engine: Engine) {
+    engine.list_clients_with(Rc::new(|| Box::pin(async { many_clients() })));
+    let all = rows(&engine, "SELECT address, port, request_count FROM system_views.clients").await;
+    let mut expected: Vec<String> = many_clients()
+        .iter()
+        .map(|client| {
+            let last = if client.port.is_multiple_of(3) { 9 } else { 1 };
+            format!("0x7f00000{last} | {} | {}", client.port, client.requests)
+        })
+        .collect();
+    let mut sorted = all.clone();
+    expected.sort();
+    sorted.sort();
+    assert_eq!(sorted, expected);
+    let of_one = "SELECT port FROM system_views.clients WHERE address = '127.0.0.9'";
+    let ports: Vec<String> = (1024..2024).filter(|port| port % 3 == 0).map(|port| port.to_string()).collect();
+    assert_eq!(rows(&engine, of_one).await, ports);
+    let last = format!("{of_one} AND port > 1500 ORDER BY port DESC LIMIT 3");
+    assert_eq!(rows(&engine, &last).await, ["2022", "2019", "2016"]);
+    // One address after the other: a partition does not come in two parts.
+    let turns = all.windows(2).filter(|pair| pair[0].split(' ').next() != pair[1].split(' ').next()).count();
+    assert_eq!(turns, 1);
+}
+
+#[test]
+fn thousands_of_clients_are_listed_in_order() {
+    node(tempfile::tempdir().unwrap().path(), 1, clients_are_listed);
 }

@@ -54,7 +54,7 @@ impl Replicator {
         mutation: &[u8],
         consistency: Consistency,
         deadline: Deadline,
-    ) -> Result<Option<Applying<'_>>, ReplicationError> {
+    ) -> Result<Option<Applying>, ReplicationError> {
         let view = MutationView::trusted(mutation).map_err(storage::StorageError::from)?;
         if shard_of(table, view.token) != reactor::shard_id() || admission::may_be_limited(table) {
             return Ok(None);

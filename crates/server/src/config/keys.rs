@@ -105,6 +105,7 @@ const SETTERS: &[(&str, Setter)] = &[
     ("smp", |c, v| count(v, 1, 1024).map(|v| c.shards = Some(v as usize))),
     ("memory", |c, v| size(v).map(|v| c.memory_bytes = Some(v))),
     ("developer_mode", |c, v| flag(v).map(|v| c.developer_mode = v)),
+    ("overprovisioned", |c, v| flag(v).map(|v| c.overprovisioned = v)),
     ("reactor_spin_us", |c, v| count(v, 0, 100_000).map(|v| c.spin_us = v as u32)),
     ("saved_caches_directory", |c, v| path(v).map(|v| c.saved_caches_dir = Some(v))),
     ("row_cache_save_period", |c, v| period(v).map(|v| c.cache_save_period = v)),

@@ -18,8 +18,8 @@ use reactor::{Deadline, Event, Gate, Group, Instant, Permit};
 use wire::frame::{FrameError, FrameHeader, Opcode};
 use wire::protocol_error::ProtocolError;
 
-use super::framing::Input;
-use super::limits::{Answers, InFlight, Refusal};
+use super::framing::{Input, Next};
+use super::limits::{Answers, Held, InFlight, Refusal};
 use super::session::{Phase, Session};
 use super::{Native, dispatch};
 
@@ -46,13 +46,10 @@ const HANDSHAKE_LOOK: Duration = Duration::from_secs(1);
 pub(super) struct Connection {
     id: u64,
     stream: Stream,
-    pub(super) session: Session,
-    in_flight: Cell<usize>,
+    pub(super) session: Rc<Session>,
     /// Those of them that are heavy.
     heavy: Cell<usize>,
     requests: Gate,
-    /// Some of the output is gone.
-    drained: Event,
     stop: Event,
     stopping: Cell<bool>,
     finished: Cell<bool>,
@@ -64,15 +61,13 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) fn new(id: u64, stream: Stream, native: Rc<Native>, shaking: Permit) -> Rc<Self> {
-        let session = Session::new(native, Some(stream.peer_addr()));
+        let session = Rc::new(Session::new(native, Some(stream.peer_addr())));
         Rc::new(Self {
             id,
             stream,
             session,
-            in_flight: Cell::new(0),
             heavy: Cell::new(0),
             requests: Gate::new(),
-            drained: Event::new(),
             stop: Event::new(),
             stopping: Cell::new(false),
             finished: Cell::new(false),
@@ -105,7 +100,7 @@ impl Connection {
     pub(super) fn stop_reading(&self) {
         self.stopping.set(true);
         self.stop.notify_all();
-        self.drained.notify_all();
+        self.session.drained.notify_all();
     }
 
     /// Whether the client is so far behind with reading that events for it would only pile up.
@@ -132,8 +127,10 @@ impl Connection {
             input.feed(&chunk);
             drop(chunk);
             loop {
-                match input.next_frame(|| native.take_buffer()) {
-                    Ok(Some((header, body))) => {
+                let at_once = |header: &FrameHeader, body: &[u8]| self.answer_at_once(header, body);
+                match input.next_frame(at_once, || native.take_buffer()) {
+                    Ok(Some(Next::Taken)) => {}
+                    Ok(Some(Next::Frame(header, body))) => {
                         if !self.take_frame(header, body, &mut input, reserved.take()).await {
                             return;
                         }
@@ -153,7 +150,7 @@ impl Connection {
                     }
                 }
                 if !self.may_read_on() {
-                    self.drained.wait_until(|| self.may_read_on()).await;
+                    self.session.drained.wait_until(|| self.may_read_on()).await;
                 }
                 if self.stopping.get() {
                     return;
@@ -273,6 +270,15 @@ impl Connection {
         dispatch::overloaded(&self.session, header, &text);
     }
 
+    /// Answers or begins a request that needs no task, while its frame stands where it was received. False where it is not one.
+    #[inline]
+    fn answer_at_once(&self, header: &FrameHeader, body: &[u8]) -> bool {
+        let bytes = body.len() + wire::frame::HEADER_BYTES;
+        self.session.phase.get() == Phase::Ready
+            && self.session.version.get() == Some(header.version)
+            && dispatch::answer_at_once(&self.session, header, body, || self.admit_at_once(bytes))
+    }
+
     /// Answers a frame, or starts a task that will. False ends the connection.
     async fn take_frame(
         self: &Rc<Self>,
@@ -296,15 +302,11 @@ impl Connection {
             }
             return goes_on;
         }
-        if dispatch::answer_at_once(&self.session, &header, &body) {
-            self.session.native.give_buffer(body);
-            return true;
-        }
-        if self.in_flight.get() >= self.session.native.config.requests_per_connection_max {
+        if self.session.in_flight.get() >= self.session.native.config.requests_per_connection_max {
             self.session.native.limits.count_shed();
             let text = format!(
                 "Too many requests in flight on this connection: {} (native_transport_max_requests_per_connection)",
-                self.in_flight.get()
+                self.session.in_flight.get()
             );
             dispatch::overloaded(&self.session, header, &text);
             return true;
@@ -325,39 +327,51 @@ impl Connection {
                 return true;
             }
         };
-        let Ok(hold) = self.requests.enter() else { return false };
-        self.in_flight.set(self.in_flight.get() + 1);
+        let Some(held) = self.hold(admitted) else { return false };
+        self.session.begins_one();
         let connection = Rc::clone(self);
-        let expected = self.session.output.borrow().usual_bytes();
-        let answer = Answers::expect(&self.session.native.limits.answers, expected);
         if dispatch::is_heavy(&header) {
-            self.start_heavy(header, body, (answer, admitted, hold)).await;
+            self.start_heavy(header, body, held).await;
             return true;
         }
         reactor::spawn_now(Group::STATEMENT, move || async move {
             reactor::in_place!(dispatch::answer(&connection.session, header, body));
-            connection.in_flight.set(connection.in_flight.get() - 1);
-            drop((answer, admitted, hold));
-            connection.drained.notify_all();
+            drop(held);
+            connection.session.ends_one();
         });
         true
     }
 
+    /// What a request that was let in counts against; `None` where the connection ends.
+    #[inline]
+    fn hold(&self, admitted: InFlight) -> Option<Held> {
+        let hold = self.requests.enter().ok()?;
+        let expected = self.session.output.borrow().usual_bytes();
+        Some(Held::new(Answers::expect(&self.session.native.limits.answers, expected), admitted, hold))
+    }
+
+    /// Lets a request in that begins where its frame was cut; `None` where that is not to be decided there.
+    fn admit_at_once(&self, bytes: usize) -> Option<Option<Held>> {
+        if self.session.in_flight.get() >= self.session.native.config.requests_per_connection_max {
+            return None;
+        }
+        self.hold(self.session.native.limits.admit_now(bytes)?).map(Some)
+    }
+
     /// Starts a request that has to be parsed and prepared, or is long.
-    async fn start_heavy(self: &Rc<Self>, header: FrameHeader, body: Vec<u8>, holds: impl Sized + 'static) {
+    async fn start_heavy(self: &Rc<Self>, header: FrameHeader, body: Vec<u8>, held: Held) {
         let deadline = Deadline::after(self.session.native.config.request_timeout);
         self.heavy.set(self.heavy.get() + 1);
         let connection = Rc::clone(self);
         reactor::spawn_now(Group::STATEMENT, move || async move {
             dispatch::answer_heavy(&connection.session, header, body, deadline).await;
-            connection.in_flight.set(connection.in_flight.get() - 1);
             connection.heavy.set(connection.heavy.get() - 1);
-            drop(holds);
-            connection.drained.notify_all();
+            drop(held);
+            connection.session.ends_one();
         });
         if self.heavy.get() >= HEAVY_PER_CONNECTION_MAX {
             let few = || self.heavy.get() < HEAVY_PER_CONNECTION_MAX || self.stopping.get();
-            self.drained.wait_until(few).await;
+            self.session.drained.wait_until(few).await;
         }
     }
 
@@ -378,7 +392,7 @@ impl Connection {
             let output = self.session.output.borrow();
             (output.pending_bytes(), output.usual_bytes())
         };
-        let running = self.in_flight.get();
+        let running = self.session.in_flight.get();
         if self.stopping.get() || (waiting == 0 && running == 0) {
             return true;
         }
@@ -398,12 +412,12 @@ impl Connection {
             if let Some(buffer) = spare {
                 self.session.native.give_buffer(buffer);
             }
-            self.drained.notify_all();
+            self.session.drained.notify_all();
             if let Err(error) = sent {
                 reactor::debug!("connection {} takes no answers: {error}", self.id);
                 self.session.output.borrow_mut().set_broken();
                 self.stop_reading();
-                self.drained.notify_all();
+                self.session.drained.notify_all();
                 return;
             }
         }

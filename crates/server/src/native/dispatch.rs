@@ -2,13 +2,13 @@
 
 use std::rc::Rc;
 
-use query::{ClientState, QueryError, Response};
+use query::{AtOnce, ClientState, OneRow, QueryError, Response};
 use reactor::{Deadline, Group};
 use wire::error::{ErrorBody, PlainError};
 use wire::extensions::{Extensions, TABLETS_ROUTING_V1_PAYLOAD};
 use wire::frame::{Flags, FrameHeader, Opcode};
 use wire::protocol_error::ProtocolError;
-use wire::request::{EventTypes, Request};
+use wire::request::{EventTypes, QueryParameters, Request};
 use wire::response::{CompleteResponse, ResponseBuilder, append_unsupported_version};
 use wire::segment::SegmentFormat;
 use wire::startup::Startup;
@@ -16,7 +16,9 @@ use wire::version::ProtocolVersion;
 
 use super::auth::Verdict;
 use super::framing::Input;
+use super::limits::Held;
 use super::session::{Phase, Session};
+use super::writes::Begun;
 use super::{error, supported, traced};
 
 /// Options of STARTUP that are kept for `system_views.clients`, and the longest.
@@ -50,9 +52,16 @@ pub(super) async fn answer_heavy(session: &Session, header: FrameHeader, body: V
 /// What Cassandra says to a request that waited longer than its client did.
 pub(super) const TOO_LATE: &str = "Query timed out before it could start";
 
-/// Answers a prepared read of a row that memory has, without a task. False where it is anything else: nothing was done.
+/// Answers a prepared read of a row that memory has, and begins a prepared write of one row that the commit log takes now,
+/// without a task; the write stands in the shard's line then, with what `admit` counts it against. False where it is anything else,
+/// or `admit` does not let it in: nothing was done.
 #[inline]
-pub(super) fn answer_at_once(session: &Session, header: &FrameHeader, body: &[u8]) -> bool {
+pub(super) fn answer_at_once(
+    session: &Rc<Session>,
+    header: &FrameHeader,
+    body: &[u8],
+    admit: impl FnOnce() -> Option<Option<Held>>,
+) -> bool {
     if header.opcode != Opcode::Execute || header.body_length > SHORT_BODY_BYTES {
         return false;
     }
@@ -60,18 +69,21 @@ pub(super) fn answer_at_once(session: &Session, header: &FrameHeader, body: &[u8
         return false;
     }
     let engine = &session.native.engine;
-    let Some(read) = wire::request::execute_id(body).and_then(|id| engine.point_read(id)) else {
+    let Some(row) = wire::request::execute_id(body).and_then(|id| engine.one_row(id)) else {
         return false;
     };
     let extensions = session.extensions.get();
     // What is wrong with it is told where it is decoded again.
     let Ok(envelope) = wire::request::decode(header, body, &extensions) else { return false };
     let Request::Execute { result_metadata_id, parameters, .. } = &envelope.request else { return false };
+    if row.writes {
+        return begin_write(session, header, &row, parameters, admit);
+    }
     let mut response = Response { body: session.native.take_buffer(), ..Response::default() };
     let client = session.client.borrow();
-    let result = engine.read_at_once(&client, &read, *result_metadata_id, parameters, &mut response);
+    let result = engine.begin(&client, &row, *result_metadata_id, parameters, &mut response);
     drop(client);
-    let answered = result.map(|answered| answered.then_some(())).transpose();
+    let answered = result.map(|begun| matches!(begun, AtOnce::Done).then_some(())).transpose();
     if let Some(result) = &answered {
         session.requests.set(session.requests.get() + 1);
         session.native.count(result);
@@ -79,6 +91,56 @@ pub(super) fn answer_at_once(session: &Session, header: &FrameHeader, body: &[u8
     }
     session.native.give_buffer(response.body);
     answered.is_some()
+}
+
+/// As [`answer_at_once`], for a write.
+#[inline]
+fn begin_write(
+    session: &Rc<Session>,
+    header: &FrameHeader,
+    row: &OneRow,
+    parameters: &QueryParameters<'_>,
+    admit: impl FnOnce() -> Option<Option<Held>>,
+) -> bool {
+    let Some(held) = admit() else { return false };
+    let mut response = Response::default();
+    let client = session.client.borrow();
+    let begun = session.native.engine.begin(&client, row, None, parameters, &mut response);
+    drop(client);
+    let ended = match begun {
+        Ok(AtOnce::Writing(writing)) => {
+            session.requests.set(session.requests.get() + 1);
+            session.begins_one();
+            let begun = Begun { session: Rc::clone(session), header: *header, writing, held };
+            session.native.writes.join(begun);
+            return true;
+        }
+        Ok(AtOnce::Left(_)) => return false,
+        Ok(AtOnce::Done) => Ok(()),
+        Err(error) => Err(error),
+    };
+    session.requests.set(session.requests.get() + 1);
+    end_write(session, header, ended);
+    true
+}
+
+/// Answers a write that [`answer_at_once`] began.
+#[inline]
+pub(super) fn end_write(session: &Session, header: &FrameHeader, ended: Result<(), QueryError>) {
+    session.native.count(&ended);
+    match ended {
+        Ok(()) => session.write_void(header),
+        Err(error) => write_failure(session, header, error),
+    }
+}
+
+#[cold]
+fn write_failure(session: &Session, header: &FrameHeader, error: QueryError) {
+    let mut response = Response::default();
+    if let QueryError::Guardrail(text) = &error {
+        response.warnings.push(text.clone());
+    }
+    write_result(session, header, &Err(error), &response);
 }
 
 /// Answers a request that runs beside others.

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use wire::compression::{Compression, Compressor};
 use wire::frame::{Direction, Frame, FrameError, FrameHeader, HEADER_BYTES};
 use wire::segment::{Decoded, SegmentDecoder, SegmentEncoder, SegmentFormat};
+use wire::version::ProtocolVersion;
 
 use super::limits::Answers;
 
@@ -125,19 +126,20 @@ impl Input {
         }
     }
 
-    /// Cuts the next whole frame; its body goes into what `buffer` gives. `None` when more bytes are needed.
+    /// Cuts the next whole frame and has `take` look at it where it stands; where it does not take it, its body goes into what
+    /// `buffer` gives. `None` when more bytes are needed.
+    #[inline]
     pub(super) fn next_frame(
         &mut self,
+        take: impl FnOnce(&FrameHeader, &[u8]) -> bool,
         buffer: impl FnOnce() -> Vec<u8>,
-    ) -> Result<Option<(FrameHeader, Vec<u8>)>, FrameError> {
+    ) -> Result<Option<Next>, FrameError> {
         let Some(segments) = &mut self.segments else {
-            let frame = Frame::cut(&self.received[self.used..], self.frame_bytes_max)?;
-            return Ok(frame.map(|frame| {
-                self.used += frame.header.frame_bytes();
-                let mut body = buffer();
-                body.extend_from_slice(frame.body);
-                (frame.header, body)
-            }));
+            let Some(frame) = Frame::cut(&self.received[self.used..], self.frame_bytes_max)? else {
+                return Ok(None);
+            };
+            self.used += frame.header.frame_bytes();
+            return Ok(Some(Next::of(&frame, take, buffer)));
         };
         loop {
             let rest = &self.envelopes[self.envelopes_used..];
@@ -148,9 +150,7 @@ impl Input {
                     }));
                 };
                 self.envelopes_used += frame.header.frame_bytes();
-                let mut body = buffer();
-                body.extend_from_slice(frame.body);
-                return Ok(Some((frame.header, body)));
+                return Ok(Some(Next::of(&frame, take, buffer)));
             }
             self.envelopes.clear();
             self.envelopes_used = 0;
@@ -168,6 +168,31 @@ impl Input {
                 }
             }
         }
+    }
+}
+
+/// What became of a frame that was cut.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// It is done with.
+    Taken,
+    /// Here it is.
+    Frame(FrameHeader, Vec<u8>),
+}
+
+impl Next {
+    #[inline]
+    fn of(
+        frame: &Frame<'_>,
+        take: impl FnOnce(&FrameHeader, &[u8]) -> bool,
+        buffer: impl FnOnce() -> Vec<u8>,
+    ) -> Self {
+        if take(&frame.header, frame.body) {
+            return Self::Taken;
+        }
+        let mut body = buffer();
+        body.extend_from_slice(frame.body);
+        Self::Frame(frame.header, body)
     }
 }
 
@@ -265,16 +290,40 @@ impl Output {
         if self.broken {
             return;
         }
-        if let Some(format) = self.segments
-            && self.run.is_none()
-        {
-            self.run = Some(self.codecs.segments(format).begin(&mut self.pending));
-        }
+        self.begin_run();
         let mut compressor = self.body_compression.map(|_| self.codecs.compressor.borrow_mut());
         let compression = self.body_compression.zip(compressor.as_deref_mut());
         let before = self.pending.len();
         write(&mut self.pending, compression);
         drop(compressor);
+        self.note_answer(before);
+    }
+
+    /// Appends a RESULT that says VOID, the answer of every write. So short a body is not made shorter by compression.
+    #[inline]
+    pub(super) fn append_void(&mut self, version: ProtocolVersion, stream: i16) {
+        if self.broken {
+            return;
+        }
+        self.begin_run();
+        let before = self.pending.len();
+        self.pending.extend_from_slice(&wire::response::void_frame(version, stream));
+        self.note_answer(before);
+    }
+
+    /// Begins a run of envelopes, where answers go out in segments.
+    #[inline]
+    fn begin_run(&mut self) {
+        if let Some(format) = self.segments
+            && self.run.is_none()
+        {
+            self.run = Some(self.codecs.segments(format).begin(&mut self.pending));
+        }
+    }
+
+    /// An answer was appended behind `before`.
+    #[inline]
+    fn note_answer(&mut self, before: usize) {
         // A short answer brings it down by an eighth only: lengths vary, and too small a guess costs memory.
         self.usual_bytes = (self.pending.len() - before).max(self.usual_bytes - self.usual_bytes / 8);
         self.count();

@@ -2,13 +2,15 @@
 
 use std::rc::Rc;
 
-use super::framing::Input;
+use wire::frame::FrameHeader;
+
+use super::framing::{Input, Next};
 use super::session::{Phase, Session};
 use super::{Native, dispatch};
 
 /// One client, without a socket. Requests are answered one after the other.
 pub struct InProcess {
-    session: Session,
+    session: Rc<Session>,
     input: Input,
 }
 
@@ -21,7 +23,7 @@ impl InProcess {
     /// A client of `native`'s shard.
     pub fn new(native: &Rc<Native>) -> Self {
         Self {
-            session: Session::new(Rc::clone(native), None),
+            session: Rc::new(Session::new(Rc::clone(native), None)),
             input: Input::new(native.config.frame_bytes_max),
         }
     }
@@ -33,20 +35,25 @@ impl InProcess {
     pub async fn exchange(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), NotAFrame> {
         self.input.feed(bytes);
         loop {
-            let native = &self.session.native;
-            let frame = self.input.next_frame(|| native.take_buffer());
-            let frame = frame.map_err(|error| NotAFrame(error.to_string()))?;
-            let Some((header, body)) = frame else { break };
+            let session = &self.session;
+            let at_once = |header: &FrameHeader, body: &[u8]| {
+                session.phase.get() == Phase::Ready
+                    && dispatch::answer_at_once(session, header, body, || Some(None))
+            };
+            let next = self.input.next_frame(at_once, || session.native.take_buffer());
+            let next = next.map_err(|error| NotAFrame(error.to_string()))?;
+            let (header, body) = match next {
+                Some(Next::Frame(header, body)) => (header, body),
+                Some(Next::Taken) => continue,
+                None => break,
+            };
             if self.session.phase.get() == Phase::Ready {
-                if dispatch::answer_at_once(&self.session, &header, &body) {
-                    self.session.native.give_buffer(body);
-                    continue;
-                }
                 reactor::in_place!(dispatch::answer(&self.session, header, body));
             } else {
                 dispatch::answer_in_turn(&self.session, header, body, &mut self.input).await;
             }
         }
+        self.session.drained.wait_until(|| self.session.in_flight.get() == 0).await;
         let mut output = self.session.output.borrow_mut();
         if let Some(answers) = output.take() {
             out.extend_from_slice(&answers);

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use reactor::metrics::{self, Counter, Gauge};
-use reactor::{Permit, Semaphore};
+use reactor::{GateHold, Permit, Semaphore};
 
 /// Connections that may wait for memory; a request of the next one is shed.
 const WAITING_MAX: usize = 1 << 16;
@@ -71,6 +71,16 @@ impl ShardLimits {
         Ok(self.let_in(memory))
     }
 
+    /// As [`ShardLimits::admit`]; `None` where something forbids it, which is then not counted: the request is offered again.
+    #[inline]
+    pub(super) fn admit_now(self: &Rc<Self>, bytes: usize) -> Option<InFlight> {
+        let requests = usize::try_from(self.serving.get()).unwrap_or(0);
+        if requests >= self.requests_max {
+            return None;
+        }
+        self.memory.try_acquire(bytes.min(self.bytes_max)).map(|memory| self.let_in(memory))
+    }
+
     /// As [`ShardLimits::admit`], for a request whose memory is set aside already.
     pub(super) fn admit_with(self: &Rc<Self>, memory: Permit) -> Result<InFlight, Refusal> {
         self.check_requests()?;
@@ -123,6 +133,19 @@ impl ShardLimits {
 pub(super) struct InFlight {
     _memory: Permit,
     _serving: Counted,
+}
+
+/// What a request counts against from its frame to its answer; dropping it counts it out.
+pub(super) struct Held {
+    _answer: Expected,
+    _admitted: InFlight,
+    _hold: GateHold,
+}
+
+impl Held {
+    pub(super) fn new(answer: Expected, admitted: InFlight, hold: GateHold) -> Self {
+        Self { _answer: answer, _admitted: admitted, _hold: hold }
+    }
 }
 
 /// One more of something, until dropped.

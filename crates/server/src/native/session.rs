@@ -11,6 +11,7 @@ use query::ClientState;
 use query::system::ClientRow;
 use reactor::Event;
 use wire::extensions::Extensions;
+use wire::frame::FrameHeader;
 use wire::request::EventTypes;
 use wire::response::BodyCompression;
 use wire::version::ProtocolVersion;
@@ -52,6 +53,10 @@ pub(super) struct Session {
     pub(super) output: RefCell<Output>,
     /// Something was appended to `output`, or it will not be any more.
     pub(super) written: Event,
+    /// Requests that have begun and are not answered.
+    pub(super) in_flight: Cell<usize>,
+    /// A request was answered, or some of the output is gone.
+    pub(super) drained: Event,
 }
 
 impl Session {
@@ -70,6 +75,8 @@ impl Session {
             events: Cell::new(EventTypes::default()),
             output,
             written: Event::new(),
+            in_flight: Cell::new(0),
+            drained: Event::new(),
         }
     }
 
@@ -92,6 +99,31 @@ impl Session {
             keyspace: client.keyspace.as_deref().map(str::to_owned),
             user: client.user.to_string(),
         })
+    }
+
+    /// One more request has begun.
+    #[inline]
+    pub(super) fn begins_one(&self) {
+        self.in_flight.set(self.in_flight.get() + 1);
+    }
+
+    /// A request that [`Session::begins_one`] counted has ended.
+    #[inline]
+    pub(super) fn ends_one(&self) {
+        self.in_flight.set(self.in_flight.get() - 1);
+        self.drained.notify_all();
+    }
+
+    /// Appends the answer of a request that has none but that it was carried out.
+    #[inline]
+    pub(super) fn write_void(&self, header: &FrameHeader) {
+        let mut output = self.output.borrow_mut();
+        if output.wants_buffer() {
+            output.lend(self.native.take_buffer());
+        }
+        output.append_void(header.version, header.stream);
+        drop(output);
+        self.written.notify_all();
     }
 
     /// Has `write` append whole frames to what goes out.

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use reactor::Deadline;
 
-use super::format::{EntryKind, HEADER_BYTES, Position, encode_entry, encode_position, entry_bytes};
+use super::format::{EntryKind, HEADER_BYTES, Position, encode_entry_with, encode_position, entry_bytes};
 use super::group::{Group, GroupState};
 use super::patience::Waiting;
 use super::{Active, Commitlog, Health, Hold, State};
@@ -225,7 +225,7 @@ impl State {
         let group = self.groups.back_mut().expect("a group is open");
         let bytes = entry_bytes(payload.len());
         let seed = active.segment.seed;
-        encode_entry(group.room(bytes), seed, active.offset as u32, kind, payload);
+        encode_entry_with(&self.checksums, group.room(bytes), seed, active.offset as u32, kind, payload);
         active.offset += bytes;
     }
 

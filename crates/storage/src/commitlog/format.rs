@@ -127,14 +127,36 @@ pub(crate) fn entry_bytes(payload: usize) -> usize {
     (payload + ENTRY_OVERHEAD_BYTES).next_multiple_of(ALIGNMENT)
 }
 
+/// What makes checksums: which instructions the processor has for that is asked once and not for each entry.
+pub(crate) struct Checksums(crc32fast::Hasher);
+
+impl Checksums {
+    pub(crate) fn new() -> Self {
+        Self(crc32fast::Hasher::new())
+    }
+}
+
 /// Writes an entry at the start of `out`, which has [`entry_bytes`] of room; `offset` is its place in the segment.
 pub(crate) fn encode_entry(out: &mut [u8], seed: u32, offset: u32, kind: EntryKind, payload: &[u8]) {
+    encode_entry_with(&Checksums::new(), out, seed, offset, kind, payload);
+}
+
+/// As [`encode_entry`], for who makes many.
+pub(crate) fn encode_entry_with(
+    checksums: &Checksums,
+    out: &mut [u8],
+    seed: u32,
+    offset: u32,
+    kind: EntryKind,
+    payload: &[u8],
+) {
     let total = entry_bytes(payload.len());
+    let out = &mut out[..total];
     out[..4].copy_from_slice(&seed.to_le_bytes());
     out[4..8].copy_from_slice(&(payload.len() as u32).to_le_bytes());
     out[8..12].copy_from_slice(&[kind as u8, 0, 0, 0]);
     // The payload's checksum goes on where the head's ends, so one hasher makes both.
-    let mut hasher = crc32fast::Hasher::new();
+    let mut hasher = checksums.0.clone();
     hasher.update(&checked_head(&out[..12], offset));
     out[12..16].copy_from_slice(&hasher.clone().finalize().to_le_bytes());
     let end = ENTRY_HEAD_BYTES + payload.len();

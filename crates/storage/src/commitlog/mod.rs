@@ -96,6 +96,7 @@ pub struct CommitlogStats {
 struct State {
     groups: VecDeque<group::Group>,
     group_states: Vec<Rc<group::GroupState>>,
+    checksums: format::Checksums,
     /// The group that is on its way to the disk.
     writing: Option<Rc<group::GroupState>>,
     active: Option<Active>,
@@ -235,6 +236,7 @@ impl Commitlog {
         let state = State {
             groups: VecDeque::new(),
             group_states: Vec::new(),
+            checksums: format::Checksums::new(),
             writing: None,
             active: None,
             spares: VecDeque::new(),

@@ -76,7 +76,12 @@ impl Inner {
     }
 
     /// The version that takes writes now: the first that nobody pins.
+    #[inline]
     fn writable(&mut self, at: u32) -> u32 {
+        let first = &self.partition(at).first;
+        if first.pins == 0 {
+            return first.id;
+        }
         if let Some(version) = self.partition(at).versions().find(|v| v.pins == 0) {
             return version.id;
         }

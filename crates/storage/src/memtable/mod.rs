@@ -105,15 +105,21 @@ impl Partition {
         std::iter::once(&self.first).chain(&self.newer)
     }
 
+    #[inline]
     fn version(&self, id: u32) -> &Version {
+        // Almost always there is but one.
+        if self.first.id == id {
+            return &self.first;
+        }
         self.versions().find(|v| v.id == id).expect("a version that is read is kept")
     }
 
+    #[inline]
     fn version_mut(&mut self, id: u32) -> &mut Version {
-        std::iter::once(&mut self.first)
-            .chain(&mut self.newer)
-            .find(|v| v.id == id)
-            .expect("a version that is pinned is kept")
+        if self.first.id == id {
+            return &mut self.first;
+        }
+        self.newer.iter_mut().find(|v| v.id == id).expect("a version that is pinned is kept")
     }
 }
 

@@ -24,8 +24,9 @@ fn received(input: &mut Input, bytes: &[u8], piece: usize) -> Vec<(i16, Vec<u8>)
     for piece in bytes.chunks(piece) {
         input.feed(piece);
         loop {
-            match input.next_frame(Vec::new) {
-                Ok(Some((header, body))) => frames.push((header.stream, body)),
+            match input.next_frame(|_, _| false, Vec::new) {
+                Ok(Some(Next::Frame(header, body))) => frames.push((header.stream, body)),
+                Ok(Some(Next::Taken)) => unreachable!("nobody takes any"),
                 Ok(None) => break,
                 Err(error) => {
                     frames.push((error.stream, Vec::new()));
