@@ -203,7 +203,9 @@ impl Accumulator {
             return Ok(());
         }
         let Some(value) = value else { return Ok(()) };
-        if value.is_empty() && self.kind != AggregateKind::Count && self.ty.is_empty_value_meaningless() {
+        // An empty value is counted, and less than any other, but is no number.
+        let is_computed = matches!(self.kind, AggregateKind::Sum | AggregateKind::Average);
+        if value.is_empty() && is_computed && self.ty.is_empty_value_meaningless() {
             return Ok(());
         }
         let bad = || QueryError::Invalid(format!("A value of {} bytes is no {}", value.len(), self.ty));

@@ -194,6 +194,7 @@ script!(texts_of_tuples_and_empty_texts_in_json_are_cassandras, "rest_texts.cql"
 script!(masks_of_every_type_are_cassandras, "rest_masks.cql");
 script!(one_column_in_parentheses_is_that_column, "rest_relations.cql");
 script!(masked_columns_and_unknown_functions_are_refused_as_by_cassandra, "rest_ddl.cql");
+script!(unified_compaction_and_the_least_of_empty_values_are_cassandras, "rest_options.cql");
 
 /// Every mistake of the files above and of the schema statements' own, counted by the statement that makes it.
 #[test]

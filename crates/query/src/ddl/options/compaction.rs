@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::super::properties::parse_double;
-use super::config;
+use super::{config, unified};
 use crate::QueryError;
 use crate::functions::number_text;
 
@@ -92,7 +92,7 @@ pub(super) fn check(options: &Options) -> Result<(), QueryError> {
             check_tiers(options)?;
         }
         UNIFIED => {
-            check_unified(options)?;
+            unified::check(options)?;
             known.extend([
                 "base_shard_count",
                 "expired_sstable_check_frequency_seconds",
@@ -247,61 +247,6 @@ fn check_unsafe_expiration(options: &Options) -> Result<(), QueryError> {
             Err(config(format!("{NAME} is not 'true' or 'false' ({value})")))
         }
         _ => Ok(()),
-    }
-}
-
-fn check_unified(options: &Options) -> Result<(), QueryError> {
-    if let Some(parameters) = options.get("scaling_parameters") {
-        for parameter in parameters.split(',') {
-            check_scaling(parameter.trim())?;
-        }
-    }
-    if let Some(text) = options.get("base_shard_count") {
-        let value: i32 = text.parse().map_err(|_| not_an_integer(text, "base_shard_count"))?;
-        if value <= 0 {
-            return Err(config(format!(
-                "Invalid configuration, base_shard_count should be positive: {value}"
-            )));
-        }
-    }
-    for name in ["target_sstable_size", "min_sstable_size"] {
-        if let Some(text) = options.get(name) {
-            check_size(name, text)?;
-        }
-    }
-    check_unsafe_expiration(options)
-}
-
-/// A number with an optional binary unit before the `B`, e.g. `1GiB`.
-fn check_size(name: &str, text: &str) -> Result<(), QueryError> {
-    let wrong = |why: String| config(format!("{name} {text} is not a valid size in bytes: {why}"));
-    let Some(size) = text.strip_suffix('B') else {
-        return Err(wrong(format!("{text} does not end in unit B")));
-    };
-    let number = ["Ki", "Mi", "Gi", "Ti", "Pi", "k", "M", "G", "T", "P"]
-        .iter()
-        .find_map(|unit| size.strip_suffix(unit))
-        .unwrap_or(size);
-    match parse_double(number) {
-        Some(number) if number >= 0.0 && number.is_finite() => Ok(()),
-        _ => Err(wrong(format!("{number} is not a number"))),
-    }
-}
-
-fn check_scaling(parameter: &str) -> Result<(), QueryError> {
-    let wrong = || config(format!("Scaling parameter {parameter} must match N|L[0-9]+|T[0-9]+|[+-]?[0-9]+"));
-    let number = |digits: &str| {
-        let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-        digits.parse::<i32>().ok().filter(|_| is_number)
-    };
-    match parameter.as_bytes().first() {
-        Some(b'N') if parameter.len() == 1 => Ok(()),
-        Some(b'L' | b'T') => match number(&parameter[1..]).ok_or_else(wrong)? {
-            0 | 1 => Err(config(format!("Fan factor cannot be lower than 2 in {parameter}"))),
-            _ => Ok(()),
-        },
-        Some(b'+' | b'-') => number(&parameter[1..]).map(|_| ()).ok_or_else(wrong),
-        _ => number(parameter).map(|_| ()).ok_or_else(wrong),
     }
 }
 

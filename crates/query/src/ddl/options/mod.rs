@@ -9,6 +9,7 @@ mod compaction;
 mod compression;
 pub(crate) mod extension;
 mod speculative;
+mod unified;
 
 use model::schema::{CachingOptions, TableOptions};
 
@@ -144,7 +145,9 @@ impl Draft {
     pub(crate) fn finish(self) -> Result<TableOptions, QueryError> {
         let mut options = self.options;
         compaction::check(&options.compaction)?;
-        let chance = self.bloom_filter_fp_chance.unwrap_or(compaction::bloom_chance(&options.compaction));
+        let of_strategy = compaction::bloom_chance(&options.compaction);
+        // A chance of -1 stands for none that was given.
+        let chance = self.bloom_filter_fp_chance.filter(|chance| *chance != -1.0).unwrap_or(of_strategy);
         if !(chance > BLOOM_CHANCE_MIN && chance <= 1.0) {
             return Err(config(format!(
                 "bloom_filter_fp_chance must be larger than {} and less than or equal to 1.0 (got {})",
