@@ -1,15 +1,19 @@
 //! Brings back what old commit logs hold: truncations are finished, mutations go to the shards that own them now, and
 //! batches that were not done are.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use model::TableId;
 use model::mutation::MutationView;
+use model::tablet::TabletId;
 use reactor::{Deadline, Group};
 
 use super::boot::ready_on;
 use super::log_directory;
 use crate::commitlog::Hold;
-use crate::commitlog::replay::OldLog;
+use crate::commitlog::format::EntryKind;
+use crate::commitlog::replay::{OldLog, encode_flushed};
 use crate::ddl::on_shard;
 use crate::error::StorageError;
 use crate::shard::Storage;
@@ -29,6 +33,7 @@ impl Storage {
     ) -> Result<(), StorageError> {
         let began = reactor::now();
         let mut foreign = Foreign::default();
+        let mut moved = BTreeSet::new();
         let mut report = Report::default();
         let mut buffer = Vec::new();
         for (at, (_, log)) in logs.iter().enumerate() {
@@ -60,6 +65,9 @@ impl Storage {
                             Ok(())
                         }
                         _ => {
+                            if own == Some(at) {
+                                moved.insert((view.table, tablet));
+                            }
                             report.sent += 1;
                             foreign.send(self, owner, bytes).await
                         }
@@ -84,6 +92,7 @@ impl Storage {
             .await?;
         }
         foreign.finish(self).await?;
+        self.note_moved(moved).await?;
         // Those of other logs go with their logs.
         for id in finished {
             self.note_done(id).await?;
@@ -101,6 +110,21 @@ impl Storage {
             }
         }
         Ok(())
+    }
+
+    /// Says in the own log that what it has of other shards' tablets is theirs now, durably. Its segments may stay for
+    /// long: replayed again, a write would come back that its owner's tombstone, purged meanwhile, has deleted.
+    async fn note_moved(&self, moved: BTreeSet<(TableId, TabletId)>) -> Result<(), StorageError> {
+        if moved.is_empty() {
+            return Ok(());
+        }
+        let upto = self.0.log.end();
+        for (table, tablet) in moved {
+            let payload = encode_flushed(table, tablet, upto);
+            let until = Deadline::after(self.0.config.start_timeout);
+            self.0.log.append(EntryKind::Flushed, &payload, until).await?;
+        }
+        self.0.log.sync().await
     }
 
     /// Applies one write of a batch, on whichever shard.
@@ -122,7 +146,7 @@ impl Storage {
             let Ok(store) = self.table_store(*table) else { continue };
             let map = store.map();
             for generation in generations {
-                let tablet = model::tablet::TabletId((generation % u64::from(map.count())) as u32);
+                let tablet = TabletId((generation % u64::from(map.count())) as u32);
                 let owner = map.shard_of(tablet, self.0.shards);
                 let (table, generation) = (*table, *generation);
                 let work = async move |storage: Storage| {
@@ -191,7 +215,7 @@ impl Report {
 #[derive(Default)]
 struct Foreign {
     batches: std::collections::BTreeMap<usize, (Vec<Vec<u8>>, usize)>,
-    reached: std::collections::BTreeSet<usize>,
+    reached: BTreeSet<usize>,
 }
 
 impl Foreign {

@@ -10,6 +10,7 @@ mod flushes;
 mod full;
 mod import;
 mod model;
+mod moved;
 mod scrub;
 mod skips;
 mod snapshots;
