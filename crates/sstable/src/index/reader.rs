@@ -8,7 +8,7 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use model::token::{Token, murmur3_token};
+use model::token::murmur3_token;
 use reactor::file::{File, RangeBuf};
 
 use super::pages::FilePages;
@@ -318,22 +318,35 @@ impl IndexFile {
         stretch: Stretch<'_>,
         bound: &PartitionBound,
     ) -> Result<Option<u64>, SstableError> {
+        let end = stretch.next.map_or(self.length, |(next, _)| next.min(self.length));
         let mut at = stretch.start;
         // A scan begins here once: what it reads is not what lookups come back for.
         let mut walk = Walk { index: self, counter, start: 0, bytes: None, kept: false };
         while at < self.length {
-            let seen = walk.entry(at, GUESS_BYTES).await?;
-            if at == stretch.start {
-                self.check_sample(at, seen.key, stretch.first)?;
+            // The whole stretch at once, so that it can be checked: a key with a wrong bit would lead past partitions.
+            let seen = walk.entry(at, GUESS_BYTES.max(end.saturating_sub(at))).await?;
+            let (is_behind, next, position) =
+                (bound.is_before(murmur3_token(seen.key), seen.key), seen.next, seen.position);
+            match stretch.next {
+                Some((start, sample)) if at == start => self.check_sample(at, seen.key, sample)?,
+                _ if at == stretch.start => self.check_sample(at, seen.key, stretch.first)?,
+                _ => {}
             }
-            let token: Token = murmur3_token(seen.key);
-            if bound.is_before(token, seen.key) {
-                return Ok(Some(seen.position));
-            }
-            at = seen.next;
-            if at == self.length {
+            if next == self.length {
                 self.check_last(seen.key)?;
             }
+            if at == stretch.start {
+                self.check_stretch(stretch, end, walk.from(at))?;
+            }
+            if is_behind {
+                return Ok(Some(position));
+            }
+            if at < end && next > end {
+                return Err(
+                    self.malformed(Malformed::invalid(next, "no entry starts where the summary says"))
+                );
+            }
+            at = next;
         }
         Ok(None)
     }

@@ -14,7 +14,7 @@ use model::types::CqlType;
 use reactor::Group;
 use reactor::file::create_dir_all;
 use reactor::sim::World;
-use sstable::{Descriptor, IndexPages, Sstable, WriterOptions};
+use sstable::{Descriptor, IndexPages, PartitionBound, Sstable, SstableError, WriterOptions};
 
 const DIR: &str = "/data";
 
@@ -244,6 +244,12 @@ fn blocks_of_long_partitions_are_found_in_pages() {
     });
 }
 
+/// Key of the first partition behind a bound.
+async fn first_behind(file: &Sstable, from: &PartitionBound) -> Result<Option<Vec<u8>>, SstableError> {
+    let mut scanner = file.scan(from, &PartitionBound::END, &[Slice::all()]).await?;
+    Ok(if scanner.next_partition().await? { Some(scanner.key().to_vec()) } else { None })
+}
+
 /// Nothing in the format says whether a stretch of the index is as it was written, and a key with a bit changed would just not
 /// be there: with the checksums in `Ceto.db` a lookup in a changed stretch always tells.
 #[test]
@@ -263,9 +269,19 @@ fn a_changed_stretch_of_the_index_is_told() {
                 match file.partition(key.token, &key.key, &[Slice::all()], false).await {
                     Ok(found) => assert!(found.is_some(), "byte {at} hides a partition"),
                     Err(error) => {
-                        assert!(matches!(error, sstable::SstableError::Corrupt { .. }), "{error}");
+                        assert!(matches!(error, SstableError::Corrupt { .. }), "{error}");
                         told += 1;
                     }
+                }
+            }
+            // Scans that begin at a key find the next partition, or tell.
+            for (partition, next) in partitions.iter().zip(&partitions[1..]) {
+                let from = PartitionBound::behind_key(partition.key.token, &partition.key.key);
+                match first_behind(&file, &from).await {
+                    Ok(first) => {
+                        assert_eq!(first.as_deref(), Some(&*next.key.key), "byte {at} hides a partition")
+                    }
+                    Err(error) => assert!(matches!(error, SstableError::Corrupt { .. }), "{error}"),
                 }
             }
             // All of its stretch, and of the one before where it is in the head of an entry that ends it.

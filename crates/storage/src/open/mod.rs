@@ -96,13 +96,14 @@ impl Storage {
         let storage = Self(Rc::new(inner));
         reactor::set_local(Rc::new(storage.clone()));
         storage.start_flushing();
-        storage.start_compacting();
         boot.ready.set(true);
         boot.changed.notify_all();
         for (_, log) in &logs {
             storage.remove_truncated(log).await?;
         }
         storage.meet(&boot, Phase::Truncated).await?;
+        // Not before: a compaction would write what is being truncated into files that no truncation names.
+        storage.start_compacting();
         storage.replay(&logs, own, holds).await?;
         storage.meet(&boot, Phase::Replayed).await?;
         storage.0.replaying.set(false);

@@ -152,8 +152,6 @@ impl Storage {
                 let work = async move |storage: Storage| {
                     let store = storage.table_store(table)?;
                     let Some(tablet) = store.tablet(tablet) else { return Ok(()) };
-                    // A compaction that has begun would write the file's rows into another.
-                    let _alone = tablet.alone().await.ok_or(StorageError::Draining)?;
                     tablet.skip_generation(generation);
                     let file = tablet.files().iter().find(|f| f.generation() == generation).cloned();
                     let left_out = tablet.left_out();
