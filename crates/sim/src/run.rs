@@ -123,7 +123,7 @@ mod tests {
     /// of the code they found it in.
     #[test]
     fn seeds_that_failed_once_pass() {
-        for seed in [338, 451, 20_042, 20_076] {
+        for seed in [189, 338, 451, 20_042, 20_076, 31_411, 31_426, 32_279, 32_810] {
             assert_eq!(run(seed, 300).failure, None, "seed {seed}");
         }
     }

@@ -30,8 +30,12 @@ const CLIENTS: usize = 4;
 /// Partitions of each table: few, so that clients meet.
 const KEYS: usize = 3;
 const LIVES: usize = 6;
-/// Steps of the world the last check may take.
+/// Steps of the world a start or the last check may take.
 const CHECK_STEPS_MAX: u64 = 4_000_000;
+/// Most steps of a life that is cut off within its start.
+const START_STEPS_MAX: u64 = 60_000;
+/// Most steps that clients work in a life: a small part of what all statements take, so that lives end among them.
+const WORK_STEPS_MAX: u64 = 3_000;
 
 const SCHEMA: [&str; 3] = [
     "CREATE KEYSPACE IF NOT EXISTS sim WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
@@ -90,15 +94,23 @@ fn run_counted(seed: u64, steps: u64) -> (Outcome, [usize; 3]) {
         shared.faulty.set(faults.write_error > 0.0);
         shared.over.set(false);
         world.set_disk_faults(id, faults);
-        let length = if last {
+        if last {
             shared.steps.set(0);
-            CHECK_STEPS_MAX
-        } else {
-            1 + world.random_u64() % 120_000
-        };
-        let ran = world.run_steps(length, |world| shared.over.get() || world.is_ended(id));
-        if let (true, Err(stuck)) = (last, ran) {
-            failure = Some(format!("the last check does not end: {stuck:?}"));
+        }
+        let in_start = !last && world.random_u64().is_multiple_of(4);
+        let length = 1 + world.random_u64() % if in_start { START_STEPS_MAX } else { WORK_STEPS_MAX };
+        let before = shared.lives.get();
+        let ended = |world: &World| shared.over.get() || world.is_ended(id);
+        // Other lives are cut off among statements, however many steps the start takes; the last one runs to its end.
+        if !in_start {
+            let works = |world: &World| ended(world) || !last && shared.lives.get() > before;
+            if let Err(stuck) = world.run_steps(CHECK_STEPS_MAX, works) {
+                let what = if last { "the last check does not end" } else { "the node does not start" };
+                failure = Some(format!("{what}: {stuck:?}"));
+            }
+        }
+        if !last {
+            let _ = world.run_steps(length, ended);
         }
         if let Some(Err(panic)) = world.outcome(id) {
             failure = Some(panic);
@@ -216,7 +228,7 @@ mod tests {
     #[test]
     fn seeds_find_nothing_and_everything_happens_in_them() {
         let (mut lives, mut sum) = (0, [0; 3]);
-        for seed in 8..16 {
+        for seed in 8..24 {
             let (outcome, counts) = run_counted(seed, 300);
             assert_eq!(outcome.failure, None, "seed {seed}");
             lives += outcome.lives;
