@@ -17,5 +17,6 @@ pub mod reserved;
 pub use error::{Position, SyntaxError};
 pub use lexer::TOKENS_MAX;
 pub use parser::{
-    BIND_MARKERS_MAX, CHAIN_LENGTH_MAX, NESTING_DEPTH_MAX, parse_statement, parse_term, parse_type,
+    BIND_MARKERS_MAX, CHAIN_LENGTH_MAX, NESTING_DEPTH_MAX, SameNames, parse_statement, parse_statement_as,
+    parse_term, parse_type,
 };

@@ -30,3 +30,4 @@ pub use error::QueryError;
 pub use execute::one_row::Writing;
 pub use functions::user::CallTimes;
 pub use schema_events::{Change, SchemaEvent, Target};
+pub use terms::MarkerOptions;

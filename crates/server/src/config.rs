@@ -18,6 +18,7 @@ use std::time::Duration;
 
 pub use admin::{AdminConfig, CRITICAL_DISK_UTILIZATION, Port};
 pub(crate) use keys::parse_size;
+use query::MarkerOptions;
 use query::guardrails::Guardrails;
 use reactor::log::Level;
 use value::Document;
@@ -123,6 +124,9 @@ pub struct Config {
     pub cache_save_period: Duration,
     /// `row_cache_keys_to_save`: partitions in the list of one shard; zero for no lists.
     pub cache_keys_to_save: usize,
+    /// `cql_duplicate_bind_variable_names_refer_to_same_variable`, `cql_in_bind_variable_name_uses_uppercase_operator`:
+    /// off, as Cassandra does it.
+    pub markers: MarkerOptions,
     /// `alternator_ttl_period_in_seconds`: time between two looks for rows whose TTL column says that they are over; zero
     /// for none.
     pub row_expiry_period: Duration,
@@ -200,6 +204,7 @@ impl Default for Config {
             saved_caches_dir: None,
             cache_save_period: Duration::from_secs(600),
             cache_keys_to_save: 100_000,
+            markers: MarkerOptions::default(),
             row_expiry_period: Duration::from_secs(24 * 3600),
             io_properties_file: None,
             blocked_reactor_notify: Duration::from_millis(5),

@@ -153,6 +153,8 @@ pub struct Delete {
     pub where_clause: WhereClause,
     /// IF
     pub condition: IfClause,
+    /// BYPASS LARGE_DATA_GUARDRAILS (ScyllaDB), which no statement of a batch has.
+    pub bypass_guardrails: bool,
 }
 
 /// One thing a DELETE names.

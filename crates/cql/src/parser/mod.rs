@@ -19,6 +19,8 @@ mod table;
 mod term;
 mod types;
 
+use std::collections::BTreeMap;
+
 use crate::ast::{BindMarker, Ident, ParsedStatement, Term, TypeName};
 use crate::error::{self, Failure, FailureKind, SyntaxError};
 use crate::keyword::Keyword;
@@ -39,7 +41,26 @@ pub const BIND_MARKERS_MAX: usize = 65_535;
 /// [`SyntaxError`] with Cassandra's wording and position. Time grows linearly with the length of the text, which is the caller's
 /// to limit; memory too, up to [`TOKENS_MAX`](crate::TOKENS_MAX).
 pub fn parse_statement(text: &str) -> Result<ParsedStatement, SyntaxError> {
+    parse_statement_as(text, SameNames::Apart)
+}
+
+/// What bind markers of the same name are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SameNames {
+    /// Markers of their own, each with its value and type, as in Cassandra.
+    #[default]
+    Apart,
+    /// One marker with one value, as in ScyllaDB.
+    One,
+}
+
+/// As [`parse_statement`], with the meaning of bind markers of the same name.
+///
+/// # Errors
+/// As [`parse_statement`].
+pub fn parse_statement_as(text: &str, same_names: SameNames) -> Result<ParsedStatement, SyntaxError> {
     parse_whole(text, |parser| {
+        parser.by_name = (same_names == SameNames::One).then(BTreeMap::new);
         let statement = parser.statement()?;
         while parser.eat_sign(";") {}
         parser.expect_end()?;
@@ -103,11 +124,13 @@ pub(crate) struct Parser<'t> {
     /// Operators and accesses seen in the current outermost expression.
     chained: usize,
     markers: Vec<Option<Ident>>,
+    /// Where a name is in `markers`, unless that was taken back; `None` when each marker is one of its own.
+    by_name: Option<BTreeMap<Ident, usize>>,
 }
 
 impl<'t> Parser<'t> {
     fn new(text: &'t str, tokens: &'t [Token]) -> Self {
-        Self { text, tokens, next: 0, looked: 0, depth: 0, chained: 0, markers: Vec::new() }
+        Self { text, tokens, next: 0, looked: 0, depth: 0, chained: 0, markers: Vec::new(), by_name: None }
     }
 
     /// Which came first: the rule that failed, or the text that is no token.
@@ -271,6 +294,12 @@ impl<'t> Parser<'t> {
         } else {
             return Err(self.fail());
         };
+        if let (Some(by_name), Some(name)) = (&self.by_name, &name)
+            && let Some(index) = by_name.get(name).copied()
+            && self.markers.get(index).is_some_and(|there| there.as_ref() == Some(name))
+        {
+            return Ok(BindMarker { index, name: Some(name.clone()) });
+        }
         if self.markers.len() >= BIND_MARKERS_MAX {
             return Err(
                 self.message(format!("Too many bind variables: at most {BIND_MARKERS_MAX} are supported"))
@@ -278,6 +307,9 @@ impl<'t> Parser<'t> {
         }
         let index = self.markers.len();
         self.markers.push(name.clone());
+        if let (Some(by_name), Some(name)) = (&mut self.by_name, &name) {
+            by_name.insert(name.clone(), index);
+        }
         Ok(BindMarker { index, name })
     }
 

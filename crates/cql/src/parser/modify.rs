@@ -211,7 +211,7 @@ impl Parser<'_> {
     }
 
     /// DELETE; the keyword is next.
-    pub(super) fn delete(&mut self) -> Parse<Delete> {
+    fn delete(&mut self) -> Parse<Delete> {
         self.expect(Keyword::Delete)?;
         let mut selections = Vec::new();
         if self.is_column_name(0) {
@@ -223,7 +223,17 @@ impl Parser<'_> {
         self.expect(Keyword::Where)?;
         let where_clause = self.where_clause()?;
         let condition = self.if_clause()?;
-        Ok(Delete { selections, table, attributes, where_clause, condition })
+        Ok(Delete { selections, table, attributes, where_clause, condition, bypass_guardrails: false })
+    }
+
+    /// DELETE as a statement of its own; the keyword is next.
+    pub(super) fn delete_statement(&mut self) -> Parse<Delete> {
+        let delete = self.delete()?;
+        let bypass_guardrails = self.eat_word("bypass");
+        if bypass_guardrails {
+            self.expect_word("large_data_guardrails")?;
+        }
+        Ok(Delete { bypass_guardrails, ..delete })
     }
 
     fn delete_selection(&mut self) -> Parse<DeleteSelection> {

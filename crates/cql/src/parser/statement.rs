@@ -18,7 +18,7 @@ impl Parser<'_> {
             Keyword::Select => self.select().map(Statement::Select),
             Keyword::Insert => self.insert().map(Statement::from),
             Keyword::Update => self.update().map(Statement::Update),
-            Keyword::Delete => self.delete().map(Statement::Delete),
+            Keyword::Delete => self.delete_statement().map(Statement::Delete),
             Keyword::Begin => self.batch().map(Statement::Batch),
             Keyword::Truncate => self.truncate().map(Statement::Truncate),
             Keyword::Use => {

@@ -69,7 +69,8 @@ impl Display for Delete {
         when(formatter, !self.selections.is_empty(), " ")?;
         write!(formatter, "FROM {}", self.table)?;
         clause(formatter, " USING ", &self.attributes)?;
-        write!(formatter, " WHERE {}{}", self.where_clause, self.condition)
+        write!(formatter, " WHERE {}{}", self.where_clause, self.condition)?;
+        when(formatter, self.bypass_guardrails, " BYPASS LARGE_DATA_GUARDRAILS")
     }
 }
 

@@ -296,16 +296,16 @@ fn function() -> BoxedStrategy<Statement> {
 fn describe() -> BoxedStrategy<Statement> {
     use DescribeTarget::*;
     let target = prop_oneof![
-        prop::sample::select(vec![Cluster, Keyspaces, Tables, Types, Functions, Aggregates]),
-        any::<bool>().prop_map(|full| Schema { full }),
-        (any::<bool>(), prop::option::of(name())).prop_map(|(only, name)| Keyspace { only, name }),
-        qualified().prop_map(Table),
-        qualified().prop_map(Index),
-        qualified().prop_map(MaterializedView),
-        qualified().prop_map(Type),
-        qualified().prop_map(Function),
-        qualified().prop_map(Aggregate),
-        qualified().prop_map(Anything),
+        4 => prop::sample::select(vec![Cluster, Keyspaces, Tables, Types, Functions, Aggregates]),
+        1 => any::<bool>().prop_map(|full| Schema { full }),
+        1 => (any::<bool>(), prop::option::of(name())).prop_map(|(only, name)| Keyspace { only, name }),
+        1 => qualified().prop_map(Table),
+        1 => qualified().prop_map(Index),
+        1 => qualified().prop_map(MaterializedView),
+        1 => qualified().prop_map(Type),
+        1 => qualified().prop_map(Function),
+        1 => qualified().prop_map(Aggregate),
+        1 => qualified().prop_map(Anything),
     ];
     (target, any::<bool>(), any::<bool>())
         .prop_map(|(target, internals, passwords)| {

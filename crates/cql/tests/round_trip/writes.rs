@@ -128,7 +128,15 @@ fn delete() -> BoxedStrategy<Delete> {
             attributes,
             where_clause,
             condition,
+            bypass_guardrails: false,
         })
+        .boxed()
+}
+
+/// DELETE as a statement of its own.
+fn delete_statement() -> BoxedStrategy<Delete> {
+    (delete(), any::<bool>())
+        .prop_map(|(delete, bypass_guardrails)| Delete { bypass_guardrails, ..delete })
         .boxed()
 }
 
@@ -154,7 +162,8 @@ pub(crate) fn write() -> BoxedStrategy<Statement> {
             |(view, where_clause, attributes)| PruneMaterializedView { view, where_clause, attributes },
         );
     prop_oneof![
-        8 => modification().prop_map(Statement::from),
+        7 => modification().prop_map(Statement::from),
+        1 => delete_statement().prop_map(Statement::Delete),
         2 => batch.prop_map(Statement::Batch),
         1 => truncate.prop_map(Statement::Truncate),
         1 => prune.prop_map(Statement::PruneMaterializedView),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use cql::ast::{AlterKeyspace, CreateKeyspace};
 use model::schema::{KeyspaceOptions, KeyspaceTablets, SchemaChange};
 
-use super::mistake::{config, invalid, unauthorized};
+use super::mistake::{config, invalid, unauthorized, unsupported};
 use super::names::{check_keyspace_name, is_local_system};
 use super::plan::{PlanContext, Planned, keyspace_event};
 use super::properties::Properties;
@@ -13,7 +13,7 @@ use super::replication;
 use crate::QueryError;
 use crate::schema_events::Change;
 
-const NAMES: [&str; 3] = ["durable_writes", "replication", "tablets"];
+const NAMES: [&str; 5] = ["consistency", "durable_writes", "replication", "storage", "tablets"];
 
 /// Plans CREATE KEYSPACE.
 pub(super) fn create(
@@ -149,6 +149,21 @@ fn check(properties: &Properties) -> Result<(), QueryError> {
         Some(map) if !map.is_empty() && !map.contains_key("class") => {
             Err(config("Missing replication strategy class"))
         }
-        _ => Ok(()),
+        _ => elsewhere(properties),
     }
+}
+
+/// Refuses what ScyllaDB's keyspaces can ask for and nothing here gives: replicas that agree on every write
+/// (`consistency`), and table files that are not on the node's disks (`storage`).
+fn elsewhere(properties: &Properties) -> Result<(), QueryError> {
+    if let Some(map) = properties.map("storage")?
+        && map.get("type").is_none_or(|kind| !kind.eq_ignore_ascii_case("local"))
+        && !map.is_empty()
+    {
+        return Err(unsupported("Table files in an object store are"));
+    }
+    if properties.text("consistency")?.is_some_and(|kind| !kind.eq_ignore_ascii_case("eventual")) {
+        return Err(unsupported("Keyspaces with a consistency other than 'eventual' are"));
+    }
+    Ok(())
 }

@@ -123,10 +123,11 @@ fn map_of(
     let mut map = BTreeMap::new();
     for (key, value) in entries {
         let PropertyItem::Constant(value) = value else {
-            return Err(invalid(format!(
-                "The value of '{}' in property '{property}' is a list, which is not supported",
-                key.text
-            )));
+            let what = format!("Lists as values of '{property}' are not supported yet");
+            return Err(invalid(match property {
+                "replication" => format!("{what}: give '{}' a number of replicas", key.text),
+                _ => what,
+            }));
         };
         map.insert(key.text.clone(), value.text.clone());
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::functions::user::CallTimes;
 use crate::guardrails::Guardrails;
+use crate::terms::MarkerOptions;
 
 /// Settings of the query engine; the same on every shard of a node.
 #[derive(Debug, Clone)]
@@ -43,6 +44,8 @@ pub struct EngineConfig {
     pub user_functions: bool,
     /// How long a function of the user's may run.
     pub user_function_times: CallTimes,
+    /// How bind markers are named and told apart.
+    pub markers: MarkerOptions,
     /// What operators want to be warned of or refused.
     pub guardrails: Guardrails,
     /// Names and values for `system_views.settings`, beside those that follow from the others here.
@@ -70,6 +73,7 @@ impl EngineConfig {
             statement_bytes_max: 16 << 20,
             user_functions: true,
             user_function_times: CallTimes::default(),
+            markers: MarkerOptions::default(),
             guardrails: Guardrails::default(),
             settings: Vec::new(),
         }

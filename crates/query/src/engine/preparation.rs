@@ -10,6 +10,7 @@ use super::Engine;
 use crate::prepare::{self, Names, Prepared};
 use crate::prepared_cache::{CachedStatement, statement_id};
 use crate::restrictions::{ALLOW_FILTERING_FORBIDDEN, ALLOW_FILTERING_NEEDED};
+use crate::terms::MarkerOptions;
 use crate::{ClientState, QueryError};
 
 impl Engine {
@@ -66,7 +67,7 @@ impl Engine {
                 self.0.config.statement_bytes_max
             )));
         }
-        let parsed = cql::parse_statement(text)?;
+        let parsed = cql::parse_statement_as(text, self.0.config.markers.same_names)?;
         let schema = self.0.storage.schema();
         let lookup = Lookup { engine: self, keyspace, schema: &schema };
         let may_filter =
@@ -140,6 +141,10 @@ impl Names for Lookup<'_> {
 
     fn keyspace(&self) -> Option<&str> {
         self.keyspace
+    }
+
+    fn marker_options(&self) -> MarkerOptions {
+        self.engine.0.config.markers
     }
 
     fn is_stored(&self, table: &Table) -> bool {

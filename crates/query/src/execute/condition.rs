@@ -139,6 +139,7 @@ impl<'a> BoundCondition<'a> {
             return match operator {
                 Operator::Compare(ComparisonOperator::Equal) | Operator::In { .. } => Ok(found.is_none()),
                 Operator::Compare(ComparisonOperator::NotEqual) => Ok(found.is_some()),
+                Operator::Like => Ok(false),
                 _ => Err(QueryError::Invalid(format!(
                     "Invalid comparison with {} for operator \"{}\"",
                     if is_empty { format!("an empty {}", kind(&column.ty)) } else { "null".to_owned() },

@@ -209,9 +209,8 @@ fn values(
             Ok(Values::Terms(terms))
         }
         ConditionTest::In { values: InValues::Marker(marker), .. } => {
-            let list = receiver.in_list();
-            cx.markers.specify(marker.index, &list);
-            Ok(Values::Marker { index: marker.index, list: list.ty })
+            let list = cx.markers.specify_list(marker.index, &receiver.name, receiver, false);
+            Ok(Values::Marker { index: marker.index, list })
         }
         ConditionTest::Contains { key, value } => {
             let name = &column.name;

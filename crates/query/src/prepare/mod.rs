@@ -32,7 +32,7 @@ use crate::QueryError;
 use crate::ambient::Ambient;
 use crate::results::ResultMetadata;
 use crate::terms::prepare::Context;
-use crate::terms::{BindSpecification, Call, Markers, Term};
+use crate::terms::{BindSpecification, Call, MarkerOptions, Markers, Term};
 
 /// Most markers a statement may have: their number is 16 bits on the wire.
 pub const MARKERS_MAX: usize = u16::MAX as usize;
@@ -119,6 +119,8 @@ pub trait Names {
     fn table(&self, name: &QualifiedName) -> Result<Rc<Table>, QueryError>;
     /// The keyspace that names without one are in.
     fn keyspace(&self) -> Option<&str>;
+    /// How markers are named and told apart.
+    fn marker_options(&self) -> MarkerOptions;
     /// Whether a table can be written.
     fn is_stored(&self, table: &Table) -> bool;
 }
@@ -138,7 +140,7 @@ pub fn prepare(
             parsed.markers.len()
         )));
     }
-    let mut markers = Markers::new(&parsed.markers);
+    let mut markers = Markers::new(&parsed.markers, names.marker_options());
     let schema = names.schema();
     let plan = match parsed.statement {
         Statement::Select(statement) => {
@@ -178,6 +180,9 @@ pub fn prepare(
         Statement::Update(update) => {
             return modification(Modification::Update(update), names, ambient, markers);
         }
+        Statement::Delete(delete) if delete.bypass_guardrails => {
+            return Err(QueryError::invalid("Guardrails of large data are not supported yet"));
+        }
         Statement::Delete(delete) => {
             return modification(Modification::Delete(delete), names, ambient, markers);
         }
@@ -196,7 +201,7 @@ pub fn prepare(
                 crate::ddl::plan::check(&statement, names.keyspace())?;
                 let plan = Plan::Schema(Box::new(statement), names.keyspace().map(Into::into));
                 // Markers can be in the arguments of masks alone, which are refused when the statement is carried out.
-                return finish(plan, Markers::new(&[]), Vec::new());
+                return finish(plan, Markers::new(&[], MarkerOptions::default()), Vec::new());
             }
         },
     };

@@ -162,7 +162,7 @@ fn in_list(cx: &mut Context<'_>, target: &RelationTarget, values: &InValues) -> 
             let receiver = Receiver::column(cx.table, column);
             let test = match values {
                 InValues::Marker(marker) => {
-                    cx.markers.specify(marker.index, &receiver.in_list());
+                    cx.markers.specify_list(marker.index, &receiver.name, &receiver, false);
                     Test::In(InTerms::Marker { index: marker.index, types: vec![receiver.ty] })
                 }
                 InValues::List(terms) => {
@@ -190,9 +190,8 @@ fn in_list(cx: &mut Context<'_>, target: &RelationTarget, values: &InValues) -> 
                     let receivers: Vec<Receiver> =
                         columns.iter().map(|column| Receiver::column(cx.table, column)).collect();
                     let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
-                    let list = Receiver::tuple_of(&receivers).in_list();
-                    cx.markers
-                        .specify(marker.index, &Receiver::new(format!("in({})", names.join(",")), list.ty));
+                    let tuple = Receiver::tuple_of(&receivers);
+                    cx.markers.specify_list(marker.index, &names.join(","), &tuple, false);
                     let types = receivers.into_iter().map(|receiver| receiver.ty).collect();
                     Test::In(InTerms::Marker { index: marker.index, types })
                 }
@@ -227,7 +226,7 @@ fn not_in(cx: &mut Context<'_>, target: &RelationTarget, values: &InValues) -> R
     let receiver = Receiver::column(cx.table, column);
     let terms = match values {
         InValues::Marker(marker) => {
-            cx.markers.specify(marker.index, &receiver.in_list());
+            cx.markers.specify_list(marker.index, &receiver.name, &receiver, true);
             InTerms::Marker { index: marker.index, types: vec![receiver.ty] }
         }
         InValues::List(terms) => InTerms::List(

@@ -3,6 +3,7 @@
 //!
 //! Invariant: once a statement is prepared every marker has a specification; [`Markers::finish`] checks it.
 
+use cql::SameNames;
 use cql::ast::Ident;
 use model::{CqlType, Table};
 
@@ -22,24 +23,41 @@ pub struct BindSpecification {
     pub ty: CqlType,
 }
 
+/// Where markers are named and told apart as ScyllaDB does it; the default is Cassandra's way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MarkerOptions {
+    /// `cql_duplicate_bind_variable_names_refer_to_same_variable`
+    pub same_names: SameNames,
+    /// `cql_in_bind_variable_name_uses_uppercase_operator`: `IN(c)` instead of `in(c)`.
+    pub uppercase_in: bool,
+}
+
 /// The markers of a statement under preparation.
 #[derive(Debug)]
 pub struct Markers {
     names: Vec<Option<String>>,
     specifications: Vec<Option<BindSpecification>>,
     partition_key_positions: Vec<Option<u16>>,
+    /// Further places in the partition key of markers that are used more than once.
+    further_positions: Vec<(usize, u16)>,
+    options: MarkerOptions,
+    /// What is wrong with a marker that is used with two types.
+    conflict: Option<String>,
     keyspace: String,
     table: String,
     calls: Vec<Call>,
 }
 
 impl Markers {
-    /// Markers with these names, in order of appearance.
-    pub fn new(names: &[Option<Ident>]) -> Self {
+    /// Markers with these names, in order of appearance, of a statement that was parsed with these options.
+    pub fn new(names: &[Option<Ident>], options: MarkerOptions) -> Self {
         Self {
             names: names.iter().map(|name| name.as_ref().map(|name| name.name.clone())).collect(),
             specifications: vec![None; names.len()],
             partition_key_positions: vec![None; names.len()],
+            further_positions: Vec::new(),
+            options,
+            conflict: None,
             keyspace: String::new(),
             table: String::new(),
             calls: Vec::new(),
@@ -62,10 +80,19 @@ impl Markers {
         self.table = table.to_owned();
     }
 
-    /// Says what a marker is for.
+    /// Says what a marker is for. Where markers of the same name are one, it is for several things of one type.
     pub fn specify(&mut self, index: usize, receiver: &Receiver) {
         let Some(slot) = self.specifications.get_mut(index) else { return };
         let name = self.names[index].clone().unwrap_or_else(|| receiver.name.clone());
+        if let (SameNames::One, Some(there)) = (self.options.same_names, &slot) {
+            if there.ty != receiver.ty {
+                self.conflict.get_or_insert_with(|| {
+                    format!("Bind variable :{name} is used with two types, {} and {}", there.ty, receiver.ty)
+                });
+            }
+            self.further_positions.extend(receiver.partition_key_position.map(|position| (index, position)));
+            return;
+        }
         *slot = Some(BindSpecification {
             keyspace: self.keyspace.clone(),
             table: self.table.clone(),
@@ -75,11 +102,27 @@ impl Markers {
         self.partition_key_positions[index] = receiver.partition_key_position;
     }
 
+    /// Says that a marker is the list of `IN ?`, or with `negated` of `NOT IN ?`, whose values go to `receiver`; `of` is
+    /// what the list is named by. The list's type.
+    pub fn specify_list(&mut self, index: usize, of: &str, receiver: &Receiver, negated: bool) -> CqlType {
+        let operator = match (negated, self.options.uppercase_in) {
+            (false, false) => "in",
+            (false, true) => "IN",
+            (true, false) => "not in",
+            (true, true) => "NOT IN",
+        };
+        let list = CqlType::List { element: Box::new(receiver.ty.clone()), frozen: false };
+        self.specify(index, &Receiver::new(format!("{operator}({of})"), list.clone()));
+        list
+    }
+
     /// For each column of the partition key the marker bound to it; empty unless all of them are bound.
     pub fn partition_key_indexes(&self, table: &Table) -> Vec<u16> {
         let mut indexes = vec![None; table.partition_key().len()];
-        for (index, position) in self.partition_key_positions.iter().enumerate() {
-            if let Some(slot) = position.and_then(|position| indexes.get_mut(usize::from(position))) {
+        let first = self.partition_key_positions.iter().enumerate();
+        let first = first.filter_map(|(index, position)| position.map(|position| (index, position)));
+        for (index, position) in first.chain(self.further_positions.iter().copied()) {
+            if let Some(slot) = indexes.get_mut(usize::from(position)) {
                 *slot = Some(index as u16);
             }
         }
@@ -100,8 +143,11 @@ impl Markers {
     /// All specifications, in order.
     ///
     /// # Errors
-    /// [`QueryError::Internal`] where a marker was never given a meaning.
+    /// [`QueryError::Invalid`] for a marker of two types; [`QueryError::Internal`] where one was never given a meaning.
     pub fn finish(self) -> Result<Vec<BindSpecification>, QueryError> {
+        if let Some(conflict) = self.conflict {
+            return Err(QueryError::Invalid(conflict));
+        }
         let missing = self.specifications.iter().position(Option::is_none);
         match missing {
             Some(index) => Err(QueryError::Internal(format!("bind marker {index} was given no meaning"))),

@@ -29,7 +29,7 @@ use crate::ambient::Ambient;
 use crate::functions::Function;
 use crate::functions::user::calls::Calls;
 
-pub use markers::{BindSpecification, Markers};
+pub use markers::{BindSpecification, MarkerOptions, Markers};
 pub use receiver::Receiver;
 
 /// What a term is worth in one execution.

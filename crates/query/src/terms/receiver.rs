@@ -44,14 +44,6 @@ impl Receiver {
         Self::new(format!("idx({name})"), CqlType::Int)
     }
 
-    /// `IN ?` over this receiver.
-    pub fn in_list(&self) -> Self {
-        Self::new(
-            format!("in({})", self.name),
-            CqlType::List { element: Box::new(self.ty.clone()), frozen: false },
-        )
-    }
-
     /// `(a, b) = ?` over these receivers.
     pub fn tuple_of(parts: &[Self]) -> Self {
         let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();

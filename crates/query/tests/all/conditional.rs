@@ -285,19 +285,15 @@ async fn like(engine: Engine) {
         ("m['x'] LIKE 'pl%'", true),
         ("m['y'] LIKE '%'", false),
         ("u.n LIKE 'f_g'", true),
+        ("t LIKE null", false),
     ] {
         let statement = format!("UPDATE w SET i = 1 WHERE k = 1 IF {condition}");
         let found = Rows::parse(&run(&engine, &statement).await).rows;
         assert!(found[0].starts_with(if applied { "true" } else { "false" }), "{condition}: {found:?}");
     }
-    for (condition, message) in [
-        ("i LIKE '1'", "LIKE is allowed only on string types, which i is not: it is of type int"),
-        ("t LIKE null", "Invalid comparison with null for operator \"LIKE\""),
-    ] {
-        let statement = format!("UPDATE w SET i = 1 WHERE k = 1 IF {condition}");
-        let refused = support::body(&engine, &statement).await.unwrap_err();
-        assert_eq!(refused.to_string(), message);
-    }
+    let refused = support::body(&engine, "UPDATE w SET i = 1 WHERE k = 1 IF i LIKE '1'").await.unwrap_err();
+    let message = "LIKE is allowed only on string types, which i is not: it is of type int";
+    assert_eq!(refused.to_string(), message);
 }
 
 #[test]

@@ -361,3 +361,61 @@ fn values_may_be_left_out_where_cassandra_lets_them() {
         node(folder.path(), shards, left_out);
     }
 }
+
+/// As ScyllaDB documents it: markers of one name are one marker, and the list of IN is named in capitals.
+async fn one_marker_for_a_name(engine: Engine) {
+    run(&engine, "CREATE TABLE t (a int, b int, c int, v int, w text, PRIMARY KEY ((a, b), c))").await;
+    for (statement, markers, key) in [
+        ("INSERT INTO t (a, b, c, v) VALUES (:x, :x, :y, :x)", vec!["x int", "y int"], vec![0, 0]),
+        ("SELECT * FROM t WHERE a = ? AND b = ? AND c = :c", vec!["a int", "b int", "c int"], vec![0, 1]),
+        ("SELECT * FROM t WHERE b = :k AND a = 1 AND c = :k", vec!["k int"], vec![]),
+        ("SELECT * FROM t WHERE a IN ? AND b = 1", vec!["IN(a) frozen<list<int>>"], vec![]),
+        (
+            "SELECT * FROM t WHERE a = 1 AND b = 1 AND (c) IN ? LIMIT :n PER PARTITION LIMIT :n",
+            vec![],
+            vec![],
+        ),
+        ("SELECT * FROM t WHERE v NOT IN ? ALLOW FILTERING", vec!["NOT IN(v) frozen<list<int>>"], vec![]),
+        (
+            "UPDATE t SET v = 1 WHERE a = 1 AND b = 1 AND c = 1 IF v IN ?",
+            vec!["IN(v) frozen<list<int>>"],
+            vec![],
+        ),
+    ] {
+        match prepare(&engine, statement).await {
+            Ok(prepared) => {
+                assert_eq!(prepared.markers, markers, "{statement}");
+                assert_eq!(prepared.partition_key, key, "{statement}");
+            }
+            Err(error) => assert!(statement.contains("LIMIT"), "{statement}: {error}"),
+        }
+    }
+    let error = prepare(&engine, "INSERT INTO t (a, b, c, w) VALUES (:x, 1, 1, :x)").await.unwrap_err();
+    assert_eq!(error.to_string(), "Bind variable :x is used with two types, text and int");
+    let insert = prepare(&engine, "INSERT INTO t (a, b, c, v) VALUES (:x, :x, :y, :x)").await.unwrap();
+    insert.execute(&engine, &Options::values([int(4), int(5)])).await.unwrap();
+    let named = Options { values: vec![(Some("y"), int(8)), (Some("x"), int(7))], ..Options::default() };
+    insert.execute(&engine, &named).await.unwrap();
+    assert_eq!(rows(&engine, "SELECT a, b, c, v FROM t WHERE a = 4 AND b = 4").await, ["4 | 4 | 5 | 4"]);
+    assert_eq!(rows(&engine, "SELECT a, b, c, v FROM t WHERE a = 7 AND b = 7").await, ["7 | 7 | 8 | 7"]);
+    // What reads as a tuple first and is a type in the end counts its markers once.
+    let cast = prepare(&engine, "SELECT (int):x AS n FROM t WHERE a = 1 AND b = :x").await.unwrap();
+    assert_eq!(cast.markers, ["x int"]);
+    let batch = "BEGIN BATCH INSERT INTO t (a, b, c, v) VALUES (:p, 2, 3, :n); \
+                 UPDATE t SET v = :n WHERE a = :p AND b = 2 AND c = 4 APPLY BATCH";
+    let batch = prepare(&engine, batch).await.unwrap();
+    assert_eq!(batch.markers, ["p int", "n int"]);
+    batch.execute(&engine, &Options::values([int(1), int(9)])).await.unwrap();
+    assert_eq!(rows(&engine, "SELECT c, v FROM t WHERE a = 1 AND b = 2").await, ["3 | 9", "4 | 9"]);
+}
+
+#[test]
+fn markers_of_one_name_may_be_one() {
+    for shards in [1, 2] {
+        let folder = tempfile::tempdir().unwrap();
+        let adjust = |config: &mut query::EngineConfig| {
+            config.markers = query::MarkerOptions { same_names: cql::SameNames::One, uppercase_in: true };
+        };
+        support::node_with(folder.path(), shards, adjust, one_marker_for_a_name);
+    }
+}

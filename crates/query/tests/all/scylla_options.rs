@@ -38,6 +38,11 @@ async fn refused(engine: Engine) {
             "tablets = {'min_per_shard_tablet_count': 'NaN'}",
             "min_per_shard_tablet_count of tablets must be a number of 0 or more (got NaN)",
         ),
+        ("large_data_guardrails_enabled = true", "Guardrails of large data are not supported yet"),
+        (
+            "scylla_encryption_options = {'cipher_algorithm': 'AES/ECB/PKCS5Padding'}",
+            "Table files that are encrypted are not supported yet",
+        ),
         (
             "tablets = {'min_tablet_count': 64}",
             "More tablets for a table that is there are not supported yet",
@@ -47,6 +52,30 @@ async fn refused(engine: Engine) {
         let error = body(&engine, &statement).await.expect_err(&statement);
         assert_eq!(error.to_string(), expected, "{statement}");
     }
+    for (statement, expected) in [
+        (
+            "DELETE FROM t WHERE k = 1 IF EXISTS BYPASS LARGE_DATA_GUARDRAILS",
+            "Guardrails of large data are not supported yet",
+        ),
+        (
+            "ALTER KEYSPACE ks WITH storage = {'type': 'S3', 'bucket': 'b', 'endpoint': 'e'}",
+            "Table files in an object store are not supported yet",
+        ),
+        (
+            "ALTER KEYSPACE ks WITH consistency = 'local'",
+            "Keyspaces with a consistency other than 'eventual' are not supported yet",
+        ),
+        (
+            "ALTER KEYSPACE ks WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': ['a', 'b']}",
+            "Lists as values of 'replication' are not supported yet: give 'dc1' a number of replicas",
+        ),
+    ] {
+        let error = body(&engine, statement).await.expect_err(statement);
+        assert!(matches!(error, QueryError::Invalid(_)), "{error:?}");
+        assert_eq!(error.to_string(), expected, "{statement}");
+    }
+    run(&engine, "ALTER KEYSPACE ks WITH storage = {'type': 'LOCAL'} AND consistency = 'eventual'").await;
+    run(&engine, "ALTER TABLE t WITH large_data_guardrails_enabled = false").await;
     const KEYSPACE: &str = "ALTER KEYSPACE ks WITH tablets =";
     for (options, expected) in [
         ("{'enabled': 'perhaps'}", "enabled of tablets must be true or false (got perhaps)"),

@@ -144,6 +144,7 @@ fn engine_config(config: &Config, identity: &Identity) -> EngineConfig {
         truncate_timeout: config.truncate_timeout,
         user_functions: config.user_functions,
         user_function_times: config.user_function_times,
+        markers: config.markers,
         guardrails: config.guardrails.clone(),
         settings: crate::config::settings::list(config),
         ..EngineConfig::new(identity.host_id, reactor::shard_count())

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use cql::SameNames;
 use reactor::log::Level;
 
 use super::value::Value;
@@ -110,6 +111,10 @@ const SETTERS: &[(&str, Setter)] = &[
     ("saved_caches_directory", |c, v| path(v).map(|v| c.saved_caches_dir = Some(v))),
     ("row_cache_save_period", |c, v| period(v).map(|v| c.cache_save_period = v)),
     ("row_cache_keys_to_save", |c, v| count(v, 0, 100_000_000).map(|v| c.cache_keys_to_save = v as usize)),
+    ("cql_duplicate_bind_variable_names_refer_to_same_variable", |c, v| {
+        flag(v).map(|same| c.markers.same_names = if same { SameNames::One } else { SameNames::Apart })
+    }),
+    ("cql_in_bind_variable_name_uses_uppercase_operator", |c, v| flag(v).map(|v| c.markers.uppercase_in = v)),
     ("alternator_ttl_period_in_seconds", |c, v| period(v).map(|v| c.row_expiry_period = v)),
     ("io_properties_file", |c, v| path(v).map(|v| c.io_properties_file = Some(v))),
     ("blocked_reactor_notify_ms", |c, v| {

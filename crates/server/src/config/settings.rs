@@ -6,6 +6,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
+use cql::SameNames;
 use query::guardrails::{Guardrails, Levels, Named, Threshold, WriteGuardrails};
 
 use super::Config;
@@ -43,6 +44,11 @@ pub(crate) fn list(config: &Config) -> Vec<(String, String)> {
     add("user_defined_functions_fail_timeout", milliseconds(config.user_function_times.fail));
     add("row_cache_keys_to_save", config.cache_keys_to_save.to_string());
     add("row_cache_save_period", format!("{}s", config.cache_save_period.as_secs()));
+    add(
+        "cql_duplicate_bind_variable_names_refer_to_same_variable",
+        (config.markers.same_names == SameNames::One).to_string(),
+    );
+    add("cql_in_bind_variable_name_uses_uppercase_operator", config.markers.uppercase_in.to_string());
     add("alternator_ttl_period_in_seconds", config.row_expiry_period.as_secs().to_string());
     add("auto_snapshot", config.admin.auto_snapshot.to_string());
     for (name, time) in [

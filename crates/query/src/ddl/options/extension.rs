@@ -13,7 +13,7 @@ use model::schema::{KeyspaceTablets, TableOptions};
 use model::tablet::TabletMap;
 use replication::admission::{EXTENSION as RATE_LIMIT, RateLimits};
 
-use super::{Properties, config, parse_double};
+use super::{Properties, config, parse_double, unsupported};
 use crate::QueryError;
 
 /// Names of the options; they are names of extensions too.
@@ -39,8 +39,15 @@ const TABLET_GB: f64 = 5.0;
 /// Takes what is given of these options into `options`.
 ///
 /// # Errors
-/// [`QueryError::Config`] for entries that are not there, are no numbers or out of range.
+/// [`QueryError::Config`] for entries that are not there, are no numbers or out of range; [`QueryError::Invalid`] for what
+/// is not there yet.
 pub(super) fn read(properties: &Properties, options: &mut TableOptions) -> Result<(), QueryError> {
+    if properties.boolean("large_data_guardrails_enabled")? == Some(true) {
+        return Err(unsupported("Guardrails of large data are"));
+    }
+    if properties.map("scylla_encryption_options")?.is_some_and(|map| !map.is_empty()) {
+        return Err(unsupported("Table files that are encrypted are"));
+    }
     let mut set = |name: &str, bytes: Option<Vec<u8>>| match bytes {
         Some(bytes) => drop(options.extensions.insert(name.to_owned(), bytes)),
         None => drop(options.extensions.remove(name)),

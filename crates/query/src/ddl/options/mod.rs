@@ -19,7 +19,7 @@ use crate::QueryError;
 use crate::functions::number_text;
 
 /// Every name that may follow WITH, `id` apart.
-pub(crate) const NAMES: [&str; 23] = [
+pub(crate) const NAMES: [&str; 25] = [
     "additional_write_policy",
     "allow_auto_snapshot",
     "bloom_filter_fp_chance",
@@ -33,6 +33,7 @@ pub(crate) const NAMES: [&str; 23] = [
     "extensions",
     "gc_grace_seconds",
     "incremental_backups",
+    "large_data_guardrails_enabled",
     "max_index_interval",
     "memtable",
     "memtable_flush_period_in_ms",
@@ -40,6 +41,7 @@ pub(crate) const NAMES: [&str; 23] = [
     "paxos_grace_seconds",
     "per_partition_rate_limit",
     "read_repair",
+    "scylla_encryption_options",
     "speculative_retry",
     "tablets",
     "tombstone_gc",
