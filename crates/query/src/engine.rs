@@ -31,9 +31,11 @@ use crate::execute::disk_guard::DiskUsage;
 use crate::execute::one_row::{self, Begun, When, Writing};
 use crate::execute::point::Point;
 use crate::execute::{self, Request, consistency};
+use crate::load::{Loads, Timed};
 use crate::prepare::{self, Prepared};
 use crate::prepared_cache::{CachedStatement, PreparedCache, statement_id};
 use crate::results::{self, MetadataId, MetadataMode, PreparedBody};
+use crate::running::Running;
 use crate::system::ClientRow;
 use crate::terms::Binding;
 use crate::{ClientState, QueryError, Response};
@@ -102,6 +104,8 @@ struct EngineInner {
     /// Statements executed by id, and as text.
     executed: (Cell<u64>, Cell<u64>),
     ambient: Ambient,
+    loads: Loads,
+    running: Running,
     #[allow(clippy::vec_box, reason = "a scratch is handed out and taken back by its pointer")]
     scratches: RefCell<Vec<Box<Scratch>>>,
 }
@@ -131,6 +135,8 @@ impl Engine {
             clients: RefCell::default(),
             executed: Default::default(),
             ambient: Ambient::new(),
+            loads: Loads::default(),
+            running: Running::default(),
             scratches: RefCell::new(Vec::new()),
         }));
         reactor::set_local(Rc::new(engine.clone()));
@@ -186,6 +192,16 @@ impl Engine {
         (self.0.executed.0.get(), self.0.executed.1.get())
     }
 
+    /// What the shard's tables are asked for.
+    pub(crate) fn loads(&self) -> &Loads {
+        &self.0.loads
+    }
+
+    /// Requests that run on the shard.
+    pub(crate) fn running(&self) -> &Running {
+        &self.0.running
+    }
+
     /// What the shard knows of the disk.
     pub(crate) fn disk_usage(&self) -> &DiskUsage {
         &self.0.disk_usage
@@ -217,7 +233,12 @@ impl Engine {
         let mode = MetadataMode::Full;
         match self.answer_at_once(client, &prepared, parameters, (&values, When::Always), mode, out)? {
             AtOnce::Done => Ok(()),
-            AtOnce::Writing(writing) => Self::written(writing.await, out),
+            AtOnce::Writing(writing) => {
+                let timed = self.time_write(&prepared);
+                let done = writing.await;
+                timed.end();
+                Self::written(done, out)
+            }
             AtOnce::Left(rest) => self.run(client, &prepared, parameters, (&values, rest), mode, out).await,
         }
     }
@@ -241,11 +262,20 @@ impl Engine {
         let request = Request { client, parameters, binding: &binding, now };
         let start = out.body.len();
         let answered = match &prepared.plan {
-            prepare::Plan::Select(plan) => match execute::point::execute(self, &request, plan, mode, out) {
-                Ok(Point::Done) => Ok(AtOnce::Done),
-                Ok(Point::Left(rest)) => Ok(AtOnce::Left(rest)),
-                Err(error) => Err(error),
-            },
+            prepare::Plan::Select(plan) => {
+                let load = prepared.load.get_or_init(|| self.load_of(&plan.table));
+                let began = load.reads.begin();
+                match execute::point::execute(self, &request, plan, mode, out) {
+                    Ok(Point::Done) => {
+                        load.point_read(began, || {
+                            results::rows_in(&out.body[start..], client.version, &plan.metadata, mode)
+                        });
+                        Ok(AtOnce::Done)
+                    }
+                    Ok(Point::Left(rest)) => Ok(AtOnce::Left(rest)),
+                    Err(error) => Err(error),
+                }
+            }
             prepare::Plan::Modify(plan) if one_row::is_one(self, plan) => {
                 match one_row::begin(self, &request, plan, when, out) {
                     Ok(Begun::Writing(writing)) => Ok(AtOnce::Writing(writing)),
@@ -263,6 +293,22 @@ impl Engine {
             out.body.truncate(start);
         }
         answered
+    }
+
+    /// A write of one row begins.
+    #[inline]
+    fn time_write(&self, prepared: &Prepared) -> Timed {
+        let load = prepared.load.get_or_init(|| match &prepared.plan {
+            prepare::Plan::Modify(plan) => self.load_of(&plan.table),
+            _ => Rc::default(),
+        });
+        Timed::new(load)
+    }
+
+    /// As [`Self::begin`] is about to begin a write: whoever answers it ends this.
+    #[inline]
+    pub fn time(&self, row: &OneRow) -> Timed {
+        self.time_write(&row.statement.prepared)
     }
 
     /// Appends the answer of a write that has ended.
@@ -334,7 +380,12 @@ impl Engine {
         let rest =
             match self.answer_at_once(client, prepared, parameters, (&values, When::Always), mode, out)? {
                 AtOnce::Done => return Ok(()),
-                AtOnce::Writing(writing) => return Self::written(reactor::in_place!(writing), out),
+                AtOnce::Writing(writing) => {
+                    let timed = self.time_write(prepared);
+                    let done = reactor::in_place!(writing);
+                    timed.end();
+                    return Self::written(done, out);
+                }
                 AtOnce::Left(rest) => rest,
             };
         reactor::in_place!(self.run(client, prepared, parameters, (&values, rest), mode, out))
@@ -519,12 +570,16 @@ impl Engine {
             PartitionRange::Between { .. } => self.0.config.range_timeout,
         });
         let deadline = Deadline::about(timeout);
+        let load = self.load_of(table);
+        let requests = load.requests(&command.range);
+        let began = requests.begin();
         let read = if table.is_counter() {
             // Rare: boxed, so that other reads do not carry its space.
             Box::pin(self.read_counters(command, limits, level, deadline, consumer)).await
         } else {
             reactor::in_place!(self.0.replicator.read(command, limits, level, deadline, consumer))
         };
+        requests.end(began);
         read.map_err(|error| consistency::read_error(error, level))
     }
 
@@ -554,7 +609,10 @@ impl Engine {
         consumer: &mut dyn RowConsumer,
     ) -> Result<(), QueryError> {
         let deadline = Deadline::about(timeout.unwrap_or(self.0.config.read_timeout));
+        let load = self.load_of(&command.table);
+        let began = load.reads.begin();
         let read = self.0.replicator.read_rest(command, rest, level, deadline, consumer).await;
+        load.reads.end(began);
         read.map_err(|error| consistency::read_error(error, level))
     }
 

@@ -170,6 +170,26 @@ impl RowsBody {
     }
 }
 
+/// Rows of a ROWS body that [`RowsBody`] wrote, in one page.
+#[cold]
+pub(crate) fn rows_in(
+    body: &[u8],
+    version: ProtocolVersion,
+    metadata: &ResultMetadata,
+    mode: MetadataMode,
+) -> usize {
+    // What it is, flags, columns; the id where it is new.
+    let specifications = || metadata.specifications(version).len();
+    let count_at = 12
+        + match mode {
+            MetadataMode::Skip => 0,
+            MetadataMode::Full => specifications(),
+            MetadataMode::Changed => 2 + metadata.id().len() + specifications(),
+        };
+    let count = body.get(count_at..count_at + 4).and_then(|count| <[u8; 4]>::try_from(count).ok());
+    count.map_or(0, |count| usize::try_from(i32::from_be_bytes(count)).unwrap_or(0))
+}
+
 /// Appends a VOID body.
 pub fn append_void(out: &mut Vec<u8>) {
     int(out, VOID);

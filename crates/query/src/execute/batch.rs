@@ -7,8 +7,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hashbrown::HashMap;
-use model::TableId;
 use model::token::murmur3_token;
+use model::{Table, TableId};
 use replication::{BatchWrite, Consistency};
 use wire::request::BatchKind;
 use wire::values::ValueRef;
@@ -20,6 +20,7 @@ use super::update_buffer::PartitionUpdate;
 use super::{Part, Request, conditional, consistency, counter, json, modify};
 use crate::engine::Engine;
 use crate::guardrails::Guardrails;
+use crate::load::Timed;
 use crate::prepare::batch::BatchPlan;
 use crate::prepare::json::Values;
 use crate::prepare::modify::{ModifyPlan, Route};
@@ -111,6 +112,7 @@ pub async fn parts(
         warn_of_no_grace(parts, &mut out.warnings);
     }
     gathered.check_size(&engine.config().guardrails, kind, &mut out.warnings)?;
+    engine.loads().batches.record(kind, gathered.partitions());
     if counters.is_some() {
         let mut mutation = Vec::new();
         for update in &gathered.updates {
@@ -118,7 +120,10 @@ pub async fn parts(
             counter::count(engine, request.parameters.consistency, update, &mut mutation, timeout).await?;
         }
     } else {
-        gathered.write(engine, kind, level, timeout).await?;
+        let timed = gathered.time(engine);
+        let written = gathered.write(engine, kind, level, timeout).await;
+        timed.iter().for_each(Timed::end);
+        written?;
     }
     results::append_void(&mut out.body);
     Ok(())
@@ -202,6 +207,22 @@ impl Gathered {
             return Err(QueryError::invalid("Batch too large"));
         }
         Ok(())
+    }
+
+    /// Partitions that are written, those of two tables of one keyspace once.
+    fn partitions(&self) -> usize {
+        let written = self.updates.iter().filter(|update| !update.is_empty());
+        let places = written.map(|update| (update.table.keyspace(), update.key.as_slice()));
+        places.collect::<BTreeSet<_>>().len()
+    }
+
+    /// Begins a write of each table.
+    fn time(&self, engine: &Engine) -> Vec<Timed> {
+        let mut tables: Vec<&Rc<Table>> =
+            self.updates.iter().filter(|update| !update.is_empty()).map(|update| &update.table).collect();
+        tables.sort_unstable_by_key(|table| table.id());
+        tables.dedup_by_key(|table| table.id());
+        tables.into_iter().map(|table| Timed::new(&engine.load_of(table))).collect()
     }
 
     fn bytes(&self) -> usize {

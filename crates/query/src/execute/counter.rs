@@ -12,6 +12,7 @@ use super::prior::Prior;
 use super::update_buffer::PartitionUpdate;
 use super::{Request, consistency, modify, routing};
 use crate::engine::{Engine, WriteBuffers};
+use crate::load::Timed;
 use crate::prepare::modify::ModifyPlan;
 use crate::{QueryError, Response, results};
 
@@ -61,7 +62,10 @@ pub(super) async fn count(
         return Ok(());
     }
     update.encode(mutation);
-    engine.count(&update.table, mutation, consistency::for_write(level)?, timeout).await
+    let timed = Timed::new(&engine.load_of(&update.table));
+    let counted = engine.count(&update.table, mutation, consistency::for_write(level)?, timeout).await;
+    timed.end();
+    counted
 }
 
 /// Refuses levels that counters do not have.

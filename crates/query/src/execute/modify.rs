@@ -11,6 +11,7 @@ use super::prior::Prior;
 use super::update_buffer::PartitionUpdate;
 use super::{Part, Request, conditional, consistency, counter, json, routing};
 use crate::engine::{Engine, WriteBuffers};
+use crate::load::Timed;
 use crate::prepare::modify::{ModifyPlan, Route};
 use crate::results;
 use crate::{QueryError, Response};
@@ -116,7 +117,10 @@ pub(super) async fn write(
         }
         mutation.clear();
         update.encode(mutation);
-        reactor::in_place!(send(engine, plan, mutation, level, timeout))?;
+        let timed = Timed::new(&engine.load_of(&plan.table));
+        let sent = reactor::in_place!(send(engine, plan, mutation, level, timeout));
+        timed.end();
+        sent?;
     }
     if let [update] = &updates[..used] {
         routing::hint(engine, request.client, &plan.table, update.token, &mut out.tablet_payload);

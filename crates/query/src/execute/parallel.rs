@@ -218,17 +218,22 @@ async fn fetch(round: Round) -> Answer {
     let mut consumer = Fetch::new(&mut rows, &rest).giving_way(plan.calls_user);
     if !(command.slices.is_empty() && matches!(command.range, PartitionRange::Key(_))) {
         let storage = engine.storage();
+        let load = engine.load_of(&plan.table);
+        let requests = load.requests(&command.range);
+        let began = requests.begin();
         let read = if plan.table.is_counter() {
             storage.read(&command, &mut Totals::new(&mut consumer)).await
         } else {
             storage.read(&command, &mut consumer).await
         };
+        requests.end(began);
         read.map_err(|error| Failure::Failed(error.to_string()))?;
     }
     let fetched = consumer.end(round.deadline).await.map_err(|_| Failure::Late)?;
     if let Some(error) = rows.error.take() {
         return Err(invalid(error));
     }
+    engine.load_of(&plan.table).went_past(rows.scanned, rows.tombstones.seen);
     let rest = rest.behind(fetched, (&plan.table, plan.reversed), &all);
     if rows.tombstones.seen > 0 {
         let (seen, limits) = (rows.tombstones.seen, (Some(fetches::FETCH_ROWS as u64), None));

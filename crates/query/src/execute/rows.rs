@@ -73,6 +73,8 @@ pub struct Rows<'q> {
     partition_remaining: u64,
     has_static: bool,
     seen_row: bool,
+    /// Rows handed over since this was last taken, shown or not.
+    pub(super) scanned: u64,
     /// Whether the partition's beginning was on an earlier page.
     resumed: bool,
     /// Whether a partition was begun at all, and whether the last place was in one that was.
@@ -137,6 +139,7 @@ impl<'q> Rows<'q> {
             partition_remaining: limits.per_partition,
             has_static: false,
             seen_row: false,
+            scanned: 0,
             resumed: false,
             announced: false,
             begun: true,
@@ -400,6 +403,7 @@ impl RowConsumer for Rows<'_> {
     #[inline]
     fn row(&mut self, clustering: &[u8], row: RowView<'_>) -> Flow {
         self.seen_row = true;
+        self.scanned += 1;
         if !self.filters.is_empty() {
             let values: SmallVec<[Option<&[u8]>; 4]> = Clustering(clustering).components().collect();
             let input =

@@ -240,9 +240,12 @@ impl Reader<'_> {
             keys::check_not_empty(&key.key)?;
         }
         let before = rows.count;
+        let load = self.engine.load_of(&command.table);
+        let began = load.reads.begin();
         let now = self.engine.read_now(command, self.level, rows)?;
-        if matches!(now, Now::Done) && rows.tombstones.seen > 0 {
-            self.met_tombstones(command, before, rows)?;
+        if matches!(now, Now::Done) {
+            load.reads.end(began);
+            self.went_past(command, before, rows)?;
         }
         Ok(now)
     }
@@ -256,7 +259,7 @@ impl Reader<'_> {
     ) -> Result<(), QueryError> {
         let before = rows.count;
         self.engine.read_rest(command, rest, self.level, self.timeout, rows).await?;
-        if rows.tombstones.seen > 0 { self.met_tombstones(command, before, rows) } else { Ok(()) }
+        self.went_past(command, before, rows)
     }
 
     #[inline]
@@ -274,7 +277,7 @@ impl Reader<'_> {
         let limits = self.read_limits(rows);
         let before = rows.count;
         reactor::in_place!(self.rows_of(command, limits, rows))?;
-        if rows.tombstones.seen > 0 { self.met_tombstones(command, before, rows) } else { Ok(()) }
+        self.went_past(command, before, rows)
     }
 
     /// Feeds a consumer what a command finds, fragments made readable.
@@ -294,6 +297,13 @@ impl Reader<'_> {
                 Box::pin(self.engine.read(command, limits, self.level, self.timeout, &mut readable)).await
             }
         }
+    }
+
+    /// Behind each read.
+    fn went_past(&self, command: &ReadCommand, before: usize, rows: &mut Rows<'_>) -> Result<(), QueryError> {
+        let scanned = std::mem::take(&mut rows.scanned);
+        self.engine.load_of(&command.table).went_past(scanned, rows.tombstones.seen);
+        if rows.tombstones.seen > 0 { self.met_tombstones(command, before, rows) } else { Ok(()) }
     }
 
     /// Behind a read that met tombstones.
@@ -409,9 +419,7 @@ impl Reader<'_> {
                 self.rows_of(&command, limits, &mut fetch).await?;
             }
             let fetched = fetch.end(deadline).await.map_err(|_| self.late())?;
-            if rows.tombstones.seen > 0 {
-                self.met_tombstones(&command, before, rows)?;
-            }
+            self.went_past(&command, before, rows)?;
             if rows.is_done() {
                 break;
             }

@@ -20,6 +20,7 @@ pub mod selector;
 mod sourceless;
 pub mod types;
 
+use std::cell::OnceCell;
 use std::rc::Rc;
 
 use cql::ast::{BatchKind, Describe, Modification, ParsedStatement, QualifiedName, SelectSource, Statement};
@@ -30,6 +31,7 @@ use self::modify::ModifyPlan;
 use self::select::SelectPlan;
 use crate::QueryError;
 use crate::ambient::Ambient;
+use crate::load::TableLoad;
 use crate::results::ResultMetadata;
 use crate::terms::prepare::Context;
 use crate::terms::{BindSpecification, Call, MarkerOptions, Markers, Term};
@@ -50,6 +52,8 @@ pub struct Prepared {
     pub calls: Vec<Call>,
     /// Whether functions of the user's are called at all.
     pub calls_user: bool,
+    /// What its one table is asked for, once it was executed.
+    pub(crate) load: OnceCell<Rc<TableLoad>>,
     /// Result of statements that have none.
     no_result: ResultMetadata,
 }
@@ -299,6 +303,7 @@ fn finish(plan: Plan, mut markers: Markers, partition_key_indexes: Vec<u16>) -> 
         plan,
         markers: markers.finish()?,
         partition_key_indexes,
+        load: OnceCell::new(),
         no_result: ResultMetadata::none(),
     })
 }
@@ -327,6 +332,7 @@ impl Prepared {
             partition_key_indexes: Vec::new(),
             calls: Vec::new(),
             calls_user: false,
+            load: OnceCell::new(),
             no_result: ResultMetadata::none(),
         }
     }

@@ -1,8 +1,7 @@
 //! `system_views`: what the node does at the moment, asked of all shards when it is read.
 //!
 //! `Views::load` asks for no more than the one table needs; `fill` makes rows of it, with Cassandra 5.0.6's columns, kinds
-//! and units. What this node does not measure by table (latencies, rows and tombstones of each read) has no rows;
-//! docs/compatibility.md lists it.
+//! and units. What this node does not measure has no rows; docs/compatibility.md lists it.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -15,7 +14,9 @@ use storage::{CompactionStats, SnapshotInfo, SnapshotsOf, TableReport};
 
 use super::node::{self, NodeFacts};
 use super::rows::Rows;
+use crate::load::{Of, Told, Weights};
 use crate::prepared_cache::StatementId;
+use crate::running::RunningRow;
 use crate::terms::time::parse_timestamp;
 use crate::{Engine, QueryError};
 
@@ -70,6 +71,12 @@ pub(crate) enum Views {
     Samples(Vec<(Vec<Sample>, u64)>),
     /// Statements of each shard.
     Statements(Vec<Statements>),
+    /// What each table is asked for.
+    Loads(Vec<(TableReport, Told)>),
+    /// Sizes of batches, by name.
+    Batches(Vec<(&'static str, Weights)>),
+    /// Requests that run.
+    Running(Vec<RunningRow>),
     /// Names of settings and their values.
     Settings(Vec<(String, String)>),
 }
@@ -82,13 +89,28 @@ impl Views {
     pub(super) async fn load(engine: &Engine, table: &str) -> Result<Self, QueryError> {
         Ok(match table {
             "disk_usage" | "max_partition_size" | "max_sstable_duration" | "max_sstable_size" => {
-                let mut tables: BTreeMap<[u8; 16], TableReport> = BTreeMap::new();
-                for report in
-                    each_shard(engine, |engine| engine.storage().report()).await?.into_iter().flatten()
+                Self::Reports(reports(engine).await?.into_values().collect())
+            }
+            "coordinator_read_latency" | "local_read_latency" => Self::loads(engine, Of::Reads).await?,
+            "coordinator_scan_latency" | "local_scan_latency" => Self::loads(engine, Of::Scans).await?,
+            "coordinator_write_latency" | "local_write_latency" => Self::loads(engine, Of::Writes).await?,
+            "rows_per_read" => Self::loads(engine, Of::Rows).await?,
+            "tombstones_per_read" => Self::loads(engine, Of::Tombstones).await?,
+            "queries" => {
+                Self::Running(each_shard(engine, Engine::running_rows).await?.into_iter().flatten().collect())
+            }
+            "batch_metrics" => {
+                let shards = each_shard(engine, |engine| engine.loads().batches.told()).await?;
+                let mut sums: Vec<(&'static str, Weights)> = Vec::new();
+                for (at, (name, weights)) in
+                    shards.into_iter().flat_map(|shard| shard.into_iter().enumerate())
                 {
-                    tables.entry(report.id).and_modify(|sum| sum.add(&report)).or_insert(report);
+                    match sums.get_mut(at) {
+                        Some((_, sum)) => sum.add(&weights),
+                        None => sums.push((name, weights)),
+                    }
                 }
-                Self::Reports(tables.into_values().collect())
+                Self::Batches(sums)
             }
             "sstable_tasks" => {
                 let tasks = each_shard(engine, |engine| engine.storage().compactions()).await?;
@@ -139,6 +161,44 @@ impl Views {
     }
 }
 
+impl Views {
+    /// What all shards tell of one kind of request.
+    async fn loads(engine: &Engine, of: Of) -> Result<Self, QueryError> {
+        let mut sums: BTreeMap<[u8; 16], Told> = BTreeMap::new();
+        for shard in 0..engine.config().shards {
+            let asked =
+                mesh::call(shard, Group::ADMIN, move || async move { Engine::here().map(|e| e.told(of)) });
+            for (id, told) in answered(shard, asked.await)? {
+                sums.entry(id.0).or_default().add(&told);
+            }
+        }
+        let tables = reports(engine).await?.into_values();
+        Ok(Self::Loads(
+            tables
+                .map(|table| {
+                    let told = sums.remove(&table.id).unwrap_or_default();
+                    (table, told)
+                })
+                .collect(),
+        ))
+    }
+}
+
+/// Reports of all tables, the shards' added up.
+async fn reports(engine: &Engine) -> Result<BTreeMap<[u8; 16], TableReport>, QueryError> {
+    let mut tables: BTreeMap<[u8; 16], TableReport> = BTreeMap::new();
+    for report in each_shard(engine, |engine| engine.storage().report()).await?.into_iter().flatten() {
+        tables.entry(report.id).and_modify(|sum| sum.add(&report)).or_insert(report);
+    }
+    Ok(tables)
+}
+
+/// What a shard answered.
+fn answered<T>(shard: usize, answer: Result<Option<T>, impl std::fmt::Display>) -> Result<T, QueryError> {
+    let answer = answer.map_err(|error| QueryError::Internal(error.to_string()))?;
+    answer.ok_or_else(|| QueryError::NotReady(format!("shard {shard} has not started")))
+}
+
 /// Where the row of a client stands among the others: the token of its partition, the partition, its port.
 fn place_of_client(client: &ClientRow) -> (Token, Vec<u8>, u16) {
     let address = match client.address {
@@ -152,8 +212,7 @@ async fn each_shard<T: Send + 'static>(engine: &Engine, ask: fn(&Engine) -> T) -
     let mut answers = Vec::with_capacity(engine.config().shards);
     for shard in 0..engine.config().shards {
         let asked = mesh::call(shard, Group::ADMIN, move || async move { Engine::here().map(|e| ask(&e)) });
-        let answer = asked.await.map_err(|error| QueryError::Internal(error.to_string()))?;
-        answers.push(answer.ok_or_else(|| QueryError::NotReady(format!("shard {shard} has not started")))?);
+        answers.push(answered(shard, asked.await)?);
     }
     Ok(answers)
 }
@@ -174,6 +233,10 @@ pub(super) fn fill(rows: &mut Rows<'_>, table: &str, views: &Views, facts: &Node
         ("caches", Views::Samples(shards)) => row_cache(rows, shards),
         ("thread_pools", Views::Samples(shards)) => groups(rows, shards),
         ("cql_metrics", Views::Statements(shards)) => statements(rows, shards),
+        ("rows_per_read" | "tombstones_per_read", Views::Loads(loads)) => past(rows, loads),
+        (_, Views::Loads(loads)) => latencies(rows, loads),
+        ("queries", Views::Running(requests)) => requests.iter().for_each(|one| request(rows, one)),
+        ("batch_metrics", Views::Batches(sizes)) => batches(rows, sizes),
         // What the others would tell of has not happened on this node, or is not measured.
         _ => {}
     }
@@ -188,6 +251,65 @@ fn sizes(rows: &mut Rows<'_>, reports: &[TableReport], bytes: fn(&TableReport) -
             row.bigint("mebibytes", bigint(bytes(report).div_ceil(1 << 20)));
         });
     }
+}
+
+/// Milliseconds that requests took, and requests a second. What a replica takes is not told apart from what the
+/// coordinator does: on one node there is nobody else to wait for.
+fn latencies(rows: &mut Rows<'_>, loads: &[(TableReport, Told)]) {
+    let ms = |nanos: u64| rounded(nanos as f64 / 1e6);
+    for (table, told) in loads {
+        rows.row(|row| {
+            row.text("keyspace_name", &table.keyspace);
+            row.text("table_name", &table.name);
+            row.bigint("count", bigint(told.count));
+            row.double("p50th_ms", ms(told.weights.quantile(0.5)));
+            row.double("p99th_ms", ms(told.weights.quantile(0.99)));
+            row.double("max_ms", ms(told.weights.max()));
+            row.double("per_second", rounded(told.per_second));
+        });
+    }
+}
+
+/// Rows or tombstones that each read went past.
+fn past(rows: &mut Rows<'_>, loads: &[(TableReport, Told)]) {
+    for (table, told) in loads {
+        rows.row(|row| {
+            row.text("keyspace_name", &table.keyspace);
+            row.text("table_name", &table.name);
+            row.bigint("count", bigint(told.count));
+            row.double("p50th", told.weights.quantile(0.5) as f64);
+            row.double("p99th", told.weights.quantile(0.99) as f64);
+            row.double("max", told.weights.max() as f64);
+        });
+    }
+}
+
+/// A request that runs; it has waited for nothing before, but for what its connection waited.
+fn request(rows: &mut Rows<'_>, request: &RunningRow) {
+    rows.row(|row| {
+        row.text("thread_id", &request.thread);
+        row.bigint("queued_micros", 0);
+        row.bigint("running_micros", bigint(request.running_us));
+        row.text("task", &request.task);
+    });
+}
+
+/// Partitions that each batch writes.
+fn batches(rows: &mut Rows<'_>, sizes: &[(&'static str, Weights)]) {
+    for (name, partitions) in sizes {
+        rows.row(|row| {
+            row.text("name", name);
+            row.double("p50th", partitions.quantile(0.5) as f64);
+            row.double("p99th", partitions.quantile(0.99) as f64);
+            row.double("p999th", partitions.quantile(0.999) as f64);
+            row.bigint("max", bigint(partitions.max()));
+        });
+    }
+}
+
+/// To three digits, as Cassandra shows such numbers.
+fn rounded(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
 }
 
 /// Milliseconds between the first and the last write of a table file, of each table the most.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use crate::support::{Options, node, prepare, rows, run};
+use crate::support::{Options, int, node, prepare, rows, run};
 use query::Engine;
 use query::system::ClientRow;
 
@@ -53,6 +53,84 @@ async fn told(engine: Engine) {
         let found = rows(&engine, &format!("SELECT * FROM system_views.{empty}")).await;
         assert_eq!(found, [""; 0], "{empty}");
     }
+}
+
+/// The row of table `ks.t` in a view.
+async fn of_t(engine: &Engine, view: &str, columns: &str) -> String {
+    let text =
+        format!("SELECT {columns} FROM system_views.{view} WHERE keyspace_name = 'ks' AND table_name = 't'");
+    let mut found = rows(engine, &text).await;
+    assert_eq!(found.len(), 1, "{view}");
+    found.remove(0)
+}
+
+async fn requests_are_told(engine: Engine) {
+    run(&engine, "CREATE TABLE t (k int, c int, v int, PRIMARY KEY (k, c))").await;
+    run(&engine, "CREATE TABLE n (k int PRIMARY KEY, n counter)").await;
+    for view in ["coordinator_read_latency", "local_scan_latency", "coordinator_write_latency"] {
+        let before = of_t(&engine, view, "count, p50th_ms, p99th_ms, max_ms, per_second").await;
+        assert_eq!(before.replace(".0", ""), "0 | 0 | 0 | 0 | 0", "{view}");
+    }
+    // Keys of both shards, prepared and not, so that writes end in each of the ways they have.
+    let insert = prepare(&engine, "INSERT INTO t (k, c, v) VALUES (?, 1, 1)").await.unwrap();
+    for key in 0..8_i32 {
+        insert.execute(&engine, &Options::values([int(key)])).await.unwrap();
+    }
+    run(&engine, "INSERT INTO t (k, c, v) VALUES (1, 2, 2)").await;
+    run(&engine, "DELETE FROM t WHERE k = 1 AND c = 3").await;
+    run(&engine, "UPDATE n SET n = n + 1 WHERE k = 1").await;
+    for view in ["coordinator_write_latency", "local_write_latency"] {
+        assert_eq!(of_t(&engine, view, "count").await, "10", "{view}");
+    }
+    // Of a batch one for each table.
+    run(
+        &engine,
+        "BEGIN BATCH INSERT INTO t (k, c, v) VALUES (1, 1, 2) INSERT INTO t (k, c, v) VALUES (2, 1, 2) APPLY BATCH",
+    )
+    .await;
+    run(&engine, "BEGIN UNLOGGED BATCH INSERT INTO t (k, c, v) VALUES (1, 1, 2) APPLY BATCH").await;
+    run(&engine, "BEGIN COUNTER BATCH UPDATE n SET n = n + 1 WHERE k = 2 APPLY BATCH").await;
+    assert_eq!(of_t(&engine, "coordinator_write_latency", "count").await, "12");
+    let batches = "SELECT name, p50th, p999th, max FROM system_views.batch_metrics";
+    let mut batches = rows(&engine, batches).await;
+    batches.sort();
+    let batches: Vec<String> = batches.iter().map(|row| row.replace(".0", "")).collect();
+    assert_eq!(
+        batches,
+        [
+            "'partitions_per_counter_batch' | 1 | 1 | 1",
+            "'partitions_per_logged_batch' | 2 | 2 | 2",
+            "'partitions_per_unlogged_batch' | 1 | 1 | 1"
+        ]
+    );
+
+    let point = prepare(&engine, "SELECT v FROM t WHERE k = ? AND c = 1").await.unwrap();
+    for key in 0..8_i32 {
+        point.execute(&engine, &Options::values([int(key)])).await.unwrap();
+    }
+    rows(&engine, "SELECT * FROM t WHERE k = 1").await;
+    rows(&engine, "SELECT * FROM t WHERE k IN (2, 3)").await;
+    for view in ["coordinator_read_latency", "local_read_latency"] {
+        assert_eq!(of_t(&engine, view, "count").await, "11", "{view}");
+    }
+    assert_eq!(rows(&engine, "SELECT * FROM t WHERE v = 2 ALLOW FILTERING").await.len(), 3);
+    assert_eq!(of_t(&engine, "coordinator_scan_latency", "count").await, "1");
+    assert_eq!(of_t(&engine, "rows_per_read", "count, p50th, max").await.replace(".0", ""), "12 | 1 | 10");
+    // The row that was deleted.
+    assert_eq!(
+        of_t(&engine, "tombstones_per_read", "count, p50th, max").await.replace(".0", ""),
+        "12 | 0 | 1"
+    );
+    let took = of_t(&engine, "coordinator_read_latency", "max_ms").await;
+    assert!(took.parse::<f64>().unwrap() >= 0.0, "{took}");
+    // Of every table there is a row.
+    let all = rows(&engine, "SELECT table_name FROM system_views.coordinator_read_latency").await;
+    assert_eq!(all.len(), rows(&engine, "SELECT table_name FROM system_views.disk_usage").await.len());
+}
+
+#[test]
+fn what_tables_are_asked_for_is_in_virtual_tables() {
+    node(tempfile::tempdir().unwrap().path(), 2, requests_are_told);
 }
 
 #[test]

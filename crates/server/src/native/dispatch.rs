@@ -105,13 +105,14 @@ fn begin_write(
     let Some(held) = admit() else { return false };
     let mut response = Response::default();
     let client = session.client.borrow();
+    let timed = session.native.engine.time(row);
     let begun = session.native.engine.begin(&client, row, None, parameters, &mut response);
     drop(client);
     let ended = match begun {
         Ok(AtOnce::Writing(writing)) => {
             session.requests.set(session.requests.get() + 1);
             session.begins_one();
-            let begun = Begun { session: Rc::clone(session), header: *header, writing, held };
+            let begun = Begun { session: Rc::clone(session), header: *header, writing, timed, held };
             session.native.writes.join(begun);
             return true;
         }
@@ -301,6 +302,7 @@ async fn execute(session: &Session, header: &FrameHeader, body: &[u8]) -> Result
     if envelope.tracing {
         response.trace = traced::begin(&native.engine, &envelope.request);
     }
+    let _running = native.engine.runs(&envelope.request);
     // Its own: USE on this connection must not change a statement that runs.
     let client: Rc<ClientState> = Rc::clone(&session.client.borrow());
     // All but EXECUTE are boxed, so that its task does not carry the space that they need.

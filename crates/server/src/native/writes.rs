@@ -13,7 +13,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 
-use query::Writing;
+use query::{Timed, Writing};
 use reactor::Group;
 use wire::frame::FrameHeader;
 
@@ -29,6 +29,8 @@ pub(super) struct Begun {
     pub(super) session: Rc<Session>,
     pub(super) header: FrameHeader,
     pub(super) writing: Writing,
+    /// How long it takes is measured.
+    pub(super) timed: Timed,
     /// What it counts against; a client without a socket is not counted.
     pub(super) held: Option<Held>,
 }
@@ -110,6 +112,7 @@ impl WriteLine {
             let ended = ready!(Pin::new(&mut first.writing).poll(context));
             let begun = line.pop_front().expect("whoever was polled is there");
             drop(line);
+            begun.timed.end();
             dispatch::end_write(&begun.session, &begun.header, ended);
             // Its buffers go back first: the next request is about to begin.
             let Begun { session, writing, held, .. } = begun;

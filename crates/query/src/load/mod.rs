@@ -1,0 +1,336 @@
+//! What each table is asked for on this shard: how many reads, scans and writes, how long they take, what reads go past.
+//!
+//! Counts are exact; times and sizes are taken of the first requests and then of one in [`EVERY`], which stands for all of
+//! them, so that a point read pays a few instructions. A request is counted where it is coordinated. `system::views` shows it.
+
+mod decaying;
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+
+use hashbrown::HashMap;
+use model::{Table, TableId};
+use reactor::Instant;
+use storage::PartitionRange;
+use wire::request::BatchKind;
+
+use self::decaying::Decaying;
+pub(crate) use self::decaying::Weights;
+use crate::engine::Engine;
+
+/// One request in so many is looked at, once [`FIRST`] were.
+const EVERY: u64 = 64;
+/// So many requests are all looked at.
+const FIRST: u64 = 64;
+/// Seconds that a rate is told of, and the least between two looks at it.
+const RATE_OVER_S: f64 = 300.0;
+const RATE_EVERY_S: f64 = 5.0;
+/// Tables that are kept before those that went are looked for.
+const TABLES_BEFORE_SWEEP: usize = 64;
+
+/// What one table is asked for.
+#[derive(Debug, Default)]
+pub(crate) struct TableLoad {
+    /// Reads of one partition.
+    pub(crate) reads: Requests,
+    /// Reads of ranges of partitions, each page or fetch.
+    pub(crate) scans: Requests,
+    /// Writes; of a batch one for each table.
+    pub(crate) writes: Requests,
+    /// Rows that reads of either kind went past.
+    pub(crate) rows: Sizes,
+    /// Tombstones likewise.
+    pub(crate) tombstones: Sizes,
+}
+
+impl TableLoad {
+    /// A point read is over that was answered at once; `rows` tells how many it found.
+    #[inline]
+    pub(crate) fn point_read(&self, began: Option<Instant>, rows: impl FnOnce() -> usize) {
+        self.reads.end(began);
+        if began.is_some() {
+            let stands_for = stands_for(self.reads.count.get() - 1);
+            self.rows.record(rows() as u64, stands_for);
+            self.tombstones.record(0, stands_for);
+        }
+    }
+
+    /// Requests for such a range.
+    #[inline]
+    pub(crate) fn requests(&self, range: &PartitionRange) -> &Requests {
+        match range {
+            PartitionRange::Key(_) => &self.reads,
+            PartitionRange::Between { .. } => &self.scans,
+        }
+    }
+
+    /// A read went past so much.
+    pub(crate) fn went_past(&self, rows: u64, tombstones: u64) {
+        self.rows.record(rows, 1);
+        self.tombstones.record(tombstones, 1);
+    }
+
+    fn told_of(&self, sizes: &Sizes) -> Told {
+        let count = self.reads.count.get() + self.scans.count.get();
+        Told { count, per_second: 0.0, weights: sizes.weights() }
+    }
+}
+
+/// A write that is under way.
+#[derive(Debug)]
+pub struct Timed {
+    load: Rc<TableLoad>,
+    began: Option<Instant>,
+}
+
+impl Timed {
+    /// One that begins.
+    #[inline]
+    pub(crate) fn new(load: &Rc<TableLoad>) -> Self {
+        Self { load: Rc::clone(load), began: load.writes.begin() }
+    }
+
+    /// It is over.
+    #[inline]
+    pub fn end(&self) {
+        self.load.writes.end(self.began);
+    }
+}
+
+/// How long requests take, in nanoseconds.
+#[derive(Default)]
+pub(crate) struct Requests {
+    count: Cell<u64>,
+    looked_at: RefCell<Option<Box<(Decaying, Rate)>>>,
+}
+
+impl fmt::Debug for Requests {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Requests").field(&self.count.get()).finish()
+    }
+}
+
+impl Requests {
+    /// When the next request begins, if it is one to look at.
+    #[inline]
+    pub(crate) fn begin(&self) -> Option<Instant> {
+        let count = self.count.get();
+        (count < FIRST || count.is_multiple_of(EVERY)).then(reactor::now)
+    }
+
+    /// A request is over that began so.
+    #[inline]
+    pub(crate) fn end(&self, began: Option<Instant>) {
+        let count = self.count.get();
+        self.count.set(count + 1);
+        if let Some(began) = began {
+            self.look(began, count);
+        }
+    }
+
+    #[cold]
+    fn look(&self, began: Instant, count: u64) {
+        let now = reactor::now();
+        let mut looked_at = self.looked_at.borrow_mut();
+        let (times, rate) =
+            &mut **looked_at.get_or_insert_with(|| Box::new((Decaying::new(now), Rate::new(began))));
+        let took = u64::try_from(now.since(began).as_nanos()).unwrap_or(u64::MAX);
+        times.record(took, stands_for(count), now);
+        rate.look(now, self.count.get());
+    }
+
+    /// What is known at this moment.
+    fn told(&self) -> Told {
+        let count = self.count.get();
+        let mut looked_at = self.looked_at.borrow_mut();
+        let Some((times, rate)) = looked_at.as_deref_mut() else { return Told { count, ..Told::default() } };
+        let now = reactor::now();
+        rate.look(now, count);
+        Told { count, per_second: rate.per_second, weights: times.weights(now) }
+    }
+}
+
+/// Requests that the one counted as `count` stands for.
+fn stands_for(count: u64) -> u32 {
+    if count < FIRST { 1 } else { EVERY as u32 }
+}
+
+/// How many of something each request meant.
+#[derive(Debug, Default)]
+pub(crate) struct Sizes(RefCell<Option<Decaying>>);
+
+impl Sizes {
+    /// A request meant `value`, and stands for so many.
+    pub(crate) fn record(&self, value: u64, stands_for: u32) {
+        let now = reactor::coarse_now();
+        self.0.borrow_mut().get_or_insert_with(|| Decaying::new(now)).record(value, stands_for, now);
+    }
+
+    fn weights(&self) -> Weights {
+        let now = reactor::coarse_now();
+        self.0.borrow_mut().as_mut().map(|values| values.weights(now)).unwrap_or_default()
+    }
+}
+
+/// Requests a second, those of the last five minutes more than earlier ones (as Cassandra's meters).
+struct Rate {
+    per_second: f64,
+    count: u64,
+    at: Instant,
+    known: bool,
+}
+
+impl Rate {
+    fn new(at: Instant) -> Self {
+        Self { per_second: 0.0, count: 0, at, known: false }
+    }
+
+    fn look(&mut self, now: Instant, count: u64) {
+        let elapsed = now.since(self.at).as_secs_f64();
+        if elapsed < RATE_EVERY_S {
+            return;
+        }
+        let since = (count - self.count) as f64 / elapsed;
+        let kept = if self.known { (-elapsed / RATE_OVER_S).exp() } else { 0.0 };
+        self.per_second = since + (self.per_second - since) * kept;
+        (self.count, self.at, self.known) = (count, now, true);
+    }
+}
+
+/// What one shard, or all, tell of one kind of request.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Told {
+    /// How many there were.
+    pub(crate) count: u64,
+    /// How many a second.
+    pub(crate) per_second: f64,
+    /// Their times or sizes.
+    pub(crate) weights: Weights,
+}
+
+impl Told {
+    /// Adds what another shard tells.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.count += other.count;
+        self.per_second += other.per_second;
+        self.weights.add(&other.weights);
+    }
+}
+
+/// A kind of request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Of {
+    Reads,
+    Scans,
+    Writes,
+    Rows,
+    Tombstones,
+}
+
+/// Sizes of batches: partitions that each writes.
+#[derive(Debug, Default)]
+pub(crate) struct Batches {
+    logged: Sizes,
+    unlogged: Sizes,
+    counter: Sizes,
+}
+
+impl Batches {
+    /// A batch writes so many partitions.
+    pub(crate) fn record(&self, kind: BatchKind, partitions: usize) {
+        let sizes = match kind {
+            BatchKind::Logged => &self.logged,
+            BatchKind::Unlogged => &self.unlogged,
+            BatchKind::Counter => &self.counter,
+        };
+        sizes.record(partitions as u64, 1);
+    }
+
+    /// What is known, by the names of Cassandra's `batch_metrics`.
+    pub(crate) fn told(&self) -> [(&'static str, Weights); 3] {
+        [
+            ("partitions_per_logged_batch", self.logged.weights()),
+            ("partitions_per_unlogged_batch", self.unlogged.weights()),
+            ("partitions_per_counter_batch", self.counter.weights()),
+        ]
+    }
+}
+
+/// What the tables of a shard are asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Loads {
+    tables: RefCell<HashMap<TableId, Rc<TableLoad>, foldhash::fast::FixedState>>,
+    pub(crate) batches: Batches,
+}
+
+impl Engine {
+    /// What a table is asked for.
+    pub(crate) fn load_of(&self, table: &Table) -> Rc<TableLoad> {
+        let mut tables = self.loads().tables.borrow_mut();
+        if let Some(load) = tables.get(&table.id()) {
+            return Rc::clone(load);
+        }
+        let count = tables.len();
+        if count >= TABLES_BEFORE_SWEEP && count.is_power_of_two() {
+            tables.retain(|id, _| self.stored_table(*id).is_some());
+        }
+        Rc::clone(tables.entry(table.id()).or_default())
+    }
+
+    /// What is known of one kind of request, for each table that was asked for anything.
+    pub(crate) fn told(&self, of: Of) -> Vec<(TableId, Told)> {
+        let tables = self.loads().tables.borrow();
+        let told = |load: &TableLoad| match of {
+            Of::Reads => load.reads.told(),
+            Of::Scans => load.scans.told(),
+            Of::Writes => load.writes.told(),
+            Of::Rows => load.told_of(&load.rows),
+            Of::Tombstones => load.told_of(&load.tombstones),
+        };
+        tables.iter().map(|(id, load)| (*id, told(load))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn quantiles_are_ends_of_cassandras_buckets_and_fade() {
+        let start = Instant::default();
+        let mut values = Decaying::new(start);
+        (1..=100).for_each(|value| values.record(value, 1, start));
+        let told = values.weights(start);
+        assert_eq!((told.quantile(0.5), told.quantile(0.99), told.max()), (50, 103, 103));
+        let later = start + Duration::from_secs(120);
+        (0..100).for_each(|_| values.record(7, 1, later));
+        let told = values.weights(later);
+        assert_eq!((told.quantile(0.5), told.quantile(0.99), told.max()), (7, 103, 103));
+        let told = values.weights(later + Duration::from_secs(7200));
+        assert_eq!((told.quantile(0.5), told.max()), (0, 0));
+    }
+
+    #[test]
+    fn none_is_zero_and_the_greatest_has_a_bucket() {
+        let mut values = Decaying::new(Instant::default());
+        values.record(0, 1, Instant::default());
+        assert_eq!(values.weights(Instant::default()).max(), 0);
+        values.record(u64::MAX, 1, Instant::default());
+        assert!(values.weights(Instant::default()).max() > 7_200_000_000_000);
+    }
+
+    #[test]
+    fn a_rate_follows_what_came_last() {
+        let start = Instant::default();
+        let mut rate = Rate::new(start);
+        rate.look(start + Duration::from_secs(4), 400);
+        assert_eq!(rate.per_second, 0.0);
+        rate.look(start + Duration::from_secs(10), 1000);
+        assert_eq!(rate.per_second, 100.0);
+        rate.look(start + Duration::from_secs(310), 1000);
+        assert!((36.0..37.0).contains(&rate.per_second), "{}", rate.per_second);
+    }
+}
