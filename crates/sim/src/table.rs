@@ -114,8 +114,13 @@ pub fn token(key: u8) -> Token {
 /// A value: distinct for each write.
 pub fn value(write: u32) -> Vec<u8> {
     let mut value = write.to_be_bytes().to_vec();
-    // Some are long enough to fill chunks and segments.
-    value.resize(4 + (write as usize * 37) % if write.is_multiple_of(50) { 9000 } else { 60 }, b'v');
+    // Some are long enough to fill chunks, and some for more than a segment of the commit log.
+    let most = match write {
+        _ if write.is_multiple_of(120) => 90_000,
+        _ if write.is_multiple_of(50) => 9000,
+        _ => 60,
+    };
+    value.resize(4 + (write as usize * 37) % most, b'v');
     value
 }
 

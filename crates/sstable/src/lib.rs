@@ -18,6 +18,7 @@ pub mod fuzzing;
 mod index;
 mod input;
 mod layout;
+mod rebuild;
 mod scan;
 mod statistics;
 mod summary;

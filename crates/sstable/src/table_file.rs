@@ -28,6 +28,7 @@ use crate::index::promoted::Promoted;
 use crate::index::reader::{AtHand, End, Entry, IndexFile};
 use crate::index::walked::Walked;
 use crate::layout::Layout;
+use crate::rebuild::{self, Known};
 use crate::scan::PartitionBound;
 use crate::statistics::{SerializationHeader, Statistics, Stats};
 use crate::summary::Summary;
@@ -187,6 +188,15 @@ async fn open_data(path: &Path) -> Result<(File, u64), SstableError> {
     Ok((file, length))
 }
 
+/// Whether a component says something else than what was written.
+fn is_damage(error: &SstableError) -> bool {
+    matches!(error, SstableError::Corrupt { .. })
+}
+
+fn is_missing(error: &SstableError) -> bool {
+    matches!(error, SstableError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
+}
+
 impl Sstable {
     /// Opens the table file `descriptor` in `dir`, whose rows are read as those of `table`; every lookup reads its part of
     /// the index.
@@ -194,15 +204,24 @@ impl Sstable {
     /// # Errors
     /// [`SstableError`]; the file is then not usable, and the error names what is wrong with which component.
     pub async fn open(dir: &Path, descriptor: Descriptor, table: &Rc<Table>) -> Result<Self, SstableError> {
-        Self::open_within(dir, descriptor, table, None).await
+        Self::open_as(dir, descriptor, table, None).await
     }
 
-    /// The same within a shard's memory: what stays in memory of the file counts as fixed, and parts of the index that
-    /// were read are kept among `pages`.
+    /// The same for use within a shard's memory: what stays in memory of the file counts as fixed, and parts of the index that
+    /// were read are kept among `pages`. A summary or a filter that is damaged is made anew from the index, in memory.
     ///
     /// # Errors
     /// As [`Sstable::open`].
     pub async fn open_within(
+        dir: &Path,
+        descriptor: Descriptor,
+        table: &Rc<Table>,
+        within: (&Budget, &IndexPages),
+    ) -> Result<Self, SstableError> {
+        Self::open_as(dir, descriptor, table, Some(within)).await
+    }
+
+    async fn open_as(
         dir: &Path,
         descriptor: Descriptor,
         table: &Rc<Table>,
@@ -215,10 +234,16 @@ impl Sstable {
             Statistics::decode(&bytes, features).map_err(|error| error.of(Component::Statistics, &path))?;
         let layout = resolve(descriptor, &path, &statistics, table)?;
 
+        // Who looks for damage is to see it.
+        let known = within.is_some().then(|| Known {
+            checksum: extras.checksum(Component::Index),
+            partitions: statistics.stats.partition_sizes.count().max(0) as u64,
+            fp_chance: statistics.fp_chance,
+        });
         let finder = match descriptor.version.format() {
             Format::Big => {
                 let pages = within.map(|(_, pages)| FilePages::new(pages));
-                Self::index(dir, descriptor, &mut extras, pages).await?
+                Self::index(dir, descriptor, &mut extras, pages, known).await?
             }
             Format::Bti => {
                 let Some((first, last)) = statistics.stats.key_range.clone() else {
@@ -228,12 +253,14 @@ impl Sstable {
                 Finder::Walked { first: first.into(), last: last.into(), walked: Walked::default() }
             }
         };
-        let filter = match read_optional(dir, descriptor, Component::Filter, &extras).await? {
-            Some((path, bytes)) => Some(
-                Filter::decode(&bytes, features.filter_in_words)
-                    .map_err(|error| error.of(Component::Filter, &path))?,
-            ),
-            None => None,
+        let filter = match (Self::filter(dir, descriptor, &extras).await, known, &finder) {
+            (Err(error), Some(known), Finder::Index(index, _)) if is_damage(&error) => {
+                let rebuilt = rebuild::from_index(index, known).await?;
+                reactor::warn!("a damaged filter was made anew from the index, in memory; a scrub writes it";
+                    error = &error);
+                rebuilt.filter
+            }
+            (read, ..) => read?,
         };
 
         let data_path = descriptor.path(dir, Component::Data);
@@ -281,18 +308,58 @@ impl Sstable {
         Ok(Self { inner: Rc::new(Inner { layout, file }) })
     }
 
-    /// Opens the index and reads the summary of it.
+    /// Reads the filter; `None` where a file has none.
+    async fn filter(
+        dir: &Path,
+        descriptor: Descriptor,
+        extras: &Extras,
+    ) -> Result<Option<Filter>, SstableError> {
+        let in_words = descriptor.version.features().filter_in_words;
+        match read_optional(dir, descriptor, Component::Filter, extras).await? {
+            Some((path, bytes)) => {
+                Filter::decode(&bytes, in_words).map(Some).map_err(|error| error.of(Component::Filter, &path))
+            }
+            None if extras.checksum(Component::Filter).is_some() => {
+                let path = descriptor.path(dir, Component::Filter);
+                Err(Malformed::invalid(0, "it is not there").of(Component::Filter, &path))
+            }
+            None => Ok(None),
+        }
+    }
+
+    async fn summary(
+        dir: &Path,
+        descriptor: Descriptor,
+        extras: &Extras,
+        length: u64,
+    ) -> Result<Summary, SstableError> {
+        let (path, bytes) = read_component(dir, descriptor, Component::Summary, extras).await?;
+        Summary::decode(&bytes, length).map_err(|error| error.of(Component::Summary, &path))
+    }
+
+    /// Opens the index and reads the summary of it, or makes one of it where that is damaged and it is `known` how.
     async fn index(
         dir: &Path,
         descriptor: Descriptor,
         extras: &mut Extras,
         pages: Option<FilePages>,
+        known: Option<Known>,
     ) -> Result<Finder, SstableError> {
         let index_path = descriptor.path(dir, Component::Index);
         let (index, length) = open_data(&index_path).await?;
-        let (path, bytes) = read_component(dir, descriptor, Component::Summary, extras).await?;
-        let mut summary =
-            Summary::decode(&bytes, length).map_err(|error| error.of(Component::Summary, &path))?;
+        let mut index =
+            IndexFile { file: index, path: index_path, length, last_key: Box::default(), pages: None };
+        let mut summary = match (Self::summary(dir, descriptor, extras, length).await, known) {
+            (Err(error), Some(known)) if is_damage(&error) || is_missing(&error) => {
+                let rebuilt = rebuild::from_index(&index, known).await?;
+                reactor::warn!("a damaged summary was made anew from the index, in memory; a scrub writes it";
+                    error = &error);
+                // They are of the stretches of the one that was.
+                extras.prefixes.clear();
+                rebuilt.summary
+            }
+            (read, _) => read?,
+        };
         let whole = extras.checksums.iter().find(|(component, _)| *component == Component::Index);
         if let (Some((_, whole)), false) = (whole, extras.prefixes.is_empty())
             && !summary.set_checksums(std::mem::take(&mut extras.prefixes), *whole)
@@ -300,9 +367,8 @@ impl Sstable {
             let error = Malformed::invalid(0, "checksums of another summary's stretches");
             return Err(error.of(Component::Ceto, &descriptor.path(dir, Component::Ceto)));
         }
-        let last_key = summary.last_key().into();
-        let index = Rc::new(IndexFile { file: index, path: index_path, length, last_key, pages });
-        Ok(Finder::Index(index, Box::new(summary)))
+        (index.last_key, index.pages) = (summary.last_key().into(), pages);
+        Ok(Finder::Index(Rc::new(index), Box::new(summary)))
     }
 
     async fn chunks(

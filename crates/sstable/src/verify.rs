@@ -198,8 +198,8 @@ async fn verify_digest(
     Ok((true, ended))
 }
 
-/// CRC32 of a file; the second says whether it was read to its end.
-async fn checksum(
+/// CRC32 of a file; `go_on` is told how far it was read; the second says whether it was read to its end.
+pub(crate) async fn checksum(
     file: &File,
     path: &Path,
     go_on: &mut impl FnMut(u64) -> bool,
@@ -222,6 +222,6 @@ async fn checksum(
     Ok((hasher.finalize(), true))
 }
 
-fn check(found: u32, recorded: u32) -> Result<(), Problem> {
+pub(crate) fn check(found: u32, recorded: u32) -> Result<(), Problem> {
     if found == recorded { Ok(()) } else { Err(Problem::Checksum { recorded, found }) }
 }

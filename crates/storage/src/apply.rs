@@ -117,6 +117,10 @@ impl Storage {
             self.wait_for_turn(mutation.len(), deadline).await?;
         }
         let coming = self.0.throttle.coming(mutation.len());
+        if durable && self.0.log.is_long(mutation.len()) {
+            let written = self.apply_long(view, &tablet, deadline).await;
+            return written.inspect_err(|error| self.note_write_error(error, true));
+        }
         let busy = |_| StorageError::TabletBusy { table: view.table };
         loop {
             reactor::timeout(deadline, tablet.opened()).await.map_err(busy)?;
@@ -124,6 +128,34 @@ impl Storage {
                 // From here on it counts itself.
                 drop(coming);
                 return self.applying(view, deadline, pending, writing).finish(mutation).await;
+            }
+            self.0.log.wait_for_room(deadline).await?;
+        }
+    }
+
+    /// As [`Storage::apply_later`], of a mutation that the log takes in pieces.
+    async fn apply_long(
+        &self,
+        view: &MutationView<'_>,
+        tablet: &Rc<Tablet>,
+        deadline: Deadline,
+    ) -> Result<(), StorageError> {
+        let (mutation, busy) = (view.as_bytes(), |_| StorageError::TabletBusy { table: view.table });
+        // Before it keeps the tablet's memtable from being sealed: the turn may have to wait for a flush of it.
+        let mut turn = self.0.log.long_turn(mutation.len(), deadline).await?;
+        loop {
+            reactor::timeout(deadline, tablet.opened()).await.map_err(busy)?;
+            match turn.begin(EntryKind::Mutation, mutation)? {
+                Ok(entry) => {
+                    let writing = tablet.begin_write();
+                    let hold = entry.finish(mutation, deadline).await?;
+                    if tablet.is_dropped() {
+                        return Err(StorageError::UnknownTable { table: view.table });
+                    }
+                    self.insert(writing.tablet(), view, Some(hold));
+                    return Ok(());
+                }
+                Err(again) => turn = again,
             }
             self.0.log.wait_for_room(deadline).await?;
         }

@@ -42,6 +42,7 @@ impl Storage {
             return Err(StorageError::Draining);
         }
         let payload = encode_batch(id, mutations);
+        self.check_mutation_size(&payload)?;
         let hold = self.0.log.append(EntryKind::Batch, &payload, deadline).await?;
         Ok(LoggedBatch { id, _hold: hold })
     }

@@ -33,8 +33,10 @@ pub struct StorageConfig {
     pub column_index_bytes: u32,
     /// When a write is acknowledged.
     pub commitlog_sync: CommitlogSync,
-    /// Bytes of a commit-log segment (`commitlog_segment_size`); a mutation may take half of it.
+    /// Bytes of a commit-log segment (`commitlog_segment_size`).
     pub segment_bytes: usize,
+    /// Most bytes of a mutation (`max_mutation_size`); `None` for half a segment.
+    pub mutation_bytes_max: Option<usize>,
     /// Most bytes of commit log per shard; half of it makes the oldest memtables flush.
     pub commitlog_bytes_max: u64,
     /// Go on with the next intact entry where the log is corrupt (`commitlog_replay_ignore_errors`).
@@ -87,6 +89,7 @@ impl StorageConfig {
             column_index_bytes: sstable::COLUMN_INDEX_BYTES_DEFAULT,
             commitlog_sync: CommitlogSync::Periodic { period: Duration::from_secs(10) },
             segment_bytes: 32 << 20,
+            mutation_bytes_max: None,
             commitlog_bytes_max: 1 << 30,
             commitlog_replay_ignore_errors: false,
             memtable_bytes_max,
@@ -107,8 +110,12 @@ impl StorageConfig {
         }
     }
 
-    /// Most bytes one mutation may take: half of a commit-log segment, as in Cassandra.
+    /// Most bytes one mutation may take: where nothing else is asked for half of a commit-log segment, as in Cassandra. Never
+    /// more than a quarter of what the commit log and the memtables may take, where that is more than half a segment.
     pub fn mutation_bytes_max(&self) -> usize {
-        self.segment_bytes / 2
+        let half = self.segment_bytes / 2;
+        let log = usize::try_from(self.commitlog_bytes_max / 4).unwrap_or(usize::MAX);
+        let most = log.min(self.memtable_bytes_max / 4).max(half);
+        self.mutation_bytes_max.unwrap_or(half).min(most)
     }
 }

@@ -123,12 +123,12 @@ pub enum StorageError {
         /// The table.
         table: TableId,
     },
-    /// A mutation that does not fit half a commit-log segment.
+    /// A mutation that is longer than any may be.
     #[error("a mutation of {bytes} bytes is larger than {bytes_max}")]
     MutationTooLarge {
         /// Its size.
         bytes: usize,
-        /// The limit: half of `commitlog_segment_size`.
+        /// The limit: `max_mutation_size`, or half of `commitlog_segment_size`.
         bytes_max: usize,
     },
     /// The shard has no such table (any more).

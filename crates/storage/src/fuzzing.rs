@@ -12,6 +12,7 @@ use model::schema::SchemaChange;
 use crate::commitlog::format::{
     EntryKind, HEADER_BYTES, SegmentHeader, decode_position, encode_entry, entry_at, entry_bytes, find_entry,
 };
+use crate::commitlog::pieces::Piece;
 use crate::commitlog::replay::{batch_mutations, decode_flushed, decode_truncation};
 use crate::error::StorageError;
 use crate::schema_log;
@@ -73,6 +74,9 @@ fn payload(bytes: &[u8]) {
     let _ = MutationView::parse(bytes);
     let _ = decode_position(bytes);
     let _ = decode_flushed(bytes);
+    if let Some(piece) = Piece::decode(bytes) {
+        assert_eq!(Piece::decode(&piece.encode()), Some(piece), "a piece that was read is read back");
+    }
     assert!(batch_mutations(bytes).map(|mutation| mutation.len() + 4).sum::<usize>() <= bytes.len());
     if let Some((_, generations)) = decode_truncation(bytes) {
         assert!(generations.count() <= bytes.len() / 8);

@@ -200,7 +200,7 @@ impl Storage {
     /// dropped leaves open whether the write happened.
     ///
     /// # Errors
-    /// [`StorageError::Mutation`], [`StorageError::MutationMisfit`], [`StorageError::MutationTooLarge`];
+    /// [`StorageError::Mutation`], [`StorageError::MutationMisfit`];
     /// [`StorageError::UnknownTable`], [`StorageError::WrongShard`]; [`StorageError::Overloaded`] and
     /// [`StorageError::CommitlogTimedOut`] at the deadline; [`StorageError::DiskNearlyFull`], [`StorageError::DiskFull`], [`StorageError::Io`],
     /// [`StorageError::CommitlogDead`] when the log could not be written: the write did not happen.
@@ -227,12 +227,13 @@ impl Storage {
         }
     }
 
-    /// Most bytes a mutation may take.
+    /// Most bytes a mutation of a client may take.
     pub fn mutation_bytes_max(&self) -> usize {
         self.0.config.mutation_bytes_max()
     }
 
-    /// Whether a mutation is small enough for the commit log of any shard.
+    /// Whether a mutation is as small as those of clients have to be. What a commit log has is applied whatever its size: the limit
+    /// may have been another.
     ///
     /// # Errors
     /// [`StorageError::MutationTooLarge`].

@@ -50,6 +50,7 @@ pub(super) async fn rewrite(tables: Vec<TableName>, what: Rewrite) -> Result<Com
         for outcome in outcomes.await? {
             sum.completed += outcome.completed;
             sum.stopped += outcome.stopped;
+            sum.damaged.extend(outcome.damaged);
         }
         if sum.stopped > 0 {
             break;

@@ -135,6 +135,7 @@ pub fn config(batch: bool) -> StorageConfig {
     // A row cache of a few dozen rows.
     config.memory_bytes_max = 320 << 10;
     config.segment_bytes = 48 << 10;
+    config.mutation_bytes_max = Some(120 << 10);
     config.commitlog_bytes_max = 480 << 10;
     config.commitlog_sync =
         if batch { CommitlogSync::Batch } else { CommitlogSync::Periodic { period: PERIOD } };

@@ -1,7 +1,8 @@
 //! Appends entries to the group that gathers, and waits until the group is written.
 //!
 //! Nothing here does I/O: an entry is copied once, into the buffer that will be written. A group belongs to one
-//! segment; when an entry does not fit the segment any more, an `end` closes it and a spare one takes over.
+//! segment; when an entry does not fit the segment any more, an `end` closes it and a spare one takes over. What is longer
+//! than half a segment goes into the log in pieces (`long`).
 
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -15,7 +16,7 @@ use super::{Active, Commitlog, Health, Hold, State};
 use crate::error::StorageError;
 
 /// Most bytes gathered in one group, but for a single larger entry.
-const GROUP_BYTES_MAX: usize = 1 << 20;
+pub(super) const GROUP_BYTES_MAX: usize = 1 << 20;
 /// Most groups that wait for the one being written.
 const GROUPS_MAX: usize = 2;
 
@@ -50,6 +51,19 @@ impl Pending {
         self.waiting.poll_until(&self.hold.log.patience, deadline, context)
     }
 
+    /// Another claim on the entry's segment.
+    pub(super) fn again(&self) -> Hold {
+        self.hold.again()
+    }
+
+    /// Whether the write has failed by now.
+    ///
+    /// # Errors
+    /// Those of the write.
+    pub(super) fn failure(&self) -> Result<(), StorageError> {
+        self.waiting.failure()
+    }
+
     /// The claim on the entry's segment.
     #[inline]
     pub(crate) fn hold(self) -> Hold {
@@ -69,6 +83,9 @@ impl Commitlog {
         payload: &[u8],
         deadline: Deadline,
     ) -> Result<Hold, StorageError> {
+        if self.is_long(payload.len()) {
+            return Box::pin(self.append_long(kind, payload, deadline)).await;
+        }
         loop {
             if let Some(pending) = self.try_append(kind, payload)? {
                 return pending.finished().await;
@@ -77,10 +94,10 @@ impl Commitlog {
         }
     }
 
-    /// Puts an entry into the group that gathers; `None` where there is no room now.
+    /// Puts an entry into the group that gathers; `None` where there is no room now, or the entry needs pieces.
     ///
     /// # Errors
-    /// [`StorageError::MutationTooLarge`]; [`StorageError::Draining`]; what keeps the log from being written:
+    /// [`StorageError::Draining`]; what keeps the log from being written:
     /// [`StorageError::DiskFull`] and [`StorageError::Io`] until it can be again, [`StorageError::CommitlogDead`] for
     /// ever after a failed flush.
     pub(crate) fn try_append(
@@ -88,11 +105,10 @@ impl Commitlog {
         kind: EntryKind,
         payload: &[u8],
     ) -> Result<Option<Pending>, StorageError> {
-        let bytes_max = self.0.options.segment_bytes / 2;
-        if payload.len() > bytes_max {
-            return Err(StorageError::MutationTooLarge { bytes: payload.len(), bytes_max });
+        if self.is_long(payload.len()) {
+            return Ok(None);
         }
-        self.try_put(kind, payload)
+        self.try_put_with(kind, payload.len(), |state| state.put(kind, payload))
     }
 
     /// Waits until it is worth trying again.
@@ -128,7 +144,14 @@ impl Commitlog {
         }
     }
 
-    fn try_put(&self, kind: EntryKind, payload: &[u8]) -> Result<Option<Pending>, StorageError> {
+    /// As [`Commitlog::try_append`], with `put` to put the entry, where its payload will take `payload_bytes`.
+    #[inline]
+    pub(super) fn try_put_with(
+        &self,
+        kind: EntryKind,
+        payload_bytes: usize,
+        put: impl FnOnce(&mut State),
+    ) -> Result<Option<Pending>, StorageError> {
         if self.0.closing.get() {
             return Err(StorageError::Draining);
         }
@@ -139,13 +162,15 @@ impl Commitlog {
             Health::WriteFailed { error, .. } => return Err(error.clone()),
             Health::Dead(path) => return Err(StorageError::CommitlogDead { path: path.clone() }),
         }
-        let bytes = entry_bytes(payload.len());
+        let bytes = entry_bytes(payload_bytes);
         // A new group may begin with a mark, and a segment has to have room for its end.
         let reserve = entry_bytes(12) + entry_bytes(0);
         let fits = |active: &Active| active.offset + bytes + reserve <= self.0.options.segment_bytes;
         if !state.active.as_ref().is_some_and(fits) {
-            let live = (state.live.len() as u64 + 1) * self.0.options.segment_bytes as u64;
-            if state.live.len() > 1 && live > self.0.options.bytes_max {
+            // For pieces room is set aside.
+            let piece = kind == EntryKind::Piece;
+            let live = (state.live.len() + 1 + state.wanted) as u64 * self.0.options.segment_bytes as u64;
+            if !piece && state.live.len() > 1 && live > self.0.options.bytes_max {
                 self.0.pressure.notify_all();
                 self.0.counts.limit_exceeded.update(|count| count + 1);
                 return Ok(None);
@@ -157,6 +182,9 @@ impl Commitlog {
                     None => Ok(None),
                 };
             };
+            if piece {
+                state.wanted = state.wanted.saturating_sub(1);
+            }
             state.end_active();
             state.last_active = segment.header.id;
             state.live.insert(segment.header.id, Rc::clone(&segment));
@@ -165,7 +193,7 @@ impl Commitlog {
             self.0.pressure.notify_all();
         }
         let Some(group) = state.open_group(bytes) else { return Ok(None) };
-        state.put(kind, payload);
+        put(state);
         state.dirty = true;
         let active = state.active.as_ref().expect("a group has an active segment");
         let hold = Hold::new(&self.0, &active.segment);
@@ -219,8 +247,14 @@ impl State {
         waiting
     }
 
+    /// Where the entry that is put next will stand.
+    pub(super) fn next_place(&self) -> Position {
+        let active = self.active.as_ref().expect("a group has an active segment");
+        Position { segment: active.segment.header.id, offset: active.offset as u32 }
+    }
+
     /// Appends to the last group, which has been opened for it.
-    fn put(&mut self, kind: EntryKind, payload: &[u8]) {
+    pub(super) fn put(&mut self, kind: EntryKind, payload: &[u8]) {
         let active = self.active.as_mut().expect("a group has an active segment");
         let group = self.groups.back_mut().expect("a group is open");
         let bytes = entry_bytes(payload.len());

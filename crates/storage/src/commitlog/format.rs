@@ -105,10 +105,12 @@ pub(crate) enum EntryKind {
     Batch = 6,
     /// All writes of the batch of that id are in the logs of their shards.
     BatchDone = 7,
+    /// A part of an entry that is longer than half a segment (`pieces`).
+    Piece = 8,
 }
 
 impl EntryKind {
-    fn from_byte(byte: u8) -> Option<Self> {
+    pub(super) fn from_byte(byte: u8) -> Option<Self> {
         Some(match byte {
             1 => Self::Mutation,
             2 => Self::Truncate,
@@ -117,6 +119,7 @@ impl EntryKind {
             5 => Self::Flushed,
             6 => Self::Batch,
             7 => Self::BatchDone,
+            8 => Self::Piece,
             _ => return None,
         })
     }

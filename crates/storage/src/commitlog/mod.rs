@@ -1,14 +1,17 @@
 //! This shard's commit log: what a write is before it is in a table file.
 //!
-//! `append` gathers entries into groups, `group` writes one group at a time, `patience` ends waiting at deadlines, `recycle` keeps segments ready and takes
-//! back free ones, `replay` reads what an earlier process left, `format` knows the bytes (docs/formats/commitlog.md).
+//! `append` gathers entries into groups, `long` those that need pieces, `group` writes one group at a time, `patience` ends waiting at deadlines, `recycle` keeps segments ready and takes
+//! back free ones, `replay` reads what an earlier process left, `format` and
+//! `pieces` know the bytes (docs/formats/commitlog.md).
 //! Invariants: an entry is acknowledged only after its group is written (`periodic`) or durable (`batch`), in the
 //! order of the log; a segment is reused only when every [`Hold`] on it and on all before it was given back.
 
 mod append;
 pub(crate) mod format;
 mod group;
+mod long;
 mod patience;
+pub(crate) mod pieces;
 mod recycle;
 pub(crate) mod replay;
 
@@ -53,6 +56,8 @@ struct Inner {
     /// The oldest segments should be freed.
     pressure: Event,
     syncing: Semaphore,
+    /// One long entry at a time.
+    long: Semaphore,
     patience: patience::Patience,
     gate: Gate,
     closing: Cell<bool>,
@@ -107,6 +112,8 @@ struct State {
     unsynced: VecDeque<Rc<Segment>>,
     /// Free segments, oldest first.
     freed: VecDeque<Rc<Segment>>,
+    /// Segments that the pieces of a long entry still need, or wait for.
+    wanted: usize,
     last_active: u64,
     next_id: u64,
     next_slot: u64,
@@ -243,6 +250,7 @@ impl Commitlog {
             live: BTreeMap::new(),
             unsynced: VecDeque::new(),
             freed: VecDeque::new(),
+            wanted: 0,
             last_active: next_id - 1,
             next_id,
             next_slot,
@@ -261,6 +269,7 @@ impl Commitlog {
             keep: Event::new(),
             pressure: Event::new(),
             syncing: Semaphore::new(1),
+            long: Semaphore::new(1),
             patience: patience::Patience::new(),
             gate: Gate::new(),
             closing: Cell::new(false),
@@ -322,15 +331,14 @@ impl Commitlog {
         self.0.pressure.notify_all();
     }
 
-    /// The oldest segment, where the log takes more than half of its room.
+    /// The oldest segment, where the log takes more than half of its room, or a long entry has none.
     pub(crate) fn pressing_segment(&self) -> Option<u64> {
         let state = self.0.state.borrow();
-        let bytes = state.live.len() as u64 * self.0.options.segment_bytes as u64;
+        let bytes = |segments: usize| segments as u64 * self.0.options.segment_bytes as u64;
+        let pressing = bytes(state.live.len()) > self.0.options.bytes_max / 2
+            || state.wanted > 0 && bytes(state.live.len() + state.wanted) > self.0.options.bytes_max;
         let active = state.active.as_ref().map(|a| a.segment.header.id);
-        (bytes > self.0.options.bytes_max / 2)
-            .then(|| state.live.keys().next().copied())
-            .flatten()
-            .filter(|id| Some(*id) != active)
+        pressing.then(|| state.live.keys().next().copied()).flatten().filter(|id| Some(*id) != active)
     }
 
     /// The log in figures.

@@ -56,6 +56,14 @@ impl Waiting {
         self.group.finished().await
     }
 
+    /// What has become of the group, where something has.
+    ///
+    /// # Errors
+    /// Those of the write.
+    pub(super) fn failure(&self) -> Result<(), StorageError> {
+        self.group.outcome()
+    }
+
     /// As [`Waiting::finished`], not longer than until `deadline`.
     ///
     /// # Errors

@@ -1,9 +1,10 @@
 //! Reads what an earlier process left in a shard's log, and decides where it ends.
 //!
 //! Nothing is applied before the whole log was looked at: only then is it known whether a place without an intact
-//! entry is a torn tail or a corrupt middle (rules in docs/formats/commitlog.md). Memory: one segment at a time,
-//! read and looked through in pieces, so that a shard that others wait for is never held for long.
+//! entry is a torn tail or a corrupt middle (rules in docs/formats/commitlog.md). Memory: one segment at a time and one entry
+//! that was written in pieces, read and looked through in pieces, so that a shard that others wait for is never held for long.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +16,7 @@ use super::format::{
     BOOT_UNKNOWN, BootId, EntryKind, HEADER_BYTES, HeaderProblem, Position, SegmentHeader, begins_entry,
     decode_position, encode_entry, encode_position, entry_at, entry_bytes, find_entry_before,
 };
+use super::pieces::{Joined, Joiner, Whole};
 use crate::error::StorageError;
 
 /// Largest segment file that is read: what a `u32` offset can name.
@@ -46,6 +48,14 @@ pub(crate) struct OldLog {
     pub(crate) truncated_files: BTreeMap<TableId, Vec<u64>>,
     /// Batches that were not done, with their places.
     batches: BTreeMap<BatchId, (Position, Vec<u8>)>,
+}
+
+/// What is kept from one segment to the next while entries are read.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    /// Room for a segment.
+    bytes: Vec<u8>,
+    joiner: Joiner,
 }
 
 /// Where an intact entry is missing.
@@ -84,7 +94,7 @@ impl OldLog {
                     segment = log.segments[gap.segment].path.display(), offset = gap.offset);
             }
         }
-        log.collect().await?;
+        log.collect(ignore_errors).await?;
         Ok(log)
     }
 
@@ -113,7 +123,8 @@ impl OldLog {
                         | EntryKind::Truncate
                         | EntryKind::Flushed
                         | EntryKind::Batch
-                        | EntryKind::BatchDone => {}
+                        | EntryKind::BatchDone
+                        | EntryKind::Piece => {}
                     }
                     reactor::maybe_yield().await;
                     continue;
@@ -171,17 +182,29 @@ impl OldLog {
         Ok(())
     }
 
-    /// Notes what entries say of other entries.
-    async fn collect(&mut self) -> Result<(), StorageError> {
-        let mut bytes = Vec::new();
+    /// Notes what entries say of other entries, and whether a piece of one is missing.
+    async fn collect(&mut self, ignore_errors: bool) -> Result<(), StorageError> {
+        let Reading { mut bytes, mut joiner } = self.reading();
         for segment in &self.segments {
             if !segment.has_entries() {
                 continue;
             }
             segment.read(&mut bytes).await?;
             for (offset, kind, payload) in segment.entries(&bytes) {
-                let place = Position { segment: segment.header.id, offset: offset as u32 };
-                match kind {
+                let at = Position { segment: segment.header.id, offset: offset as u32 };
+                let Ok(entry) = Entry::of(at, kind, payload, &mut joiner) else {
+                    if !ignore_errors {
+                        let reason = "earlier pieces of the entry that has a piece there are missing";
+                        let (path, offset) = (segment.path.clone(), offset as u64);
+                        return Err(StorageError::CommitlogCorrupt { path, offset, reason });
+                    }
+                    reactor::warn!("an entry of the commit log is left out: pieces of it are missing";
+                        segment = segment.path.display(), offset = offset);
+                    continue;
+                };
+                let Some(entry) = entry else { continue };
+                let (place, payload) = (entry.place, &*entry.payload);
+                match entry.kind {
                     EntryKind::Truncate => {
                         let Some((table, generations)) = decode_truncation(payload) else { continue };
                         self.truncations.insert(table, place);
@@ -200,7 +223,7 @@ impl OldLog {
                         let Ok(id) = BatchId::try_from(payload) else { continue };
                         self.batches.remove(&id);
                     }
-                    EntryKind::Mutation | EntryKind::Synced | EntryKind::End => {}
+                    EntryKind::Mutation | EntryKind::Synced | EntryKind::End | EntryKind::Piece => {}
                 }
                 reactor::maybe_yield().await;
             }
@@ -234,15 +257,26 @@ impl OldLog {
             .is_some_and(|truncated| place < *truncated)
     }
 
-    /// Hands the mutations of one segment that were not truncated to `each`, in order, with their places; how many it
-    /// left out. `bytes` is room for a segment, to be used again for the next.
+    /// What [`OldLog::mutations`] keeps from one segment to the next.
+    pub(crate) fn reading(&self) -> Reading {
+        let oldest = self.segments.first().map_or(0, |segment| segment.header.id);
+        Reading { bytes: Vec::new(), joiner: Joiner::new(oldest) }
+    }
+
+    /// Which segment a place is in.
+    pub(crate) fn segment_of(&self, place: Position) -> Option<usize> {
+        self.segments.binary_search_by_key(&place.segment, |segment| segment.header.id).ok()
+    }
+
+    /// Hands the mutations that end in one segment and were not truncated to `each`, in order, with the places they begin at;
+    /// how many it left out. To be called for each segment in its turn, with the same `reading`.
     ///
     /// # Errors
     /// Reading errors, and those of `each`.
     pub(crate) async fn mutations(
         &self,
         segment: usize,
-        bytes: &mut Vec<u8>,
+        reading: &mut Reading,
         mut each: impl AsyncFnMut(Position, &[u8]) -> Result<(), StorageError>,
     ) -> Result<u64, StorageError> {
         let segment = &self.segments[segment];
@@ -250,16 +284,19 @@ impl OldLog {
             return Ok(0);
         }
         let mut truncated = 0;
+        let Reading { bytes, joiner } = reading;
         segment.read(bytes).await?;
         for (offset, kind, payload) in segment.entries(bytes) {
-            if kind != EntryKind::Mutation {
+            let at = Position { segment: segment.header.id, offset: offset as u32 };
+            // What lacks a piece was told when the log was looked through.
+            let Ok(Some(entry)) = Entry::of(at, kind, payload, joiner) else { continue };
+            if entry.kind != EntryKind::Mutation {
                 continue;
             }
-            let place = Position { segment: segment.header.id, offset: offset as u32 };
-            if self.is_truncated(place, payload) {
+            if self.is_truncated(entry.place, &entry.payload) {
                 truncated += 1;
             } else {
-                each(place, payload).await?;
+                each(entry.place, &entry.payload).await?;
             }
             reactor::maybe_yield().await;
         }
@@ -303,6 +340,38 @@ impl OldLog {
             }
         }
         Ok(())
+    }
+}
+
+/// An entry as a whole.
+struct Entry<'b> {
+    /// Where it begins.
+    place: Position,
+    kind: EntryKind,
+    payload: Cow<'b, [u8]>,
+}
+
+/// Pieces of an entry are missing.
+struct PiecesMissing;
+
+impl<'b> Entry<'b> {
+    /// The entry that ends with what stands at `at`; `None` where none ends there.
+    fn of(
+        at: Position,
+        kind: EntryKind,
+        payload: &'b [u8],
+        joiner: &mut Joiner,
+    ) -> Result<Option<Self>, PiecesMissing> {
+        if kind != EntryKind::Piece {
+            return Ok(Some(Self { place: at, kind, payload: Cow::Borrowed(payload) }));
+        }
+        match joiner.take(at, payload) {
+            Joined::Whole(Whole { place, kind, payload }) => {
+                Ok(Some(Self { place, kind, payload: Cow::Owned(payload) }))
+            }
+            Joined::Nothing => Ok(None),
+            Joined::Missing => Err(PiecesMissing),
+        }
     }
 }
 

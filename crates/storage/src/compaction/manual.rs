@@ -3,10 +3,12 @@
 //! All act on this shard; whoever wants them for the node calls them on each. A major compaction takes the place of
 //! those that the strategy has at work in the tablet.
 
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use model::{TableId, Token};
 use reactor::{Group, mesh};
+use sstable::Component;
 
 use super::cutter::part_of;
 use super::job::{Ended, Job, Marked};
@@ -32,12 +34,14 @@ pub struct CompactOptions {
 }
 
 /// What came of a request that may be stopped.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CompactOutcome {
     /// Compactions that were run to their end.
     pub completed: usize,
     /// Compactions that somebody stopped.
     pub stopped: usize,
+    /// Data of damaged table files that were left as they are.
+    pub damaged: Vec<PathBuf>,
 }
 
 /// A table file, as it is told of.
@@ -81,7 +85,8 @@ impl Storage {
         self.compact_with(table, &CompactOptions::default()).await.map(|_| ())
     }
 
-    /// Compacts a table's files on this shard, tablet by tablet, after flushing it.
+    /// Compacts a table's files on this shard, tablet by tablet, after flushing it. Files that are known to be damaged stay as they
+    /// are, and are told of.
     ///
     /// # Errors
     /// As [`Storage::compact`].
@@ -101,6 +106,12 @@ impl Storage {
                 options.tokens.is_none_or(|(from, to)| first <= to && from <= last)
                     && options.generations.as_ref().is_none_or(|of| of.contains(&file.generation()))
             };
+            let damaged = damaged_files(tablet, choose);
+            for path in &damaged {
+                reactor::warn!("a damaged table file is left out of a compaction of all: scrub mends what can be mended";
+                    file = path.display());
+            }
+            outcome.damaged.extend(damaged);
             let permit = self.take_over(tablet, |facts, free| {
                 let free: Vec<usize> = free.iter().copied().filter(|at| choose(&facts.files[*at])).collect();
                 tablet.with_chooser(|chooser| chooser.together(&facts.view(), free, options.split_output))
@@ -420,4 +431,13 @@ impl Storage {
         self.0.compactions.static_shares.set(shares);
         self.adjust_shares();
     }
+}
+
+/// Data of files that no compaction takes: those of `choose` in which damage was found, and those that could not be opened.
+fn damaged_files(tablet: &Tablet, choose: impl Fn(&TableFile) -> bool) -> Vec<PathBuf> {
+    let files = tablet.files();
+    let broken = files.iter().filter(|file| file.is_broken() && choose(file)).map(|file| file.path());
+    let left_out = tablet.left_out().into_iter().filter(|file| file.refuses.is_some());
+    let left_out = left_out.map(|file| file.descriptor.path(&tablet.directory, Component::Data));
+    broken.chain(left_out).collect()
 }

@@ -35,12 +35,11 @@ impl Storage {
         let mut foreign = Foreign::default();
         let mut moved = BTreeSet::new();
         let mut report = Report::default();
-        let mut buffer = Vec::new();
         for (at, (_, log)) in logs.iter().enumerate() {
+            let mut reading = log.reading();
             for segment in 0..log.segments.len() {
-                let hold = if own == Some(at) { holds.get(segment) } else { None };
                 report.segments += u64::from(log.segments[segment].has_entries());
-                let truncated = log.mutations(segment, &mut buffer, async |place, bytes| {
+                let truncated = log.mutations(segment, &mut reading, async |place, bytes| {
                     let view = MutationView::parse(bytes)?;
                     let Ok(store) = self.table_store(view.table) else {
                         report.dropped += 1;
@@ -54,7 +53,9 @@ impl Storage {
                     }
                     report.bytes += bytes.len() as u64;
                     let owner = map.shard_of(tablet, self.0.shards);
-                    match hold {
+                    // A long entry began in an earlier segment, which keeps those behind it.
+                    let begins = log.segment_of(place).filter(|_| own == Some(at));
+                    match begins.and_then(|segment| holds.get(segment)) {
                         Some(hold) if owner == self.0.shard => {
                             if self.0.budget.is_exhausted() {
                                 self.wait_for_memory(Deadline::after(self.0.config.start_timeout)).await?;

@@ -113,7 +113,7 @@ impl Storage {
             .map_err(StorageError::of("write", &path))
     }
 
-    /// Links this shard's files of a table into a snapshot's folder; names of their data files.
+    /// Links this shard's files of a table into a snapshot's folder, also those that are damaged; names of their data files.
     async fn link_files(&self, table: TableId, tag: &str) -> Result<Vec<String>, StorageError> {
         let store = self.table_store(table)?;
         let to = directory(&store.directory, tag);
@@ -124,12 +124,20 @@ impl Storage {
             let mut files = files;
             let mut attempt = 0;
             loop {
-                let descriptors: Vec<Descriptor> =
+                let mut descriptors: Vec<Descriptor> =
                     files.iter().map(|file| file.sstable().descriptor()).collect();
+                // What cannot be opened is all there is of its rows: it belongs in the snapshot, damaged as it is.
+                let left_out = tablet.left_out();
+                descriptors.extend(left_out.iter().map(|file| file.descriptor));
                 match link_all(&tablet, &descriptors, &to).await? {
                     Linked::All => {
                         let data = |descriptor: &Descriptor| descriptor.file_name(Component::Data);
                         names.extend(descriptors.iter().map(data));
+                        let broken = files.iter().filter(|f| f.is_broken()).map(|f| f.sstable().descriptor());
+                        for damaged in broken.chain(left_out.iter().map(|file| file.descriptor)) {
+                            reactor::warn!("a table file in a snapshot is damaged"; snapshot = tag,
+                                file = damaged.path(&tablet.directory, Component::Data).display());
+                        }
                         break;
                     }
                     Linked::Replaced => {

@@ -160,7 +160,7 @@ pub(crate) async fn open(
     table: &Rc<Table>,
     cache: &RowCache,
 ) -> Result<Sstable, SstableError> {
-    Sstable::open_within(directory, descriptor, table, Some((&cache.budget(), cache.pages()))).await
+    Sstable::open_within(directory, descriptor, table, (&cache.budget(), cache.pages())).await
 }
 
 /// What is in a table's folder.

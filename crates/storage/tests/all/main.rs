@@ -9,6 +9,7 @@ mod failing;
 mod flushes;
 mod full;
 mod import;
+mod long_entries;
 mod model;
 mod moved;
 mod scrub;

@@ -147,13 +147,68 @@ fn a_component_besides_the_data_that_is_damaged_costs_no_row() {
 
 #[test]
 fn a_file_that_cannot_be_opened_is_told_or_set_aside() {
-    for named in ["-Statistics.db", "-Filter.db", "-Summary.db", "-CRC.db"] {
+    for named in ["-Statistics.db", "-CRC.db"] {
         let damage = move |folder: &Path| change(&component(folder, named), |bytes| bytes.truncate(5));
         let of = |files, left| Expected { outcome: Ok(report(0, 0, 0)), files, left };
         check(Abort, true, damage, named, Expected { outcome: Err(named), files: 0, left: None });
         check(Validate, true, damage, named, of(0, None));
         check(Skip, true, damage, named, of(0, Some(0)));
         check(Segregate, true, damage, named, of(0, Some(0)));
+    }
+}
+
+#[test]
+fn a_filter_or_a_summary_that_is_damaged_or_missing_is_made_anew_when_the_file_is_opened() {
+    let flip = |path: &Path| change(path, |bytes| *bytes.last_mut().unwrap() ^= 1);
+    let cut = |path: &Path| change(path, |bytes| bytes.truncate(5));
+    let remove = |path: &Path| std::fs::remove_file(path).unwrap();
+    for named in ["-Filter.db", "-Summary.db"] {
+        for harm in [flip as fn(&Path), cut, remove] {
+            let damage = move |folder: &Path| harm(&component(folder, named));
+            let saved = || Expected { outcome: Ok(report(10, 0, 0)), files: 1, left: Some(PARTITIONS) };
+            let aborted = Expected { outcome: Err(named), files: 1, left: Some(PARTITIONS) };
+            check(Abort, true, damage, named, aborted);
+            check(Validate, true, damage, named, saved());
+            check(Skip, true, damage, named, saved());
+            check(Segregate, true, damage, named, saved());
+        }
+    }
+    // Of an index that is damaged nothing is made.
+    let both = move |folder: &Path| {
+        cut(&component(folder, "-Summary.db"));
+        change(&component(folder, "-Index.db"), |bytes| bytes[20] ^= 1);
+    };
+    let refused = Expected { outcome: Ok(report(0, 0, 0)), files: 0, left: None };
+    check(Validate, true, both, "-Index.db", refused);
+}
+
+#[test]
+fn a_compaction_of_all_tells_which_damaged_files_it_left_as_they_are() {
+    for at_start in [false, true] {
+        let (directory, folder) = written();
+        let config = config(directory.path());
+        reactor::run_one(reactor::Config::default(), async move {
+            let harm = |path: &Path| change(path, |bytes| bytes[20] ^= 1);
+            let data = component(&folder, "-Data.db");
+            if at_start {
+                harm(&component(&folder, "-Statistics.db"));
+            }
+            let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+            if !at_start {
+                harm(&data);
+                storage.evict_cache();
+                count(&storage).await.expect_err("the damage is found");
+            }
+            let bytes = write("another", "c", "value", 1);
+            storage.apply(&bytes, Deadline::NEVER).await.expect("a write");
+            let options = storage::CompactOptions::default();
+            let outcome = storage.compact_with(ID, &options).await.expect("a compaction");
+            assert_eq!(outcome.damaged, [data.clone()], "{at_start}");
+            assert!(data.exists());
+            storage.scrub(ID, Skip).await.expect("a scrub");
+            let outcome = storage.compact_with(ID, &options).await.expect("a compaction");
+            assert_eq!(outcome.damaged, [PathBuf::new(); 0], "{at_start}");
+        });
     }
 }
 

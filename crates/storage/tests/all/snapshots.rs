@@ -146,6 +146,40 @@ fn a_snapshot_put_back_is_read_again() {
 }
 
 #[test]
+fn a_damaged_table_file_is_in_a_snapshot_as_it_is() {
+    for at_start in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let of_run = config(directory.path());
+        run(async move {
+            let storage = opened(of_run).await;
+            fill(&storage, 1).await;
+            storage.drain().await.expect("a drain");
+        });
+        let folder = table_folder(directory.path());
+        let all = names(&folder);
+        let of_kind = |end: &str| folder.join(all.iter().find(|name| name.ends_with(end)).expect(end));
+        let damaged = of_kind(if at_start { "-Statistics.db" } else { "-Data.db" });
+        let mut bytes = std::fs::read(&damaged).unwrap();
+        bytes[20] ^= 1;
+        std::fs::write(&damaged, bytes).unwrap();
+        let of_run = config(directory.path());
+        run(async move {
+            let storage = opened(of_run).await;
+            storage.evict_cache();
+            values(&storage, PartitionRange::all()).await.expect_err("damage");
+            storage.take_snapshot(&request("s")).await.expect("a snapshot");
+        });
+        let snapshot = names(&folder.join("snapshots/s"));
+        let missing: Vec<_> =
+            all.iter().filter(|name| name.contains("-big-") && !snapshot.contains(name)).collect();
+        assert!(missing.is_empty() && all.len() > 5, "{at_start}: {missing:?} of {all:?}");
+        let manifest = std::fs::read_to_string(folder.join("snapshots/s/manifest.json")).unwrap();
+        let data = all.iter().find(|name| name.ends_with("-Data.db")).unwrap();
+        assert!(manifest.contains(data), "{manifest}");
+    }
+}
+
+#[test]
 fn without_a_flush_what_is_in_memory_is_left_out() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().to_owned();

@@ -85,9 +85,20 @@ pub(super) async fn flush(api: &Api, of: &Of) -> Result<(), CtlError> {
 }
 
 pub(super) async fn compact(api: &Api, of: &Of, split_output: bool) -> Result<(), CtlError> {
+    let mut left_out = 0;
     for path in paths(api, of, "/storage_service/keyspace_compaction", false).await? {
         let separator = if path.contains('?') { '&' } else { '?' };
-        patiently(api, "compact", format!("{path}{separator}split_output={split_output}")).await?;
+        let path = format!("{path}{separator}split_output={split_output}&report=true");
+        let report = patiently(api, "compact", path).await?;
+        for file in report.get("damaged").and_then(Value::as_array).into_iter().flatten() {
+            left_out += 1;
+            print(&format!("{}: damaged, left as it is\n", file.as_str().unwrap_or("?")));
+        }
+    }
+    if left_out > 0 {
+        return Err(CtlError::Answer(format!(
+            "{left_out} damaged table files were not compacted: see ceto ctl scrub"
+        )));
     }
     Ok(())
 }

@@ -123,13 +123,17 @@ async fn rewrite(
         .await
 }
 
+/// Nothing, and with the extension `report` the damaged table files that were left as they are.
 async fn compact_keyspace(
     State(bridge): State<Bridge>,
     Path(keyspace): Path<String>,
     params: Params,
-) -> Answer<()> {
+) -> Answer<Value> {
     let what = Rewrite::Major { split_output: params.flag("split_output")? };
-    rewrite(&bridge, keyspace, params.list("cf"), what).await.map(drop).map(Json)
+    let reports = params.flag("report")?;
+    let outcome = rewrite(&bridge, keyspace, params.list("cf"), what).await?;
+    let damaged: Vec<String> = outcome.damaged.iter().map(|path| path.display().to_string()).collect();
+    Ok(Json(if reports { json!({ "damaged": damaged }) } else { Value::Null }))
 }
 
 async fn compact_all(State(bridge): State<Bridge>) -> Answer<()> {

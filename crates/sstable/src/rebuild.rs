@@ -1,0 +1,87 @@
+//! Makes the summary and the filter of a table file from its index, where those on the disk are damaged.
+//!
+//! Both say nothing that the index does not say too, so a file without them lost nothing. They are made in memory only: the
+//! file on the disk stays as it is until it is written anew (scrub, compaction), and `verify` goes on naming it. Invariant:
+//! nothing is made of an index that is itself damaged, as far as its checksum, its order and the number of its entries tell.
+//! `table_file` asks for it when a file is opened for use.
+
+use model::partition_key::compare_decorated;
+use model::token::{murmur3_hash128, murmur3_token};
+
+use crate::data::chunks::ReadCounter;
+use crate::error::{Malformed, SstableError};
+use crate::filter::Filter;
+use crate::index::STRETCH_BYTES;
+use crate::index::reader::{Entries, IndexFile};
+use crate::summary::{SUMMARY_BYTES_MAX, Summary};
+use crate::verify::checksum;
+
+/// `min_index_interval` that a rebuilt summary names: the default; what it says else follows from the samples.
+const MIN_INDEX_INTERVAL: u32 = 128;
+
+/// What is known of a file besides its index.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Known {
+    /// Checksum of the whole index, where it is known.
+    pub(crate) checksum: Option<u32>,
+    /// Partitions, as the statistics have them.
+    pub(crate) partitions: u64,
+    /// Chance of a wrong yes that the filter was made for.
+    pub(crate) fp_chance: f64,
+}
+
+/// The components, as they would be written.
+#[derive(Debug)]
+pub(crate) struct Rebuilt {
+    pub(crate) summary: Summary,
+    /// `None` for a file that needs none.
+    pub(crate) filter: Option<Filter>,
+}
+
+/// Goes through the index and makes both.
+///
+/// # Errors
+/// [`SstableError::Corrupt`] naming the index where it is damaged, [`SstableError::Io`].
+pub(crate) async fn from_index(index: &IndexFile, known: Known) -> Result<Rebuilt, SstableError> {
+    if let Some(recorded) = known.checksum {
+        let (found, _) = checksum(&index.file, &index.path, &mut |_| true).await?;
+        crate::verify::check(found, recorded)
+            .map_err(|problem| index.malformed(Malformed { offset: 0, problem }))?;
+    }
+    let counter = ReadCounter::default();
+    let mut entries = Entries::new((index, &counter));
+    let mut filter = Filter::new(known.partitions, known.fp_chance);
+    let mut summary = Summary::new(MIN_INDEX_INTERVAL);
+    let (mut first, mut last): (Vec<u8>, Vec<u8>) = Default::default();
+    let (mut partitions, mut stretch) = (0u64, None);
+    loop {
+        let start = entries.offset();
+        let Some((key, _)) = entries.next().await? else { break };
+        let token = murmur3_token(key);
+        if partitions == 0 {
+            first.extend_from_slice(key);
+        } else if compare_decorated((murmur3_token(&last), &last), (token, key)).is_ge() {
+            return Err(index.malformed(Malformed::invalid(start, "the entry is out of order")));
+        }
+        last.clear();
+        last.extend_from_slice(key);
+        if let Some(filter) = &mut filter {
+            filter.add_hash(murmur3_hash128(key, 0));
+        }
+        partitions += 1;
+        let end = entries.offset();
+        if stretch.is_none_or(|from| end - from > STRETCH_BYTES)
+            && summary.size() + last.len() < SUMMARY_BYTES_MAX
+        {
+            stretch = Some(start);
+            summary.add(token, &last, start);
+        }
+        reactor::maybe_yield().await;
+    }
+    if partitions == 0 || partitions != known.partitions {
+        let what = "it has another number of partitions than the statistics";
+        return Err(index.malformed(Malformed::invalid(index.length, what)));
+    }
+    summary.finish(&first, &last, partitions);
+    Ok(Rebuilt { summary, filter })
+}

@@ -1,0 +1,181 @@
+//! Appends entries that are longer than half a segment, in pieces.
+//!
+//! One such entry at a time, so that a start has to keep one in memory. Its segments are set aside before its first piece is put:
+//! from then on it never waits for a flush, which may itself be waiting for this write to end. Invariant: a piece is put only
+//! while none before it has failed, so that an intact log never lacks a piece before one that it has.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+
+use reactor::{Deadline, Permit, timeout};
+
+use super::append::{GROUP_BYTES_MAX, Pending};
+use super::format::{EntryKind, Position, entry_bytes};
+use super::pieces::{PIECE_HEAD_BYTES, Piece};
+use super::{Commitlog, Hold, Inner};
+use crate::error::StorageError;
+
+/// Pieces that fit a segment at least.
+const PIECES_PER_SEGMENT: usize = 3;
+
+/// The right to append a long entry, with room for it set aside.
+pub(crate) struct LongTurn {
+    log: Rc<Inner>,
+    _turn: Permit,
+}
+
+/// A long entry of which pieces were put.
+pub(crate) struct LongEntry {
+    turn: LongTurn,
+    kind: EntryKind,
+    place: Position,
+    /// The claim on the segment of the first piece: it keeps all behind it too.
+    hold: Hold,
+    /// The piece that was put last.
+    pending: Pending,
+    /// How many were put.
+    put: u32,
+}
+
+impl Commitlog {
+    /// Whether an entry with a payload of `bytes` has to be written in pieces.
+    #[inline]
+    pub(crate) fn is_long(&self, bytes: usize) -> bool {
+        bytes > self.0.options.segment_bytes / 2
+    }
+
+    /// Waits until a long entry with a payload of `bytes` can be begun.
+    ///
+    /// # Errors
+    /// [`StorageError::CommitlogTimedOut`] at the deadline; [`StorageError::Draining`].
+    pub(crate) async fn long_turn(&self, bytes: usize, deadline: Deadline) -> Result<LongTurn, StorageError> {
+        let turn = timeout(deadline, self.0.long.acquire(1)).await;
+        let turn = turn.map_err(|_| StorageError::CommitlogTimedOut)?.map_err(|_| StorageError::Draining)?;
+        let turn = LongTurn { log: Rc::clone(&self.0), _turn: turn };
+        let pieces = bytes.div_ceil(self.0.piece_bytes());
+        let segments = pieces.div_ceil(PIECES_PER_SEGMENT) + 1;
+        self.0.state.borrow_mut().wanted = segments;
+        while !self.0.closing.get() && !self.0.has_room_for(segments) {
+            self.0.pressure.notify_all();
+            self.0.counts.limit_exceeded.update(|count| count + 1);
+            self.wait_for_room(deadline).await?;
+        }
+        Ok(turn)
+    }
+
+    /// As [`Commitlog::append`], of a long entry.
+    pub(super) async fn append_long(
+        &self,
+        kind: EntryKind,
+        payload: &[u8],
+        deadline: Deadline,
+    ) -> Result<Hold, StorageError> {
+        let mut turn = self.long_turn(payload.len(), deadline).await?;
+        loop {
+            match turn.begin(kind, payload)? {
+                Ok(entry) => return entry.finish(payload, deadline).await,
+                Err(again) => turn = again,
+            }
+            self.wait_for_room(deadline).await?;
+        }
+    }
+}
+
+impl Inner {
+    /// Most bytes of an entry in one of its pieces: three pieces fit a segment, and each fits a group.
+    fn piece_bytes(&self) -> usize {
+        let entry = (self.options.segment_bytes / (PIECES_PER_SEGMENT + 1)).min(GROUP_BYTES_MAX);
+        // What an entry takes is rounded up.
+        (entry - (entry_bytes(PIECE_HEAD_BYTES) + 8)).max(1)
+    }
+
+    /// Whether so many segments more stay within the limit; what one live segment leaves has to do.
+    fn has_room_for(&self, segments: usize) -> bool {
+        let live = self.state.borrow().live.len();
+        live <= 1 || (live + segments) as u64 * self.options.segment_bytes as u64 <= self.options.bytes_max
+    }
+}
+
+impl LongTurn {
+    /// Puts the first piece; gives the turn back where there is no room for it now.
+    ///
+    /// # Errors
+    /// As [`Commitlog::try_append`].
+    pub(crate) fn begin(
+        self,
+        kind: EntryKind,
+        payload: &[u8],
+    ) -> Result<Result<LongEntry, LongTurn>, StorageError> {
+        let Some((place, pending)) = self.put(kind, payload, None, 0)? else { return Ok(Err(self)) };
+        let hold = pending.again();
+        Ok(Ok(LongEntry { turn: self, kind, place, hold, pending, put: 1 }))
+    }
+
+    /// Puts a piece of the entry that began at `place`, or of one that begins now.
+    fn put(
+        &self,
+        kind: EntryKind,
+        payload: &[u8],
+        place: Option<Position>,
+        number: u32,
+    ) -> Result<Option<(Position, Pending)>, StorageError> {
+        let bytes_max = self.log.piece_bytes();
+        let part = payload.chunks(bytes_max).nth(number as usize).unwrap_or_default();
+        let count = payload.len().div_ceil(bytes_max) as u32;
+        let mut stands = place;
+        let log = Commitlog(Rc::clone(&self.log));
+        let pending = log.try_put_with(EntryKind::Piece, PIECE_HEAD_BYTES + part.len(), |state| {
+            let place = *stands.get_or_insert_with(|| state.next_place());
+            state.put(EntryKind::Piece, &Piece { place, number, count, kind, bytes: part }.encode());
+        })?;
+        Ok(stands.zip(pending))
+    }
+}
+
+impl Drop for LongTurn {
+    fn drop(&mut self) {
+        self.log.state.borrow_mut().wanted = 0;
+        self.log.room.notify_all();
+    }
+}
+
+impl LongEntry {
+    /// Puts the other pieces of the `payload` that was begun; returns once all are as safe as the log's mode promises.
+    ///
+    /// # Errors
+    /// Those of the writes, and [`StorageError::CommitlogTimedOut`] at the deadline; the entry then does not count, or may
+    /// or may not be in the log where its last piece was put.
+    pub(crate) async fn finish(mut self, payload: &[u8], deadline: Deadline) -> Result<Hold, StorageError> {
+        let count = payload.len().div_ceil(self.turn.log.piece_bytes()) as u32;
+        while self.put < count {
+            self.pending.failure()?;
+            let Some((_, next)) = self.turn.put(self.kind, payload, Some(self.place), self.put)? else {
+                Commitlog(Rc::clone(&self.turn.log)).wait_for_room(deadline).await?;
+                continue;
+            };
+            self.put += 1;
+            let mut before = std::mem::replace(&mut self.pending, next);
+            poll_fn(|context| before.poll_finished(deadline, context)).await?;
+        }
+        poll_fn(|context| self.pending.poll_finished(deadline, context)).await?;
+        Ok(self.hold)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::format::HEADER_BYTES;
+    use super::*;
+
+    #[test]
+    fn as_many_pieces_as_are_promised_fit_a_segment() {
+        for segment in [48 << 10, 64 << 10, 1 << 20, 32 << 20] {
+            let entry = (segment / (PIECES_PER_SEGMENT + 1)).min(GROUP_BYTES_MAX);
+            let piece = entry - (entry_bytes(PIECE_HEAD_BYTES) + 8);
+            let taken = entry_bytes(PIECE_HEAD_BYTES + piece);
+            assert!(taken <= entry, "a piece is within its part of the segment");
+            let marks = entry_bytes(12) * 2 + entry_bytes(0);
+            assert!(HEADER_BYTES + PIECES_PER_SEGMENT * taken + marks <= segment, "segments of {segment}");
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Mutations that are longer than half a segment of the commit log: written in pieces, joined by a start, whole or not at all.
+#![allow(clippy::disallowed_methods)]
+
+use std::path::{Path, PathBuf};
+
+use crate::table::{ID, changes, values, write};
+use reactor::Deadline;
+use storage::{PartitionRange, Storage, StorageConfig, StorageError};
+
+const SEGMENT_BYTES: usize = 64 << 10;
+const HEADER_BYTES: usize = 4096;
+/// A value that takes several segments.
+const LONG: usize = 200 << 10;
+
+fn run<T: 'static>(work: impl Future<Output = T> + 'static) -> T {
+    reactor::run_one(reactor::Config::default(), work)
+}
+
+fn config(directory: &Path) -> StorageConfig {
+    let mut config = StorageConfig::new(directory, 8 << 20);
+    config.segment_bytes = SEGMENT_BYTES;
+    config.commitlog_bytes_max = 4 << 20;
+    config.mutation_bytes_max = Some(512 << 10);
+    config.auto_compaction = false;
+    config
+}
+
+/// Text of so many bytes in which no part is like another.
+fn text(bytes: usize) -> String {
+    let mut text: String = (0..bytes / 8).map(|number| format!("{number:08}")).collect();
+    text.push_str(&"x".repeat(bytes - text.len()));
+    text
+}
+
+async fn opened(config: StorageConfig) -> Result<Storage, StorageError> {
+    let storage = Storage::open(config, 0, 1).await?;
+    if storage.schema().table_by_id(ID).is_none() {
+        for change in changes() {
+            storage.change_schema(&change).await?;
+        }
+    }
+    Ok(storage)
+}
+
+async fn put(storage: &Storage, row: &str, value: &str) {
+    let bytes = write("key", row, value, 1);
+    storage.apply(&bytes, Deadline::NEVER).await.expect("a write");
+}
+
+/// A node that took a short write, a long one and a short one, and was killed.
+fn killed(directory: &Path) {
+    let config = config(directory);
+    run(async move {
+        let storage = opened(config).await.expect("an open storage");
+        put(&storage, "a", "before,").await;
+        put(&storage, "b", &text(LONG)).await;
+        put(&storage, "c", ",after").await;
+    });
+}
+
+fn start(config: StorageConfig) -> Result<String, StorageError> {
+    run(async move {
+        let storage = opened(config).await?;
+        let found = values(&storage, PartitionRange::all()).await.expect("a read");
+        Ok(found.into_iter().map(|(_, value)| String::from_utf8(value).expect("text")).collect())
+    })
+}
+
+/// Segments with their bytes, by their ids.
+fn segments(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let folder = directory.join("commitlog/shard-0");
+    let mut segments: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .map(|path| (path.clone(), std::fs::read(path).unwrap()))
+        // One may have been on its way when the node was killed.
+        .filter(|(_, bytes)| bytes.len() == SEGMENT_BYTES)
+        .collect();
+    segments.sort_by_key(|(_, bytes)| u64::from_le_bytes(bytes[16..24].try_into().unwrap()));
+    segments
+}
+
+/// Where in the log some bytes stand: the segment, and where they end there.
+fn end_of(segments: &[(PathBuf, Vec<u8>)], wanted: &[u8]) -> (usize, usize) {
+    let mut found = segments.iter().enumerate().filter_map(|(segment, (_, bytes))| {
+        let at = bytes.windows(wanted.len()).rposition(|window| window == wanted)?;
+        Some((segment, at + wanted.len()))
+    });
+    found.next().expect("the bytes stand in the log")
+}
+
+/// A copy of the node's files, with `segments` as its log.
+fn copy_with(directory: &Path, segments: &[(PathBuf, Vec<u8>)]) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    let folder = copy.path().join("schema");
+    std::fs::create_dir_all(&folder).unwrap();
+    for entry in std::fs::read_dir(directory.join("schema")).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), folder.join(entry.file_name())).unwrap();
+    }
+    std::fs::create_dir_all(copy.path().join("commitlog/shard-0")).unwrap();
+    for (path, bytes) in segments {
+        std::fs::write(copy.path().join(path.strip_prefix(directory).unwrap()), bytes).unwrap();
+    }
+    copy
+}
+
+#[test]
+fn a_long_write_is_read_at_once_and_after_a_kill() {
+    let directory = tempfile::tempdir().unwrap();
+    killed(directory.path());
+    let whole = format!("before,{},after", text(LONG));
+    assert!(segments(directory.path()).len() >= LONG / SEGMENT_BYTES);
+    for _ in 0..2 {
+        assert!(start(config(directory.path())).unwrap() == whole, "all three, and no more");
+    }
+}
+
+#[test]
+fn a_log_that_ends_within_the_pieces_has_the_long_write_whole_or_not_at_all() {
+    let directory = tempfile::tempdir().unwrap();
+    killed(directory.path());
+    let log = segments(directory.path());
+    let long = text(LONG);
+    let last = end_of(&log, &long.as_bytes()[LONG - 100..]);
+    let after = end_of(&log, b",after");
+    let mut cuts = Vec::new();
+    for segment in 0..=last.0 {
+        // Ends of pieces are multiples of eight, so that some of these are next to one.
+        let all = (HEADER_BYTES..SEGMENT_BYTES).step_by(3_001);
+        cuts.extend(all.map(|offset| (segment, offset)));
+    }
+    cuts.extend((last.1 - 40..last.1 + 40).step_by(3).map(|offset| (last.0, offset)));
+    let (mut without, mut with) = (0, 0);
+    for cut in cuts.into_iter().filter(|cut| *cut > end_of(&log, b"before,")) {
+        let mut torn = log.clone();
+        torn[cut.0].1[cut.1..].fill(0);
+        for (_, later) in &mut torn[cut.0 + 1..] {
+            later[HEADER_BYTES..].fill(0);
+        }
+        let copy = copy_with(directory.path(), &torn);
+        let found = start(config(copy.path())).unwrap_or_else(|error| panic!("cut at {cut:?}: {error}"));
+        let expected = match &found {
+            _ if cut < last || found.len() < LONG => "before,".to_owned(),
+            _ if cut > after => format!("before,{long},after"),
+            _ => format!("before,{long}"),
+        };
+        assert!(found == expected, "cut at {cut:?}: {} bytes", found.len());
+        // Behind the last piece stands its checksum.
+        assert!(cut < (last.0, last.1 + 64) || found.len() > LONG, "cut at {cut:?}: the write is lost");
+        *if found.len() > LONG { &mut with } else { &mut without } += 1;
+        // What is left of the pieces does not disturb what is written behind them.
+        let again = config(copy.path());
+        run(async move { put(&opened(again).await.expect("a start"), "d", "+").await });
+        assert!(start(config(copy.path())).unwrap() == format!("{expected}+"), "after a cut at {cut:?}");
+    }
+    assert!(without > 20 && with > 3, "{without} without, {with} with");
+}
+
+#[test]
+fn a_damaged_piece_in_the_middle_stops_the_start_and_costs_the_long_write_alone_where_that_is_ignored() {
+    let directory = tempfile::tempdir().unwrap();
+    killed(directory.path());
+    let log = segments(directory.path());
+    let (segment, offset) = end_of(&log, &text(LONG).as_bytes()[LONG / 2..LONG / 2 + 50]);
+    let mut damaged = log.clone();
+    damaged[segment].1[offset] ^= 1;
+    let mut lost = log.clone();
+    lost.remove(segment);
+    for (what, log) in [("damaged", damaged), ("lost", lost)] {
+        let copy = copy_with(directory.path(), &log);
+        let error = start(config(copy.path())).expect_err(what);
+        assert!(matches!(error, StorageError::CommitlogCorrupt { .. }), "{what}: {error}");
+        let mut lenient = config(copy.path());
+        lenient.commitlog_replay_ignore_errors = true;
+        assert_eq!(start(lenient).unwrap(), "before,,after", "{what}");
+    }
+}
+
+#[test]
+fn segments_of_a_long_write_stay_until_it_is_flushed_and_no_longer() {
+    let directory = tempfile::tempdir().unwrap();
+    let of_run = config(directory.path());
+    run(async move {
+        let storage = opened(of_run).await.expect("an open storage");
+        for round in 0..60 {
+            put(&storage, "b", &text(LONG + round)).await;
+            put(&storage, "c", ",after").await;
+            if round % 10 == 9 {
+                let before = storage.stats().commitlog;
+                assert!(before.segments as usize > LONG / SEGMENT_BYTES, "{before:?}");
+                storage.flush(ID).await.expect("a flush");
+                let after = storage.stats().commitlog;
+                assert!(after.segments <= 2, "{after:?}");
+            }
+        }
+        assert!(storage.stats().commitlog.disk_bytes <= storage.stats().commitlog.bytes_max);
+    });
+    // The last flush left nothing but the table file; the pieces behind its mark are passed over.
+    assert!(start(config(directory.path())).unwrap().ends_with(",after"));
+}
+
+#[test]
+fn long_writes_go_on_when_the_log_has_no_room_and_many_come_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut of_run = config(directory.path());
+    of_run.commitlog_bytes_max = 16 * SEGMENT_BYTES as u64;
+    run(async move {
+        let storage = opened(of_run).await.expect("an open storage");
+        let writes: Vec<_> = (0..24)
+            .map(|number| {
+                let storage = storage.clone();
+                reactor::spawn(reactor::Group::STATEMENT, async move {
+                    put(&storage, "b", &text(LONG - number)).await;
+                    put(&storage, &format!("c{number}"), "+").await;
+                })
+            })
+            .collect();
+        for write in writes {
+            write.await.expect("a write that ends");
+        }
+        let log = storage.stats().commitlog;
+        assert!(log.disk_bytes <= log.bytes_max + 4 * SEGMENT_BYTES as u64, "{log:?}");
+    });
+    let mut of_start = config(directory.path());
+    of_start.commitlog_bytes_max = 16 * SEGMENT_BYTES as u64;
+    assert!(start(of_start).unwrap().ends_with(&"+".repeat(24)));
+}
+
+#[test]
+fn the_limit_of_a_mutation_is_half_a_segment_unless_another_is_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = config(directory.path());
+    assert_eq!(config.mutation_bytes_max(), 512 << 10);
+    config.mutation_bytes_max = None;
+    assert_eq!(config.mutation_bytes_max(), SEGMENT_BYTES / 2);
+    config.mutation_bytes_max = Some(1 << 40);
+    assert_eq!(config.mutation_bytes_max(), 1 << 20, "a quarter of the log");
+    let log = config.commitlog_bytes_max;
+    config.commitlog_bytes_max = 1 << 40;
+    assert_eq!(config.mutation_bytes_max(), 2 << 20, "a quarter of the memtables");
+    config.commitlog_bytes_max = log;
+    config.mutation_bytes_max = Some(1000);
+    run(async move {
+        let storage = opened(config).await.expect("an open storage");
+        let error = storage.check_mutation_size(&write("key", "a", &text(2000), 1)).expect_err("too long");
+        assert!(matches!(error, StorageError::MutationTooLarge { bytes_max: 1000, .. }), "{error}");
+    });
+}
