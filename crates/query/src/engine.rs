@@ -33,7 +33,7 @@ use crate::execute::point::Point;
 use crate::execute::{self, Request, consistency};
 use crate::load::{Loads, Timed};
 use crate::prepare::{self, Prepared};
-use crate::prepared_cache::{CachedStatement, PreparedCache, statement_id};
+use crate::prepared_cache::{CachedStatement, PreparedCache};
 use crate::results::{self, MetadataId, MetadataMode, PreparedBody};
 use crate::running::Running;
 use crate::system::ClientRow;
@@ -333,15 +333,14 @@ impl Engine {
         out: &mut Response,
     ) -> Result<(), QueryError> {
         let keyspace = keyspace.or(client.keyspace.as_deref());
-        let id = statement_id(keyspace, text);
-        let statement = match self.0.prepared.get(&id) {
+        let statement = match self.find_prepared(keyspace, text) {
             Some(statement) => statement,
             None => {
                 let prepared = self.prepare_text(keyspace, text)?;
                 if let prepare::Plan::Schema(statement, _) = &prepared.plan {
                     crate::ddl::roles::validate(statement, &[&self.0.config.data_center])?;
                 }
-                let statement = self.0.prepared.insert(id, keyspace, text, prepared);
+                let statement = self.keep_prepared(keyspace, text, prepared);
                 self.prepare_elsewhere(keyspace, text).await;
                 statement
             }

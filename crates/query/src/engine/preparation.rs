@@ -1,5 +1,6 @@
 //! What names in statements mean, and texts becoming statements: on this shard and on the others.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use cql::ast::{QualifiedName, Statement};
@@ -7,7 +8,7 @@ use model::{Schema, Table, TableId};
 use reactor::{Group, mesh};
 
 use super::Engine;
-use crate::prepare::{self, Names, Prepared};
+use crate::prepare::{self, Names, Plan, Prepared};
 use crate::prepared_cache::{CachedStatement, statement_id};
 use crate::restrictions::{ALLOW_FILTERING_FORBIDDEN, ALLOW_FILTERING_NEEDED};
 use crate::terms::MarkerOptions;
@@ -69,15 +70,45 @@ impl Engine {
         }
         let parsed = cql::parse_statement_as(text, self.0.config.markers.same_names)?;
         let schema = self.0.storage.schema();
-        let lookup = Lookup { engine: self, keyspace, schema: &schema };
+        let lookup = Lookup { engine: self, keyspace, schema: &schema, leant_on_keyspace: Cell::new(false) };
         let may_filter =
             self.0.config.guardrails.allow_filtering || reads_system(&parsed.statement, keyspace);
-        prepare::prepare(parsed, &lookup, &self.0.ambient).map_err(|error| match error {
+        let prepared = prepare::prepare(parsed, &lookup, &self.0.ambient);
+        let mut prepared = prepared.map_err(|error| match error {
             QueryError::Invalid(text) if !may_filter && text == ALLOW_FILTERING_NEEDED => {
                 QueryError::invalid(ALLOW_FILTERING_FORBIDDEN)
             }
             error => error,
-        })
+        })?;
+        let names_tables =
+            matches!(prepared.plan, Plan::Select(_) | Plan::Modify(_) | Plan::Batch(_) | Plan::Truncate(..));
+        prepared.qualified = names_tables && !lookup.leant_on_keyspace.get();
+        Ok(prepared)
+    }
+
+    /// The statement of that text, where it was prepared. A statement that names the keyspaces of its tables has one id
+    /// whatever the connection's, as in Cassandra since 4.0.2: drivers prepare anew on connections that use another.
+    pub(super) fn find_prepared(&self, keyspace: Option<&str>, text: &str) -> Option<Rc<CachedStatement>> {
+        let qualified = || self.0.prepared.get(&statement_id(None, text));
+        match keyspace {
+            None => qualified(),
+            Some(_) => self
+                .0
+                .prepared
+                .get(&statement_id(keyspace, text))
+                .or_else(|| qualified().filter(|statement| statement.prepared.qualified)),
+        }
+    }
+
+    /// Keeps a statement under its id.
+    pub(super) fn keep_prepared(
+        &self,
+        keyspace: Option<&str>,
+        text: &str,
+        prepared: Prepared,
+    ) -> Rc<CachedStatement> {
+        let keyspace = keyspace.filter(|_| !prepared.qualified);
+        self.0.prepared.insert(statement_id(keyspace, text), keyspace, text, prepared)
     }
 
     /// Other shards prepare the text too. One that cannot, now, answers UNPREPARED later, and the client tries again.
@@ -96,11 +127,10 @@ impl Engine {
     }
 
     fn prepare_here(&self, keyspace: Option<&str>, text: &str) {
-        let id = statement_id(keyspace, text);
-        if self.0.prepared.get(&id).is_none()
+        if self.find_prepared(keyspace, text).is_none()
             && let Ok(prepared) = self.prepare_text(keyspace, text)
         {
-            self.0.prepared.insert(id, keyspace, text, prepared);
+            self.keep_prepared(keyspace, text, prepared);
         }
     }
 
@@ -128,6 +158,8 @@ struct Lookup<'e> {
     engine: &'e Engine,
     keyspace: Option<&'e str>,
     schema: &'e Schema,
+    /// Whether a name was looked up in `keyspace` for want of its own.
+    leant_on_keyspace: Cell<bool>,
 }
 
 impl Names for Lookup<'_> {
@@ -136,10 +168,14 @@ impl Names for Lookup<'_> {
     }
 
     fn table(&self, name: &QualifiedName) -> Result<Rc<Table>, QueryError> {
+        if name.keyspace.is_none() {
+            self.leant_on_keyspace.set(true);
+        }
         self.engine.find_table(self.keyspace, name)
     }
 
     fn keyspace(&self) -> Option<&str> {
+        self.leant_on_keyspace.set(true);
         self.keyspace
     }
 

@@ -52,6 +52,8 @@ pub struct Prepared {
     pub calls: Vec<Call>,
     /// Whether functions of the user's are called at all.
     pub calls_user: bool,
+    /// Whether it is about tables that it names with their keyspaces, so that a connection's keyspace means nothing to it.
+    pub qualified: bool,
     /// What its one table is asked for, once it was executed.
     pub(crate) load: OnceCell<Rc<TableLoad>>,
     /// Result of statements that have none.
@@ -303,6 +305,7 @@ fn finish(plan: Plan, mut markers: Markers, partition_key_indexes: Vec<u16>) -> 
         plan,
         markers: markers.finish()?,
         partition_key_indexes,
+        qualified: false,
         load: OnceCell::new(),
         no_result: ResultMetadata::none(),
     })
@@ -332,6 +335,7 @@ impl Prepared {
             partition_key_indexes: Vec::new(),
             calls: Vec::new(),
             calls_user: false,
+            qualified: false,
             load: OnceCell::new(),
             no_result: ResultMetadata::none(),
         }

@@ -4,7 +4,7 @@
 use crate::support::{
     self, Bound, Options, Rows, batch_body, int, node, prepare, query, rows, run, send, text,
 };
-use query::{Engine, QueryError, Response};
+use query::{ClientState, Engine, QueryError, Response};
 use wire::frame::Opcode;
 
 async fn metadata(engine: Engine) {
@@ -48,6 +48,52 @@ async fn metadata(engine: Engine) {
             Err(error) => assert_eq!(statement, "SELECT cast(v as ascii) FROM t", "{error}"),
         }
     }
+}
+
+/// The id that a text gets on a connection that uses `keyspace`.
+async fn id_with(engine: &Engine, keyspace: Option<&str>, text: &str) -> Vec<u8> {
+    let client = ClientState { keyspace: keyspace.map(Into::into), ..support::client() };
+    let mut out = Response::default();
+    engine.prepare(&client, text, None, &mut out).await.unwrap();
+    // What it is, then the id with its length.
+    out.body[6..22].to_vec()
+}
+
+async fn ids(engine: Engine) {
+    run(&engine, "CREATE TABLE t (k int PRIMARY KEY, v int)").await;
+    run(
+        &engine,
+        "CREATE KEYSPACE other WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+    )
+    .await;
+    run(&engine, "CREATE TABLE other.t (k int PRIMARY KEY, v int)").await;
+    for statement in [
+        "SELECT * FROM ks.t WHERE k = ?",
+        "INSERT INTO ks.t (k, v) VALUES (?, ?)",
+        "UPDATE ks.t SET v = ? WHERE k = ?",
+        "DELETE FROM ks.t WHERE k = ?",
+        "BEGIN BATCH INSERT INTO ks.t (k, v) VALUES (?, 1) DELETE FROM other.t WHERE k = ? APPLY BATCH",
+        "TRUNCATE ks.t",
+    ] {
+        // Whichever comes first.
+        let first = id_with(&engine, Some("ks"), statement).await;
+        assert_eq!(id_with(&engine, None, statement).await, first, "{statement}");
+        assert_eq!(id_with(&engine, Some("other"), statement).await, first, "{statement}");
+    }
+    for statement in [
+        "SELECT * FROM t WHERE k = ?",
+        "UPDATE t SET v = ? WHERE k = ?",
+        "BEGIN BATCH INSERT INTO ks.t (k, v) VALUES (?, 1) DELETE FROM t WHERE k = ? APPLY BATCH",
+    ] {
+        let first = id_with(&engine, Some("ks"), statement).await;
+        assert_ne!(id_with(&engine, Some("other"), statement).await, first, "{statement}");
+        assert_eq!(id_with(&engine, Some("ks"), statement).await, first, "{statement}");
+    }
+}
+
+#[test]
+fn a_statement_that_names_its_keyspaces_has_one_id_whatever_the_connection_uses() {
+    node(tempfile::tempdir().unwrap().path(), 2, ids);
 }
 
 #[test]

@@ -167,9 +167,10 @@ impl Commitlog {
         let reserve = entry_bytes(12) + entry_bytes(0);
         let fits = |active: &Active| active.offset + bytes + reserve <= self.0.options.segment_bytes;
         if !state.active.as_ref().is_some_and(fits) {
-            // For pieces room is set aside.
+            // For pieces room is set aside; what a flush notes frees some.
             let piece = kind == EntryKind::Piece;
-            let live = (state.live.len() + 1 + state.wanted) as u64 * self.0.options.segment_bytes as u64;
+            let wanted = if kind == EntryKind::Flushed { 0 } else { state.wanted };
+            let live = (state.live.len() + 1 + wanted) as u64 * self.0.options.segment_bytes as u64;
             if !piece && state.live.len() > 1 && live > self.0.options.bytes_max {
                 self.0.pressure.notify_all();
                 self.0.counts.limit_exceeded.update(|count| count + 1);

@@ -230,6 +230,25 @@ impl Commitlog {
         self.make_durable(segment, upto).await
     }
 
+    /// Ends writing until a restart, as after a flush of the device that failed. What was acknowledged stays as safe as it is.
+    pub(crate) fn stop_for_good(&self) {
+        let mut state = self.0.state.borrow_mut();
+        if matches!(state.health, Health::Dead(_)) {
+            return;
+        }
+        let path = match &state.health {
+            Health::WriteFailed { segment, .. } => segment.path.clone(),
+            _ => state.active.as_ref().map_or(self.0.options.directory.clone(), |a| a.segment.path.clone()),
+        };
+        state.health = Health::Dead(path.clone());
+        let waiting = std::mem::take(&mut state.groups);
+        drop(state);
+        for group in waiting {
+            group.state.finish(Err(StorageError::CommitlogDead { path: path.clone() }));
+        }
+        self.0.room.notify_all();
+    }
+
     async fn make_durable(&self, segment: &Rc<Segment>, upto: Position) -> Result<(), StorageError> {
         self.0.counts.device_flushes.update(|count| count + 1);
         match segment.file.fdatasync().await {

@@ -47,10 +47,10 @@ impl Commitlog {
     /// Waits until a long entry with a payload of `bytes` can be begun.
     ///
     /// # Errors
-    /// [`StorageError::CommitlogTimedOut`] at the deadline; [`StorageError::Draining`].
+    /// [`StorageError::CommitlogTimedOut`] at the deadline, or where too many wait.
     pub(crate) async fn long_turn(&self, bytes: usize, deadline: Deadline) -> Result<LongTurn, StorageError> {
         let turn = timeout(deadline, self.0.long.acquire(1)).await;
-        let turn = turn.map_err(|_| StorageError::CommitlogTimedOut)?.map_err(|_| StorageError::Draining)?;
+        let turn = turn.ok().and_then(Result::ok).ok_or(StorageError::CommitlogTimedOut)?;
         let turn = LongTurn { log: Rc::clone(&self.0), _turn: turn };
         let pieces = bytes.div_ceil(self.0.piece_bytes());
         let segments = pieces.div_ceil(PIECES_PER_SEGMENT) + 1;

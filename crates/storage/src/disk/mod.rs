@@ -154,6 +154,11 @@ pub(crate) fn is_shortage(error: &std::io::Error) -> bool {
 }
 
 impl Storage {
+    /// Ends writes on this shard until a restart; reads go on. What memory has that no table file has is in the commit log.
+    pub fn stop_writes(&self) {
+        self.0.log.stop_for_good();
+    }
+
     /// The next trouble with a disk on this shard.
     pub async fn next_trouble(&self) -> Trouble {
         let watch = &self.0.disk;

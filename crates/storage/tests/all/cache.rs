@@ -1,11 +1,16 @@
 //! What the row cache is for, by counts: reads that cost no disk read, and what a cached row takes.
 
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
 use crate::table::{self, ID, changes, write};
 use model::clustering::{Slice, append_component};
 use model::partition_key::DecoratedKey;
 use model::schema::SchemaChange;
 use model::{RowView, Token};
 use reactor::metrics::{self, Value};
+use reactor::sim::World;
 use reactor::{Deadline, Group};
 use storage::{Flow, PartitionRange, ReadCommand, RowConsumer, Storage, StorageConfig};
 
@@ -364,6 +369,57 @@ fn after_a_restart_what_was_cached_is_read_back_before_anybody_asks() {
             });
             task.await.expect("no panic");
         });
+    }
+}
+
+/// The list is saved now and then too: after a crash the rows come back that were cached when it was saved last.
+#[test]
+fn after_a_crash_what_was_cached_at_the_last_save_is_read_back() {
+    const PERIOD: Duration = Duration::from_secs(60);
+    for lives_long in [false, true] {
+        let mut world = World::new(5);
+        let life = Rc::new(Cell::new(0));
+        let lives = Rc::clone(&life);
+        let node = world.add_node(1, move |_| {
+            let first = lives.replace(lives.get() + 1) == 0;
+            async move {
+                let mut config = StorageConfig::new("/n", 8 << 20);
+                config.cache_save_period = PERIOD;
+                let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+                if first {
+                    for change in changes() {
+                        storage.change_schema(&change).await.expect("a schema change");
+                    }
+                    for number in 0..20 {
+                        put(&storage, &format!("key{number}"), "c", "value", 1).await;
+                    }
+                    storage.flush(ID).await.expect("a flush");
+                    reactor::sleep(if lives_long { PERIOD * 2 } else { PERIOD / 2 }).await;
+                    return;
+                }
+                storage.cache_prefetched().await;
+                let asked = reactor::spawn(Group::STATEMENT, async move {
+                    let mut reads = 0;
+                    for number in 0..20 {
+                        let (rows, cost) = read(&storage, key(&format!("key{number}")), None, false).await;
+                        assert_eq!(rows.len(), 1);
+                        reads += cost;
+                    }
+                    reads
+                });
+                let reads = asked.await.expect("no panic");
+                assert_eq!(reads == 0, lives_long, "{reads} disk reads");
+            }
+        });
+        for _ in 0..2 {
+            world.run_until(|world| world.is_ended(node)).expect("an end");
+            assert_eq!(world.outcome(node), Some(Ok(())), "{lives_long}");
+            if life.get() == 1 {
+                world.crash(node);
+                world.restart(node);
+            }
+        }
+        assert_eq!(life.get(), 2);
     }
 }
 

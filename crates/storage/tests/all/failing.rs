@@ -161,6 +161,82 @@ fn a_commit_log_that_could_not_be_made_durable_ends_writes_and_reads_go_on() {
     });
 }
 
+/// What `commit_failure_policy` leaves to storage: `ignore` and `stop_commit` after a write of the log that the disk refused, in both
+/// modes of the log, and what a start finds afterwards.
+#[test]
+fn a_commit_log_that_could_not_be_written_goes_on_by_itself_unless_writes_are_stopped() {
+    for sync in [CommitlogSync::Batch, CommitlogSync::Periodic { period: Duration::from_millis(100) }] {
+        for stops in [false, true] {
+            let mut world = World::new(22);
+            let (fails, life) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0)));
+            let (of_node, lives) = (Rc::clone(&fails), Rc::clone(&life));
+            let node = world.add_node_with(1, DiskFaults::default(), move |_| {
+                let fails = Rc::clone(&of_node);
+                let first = lives.replace(lives.get() + 1) == 0;
+                async move {
+                    let mut config = config("/n", Ignore);
+                    config.commitlog_sync = sync;
+                    let storage = opened(config).await;
+                    if first {
+                        refused_and_again(&storage, &fails, stops).await;
+                    } else {
+                        let found = all(&storage).await.expect("a read");
+                        assert_eq!(
+                            found,
+                            if stops { "01234" } else { "012345" },
+                            "what was acknowledged, no more"
+                        );
+                        put(&storage, 6, 7).await;
+                    }
+                }
+            });
+            world.run_until(|_| fails.get()).expect("a node that works");
+            world.set_disk_faults(node, DiskFaults { write_error: 1.0, ..DiskFaults::default() });
+            world.run_until(|_| !fails.get()).expect("a node on a disk that fails");
+            world.set_disk_faults(node, DiskFaults::default());
+            for _ in 0..2 {
+                world.run().expect("an end");
+                assert_eq!(world.outcome(node), Some(Ok(())), "{sync:?} {stops}");
+                if life.get() == 1 {
+                    world.crash(node);
+                    world.restart(node);
+                }
+            }
+            assert_eq!(life.get(), 2);
+        }
+    }
+}
+
+async fn refused_and_again(storage: &Storage, fails: &Cell<bool>, stops: bool) {
+    let heard = listen(storage);
+    put(storage, 0, 5).await;
+    set(fails, true).await;
+    for _ in 0..3 {
+        let refused = write("key", "9", "9", 9);
+        let error = storage.apply(&refused, Deadline::NEVER).await.expect_err("the disk fails");
+        assert!(matches!(error, StorageError::Io { .. }), "{error}");
+        assert!(error.to_string().contains("commitlog"), "names the file: {error}");
+    }
+    assert_eq!(all(storage).await.expect("a read"), "01234", "reads go on");
+    assert!(matches!(&heard.borrow()[..], [Trouble::Commitlog { .. }, ..]), "{heard:?}");
+    if stops {
+        storage.stop_writes();
+    }
+    set(fails, false).await;
+    let again = storage.apply(&write("key", "5", "5", 5), Deadline::NEVER).await;
+    if stops {
+        let error = again.expect_err("writes are stopped");
+        assert!(matches!(error, StorageError::CommitlogDead { .. }), "{error}");
+        assert_eq!(all(storage).await.expect("a read"), "01234");
+    } else {
+        again.expect("the disk is well again");
+        storage.flush(ID).await.expect("a flush");
+        assert_eq!(all(storage).await.expect("a read"), "012345");
+    }
+    // What periodic mode promises.
+    reactor::sleep(Duration::from_secs(1)).await;
+}
+
 fn run<T: 'static>(work: impl Future<Output = T> + 'static) -> T {
     reactor::run_one(reactor::Config::default(), work)
 }

@@ -127,7 +127,7 @@ fn a_log_that_ends_within_the_pieces_has_the_long_write_whole_or_not_at_all() {
     let mut cuts = Vec::new();
     for segment in 0..=last.0 {
         // Ends of pieces are multiples of eight, so that some of these are next to one.
-        let all = (HEADER_BYTES..SEGMENT_BYTES).step_by(3_001);
+        let all = (HEADER_BYTES..SEGMENT_BYTES).step_by(5_003);
         cuts.extend(all.map(|offset| (segment, offset)));
     }
     cuts.extend((last.1 - 40..last.1 + 40).step_by(3).map(|offset| (last.0, offset)));

@@ -203,11 +203,11 @@ fn a_compaction_of_all_tells_which_damaged_files_it_left_as_they_are() {
             storage.apply(&bytes, Deadline::NEVER).await.expect("a write");
             let options = storage::CompactOptions::default();
             let outcome = storage.compact_with(ID, &options).await.expect("a compaction");
-            assert_eq!(outcome.damaged, [data.clone()], "{at_start}");
+            assert_eq!(outcome.damaged, std::slice::from_ref(&data), "{at_start}");
             assert!(data.exists());
             storage.scrub(ID, Skip).await.expect("a scrub");
             let outcome = storage.compact_with(ID, &options).await.expect("a compaction");
-            assert_eq!(outcome.damaged, [PathBuf::new(); 0], "{at_start}");
+            assert!(outcome.damaged.is_empty(), "{at_start}: {:?}", outcome.damaged);
         });
     }
 }
