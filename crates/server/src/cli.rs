@@ -10,7 +10,12 @@ use crate::config::{Config, ConfigError, Driver, Port, parse_size};
 
 /// A shard-per-core, Cassandra-compatible wide-column database.
 #[derive(Debug, Parser)]
-#[command(name = "ceto", version, about, arg_required_else_help = true)]
+#[command(
+    name = "ceto",
+    version,
+    about = "A shard-per-core, Cassandra-compatible wide-column database",
+    arg_required_else_help = true
+)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
