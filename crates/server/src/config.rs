@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use admin::{AdminConfig, CRITICAL_DISK_UTILIZATION, Port};
-pub(crate) use keys::parse_size;
+pub(crate) use keys::{parse_address, parse_size};
 use query::guardrails::Guardrails;
 use reactor::log::Level;
 use value::Document;

@@ -165,11 +165,17 @@ fn one_path(value: &Value) -> Result<PathBuf, String> {
 
 pub(super) fn address(value: &Value) -> Result<IpAddr, String> {
     match value {
-        Value::Text(text) if text == "localhost" => Some(IpAddr::from([127, 0, 0, 1])),
-        Value::Text(text) => text.parse().ok(),
-        _ => None,
+        Value::Text(text) => parse_address(text),
+        value => Err(format!("expected an IP address or localhost, found {value}")),
     }
-    .ok_or_else(|| format!("expected an IP address or localhost, found {value}"))
+}
+
+/// An address as the command line and the file take it.
+pub(crate) fn parse_address(text: &str) -> Result<IpAddr, String> {
+    if text == "localhost" {
+        return Ok(IpAddr::from([127, 0, 0, 1]));
+    }
+    text.parse().map_err(|_| format!("expected an IP address or localhost, found '{text}'"))
 }
 
 pub(super) fn flag(value: &Value) -> Result<bool, String> {
