@@ -24,7 +24,8 @@ use wire::request::QueryParameters;
 use wire::values::ValueRef;
 use wire::version::ProtocolVersion;
 
-use self::values::{BoundValues, bind_values, bind_values_into};
+pub(crate) use self::values::bind_values;
+use self::values::{BoundValues, bind_values_into};
 use crate::ambient::Ambient;
 use crate::execute::counter::Totals;
 use crate::execute::disk_guard::DiskUsage;

@@ -4,20 +4,28 @@
 //! than it must be. Rows live for a day, as in Cassandra. Whoever reads a trace waits for its `duration`, which is
 //! written last.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use model::timeuuid;
+use model::validate::validate;
 use reactor::Instant;
 use uuid::Uuid;
 use wire::consistency::Consistency;
 use wire::request::QueryParameters;
+use wire::values::{ValueRef, Values};
 
+use crate::engine::bind_values;
+use crate::terms::constant::literal_text;
 use crate::{ClientState, Engine, QueryError, Response};
 
 /// How long a trace is kept.
 const TTL_SECONDS: u32 = 24 * 3600;
 /// Longest text of a statement that a trace shows, in bytes.
 const STATEMENT_BYTES_MAX: usize = 1000;
+
+/// Bound values that a trace shows.
+const VALUES_MAX: usize = 100;
 
 /// One request being traced.
 #[derive(Debug)]
@@ -26,7 +34,7 @@ pub struct Trace {
     started: Instant,
     started_us: i64,
     request: &'static str,
-    parameters: Vec<(&'static str, String)>,
+    parameters: Vec<(Cow<'static, str>, String)>,
     events: Vec<(String, u64)>,
     /// Tombstones that the reads of the request met.
     pub tombstones: u64,
@@ -52,10 +60,30 @@ impl Trace {
     }
 
     /// Notes what the request was given.
-    pub fn parameter(&mut self, name: &'static str, value: impl Into<String>) {
+    pub fn parameter(&mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) {
         let mut value = value.into();
         value.truncate(value.floor_char_boundary(STATEMENT_BYTES_MAX));
-        self.parameters.push((name, value));
+        self.parameters.push((name.into(), value));
+    }
+
+    /// Notes what statement an id stands for and the values bound to its markers, as Cassandra words them.
+    pub fn prepared(&mut self, engine: &Engine, id: &[u8], values: &Values<'_>) {
+        let Some(statement) = engine.prepared().get(id) else { return };
+        self.parameter("query", &*statement.text);
+        // Values that do not fit the markers are told where they are bound.
+        let Ok(bound) = bind_values(values, &statement.prepared) else { return };
+        for (n, (marker, value)) in statement.prepared.markers.iter().zip(&bound).take(VALUES_MAX).enumerate()
+        {
+            let text = match value {
+                ValueRef::Unset => "<unset>".to_owned(),
+                ValueRef::Null => "null".to_owned(),
+                ValueRef::Bytes(bytes) if validate(&marker.ty, bytes).is_ok() => {
+                    literal_text(&marker.ty, Some(bytes))
+                }
+                ValueRef::Bytes(_) => continue,
+            };
+            self.parameter(format!("bound_var_{n}_{}", marker.name), text);
+        }
     }
 
     /// Notes that something happened now.

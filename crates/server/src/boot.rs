@@ -33,7 +33,7 @@ pub enum BootError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The work directory cannot be used.
-    #[error("cannot use the work directory {}: {source}{}", path.display(), if source.kind() == std::io::ErrorKind::WouldBlock { "; another ceto runs on it" } else { "" })]
+    #[error("cannot use the work directory {}: {source}{}", path.display(), if source.kind() == std::io::ErrorKind::WouldBlock { "; another ceto runs on it" } else { "; give a directory that this user may write to with --workdir or workdir" })]
     Workdir {
         /// The directory.
         path: PathBuf,

@@ -6,11 +6,16 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::config::{Config, ConfigError, Driver, Port, parse_size};
+use crate::config::{Config, ConfigError, Driver, Port, parse_address, parse_size};
 
 /// A shard-per-core, Cassandra-compatible wide-column database.
 #[derive(Debug, Parser)]
-#[command(name = "ceto", version, about, arg_required_else_help = true)]
+#[command(
+    name = "ceto",
+    version,
+    about = "A shard-per-core, Cassandra-compatible wide-column database",
+    arg_required_else_help = true
+)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -40,7 +45,7 @@ pub struct ServerOptions {
     #[arg(long, value_name = "DIR")]
     pub workdir: Option<PathBuf>,
     /// Address for CQL clients [default: 127.0.0.1]
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
     pub listen: Option<IpAddr>,
     /// Port for CQL clients [default: 9042]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
@@ -64,7 +69,7 @@ pub struct ServerOptions {
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(0..=3_600_000))]
     pub blocked_reactor_notify_ms: Option<u64>,
     /// Address of the administration API [default: the CQL address if it is a loopback one, else 127.0.0.1]
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
     pub api_address: Option<IpAddr>,
     /// Port of the administration API, 0 for none [default: 10000]
     #[arg(long, value_name = "PORT")]
@@ -186,10 +191,26 @@ mod tests {
         assert_eq!(config.io_properties_file, Some("io.yaml".into()));
         assert_eq!(config.blocked_reactor_notify, Duration::from_millis(20));
         assert_eq!(config.admin.api_address, Some("127.0.0.6".parse().unwrap()));
+        // Who is told of nothing else knows the node by where clients connect.
+        assert_eq!(config.own_address(), IpAddr::from([127, 0, 0, 5]));
         assert_eq!(
             (config.admin.api_port, config.admin.prometheus_port),
             (Port::Given(0), Port::Given(9181))
         );
         assert_eq!((config.driver, config.developer_mode), (Driver::Poll, true));
+    }
+
+    #[test]
+    fn an_address_is_a_number_or_localhost() {
+        let listen = |address: &str| {
+            let cli = Cli::try_parse_from(["ceto", "server", "--listen", address]);
+            cli.map(|cli| match cli.command {
+                Command::Server(options) => options.listen,
+                _ => None,
+            })
+        };
+        assert_eq!(listen("localhost").unwrap(), Some(IpAddr::from([127, 0, 0, 1])));
+        let error = listen("here").unwrap_err().to_string();
+        assert!(error.contains("expected an IP address or localhost, found 'here'"), "{error}");
     }
 }

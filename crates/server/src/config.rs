@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use admin::{AdminConfig, CRITICAL_DISK_UTILIZATION, Port};
-pub(crate) use keys::parse_size;
+pub(crate) use keys::{parse_address, parse_size};
 use query::MarkerOptions;
 use query::guardrails::Guardrails;
 use reactor::log::Level;
@@ -42,8 +42,8 @@ pub struct Config {
     pub rpc_address: IpAddr,
     /// `broadcast_rpc_address`: what drivers are told.
     pub broadcast_rpc_address: Option<IpAddr>,
-    /// `listen_address`: where other nodes connect.
-    pub listen_address: IpAddr,
+    /// `listen_address`: where other nodes connect; without it, where clients do.
+    pub listen_address: Option<IpAddr>,
     /// `storage_port`, shown to drivers in `system.local`.
     pub storage_port: u16,
     /// `native_transport_port`.
@@ -151,6 +151,15 @@ pub enum Driver {
     Poll,
 }
 
+impl Config {
+    /// The address that this node is known by to others.
+    pub fn own_address(&self) -> IpAddr {
+        // All interfaces are no address that anybody could be told.
+        let of_clients = Some(self.rpc_address).filter(|address| !address.is_unspecified());
+        self.listen_address.or(of_clients).unwrap_or(IpAddr::from([127, 0, 0, 1]))
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         let localhost = IpAddr::from([127, 0, 0, 1]);
@@ -163,7 +172,7 @@ impl Default for Config {
             commitlog_dir: None,
             rpc_address: localhost,
             broadcast_rpc_address: None,
-            listen_address: localhost,
+            listen_address: None,
             storage_port: 7000,
             native_port: 9042,
             shard_aware_port: Some(19042),
@@ -298,7 +307,22 @@ impl Config {
                     message,
                 })?;
             } else if known::KEYS.binary_search(&entry.key.as_str()).is_ok() {
-                let why = known::absent(&entry.key).map(|what| format!(": {what} not supported"));
+                let why = match known::meaning(&entry.key, &entry.value) {
+                    known::Meaning::Kept => continue,
+                    known::Meaning::NoEffect(Some(consequence)) => Some(format!(": {consequence}")),
+                    known::Meaning::NoEffect(None) => {
+                        known::absent(&entry.key).map(|what| format!(": {what} not supported"))
+                    }
+                    known::Meaning::Refused(expected) => {
+                        return Err(ConfigError::BadValue {
+                            path: path.to_owned(),
+                            line: entry.value_at.0,
+                            column: entry.value_at.1,
+                            key: entry.key,
+                            message: format!("{expected}, found {}", entry.value),
+                        });
+                    }
+                };
                 warnings.push(format!(
                     "{}:{line}: '{}' has no effect yet{}",
                     path.display(),
@@ -498,8 +522,32 @@ mod tests {
     }
 
     #[test]
+    fn what_has_no_effect_says_what_follows() {
+        let (_, warnings) = parse(
+            "partitioner: org.apache.cassandra.dht.Murmur3Partitioner\nauthenticator: AllowAllAuthenticator\n\
+             authorizer:\n  class_name: CassandraAuthorizer\nclient_encryption_options:\n  enabled: true\n",
+        )
+        .unwrap();
+        assert_eq!(
+            warnings,
+            [
+                "c.yaml:3: 'authorizer' has no effect yet: clients may do everything",
+                "c.yaml:5: 'client_encryption_options' has no effect yet: connections of clients are not encrypted",
+            ]
+        );
+        let (_, warnings) =
+            parse("authenticator: PasswordAuthenticator\nclient_encryption_options: {enabled: false}\n")
+                .unwrap();
+        assert_eq!(warnings, ["c.yaml:1: 'authenticator' has no effect yet: clients need no password"]);
+    }
+
+    #[test]
     fn mistakes_name_file_line_and_what_to_write() {
         let check = |text: &str, expected: &str| assert_eq!(parse(text).unwrap_err(), expected);
+        check(
+            "partitioner: RandomPartitioner\n",
+            "c.yaml:1:14: partitioner: expected org.apache.cassandra.dht.Murmur3Partitioner, found 'RandomPartitioner'",
+        );
         check(
             "rack: r\nnative_transport_prot: 1\n",
             "c.yaml:2:1: unknown key 'native_transport_prot'; did you mean 'native_transport_port'?",

@@ -7,10 +7,10 @@ use crate::QueryError;
 use crate::prepare::Prepared;
 
 /// Values of a request, by marker.
-pub(super) type BoundValues<'a> = SmallVec<[ValueRef<'a>; 32]>;
+pub(crate) type BoundValues<'a> = SmallVec<[ValueRef<'a>; 32]>;
 
 /// The request's values in the order of the markers.
-pub(super) fn bind_values<'a>(
+pub(crate) fn bind_values<'a>(
     values: &Values<'a>,
     prepared: &Prepared,
 ) -> Result<BoundValues<'a>, QueryError> {

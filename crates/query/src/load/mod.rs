@@ -20,7 +20,7 @@ pub(crate) use self::decaying::Weights;
 use crate::engine::Engine;
 
 /// One request in so many is looked at, once [`FIRST`] were.
-const EVERY: u64 = 64;
+const EVERY: u64 = 256;
 /// So many requests are all looked at.
 const FIRST: u64 = 64;
 /// Seconds that a rate is told of, and the least between two looks at it.

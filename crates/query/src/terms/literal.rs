@@ -335,9 +335,12 @@ fn append_inet(text: &str, out: &mut Vec<u8>) -> Result<(), String> {
     use std::net::IpAddr;
     // The scope of an address, a number, is not part of its bytes.
     let is_scope = |scope: &str| !scope.is_empty() && scope.bytes().all(|byte| byte.is_ascii_digit());
-    let address = match text.split_once('%') {
+    // As in a URL, IPv6 alone.
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+    let bare = bare.filter(|address| address.contains(':')).unwrap_or(text);
+    let address = match bare.split_once('%') {
         Some((address, scope)) if address.contains(':') && is_scope(scope) => address,
-        _ => text,
+        _ => bare,
     };
     match address.parse() {
         Ok(IpAddr::V4(address)) => out.extend_from_slice(&address.octets()),
@@ -400,6 +403,7 @@ mod tests {
             (K::Hex, "0x", CqlType::Blob, &[]),
             (K::Hex, "0x7f", CqlType::Tinyint, &[0x7f]),
             (K::String, "::ffff:127.0.0.1", CqlType::Inet, &[127, 0, 0, 1]),
+            (K::String, "[::1]", CqlType::Inet, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]),
             (K::String, "", CqlType::Inet, &[]),
             (K::String, "1", CqlType::Inet, &[0, 0, 0, 1]),
             (K::String, "1.2.3", CqlType::Inet, &[1, 2, 0, 3]),
@@ -424,6 +428,7 @@ mod tests {
             ),
             (K::Hex, "0x123", CqlType::Blob, "cannot parse '123' as hex bytes"),
             (K::String, "1.2.3.256", CqlType::Inet, "Unable to make inet address from '1.2.3.256'"),
+            (K::String, "[1.2.3.4]", CqlType::Inet, "Unable to make inet address from '[1.2.3.4]'"),
             (K::String, "1.256.3", CqlType::Inet, "Unable to make inet address from '1.256.3'"),
             (K::Float, "-NaN", CqlType::Decimal, "unable to make BigDecimal from 'NaN'"),
             (K::String, "localhost", CqlType::Inet, "Unable to make inet address from 'localhost'"),

@@ -131,7 +131,7 @@ fn engine_config(config: &Config, identity: &Identity) -> EngineConfig {
         cluster_name: config.cluster_name.clone(),
         data_center: config.data_center.clone(),
         rack: config.rack.clone(),
-        listen_address: SocketAddr::new(config.listen_address, config.storage_port),
+        listen_address: SocketAddr::new(config.own_address(), config.storage_port),
         native_address: SocketAddr::new(
             config.broadcast_rpc_address.unwrap_or(config.rpc_address),
             config.native_port,

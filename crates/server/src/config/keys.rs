@@ -35,7 +35,7 @@ const SETTERS: &[(&str, Setter)] = &[
     ("commitlog_directory", |c, v| path(v).map(|v| c.commitlog_dir = Some(v))),
     ("rpc_address", |c, v| address(v).map(|v| c.rpc_address = v)),
     ("broadcast_rpc_address", |c, v| address(v).map(|v| c.broadcast_rpc_address = Some(v))),
-    ("listen_address", |c, v| address(v).map(|v| c.listen_address = v)),
+    ("listen_address", |c, v| address(v).map(|v| c.listen_address = Some(v))),
     ("storage_port", |c, v| port(v).map(|v| c.storage_port = v)),
     ("native_transport_port", |c, v| port(v).map(|v| c.native_port = v)),
     ("native_shard_aware_transport_port", |c, v| port(v).map(|v| c.shard_aware_port = Some(v))),
@@ -170,11 +170,17 @@ fn one_path(value: &Value) -> Result<PathBuf, String> {
 
 pub(super) fn address(value: &Value) -> Result<IpAddr, String> {
     match value {
-        Value::Text(text) if text == "localhost" => Some(IpAddr::from([127, 0, 0, 1])),
-        Value::Text(text) => text.parse().ok(),
-        _ => None,
+        Value::Text(text) => parse_address(text),
+        value => Err(format!("expected an IP address or localhost, found {value}")),
     }
-    .ok_or_else(|| format!("expected an IP address or localhost, found {value}"))
+}
+
+/// An address as the command line and the file take it.
+pub(crate) fn parse_address(text: &str) -> Result<IpAddr, String> {
+    if text == "localhost" {
+        return Ok(IpAddr::from([127, 0, 0, 1]));
+    }
+    text.parse().map_err(|_| format!("expected an IP address or localhost, found '{text}'"))
 }
 
 pub(super) fn flag(value: &Value) -> Result<bool, String> {

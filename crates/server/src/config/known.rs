@@ -1,6 +1,7 @@
 //! Every key that `cassandra.yaml` and `scylla.yaml` define, so that a real file starts a node here too.
 
 use super::keys;
+use super::value::Value;
 
 /// Keys by name, sorted.
 #[rustfmt::skip]
@@ -290,6 +291,50 @@ const ABSENT: &[(&str, &str)] = &[
     ("sasi_", "secondary indexes are"),
     ("secondary_indexes", "secondary indexes are"),
 ];
+
+/// What a known key without effect means for the value it has.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// The node does what it says.
+    Kept,
+    /// It has no effect, with what follows from that.
+    NoEffect(Option<&'static str>),
+    /// A node that went on would not be what was asked for.
+    Refused(&'static str),
+}
+
+/// What the value of a key of [`KEYS`] means.
+pub(super) fn meaning(key: &str, value: &Value) -> Meaning {
+    let option = |name: &str| match value {
+        Value::Map(options) => options.iter().find(|(key, _)| key == name).map(|(_, value)| value),
+        _ => None,
+    };
+    // Cassandra takes a class by its name, or with options of its own.
+    let class = |name: &str| match option("class_name").unwrap_or(value) {
+        Value::Text(text) => text.rsplit('.').next() == Some(name),
+        _ => false,
+    };
+    let is_on = |value: &Value| match value {
+        Value::Bool(on) => *on,
+        Value::Text(text) => text.eq_ignore_ascii_case("true") || text.eq_ignore_ascii_case("all"),
+        _ => false,
+    };
+    match key {
+        "partitioner" if class("Murmur3Partitioner") => Meaning::Kept,
+        "partitioner" => Meaning::Refused("expected org.apache.cassandra.dht.Murmur3Partitioner"),
+        "authenticator" if class("AllowAllAuthenticator") => Meaning::Kept,
+        "authenticator" => Meaning::NoEffect(Some("clients need no password")),
+        "authorizer" if class("AllowAllAuthorizer") => Meaning::Kept,
+        "authorizer" => Meaning::NoEffect(Some("clients may do everything")),
+        "client_encryption_options" => match option("enabled") {
+            Some(enabled) if is_on(enabled) => {
+                Meaning::NoEffect(Some("connections of clients are not encrypted"))
+            }
+            _ => Meaning::Kept,
+        },
+        _ => Meaning::NoEffect(None),
+    }
+}
 
 /// What is not there, so that a known key has no effect; `None` where nothing more is to be said.
 pub(super) fn absent(key: &str) -> Option<&'static str> {

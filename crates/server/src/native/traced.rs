@@ -6,6 +6,7 @@
 use query::Engine;
 use query::tracing::Trace;
 use wire::client::{ResponseBody, decode};
+use wire::consistency::Consistency;
 use wire::extensions::Extensions;
 use wire::frame::{Flags, FrameHeader, Opcode};
 use wire::request::Request;
@@ -28,12 +29,15 @@ pub(super) fn begin(engine: &Engine, request: &Request<'_>) -> Option<Trace> {
     }
     if let Some(parameters) = parameters {
         trace.parameter("consistency_level", parameters.consistency.name());
-        if let Some(page_size) = parameters.page_size {
+        if let Some(page_size) = parameters.page_size.filter(|_| !matches!(request, Request::Batch { .. })) {
             trace.parameter("page_size", page_size.to_string());
         }
-        if let Some(serial) = parameters.serial_consistency {
-            trace.parameter("serial_consistency_level", serial.name());
-        }
+        // What was not said is SERIAL, and told as in Cassandra.
+        let serial = parameters.serial_consistency.unwrap_or(Consistency::Serial);
+        trace.parameter("serial_consistency_level", serial.name());
+    }
+    if let Request::Execute { id, parameters, .. } = request {
+        trace.prepared(engine, id, &parameters.values);
     }
     Some(trace)
 }

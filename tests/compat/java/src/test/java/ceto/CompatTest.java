@@ -23,6 +23,7 @@ import com.datastax.oss.driver.api.core.cql.BatchType;
 import com.datastax.oss.driver.api.core.cql.BoundStatement;
 import com.datastax.oss.driver.api.core.cql.DefaultBatchType;
 import com.datastax.oss.driver.api.core.cql.PreparedStatement;
+import com.datastax.oss.driver.api.core.cql.QueryTrace;
 import com.datastax.oss.driver.api.core.cql.ResultSet;
 import com.datastax.oss.driver.api.core.cql.Row;
 import com.datastax.oss.driver.api.core.cql.SimpleStatement;
@@ -402,6 +403,32 @@ class CompatTest {
       own.execute(insert.bind(3, 4));
       assertEquals(4, own.execute("SELECT a FROM " + t + " WHERE k = 3").one().getInt(0));
     }
+  }
+
+  /** The driver refuses an id that is another when it prepares anew, with the keyspace that was used meanwhile. */
+  @Test
+  void qualifiedStatementsArePreparedAnewBehindUse() {
+    String t = table("k int PRIMARY KEY, a int");
+    try (CqlSession own = connect(null, null, "none")) {
+      PreparedStatement read = own.prepare("SELECT a FROM " + KEYSPACE + "." + t + " WHERE k = ?");
+      own.execute("USE " + KEYSPACE);
+      session.execute("DROP TABLE " + t);
+      session.execute("CREATE TABLE " + t + " (k int PRIMARY KEY, a int)");
+      session.execute("INSERT INTO " + t + " (k, a) VALUES (1, 2)");
+      assertEquals(2, own.execute(read.bind(1)).one().getInt(0));
+    }
+  }
+
+  @Test
+  void tracesTellWhatWasAsked() {
+    String t = table("k int PRIMARY KEY, a int");
+    String text = "SELECT a FROM " + t + " WHERE k = ?";
+    Statement<?> traced = session.prepare(text).bind(7).setTracing(true);
+    QueryTrace trace = session.execute(traced).getExecutionInfo().getQueryTrace();
+    assertEquals("Execute CQL3 prepared query", trace.getRequestType());
+    assertEquals(text, trace.getParameters().get("query"));
+    assertEquals("7", trace.getParameters().get("bound_var_0_k"));
+    assertEquals("SERIAL", trace.getParameters().get("serial_consistency_level"));
   }
 
   @Test
