@@ -1,6 +1,7 @@
 """A disk that lies or is full: torn and corrupt logs, damaged table files, no space."""
 
 import contextlib
+import resource
 import shutil
 import struct
 import subprocess
@@ -136,6 +137,82 @@ class CommitLog(DiskTest):
         node.stop()
 
 
+class CommitFailurePolicy(DiskTest):
+    """A disk that refuses writes, by a limit on the size of the files of a running node: EFBIG for every one."""
+
+    def insert(self, key):
+        with Connection(timeout=60) as c:
+            c.query(f"INSERT INTO d.t (k, v) VALUES ({key}, '{text(key)}')")
+
+    def until(self, what, happened):
+        until = time.monotonic() + 60
+        while not happened():
+            self.assertLess(time.monotonic(), until, what)
+
+    def is_closed(self):
+        try:
+            with Connection(timeout=5):
+                return False
+        except OSError:
+            return True
+
+    def check(self, policy):
+        node = self.started(f"policy-{policy}", f"commitlog_sync: batch\ncommit_failure_policy: {policy}\n")
+        self.fill("t")
+        limits = resource.prlimit(node.pid(), resource.RLIMIT_FSIZE)
+        resource.prlimit(node.pid(), resource.RLIMIT_FSIZE, (1, limits[1]))
+        # Where clients are sent away they may be so before the answer.
+        with self.assertRaises((Refused, OSError)):
+            self.insert(ROWS)
+        expected = list(range(ROWS))
+        if policy == "die":
+            self.until("the node ends", lambda: not node.is_alive())
+        elif policy == "stop":
+            self.until("clients are sent away", self.is_closed)
+            self.assertTrue(node.is_alive())
+        else:
+            with self.assertRaises(Refused) as refused:
+                self.insert(ROWS)
+            self.assertEqual(refused.exception.code, native.WRITE_FAILURE)
+            self.assertEqual(self.keys("t"), expected, "reads go on")
+        if node.is_alive():
+            resource.prlimit(node.pid(), resource.RLIMIT_FSIZE, limits)
+        if policy == "ignore":
+            def written():
+                with contextlib.suppress(Refused):
+                    self.insert(ROWS)
+                    return True
+                return False
+            self.until("writes go on when the disk takes them again", written)
+            expected.append(ROWS)
+        if policy == "stop_commit":
+            def told():
+                with self.assertRaises(Refused):
+                    self.insert(ROWS)
+                return "writes fail until a restart" in node.log()
+            # What the node said before is lost: its log is a file too.
+            self.until("the node says that writes are stopped", told)
+            self.assertEqual(self.keys("t"), expected, "reads go on")
+        node.kill()
+        node.start()
+        self.assertEqual(self.keys("t"), expected, "what was acknowledged, no more")
+        self.insert(ROWS + 1)
+        self.assertEqual(self.keys("t"), [*expected, ROWS + 1])
+        node.stop()
+
+    def test_ignore(self):
+        self.check("ignore")
+
+    def test_stop_commit(self):
+        self.check("stop_commit")
+
+    def test_stop(self):
+        self.check("stop")
+
+    def test_die(self):
+        self.check("die")
+
+
 class TableFiles(DiskTest):
     def damaged(self, component, damage):
         """A node with tables `good` and `hurt` in files, one component of each of `hurt`'s files damaged."""
@@ -232,8 +309,11 @@ class TableFiles(DiskTest):
     def test_filters_and_summaries_can_be_made_anew_or_are_reported(self):
         for component in ("Filter.db", "Summary.db"):
             with self.subTest(component=component):
-                node, _ = self.damaged(component, lambda content: b"\xff" * len(content))
+                node, paths = self.damaged(component, lambda content: b"\xff" * len(content))
                 self.assertEqual(self.keys("good"), list(range(ROWS)))
+                self.assertEqual(self.keys("hurt"), list(range(ROWS)), "the index says all that was in it")
+                for path in paths:
+                    self.assertIn(path.name, node.log(), "the damage is told")
                 node.stop()
 
 
