@@ -126,6 +126,24 @@ class CommitLog(DiskTest):
         log.save()
         self.assertIn(str(log.path), node.start_fails())
 
+    def test_a_mutation_longer_than_a_segment_survives_a_kill(self):
+        node = self.started("long", "commitlog_segment_size: 1MiB\nmax_mutation_size: 8MiB\n")
+        self.fill("t", rows=1)
+        value = b"".join(b"%07d " % number for number in range(1 << 19))  # 4 MiB
+        with Connection(timeout=60) as c:
+            ids = c.prepare("INSERT INTO d.t (k, v) VALUES (?, ?)")
+            c.ask(native.EXECUTE, c.execute_body(ids, [struct.pack(">i", 1), value]))
+            with self.assertRaisesRegex(Refused, "Rejected an oversized mutation .*/8388608"):
+                c.ask(native.EXECUTE, c.execute_body(ids, [struct.pack(">i", 2), value * 2]))
+            c.query("INSERT INTO d.t (k, v) VALUES (3, 'behind')")
+        node.kill()
+        node.start()
+        with Connection(timeout=60) as c:
+            self.assertEqual(c.query("SELECT v FROM d.t WHERE k = 1"), [[value]])
+            self.assertEqual(c.query("SELECT v FROM d.t WHERE k = 2"), [])
+            self.assertEqual(c.query("SELECT v FROM d.t WHERE k = 3"), [[b"behind"]])
+        node.stop()
+
     def test_files_that_are_no_segments_are_left_alone(self):
         node, _, _ = self.killed("strange")
         folder = node.data / "commitlog/shard-0"
