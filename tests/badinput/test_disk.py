@@ -1,6 +1,7 @@
 """A disk that lies or is full: torn and corrupt logs, damaged table files, no space."""
 
 import contextlib
+import resource
 import shutil
 import struct
 import subprocess
@@ -125,6 +126,24 @@ class CommitLog(DiskTest):
         log.save()
         self.assertIn(str(log.path), node.start_fails())
 
+    def test_a_mutation_longer_than_a_segment_survives_a_kill(self):
+        node = self.started("long", "commitlog_segment_size: 1MiB\nmax_mutation_size: 8MiB\n")
+        self.fill("t", rows=1)
+        value = b"".join(b"%07d " % number for number in range(1 << 19))  # 4 MiB
+        with Connection(timeout=60) as c:
+            ids = c.prepare("INSERT INTO d.t (k, v) VALUES (?, ?)")
+            c.ask(native.EXECUTE, c.execute_body(ids, [struct.pack(">i", 1), value]))
+            with self.assertRaisesRegex(Refused, "Rejected an oversized mutation .*/8388608"):
+                c.ask(native.EXECUTE, c.execute_body(ids, [struct.pack(">i", 2), value * 2]))
+            c.query("INSERT INTO d.t (k, v) VALUES (3, 'behind')")
+        node.kill()
+        node.start()
+        with Connection(timeout=60) as c:
+            self.assertEqual(c.query("SELECT v FROM d.t WHERE k = 1"), [[value]])
+            self.assertEqual(c.query("SELECT v FROM d.t WHERE k = 2"), [])
+            self.assertEqual(c.query("SELECT v FROM d.t WHERE k = 3"), [[b"behind"]])
+        node.stop()
+
     def test_files_that_are_no_segments_are_left_alone(self):
         node, _, _ = self.killed("strange")
         folder = node.data / "commitlog/shard-0"
@@ -134,6 +153,82 @@ class CommitLog(DiskTest):
         self.assertEqual(self.keys("t"), list(range(ROWS)))
         self.assertEqual((folder / "notes.txt").read_bytes(), b"hello")
         node.stop()
+
+
+class CommitFailurePolicy(DiskTest):
+    """A disk that refuses writes, by a limit on the size of the files of a running node: EFBIG for every one."""
+
+    def insert(self, key):
+        with Connection(timeout=60) as c:
+            c.query(f"INSERT INTO d.t (k, v) VALUES ({key}, '{text(key)}')")
+
+    def until(self, what, happened):
+        until = time.monotonic() + 60
+        while not happened():
+            self.assertLess(time.monotonic(), until, what)
+
+    def is_closed(self):
+        try:
+            with Connection(timeout=5):
+                return False
+        except OSError:
+            return True
+
+    def check(self, policy):
+        node = self.started(f"policy-{policy}", f"commitlog_sync: batch\ncommit_failure_policy: {policy}\n")
+        self.fill("t")
+        limits = resource.prlimit(node.pid(), resource.RLIMIT_FSIZE)
+        resource.prlimit(node.pid(), resource.RLIMIT_FSIZE, (1, limits[1]))
+        # Where clients are sent away they may be so before the answer.
+        with self.assertRaises((Refused, OSError)):
+            self.insert(ROWS)
+        expected = list(range(ROWS))
+        if policy == "die":
+            self.until("the node ends", lambda: not node.is_alive())
+        elif policy == "stop":
+            self.until("clients are sent away", self.is_closed)
+            self.assertTrue(node.is_alive())
+        else:
+            with self.assertRaises(Refused) as refused:
+                self.insert(ROWS)
+            self.assertEqual(refused.exception.code, native.WRITE_FAILURE)
+            self.assertEqual(self.keys("t"), expected, "reads go on")
+        if node.is_alive():
+            resource.prlimit(node.pid(), resource.RLIMIT_FSIZE, limits)
+        if policy == "ignore":
+            def written():
+                with contextlib.suppress(Refused):
+                    self.insert(ROWS)
+                    return True
+                return False
+            self.until("writes go on when the disk takes them again", written)
+            expected.append(ROWS)
+        if policy == "stop_commit":
+            def told():
+                with self.assertRaises(Refused):
+                    self.insert(ROWS)
+                return "writes fail until a restart" in node.log()
+            # What the node said before is lost: its log is a file too.
+            self.until("the node says that writes are stopped", told)
+            self.assertEqual(self.keys("t"), expected, "reads go on")
+        node.kill()
+        node.start()
+        self.assertEqual(self.keys("t"), expected, "what was acknowledged, no more")
+        self.insert(ROWS + 1)
+        self.assertEqual(self.keys("t"), [*expected, ROWS + 1])
+        node.stop()
+
+    def test_ignore(self):
+        self.check("ignore")
+
+    def test_stop_commit(self):
+        self.check("stop_commit")
+
+    def test_stop(self):
+        self.check("stop")
+
+    def test_die(self):
+        self.check("die")
 
 
 class TableFiles(DiskTest):
@@ -232,8 +327,11 @@ class TableFiles(DiskTest):
     def test_filters_and_summaries_can_be_made_anew_or_are_reported(self):
         for component in ("Filter.db", "Summary.db"):
             with self.subTest(component=component):
-                node, _ = self.damaged(component, lambda content: b"\xff" * len(content))
+                node, paths = self.damaged(component, lambda content: b"\xff" * len(content))
                 self.assertEqual(self.keys("good"), list(range(ROWS)))
+                self.assertEqual(self.keys("hurt"), list(range(ROWS)), "the index says all that was in it")
+                for path in paths:
+                    self.assertIn(path.name, node.log(), "the damage is told")
                 node.stop()
 
 

@@ -70,6 +70,8 @@ pub struct Config {
     pub commitlog_sync_period: Duration,
     /// `commitlog_segment_size`, bytes.
     pub commitlog_segment_bytes: u64,
+    /// `max_mutation_size`, bytes; `None` for half of a commit-log segment.
+    pub mutation_bytes_max: Option<u64>,
     /// `commitlog_total_space`, bytes for the whole node; `None` leaves it to the storage engine.
     pub commitlog_bytes_max: Option<u64>,
     /// `commitlog_replay_ignore_errors`: go on behind a corrupt entry instead of refusing to start.
@@ -186,6 +188,7 @@ impl Default for Config {
             commitlog_batch: false,
             commitlog_sync_period: Duration::from_secs(10),
             commitlog_segment_bytes: 32 << 20,
+            mutation_bytes_max: None,
             commitlog_bytes_max: None,
             commitlog_replay_ignore_errors: false,
             sstable_summary_ratio: 0.0005,
@@ -504,13 +507,13 @@ mod tests {
             "cluster_name: 'x y'\nnative_transport_port: 9999\ncommitlog_sync: batch\ncommitlog_segment_size_in_mb: 8\n\
              read_request_timeout: 250ms\nwrite_request_timeout_in_ms: 3000\nnative_transport_max_frame_size: 1MiB\n\
              data_file_directories:\n  - /d\ndeveloper_mode: yes\nmemory: 512M\nnum_tokens: 16\n\
-             sstable_summary_ratio: 0.05\ncolumn_index_size: 16KiB\n",
+             sstable_summary_ratio: 0.05\ncolumn_index_size: 16KiB\nmax_mutation_size: 4MiB\n",
         )
         .unwrap();
         assert_eq!(config.cluster_name, "x y");
         assert_eq!(config.native_port, 9999);
         assert!(config.commitlog_batch && config.developer_mode);
-        assert_eq!(config.commitlog_segment_bytes, 8 << 20);
+        assert_eq!((config.commitlog_segment_bytes, config.mutation_bytes_max), (8 << 20, Some(4 << 20)));
         assert_eq!(config.read_timeout, Duration::from_millis(250));
         assert_eq!(config.write_timeout, Duration::from_secs(3));
         assert_eq!(config.frame_bytes_max, 1 << 20);

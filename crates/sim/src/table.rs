@@ -115,12 +115,12 @@ pub fn token(key: u8) -> Token {
 pub fn value(write: u32) -> Vec<u8> {
     let mut value = write.to_be_bytes().to_vec();
     // Some are long enough to fill chunks, and some for more than a segment of the commit log.
-    let most = match write {
-        _ if write.is_multiple_of(120) => 90_000,
-        _ if write.is_multiple_of(50) => 9000,
-        _ => 60,
+    let bytes = match write as usize {
+        write if write.is_multiple_of(60) => write * 7919 % 90_000,
+        write if write.is_multiple_of(50) => write * 37 % 9000,
+        write => write * 37 % 60,
     };
-    value.resize(4 + (write as usize * 37) % most, b'v');
+    value.resize(4 + bytes, b'v');
     value
 }
 

@@ -108,6 +108,14 @@ fn storage_config(config: &Config, shards: usize) -> StorageConfig {
         CommitlogSync::Periodic { period: config.commitlog_sync_period }
     };
     storage.segment_bytes = config.commitlog_segment_bytes as usize;
+    storage.mutation_bytes_max = config.mutation_bytes_max.map(|bytes| bytes as usize);
+    if let Some(wanted) = storage.mutation_bytes_max
+        && storage.mutation_bytes_max() < wanted
+        && reactor::shard_id() == 0
+    {
+        reactor::warn!("max_mutation_size is more than a quarter of a shard's commit log or memtables: less is taken";
+            bytes = storage.mutation_bytes_max());
+    }
     storage.summary_ratio = config.sstable_summary_ratio;
     storage.column_index_bytes = config.column_index_bytes;
     storage.commitlog_replay_ignore_errors = config.commitlog_replay_ignore_errors;

@@ -35,6 +35,8 @@ pub(super) fn watch(shard: &Rc<Shard>) {
 enum Consequence {
     /// The request fails, nothing else.
     None,
+    /// Writes fail until a restart, reads go on.
+    StopWrites,
     /// Clients are sent away.
     Stop,
     /// The process ends.
@@ -54,6 +56,7 @@ fn consequence(trouble: &Trouble, disk: FailurePolicy, commit: FailurePolicy) ->
             FailurePolicy::Die | FailurePolicy::StopParanoid => of(disk),
             _ => Consequence::None,
         },
+        Trouble::Commitlog { .. } if commit == FailurePolicy::StopCommit => Consequence::StopWrites,
         Trouble::Commitlog { .. } => of(commit),
     }
 }
@@ -69,6 +72,18 @@ async fn act(trouble: Trouble) {
     match consequence(&trouble, admin.disk_failure_policy, admin.commit_failure_policy) {
         Consequence::None => {
             reactor::error_limited!("a disk failed; the node goes on ({})", key; reason = reason)
+        }
+        Consequence::StopWrites => {
+            reactor::error_limited!("the commit log failed: writes fail until a restart, reads go on ({})", key; reason = reason);
+            for shard in 0..reactor::shard_count() {
+                let stop = || async {
+                    if let Some(shard) = reactor::local::<Shard>() {
+                        shard.storage().stop_writes();
+                    }
+                };
+                // A shard that does not answer any more has ended, and takes no writes.
+                let _ = mesh::call(shard, Group::ADMIN, stop).await;
+            }
         }
         Consequence::Stop => {
             if state.listeners.borrow().is_empty() {
@@ -110,9 +125,12 @@ mod tests {
         {
             assert_eq!(of(Trouble::Corrupt { reason: reason() }, policy, Ignore), expected);
         }
-        for (policy, expected) in
-            [(Die, Consequence::Die), (Stop, Consequence::Stop), (StopCommit, Consequence::None)]
-        {
+        for (policy, expected) in [
+            (Die, Consequence::Die),
+            (Stop, Consequence::Stop),
+            (StopCommit, Consequence::StopWrites),
+            (Ignore, Consequence::None),
+        ] {
             assert_eq!(of(Trouble::Commitlog { reason: reason() }, Ignore, policy), expected);
         }
     }

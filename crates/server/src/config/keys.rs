@@ -67,6 +67,10 @@ const SETTERS: &[(&str, Setter)] = &[
     ("commitlog_segment_size_in_mb", |c, v| {
         segment_bytes(count(v, 1, 2047)? << 20).map(|v| c.commitlog_segment_bytes = v)
     }),
+    ("max_mutation_size", |c, v| mutation_bytes(size(v)?).map(|v| c.mutation_bytes_max = Some(v))),
+    ("max_mutation_size_in_kb", |c, v| {
+        mutation_bytes(count(v, 1, 1 << 21)? << 10).map(|v| c.mutation_bytes_max = Some(v))
+    }),
     ("commitlog_total_space", |c, v| size(v).map(|v| c.commitlog_bytes_max = Some(v))),
     ("commitlog_total_space_in_mb", |c, v| {
         count(v, 1, 1 << 40).map(|v| c.commitlog_bytes_max = Some(v << 20))
@@ -314,6 +318,14 @@ fn frame_bytes(bytes: u64) -> Result<usize, String> {
         Ok(bytes as usize)
     } else {
         Err(format!("expected 1KiB to 256MiB, found {bytes} bytes"))
+    }
+}
+
+fn mutation_bytes(bytes: u64) -> Result<u64, String> {
+    if (1 << 10..=2047 << 20).contains(&bytes) {
+        Ok(bytes)
+    } else {
+        Err(format!("expected 1KiB to 2047MiB, found {bytes} bytes"))
     }
 }
 

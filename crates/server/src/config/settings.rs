@@ -29,6 +29,7 @@ pub(crate) fn list(config: &Config) -> Vec<(String, String)> {
     add("native_transport_max_concurrent_connections_per_ip", limit(config.connections_per_ip_max));
     add("commitlog_sync", if config.commitlog_batch { "batch" } else { "periodic" }.to_owned());
     add("commitlog_segment_size", bytes(config.commitlog_segment_bytes));
+    add("max_mutation_size", or_null(config.mutation_bytes_max.map(bytes)));
     add("commitlog_total_space", or_null(config.commitlog_bytes_max.map(bytes)));
     add("memtable_total_space", or_null(config.memtable_bytes.map(bytes)));
     add("column_index_size", bytes(u64::from(config.column_index_bytes)));
