@@ -71,11 +71,11 @@ impl Applying {
 
     fn insert(&mut self, mutation: &[u8]) -> Result<(), StorageError> {
         let view = MutationView::trusted(mutation)?;
-        let hold = self.pending.take().map(Pending::hold);
         // The table may have been dropped while the log was written: then the write went with it.
         if self.writing.tablet().is_dropped() {
             return Err(StorageError::UnknownTable { table: view.table });
         }
+        let hold = self.pending.as_ref().map(Pending::held);
         self.storage.insert(self.writing.tablet(), &view, hold);
         Ok(())
     }
