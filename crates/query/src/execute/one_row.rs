@@ -102,7 +102,7 @@ pub fn begin(
     if written == Plain::Nothing {
         return Ok(Begun::Nothing);
     }
-    let stage = match engine.begin_write(&plan.table, mutation, level, timeout) {
+    let stage = match engine.begin_write(&plan.table, (mutation, token), level, timeout) {
         Ok(Some(applying)) => Stage::Begun { scratch: scratch.keep(), applying, level },
         Ok(None) if now => return Ok(Begun::Left),
         Ok(None) => Stage::Later(Box::pin(begin_later(scratch.keep(), level, timeout))),

@@ -9,6 +9,7 @@ mod failing;
 mod flushes;
 mod full;
 mod import;
+mod made;
 mod model;
 mod moved;
 mod scrub;
