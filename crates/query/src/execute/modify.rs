@@ -130,6 +130,7 @@ pub(super) async fn write(
 }
 
 /// The timestamp and the seconds of a request.
+#[inline]
 pub fn moment(engine: &Engine, request: &Request<'_>) -> Moment {
     let timestamp =
         request.parameters.default_timestamp_us.unwrap_or_else(|| engine.ambient().timestamp_us());
