@@ -58,7 +58,7 @@ impl Replicator {
             return Ok(None);
         }
         self.storage().check_mutation_size(mutation)?;
-        let required = self.required(table.keyspace(), consistency)?;
+        let required = self.required_of(table, consistency)?;
         let begun = self.storage().begin_made(mutation, table, token, deadline);
         begun.map_err(|error| apply::storage_error(error, required))
     }
