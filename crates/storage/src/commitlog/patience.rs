@@ -88,6 +88,7 @@ impl Waiting {
 }
 
 impl Drop for Waiting {
+    #[inline]
     fn drop(&mut self) {
         if let Some(place) = &mut self.place {
             self.group.news().leave(place);
