@@ -210,12 +210,9 @@ pub fn decode_execute<'a>(
     extensions: &Extensions,
 ) -> Result<Execute<'a>, ProtocolError> {
     let mut reader = Reader::new(body);
-    // Made where it is returned: taking it apart for the check would copy it.
-    let execute = read_execute(&mut reader, header.version, extensions);
-    if execute.is_ok() {
-        reader.finish("EXECUTE")?;
-    }
-    execute
+    let execute = read_execute(&mut reader, header.version, extensions)?;
+    reader.finish("EXECUTE")?;
+    Ok(execute)
 }
 
 /// The statement's id in the body of an EXECUTE without a custom payload; `None` where there is none.
