@@ -15,8 +15,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use model::Table;
 use model::mutation::MutationView;
+use model::{Table, Token};
 use reactor::Deadline;
 use replication::{BatchFailure, BatchWrite, Consistency, ReadLimits, ReplicationError, Replicator};
 use storage::{Applying, Now, PartitionRange, ReadCommand, Rest, RowConsumer, Storage};
@@ -480,7 +480,7 @@ impl Engine {
     pub(crate) fn begin_write(
         &self,
         table: &Table,
-        mutation: &[u8],
+        (mutation, token): (&[u8], Token),
         level: Consistency,
         timeout: Option<Duration>,
     ) -> Result<Option<Applying>, ReplicationError> {
@@ -488,7 +488,7 @@ impl Engine {
             return Ok(None);
         }
         let deadline = Deadline::about(timeout.unwrap_or(self.0.config.write_timeout));
-        self.0.replicator.begin_write(table, mutation, level, deadline)
+        self.0.replicator.begin_write(table, (mutation, token), level, deadline)
     }
 
     /// What a client is told of a write that failed.

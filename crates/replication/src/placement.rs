@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use model::{Schema, Table, Token};
+use model::{Schema, Table, TableId, Token};
 
 /// Replication of one keyspace as seen from this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,6 +97,8 @@ pub fn shard_of(table: &Table, token: Token) -> usize {
 pub(crate) struct Placements {
     schema: Option<Rc<Schema>>,
     known: Vec<(String, Placement)>,
+    /// A table of the keyspace that comes first: ids are compared faster than names.
+    table: Option<TableId>,
 }
 
 impl Placements {
@@ -108,6 +110,18 @@ impl Placements {
             && self.known.first().is_some_and(|(name, _)| name == keyspace);
         if !is_first {
             self.find(schema, keyspace, data_center);
+        }
+        &self.known[0].1
+    }
+
+    /// As [`Placements::of`], of the keyspace of `table`.
+    #[inline]
+    pub(crate) fn of_table(&mut self, schema: &Rc<Schema>, table: &Table, data_center: &str) -> &Placement {
+        let is_first = self.schema.as_ref().is_some_and(|known| Rc::ptr_eq(known, schema))
+            && self.table == Some(table.id());
+        if !is_first {
+            self.of(schema, table.keyspace(), data_center);
+            self.table = Some(table.id());
         }
         &self.known[0].1
     }
@@ -131,5 +145,69 @@ impl Placements {
             }
         };
         self.known.swap(0, at);
+        self.table = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::Column;
+    use model::schema::{KeyspaceOptions, SchemaChange, TableDefinition, TableOptions};
+    use model::{ColumnId, ColumnKind, CqlType};
+
+    /// A keyspace of that factor, with one table.
+    fn keyspace(schema: &mut Schema, name: &str, factor: &str, id: u8) {
+        let replication = [("class", "SimpleStrategy"), ("replication_factor", factor)];
+        let options = KeyspaceOptions {
+            replication: replication.map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
+            durable_writes: true,
+            tablets: None,
+        };
+        let key = Column {
+            id: ColumnId(0),
+            name: "k".to_owned(),
+            ty: CqlType::Int,
+            kind: ColumnKind::PartitionKey,
+            position: 0,
+            reversed: false,
+        };
+        let definition = TableDefinition {
+            id: TableId([id; 16]),
+            keyspace: name.to_owned(),
+            name: "t".to_owned(),
+            columns: vec![key],
+            dropped: BTreeMap::new(),
+            options: TableOptions::default(),
+            next_column_id: 1,
+            tablets_log2: 0,
+            revision: 0,
+        };
+        schema.apply(&SchemaChange::CreateKeyspace { name: name.to_owned(), options }).unwrap();
+        schema.apply(&SchemaChange::CreateTable(Box::new(definition))).unwrap();
+    }
+
+    #[test]
+    fn a_tables_placement_is_its_keyspaces_whatever_was_looked_up_before() {
+        let mut schema = Schema::default();
+        keyspace(&mut schema, "one", "1", 1);
+        keyspace(&mut schema, "three", "3", 3);
+        let schemas = [Rc::new(schema.clone()), Rc::new(schema)];
+        let mut placements = Placements::default();
+        for at in 0..64 {
+            let schema = &schemas[at / 32];
+            let (name, id, factor) = if at & 1 == 0 { ("one", 1, 1) } else { ("three", 3, 3) };
+            let table = schema.table_by_id(TableId([id; 16])).unwrap();
+            let found = match at & 2 == 0 {
+                true => placements.of_table(schema, table, "datacenter1"),
+                false => placements.of(schema, name, "datacenter1"),
+            };
+            assert_eq!(found.total(), factor, "{at}");
+            // Once more, and of the other by name between: what is remembered goes with what stands first.
+            assert_eq!(placements.of_table(schema, table, "datacenter1").total(), factor, "{at}");
+            if at & 4 == 0 {
+                placements.of(schema, if at & 8 == 0 { "one" } else { "three" }, "datacenter1");
+            }
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
+use model::Table;
 use storage::Storage;
 
 use crate::admission::RateLimiter;
@@ -91,6 +92,21 @@ impl Replicator {
         let schema = self.0.storage.borrow_schema();
         let mut placements = self.0.placements.borrow_mut();
         consistency.check_available(placements.of(&schema, keyspace, &self.0.data_center))
+    }
+
+    /// As [`Replicator::required`], in the keyspace of `table`.
+    ///
+    /// # Errors
+    /// As [`Replicator::required`].
+    #[inline]
+    pub(crate) fn required_of(
+        &self,
+        table: &Table,
+        consistency: Consistency,
+    ) -> Result<u32, ReplicationError> {
+        let schema = self.0.storage.borrow_schema();
+        let mut placements = self.0.placements.borrow_mut();
+        consistency.check_available(placements.of_table(&schema, table, &self.0.data_center))
     }
 }
 

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use model::mutation::MutationView;
+use model::{Table, Token};
 use reactor::Deadline;
 
 use crate::commitlog::Pending;
@@ -71,11 +72,11 @@ impl Applying {
 
     fn insert(&mut self, mutation: &[u8]) -> Result<(), StorageError> {
         let view = MutationView::trusted(mutation)?;
-        let hold = self.pending.take().map(Pending::hold);
         // The table may have been dropped while the log was written: then the write went with it.
         if self.writing.tablet().is_dropped() {
             return Err(StorageError::UnknownTable { table: view.table });
         }
+        let hold = self.pending.as_ref().map(Pending::held);
         self.storage.insert(self.writing.tablet(), &view, hold);
         Ok(())
     }
@@ -98,11 +99,52 @@ impl Storage {
             "a mutation that was made or checked here"
         );
         let (tablet, durable) = self.taker_of(view)?;
+        self.begin_in(&tablet, durable, view.as_bytes(), deadline)
+    }
+
+    /// As [`Storage::begin_apply`], for a mutation that was just made of `table`, of a partition that has `token`: neither is read
+    /// again, nor looked at whether it fits where the table is what it was then. `None` also where another shard has the
+    /// partition.
+    ///
+    /// # Errors
+    /// As [`Storage::apply`].
+    #[inline]
+    pub fn begin_made(
+        &self,
+        mutation: &[u8],
+        table: &Table,
+        token: Token,
+        deadline: Deadline,
+    ) -> Result<Option<Applying>, StorageError> {
+        debug_assert!(
+            MutationView::parse(mutation).is_ok_and(|view| view.table == table.id() && view.token == token),
+            "a mutation that was made of this table"
+        );
+        self.check_taking()?;
+        let tables = self.0.tables.borrow();
+        let Some(store) = tables.get(&table.id()) else {
+            return Err(StorageError::UnknownTable { table: table.id() });
+        };
+        let Some(tablet) = store.tablet(store.map().tablet_of(token)) else { return Ok(None) };
+        if !store.is_now(table) && !store.is_of(&MutationView::trusted(mutation)?) {
+            return Err(StorageError::MutationMisfit { table: table.id() });
+        }
+        self.begin_in(tablet, store.is_durable(), mutation, deadline)
+    }
+
+    #[inline]
+    fn begin_in(
+        &self,
+        tablet: &Rc<Tablet>,
+        durable: bool,
+        mutation: &[u8],
+        deadline: Deadline,
+    ) -> Result<Option<Applying>, StorageError> {
         if self.0.throttle.holds() || tablet.is_closed() {
             return Ok(None);
         }
-        let Some((pending, writing)) = self.put(view.as_bytes(), &tablet, durable)? else { return Ok(None) };
-        Ok(Some(self.applying(view, deadline, pending, writing)))
+        let Some((pending, writing)) = self.put(mutation, tablet, durable)? else { return Ok(None) };
+        Ok(Some(self.applying(mutation, deadline, pending, writing)))
     }
 
     /// As [`Storage::apply_checked`], where something has to be waited for.
@@ -127,7 +169,7 @@ impl Storage {
             if let Some((pending, writing)) = self.put(mutation, &tablet, durable)? {
                 // From here on it counts itself.
                 drop(coming);
-                return self.applying(view, deadline, pending, writing).finish(mutation).await;
+                return self.applying(mutation, deadline, pending, writing).finish(mutation).await;
             }
             self.0.log.wait_for_room(deadline).await?;
         }
@@ -152,7 +194,7 @@ impl Storage {
                     if tablet.is_dropped() {
                         return Err(StorageError::UnknownTable { table: view.table });
                     }
-                    self.insert(writing.tablet(), view, Some(hold));
+                    self.insert(writing.tablet(), view, Some(&hold));
                     return Ok(());
                 }
                 Err(again) => turn = again,
@@ -165,12 +207,12 @@ impl Storage {
     #[inline]
     fn applying(
         &self,
-        view: &MutationView<'_>,
+        mutation: &[u8],
         deadline: Deadline,
         pending: Option<Pending>,
         writing: WriteGuard,
     ) -> Applying {
-        let coming = view.as_bytes().len();
+        let coming = mutation.len();
         self.0.throttle.comes(coming);
         Applying { storage: self.clone(), deadline, pending, writing, coming }
     }
@@ -195,12 +237,19 @@ impl Storage {
     /// The tablet that a mutation goes to now, and whether the commit log is to have it.
     #[inline]
     fn taker_of(&self, view: &MutationView<'_>) -> Result<(Rc<Tablet>, bool), StorageError> {
+        self.check_taking()?;
+        self.owner_of(view)
+    }
+
+    /// Whether writes are taken at all.
+    #[inline]
+    fn check_taking(&self) -> Result<(), StorageError> {
         if self.0.draining.get() {
             return Err(StorageError::Draining);
         }
         if self.0.disk.is_full() {
             return Err(self.0.disk.refusal());
         }
-        self.owner_of(view)
+        Ok(())
     }
 }

@@ -248,7 +248,7 @@ impl Storage {
 
     /// Puts a checked mutation where reads see it.
     #[inline]
-    pub(crate) fn insert(&self, tablet: &Tablet, view: &MutationView<'_>, hold: Option<Hold>) {
+    pub(crate) fn insert(&self, tablet: &Tablet, view: &MutationView<'_>, hold: Option<&Hold>) {
         tablet.apply(view, hold);
         if self.0.wants_flush() {
             self.0.flush_wanted.notify_all();

@@ -160,7 +160,11 @@ pub fn decode<'a>(
         custom_payload = BytesMap::read(&mut reader)?;
     }
     let (request, message) = match header.opcode {
-        Opcode::Execute => (read_execute(&mut reader, version, extensions)?, "EXECUTE"),
+        Opcode::Execute => {
+            let Execute { id, result_metadata_id, parameters } =
+                read_execute(&mut reader, version, extensions)?;
+            (Request::Execute { id, result_metadata_id, parameters }, "EXECUTE")
+        }
         Opcode::Query => (read_query(&mut reader, version)?, "QUERY"),
         Opcode::Batch => (read_batch(&mut reader, version)?, "BATCH"),
         Opcode::Prepare => (read_prepare(&mut reader, version)?, "PREPARE"),
@@ -184,6 +188,33 @@ pub fn decode<'a>(
     Ok(RequestEnvelope { tracing: header.flags.contains(Flags::TRACING), custom_payload, request })
 }
 
+/// An EXECUTE.
+#[derive(Debug, Clone, Copy)]
+pub struct Execute<'a> {
+    /// As in [`Request::Execute`].
+    pub id: &'a [u8],
+    /// As in [`Request::Execute`].
+    pub result_metadata_id: Option<&'a [u8]>,
+    /// As in [`Request::Execute`].
+    pub parameters: QueryParameters<'a>,
+}
+
+/// As [`decode`], for the body of an EXECUTE without a custom payload: what comes out is not moved into the room of any request.
+///
+/// # Errors
+/// As [`decode`].
+#[inline]
+pub fn decode_execute<'a>(
+    header: &FrameHeader,
+    body: &'a [u8],
+    extensions: &Extensions,
+) -> Result<Execute<'a>, ProtocolError> {
+    let mut reader = Reader::new(body);
+    let execute = read_execute(&mut reader, header.version, extensions)?;
+    reader.finish("EXECUTE")?;
+    Ok(execute)
+}
+
 /// The statement's id in the body of an EXECUTE without a custom payload; `None` where there is none.
 #[inline]
 pub fn execute_id(body: &[u8]) -> Option<&[u8]> {
@@ -200,12 +231,12 @@ fn read_execute<'a>(
     reader: &mut Reader<'a>,
     version: ProtocolVersion,
     extensions: &Extensions,
-) -> Result<Request<'a>, ProtocolError> {
+) -> Result<Execute<'a>, ProtocolError> {
     let id = reader.short_bytes()?;
     let result_metadata_id =
         if extensions.has_metadata_id(version) { Some(reader.short_bytes()?) } else { None };
     let parameters = QueryParameters::read(reader, version)?;
-    Ok(Request::Execute { id, result_metadata_id, parameters })
+    Ok(Execute { id, result_metadata_id, parameters })
 }
 
 fn read_prepare<'a>(reader: &mut Reader<'a>, version: ProtocolVersion) -> Result<Request<'a>, ProtocolError> {

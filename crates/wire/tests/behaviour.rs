@@ -462,3 +462,46 @@ fn texts_a_client_made_too_long_are_cut_between_characters() {
     let ResponseBody::Rows(rows) = response.body else { panic!("not rows") };
     assert_eq!(rows.columns.unwrap()[0].name.len(), 65_534);
 }
+
+#[test]
+fn an_execute_is_read_alike_with_and_without_room_for_other_requests() {
+    let values: [&[u8]; 3] = [b"\0\x02\0\0\0\x02ab\xFF\xFF\xFF\xFE", b"\0\x01\0\0\0\0", b"\0\0"];
+    let mut whole = 0;
+    for version in [ProtocolVersion::V3, ProtocolVersion::V4, ProtocolVersion::V5] {
+        for (value, paging) in values.iter().flat_map(|value| [(value, false), (value, true)]) {
+            let mut body = b"\0\x02id".to_vec();
+            if version >= ProtocolVersion::V5 {
+                body.extend_from_slice(b"\0\x01m");
+            }
+            body.extend_from_slice(b"\0\x01");
+            let flags = if paging { 0x25_u8 } else { 0x01 };
+            body.extend(std::iter::repeat_n(0, if version >= ProtocolVersion::V5 { 3 } else { 0 }));
+            body.push(flags);
+            body.extend_from_slice(value);
+            if paging {
+                body.extend_from_slice(b"\0\0\0\x07\0\0\0\0\0\0\0\x09");
+            }
+            body.push(0xff);
+            // Cut short, as it should be, and with a byte too many.
+            for length in 0..=body.len() {
+                let body = &body[..length];
+                let flags = wire::Flags::default();
+                let opcode = Opcode::Execute;
+                let header = FrameHeader { version, flags, stream: 0, opcode, body_length: length as u32 };
+                let alone = request::decode_execute(&header, body, &NONE);
+                let any = request::decode(&header, body, &NONE);
+                match (alone, any) {
+                    (Ok(alone), Ok(any)) => {
+                        let request::Execute { id, result_metadata_id, parameters } = alone;
+                        let alone = Request::Execute { id, result_metadata_id, parameters };
+                        assert_eq!(format!("{alone:?}"), format!("{:?}", any.request));
+                        whole += 1;
+                    }
+                    (Err(alone), Err(any)) => assert_eq!(alone.to_string(), any.to_string()),
+                    (alone, any) => panic!("{alone:?} and {any:?} of {body:?}"),
+                }
+            }
+        }
+    }
+    assert_eq!(whole, 3 * 6, "each is whole at one length");
+}

@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
 use model::{Table, Token};
-use storage::{PartitionRange, ReadCommand, Slices};
+use storage::{Applying, PartitionRange, ReadCommand, Slices};
 
 use super::Engine;
 use crate::execute::rows::RowBuffers;
@@ -26,7 +26,9 @@ impl Engine {
 
     /// Takes a scratch back for the next request.
     #[inline]
-    fn keep_scratch(&self, scratch: Box<Scratch>) {
+    fn keep_scratch(&self, mut scratch: Box<Scratch>) {
+        // One that nobody waits for any more.
+        scratch.applying = None;
         let mut scratches = self.0.scratches.borrow_mut();
         if scratches.len() < SCRATCHES_MAX && scratch.is_small() {
             scratches.push(scratch);
@@ -48,6 +50,8 @@ pub(crate) struct Scratch {
     pub(crate) rows: RowBuffers,
     /// For writes.
     pub(crate) write: WriteBuffers,
+    /// The write that is on its way, of `write.mutation`: it stands here so that what waits for it is moved as a pointer.
+    pub(crate) applying: Option<Applying>,
 }
 
 /// Buffers of a write.
@@ -74,7 +78,7 @@ impl Scratch {
             now: 0,
             bypass_cache: false,
         };
-        Self { read, rows: RowBuffers::default(), write: WriteBuffers::default() }
+        Self { read, rows: RowBuffers::default(), write: WriteBuffers::default(), applying: None }
     }
 
     /// Whether keeping it costs little.
@@ -113,6 +117,12 @@ impl KeptScratch {
     #[inline]
     pub(crate) fn engine(&self) -> &Engine {
         &self.engine
+    }
+
+    /// The scratch, to be changed.
+    #[inline]
+    pub(crate) fn get_mut(&mut self) -> &mut Scratch {
+        self.scratch.as_mut().expect("taken only by drop")
     }
 }
 

@@ -169,6 +169,7 @@ fn timestamp_of(plan: &ModifyPlan, binding: &Binding<'_>, moment: Moment) -> Res
     })
 }
 
+#[inline]
 fn stamp(plan: &ModifyPlan, binding: &Binding<'_>, moment: Moment) -> Result<Stamp, QueryError> {
     let ttl = time_to_live(plan, binding)?;
     if ttl > 0 && u64::from(moment.now) + u64::from(ttl) > u64::from(EXPIRATION_MAX) {
@@ -243,10 +244,17 @@ fn bound_timeout(term: &Term, binding: &Binding<'_>) -> Result<Duration, QueryEr
     }
 }
 
+#[inline]
 fn time_to_live(plan: &ModifyPlan, binding: &Binding<'_>) -> Result<u32, QueryError> {
     let default =
         if plan.kind == StatementKind::Delete { 0 } else { plan.table.options().default_time_to_live };
-    let Some(term) = &plan.time_to_live else { return Ok(default) };
+    match &plan.time_to_live {
+        None => Ok(default),
+        Some(term) => bound_time_to_live(term, default, binding),
+    }
+}
+
+fn bound_time_to_live(term: &Term, default: u32, binding: &Binding<'_>) -> Result<u32, QueryError> {
     let value = match term.bind(binding)? {
         Bound::Unset => return Ok(default),
         Bound::Null => return Ok(0),

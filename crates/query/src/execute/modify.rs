@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use model::mutation::MutationView;
 use model::token::murmur3_token;
 use replication::Consistency;
+use storage::StorageError;
 
 use super::apply::{self, Moment, Updates};
 use super::disk_guard::DiskUsage;
@@ -63,7 +65,9 @@ async fn send(
 ) -> Result<(), QueryError> {
     let table = &plan.table;
     let failed = |error| Engine::write_failed(error, table, mutation, level, "SIMPLE");
-    match engine.begin_write(table, mutation, level, timeout) {
+    let token =
+        MutationView::trusted(mutation).map_err(|error| failed(StorageError::from(error).into()))?.token;
+    match engine.begin_write(table, (mutation, token), level, timeout) {
         Ok(Some(applying)) => {
             let finished = reactor::in_place!(applying.finish(mutation));
             finished.map_err(|error| failed(engine.replicator().write_failed(error, table, level)))
@@ -130,6 +134,7 @@ pub(super) async fn write(
 }
 
 /// The timestamp and the seconds of a request.
+#[inline]
 pub fn moment(engine: &Engine, request: &Request<'_>) -> Moment {
     let timestamp =
         request.parameters.default_timestamp_us.unwrap_or_else(|| engine.ambient().timestamp_us());

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use replication::Consistency;
 use replication::placement::shard_of;
-use storage::{Applying, StorageError};
+use storage::StorageError;
 
 use super::apply::Plain;
 use super::modify::moment;
 use super::{Request, apply, consistency, routing};
-use crate::engine::{Engine, KeptScratch, WriteBuffers};
+use crate::engine::{Engine, KeptScratch, Scratch, WriteBuffers};
 use crate::prepare::modify::{ModifyPlan, Route};
 use crate::{QueryError, Response};
 
@@ -31,8 +31,8 @@ pub fn is_one(engine: &Engine, plan: &ModifyPlan) -> bool {
 pub struct Writing(Stage);
 
 enum Stage {
-    /// The scratch has the mutation and its table.
-    Begun { scratch: KeptScratch, applying: Applying, level: Consistency },
+    /// The scratch has the mutation, its table, and what is on its way.
+    Begun { scratch: KeptScratch, level: Consistency },
     /// Something has to be waited for before it begins. Boxed, so that a write that has begun carries no space for it.
     Later(Pin<Box<dyn Future<Output = Result<(), QueryError>>>>),
 }
@@ -40,7 +40,7 @@ enum Stage {
 impl fmt::Debug for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Begun { applying, .. } => f.debug_tuple("Begun").field(applying).finish(),
+            Self::Begun { scratch, .. } => f.debug_tuple("Begun").field(&scratch.applying).finish(),
             Self::Later(_) => f.write_str("Later"),
         }
     }
@@ -102,8 +102,11 @@ pub fn begin(
     if written == Plain::Nothing {
         return Ok(Begun::Nothing);
     }
-    let stage = match engine.begin_write(&plan.table, mutation, level, timeout) {
-        Ok(Some(applying)) => Stage::Begun { scratch: scratch.keep(), applying, level },
+    let stage = match engine.begin_write(&plan.table, (mutation, token), level, timeout) {
+        Ok(Some(applying)) => {
+            buffers.applying = Some(applying);
+            Stage::Begun { scratch: scratch.keep(), level }
+        }
         Ok(None) if now => return Ok(Begun::Left),
         Ok(None) => Stage::Later(Box::pin(begin_later(scratch.keep(), level, timeout))),
         Err(error) => {
@@ -120,8 +123,11 @@ impl Future for Writing {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            Stage::Begun { scratch, applying, level } => {
-                let done = ready!(applying.poll_finish(&scratch.write.mutation, context));
+            Stage::Begun { scratch, level } => {
+                let Scratch { applying, write, .. } = scratch.get_mut();
+                let begun = applying.as_mut().expect("a write that was begun and has not ended");
+                let done = ready!(begun.poll_finish(&write.mutation, context));
+                *applying = None;
                 Poll::Ready(done.map_err(|error| failed(scratch, error, *level)))
             }
             Stage::Later(writing) => writing.as_mut().poll(context),

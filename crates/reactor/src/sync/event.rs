@@ -26,8 +26,15 @@ impl Event {
     }
 
     /// Wakes everyone who waits now.
+    #[inline]
     pub fn notify_all(&self) {
         self.epoch.set(self.epoch.get() + 1);
+        if !self.waiters.borrow().is_empty() {
+            self.wake_all();
+        }
+    }
+
+    fn wake_all(&self) {
         // Bounded by those in line now: a woken waiter that joins again is not woken twice.
         let waiting = self.waiters.borrow().len();
         for _ in 0..waiting {

@@ -80,7 +80,7 @@ impl Semaphore {
 impl State {
     fn try_take(&self, count: usize) -> bool {
         let available = self.available.get();
-        if available < count || self.waiters.borrow().len() > 0 {
+        if available < count || !self.waiters.borrow().is_empty() {
             return false;
         }
         self.available.set(available - count);

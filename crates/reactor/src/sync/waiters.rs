@@ -19,6 +19,11 @@ impl<T> Waiters<T> {
         self.line.len()
     }
 
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.line.is_empty()
+    }
+
     /// Joins the line; the ticket.
     pub(crate) fn join(&mut self, waker: Waker, what: T) -> u64 {
         let ticket = self.next;

@@ -77,7 +77,7 @@ impl Replicator {
         if shard_of(table, key.token) != reactor::shard_id() || admission::may_be_limited(table) {
             return Ok(Now::NotBegun);
         }
-        self.required(table.keyspace(), consistency)?;
+        self.required_of(table, consistency)?;
         Ok(self.storage().read_now(command, consumer))
     }
 

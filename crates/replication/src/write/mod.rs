@@ -5,15 +5,14 @@ mod plan;
 mod quorum;
 
 pub(crate) use apply::storage_error;
-use model::Table;
 use model::mutation::MutationView;
+use model::{Table, Token};
 use reactor::Deadline;
 use storage::Applying;
 
 use crate::admission::{self, Operation};
 use crate::consistency::Consistency;
 use crate::error::ReplicationError;
-use crate::placement::shard_of;
 use crate::replicator::Replicator;
 
 impl Replicator {
@@ -51,17 +50,17 @@ impl Replicator {
     pub fn begin_write(
         &self,
         table: &Table,
-        mutation: &[u8],
+        (mutation, token): (&[u8], Token),
         consistency: Consistency,
         deadline: Deadline,
     ) -> Result<Option<Applying>, ReplicationError> {
-        let view = MutationView::trusted(mutation).map_err(storage::StorageError::from)?;
-        if shard_of(table, view.token) != reactor::shard_id() || admission::may_be_limited(table) {
+        if admission::may_be_limited(table) {
             return Ok(None);
         }
         self.storage().check_mutation_size(mutation)?;
-        let required = self.required(table.keyspace(), consistency)?;
-        self.storage().begin_apply(&view, deadline).map_err(|error| apply::storage_error(error, required))
+        let required = self.required_of(table, consistency)?;
+        let begun = self.storage().begin_made(mutation, table, token, deadline);
+        begun.map_err(|error| apply::storage_error(error, required))
     }
 
     /// What the failure of a write that was begun is to those who asked for it.

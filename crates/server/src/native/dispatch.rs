@@ -8,7 +8,7 @@ use wire::error::{ErrorBody, PlainError};
 use wire::extensions::{Extensions, TABLETS_ROUTING_V1_PAYLOAD};
 use wire::frame::{Flags, FrameHeader, Opcode};
 use wire::protocol_error::ProtocolError;
-use wire::request::{EventTypes, QueryParameters, Request};
+use wire::request::{EventTypes, Execute, QueryParameters, Request};
 use wire::response::{CompleteResponse, ResponseBuilder, append_unsupported_version};
 use wire::segment::SegmentFormat;
 use wire::startup::Startup;
@@ -74,8 +74,8 @@ pub(super) fn answer_at_once(
     };
     let extensions = session.extensions.get();
     // What is wrong with it is told where it is decoded again.
-    let Ok(envelope) = wire::request::decode(header, body, &extensions) else { return false };
-    let Request::Execute { result_metadata_id, parameters, .. } = &envelope.request else { return false };
+    let Ok(execute) = wire::request::decode_execute(header, body, &extensions) else { return false };
+    let Execute { result_metadata_id, parameters, .. } = &execute;
     if row.writes {
         return begin_write(session, header, &row, parameters, admit);
     }

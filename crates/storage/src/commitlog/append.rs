@@ -38,7 +38,7 @@ impl Pending {
         Ok(self.hold)
     }
 
-    /// As [`Pending::finished`], no longer than until `deadline`; [`Pending::hold`] is for when it is ready and well.
+    /// As [`Pending::finished`], no longer than until `deadline`.
     ///
     /// # Errors
     /// Those of the write; [`StorageError::CommitlogTimedOut`] at the deadline: the entry may or may not be in the log.
@@ -66,8 +66,8 @@ impl Pending {
 
     /// The claim on the entry's segment.
     #[inline]
-    pub(crate) fn hold(self) -> Hold {
-        self.hold
+    pub(crate) fn held(&self) -> &Hold {
+        &self.hold
     }
 }
 

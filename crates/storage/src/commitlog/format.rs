@@ -155,6 +155,8 @@ pub(crate) fn encode_entry_with(
 ) {
     let total = entry_bytes(payload.len());
     let out = &mut out[..total];
+    // The padding is in it; the checksum, and a short payload, overwrite the rest of it.
+    out[total - ALIGNMENT..].fill(0);
     out[..4].copy_from_slice(&seed.to_le_bytes());
     out[4..8].copy_from_slice(&(payload.len() as u32).to_le_bytes());
     out[8..12].copy_from_slice(&[kind as u8, 0, 0, 0]);
@@ -166,7 +168,6 @@ pub(crate) fn encode_entry_with(
     out[ENTRY_HEAD_BYTES..end].copy_from_slice(payload);
     hasher.update(payload);
     out[end..end + 4].copy_from_slice(&hasher.finalize().to_le_bytes());
-    out[end + 4..total].fill(0);
 }
 
 /// What an entry's head says, and where it stands: an entry that was copied elsewhere is none.

@@ -114,7 +114,7 @@ impl Commitlog {
             match next {
                 Some(group) => {
                     self.0.room.notify_all();
-                    self.write_group(group).await;
+                    reactor::in_place!(self.write_group(group));
                 }
                 None if self.0.closing.get() => return,
                 None => {

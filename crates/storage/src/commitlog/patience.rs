@@ -96,6 +96,7 @@ impl Waiting {
 }
 
 impl Drop for Waiting {
+    #[inline]
     fn drop(&mut self) {
         if let Some(place) = &mut self.place {
             self.group.news().leave(place);

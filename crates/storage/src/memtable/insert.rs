@@ -20,8 +20,9 @@ use crate::commitlog::Hold;
 const LONG_ROW_BYTES: usize = 64 * 1024;
 
 impl Memtable {
-    /// Applies a mutation that fits the table, and takes over its claim on the commit log.
-    pub(crate) fn apply(&self, table: &Table, mutation: &MutationView<'_>, hold: Option<Hold>) {
+    /// Applies a mutation that fits the table; keeps a claim of its own on the mutation's segment of the commit log, where it has
+    /// none yet.
+    pub(crate) fn apply(&self, table: &Table, mutation: &MutationView<'_>, hold: Option<&Hold>) {
         assert!(!self.is_sealed(), "a sealed memtable is only read");
         let mut inner = self.inner.borrow_mut();
         let inner = &mut *inner;
@@ -32,6 +33,9 @@ impl Memtable {
             inner.hold(hold);
         }
         let at = inner.find_or_add(mutation.token, mutation.key);
+        if inner.overwrite_only(at, mutation) {
+            return;
+        }
         let version = inner.writable(at);
         inner.write(table, at, version, mutation);
     }
@@ -40,9 +44,9 @@ impl Memtable {
 impl Inner {
     /// Keeps a claim on a segment of the commit log, where there is none yet.
     #[cold]
-    fn hold(&mut self, hold: Hold) {
+    fn hold(&mut self, hold: &Hold) {
         self.held = Some(hold.segment());
-        self.holds.entry(hold.segment()).or_insert(hold);
+        self.holds.entry(hold.segment()).or_insert_with(|| hold.again());
     }
 
     /// The partition of that key, if it is there.
@@ -89,6 +93,21 @@ impl Inner {
         let id = version.id;
         self.partition_mut(at).newer.push(version);
         id
+    }
+
+    /// Takes the usual mutation of a partition that is there already: its one row again, as a whole. False, and nothing is done, where
+    /// it is anything else.
+    #[inline]
+    fn overwrite_only(&mut self, at: u32, mutation: &MutationView<'_>) -> bool {
+        let first = &self.partition(at).first;
+        let Rows::One(only) = first.rows else { return false };
+        let nothing_but_rows = mutation.deletion.is_live()
+            && mutation.static_row().is_none()
+            && mutation.tombstones().next().is_none();
+        if first.pins > 0 || mutation.row_count() != 1 || !nothing_but_rows {
+            return false;
+        }
+        mutation.rows().next().is_some_and(|(clustering, row)| self.overwrite(only, clustering, row))
     }
 
     fn write(&mut self, table: &Table, at: u32, version: u32, mutation: &MutationView<'_>) {
@@ -199,21 +218,31 @@ impl Inner {
     ///
     /// Equal clusterings may differ in their bytes (decimals 1.5 and 1.50): the one written first stays, as in
     /// Cassandra.
+    #[inline]
     fn merge_into(&mut self, table: &Table, handle: Handle, clustering: &[u8], row: RowView<'_>) {
+        if !self.overwrite(handle, clustering, row) {
+            self.merge_cells(table, handle, clustering, row);
+        }
+    }
+
+    /// Puts a row in the place of a stored one of which nothing would be left; false, and nothing is done, where something would, or
+    /// where the clustering has other bytes: so the one row of a partition need not be compared by the clustering's order first.
+    #[inline]
+    fn overwrite(&mut self, handle: Handle, clustering: &[u8], row: RowView<'_>) -> bool {
         let object = self.region.get_mut(handle);
         let (stored, old) = split_row(object);
-        if stored == clustering && RowView::trusted(old).is_rewritten_by(row) {
-            // Nothing to note: all that the row says is later than what was noted of the old one, and has no local time.
-            let row = row.as_bytes();
-            if old.len() == row.len() {
-                let at = object.len() - row.len();
-                object[at..].copy_from_slice(row);
-            } else {
-                self.region.replace(handle, &[&(clustering.len() as u32).to_le_bytes(), clustering, row]);
-            }
-            return;
+        if stored != clustering || !RowView::trusted(old).is_rewritten_by(row) {
+            return false;
         }
-        self.merge_cells(table, handle, clustering, row);
+        // Nothing to note: all that the row says is later than what was noted of the old one, and has no local time.
+        let row = row.as_bytes();
+        if old.len() == row.len() {
+            let at = object.len() - row.len();
+            object[at..].copy_from_slice(row);
+        } else {
+            self.region.replace(handle, &[&(clustering.len() as u32).to_le_bytes(), clustering, row]);
+        }
+        true
     }
 
     /// As `merge_into`, cell by cell.

@@ -61,7 +61,7 @@ impl Storage {
                                 self.wait_for_memory(Deadline::after(self.0.config.start_timeout)).await?;
                             }
                             let (tablet, _) = self.owner_of(&view)?;
-                            self.insert(&tablet, &view, Some(hold.again()));
+                            self.insert(&tablet, &view, Some(hold));
                             report.applied += 1;
                             Ok(())
                         }

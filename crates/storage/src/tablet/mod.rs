@@ -213,7 +213,7 @@ impl Tablet {
 
     /// Applies a checked mutation to the newest memtable.
     #[inline]
-    pub(crate) fn apply(&self, mutation: &MutationView<'_>, hold: Option<Hold>) {
+    pub(crate) fn apply(&self, mutation: &MutationView<'_>, hold: Option<&Hold>) {
         let memtables = self.memtables.borrow();
         let active = memtables.last().expect("a tablet has a memtable that takes writes");
         active.apply(&self.table.borrow(), mutation, hold);

@@ -118,6 +118,12 @@ impl TableStore {
         mutation.fits(&self.table.borrow())
     }
 
+    /// Whether the table is still this one: what was made for it fits.
+    #[inline]
+    pub(crate) fn is_now(&self, table: &Table) -> bool {
+        std::ptr::eq(&raw const **self.table.borrow(), table)
+    }
+
     /// Whether writes have to be in the commit log (`durable_writes` of the keyspace).
     #[inline]
     pub(crate) fn is_durable(&self) -> bool {

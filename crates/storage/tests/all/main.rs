@@ -10,6 +10,7 @@ mod flushes;
 mod full;
 mod import;
 mod long_entries;
+mod made;
 mod model;
 mod moved;
 mod scrub;
