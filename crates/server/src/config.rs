@@ -157,8 +157,9 @@ impl Config {
     /// The address that this node is known by to others.
     pub fn own_address(&self) -> IpAddr {
         // All interfaces are no address that anybody could be told.
-        let of_clients = Some(self.rpc_address).filter(|address| !address.is_unspecified());
-        self.listen_address.or(of_clients).unwrap_or(IpAddr::from([127, 0, 0, 1]))
+        let told = [self.listen_address, Some(self.rpc_address)];
+        let mut told = told.into_iter().flatten().filter(|address| !address.is_unspecified());
+        told.next().unwrap_or(IpAddr::from([127, 0, 0, 1]))
     }
 }
 

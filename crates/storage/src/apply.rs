@@ -227,6 +227,7 @@ impl Storage {
         durable: bool,
     ) -> Result<Option<(Option<Pending>, WriteGuard)>, StorageError> {
         if !durable {
+            self.0.log.check_taking()?;
             return Ok(Some((None, tablet.begin_write())));
         }
         let appended = self.0.log.try_append(EntryKind::Mutation, mutation);

@@ -110,11 +110,15 @@ impl StorageConfig {
         }
     }
 
-    /// Most bytes one mutation may take: where nothing else is asked for half of a commit-log segment, as in Cassandra. Never
-    /// more than a quarter of what the commit log and the memtables may take, where that is more than half a segment.
+    /// Most bytes one mutation, or one batch, may take: where nothing else is asked for half of a commit-log segment, as in
+    /// Cassandra. Where that is more than half a segment never more than a quarter of what the commit log and the memtables may
+    /// take, and no more than lets a batch and one of its mutations stand in the log at once.
     pub fn mutation_bytes_max(&self) -> usize {
         let half = self.segment_bytes / 2;
-        let log = usize::try_from(self.commitlog_bytes_max / 4).unwrap_or(usize::MAX);
+        let log = usize::try_from(self.commitlog_bytes_max).unwrap_or(usize::MAX);
+        // Each may begin and end within a segment, and one is being written.
+        let both = (log / self.segment_bytes).saturating_sub(5) / 2 * self.segment_bytes;
+        let log = (log / 4).min(both);
         let most = log.min(self.memtable_bytes_max / 4).max(half);
         self.mutation_bytes_max.unwrap_or(half).min(most)
     }

@@ -55,9 +55,9 @@ pub enum StorageError {
         /// Bytes that are free and not kept for what memtables hold.
         room_bytes: u64,
     },
-    /// A flush of the commit log failed. What was written may be lost, so nothing more is written until the process
-    /// starts anew.
-    #[error("{path}: the device failed to make the commit log durable; writing has stopped until a restart")]
+    /// A flush of the commit log failed, and what was written may be lost; or writes were stopped because the disk failed. Nothing
+    /// more is written until the process starts anew.
+    #[error("{path}: the disk failed the commit log; writing has stopped until a restart")]
     CommitlogDead {
         /// The segment.
         path: PathBuf,

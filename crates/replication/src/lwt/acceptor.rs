@@ -167,6 +167,7 @@ impl Acceptor {
         mutation: Vec<u8>,
         deadline: Deadline,
     ) -> Result<(), StorageError> {
+        storage.check_mutation_size(&mutation)?;
         let inside = self.tasks.enter().map_err(|_| StorageError::Draining)?;
         let storage = storage.clone();
         let applied = reactor::spawn(Group::STATEMENT, async move {

@@ -12,7 +12,7 @@ use reactor::Deadline;
 use super::format::{EntryKind, HEADER_BYTES, Position, encode_entry_with, encode_position, entry_bytes};
 use super::group::{Group, GroupState};
 use super::patience::Waiting;
-use super::{Active, Commitlog, Health, Hold, State};
+use super::{Active, Commitlog, Health, Hold, Inner, State};
 use crate::error::StorageError;
 
 /// Most bytes gathered in one group, but for a single larger entry.
@@ -144,6 +144,27 @@ impl Commitlog {
         }
     }
 
+    /// Whether entries are taken at all.
+    ///
+    /// # Errors
+    /// [`StorageError::Draining`]; [`StorageError::CommitlogDead`] after [`Commitlog::stop_for_good`].
+    #[inline]
+    pub(crate) fn check_taking(&self) -> Result<(), StorageError> {
+        if self.0.closing.get() {
+            return Err(StorageError::Draining);
+        }
+        if self.0.ended.get() {
+            return Err(StorageError::CommitlogDead { path: self.0.options.directory.clone() });
+        }
+        Ok(())
+    }
+
+    /// Old entries are applied: from here on the log keeps to its limit.
+    pub(crate) fn keep_to_limit(&self) {
+        self.0.unlimited.set(false);
+        self.0.pressure.notify_all();
+    }
+
     /// As [`Commitlog::try_append`], with `put` to put the entry, where its payload will take `payload_bytes`.
     #[inline]
     pub(super) fn try_put_with(
@@ -152,26 +173,20 @@ impl Commitlog {
         payload_bytes: usize,
         put: impl FnOnce(&mut State),
     ) -> Result<Option<Pending>, StorageError> {
-        if self.0.closing.get() {
-            return Err(StorageError::Draining);
-        }
+        self.check_taking()?;
         let mut state = self.0.state.borrow_mut();
         let state = &mut *state;
-        match &state.health {
-            Health::Good => {}
-            Health::WriteFailed { error, .. } => return Err(error.clone()),
-            Health::Dead(path) => return Err(StorageError::CommitlogDead { path: path.clone() }),
-        }
+        state.health.check()?;
         let bytes = entry_bytes(payload_bytes);
         // A new group may begin with a mark, and a segment has to have room for its end.
         let reserve = entry_bytes(12) + entry_bytes(0);
         let fits = |active: &Active| active.offset + bytes + reserve <= self.0.options.segment_bytes;
         if !state.active.as_ref().is_some_and(fits) {
-            // For pieces room is set aside; what a flush notes frees some.
+            // For pieces room is set aside, and what only says something of other entries does not wait for them.
             let piece = kind == EntryKind::Piece;
-            let wanted = if kind == EntryKind::Flushed { 0 } else { state.wanted };
-            let live = (state.live.len() + 1 + wanted) as u64 * self.0.options.segment_bytes as u64;
-            if !piece && state.live.len() > 1 && live > self.0.options.bytes_max {
+            let waits = matches!(kind, EntryKind::Mutation | EntryKind::Batch);
+            let wanted = if waits { state.wanted } else { 0 };
+            if !piece && !self.0.fits(state.live.len(), 1 + wanted) {
                 self.0.pressure.notify_all();
                 self.0.counts.limit_exceeded.update(|count| count + 1);
                 return Ok(None);
@@ -216,6 +231,14 @@ impl Commitlog {
             drop(state);
             self.0.work.notify_all();
         }
+    }
+}
+
+impl Inner {
+    /// Whether `more` segments beside `live` ones stay within the limit; what one leaves has to do.
+    pub(super) fn fits(&self, live: usize, more: usize) -> bool {
+        let bytes = (live + more) as u64 * self.options.segment_bytes as u64;
+        live <= 1 || bytes <= self.options.bytes_max || self.unlimited.get()
     }
 }
 

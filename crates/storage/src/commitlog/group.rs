@@ -230,22 +230,10 @@ impl Commitlog {
         self.make_durable(segment, upto).await
     }
 
-    /// Ends writing until a restart, as after a flush of the device that failed. What was acknowledged stays as safe as it is.
+    /// Takes no more entries until a restart. Those it has are written and made durable as ever, so that memtables can be
+    /// flushed and a drain finds a clean end.
     pub(crate) fn stop_for_good(&self) {
-        let mut state = self.0.state.borrow_mut();
-        if matches!(state.health, Health::Dead(_)) {
-            return;
-        }
-        let path = match &state.health {
-            Health::WriteFailed { segment, .. } => segment.path.clone(),
-            _ => state.active.as_ref().map_or(self.0.options.directory.clone(), |a| a.segment.path.clone()),
-        };
-        state.health = Health::Dead(path.clone());
-        let waiting = std::mem::take(&mut state.groups);
-        drop(state);
-        for group in waiting {
-            group.state.finish(Err(StorageError::CommitlogDead { path: path.clone() }));
-        }
+        self.0.ended.set(true);
         self.0.room.notify_all();
     }
 

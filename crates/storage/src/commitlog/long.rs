@@ -10,12 +10,12 @@ use std::rc::Rc;
 use reactor::{Deadline, Permit, timeout};
 
 use super::append::{GROUP_BYTES_MAX, Pending};
-use super::format::{EntryKind, Position, entry_bytes};
+use super::format::{EntryKind, HEADER_BYTES, Position, entry_bytes};
 use super::pieces::{PIECE_HEAD_BYTES, Piece};
 use super::{Commitlog, Hold, Inner};
 use crate::error::StorageError;
 
-/// Pieces that fit a segment at least.
+/// Pieces that fit a segment at least: what they are cut for.
 const PIECES_PER_SEGMENT: usize = 3;
 
 /// The right to append a long entry, with room for it set aside.
@@ -47,20 +47,28 @@ impl Commitlog {
     /// Waits until a long entry with a payload of `bytes` can be begun.
     ///
     /// # Errors
-    /// [`StorageError::CommitlogTimedOut`] at the deadline, or where too many wait.
+    /// [`StorageError::CommitlogTimedOut`] at the deadline, or where too many wait; what keeps the log from being written.
     pub(crate) async fn long_turn(&self, bytes: usize, deadline: Deadline) -> Result<LongTurn, StorageError> {
         let turn = timeout(deadline, self.0.long.acquire(1)).await;
         let turn = turn.ok().and_then(Result::ok).ok_or(StorageError::CommitlogTimedOut)?;
         let turn = LongTurn { log: Rc::clone(&self.0), _turn: turn };
         let pieces = bytes.div_ceil(self.0.piece_bytes());
-        let segments = pieces.div_ceil(PIECES_PER_SEGMENT) + 1;
+        let segments = pieces.div_ceil(pieces_per_segment(self.0.options.segment_bytes)) + 1;
         self.0.state.borrow_mut().wanted = segments;
-        while !self.0.closing.get() && !self.0.has_room_for(segments) {
+        loop {
+            self.check_taking()?;
+            let live = {
+                let state = self.0.state.borrow();
+                state.health.check()?;
+                state.live.len()
+            };
+            if self.0.fits(live, segments) {
+                return Ok(turn);
+            }
             self.0.pressure.notify_all();
             self.0.counts.limit_exceeded.update(|count| count + 1);
             self.wait_for_room(deadline).await?;
         }
-        Ok(turn)
     }
 
     /// As [`Commitlog::append`], of a long entry.
@@ -82,17 +90,9 @@ impl Commitlog {
 }
 
 impl Inner {
-    /// Most bytes of an entry in one of its pieces: three pieces fit a segment, and each fits a group.
+    /// Most bytes of an entry in one of its pieces.
     fn piece_bytes(&self) -> usize {
-        let entry = (self.options.segment_bytes / (PIECES_PER_SEGMENT + 1)).min(GROUP_BYTES_MAX);
-        // What an entry takes is rounded up.
-        (entry - (entry_bytes(PIECE_HEAD_BYTES) + 8)).max(1)
-    }
-
-    /// Whether so many segments more stay within the limit; what one live segment leaves has to do.
-    fn has_room_for(&self, segments: usize) -> bool {
-        let live = self.state.borrow().live.len();
-        live <= 1 || (live + segments) as u64 * self.options.segment_bytes as u64 <= self.options.bytes_max
+        piece_bytes(self.options.segment_bytes)
     }
 }
 
@@ -162,20 +162,33 @@ impl LongEntry {
     }
 }
 
+/// Most bytes of an entry in one of its pieces: [`PIECES_PER_SEGMENT`] fit a segment, and each fits a group.
+fn piece_bytes(segment_bytes: usize) -> usize {
+    let entry = (segment_bytes / (PIECES_PER_SEGMENT + 1)).min(GROUP_BYTES_MAX);
+    // What an entry takes is rounded up.
+    (entry - (entry_bytes(PIECE_HEAD_BYTES) + 8)).max(1)
+}
+
+/// Pieces that fit a segment, each in a group that begins with a mark.
+fn pieces_per_segment(segment_bytes: usize) -> usize {
+    let piece = entry_bytes(PIECE_HEAD_BYTES + piece_bytes(segment_bytes)) + entry_bytes(12);
+    // What a segment keeps free for its end, as an entry is put.
+    let room = segment_bytes - HEADER_BYTES - (entry_bytes(12) + entry_bytes(0));
+    (room / piece).max(1)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::format::HEADER_BYTES;
     use super::*;
 
     #[test]
     fn as_many_pieces_as_are_promised_fit_a_segment() {
-        for segment in [48 << 10, 64 << 10, 1 << 20, 32 << 20] {
-            let entry = (segment / (PIECES_PER_SEGMENT + 1)).min(GROUP_BYTES_MAX);
-            let piece = entry - (entry_bytes(PIECE_HEAD_BYTES) + 8);
-            let taken = entry_bytes(PIECE_HEAD_BYTES + piece);
-            assert!(taken <= entry, "a piece is within its part of the segment");
-            let marks = entry_bytes(12) * 2 + entry_bytes(0);
-            assert!(HEADER_BYTES + PIECES_PER_SEGMENT * taken + marks <= segment, "segments of {segment}");
+        for (segment, pieces) in
+            [(48 << 10, 3), (64 << 10, 3), (1 << 20, 3), (32 << 20, 31), (256 << 20, 255)]
+        {
+            assert_eq!(pieces_per_segment(segment), pieces, "segments of {segment}");
+            let taken = entry_bytes(PIECE_HEAD_BYTES + piece_bytes(segment));
+            assert!(taken <= GROUP_BYTES_MAX && pieces >= PIECES_PER_SEGMENT);
         }
     }
 }

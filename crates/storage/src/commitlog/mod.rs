@@ -61,6 +61,10 @@ struct Inner {
     patience: patience::Patience,
     gate: Gate,
     closing: Cell<bool>,
+    /// Whether entries are refused until a restart.
+    ended: Cell<bool>,
+    /// Whether the log may grow beyond its limit: while old entries are applied, what would free its segments waits for that.
+    unlimited: Cell<bool>,
     stopped: Event,
     counts: Counts,
 }
@@ -142,6 +146,18 @@ enum Health {
     },
     /// A flush of the device failed.
     Dead(PathBuf),
+}
+
+impl Health {
+    /// Whether the log can be written.
+    #[inline]
+    fn check(&self) -> Result<(), StorageError> {
+        match self {
+            Self::Good => Ok(()),
+            Self::WriteFailed { error, .. } => Err(error.clone()),
+            Self::Dead(path) => Err(StorageError::CommitlogDead { path: path.clone() }),
+        }
+    }
 }
 
 /// A segment file in one of its lives.
@@ -273,6 +289,8 @@ impl Commitlog {
             patience: patience::Patience::new(),
             gate: Gate::new(),
             closing: Cell::new(false),
+            ended: Cell::new(false),
+            unlimited: Cell::new(!old.is_empty()),
             stopped: Event::new(),
             counts: Counts::default(),
         }));

@@ -101,12 +101,13 @@ impl Storage {
             if options.generations.is_none() {
                 self.flush_tablet(tablet).await?;
             }
+            let named = |generation| options.generations.as_ref().is_none_or(|of| of.contains(&generation));
             let choose = |file: &TableFile| {
                 let (first, last) = (file.sstable().first_key().0, file.sstable().last_key().0);
                 options.tokens.is_none_or(|(from, to)| first <= to && from <= last)
-                    && options.generations.as_ref().is_none_or(|of| of.contains(&file.generation()))
+                    && named(file.generation())
             };
-            let damaged = damaged_files(tablet, choose);
+            let damaged = damaged_files(tablet, choose, named);
             for path in &damaged {
                 reactor::warn!("a damaged table file is left out of a compaction of all: scrub mends what can be mended";
                     file = path.display());
@@ -433,11 +434,17 @@ impl Storage {
     }
 }
 
-/// Data of files that no compaction takes: those of `choose` in which damage was found, and those that could not be opened.
-fn damaged_files(tablet: &Tablet, choose: impl Fn(&TableFile) -> bool) -> Vec<PathBuf> {
+/// Data of files that no compaction takes: those of `choose` in which damage was found, and those of `named` generations that
+/// could not be opened.
+fn damaged_files(
+    tablet: &Tablet,
+    choose: impl Fn(&TableFile) -> bool,
+    named: impl Fn(u64) -> bool,
+) -> Vec<PathBuf> {
     let files = tablet.files();
     let broken = files.iter().filter(|file| file.is_broken() && choose(file)).map(|file| file.path());
     let left_out = tablet.left_out().into_iter().filter(|file| file.refuses.is_some());
+    let left_out = left_out.filter(|file| named(file.descriptor.generation()));
     let left_out = left_out.map(|file| file.descriptor.path(&tablet.directory, Component::Data));
     broken.chain(left_out).collect()
 }

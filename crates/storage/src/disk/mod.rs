@@ -154,7 +154,7 @@ pub(crate) fn is_shortage(error: &std::io::Error) -> bool {
 }
 
 impl Storage {
-    /// Ends writes on this shard until a restart; reads go on. What memory has that no table file has is in the commit log.
+    /// Ends writes on this shard until a restart; reads and flushes go on.
     pub fn stop_writes(&self) {
         self.0.log.stop_for_good();
     }

@@ -107,6 +107,7 @@ impl Storage {
         storage.replay(&logs, own, holds).await?;
         storage.meet(&boot, Phase::Replayed).await?;
         storage.0.replaying.set(false);
+        storage.0.log.keep_to_limit();
         if shard == 0 {
             storage.finish_takeover().await?;
         }

@@ -228,6 +228,13 @@ async fn refused_and_again(storage: &Storage, fails: &Cell<bool>, stops: bool) {
         let error = again.expect_err("writes are stopped");
         assert!(matches!(error, StorageError::CommitlogDead { .. }), "{error}");
         assert_eq!(all(storage).await.expect("a read"), "01234");
+        // What it has is as safe as ever.
+        storage.flush(ID).await.expect("a flush");
+        let again = storage.apply(&write("key", "5", "5", 5), Deadline::NEVER).await;
+        assert!(
+            matches!(again, Err(StorageError::CommitlogDead { .. })),
+            "a disk that is well changes nothing"
+        );
     } else {
         again.expect("the disk is well again");
         storage.flush(ID).await.expect("a flush");

@@ -247,3 +247,45 @@ fn the_limit_of_a_mutation_is_half_a_segment_unless_another_is_asked_for() {
         assert!(matches!(error, StorageError::MutationTooLarge { bytes_max: 1000, .. }), "{error}");
     });
 }
+
+/// As replication finishes a batch: it keeps its own entry until its writes are in the log.
+#[test]
+fn the_largest_batch_is_done_in_the_smallest_log_and_after_a_kill() {
+    for (segment, segments) in [(64 << 10, 9), (8 << 20, 9), (8 << 20, 16)] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut config = StorageConfig::new(directory.path(), 512 << 20);
+        config.segment_bytes = segment;
+        config.commitlog_bytes_max = (segment * segments) as u64;
+        config.mutation_bytes_max = Some(usize::MAX);
+        let value = text(config.mutation_bytes_max() - 200);
+        assert!(value.len() > segment, "{segments} segments of {segment}");
+        let (first, wanted) = (config.clone(), format!("{value},1,2"));
+        run(async move {
+            let storage = opened(first).await.expect("an open storage");
+            for (row, id) in [("a", 1), ("a", 2)] {
+                let mutation = write("key", row, &value, id);
+                let within = Deadline::after(std::time::Duration::from_secs(20));
+                let batch = storage.log_batch([id as u8; 16], [&*mutation].into_iter(), within).await;
+                let batch = batch.expect("a batch in the log");
+                // The active segment moves on, and the batch keeps its own.
+                for number in 0..20 {
+                    let row = write("key", &format!("b{number}"), "", 1);
+                    storage.apply(&row, within).await.expect("a short write");
+                }
+                if id == 1 {
+                    storage.apply(&mutation, within).await.expect("a write of the batch");
+                    storage.finish_batch(batch).await;
+                } else {
+                    std::mem::forget(batch);
+                }
+            }
+            put(&storage, "c", ",1").await;
+            put(&storage, "d", ",2").await;
+        });
+        assert_eq!(
+            start(config).expect("a start").replace(['\n'], ""),
+            wanted,
+            "{segments} segments of {segment}"
+        );
+    }
+}
