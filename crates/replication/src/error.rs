@@ -80,6 +80,13 @@ pub(crate) enum RemoteFailure {
         /// Whether it was a write.
         is_write: bool,
     },
+    /// As [`StorageError::MutationTooLarge`].
+    TooLarge {
+        /// Bytes of the mutation.
+        bytes: usize,
+        /// Most it may have.
+        bytes_max: usize,
+    },
     /// The replica's own deadline passed.
     TimedOut,
     /// As [`ReplicationError::Shard`].
@@ -96,6 +103,9 @@ impl RemoteFailure {
             StorageError::RateLimited { keyspace, table, is_write, .. } => {
                 Self::RateLimited { keyspace: keyspace.clone(), table: table.clone(), is_write: *is_write }
             }
+            StorageError::MutationTooLarge { bytes, bytes_max } => {
+                Self::TooLarge { bytes: *bytes, bytes_max: *bytes_max }
+            }
             StorageError::CommitlogTimedOut | StorageError::TabletBusy { .. } => Self::TimedOut,
             _ => Self::Failed(error.to_string()),
         }
@@ -108,6 +118,7 @@ impl RemoteFailure {
             Self::RateLimited { keyspace, table, is_write } => {
                 StorageError::RateLimited { keyspace, table, is_write, by_coordinator: false }.into()
             }
+            Self::TooLarge { bytes, bytes_max } => StorageError::MutationTooLarge { bytes, bytes_max }.into(),
             Self::TimedOut => ReplicationError::TimedOut { received: 0, required },
             Self::Failed(reason) => ReplicationError::Shard { shard, reason },
         }

@@ -58,8 +58,9 @@ async fn values(engine: Engine) {
         format!("INSERT INTO v (k, c, v) VALUES ('{key}', 1, '{}')", "x".repeat(bytes))
     };
     run(&engine, &insert("a", 15 * MIB)).await;
-    for key in ["a", "b", "c", "d"] {
-        let error = body(&engine, &insert(key, limit - 64)).await.unwrap_err().to_string();
+    for (key, condition) in [("a", ""), ("b", " IF NOT EXISTS"), ("c", ""), ("d", " IF NOT EXISTS")] {
+        let statement = insert(key, limit - 64) + condition;
+        let error = body(&engine, &statement).await.unwrap_err().to_string();
         let (head, tail) = error.split_once('/').unwrap_or_else(|| panic!("{error:.300}"));
         assert!(head.starts_with("Rejected an oversized mutation (167772"), "{error:.300}");
         assert_eq!(tail, format!("{limit}) for keyspace: ks. Top keys are: v.{key}"));
