@@ -113,7 +113,7 @@ fn storage_config(config: &Config, shards: usize) -> StorageConfig {
         && storage.mutation_bytes_max() < wanted
         && reactor::shard_id() == 0
     {
-        reactor::warn!("max_mutation_size is more than a quarter of a shard's commit log or memtables: less is taken";
+        reactor::warn!("max_mutation_size is more than a shard's commit log or memtables have room for: less is taken";
             bytes = storage.mutation_bytes_max());
     }
     storage.summary_ratio = config.sstable_summary_ratio;
