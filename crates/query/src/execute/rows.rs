@@ -258,9 +258,13 @@ impl<'q> Rows<'q> {
         }
         if self.page_rows != usize::MAX && self.count >= self.page_rows {
             // Whether there is a next row is not looked for, as in Cassandra: the next page may be empty, and drivers' tests
-            // count on it. A page that is full by its bytes is none of theirs, and looks.
-            self.more = true;
-            return Flow::Stop;
+            // count on it. A page that is full by its bytes is none of theirs, and looks. So does one behind which a partition
+            // that was named can have no more rows.
+            let of_one_row = clustering.is_none_or(<[u8]>::is_empty);
+            if self.plan.restrictions.key_range || !(behind || of_one_row) {
+                self.more = true;
+                return Flow::Stop;
+            }
         }
         if behind { Flow::SkipPartition } else { Flow::Continue }
     }

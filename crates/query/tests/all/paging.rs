@@ -91,6 +91,10 @@ async fn full_pages(engine: Engine) {
     for c in 0..6 {
         run(&engine, &format!("INSERT INTO full_pages (k, c) VALUES (1, {c})")).await;
     }
+    run(&engine, "CREATE TABLE one_row_each (k int PRIMARY KEY, v int)").await;
+    for k in [1, 2] {
+        run(&engine, &format!("INSERT INTO one_row_each (k, v) VALUES ({k}, {k})")).await;
+    }
     for (statement, page_size, expected) in [
         ("SELECT * FROM full_pages", 3, vec![3, 3, 0]),
         ("SELECT * FROM full_pages WHERE k = 1", 6, vec![6, 0]),
@@ -98,6 +102,14 @@ async fn full_pages(engine: Engine) {
         ("SELECT * FROM full_pages WHERE k = 1 LIMIT 6", 3, vec![3, 3]),
         ("SELECT * FROM full_pages WHERE k IN (1, 2)", 2, vec![2, 2, 2, 0]),
         ("SELECT DISTINCT k FROM full_pages", 1, vec![1, 0]),
+        // Nothing can be behind the rows of partitions that were named.
+        ("SELECT DISTINCT k FROM full_pages WHERE k = 1", 1, vec![1]),
+        ("SELECT * FROM full_pages WHERE k = 1 AND c > 2 PER PARTITION LIMIT 1 LIMIT 7", 1, vec![1]),
+        ("SELECT * FROM full_pages WHERE k = 1 PER PARTITION LIMIT 4", 2, vec![2, 2]),
+        ("SELECT * FROM one_row_each WHERE k = 1", 1, vec![1]),
+        ("SELECT * FROM one_row_each WHERE k IN (1, 2) LIMIT 7", 1, vec![1, 1]),
+        ("SELECT * FROM one_row_each WHERE k IN (2, 1)", 2, vec![2]),
+        ("SELECT * FROM one_row_each", 1, vec![1, 1, 0]),
     ] {
         assert_eq!(pages(&engine, statement, page_size).await.1, expected, "{statement} by {page_size}");
     }
