@@ -48,6 +48,13 @@ pub(crate) async fn from_index(index: &IndexFile, known: Known) -> Result<Rebuil
         crate::verify::check(found, recorded)
             .map_err(|problem| index.malformed(Malformed { offset: 0, problem }))?;
     }
+    let other_count = |at| {
+        index.malformed(Malformed::invalid(at, "it has another number of partitions than the statistics"))
+    };
+    // Each entry takes bytes: what says more of them must not size a filter.
+    if known.partitions > index.length {
+        return Err(other_count(index.length));
+    }
     let counter = ReadCounter::default();
     let mut entries = Entries::new((index, &counter));
     let mut filter = Filter::new(known.partitions, known.fp_chance);
@@ -79,8 +86,7 @@ pub(crate) async fn from_index(index: &IndexFile, known: Known) -> Result<Rebuil
         reactor::maybe_yield().await;
     }
     if partitions == 0 || partitions != known.partitions {
-        let what = "it has another number of partitions than the statistics";
-        return Err(index.malformed(Malformed::invalid(index.length, what)));
+        return Err(other_count(index.length));
     }
     summary.finish(&first, &last, partitions);
     Ok(Rebuilt { summary, filter })
