@@ -80,17 +80,26 @@ impl Engine {
         RunningRequest { engine: self, slot: self.running().add(Task { began: reactor::coarse_now(), what }) }
     }
 
-    /// The requests that run on this shard.
-    pub(crate) fn running_rows(&self) -> Vec<RunningRow> {
+    /// The requests that run on this shard, each as it is when its turn comes: others run in between.
+    pub(crate) async fn running_rows(&self) -> Vec<RunningRow> {
+        let mut rows = Vec::new();
+        let mut slot = 0;
+        while slot < self.running().0.borrow().tasks.len() {
+            rows.extend(self.running_row(slot));
+            slot += 1;
+            reactor::maybe_yield().await;
+        }
+        rows
+    }
+
+    fn running_row(&self, slot: usize) -> Option<RunningRow> {
         let slots = self.running().0.borrow();
-        let listed = slots.tasks.iter().enumerate().filter_map(|(slot, task)| Some((slot, task.as_ref()?)));
-        listed
-            .map(|(slot, task)| RunningRow {
-                thread: format!("Native-Transport-Requests-{}-{}", reactor::shard_id(), slot + 1),
-                running_us: u64::try_from(task.began.elapsed().as_micros()).unwrap_or(u64::MAX),
-                task: self.line(&task.what),
-            })
-            .collect()
+        let task = slots.tasks.get(slot)?.as_ref()?;
+        Some(RunningRow {
+            thread: format!("Native-Transport-Requests-{}-{}", reactor::shard_id(), slot + 1),
+            running_us: u64::try_from(task.began.elapsed().as_micros()).unwrap_or(u64::MAX),
+            task: self.line(&task.what),
+        })
     }
 
     /// As Cassandra prints its messages.

@@ -278,9 +278,13 @@ impl Engine {
         Rc::clone(tables.entry(table.id()).or_default())
     }
 
-    /// What is known of one kind of request, for each table that was asked for anything.
-    pub(crate) fn told(&self, of: Of) -> Vec<(TableId, Told)> {
-        let tables = self.loads().tables.borrow();
+    /// What is known of one kind of request, for each table that was asked for anything. There may be thousands: others have
+    /// their turn in between.
+    pub(crate) async fn told(&self, of: Of) -> Vec<(TableId, Told)> {
+        let tables: Vec<_> = {
+            let tables = self.loads().tables.borrow();
+            tables.iter().map(|(id, load)| (*id, Rc::clone(load))).collect()
+        };
         let told = |load: &TableLoad| match of {
             Of::Reads => load.reads.told(),
             Of::Scans => load.scans.told(),
@@ -288,7 +292,12 @@ impl Engine {
             Of::Rows => load.told_of(&load.rows),
             Of::Tombstones => load.told_of(&load.tombstones),
         };
-        tables.iter().map(|(id, load)| (*id, told(load))).collect()
+        let mut all = Vec::with_capacity(tables.len());
+        for (id, load) in tables {
+            all.push((id, told(&load)));
+            reactor::maybe_yield().await;
+        }
+        all
     }
 }
 

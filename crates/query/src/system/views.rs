@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::rc::Rc;
 
 use model::Token;
 use model::token::murmur3_token;
@@ -97,7 +98,11 @@ impl Views {
             "rows_per_read" => Self::loads(engine, Of::Rows).await?,
             "tombstones_per_read" => Self::loads(engine, Of::Tombstones).await?,
             "queries" => {
-                Self::Running(each_shard(engine, Engine::running_rows).await?.into_iter().flatten().collect())
+                let mut rows = Vec::new();
+                for shard in 0..engine.config().shards {
+                    rows.extend(of_shard(shard, async |engine| engine.running_rows().await).await?);
+                }
+                Self::Running(rows)
             }
             "batch_metrics" => {
                 let shards = each_shard(engine, |engine| engine.loads().batches.told()).await?;
@@ -119,15 +124,7 @@ impl Views {
             "clients" => {
                 let mut sorted = BTreeMap::new();
                 for shard in 0..engine.config().shards {
-                    let asked = mesh::call(shard, Group::ADMIN, || async {
-                        match Engine::here() {
-                            Some(engine) => Some(engine.clients().await),
-                            None => None,
-                        }
-                    });
-                    let asked = asked.await.map_err(|error| QueryError::Internal(error.to_string()))?;
-                    let not_ready = || QueryError::NotReady(format!("shard {shard} has not started"));
-                    for client in asked.ok_or_else(not_ready)? {
+                    for client in of_shard(shard, async |engine| engine.clients().await).await? {
                         sorted.insert(place_of_client(&client), client);
                         if sorted.len() % CLIENTS_PER_PIECE == 0 {
                             reactor::maybe_yield().await;
@@ -166,9 +163,7 @@ impl Views {
     async fn loads(engine: &Engine, of: Of) -> Result<Self, QueryError> {
         let mut sums: BTreeMap<[u8; 16], Told> = BTreeMap::new();
         for shard in 0..engine.config().shards {
-            let asked =
-                mesh::call(shard, Group::ADMIN, move || async move { Engine::here().map(|e| e.told(of)) });
-            for (id, told) in answered(shard, asked.await)? {
+            for (id, told) in of_shard(shard, async move |engine| engine.told(of).await).await? {
                 sums.entry(id.0).or_default().add(&told);
             }
         }
@@ -193,9 +188,18 @@ async fn reports(engine: &Engine) -> Result<BTreeMap<[u8; 16], TableReport>, Que
     Ok(tables)
 }
 
-/// What a shard answered.
-fn answered<T>(shard: usize, answer: Result<Option<T>, impl std::fmt::Display>) -> Result<T, QueryError> {
-    let answer = answer.map_err(|error| QueryError::Internal(error.to_string()))?;
+/// Asks one shard.
+async fn of_shard<T: Send + 'static>(
+    shard: usize,
+    ask: impl AsyncFnOnce(Rc<Engine>) -> T + Send + 'static,
+) -> Result<T, QueryError> {
+    let asked = mesh::call(shard, Group::ADMIN, move || async move {
+        match Engine::here() {
+            Some(engine) => Some(ask(engine).await),
+            None => None,
+        }
+    });
+    let answer = asked.await.map_err(|error| QueryError::Internal(error.to_string()))?;
     answer.ok_or_else(|| QueryError::NotReady(format!("shard {shard} has not started")))
 }
 
@@ -211,8 +215,7 @@ fn place_of_client(client: &ClientRow) -> (Token, Vec<u8>, u16) {
 async fn each_shard<T: Send + 'static>(engine: &Engine, ask: fn(&Engine) -> T) -> Result<Vec<T>, QueryError> {
     let mut answers = Vec::with_capacity(engine.config().shards);
     for shard in 0..engine.config().shards {
-        let asked = mesh::call(shard, Group::ADMIN, move || async move { Engine::here().map(|e| ask(&e)) });
-        answers.push(answered(shard, asked.await)?);
+        answers.push(of_shard(shard, async move |engine| ask(&engine)).await?);
     }
     Ok(answers)
 }
