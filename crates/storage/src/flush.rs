@@ -107,10 +107,12 @@ impl Storage {
                     self.0.compactions.note_flush(file.sstable().bytes_on_disk());
                 }
                 tablet.add_flushed(file.clone());
-                self.update_cache(tablet, &memtable, file.as_ref()).await;
-                tablet.remove_memtable(&memtable);
+                spool.complete();
+                // Its entries are not needed any more, while its rows are until the cache has them.
                 self.mark_flushed(tablet, &memtable).await;
                 memtable.release_log();
+                self.update_cache(tablet, &memtable, file.as_ref()).await;
+                tablet.remove_memtable(&memtable);
             } else if let Some(file) = file {
                 self.discard(tablet, file.generation()).await;
             }

@@ -128,6 +128,7 @@ impl Inner {
         damage: Rc<Damage>,
     ) -> Self {
         let compactions = Rc::new(Compactions::new(&config));
+        let throttle = Rc::new(Throttle::new(cache.budget(), log.room()));
         Self {
             shard,
             shards,
@@ -135,7 +136,7 @@ impl Inner {
             tables: RefCell::new(Tables::default()),
             log,
             permits: Permits::new(config.memtable_bytes_max),
-            throttle: Rc::new(Throttle::new(cache.budget())),
+            throttle,
             budget: cache.budget(),
             memory_freed: Rc::clone(cache.memory_freed()),
             cache,

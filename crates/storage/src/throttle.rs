@@ -1,4 +1,4 @@
-//! Holds writers back, a little each, so that memory fills no faster than flushes empty it.
+//! Holds writers back, a little each, so that memory and commit log fill no faster than flushes empty them.
 //!
 //! What counts is *dirty* memory: what memtables take, less what the files of the flushes at work have of them already.
 //! Beyond the soft mark each write waits for its turn; turns are given out at the rate at which flushes have worked
@@ -6,6 +6,8 @@
 //! settles where as much comes as goes, whatever the disk does, and no write waits for the end of a flush. The flush's
 //! shares grow with the same measure. Short and long writes stand in two lines, each with half of the rate while the other
 //! has somebody: a write of a hundred bytes does not wait for megabytes of others.
+//! A commit log that is nearly full counts too: writers then get what is left of it spread over the time that the flushes at work
+//! still need, instead of all of it at once and then nothing.
 //! Invariant: what a flush is credited with never exceeds its memtable, and is taken back when it ends.
 //! `shard` asks before each write, `flush` reports; memory that is full for real is `shard`'s last resort.
 
@@ -16,6 +18,8 @@ use std::time::Duration;
 use memory::Budget;
 use reactor::metrics::{self, Counter, Gauge};
 use reactor::{Deadline, Group, Instant};
+
+use crate::commitlog::room::LogRoom;
 
 /// Dirty memory beyond which writers are held and memtables flushed, in tenths of the budget.
 const SOFT_TENTHS: usize = 4;
@@ -46,12 +50,15 @@ const SHARES_HARD: u64 = 1600;
 /// The controller of one shard.
 pub(crate) struct Throttle {
     budget: Budget,
+    log: Rc<LogRoom>,
     /// What memtables that are being flushed will give back, as far as their files have it.
     spooled: Cell<usize>,
     /// Bytes of writes that were let in and are not in a memtable yet: thousands may wait for the commit log.
     coming: Cell<usize>,
     /// Flushes at work.
     spools: Cell<u32>,
+    /// What they have still to write.
+    left: Cell<usize>,
     /// Bytes a second, of late.
     rate: Cell<u64>,
     sampled_at: Cell<Instant>,
@@ -64,19 +71,21 @@ pub(crate) struct Throttle {
 }
 
 impl Throttle {
-    pub(crate) fn new(budget: Budget) -> Self {
+    pub(crate) fn new(budget: Budget, log: Rc<LogRoom>) -> Self {
         Self {
             budget,
+            log,
             spooled: Cell::new(0),
             coming: Cell::new(0),
             spools: Cell::new(0),
+            left: Cell::new(0),
             rate: Cell::new(RATE_AT_FIRST),
             sampled_at: Cell::new(Instant::default()),
             sampled_bytes: Cell::new(0),
             turns: Default::default(),
             blocked: metrics::counter(
                 "scylla_database_requests_blocked_memory",
-                "Writes that were held back because memory filled faster than it was flushed",
+                "Writes that were held back because memory or the commit log filled faster than it was flushed",
                 &[],
             ),
             blocked_now: metrics::gauge(
@@ -133,6 +142,11 @@ impl Throttle {
     /// Whether the next write has to wait for its turn.
     #[inline]
     pub(crate) fn holds(&self) -> bool {
+        self.memory_holds() || self.log.is_scarce()
+    }
+
+    #[inline]
+    fn memory_holds(&self) -> bool {
         self.dirty() > self.soft() || self.budget.used() > self.full()
     }
 
@@ -152,11 +166,28 @@ impl Throttle {
         (self.rate.get().saturating_mul(factor) / 1000).max(RATE_MIN)
     }
 
+    /// Bytes a second that writers may take of the commit log: what is left of it, over the time that the flushes at work need.
+    fn log_rate(&self) -> u64 {
+        let left = self.left.get() as u128;
+        if left == 0 {
+            return u64::MAX;
+        }
+        let rate = u128::from(self.log.left()) * u128::from(self.rate.get()) / left;
+        u64::try_from(rate).unwrap_or(u64::MAX).max(RATE_MIN)
+    }
+
+    /// Bytes a second at which writers get their turns now.
+    fn turn_rate(&self) -> u64 {
+        let memory = if self.memory_holds() { self.admitted(self.pressure()) } else { u64::MAX };
+        let log = if self.log.is_scarce() { self.log_rate() } else { u64::MAX };
+        memory.min(log)
+    }
+
     /// When a write of `bytes` that comes now may go.
     pub(crate) fn take_turn(&self, bytes: usize, now: Instant) -> Instant {
         let own = usize::from(bytes > SHORT_WRITE_BYTES);
         let turn = self.turns[own].get().max(now);
-        let mut rate = self.admitted(self.pressure());
+        let mut rate = self.turn_rate();
         if self.turns[1 - own].get() > now {
             rate /= 2;
         }
@@ -186,6 +217,7 @@ impl Throttle {
             self.sampled_at.set(reactor::now());
             self.sampled_bytes.set(0);
         }
+        self.left.set(self.left.get() + bytes);
         self.set_shares();
         Rc::new(Spool {
             throttle: Rc::clone(self),
@@ -218,7 +250,7 @@ impl Throttle {
         let below = (self.dirty() as u64).min(soft);
         let shares = SHARES_LEAST
             + (SHARES_SOFT - SHARES_LEAST) * below / soft
-            + (SHARES_HARD - SHARES_SOFT) * self.pressure() / 1000;
+            + (SHARES_HARD - SHARES_SOFT) * self.pressure().max(self.log.pressure()) / 1000;
         Group::MEMTABLE.set_shares(u32::try_from(shares).unwrap_or(u32::MAX));
     }
 }
@@ -287,11 +319,8 @@ impl Spool {
         let by_partitions = self.bytes as u128 * self.done.get() as u128 / self.partitions as u128;
         let by_partitions = usize::try_from(by_partitions).unwrap_or(usize::MAX);
         let credit = by_partitions.max(self.written.get()).min(self.bytes);
-        let more = credit.saturating_sub(self.credited.get());
-        self.credited.set(self.credited.get() + more);
+        self.credit_up_to(credit);
         let throttle = &self.throttle;
-        throttle.spooled.set(throttle.spooled.get() + more);
-        throttle.sampled_bytes.set(throttle.sampled_bytes.get() + more);
         // The slice's clock is good enough and costs no call.
         let now = reactor::coarse_now();
         if now.since(throttle.sampled_at.get()) >= SAMPLE_EVERY {
@@ -300,12 +329,30 @@ impl Spool {
     }
 }
 
+impl Spool {
+    fn credit_up_to(&self, credit: usize) {
+        let more = credit.saturating_sub(self.credited.get());
+        self.credited.set(self.credited.get() + more);
+        let throttle = &self.throttle;
+        throttle.spooled.set(throttle.spooled.get() + more);
+        throttle.sampled_bytes.set(throttle.sampled_bytes.get() + more);
+        throttle.left.set(throttle.left.get() - more);
+    }
+
+    /// The file has all of the memtable. What follows until the memtable goes is not part of the rate.
+    pub(crate) fn complete(&self) {
+        self.credit_up_to(self.bytes);
+        self.throttle.sample(reactor::now());
+    }
+}
+
 impl Drop for Spool {
     fn drop(&mut self) {
         let throttle = &self.throttle;
         throttle.spooled.set(throttle.spooled.get() - self.credited.get());
+        throttle.left.set(throttle.left.get() - (self.bytes - self.credited.get()));
         throttle.spools.set(throttle.spools.get() - 1);
-        throttle.sample(reactor::now());
+        throttle.set_shares();
     }
 }
 

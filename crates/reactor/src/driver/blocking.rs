@@ -37,6 +37,7 @@ enum Call {
     Read { descriptor: i32, offset: u64, span: Span },
     Write { descriptor: i32, offset: u64, span: Span },
     Sync { descriptor: i32, data_only: bool },
+    Writeback { descriptor: i32, offset: u64, len: u32 },
     Allocate { descriptor: i32, len: u64 },
     Truncate { descriptor: i32, len: u64 },
     Size { descriptor: i32 },
@@ -105,6 +106,9 @@ impl FileThreads {
             },
             Op::Sync { file, data_only } => {
                 Call::Sync { descriptor: file.descriptor(), data_only: *data_only }
+            }
+            Op::Writeback { file, offset, len } => {
+                Call::Writeback { descriptor: file.descriptor(), offset: *offset, len: *len }
             }
             Op::Allocate { file, len } => Call::Allocate { descriptor: file.descriptor(), len: *len },
             Op::Truncate { file, len } => Call::Truncate { descriptor: file.descriptor(), len: *len },
@@ -238,6 +242,13 @@ fn perform(call: Call) -> io::Result<Raw> {
         Call::Sync { descriptor, data_only: false } => {
             rustix::fs::fsync(borrow(descriptor))?;
             Ok(Raw::Done)
+        }
+        Call::Writeback { descriptor, offset, len } => {
+            // SAFETY: the descriptor is held open as for `borrow`, and the call touches no memory of ours.
+            let result = unsafe {
+                libc::sync_file_range(descriptor, signed(offset)?, len.into(), libc::SYNC_FILE_RANGE_WRITE)
+            };
+            if result < 0 { Err(io::Error::last_os_error()) } else { Ok(Raw::Done) }
         }
         Call::Allocate { descriptor, len } => {
             rustix::fs::fallocate(borrow(descriptor), rustix::fs::FallocateFlags::empty(), 0, len)?;

@@ -89,6 +89,15 @@ pub enum Op {
         /// fdatasync rather than fsync.
         data_only: bool,
     },
+    /// Has the kernel begin to write `len` dirty bytes of its page cache; says nothing about when they are durable.
+    Writeback {
+        /// Which file.
+        file: Handle,
+        /// Position of the first byte.
+        offset: u64,
+        /// Bytes.
+        len: u32,
+    },
     /// Reserves space for the first `len` bytes and makes the file at least that long.
     Allocate {
         /// Which file.

@@ -258,6 +258,15 @@ impl File {
         run(Op::Sync { file: self.handle.clone(), data_only: false }).await.1.map(drop)
     }
 
+    /// Has the kernel begin to write `len` bytes from `offset` of what it keeps of a buffered file, and does not wait for
+    /// the disk. Nothing is durable by it, and what fails is told by the next [`File::fdatasync`].
+    ///
+    /// # Errors
+    /// As sync_file_range(2).
+    pub async fn start_writeback(&self, offset: u64, len: u32) -> io::Result<()> {
+        run(Op::Writeback { file: self.handle.clone(), offset, len }).await.1.map(drop)
+    }
+
     /// Reserves space for the first `len` bytes; the file is then at least that long and reads zeros there.
     ///
     /// # Errors

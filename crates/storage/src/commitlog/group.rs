@@ -142,11 +142,19 @@ impl Commitlog {
                 Err(error)
             }
             Ok(()) => {
-                self.0.state.borrow_mut().written = end;
+                let behind = {
+                    let mut log = self.0.state.borrow_mut();
+                    log.written = end;
+                    log.is_behind()
+                };
+                self.0.note_room();
                 self.0.counts.written_bytes.update(|bytes| bytes + used as u64);
                 match self.0.options.sync {
                     CommitlogSync::Batch => self.make_group_durable(&segment, end).await,
                     CommitlogSync::Periodic { .. } => {
+                        if behind {
+                            self.0.behind.notify_all();
+                        }
                         if closes {
                             self.0.state.borrow_mut().unsynced.push_back(Rc::clone(&segment));
                         }

@@ -1,8 +1,8 @@
 //! This shard's commit log: what a write is before it is in a table file.
 //!
-//! `append` gathers entries into groups, `long` those that need pieces, `group` writes one group at a time, `patience` ends waiting at deadlines, `recycle` keeps segments ready and takes
-//! back free ones, `replay` reads what an earlier process left, `format` and
-//! `pieces` know the bytes (docs/formats/commitlog.md).
+//! `append` gathers entries into groups, `long` those that need pieces, `group` writes one group at a time, `writeback` keeps
+//! the kernel from gathering them, `patience` ends waiting at deadlines, `recycle` keeps segments ready and takes back free ones,
+//! `room` says how much the log takes, `replay` reads what an earlier process left, `format` and `pieces` know the bytes (docs/formats/commitlog.md).
 //! Invariants: an entry is acknowledged only after its group is written (`periodic`) or durable (`batch`), in the
 //! order of the log; a segment is reused only when every [`Hold`] on it and on all before it was given back.
 
@@ -14,6 +14,8 @@ mod patience;
 pub(crate) mod pieces;
 mod recycle;
 pub(crate) mod replay;
+pub(crate) mod room;
+mod writeback;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -27,6 +29,7 @@ use crate::config::CommitlogSync;
 use crate::error::StorageError;
 pub(crate) use append::Pending;
 use format::{BootId, Position, SegmentHeader};
+use room::LogRoom;
 
 /// Settings of one shard's log.
 #[derive(Debug, Clone)]
@@ -47,6 +50,7 @@ pub(crate) struct Commitlog(Rc<Inner>);
 struct Inner {
     options: CommitlogOptions,
     state: RefCell<State>,
+    room_used: Rc<LogRoom>,
     /// The writer has something to do.
     work: Event,
     /// An appender may try again.
@@ -55,6 +59,8 @@ struct Inner {
     keep: Event,
     /// The oldest segments should be freed.
     pressure: Event,
+    /// The kernel should be asked to write.
+    behind: Event,
     syncing: Semaphore,
     /// One long entry at a time.
     long: Semaphore,
@@ -124,6 +130,8 @@ struct State {
     /// Where the last finished write ended, and where the device's word ends.
     written: Position,
     durable: Position,
+    /// Up to where the kernel was asked to write (`periodic`).
+    handed_over: Position,
     marked: Position,
     /// Whether an entry was appended since the last flush of the device.
     dirty: bool,
@@ -237,8 +245,18 @@ impl Inner {
         }
         drop(state);
         if any {
+            self.note_room();
             self.keep.notify_all();
         }
+    }
+
+    /// Says how much of the room is taken: what stands behind the last write in its segment is not yet.
+    fn note_room(&self) {
+        let state = self.state.borrow();
+        let segment_bytes = self.options.segment_bytes as u64;
+        let behind = segment_bytes.saturating_sub(state.written.offset.into());
+        let used = (state.live.len() as u64 * segment_bytes).saturating_sub(behind);
+        self.room_used.set(used, !self.unlimited.get());
     }
 }
 
@@ -272,18 +290,21 @@ impl Commitlog {
             next_slot,
             written: start,
             durable: start,
+            handed_over: start,
             marked: start,
             dirty: false,
             health: Health::Good,
             keeper_failure: None,
         };
         let log = Self(Rc::new(Inner {
+            room_used: Rc::new(LogRoom::new(options.bytes_max)),
             options,
             state: RefCell::new(state),
             work: Event::new(),
             room: Event::new(),
             keep: Event::new(),
             pressure: Event::new(),
+            behind: Event::new(),
             syncing: Semaphore::new(1),
             long: Semaphore::new(1),
             patience: patience::Patience::new(),
@@ -336,12 +357,22 @@ impl Commitlog {
                 log.sync_periodically(period).await;
                 drop(gate);
             }));
+            let (log, gate) = (self.clone(), hold());
+            drop(reactor::spawn(TaskGroup::COMMITLOG, async move {
+                log.write_back().await;
+                drop(gate);
+            }));
         }
     }
 
     /// Completes when the log takes so much room that the oldest segments should be freed.
     pub(crate) async fn wait_for_pressure(&self, stop: &Cell<bool>) {
         self.0.pressure.wait_until(|| stop.get() || self.pressing_segment().is_some()).await;
+    }
+
+    /// How much of its room the log takes.
+    pub(crate) fn room(&self) -> Rc<LogRoom> {
+        Rc::clone(&self.0.room_used)
     }
 
     /// Wakes who waits for pressure, to look whether it should stop.
@@ -385,7 +416,7 @@ impl Commitlog {
         let closed = self.put_end().await;
         let synced = self.sync().await;
         self.0.closing.set(true);
-        for event in [&self.0.work, &self.0.keep, &self.0.room, &self.0.stopped] {
+        for event in [&self.0.work, &self.0.keep, &self.0.room, &self.0.behind, &self.0.stopped] {
             event.notify_all();
         }
         self.0.patience.wake();

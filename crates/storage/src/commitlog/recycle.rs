@@ -14,8 +14,11 @@ use super::group::RETRY_EVERY;
 use super::{Commitlog, Inner, Segment};
 use crate::error::StorageError;
 
-/// Segments kept ready; freed ones beyond it are deleted.
-const SPARES_MAX: usize = 2;
+/// Segments kept ready where the log may be small; freed ones beyond it are deleted.
+const SPARES_MIN: usize = 2;
+/// What share of its room a log keeps as spare segments: a flush frees many at once, which are soon wanted again, and taking
+/// one back costs the disk less than deleting one and making another.
+const SPARES_SHARE: u64 = 4;
 
 impl Commitlog {
     /// The keeper's task.
@@ -67,7 +70,7 @@ impl Commitlog {
 
     /// Ends the life of a free segment, durably: as a spare one, or by deleting the file.
     async fn take_back(&self, segment: &Segment) -> Result<(), StorageError> {
-        let wanted = self.0.state.borrow().spares.len() < SPARES_MAX;
+        let wanted = self.0.state.borrow().spares.len() < self.0.spares_max();
         let path = &segment.path;
         let size = segment.file.size().await.map_err(StorageError::of("measure", path))?;
         if wanted && size == self.0.options.segment_bytes as u64 {
@@ -102,6 +105,11 @@ impl Commitlog {
 }
 
 impl Inner {
+    fn spares_max(&self) -> usize {
+        let segments = self.options.bytes_max / SPARES_SHARE / self.options.segment_bytes as u64;
+        SPARES_MIN.max(usize::try_from(segments).unwrap_or(usize::MAX))
+    }
+
     /// A new file, preallocated, its header durable, its name too.
     pub(super) async fn make_segment(&self) -> Result<Rc<Segment>, StorageError> {
         let (header, slot) = {

@@ -9,6 +9,7 @@ use reactor::{Group, sim};
 use super::*;
 
 const LIMIT: usize = 100 << 20;
+const LOG_BYTES: u64 = 1 << 30;
 
 fn with_used(tenths: usize, test: impl FnOnce(Rc<Throttle>) + 'static) {
     sim::run_one(1, move || async move {
@@ -18,7 +19,7 @@ fn with_used(tenths: usize, test: impl FnOnce(Rc<Throttle>) + 'static) {
         while budget.used() < LIMIT / 10 * tenths {
             region.alloc(&[&object]);
         }
-        test(Rc::new(Throttle::new(budget)));
+        test(Rc::new(Throttle::new(budget, Rc::new(LogRoom::new(LOG_BYTES)))));
         drop(region);
     });
 }
@@ -101,5 +102,57 @@ fn the_rate_is_a_mean_over_time_and_not_over_looks() {
         }
         let percent = throttle.rate.get() * 100 / (50 << 20);
         assert!((90..105).contains(&percent), "{percent} %");
+    });
+}
+
+#[test]
+fn what_is_left_of_the_log_is_spread_over_what_is_left_of_the_flush() {
+    with_used(3, |throttle| {
+        throttle.log.set(LOG_BYTES * 7 / 8, true);
+        assert!(throttle.holds());
+        let free = turns_in_a_second(&throttle);
+        assert_eq!(free, 10_000_000, "no flush is at work that writers could wait for");
+        // Two seconds of flush for an eighth of the log.
+        let spool = throttle.spool(RATE_AT_FIRST as usize * 2, 4);
+        let bytes = turns_in_a_second(&throttle) * (1000 + ROW_OVERHEAD as u64);
+        let percent = bytes * 100 / (LOG_BYTES / 8 / 2);
+        assert!((95..=105).contains(&percent), "{percent} % of half of the room in the first of two seconds");
+        throttle.turns[0].set(reactor::now());
+        throttle.log.set(LOG_BYTES, true);
+        assert!(turns_in_a_second(&throttle) >= RATE_MIN / 2048, "never nothing");
+        throttle.turns[0].set(reactor::now());
+        spool.complete();
+        assert_eq!(turns_in_a_second(&throttle), 10_000_000);
+        throttle.log.set(LOG_BYTES / 2, true);
+        assert!(!throttle.holds());
+    });
+}
+
+#[test]
+fn a_flush_is_hastened_as_the_log_fills() {
+    with_used(1, |throttle| {
+        let shares = [4, 6, 8].map(|eighths| {
+            throttle.log.set(LOG_BYTES / 8 * eighths, true);
+            let _spool = throttle.spool(1000, 1);
+            u64::from(Group::MEMTABLE.shares())
+        });
+        assert!(
+            shares[0] < SHARES_SOFT && shares[1] > shares[0] && shares[2] > SHARES_SOFT * 3,
+            "{shares:?}"
+        );
+    });
+}
+
+#[test]
+fn the_time_after_the_file_is_whole_is_not_part_of_the_rate() {
+    with_used(5, |throttle| {
+        let before = throttle.rate.get();
+        let spool = throttle.spool(1 << 20, 1);
+        spool.complete();
+        let measured = throttle.rate.get();
+        throttle.sampled_at.set(reactor::now());
+        drop(spool);
+        assert_eq!(throttle.rate.get(), measured);
+        assert!(before > 0 && throttle.left.get() == 0);
     });
 }

@@ -29,7 +29,10 @@ fn disk(bandwidth: u64) -> DiskModel {
 }
 
 async fn open() -> Storage {
-    let mut config = StorageConfig::new("/node", LIMIT);
+    open_with(StorageConfig::new("/node", LIMIT)).await
+}
+
+async fn open_with(mut config: StorageConfig) -> Storage {
     config.auto_compaction = false;
     let storage = Storage::open(config, 0, 1).await.expect("an open storage");
     for change in changes() {
@@ -38,15 +41,14 @@ async fn open() -> Storage {
     storage
 }
 
-async fn write_all(seen: Rc<Seen>) {
-    let storage = open().await;
+async fn write_all(storage: Storage, writes_each: usize, seen: Rc<Seen>) {
     let gate = Gate::new();
     let value = "v".repeat(VALUE_BYTES);
     for writer in 0..WRITERS {
         let (storage, seen, value) = (storage.clone(), Rc::clone(&seen), value.clone());
         let hold = gate.enter().expect("an open gate");
         reactor::spawn(Group::STATEMENT, async move {
-            for number in 0..WRITES_EACH {
+            for number in 0..writes_each {
                 let bytes = write(&format!("{writer}-{number}"), "c", &value, 1);
                 let begin = reactor::now();
                 storage.apply(&bytes, Deadline::after(Duration::from_secs(2))).await.expect("a write");
@@ -72,7 +74,10 @@ fn writers_faster_than_the_disk_are_slowed_and_never_stopped() {
     let mut world = World::new(1);
     let seen = Rc::new(Seen::default());
     let of_node = Rc::clone(&seen);
-    let id = world.add_node(1, move |_| write_all(Rc::clone(&of_node)));
+    let id = world.add_node(1, move |_| {
+        let seen = Rc::clone(&of_node);
+        async move { write_all(open().await, WRITES_EACH, seen).await }
+    });
     world.set_disk_model(id, disk(20 << 20));
     let ended = world.run_steps(STEPS_MAX, |world| world.outcome(id).is_some());
     assert_eq!(world.outcome(id), Some(Ok(())), "{ended:?}");
@@ -81,6 +86,26 @@ fn writers_faster_than_the_disk_are_slowed_and_never_stopped() {
     assert!(seen.longest.get() < Duration::from_millis(100), "{:?}", seen.longest.get());
     assert!(seen.most_used.get() <= LIMIT, "{} of {LIMIT}", seen.most_used.get());
     assert!(seen.waited.get() > 500, "only {} writes waited: the disk was fast enough", seen.waited.get());
+}
+
+#[test]
+fn writers_that_fill_the_commit_log_are_slowed_and_never_stopped() {
+    let mut world = World::new(4);
+    let seen = Rc::new(Seen::default());
+    let of_node = Rc::clone(&seen);
+    let id = world.add_node(1, move |_| {
+        let seen = Rc::clone(&of_node);
+        async move {
+            let mut config = StorageConfig::new("/node", 16 * LIMIT);
+            (config.commitlog_bytes_max, config.segment_bytes) = (8 << 20, 128 << 10);
+            write_all(open_with(config).await, 4 * WRITES_EACH, seen).await;
+        }
+    });
+    world.set_disk_model(id, disk(20 << 20));
+    let ended = world.run_steps(STEPS_MAX, |world| world.outcome(id).is_some());
+    assert_eq!(world.outcome(id), Some(Ok(())), "{ended:?}");
+    assert!(seen.longest.get() < Duration::from_millis(100), "{:?}", seen.longest.get());
+    assert!(seen.waited.get() > 500, "only {} writes waited: the log never filled", seen.waited.get());
 }
 
 #[test]

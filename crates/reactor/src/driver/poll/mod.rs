@@ -177,6 +177,7 @@ impl PollDriver {
             Op::Read { .. }
             | Op::Write { .. }
             | Op::Sync { .. }
+            | Op::Writeback { .. }
             | Op::Allocate { .. }
             | Op::Truncate { .. }
             | Op::Size { .. }

@@ -212,6 +212,8 @@ impl Disk {
                 }
                 if failed { Err(error(libc::EIO)) } else { Ok(Output::Done) }
             }
+            // What is on its way is not durable: a crash takes any part of it, as of all that is not synced.
+            Op::Writeback { file, .. } => self.inode(file, true).map(|_| Output::Done),
             Op::Allocate { file, len } => {
                 let len = to_usize(*len)?;
                 let (number, inode) = self.inode(file, true)?;

@@ -25,6 +25,7 @@ fn kind_of(op: &Op) -> &'static str {
         Op::Read { .. } => "read",
         Op::Write { .. } => "write",
         Op::Sync { .. } => "sync",
+        Op::Writeback { .. } => "writeback",
         Op::Allocate { .. } => "allocate",
         Op::Truncate { .. } => "truncate",
         Op::Size { .. } => "size",

@@ -150,6 +150,12 @@ impl UringDriver {
                 let flags = if *data_only { types::FsyncFlags::DATASYNC } else { types::FsyncFlags::empty() };
                 opcode::Fsync::new(types::Fd(file.descriptor())).flags(flags).build()
             }
+            Op::Writeback { file, offset, len } => {
+                opcode::SyncFileRange::new(types::Fd(file.descriptor()), *len)
+                    .offset(*offset)
+                    .flags(libc::SYNC_FILE_RANGE_WRITE)
+                    .build()
+            }
             Op::Allocate { file, len } => opcode::Fallocate::new(types::Fd(file.descriptor()), *len).build(),
             Op::Accept { socket } => {
                 let fd = types::Fd(socket.descriptor());
