@@ -59,6 +59,9 @@ pub struct Config {
     pub disks: Vec<DiskSpec>,
     /// Whether tasks that hold the core are found and reported.
     pub stalls: Option<StallDetector>,
+    /// Whether a shard's run is good although a task of it panicked that nobody waited for. Without optimisation, as in tests, it
+    /// is not: such a panic is logged, and nobody would see it.
+    pub contain_panics: bool,
 }
 
 impl Default for Config {
@@ -72,6 +75,7 @@ impl Default for Config {
             pool_bytes_max: 16 << 20,
             disks: Vec::new(),
             stalls: None,
+            contain_panics: !cfg!(debug_assertions),
         }
     }
 }
@@ -244,7 +248,7 @@ where
                 return Ok(()); // another shard could not start
             }
             let info = ShardInfo { id, count: config.shards };
-            drive(&shard, async move { main(info).await }, &together, config.stalls).map(drop)
+            drive(&shard, async move { main(info).await }, &together, &config).map(drop)
         };
         match std::thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(body) {
             Ok(thread) => threads.push(thread),
@@ -279,7 +283,7 @@ where
     let config = Config { shards: 1, ..config };
     let disks = disks(&config).unwrap_or_else(|error| panic!("{error}"));
     let shard = build(&config, 0, seed, remotes[0].clone(), disks).unwrap_or_else(|error| panic!("{error}"));
-    match drive(&shard, future, &together, config.stalls) {
+    match drive(&shard, future, &together, &config) {
         Ok(output) => output,
         Err(message) => panic!("{message}"),
     }
@@ -311,10 +315,10 @@ fn drive<T: 'static>(
     shard: &Rc<Shard>,
     main: impl Future<Output = T> + 'static,
     together: &Together,
-    stalls: Option<StallDetector>,
+    config: &Config,
 ) -> Result<T, String> {
     let _entered = shard.enter();
-    let _watch = stalls.and_then(|detector| match Watch::start(shard.pulse.clone(), detector) {
+    let _watch = config.stalls.and_then(|detector| match Watch::start(shard.pulse.clone(), detector) {
         Ok(watch) => Some(watch),
         Err(error) => {
             crate::warn!("stalls cannot be detected here: {}", error);
@@ -347,7 +351,11 @@ fn drive<T: 'static>(
         }
     }
     shard.tear_down();
-    outcome.take().unwrap_or_else(|| Err("the main task was lost".to_owned()))
+    let outcome = outcome.take().unwrap_or_else(|| Err("the main task was lost".to_owned()));
+    match shard.lost_panic().filter(|_| !config.contain_panics) {
+        Some(message) => outcome.and(Err(message)),
+        None => outcome,
+    }
 }
 
 fn remotes(count: usize) -> Result<Vec<Arc<Remote>>, StartError> {

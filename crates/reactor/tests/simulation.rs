@@ -400,11 +400,21 @@ fn a_node_ends_when_told_to_and_clocks_can_be_wrong() {
 }
 
 #[test]
-fn a_panicking_main_is_the_nodes_outcome() {
+fn a_panic_of_main_or_of_a_task_that_nobody_waited_for_is_the_nodes_outcome() {
     let mut world = World::new(2);
-    let node = world.add_node(1, |_| async { panic!("on purpose") });
+    let main = world.add_node(1, |_| async { panic!("main, on purpose") });
+    let task = world.add_node(1, |_| async {
+        spawn(Group::STATEMENT, async { panic!("a task, on purpose") }).detach();
+        reactor::yield_now().await;
+    });
+    let seen = world.add_node(1, |_| async {
+        let handle = spawn(Group::STATEMENT, async { panic!("a task, on purpose") });
+        assert!(handle.await.is_err());
+    });
     world.run().unwrap();
-    assert_eq!(world.outcome(node), Some(Err("on purpose".to_owned())));
+    assert_eq!(world.outcome(main), Some(Err("main, on purpose".to_owned())));
+    assert_eq!(world.outcome(task), Some(Err("a task, on purpose".to_owned())));
+    assert_eq!(world.outcome(seen), Some(Ok(())));
 }
 
 #[test]

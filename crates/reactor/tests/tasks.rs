@@ -12,7 +12,15 @@ fn drivers() -> Vec<DriverChoice> {
 }
 
 fn on_each_driver<T: 'static, Fut: Future<Output = T> + 'static>(body: impl Fn() -> Fut) -> Vec<T> {
-    drivers().into_iter().map(|driver| run_one(Config { driver, ..Config::default() }, body())).collect()
+    on_each_driver_with(Config::default(), body)
+}
+
+fn on_each_driver_with<T, Fut>(config: Config, body: impl Fn() -> Fut) -> Vec<T>
+where
+    T: 'static,
+    Fut: Future<Output = T> + 'static,
+{
+    drivers().into_iter().map(|driver| run_one(Config { driver, ..config.clone() }, body())).collect()
 }
 
 #[test]
@@ -40,7 +48,8 @@ fn a_detached_task_runs_on() {
 
 #[test]
 fn a_task_started_now_runs_up_to_its_first_wait_in_the_group_of_its_caller() {
-    on_each_driver(|| async {
+    // One of them panics, and nobody waits for it.
+    on_each_driver_with(Config { contain_panics: true, ..Config::default() }, || async {
         let steps = Rc::new(RefCell::new(Vec::new()));
         let noting = |name: &'static str| {
             let steps = steps.clone();
@@ -146,7 +155,7 @@ fn a_burst_of_calls_larger_than_the_ring_is_answered_whole() {
 #[test]
 fn a_panic_in_a_call_is_the_callers_error_and_the_callee_lives() {
     for driver in drivers() {
-        let config = Config { shards: 2, driver, ..Config::default() };
+        let config = Config { shards: 2, driver, contain_panics: true, ..Config::default() };
         let running = reactor::start(config, |info| async move {
             if info.id == 0 {
                 let failed = mesh::call(1, Group::STATEMENT, || async { panic!("on purpose") });
@@ -159,6 +168,24 @@ fn a_panic_in_a_call_is_the_callers_error_and_the_callee_lives() {
             }
         });
         running.unwrap().join().unwrap();
+    }
+}
+
+#[test]
+fn a_panic_that_nobody_waited_for_is_contained_or_fails_the_shard() {
+    for (driver, contain_panics) in drivers().into_iter().flat_map(|driver| [(driver, true), (driver, false)])
+    {
+        let config = Config { driver, contain_panics, ..Config::default() };
+        let running = reactor::start(config, |_| async {
+            spawn(Group::STATEMENT, async { panic!("on purpose") }).detach();
+            reactor::yield_now().await;
+        });
+        let ended = running.unwrap().join();
+        if contain_panics {
+            ended.unwrap();
+        } else {
+            assert_eq!(ended.unwrap_err().message, "on purpose");
+        }
     }
 }
 

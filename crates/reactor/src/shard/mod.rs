@@ -59,6 +59,8 @@ pub(crate) struct Shard {
     closes: RefCell<Vec<(i32, HandleKind)>>,
     locals: RefCell<BTreeMap<TypeId, Rc<dyn Any>>>,
     panics: Cell<u64>,
+    /// The first panic of a task that nobody waited for.
+    lost_panic: RefCell<Option<String>>,
     polls: Cell<u64>,
     /// The task that is being polled, the innermost where polls nest.
     current_task: Cell<Option<TaskRef>>,
@@ -144,6 +146,7 @@ impl Shard {
             closes: RefCell::new(Vec::new()),
             locals: RefCell::new(BTreeMap::new()),
             panics: Cell::new(0),
+            lost_panic: RefCell::new(None),
             polls: Cell::new(0),
             current_task: Cell::new(None),
             spin_ns: u64::from(parts.spin_us) * 1000,
@@ -201,6 +204,11 @@ impl Shard {
         self.panics.get()
     }
 
+    /// What the first task said that panicked while nobody waited for it.
+    pub(crate) fn lost_panic(&self) -> Option<String> {
+        self.lost_panic.borrow().clone()
+    }
+
     /// Polls of tasks so far.
     pub(crate) fn polls(&self) -> u64 {
         self.polls.get()
@@ -238,6 +246,10 @@ impl Shard {
     pub(crate) fn note_panic(&self, group: Group, message: &str) {
         self.panics.set(self.panics.get() + 1);
         crate::error!("a task panicked: {}", message; group = group.name());
+    }
+
+    pub(crate) fn note_lost_panic(&self, message: String) {
+        self.lost_panic.borrow_mut().get_or_insert(message);
     }
 
     /// Gives the running task another group; false where it has that one.

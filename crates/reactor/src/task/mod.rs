@@ -98,7 +98,13 @@ impl TaskRef {
             Poll::Pending => return false,
             Poll::Ready(Ok(())) => {}
             Poll::Ready(Err(message)) => {
-                shard::with(|shard| shard.note_panic(self.header().group.get(), &message))
+                let header = self.header();
+                shard::with(|shard| {
+                    shard.note_panic(header.group.get(), &message);
+                    if !header.has_handle.get() {
+                        shard.note_lost_panic(message);
+                    }
+                });
             }
         }
         self.finish();

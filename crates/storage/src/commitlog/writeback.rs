@@ -4,6 +4,7 @@
 //! once, and the disk had no time for reads, table files and new segments meanwhile. Nothing is durable by
 //! this: [`Commitlog::sync`] says what is, and tells what failed.
 
+use std::ops::Bound;
 use std::rc::Rc;
 
 use super::format::Position;
@@ -48,7 +49,7 @@ impl State {
     fn next_stretch(&mut self) -> Option<Stretch> {
         while self.is_behind() {
             let from = self.handed_over;
-            let following = self.live.range(from.segment + 1..=self.written.segment).next();
+            let following = self.live.range((Bound::Excluded(from.segment), Bound::Unbounded)).next();
             let following = following.map_or(self.written.segment, |(id, _)| *id);
             let (bytes, next) = stretch(from, self.written, following);
             self.handed_over = next;

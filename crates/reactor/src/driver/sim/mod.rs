@@ -285,9 +285,12 @@ impl World {
         self.nodes[id.0].ended.is_some()
     }
 
-    /// How the node's run ended: the message of the first shard's panic, or `crashed`. `None` while it runs.
+    /// How the node's run ended: the message of the first panic of a shard's main or of a task that nobody waited for, or
+    /// `crashed`. `None` while it runs, but for a panic.
     pub fn outcome(&self, id: NodeId) -> Option<Result<(), String>> {
-        self.nodes[id.0].ended.clone()
+        let node = &self.nodes[id.0];
+        let lost = node.shards.iter().find_map(|sim| sim.shard.lost_panic());
+        lost.map(Err).or_else(|| node.ended.clone())
     }
 
     /// Changes how a node's disk behaves from now on.

@@ -122,7 +122,7 @@ impl World {
         let shards = std::mem::take(&mut node.shards);
         let first_failure = shards.iter().find_map(|sim| match &*sim.outcome.borrow() {
             Some(Err(message)) => Some(message.clone()),
-            _ => None,
+            _ => sim.shard.lost_panic(),
         });
         node.ended = Some(first_failure.map_or(Ok(()), Err));
         self.core.note("end", [number as u64, 0, 0]);
