@@ -18,7 +18,6 @@ use sstable::{
     WriterOptions,
 };
 
-use crate::cache::{Claim, Learner, Sought, TabletCache, Update};
 use crate::commitlog::format::EntryKind;
 use crate::commitlog::replay::encode_flushed;
 use crate::directory;
@@ -178,53 +177,6 @@ impl Storage {
             }
         })
         .await
-    }
-
-    /// Merges a memtable whose file is there into the row cache; nothing of it is read from disk.
-    pub(crate) async fn update_cache(
-        &self,
-        tablet: &Rc<Tablet>,
-        memtable: &Rc<Memtable>,
-        file: Option<&Rc<TableFile>>,
-    ) {
-        let Some(claim) = tablet.cache().claim() else { return };
-        let table = tablet.table();
-        let mut from = PartitionBound { token: Token::MINIMUM, key: None, inclusive: true };
-        let mut walk = memtable.contents().seek(&from);
-        let mut key = Vec::new();
-        // The tablet is forgotten in the cache when its table changes: then nothing has to be kept true.
-        while !tablet.is_dropped() && tablet.cache().is_current(claim) {
-            let mut sources = Vec::new();
-            let known;
-            {
-                let contents = memtable.contents();
-                let Some(partition) = contents.at(&mut walk, &from) else { return };
-                let (token, bytes) = contents.key(partition);
-                key.clear();
-                key.extend_from_slice(bytes);
-                from.token = token;
-                known = tablet.cache().has(claim, Sought { token, key: &key, orders: &[] });
-                let is_new = || {
-                    let files = tablet.files();
-                    let mut others = files.iter().filter(|other| !file.is_some_and(|f| Rc::ptr_eq(f, other)));
-                    !others.any(|other| other.sstable().may_contain(token, &key))
-                };
-                if known || is_new() {
-                    let versions = contents.versions(partition);
-                    sources.extend(versions.into_iter().map(|v| Source::memory(memtable, partition, v)));
-                }
-                contents.step(&mut walk);
-            }
-            if !sources.is_empty() {
-                let merge = Merge::new(Rc::clone(&table), sources, Purge::nothing());
-                let entry = (tablet.cache(), claim);
-                if let Err(error) = update_partition(entry, &table, (from.token, &key), merge, known).await {
-                    // Reading memory does not fail; were it to, what was merged in part is gone from the cache.
-                    reactor::warn_limited!("a flushed partition is not cached"; error = error);
-                }
-            }
-            reactor::maybe_yield().await;
-        }
     }
 
     /// Begins a table file of a tablet.
@@ -427,37 +379,6 @@ impl Storage {
     async fn pause(&self, time: Duration) {
         let _ = reactor::timeout(Deadline::after(time), self.0.stopped.wait()).await;
     }
-}
-
-/// Merges one partition of a memtable into what is known of it, or puts it in where nothing is.
-async fn update_partition(
-    (cache, claim): (&Rc<TabletCache>, Claim),
-    table: &Rc<Table>,
-    name: (Token, &[u8]),
-    mut merge: Merge,
-    known: bool,
-) -> Result<(), StorageError> {
-    let slices = [Slice::all()];
-    let shape = Shape { orders: table.clustering_orders(), slices: &slices, reversed: false };
-    let head = (merge.partition_deletion(), merge.take_static_row());
-    if known {
-        let mut update = Update::new(cache, claim, table, name, head);
-        while let Some(next) = merge.next(shape).await? {
-            match next {
-                Unfiltered::Row { clustering, row } => update.row(clustering, row.as_bytes()),
-                Unfiltered::Change { position, deletion } => update.change(position, deletion),
-            }
-        }
-        update.end();
-    } else {
-        let mut learner =
-            Learner::new(cache, claim, table, name, head, slices.clone().into(), false).of_flush();
-        while let Some(next) = merge.next(shape).await? {
-            learner.unfiltered(next);
-        }
-        learner.end();
-    }
-    Ok(())
 }
 
 /// How long a flush waits for room in the commit log to be noted there.

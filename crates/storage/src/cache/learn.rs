@@ -302,13 +302,23 @@ impl Inner {
     /// A partition that no file has: it is known whole, and empty.
     pub(super) fn learn_absent(&mut self, name: Name<'_>, orders: &[ClusteringOrder]) {
         let head = KnownHead { deletion: DeletionTime::LIVE, static_row: Vec::new() };
-        let known = Known { low: Position::START, high: Position::END, batch: &Batch::new() };
         if let Some(handle) = self.find(name)
             && Object::of(&self.region, handle).kind() == Kind::Partition
         {
             self.remove(handle);
         }
-        self.learn(name, orders, &head, &known);
+        self.learn_all(name, orders, &head, &Batch::new());
+    }
+
+    /// A partition that is known whole and of which nothing is there.
+    pub(super) fn learn_all(
+        &mut self,
+        name: Name<'_>,
+        orders: &[ClusteringOrder],
+        head: &KnownHead,
+        batch: &Batch,
+    ) {
+        self.learn(name, orders, head, &Known { low: Position::START, high: Position::END, batch });
     }
 
     fn learn(&mut self, name: Name<'_>, orders: &[ClusteringOrder], head: &KnownHead, known: &Known<'_>) {

@@ -8,6 +8,7 @@
 //! tombstones that files have forgotten. Nothing here is pinned: a reader that paused looks up its place again, and only
 //! while its [`Claim`] is current. Memory is taken after room was made for it, so that the budget holds.
 
+mod flushed;
 mod index;
 mod known;
 mod learn;

@@ -11,6 +11,7 @@ use model::tombstones::RangeTombstone;
 use model::{DeletionTime, RowView, Table, Token};
 
 use memory::Handle;
+use smallvec::SmallVec;
 
 use super::learn::{Batch, KnownHead};
 use super::object::{
@@ -126,7 +127,14 @@ impl Drop for Update {
 }
 
 impl Inner {
-    fn merge(&mut self, name: Name<'_>, table: &Rc<Table>, head: &KnownHead, batch: &Batch, is_all: bool) {
+    pub(super) fn merge(
+        &mut self,
+        name: Name<'_>,
+        table: &Rc<Table>,
+        head: &KnownHead,
+        batch: &Batch,
+        is_all: bool,
+    ) {
         let Some(handle) = self.find(name) else { return };
         if Object::of(&self.region, handle).kind() == Kind::Whole {
             if is_all && self.merge_whole(name, handle, table, head, batch) {
@@ -186,7 +194,7 @@ impl Inner {
         let deleted = deletion(object.deletion(), head.deletion);
         let mut merged = std::mem::take(&mut self.row);
         merged.clear();
-        let mut clustering = Vec::new();
+        let mut clustering = SmallVec::<[u8; 64]>::new();
         match (object.only_row(), added) {
             (Some((old, row)), Some((_, new))) => {
                 // Of equal clusterings the one written first stays.

@@ -79,6 +79,20 @@ impl Contents<'_> {
         partition.newer.is_empty().then_some(partition.first.id)
     }
 
+    /// Clustering and columns of a row that is all a partition says, and nothing of it deleted or expiring.
+    pub(crate) fn sole_plain_row(&self, partition: PartitionRef) -> Option<(&[u8], RowView<'_>)> {
+        let partition = self.0.partition(partition.0);
+        let version = &partition.first;
+        let Rows::One(row) = version.rows else { return None };
+        let is_sole = partition.newer.is_empty()
+            && version.tombstones.is_none()
+            && version.static_row.is_none()
+            && version.deletion.is_live();
+        let (clustering, row) = split_row(self.0.region.get(row));
+        let row = RowView::trusted(row);
+        (is_sole && row.is_plain()).then_some((clustering, row))
+    }
+
     /// Token and key of a partition.
     #[inline]
     pub(crate) fn key(&self, partition: PartitionRef) -> (Token, &[u8]) {

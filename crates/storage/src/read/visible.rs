@@ -54,7 +54,7 @@ pub(crate) fn visible<'a>(
 
 /// Whether no row of the table has cells that [`drop_dropped`] would take.
 #[inline]
-pub(super) fn drop_dropped_is_needless(table: &Table) -> bool {
+pub(crate) fn drop_dropped_is_needless(table: &Table) -> bool {
     table.definition().dropped.is_empty()
 }
 

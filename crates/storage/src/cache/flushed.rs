@@ -1,0 +1,187 @@
+//! What a memtable says goes into the row cache when its table file is there: nothing of it is read from disk.
+//!
+//! A partition of one plain row, as most have, is a row that is put in or merged; any other is merged as a read merges it.
+
+use std::rc::Rc;
+
+use model::clustering::Slice;
+use model::reconcile::Purge;
+use model::{DeletionTime, Table, Token, Unfiltered};
+
+use super::learn::{Batch, KnownHead};
+use super::{Claim, Learner, Sought, TabletCache, Update};
+use crate::error::StorageError;
+use crate::memtable::{Contents, Memtable, PartitionRef, Shape, Walk};
+use crate::read::PartitionBound;
+use crate::read::merge::Merge;
+use crate::read::source::Source;
+use crate::read::visible::drop_dropped_is_needless;
+use crate::shard::Storage;
+use crate::tablet::{TableFile, Tablet};
+
+impl Storage {
+    /// Merges a memtable whose file is there into the row cache.
+    pub(crate) async fn update_cache(
+        &self,
+        tablet: &Rc<Tablet>,
+        memtable: &Rc<Memtable>,
+        file: Option<&Rc<TableFile>>,
+    ) {
+        let Some(claim) = tablet.cache().claim() else { return };
+        let table = tablet.table();
+        let from = PartitionBound { token: Token::MINIMUM, key: None, inclusive: true };
+        let walk = memtable.contents().seek(&from);
+        let mut flushed = Flushed { tablet, memtable, file, claim, table, from, walk, sole: SoleRow::new() };
+        // The tablet is forgotten in the cache when its table changes: then nothing has to be kept true.
+        while !tablet.is_dropped() && tablet.cache().is_current(claim) {
+            let stop = flushed.walk();
+            tablet.cache().count();
+            match stop {
+                Stop::End => return,
+                Stop::Pause => {}
+                Stop::Merge(partition) => {
+                    if let Err(error) = flushed.merge(partition).await {
+                        // Reading memory does not fail; were it to, what was merged in part is gone from the cache.
+                        reactor::warn_limited!("a flushed partition is not cached"; error = error);
+                    }
+                }
+            }
+            reactor::maybe_yield().await;
+        }
+    }
+}
+
+/// The walk over one memtable.
+struct Flushed<'f> {
+    tablet: &'f Rc<Tablet>,
+    memtable: &'f Rc<Memtable>,
+    file: Option<&'f Rc<TableFile>>,
+    claim: Claim,
+    table: Rc<Table>,
+    from: PartitionBound,
+    walk: Walk,
+    sole: SoleRow,
+}
+
+/// Why the walk stands still.
+enum Stop {
+    End,
+    /// Somebody else should run.
+    Pause,
+    Merge(Left),
+}
+
+/// A partition that takes more than putting in a row.
+struct Left {
+    token: Token,
+    key: Vec<u8>,
+    sources: Vec<Source>,
+    known: bool,
+}
+
+impl Flushed<'_> {
+    fn walk(&mut self) -> Stop {
+        let memtable = self.memtable;
+        let contents = memtable.contents();
+        while let Some(partition) = contents.at(&mut self.walk, &self.from) {
+            self.from.token = contents.key(partition).0;
+            let left = self.partition(&contents, partition);
+            contents.step(&mut self.walk);
+            match left {
+                Some(left) => return Stop::Merge(left),
+                None if reactor::need_preempt() => return Stop::Pause,
+                None => {}
+            }
+        }
+        Stop::End
+    }
+
+    /// Puts a partition of one plain row into the cache, or says what is to be merged. One of which the cache knows nothing
+    /// goes in only where no other file can have it.
+    fn partition(&mut self, contents: &Contents<'_>, partition: PartitionRef) -> Option<Left> {
+        let cache = self.tablet.cache();
+        let (token, key) = contents.key(partition);
+        let sought = Sought { token, key, orders: self.table.clustering_orders() };
+        let known = cache.has(self.claim, sought);
+        if !known && !self.is_new(token, key) {
+            return None;
+        }
+        // Rows of a table that lost columns are to be rid of them first.
+        if drop_dropped_is_needless(&self.table)
+            && let Some((clustering, row)) = contents.sole_plain_row(partition)
+        {
+            self.sole.batch.clear();
+            self.sole.batch.push(clustering, row.as_bytes());
+            cache.take_row(self.claim, &self.table, sought, &self.sole, known);
+            return None;
+        }
+        let versions = contents.versions(partition).into_iter();
+        let sources = versions.map(|version| Source::memory(self.memtable, partition, version)).collect();
+        Some(Left { token, key: key.to_vec(), sources, known })
+    }
+
+    fn is_new(&self, token: Token, key: &[u8]) -> bool {
+        let files = self.tablet.files();
+        let mut others = files.iter().filter(|other| !self.file.is_some_and(|file| Rc::ptr_eq(file, other)));
+        !others.any(|other| other.sstable().may_contain(token, key))
+    }
+
+    /// Merges one partition into what is known of it, or puts it in where nothing is.
+    async fn merge(&self, left: Left) -> Result<(), StorageError> {
+        let Left { token, key, sources, known } = left;
+        let (cache, table) = (self.tablet.cache(), &self.table);
+        let mut merge = Merge::new(Rc::clone(table), sources, Purge::nothing());
+        let slices = [Slice::all()];
+        let shape = Shape { orders: table.clustering_orders(), slices: &slices, reversed: false };
+        let head = (merge.partition_deletion(), merge.take_static_row());
+        if known {
+            let mut update = Update::new(cache, self.claim, table, (token, &key), head);
+            while let Some(next) = merge.next(shape).await? {
+                match next {
+                    Unfiltered::Row { clustering, row } => update.row(clustering, row.as_bytes()),
+                    Unfiltered::Change { position, deletion } => update.change(position, deletion),
+                }
+            }
+            update.end();
+        } else {
+            let (slices, reversed) = (slices.clone().into(), false);
+            let learner = Learner::new(cache, self.claim, table, (token, &key), head, slices, reversed);
+            let mut learner = learner.of_flush();
+            while let Some(next) = merge.next(shape).await? {
+                learner.unfiltered(next);
+            }
+            learner.end();
+        }
+        Ok(())
+    }
+}
+
+/// Room for a row that is all that a leaving memtable says of its partition.
+struct SoleRow {
+    head: KnownHead,
+    batch: Batch,
+}
+
+impl SoleRow {
+    fn new() -> Self {
+        let head = KnownHead { deletion: DeletionTime::LIVE, static_row: Vec::new() };
+        Self { head, batch: Batch::new() }
+    }
+}
+
+impl TabletCache {
+    /// Merges a row into its partition where that is `known`; else it is all of its partition.
+    fn take_row(&self, claim: Claim, table: &Rc<Table>, sought: Sought<'_>, row: &SoleRow, known: bool) {
+        let SoleRow { head, batch } = row;
+        let mut inner = self.cache.inner.borrow_mut();
+        if known {
+            inner.merge(sought.of(claim), table, head, batch, true);
+        } else {
+            inner.learn_all(sought.of(claim), sought.orders, head, batch);
+        }
+    }
+
+    fn count(&self) {
+        self.cache.count();
+    }
+}
