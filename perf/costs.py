@@ -15,9 +15,10 @@ LEAST = 8
 
 
 def load(path):
-    """Own cost by (function, file, line), and cost with callees by function, recursion counted once a level."""
+    """Own cost by (function, file, line); cost with callees by function, recursion counted once a level; cost of calls by
+    (caller, callee)."""
     files, functions = {}, {}
-    own, inclusive = {}, {}
+    own, inclusive, calls = {}, {}, {}
 
     def name(token, table):
         number, text = re.match(r"\((\d+)\)(?: (.*))?", token).groups()
@@ -49,16 +50,37 @@ def load(path):
                     calling = False
                     if callee != function:
                         inclusive[function] = inclusive.get(function, 0) + cost
+                        calls[function, callee] = calls.get((function, callee), 0) + cost
                 else:
                     own[function, file, line] = own.get((function, file, line), 0) + cost
                     inclusive[function] = inclusive.get(function, 0) + cost
-    return own, inclusive
+    return own, inclusive, calls
 
 
 def show(costs, count):
     for key, cost in sorted(costs.items(), key=lambda item: -item[1])[:count]:
         if cost >= LEAST:
             print(f"{cost:9.1f}  {key[:170]}")
+
+
+class Profile:
+    """Costs of one request: the difference of two runs over the difference of their requests."""
+
+    def __init__(self, directory, kind, in_flight):
+        self.runs = [load(os.path.join(directory, f"{kind}.{in_flight}.{count}")) for count in (FEW, MANY)]
+
+    def each(self, at):
+        few, many = self.runs[0][at], self.runs[1][at]
+        return {key: (many[key] - few.get(key, 0)) / (MANY - FEW) for key in many}
+
+    def own(self):
+        return self.each(0)
+
+    def inclusive(self):
+        return self.each(1)
+
+    def calls(self):
+        return self.each(2)
 
 
 def main():
@@ -70,16 +92,11 @@ def main():
     options.add_argument("--lines", metavar="PATTERN")
     options.add_argument("--count", type=int, default=60)
     options = options.parse_args()
-    runs = [load(os.path.join(options.directory, f"{options.kind}.{options.in_flight}.{count}"))
-            for count in (FEW, MANY)]
-
-    def each(at):
-        few, many = runs[0][at], runs[1][at]
-        return {key: (many[key] - few.get(key, 0)) / (MANY - FEW) for key in many}
+    profile = Profile(options.directory, options.kind, options.in_flight)
     if options.inclusive:
-        show(each(1), options.count)
+        show(profile.inclusive(), options.count)
         return
-    own, functions, lines = each(0), {}, {}
+    own, functions, lines = profile.own(), {}, {}
     for (function, file, line), cost in own.items():
         functions[function] = functions.get(function, 0) + cost
         if options.lines and re.search(options.lines, function or ""):
