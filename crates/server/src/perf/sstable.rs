@@ -139,10 +139,13 @@ impl SstableBench {
         for (at, (key, number)) in self.keys.iter().enumerate() {
             row.clear();
             table::append_row(&mut row, *number, 1, &mut value);
-            writer.partition_start(key.token, &key.key, DeletionTime::LIVE, None).await?;
+            writer.partition_start(key.token, &key.key, DeletionTime::LIVE, None)?;
             let row = RowView::trusted(&row);
-            writer.unfiltered(Unfiltered::Row { clustering: &[], row }).await?;
-            writer.partition_end().await?;
+            writer.unfiltered(Unfiltered::Row { clustering: &[], row })?;
+            writer.partition_end();
+            if writer.is_due() {
+                writer.drain().await?;
+            }
             if (at as u64).is_multiple_of(STRIDE) {
                 reactor::maybe_yield().await;
             }

@@ -189,6 +189,21 @@ impl Merge {
         self.sources
     }
 
+    /// The sources, to be replaced before [`Merge::restart`].
+    pub(crate) fn sources_mut(&mut self) -> &mut Vec<Source> {
+        &mut self.sources
+    }
+
+    /// Begins another partition, at whose start the sources are now; buffers are kept.
+    pub(crate) fn restart(&mut self, purge: Purge) {
+        self.purge = purge;
+        (self.partition, self.active, self.told) =
+            (DeletionTime::LIVE, DeletionTime::LIVE, DeletionTime::LIVE);
+        self.static_row.clear();
+        (self.folding, self.started) = (false, false);
+        self.read_heads();
+    }
+
     /// Pins what is in memory: to be called before a pause.
     pub(crate) fn pin(&mut self) {
         for source in &mut self.sources {

@@ -105,6 +105,11 @@ impl Source {
         }
     }
 
+    /// Starts over, for another partition of a scan.
+    pub(crate) fn restart(&mut self) {
+        (self.active, self.kind, self.taken) = (DeletionTime::LIVE, Kind::End, true);
+    }
+
     /// Reads the first element, unless that was done.
     ///
     /// # Errors
