@@ -9,6 +9,7 @@
 pub const LENGTH_MAX: usize = 9;
 
 /// Bytes that [`append_unsigned`] writes for `value`: 1 to [`LENGTH_MAX`].
+#[inline]
 pub fn unsigned_length(value: u64) -> usize {
     let bits = 64 - (value | 1).leading_zeros() as usize;
     // Up to eight bytes carry seven bits each; the ninth form has a first byte of ones and carries all 64.
@@ -21,19 +22,28 @@ pub fn signed_length(value: i64) -> usize {
 }
 
 /// Appends the shortest encoding of `value`.
+#[inline]
 pub fn append_unsigned(out: &mut Vec<u8>, value: u64) {
-    let length = unsigned_length(value);
-    if length == 1 {
+    if value < 0x80 {
         out.push(value as u8);
-    } else if length == LENGTH_MAX {
+    } else {
+        append_longer(out, value);
+    }
+}
+
+fn append_longer(out: &mut Vec<u8>, value: u64) {
+    let length = unsigned_length(value);
+    if length == LENGTH_MAX {
         out.push(0xff);
         out.extend_from_slice(&value.to_be_bytes());
-    } else {
-        let prefix = !(0xff_u8 >> (length - 1));
-        let mut bytes = value.to_be_bytes();
-        bytes[8 - length] |= prefix;
-        out.extend_from_slice(&bytes[8 - length..]);
+        return;
     }
+    // At the top of a word, and all of the word: a copy of a known length is a move or two.
+    let prefix = u64::from(!(0xff_u8 >> (length - 1))) << 56;
+    let word = value << (64 - 8 * length) | prefix;
+    let start = out.len();
+    out.extend_from_slice(&word.to_be_bytes());
+    out.truncate(start + length);
 }
 
 /// Appends the shortest zigzag encoding of `value`.
@@ -42,15 +52,29 @@ pub fn append_signed(out: &mut Vec<u8>, value: i64) {
 }
 
 /// Takes one unsigned integer off the front of `input`; `None`, with `input` unchanged, when it ends inside.
+#[inline]
 pub fn read_unsigned(input: &mut &[u8]) -> Option<u64> {
     let (&first, rest) = input.split_first()?;
-    let extra = first.leading_ones() as usize;
-    let (bytes, rest) = rest.split_at_checked(extra)?;
-    // With eight extra bytes nothing of the first byte is value, and the shift must not reach the type's width.
-    let high = if extra >= 8 { 0 } else { first & (0xff_u8 >> extra) };
-    let value = bytes.iter().fold(u64::from(high), |value, &byte| value << 8 | u64::from(byte));
+    if first < 0x80 {
+        *input = rest;
+        return Some(u64::from(first));
+    }
+    let (value, rest) = read_longer(first, rest)?;
     *input = rest;
     Some(value)
+}
+
+/// The integer of which `first` is the first byte of several, and what is behind it.
+fn read_longer(first: u8, rest: &[u8]) -> Option<(u64, &[u8])> {
+    let extra = first.leading_ones() as usize;
+    let (bytes, behind) = rest.split_at_checked(extra)?;
+    // With eight extra bytes nothing of the first byte is value, and the shift must not reach the type's width.
+    let high = if extra >= 8 { 0 } else { u64::from(first & (0xff_u8 >> extra)) << (8 * extra) };
+    let low = match rest.first_chunk::<8>() {
+        Some(word) => u64::from_be_bytes(*word) >> (64 - 8 * extra),
+        None => bytes.iter().fold(0, |value, &byte| value << 8 | u64::from(byte)),
+    };
+    Some((high | low, behind))
 }
 
 /// Takes one zigzag-encoded integer off the front of `input`; `None`, with `input` unchanged, when it ends inside.

@@ -109,7 +109,7 @@ pub fn compression(bytes: &[u8]) {
         if let Ok(decoder) =
             Decoder::new(compressor, compressor.has_dictionary().then_some(&b"dictionary"[..]))
         {
-            let _ = decoder.decode(bytes, 4096, &mut Vec::new());
+            let _ = decoder.decode(bytes, &mut vec![0; 4096]);
         }
     }
 }

@@ -31,6 +31,7 @@ pub use compression::{
 };
 pub use data::chunks::DiskReads;
 pub use data::reader::{PartitionReader, Scanner};
+pub use data::stream::AtHand;
 pub use data::writer::{SUMMARY_RATIO_DEFAULT, SstableInfo, Writer, WriterOptions};
 pub use descriptor::{Component, Descriptor, FileId, SortedNames, TEMPORARY_SUFFIX, sort_names};
 pub use error::{Malformed, Problem, SstableError};

@@ -4,17 +4,18 @@
 //! up the claim on the commit log. What was flushed is never ahead of the log on disk: the log is made
 //! durable first, so that after a power failure what is left of the log is a prefix of what was written.
 
+mod output;
+
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use model::clustering::Slice;
 use model::reconcile::Purge;
 use model::schema::TableOptions;
-use model::{Table, TableId, Token, Unfiltered};
+use model::{Table, TableId, Token};
 use reactor::{Deadline, Group};
 use sstable::{
-    CHUNK_BYTES_DEFAULT, Component, Compression, Compressor, Descriptor, EncodingMinima, TabletMark, Writer,
+    CHUNK_BYTES_DEFAULT, Compression, Compressor, Descriptor, EncodingMinima, TabletMark, Writer,
     WriterOptions,
 };
 
@@ -22,14 +23,16 @@ use crate::commitlog::format::EntryKind;
 use crate::commitlog::replay::encode_flushed;
 use crate::directory;
 use crate::error::StorageError;
-use crate::memtable::{Memtable, Shape};
-use crate::partition_guard::{PartitionGuards, TombstoneCount};
+use crate::memtable::Memtable;
 use crate::read::PartitionBound;
 use crate::read::merge::Merge;
 use crate::read::source::Source;
+use crate::read::visible::drop_dropped_is_needless;
 use crate::shard::Storage;
 use crate::tablet::{self, TableFile, Tablet, to_storage_error};
 use crate::throttle::Spool;
+
+pub(crate) use output::Output;
 
 /// Time between two attempts of a flush that the disk refused.
 const RETRY_EVERY: Duration = Duration::from_secs(1);
@@ -153,27 +156,39 @@ impl Storage {
             let mut from = PartitionBound { token: Token::MINIMUM, key: None, inclusive: true };
             let mut walk = memtable.contents().seek(&from);
             let mut key = Vec::new();
+            let mut merge = Merge::new(Rc::clone(&table), Vec::new(), Purge::nothing());
+            let sees_all = drop_dropped_is_needless(&table);
             loop {
-                let mut sources = Vec::new();
+                let (partition, plain);
                 {
                     let contents = memtable.contents();
-                    let Some(partition) = contents.at(&mut walk, &from) else { return Ok(()) };
-                    let (token, bytes) = contents.key(partition);
+                    let Some(at) = contents.at(&mut walk, &from) else { return Ok(()) };
+                    let (token, bytes) = contents.key(at);
                     key.clear();
                     key.extend_from_slice(bytes);
                     from.token = token;
-                    sources.extend(
-                        contents
-                            .versions(partition)
-                            .into_iter()
-                            .map(|v| Source::memory(memtable, partition, v)),
-                    );
+                    (partition, plain) = (at, contents.plain_version(at).filter(|_| sees_all));
+                    if plain.is_none() {
+                        let versions = contents.versions(partition).into_iter();
+                        let sources = versions.map(|v| Source::memory(memtable, partition, v));
+                        merge.sources_mut().extend(sources);
+                    }
                     contents.step(&mut walk);
                 }
-                output
-                    .partition(from.token, &key, Merge::new(Rc::clone(&table), sources, Purge::nothing()))
-                    .await?;
-                reactor::maybe_yield().await;
+                match plain {
+                    Some(version) => {
+                        let place = (memtable, partition, version);
+                        output.partition_in_memory(from.token, &key, place).await?;
+                    }
+                    None => {
+                        merge.restart(Purge::nothing());
+                        // Writing pauses, and readers that go meanwhile fold versions together.
+                        merge.pin();
+                        output.partition(from.token, &key, &mut merge).await?;
+                        // Here, where the memtable is not looked at: the pins go with them.
+                        merge.sources_mut().clear();
+                    }
+                }
             }
         })
         .await
@@ -222,7 +237,7 @@ impl Storage {
             generation,
             directory: directory.clone(),
             table: Rc::clone(table),
-            slices: [Slice::all()],
+            steps: 0,
             spool: None,
             guards: self.0.config.partition_guards,
         })
@@ -386,18 +401,6 @@ const MARK_WITHIN: Duration = Duration::from_secs(1);
 /// The same for all flushes of a drain together.
 const DRAIN_MARKS_WITHIN: Duration = Duration::from_secs(2);
 
-/// A table file that is being written.
-pub(crate) struct Output {
-    writer: Writer,
-    generation: u64,
-    directory: std::path::PathBuf,
-    table: Rc<Table>,
-    slices: [Slice; 1],
-    /// Told what is written, where a memtable is.
-    spool: Option<Rc<Spool>>,
-    guards: Option<PartitionGuards>,
-}
-
 /// A file on its way; where its making is cut off it may be whole on the disk, and is an orphan.
 pub(crate) struct Making<'t> {
     tablet: &'t Tablet,
@@ -422,60 +425,6 @@ impl Drop for Making<'_> {
         if !self.ended {
             self.tablet.add_orphan(self.generation);
         }
-    }
-}
-
-impl Output {
-    /// Bytes of data so far, before compression.
-    pub(crate) fn data_bytes(&self) -> u64 {
-        self.writer.data_bytes()
-    }
-
-    /// Writes what is left of a partition, if anything.
-    pub(crate) async fn partition(
-        &mut self,
-        token: Token,
-        key: &[u8],
-        mut merge: Merge,
-    ) -> Result<Merge, StorageError> {
-        let shape = Shape { orders: self.table.clustering_orders(), slices: &self.slices, reversed: false };
-        let mut begun = !merge.partition_deletion().is_live() || merge.static_row().is_some();
-        let start = self.writer.data_bytes();
-        let mut tombstones = self.guards.filter(|guards| guards.tombstones.is_on()).map(|_| {
-            let now = u32::try_from(reactor::wall_clock_us() / 1_000_000).unwrap_or(u32::MAX);
-            TombstoneCount::new(now, merge.partition_deletion(), merge.static_row())
-        });
-        if begun {
-            let (deletion, row) = (merge.partition_deletion(), merge.static_row());
-            self.writer.partition_start(token, key, deletion, row).await.map_err(to_storage_error)?;
-        }
-        while let Some(next) = merge.next(shape).await? {
-            if !begun {
-                begun = true;
-                let deletion = model::DeletionTime::LIVE;
-                self.writer.partition_start(token, key, deletion, None).await.map_err(to_storage_error)?;
-            }
-            if let (Some(spool), Unfiltered::Row { clustering, row }) = (&self.spool, &next) {
-                spool.row(clustering.len() + row.as_bytes().len());
-            }
-            if let Some(tombstones) = &mut tombstones {
-                tombstones.add(&next);
-            }
-            self.writer.unfiltered(next).await.map_err(to_storage_error)?;
-            reactor::maybe_yield().await;
-        }
-        if begun {
-            self.writer.partition_end().await.map_err(to_storage_error)?;
-            if let Some(guards) = &self.guards {
-                let measured = (self.writer.data_bytes() - start, tombstones.map_or(0, |seen| seen.count));
-                let file = self.writer.descriptor().file_name(Component::Data);
-                guards.tell(&self.table, key, &file, measured);
-            }
-        }
-        if let Some(spool) = &self.spool {
-            spool.partition(key.len());
-        }
-        Ok(merge)
     }
 }
 

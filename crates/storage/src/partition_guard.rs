@@ -75,9 +75,12 @@ impl PartitionGuards {
         said
     }
 
-    /// Logs what is beyond the thresholds.
-    pub(crate) fn tell(&self, table: &Table, key: &[u8], file: &str, measured: (u64, u64)) {
-        for (fails, text) in self.violations(table, key, file, measured) {
+    /// Logs what is beyond the thresholds; `file` is asked for its name only then.
+    pub(crate) fn tell(&self, table: &Table, key: &[u8], file: impl Fn() -> String, measured: (u64, u64)) {
+        if self.bytes.exceeded(measured.0).is_none() && self.tombstones.exceeded(measured.1).is_none() {
+            return;
+        }
+        for (fails, text) in self.violations(table, key, &file(), measured) {
             if fails {
                 reactor::error!("{}", text);
             } else {

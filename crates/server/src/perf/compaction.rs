@@ -14,9 +14,10 @@ use storage::{Storage, StorageConfig};
 
 use super::PerfError;
 use super::directory::Directory;
-use super::meter::{Meter, Used};
+use super::meter::{Measured, Meter, Used};
 use super::run::{self, Bench, RunOptions, Slice, Until};
 use super::table;
+use crate::config::Driver;
 
 /// Longest wait of one write.
 const WRITE_TIME: Duration = Duration::from_secs(60);
@@ -41,13 +42,15 @@ pub struct Options {
     /// Memory for what is not in files yet, such as 512M
     #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = crate::cli::size)]
     memory: u64,
+    /// How the shard talks to the kernel
+    #[arg(long, value_enum, default_value_t = Driver::Auto)]
+    driver: Driver,
     #[command(flatten)]
     run: RunOptions,
 }
 
 pub(super) fn run(options: Options) -> Result<(), PerfError> {
-    let reactor = reactor::Config { name: "perf".into(), ..reactor::Config::default() };
-    reactor::run_one(reactor, async move {
+    reactor::run_one(run::reactor_with(options.driver), async move {
         let directory = Directory::open(options.run.workdir.as_deref()).await?;
         let mut config = StorageConfig::new(directory.path(), options.memory as usize);
         config.auto_compaction = false;
@@ -145,7 +148,8 @@ impl Bench for Compaction {
             let compaction = self.meter.measure(async {
                 let storage = storage.clone();
                 // In the group it always runs in.
-                reactor::spawn(Group::COMPACTION, async move { storage.compact(table::TABLE).await }).await
+                let compaction = Measured::new(async move { storage.compact(table::TABLE).await });
+                reactor::spawn(Group::COMPACTION, compaction).await
             });
             let (outcome, used) = compaction.await;
             outcome??;

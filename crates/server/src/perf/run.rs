@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use super::PerfError;
 use super::meter::Used;
 use super::report::{self, Second, Summary};
+use crate::config::Driver;
 
 /// Longest run in seconds: a day.
 const SECONDS_MAX: i64 = 86_400;
@@ -32,6 +33,16 @@ pub(super) struct RunOptions {
     /// Directory for what the bench writes; without it one of its own in the system's temporary directory
     #[arg(long, value_name = "DIR")]
     pub workdir: Option<PathBuf>,
+}
+
+/// The reactor of a bench on one shard that talks to the kernel like this.
+pub(super) fn reactor_with(driver: Driver) -> reactor::Config {
+    let driver = match driver {
+        Driver::Auto => reactor::DriverChoice::Auto,
+        Driver::Uring => reactor::DriverChoice::Uring,
+        Driver::Poll => reactor::DriverChoice::Poll,
+    };
+    reactor::Config { driver, name: "perf".into(), ..reactor::Config::default() }
 }
 
 /// When a slice of work is over.

@@ -102,12 +102,7 @@ impl Options {
 
     fn reactor(&self) -> reactor::Config {
         let shards = usize::from(self.smp);
-        let driver = match self.driver {
-            Driver::Auto => reactor::DriverChoice::Auto,
-            Driver::Uring => reactor::DriverChoice::Uring,
-            Driver::Poll => reactor::DriverChoice::Poll,
-        };
-        reactor::Config { shards, driver, pin: shards > 1, name: "perf".into(), ..reactor::Config::default() }
+        reactor::Config { shards, pin: shards > 1, ..run::reactor_with(self.driver) }
     }
 }
 

@@ -16,9 +16,10 @@ use serde_json::{Map, Value, json};
 
 use super::PerfError;
 use super::directory::Directory;
-use super::meter::Meter;
+use super::meter::{Measured, Meter};
 use super::run::{self, Bench, RunOptions, Slice, Until};
 use super::table;
+use crate::config::Driver;
 
 /// Partitions between two looks at the clock.
 const STRIDE: u64 = 16;
@@ -65,6 +66,9 @@ pub struct Options {
     /// Bytes of data in a chunk, a power of two
     #[arg(long, value_name = "BYTES", default_value_t = CHUNK_BYTES_DEFAULT, value_parser = chunk_bytes)]
     chunk_bytes: u32,
+    /// How the shard talks to the kernel
+    #[arg(long, value_enum, default_value_t = Driver::Auto)]
+    driver: Driver,
     #[command(flatten)]
     run: RunOptions,
 }
@@ -76,8 +80,7 @@ fn chunk_bytes(text: &str) -> Result<u32, String> {
 }
 
 pub(super) fn run(options: Options) -> Result<(), PerfError> {
-    let reactor = reactor::Config { name: "perf".into(), ..reactor::Config::default() };
-    reactor::run_one(reactor, async move {
+    reactor::run_one(run::reactor_with(options.driver), async move {
         let directory = Directory::open(options.run.workdir.as_deref()).await?;
         let run_options = options.run.clone();
         let measured = async {
@@ -139,10 +142,13 @@ impl SstableBench {
         for (at, (key, number)) in self.keys.iter().enumerate() {
             row.clear();
             table::append_row(&mut row, *number, 1, &mut value);
-            writer.partition_start(key.token, &key.key, DeletionTime::LIVE, None).await?;
+            writer.partition_start(key.token, &key.key, DeletionTime::LIVE, None)?;
             let row = RowView::trusted(&row);
-            writer.unfiltered(Unfiltered::Row { clustering: &[], row }).await?;
-            writer.partition_end().await?;
+            writer.unfiltered(Unfiltered::Row { clustering: &[], row })?;
+            writer.partition_end();
+            if writer.is_due() {
+                writer.drain().await?;
+            }
             if (at as u64).is_multiple_of(STRIDE) {
                 reactor::maybe_yield().await;
             }
@@ -267,14 +273,14 @@ impl Bench for SstableBench {
         let began = reactor::now();
         let meter = std::mem::replace(&mut self.meter, Meter::none());
         let (outcome, used) = meter
-            .measure(async {
+            .measure(Measured::new(async {
                 match self.options.mode {
                     Mode::Write => self.write(until).await,
                     Mode::FullScan => self.scan(until).await,
                     Mode::IndexRead => self.read_by_index(until).await,
                     Mode::Partitions => self.read_neighbours(until).await,
                 }
-            })
+            }))
             .await;
         self.meter = meter;
         let (operations, errors) = outcome?;

@@ -13,6 +13,7 @@
 
 use std::fmt;
 
+use lz4_flex::block::CompressTable;
 use zstd_safe::{CCtx, CDict, CParameter, DCtx, DDict};
 
 use super::Compression;
@@ -101,10 +102,13 @@ pub(crate) struct Encoder {
     /// Chunks that come out this long or longer are kept as they are.
     limit: usize,
     state: State,
+    /// Where a chunk is compressed to; it stays as long as it was, so that it is not zeroed for each.
+    room: Vec<u8>,
 }
 
 enum State {
     None,
+    Lz4(CompressTable),
     Snappy(Box<snap::raw::Encoder>),
     Deflate(libdeflater::Compressor, libdeflater::Compressor),
     Zstd(CCtx<'static>),
@@ -127,7 +131,8 @@ impl Encoder {
             None => compression.compressor.without_dictionary(),
         };
         let state = match compressor {
-            Compressor::Lz4 | Compressor::Noop => State::None,
+            Compressor::Noop => State::None,
+            Compressor::Lz4 => State::Lz4(CompressTable::small()),
             Compressor::Snappy => State::Snappy(Box::new(snap::raw::Encoder::new())),
             Compressor::Deflate => {
                 let stored = libdeflater::CompressionLvl::new(0).expect("level 0 stores");
@@ -142,7 +147,7 @@ impl Encoder {
             Compressor::Lz4Dictionary => State::Lz4Dictionary(dictionary.unwrap_or(&[]).to_vec()),
         };
         let limit = compression.compressed_bytes_max(chunk_bytes) as usize;
-        Self { compressor, level: compression.level, limit, state }
+        Self { compressor, level: compression.level, limit, state, room: Vec::new() }
     }
 
     /// What the chunks are compressed with, for `CompressionInfo.db`.
@@ -150,54 +155,57 @@ impl Encoder {
         self.compressor
     }
 
-    /// Appends the compressed form of a chunk.
+    /// The compressed form of a chunk, until the next one.
     ///
     /// A chunk that does not become shorter than the table wants is kept in the compressor's own form for bytes that
     /// are not compressed, which every reader takes and which costs a copy to read.
-    pub(crate) fn encode(&mut self, chunk: &[u8], out: &mut Vec<u8>) {
-        let start = out.len();
-        self.compress(chunk, out);
-        if out.len() - start >= self.limit && self.compressor != Compressor::Noop {
-            out.truncate(start);
-            self.store(chunk, out);
+    pub(crate) fn encode(&mut self, chunk: &[u8]) -> &[u8] {
+        let mut room = std::mem::take(&mut self.room);
+        let mut length = self.compress(chunk, &mut room);
+        if length >= self.limit && self.compressor != Compressor::Noop {
+            room.clear();
+            self.store(chunk, &mut room);
+            length = room.len();
         }
+        self.room = room;
+        &self.room[..length]
     }
 
-    fn compress(&mut self, chunk: &[u8], out: &mut Vec<u8>) {
+    /// Compresses a chunk to the front of `room`; returns how long it is.
+    fn compress(&mut self, chunk: &[u8], room: &mut Vec<u8>) -> usize {
         const ROOM: &str = "the output has the size compression asks for";
-        let start = out.len();
-        let length = match &mut self.state {
-            State::None if self.compressor == Compressor::Noop => {
-                out.extend_from_slice(chunk);
-                return;
-            }
+        match &mut self.state {
             State::None => {
-                let body = lz4_room(chunk, out);
-                4 + lz4_flex::block::compress_into(chunk, &mut out[body..]).expect(ROOM)
+                room.clear();
+                room.extend_from_slice(chunk);
+                chunk.len()
+            }
+            State::Lz4(table) => {
+                let body = lz4_room(chunk, room);
+                4 + lz4_flex::block::compress_into_with_table(chunk, body, table).expect(ROOM)
             }
             State::Lz4Dictionary(dictionary) => {
-                let body = lz4_room(chunk, out);
-                4 + lz4_flex::block::compress_into_with_dict(chunk, &mut out[body..], dictionary).expect(ROOM)
+                let body = lz4_room(chunk, room);
+                4 + lz4_flex::block::compress_into_with_dict(chunk, body, dictionary).expect(ROOM)
             }
             State::Snappy(encoder) => {
-                out.resize(start + snap::raw::max_compress_len(chunk.len()), 0);
-                encoder.compress(chunk, &mut out[start..]).expect(ROOM)
+                let room = at_least(room, snap::raw::max_compress_len(chunk.len()));
+                encoder.compress(chunk, room).expect(ROOM)
             }
             State::Deflate(encoder, _) => {
-                out.resize(start + encoder.zlib_compress_bound(chunk.len()), 0);
-                encoder.zlib_compress(chunk, &mut out[start..]).expect(ROOM)
+                let room = at_least(room, encoder.zlib_compress_bound(chunk.len()));
+                encoder.zlib_compress(chunk, room).expect(ROOM)
             }
             State::Zstd(context) => {
-                out.resize(start + zstd_safe::compress_bound(chunk.len()), 0);
-                context.compress2(&mut out[start..], chunk).map_err(zstd_safe::get_error_name).expect(ROOM)
+                let room = at_least(room, zstd_safe::compress_bound(chunk.len()));
+                context.compress2(room, chunk).map_err(zstd_safe::get_error_name).expect(ROOM)
             }
             State::ZstdDictionary(context, dictionary) => {
-                out.resize(start + zstd_safe::compress_bound(chunk.len()), 0);
-                let compressed = context.compress_using_cdict(&mut out[start..], chunk, dictionary);
+                let room = at_least(room, zstd_safe::compress_bound(chunk.len()));
+                let compressed = context.compress_using_cdict(room, chunk, dictionary);
                 compressed.map_err(zstd_safe::get_error_name).expect(ROOM)
             }
-        };
-        out.truncate(start + length);
+        }
     }
 
     /// Appends a chunk as its compressor keeps bytes that are not compressed.
@@ -258,11 +266,19 @@ impl Encoder {
     }
 }
 
-/// Makes room for an LZ4 block behind its length; returns where it starts.
-fn lz4_room(chunk: &[u8], out: &mut Vec<u8>) -> usize {
-    out.extend_from_slice(&(chunk.len() as u32).to_le_bytes());
-    let body = out.len();
-    out.resize(body + lz4_flex::block::get_maximum_output_size(chunk.len()), 0);
+/// The first `length` bytes of `room`, which grows to have them.
+fn at_least(room: &mut Vec<u8>, length: usize) -> &mut [u8] {
+    if room.len() < length {
+        room.resize(length, 0);
+    }
+    &mut room[..length]
+}
+
+/// Writes the length before an LZ4 block; the room for the block.
+fn lz4_room<'r>(chunk: &[u8], room: &'r mut Vec<u8>) -> &'r mut [u8] {
+    let room = at_least(room, 4 + lz4_flex::block::get_maximum_output_size(chunk.len()));
+    let (length, body) = room.split_at_mut(4);
+    length.copy_from_slice(&(chunk.len() as u32).to_le_bytes());
     body
 }
 
@@ -318,24 +334,17 @@ impl Decoder {
         }
     }
 
-    /// Appends the chunk that `compressed` holds, which has `length` bytes.
+    /// Makes `out` the chunk that `compressed` holds, which is as long.
     ///
     /// # Errors
-    /// [`Problem::Invalid`] when it is not what the compressor makes of `length` bytes.
-    pub(crate) fn decode(&self, compressed: &[u8], length: usize, out: &mut Vec<u8>) -> Result<(), Problem> {
-        let start = out.len();
-        let decoded = self.decode_into(compressed, length, out);
-        if decoded.is_err() {
-            out.truncate(start);
-        }
-        decoded
-    }
-
-    fn decode_into(&self, compressed: &[u8], length: usize, out: &mut Vec<u8>) -> Result<(), Problem> {
-        let start = out.len();
+    /// [`Problem::Invalid`] when it is not what the compressor makes of so many bytes.
+    pub(crate) fn decode(&self, compressed: &[u8], out: &mut [u8]) -> Result<(), Problem> {
+        let length = out.len();
         let decoded = match (self.compressor, &self.dictionary) {
             (Compressor::Noop, _) => {
-                out.extend_from_slice(compressed);
+                if compressed.len() == length {
+                    out.copy_from_slice(compressed);
+                }
                 compressed.len()
             }
             (Compressor::Lz4 | Compressor::Lz4Dictionary, dictionary) => {
@@ -343,12 +352,11 @@ impl Decoder {
                 if u32::from_le_bytes(*recorded) as usize != length {
                     return Err(OTHER_LENGTH);
                 }
-                out.resize(start + length, 0);
                 match dictionary {
                     Dictionary::Lz4(dictionary) => {
-                        lz4_flex::block::decompress_into_with_dict(block, &mut out[start..], dictionary)
+                        lz4_flex::block::decompress_into_with_dict(block, out, dictionary)
                     }
-                    _ => lz4_flex::block::decompress_into(block, &mut out[start..]),
+                    _ => lz4_flex::block::decompress_into(block, out),
                 }
                 .map_err(|_| BROKEN)?
             }
@@ -356,23 +364,18 @@ impl Decoder {
                 if snap::raw::decompress_len(compressed).ok() != Some(length) {
                     return Err(OTHER_LENGTH);
                 }
-                out.resize(start + length, 0);
-                snap::raw::Decoder::new().decompress(compressed, &mut out[start..]).map_err(|_| BROKEN)?
+                snap::raw::Decoder::new().decompress(compressed, out).map_err(|_| BROKEN)?
             }
             (Compressor::Deflate, _) => {
-                out.resize(start + length, 0);
-                libdeflater::Decompressor::new()
-                    .zlib_decompress(compressed, &mut out[start..])
-                    .map_err(|_| BROKEN)?
+                libdeflater::Decompressor::new().zlib_decompress(compressed, out).map_err(|_| BROKEN)?
             }
             (Compressor::Zstd | Compressor::ZstdDictionary, dictionary) => {
-                out.resize(start + length, 0);
                 let mut context = DCtx::try_create().ok_or(Problem::Invalid("no memory to decompress"))?;
                 match dictionary {
                     Dictionary::Zstd(dictionary) => {
-                        context.decompress_using_ddict(&mut out[start..], compressed, dictionary)
+                        context.decompress_using_ddict(out, compressed, dictionary)
                     }
-                    _ => context.decompress(&mut out[start..], compressed),
+                    _ => context.decompress(out, compressed),
                 }
                 .map_err(|_| BROKEN)?
             }
@@ -392,16 +395,16 @@ mod tests {
         let dictionary = compressor.has_dictionary().then_some(dictionary);
         let mut encoder = Encoder::new(&compression, 4096, dictionary);
         let decoder = Decoder::new(compressor, dictionary).unwrap();
-        let mut compressed = vec![7; 3];
-        encoder.encode(chunk, &mut compressed);
-        let compressed = &compressed[3..];
+        // What a chunk before left must not show.
+        encoder.encode(&chunk[..chunk.len() / 2]);
+        let compressed = encoder.encode(chunk);
         assert!(compressed.len() as u64 <= compressed_max(chunk.len() as u64), "{compressor}");
-        let mut back = vec![9];
-        decoder.decode(compressed, chunk.len(), &mut back).unwrap();
-        assert_eq!(&back[1..], chunk, "{compressor}");
+        let mut back = vec![9; chunk.len()];
+        decoder.decode(compressed, &mut back).unwrap();
+        assert_eq!(back, chunk, "{compressor}");
         for other in [chunk.len() + 1, chunk.len().wrapping_sub(1).min(1 << 20)] {
-            assert!(decoder.decode(compressed, other, &mut back).is_err(), "{compressor} as {other} bytes");
-            assert_eq!(back.len(), 1 + chunk.len(), "nothing is left of a chunk that failed");
+            let mut back = vec![9; other];
+            assert!(decoder.decode(compressed, &mut back).is_err(), "{compressor} as {other} bytes");
         }
         compressed.len()
     }
@@ -419,7 +422,7 @@ mod tests {
                     check(compressor, min_ratio, &noise, &dictionary);
                 }
                 let dictionary = compressor.has_dictionary().then_some(&dictionary[..]);
-                let _ = Decoder::new(compressor, dictionary).unwrap().decode(&noise, 100, &mut Vec::new());
+                let _ = Decoder::new(compressor, dictionary).unwrap().decode(&noise, &mut [0; 100]);
             }
         }
     }

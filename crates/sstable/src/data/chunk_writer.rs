@@ -1,4 +1,4 @@
-//! Writes `Data.db`: gathers chunks, compresses them, and keeps their offsets or checksums.
+//! Writes `Data.db`: compresses chunks where they were put together, and keeps their offsets or checksums.
 //!
 //! With a compressor that takes a dictionary the first chunks wait in memory until the dictionary is made of them.
 
@@ -9,7 +9,7 @@ use crate::compression::{
     ChunkChecksums, ChunkOffsets, Compression, CompressionInfo, Encoder, SAMPLE_BYTES, train,
 };
 use crate::error::SstableError;
-use crate::file::OutputFile;
+use crate::file::{OutputFile, Written};
 
 /// `Data.db` while it is written.
 #[derive(Debug)]
@@ -21,12 +21,10 @@ pub(crate) struct DataWriter {
     samples: Vec<u8>,
     dictionary: Option<Vec<u8>>,
     chunk_bytes: usize,
-    chunk: Vec<u8>,
-    compressed: Vec<u8>,
     offsets: ChunkOffsets,
     checksums: Vec<u32>,
     digest: crc32fast::Hasher,
-    /// Bytes appended so far, before compression.
+    /// Bytes taken so far, before compression.
     pub(crate) position: u64,
 }
 
@@ -39,7 +37,7 @@ pub(crate) enum WrittenChunks {
 #[derive(Debug)]
 pub(crate) struct WrittenData {
     pub(crate) bytes: u64,
-    pub(crate) file_bytes: u64,
+    pub(crate) file: Written,
     pub(crate) digest: u32,
     pub(crate) chunks: WrittenChunks,
     /// What the chunks refer to.
@@ -56,8 +54,6 @@ impl DataWriter {
             samples: Vec::new(),
             dictionary: None,
             chunk_bytes: options.chunk_bytes as usize,
-            chunk: Vec::with_capacity(options.chunk_bytes as usize),
-            compressed: Vec::new(),
             offsets: ChunkOffsets::default(),
             checksums: Vec::new(),
             digest: crc32fast::Hasher::new(),
@@ -65,34 +61,24 @@ impl DataWriter {
         })
     }
 
-    pub(crate) async fn append(&mut self, mut bytes: &[u8]) -> Result<(), SstableError> {
-        self.position += bytes.len() as u64;
-        while !bytes.is_empty() {
-            let count = bytes.len().min(self.chunk_bytes - self.chunk.len());
-            self.chunk.extend_from_slice(&bytes[..count]);
-            bytes = &bytes[count..];
-            if self.chunk.len() == self.chunk_bytes {
-                self.write_chunk().await?;
-            }
+    /// Writes the whole chunks at the front of `bytes` and takes them away; a rest that is no chunk stays.
+    pub(crate) async fn take_chunks(&mut self, bytes: &mut Vec<u8>) -> Result<(), SstableError> {
+        let whole = bytes.len() - bytes.len() % self.chunk_bytes;
+        for chunk in bytes[..whole].chunks_exact(self.chunk_bytes) {
+            self.write_chunk(chunk).await?;
+            reactor::maybe_yield().await;
         }
+        bytes.drain(..whole);
         Ok(())
     }
 
-    /// A chunk is full.
-    async fn write_chunk(&mut self) -> Result<(), SstableError> {
-        if self.compression.is_some() && self.encoder.is_none() {
-            self.samples.extend_from_slice(&self.chunk);
-            self.chunk.clear();
-            if self.samples.len() >= SAMPLE_BYTES {
-                self.begin().await?;
-            }
-            return Ok(());
+    async fn write_chunk(&mut self, chunk: &[u8]) -> Result<(), SstableError> {
+        self.position += chunk.len() as u64;
+        if self.compression.is_none() || self.encoder.is_some() {
+            return self.write(chunk).await;
         }
-        let chunk = std::mem::take(&mut self.chunk);
-        let written = self.write(&chunk).await;
-        self.chunk = chunk;
-        self.chunk.clear();
-        written
+        self.samples.extend_from_slice(chunk);
+        if self.samples.len() >= SAMPLE_BYTES { self.begin().await } else { Ok(()) }
     }
 
     /// Makes the dictionary and writes the chunks that waited for it.
@@ -113,23 +99,25 @@ impl DataWriter {
             self.digest.update(chunk);
             return self.file.append(chunk).await;
         };
-        self.compressed.clear();
-        encoder.encode(chunk, &mut self.compressed);
-        let checksum = crc32fast::hash(&self.compressed);
-        self.compressed.extend_from_slice(&checksum.to_be_bytes());
-        self.digest.update(&self.compressed);
+        let compressed = encoder.encode(chunk);
+        let checksum = crc32fast::hash(compressed).to_be_bytes();
+        self.digest.update(compressed);
+        self.digest.update(&checksum);
         self.offsets.push(self.file.position());
-        self.file.append(&self.compressed).await
+        self.file.append(compressed).await?;
+        self.file.append(&checksum).await
     }
 
-    pub(crate) async fn finish(mut self) -> Result<WrittenData, SstableError> {
-        if !self.chunk.is_empty() {
-            self.write_chunk().await?;
+    /// Writes the last chunks; the last of all may be short.
+    pub(crate) async fn finish(mut self, mut rest: Vec<u8>) -> Result<WrittenData, SstableError> {
+        self.take_chunks(&mut rest).await?;
+        if !rest.is_empty() {
+            self.write_chunk(&rest).await?;
         }
         if self.compression.is_some() && self.encoder.is_none() {
             self.begin().await?;
         }
-        let file_bytes = self.file.finish().await?;
+        let file = self.file.close().await?;
         let chunk_length = self.chunk_bytes as u32;
         let chunks = match (self.encoder, self.compression) {
             (Some(encoder), Some(compression)) => {
@@ -146,6 +134,6 @@ impl DataWriter {
             _ => WrittenChunks::Checked(ChunkChecksums { chunk_length, checksums: self.checksums }),
         };
         let digest = self.digest.finalize();
-        Ok(WrittenData { bytes: self.position, file_bytes, digest, chunks, dictionary: self.dictionary })
+        Ok(WrittenData { bytes: self.position, file, digest, chunks, dictionary: self.dictionary })
     }
 }

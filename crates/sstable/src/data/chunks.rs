@@ -1,6 +1,8 @@
 //! The data file as chunks: reads whole ones, checks each, and hands out uncompressed bytes.
 
 use std::cell::Cell;
+use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use reactor::file::{File, RangeBuf};
@@ -37,6 +39,12 @@ impl ReadCounter {
         offset: u64,
         length: usize,
     ) -> Result<RangeBuf, SstableError> {
+        self.count(file, offset, length);
+        file.read_range(offset, length).await.map_err(SstableError::io(path))
+    }
+
+    /// Counts a read that begins now.
+    fn count(&self, file: &File, offset: u64, length: usize) {
         let alignment = file.read_alignment() as u64;
         let mut reads = self.0.get();
         reads.requests += 1;
@@ -44,7 +52,6 @@ impl ReadCounter {
         reads.bytes +=
             end.checked_next_multiple_of(alignment).unwrap_or(end) - offset / alignment * alignment;
         self.0.set(reads);
-        file.read_range(offset, length).await.map_err(SstableError::io(path))
     }
 
     pub(crate) fn get(&self) -> DiskReads {
@@ -99,59 +106,70 @@ impl DataFile {
         }
     }
 
-    /// Reads the chunks `first..end` with one request and appends what they hold.
-    pub(crate) async fn read(
+    /// Reads the chunks `first..end` with one request. The future is whole by itself: whoever has it may do other things first.
+    pub(crate) fn read(
         &self,
         counter: &ReadCounter,
         first: u64,
         end: u64,
-        out: &mut Vec<u8>,
-    ) -> Result<(), SstableError> {
-        let chunk_length = self.chunk_length();
+    ) -> impl Future<Output = io::Result<RangeBuf>> + use<> {
         let start = self.file_offset(first);
         let length = (self.file_offset(end) - start) as usize;
-        let bytes = counter.read(&self.file, &self.path, start, length).await?;
-        if bytes.len() != length {
-            return Err(Malformed::truncated(start + bytes.len() as u64).of(Component::Data, &self.path));
+        counter.count(&self.file, start, length);
+        let file = self.file.clone();
+        async move { file.read_range(start, length).await }
+    }
+
+    /// Whether `bytes` is all that was to be read of the chunks `first..end`.
+    pub(crate) fn check_read(&self, (first, end): (u64, u64), bytes: &[u8]) -> Result<(), SstableError> {
+        let start = self.file_offset(first);
+        if bytes.len() as u64 == self.file_offset(end) - start {
+            return Ok(());
         }
-        for chunk in first..end {
+        Err(Malformed::truncated(start + bytes.len() as u64).of(Component::Data, &self.path))
+    }
+
+    /// Makes the front of `out` what `chunks` hold; `bytes` are those of a read that begins with chunk `first`. Returns how
+    /// long it is.
+    pub(crate) fn decode(
+        &self,
+        first: u64,
+        bytes: &[u8],
+        chunks: Range<u64>,
+        out: &mut [u8],
+    ) -> Result<usize, SstableError> {
+        let mut filled = 0;
+        let chunk_length = self.chunk_length();
+        let start = self.file_offset(first);
+        for chunk in chunks {
             let at = self.file_offset(chunk);
             let stored = &bytes[(at - start) as usize..(self.file_offset(chunk + 1) - start) as usize];
             let length = chunk_length.min(self.length() - chunk * chunk_length) as usize;
-            self.append_chunk(chunk, stored, length, out)
+            self.decode_chunk(chunk, stored, &mut out[filled..filled + length])
                 .map_err(|problem| Malformed { offset: at, problem }.of(Component::Data, &self.path))?;
+            filled += length;
         }
-        Ok(())
+        Ok(filled)
     }
 
-    fn append_chunk(
-        &self,
-        chunk: u64,
-        stored: &[u8],
-        length: usize,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Problem> {
+    fn decode_chunk(&self, chunk: u64, stored: &[u8], out: &mut [u8]) -> Result<(), Problem> {
         match &self.chunks {
             Chunks::Compressed(info, decoder) => {
                 let (body, recorded) = stored.split_last_chunk::<4>().ok_or(Problem::Truncated)?;
                 check(body, u32::from_be_bytes(*recorded))?;
-                if body.len() >= info.max_compressed_length as usize {
-                    // Stored as it is, padded where the last chunk is shorter than the limit.
-                    out.extend_from_slice(body.get(..length).ok_or(Problem::Truncated)?);
-                    return Ok(());
+                if body.len() < info.max_compressed_length as usize {
+                    return decoder.decode(body, out);
                 }
-                decoder.decode(body, length, out)
+                // Stored as it is, padded where the last chunk is shorter than the limit.
+                out.copy_from_slice(body.get(..out.len()).ok_or(Problem::Truncated)?);
             }
             Chunks::Checked(checksums) => {
                 check(stored, *checksums.checksums.get(chunk as usize).ok_or(Problem::Truncated)?)?;
-                out.extend_from_slice(stored);
-                Ok(())
+                out.copy_from_slice(stored.get(..out.len()).ok_or(Problem::Truncated)?);
             }
-            Chunks::Plain => {
-                out.extend_from_slice(stored);
-                Ok(())
-            }
+            Chunks::Plain => out.copy_from_slice(stored.get(..out.len()).ok_or(Problem::Truncated)?),
         }
+        Ok(())
     }
 
     /// Where a chunk starts in the file; the end of the file for those behind it.

@@ -30,7 +30,8 @@ fn stored_time(layout: &Layout, time: LocalSeconds) -> i64 {
     }
 }
 
-fn append_timestamp(layout: &Layout, out: &mut Vec<u8>, timestamp: i64) {
+#[inline]
+pub(super) fn append_timestamp(layout: &Layout, out: &mut Vec<u8>, timestamp: i64) {
     vint::append_unsigned(out, timestamp.wrapping_sub(layout.minima.timestamp) as u64);
 }
 
@@ -58,25 +59,28 @@ pub(crate) fn append_whole_deletion(layout: &Layout, out: &mut Vec<u8>, deletion
 }
 
 /// Appends the values of a clustering prefix, without their number.
-fn append_values(layout: &Layout, out: &mut Vec<u8>, prefix: Clustering<'_>) -> Result<usize, SstableError> {
+pub(super) fn append_values(
+    layout: &Layout,
+    out: &mut Vec<u8>,
+    prefix: Clustering<'_>,
+) -> Result<usize, SstableError> {
     let mut count = 0;
     let mut components = prefix.components();
     loop {
-        let group: SmallVec<[Option<&[u8]>; VALUES_PER_HEADER]> =
-            components.by_ref().take(VALUES_PER_HEADER).collect();
-        if group.is_empty() {
+        let (mut header, mut length) = (0u64, 0);
+        for value in components.clone().take(VALUES_PER_HEADER) {
+            header |= match value {
+                None => 2,
+                Some([]) => 1,
+                Some(_) => 0,
+            } << (2 * length);
+            length += 1;
+        }
+        if length == 0 {
             return Ok(count);
         }
-        let mut header = 0u64;
-        for (index, value) in group.iter().enumerate() {
-            match value {
-                None => header |= 2 << (2 * index),
-                Some([]) => header |= 1 << (2 * index),
-                Some(_) => {}
-            }
-        }
         vint::append_unsigned(out, header);
-        for value in &group {
+        for value in components.by_ref().take(length) {
             if let Some(value) = value.filter(|value| !value.is_empty()) {
                 match layout.clusterings.get(count).copied().flatten() {
                     Some(expected) if expected != value.len() => {
@@ -165,6 +169,22 @@ pub(crate) fn append_row(
     Ok(())
 }
 
+/// Appends a value, with its length where the type does not fix it; nothing for an empty one.
+#[inline]
+pub(super) fn append_value(out: &mut Vec<u8>, slot: &Slot, value: &[u8]) -> Result<(), SstableError> {
+    if value.is_empty() {
+        return Ok(());
+    }
+    match slot.value_length {
+        Some(expected) if expected != value.len() => {
+            return Err(SstableError::Value { column: slot.name.clone(), expected, found: value.len() });
+        }
+        Some(_) => out.extend_from_slice(value),
+        None => append_sized(out, value),
+    }
+    Ok(())
+}
+
 /// Appends which of the file's columns a row has.
 fn append_present(out: &mut Vec<u8>, slots: &Slots, present: impl Iterator<Item = usize>, count: usize) {
     let columns = slots.list.len();
@@ -242,16 +262,7 @@ fn append_cell(
     if slot.complex {
         append_sized(out, cell.path.unwrap_or(&[]));
     }
-    if !value.is_empty() {
-        match slot.value_length {
-            Some(expected) if expected != value.len() => {
-                return Err(SstableError::Value { column: slot.name.clone(), expected, found: value.len() });
-            }
-            Some(_) => out.extend_from_slice(value),
-            None => append_sized(out, value),
-        }
-    }
-    Ok(())
+    append_value(out, slot, value)
 }
 
 /// Appends a marker where the range deletion in force turns from `before` to `after`.

@@ -5,7 +5,7 @@ use model::deletion::DeletionTime;
 use model::row::RowView;
 use model::token::{Token, murmur3_token};
 
-use super::stream::Stream;
+use super::stream::{AtHand, Stream};
 use crate::error::SstableError;
 use crate::scan::PartitionBound;
 
@@ -44,6 +44,29 @@ impl PartitionReader {
     pub async fn next(&mut self) -> Result<Option<Unfiltered<'_>>, SstableError> {
         self.stream.next().await
     }
+
+    /// As [`PartitionReader::next`] without waiting for the disk.
+    ///
+    /// # Errors
+    /// As [`PartitionReader::next`].
+    #[inline]
+    pub fn next_at_hand(&mut self) -> Result<AtHand<'_>, SstableError> {
+        self.stream.next_at_hand()
+    }
+
+    /// Reads what [`PartitionReader::next_at_hand`] lacked.
+    ///
+    /// # Errors
+    /// As [`PartitionReader::next`].
+    pub async fn fetch(&mut self) -> Result<(), SstableError> {
+        self.stream.fetch().await
+    }
+
+    /// The row that was lent last, until the next call for one.
+    #[inline]
+    pub fn row(&self) -> (&[u8], RowView<'_>) {
+        self.stream.row()
+    }
 }
 
 /// Partitions of a table file one after another, each cut to the same slices.
@@ -68,23 +91,47 @@ impl Scanner {
     ///
     /// # Errors
     /// [`SstableError::Io`] and [`SstableError::Corrupt`]; the scanner is then of no further use.
+    #[inline]
     pub async fn next_partition(&mut self) -> Result<bool, SstableError> {
+        match self.next_partition_at_hand()? {
+            Some(more) => Ok(more),
+            // Boxed, so that who scans on does not carry the room for it around.
+            None => Box::pin(self.read_partition()).await,
+        }
+    }
+
+    /// As [`Scanner::next_partition`] without waiting for the disk; `None` where it has to be asked.
+    fn next_partition_at_hand(&mut self) -> Result<Option<bool>, SstableError> {
+        let Some(at) = self.next_at.or_else(|| self.stream.behind_end()) else { return Ok(None) };
+        if at < self.length && !self.stream.open_at_hand(at)? {
+            return Ok(None);
+        }
+        Ok(Some(self.at_partition(at)))
+    }
+
+    async fn read_partition(&mut self) -> Result<bool, SstableError> {
         let at = match self.next_at.take() {
             Some(at) => at,
             None => self.stream.skip_rest().await?,
         };
+        if at < self.length {
+            self.stream.open_partition(at).await?;
+        }
+        Ok(self.at_partition(at))
+    }
+
+    /// Whether the partition that was opened at `at` is one of the range.
+    fn at_partition(&mut self, at: u64) -> bool {
         self.at = at;
-        if at >= self.length {
-            self.next_at = Some(self.length);
-            return Ok(false);
+        if at < self.length {
+            self.token = murmur3_token(self.stream.key());
+            if !self.end.is_before(self.token, self.stream.key()) {
+                self.next_at = None;
+                return true;
+            }
         }
-        self.stream.open_partition(at).await?;
-        self.token = murmur3_token(self.stream.key());
-        if self.end.is_before(self.token, self.stream.key()) {
-            self.next_at = Some(self.length);
-            return Ok(false);
-        }
-        Ok(true)
+        self.next_at = Some(self.length);
+        false
     }
 
     /// Where the current partition starts in the uncompressed data.
@@ -118,5 +165,28 @@ impl Scanner {
     /// As [`PartitionReader::next`].
     pub async fn next(&mut self) -> Result<Option<Unfiltered<'_>>, SstableError> {
         self.stream.next().await
+    }
+
+    /// As [`Scanner::next`] without waiting for the disk.
+    ///
+    /// # Errors
+    /// As [`PartitionReader::next`].
+    #[inline]
+    pub fn next_at_hand(&mut self) -> Result<AtHand<'_>, SstableError> {
+        self.stream.next_at_hand()
+    }
+
+    /// Reads what [`Scanner::next_at_hand`] lacked.
+    ///
+    /// # Errors
+    /// As [`PartitionReader::next`].
+    pub async fn fetch(&mut self) -> Result<(), SstableError> {
+        self.stream.fetch().await
+    }
+
+    /// The row that was lent last, until the next call for one.
+    #[inline]
+    pub fn row(&self) -> (&[u8], RowView<'_>) {
+        self.stream.row()
     }
 }

@@ -27,6 +27,8 @@ pub(crate) enum Step {
 #[derive(Debug)]
 pub(crate) struct Slicer {
     slices: Vec<Slice>,
+    /// Whether the one slice is the whole partition, which has no place outside.
+    whole: bool,
     reversed: bool,
     at: usize,
     entered: bool,
@@ -37,11 +39,12 @@ pub(crate) struct Slicer {
 impl Slicer {
     /// For disjoint ascending slices.
     pub(crate) fn new(slices: &[Slice], reversed: bool) -> Self {
+        let whole = matches!(slices, [only] if *only == Slice::all());
         let mut slices = slices.to_vec();
         if reversed {
             slices.reverse();
         }
-        Self { slices, reversed, at: 0, entered: false, open: DeletionTime::LIVE }
+        Self { slices, whole, reversed, at: 0, entered: false, open: DeletionTime::LIVE }
     }
 
     /// Starts over, for another partition.
@@ -72,6 +75,9 @@ impl Slicer {
 
     /// What to do with what stands at `position`. After `Skip` and `Emit` of a change, the caller sets `open`.
     pub(crate) fn step(&mut self, position: Position<'_>, orders: &[ClusteringOrder]) -> Step {
+        if self.whole && self.entered {
+            return Step::Emit;
+        }
         loop {
             let (Some(near), Some(far)) = (self.near(self.at), self.far(self.at)) else { return Step::Done };
             if !self.before(near, position, orders) {

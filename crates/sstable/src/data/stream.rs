@@ -3,6 +3,11 @@
 //! Forward, the stream walks from head to head and decodes only what a slice wants. Backward, it takes one block at
 //! a time, finds where its rows start and walks them from the back. Blocks come from the promoted index; a partition
 //! without one is a single block. Memory is bounded by the longest row, or backward by the longest block.
+//!
+//! A step that has its bytes at hand is a plain call ([`Stream::next_at_hand`]); only one that lacks some is a future
+//! ([`Stream::fetch`]), which brings them in and leaves the step to be made again.
+
+mod blocks;
 
 use std::rc::Rc;
 
@@ -22,8 +27,6 @@ use crate::table_file::Inner;
 
 /// Bytes asked for when the head of a row is not at hand.
 const HEAD_BYTES: usize = 64;
-/// Longest stretch that is read backward as one block: one row may be as long as rows get.
-const BLOCK_BYTES_MAX: u64 = super::decode::ROW_BYTES_MAX;
 
 /// Reads partitions of one table file.
 #[derive(Debug)]
@@ -69,6 +72,21 @@ enum Emitted {
     Change(i8, DeletionTime),
     Open(usize, DeletionTime),
     Close(usize),
+    /// Nothing more.
+    End,
+    /// Nothing yet: something has to be read first.
+    Lacking,
+}
+
+/// What a reader has without waiting for the disk.
+#[derive(Debug, Clone, Copy)]
+pub enum AtHand<'a> {
+    /// The next row or change.
+    Next(Unfiltered<'a>),
+    /// There is nothing more.
+    End,
+    /// Nothing, before `fetch` was awaited.
+    Lacking,
 }
 
 impl Stream {
@@ -154,14 +172,41 @@ impl Stream {
                     );
                 }
             };
+            self.whole(head, item).await?;
             let mut row = std::mem::take(&mut self.static_row);
-            let decoded = self.row_at(head, item, &mut row).await;
+            let decoded = self.decode(head, item, &mut row);
             self.static_row = row;
             decoded?;
             self.header_end += item.length as u64;
         }
         self.next = self.header_end;
         Ok(())
+    }
+
+    /// As [`Stream::open_partition`], where all it reads is at hand; else says no.
+    pub(crate) fn open_at_hand(&mut self, at: u64) -> Result<bool, SstableError> {
+        let mut end = match self.header(at) {
+            Ok(end) => end,
+            Err(error) if error.problem == Problem::Truncated => return Ok(false),
+            Err(error) => return Err(self.corrupt(error)),
+        };
+        self.static_row.clear();
+        if !self.inner.layout.statics.list.is_empty() {
+            let mut input = Input::at_offset(self.window.from(end), end);
+            let item = match decode::head(&self.inner.layout, &mut input, &mut self.clustering) {
+                Ok(Head::Row(item)) if item.is_static && self.window.from(end).len() >= item.length => item,
+                // What is wrong, if anything is, turns out where more is read.
+                _ => return Ok(false),
+            };
+            let mut row = std::mem::take(&mut self.static_row);
+            let decoded = self.decode(end, item, &mut row);
+            self.static_row = row;
+            decoded?;
+            end += item.length as u64;
+        }
+        self.begin(at);
+        (self.header_end, self.next) = (end, end);
+        Ok(true)
     }
 
     fn begin(&mut self, at: u64) {
@@ -218,12 +263,11 @@ impl Stream {
         }
     }
 
-    async fn row_at(&mut self, at: u64, item: Item, out: &mut Vec<u8>) -> Result<(), SstableError> {
-        self.whole(at, item).await?;
-        let body_at = at + item.body as u64;
+    /// Decodes a row that is at hand as a whole.
+    fn decode(&self, at: u64, item: Item, out: &mut Vec<u8>) -> Result<(), SstableError> {
         let body = &self.window.from(at)[item.body..item.length];
         out.clear();
-        decode::row(&self.inner.layout, item, &mut Input::at_offset(body, body_at), out)
+        decode::row(&self.inner.layout, item, &mut Input::at_offset(body, at + item.body as u64), out)
             .map_err(|error| self.corrupt(error))
     }
 
@@ -235,10 +279,18 @@ impl Stream {
         Err(self.corrupt(Malformed::over(at, "size of a row", item.length as u64, left)))
     }
 
+    /// Where the next partition starts, where this one was read to its end.
+    pub(crate) fn behind_end(&self) -> Option<u64> {
+        match self.pending {
+            Some(Pending::End { at }) => Some(at + 1),
+            _ => None,
+        }
+    }
+
     /// Reads on to the end of the partition without handing anything out; returns where the next one starts.
     pub(crate) async fn skip_rest(&mut self) -> Result<u64, SstableError> {
-        if let Some(Pending::End { at }) = self.pending {
-            return Ok(at + 1);
+        if let Some(behind) = self.behind_end() {
+            return Ok(behind);
         }
         let mut at = self.next;
         loop {
@@ -251,10 +303,38 @@ impl Stream {
 
     /// The next row or change; `None` at the end.
     pub(crate) async fn next(&mut self) -> Result<Option<Unfiltered<'_>>, SstableError> {
-        let Some(emitted) = self.advance().await? else { return Ok(None) };
-        Ok(Some(match emitted {
+        let emitted = loop {
+            match self.advance()? {
+                // Boxed, so that who reads on does not carry the room for it around.
+                Emitted::Lacking => Box::pin(self.fetch()).await?,
+                emitted => break emitted,
+            }
+        };
+        Ok(self.emitted(emitted))
+    }
+
+    /// As [`Stream::next`] without waiting.
+    #[inline]
+    pub(crate) fn next_at_hand(&mut self) -> Result<AtHand<'_>, SstableError> {
+        let emitted = self.advance()?;
+        Ok(match emitted {
+            Emitted::Lacking => AtHand::Lacking,
+            emitted => self.emitted(emitted).map_or(AtHand::End, AtHand::Next),
+        })
+    }
+
+    /// The row that was handed out last, until something else is.
+    #[inline]
+    pub(crate) fn row(&self) -> (&[u8], RowView<'_>) {
+        (&self.clustering, RowView::trusted(&self.row))
+    }
+
+    #[inline]
+    fn emitted(&self, emitted: Emitted) -> Option<Unfiltered<'_>> {
+        Some(match emitted {
             Emitted::Row => {
-                Unfiltered::Row { clustering: &self.clustering, row: RowView::trusted(&self.row) }
+                let (clustering, row) = self.row();
+                Unfiltered::Row { clustering, row }
             }
             Emitted::Change(weight, deletion) => Unfiltered::Change {
                 position: Position { prefix: Clustering(&self.clustering), weight },
@@ -267,26 +347,48 @@ impl Stream {
                 position: self.slicer.far(slice).unwrap_or(Position::END),
                 deletion: DeletionTime::LIVE,
             },
-        }))
+            Emitted::End | Emitted::Lacking => return None,
+        })
     }
 
-    async fn advance(&mut self) -> Result<Option<Emitted>, SstableError> {
+    /// Brings in what the next step lacks; to be called after one that said so.
+    pub(crate) async fn fetch(&mut self) -> Result<(), SstableError> {
+        if self.sought != Some(self.slicer.current()) {
+            self.sought = Some(self.slicer.current());
+            return self.seek().await;
+        }
+        match self.pending {
+            None => self.pending = Some(self.load().await?),
+            Some(Pending::Row { at, item } | Pending::Change { at, item, .. }) => {
+                self.whole(at, item).await?
+            }
+            Some(Pending::End { .. }) => {}
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self) -> Result<Emitted, SstableError> {
         if self.ended {
-            return Ok(None);
+            return Ok(Emitted::End);
         }
         loop {
             if self.sought != Some(self.slicer.current()) {
+                if self.promoted.is_some() {
+                    return Ok(Emitted::Lacking);
+                }
                 self.sought = Some(self.slicer.current());
-                self.seek().await?;
             }
             if self.slicer.near(self.slicer.current()).is_none() {
                 // Behind the last slice nothing is read any more.
                 self.ended = true;
-                return Ok(None);
+                return Ok(Emitted::End);
             }
             let pending = match self.pending {
                 Some(pending) => pending,
-                None => self.load().await?,
+                None => match self.load_at_hand()? {
+                    Some(pending) => pending,
+                    None => return Ok(Emitted::Lacking),
+                },
             };
             self.pending = Some(pending);
             let orders = &self.inner.layout.orders;
@@ -299,29 +401,32 @@ impl Stream {
                 }
             };
             match (step, pending) {
-                (Step::Open(slice, deletion), _) => return Ok(Some(Emitted::Open(slice, deletion))),
-                (Step::Close(slice), _) => return Ok(Some(Emitted::Close(slice))),
+                (Step::Open(slice, deletion), _) => return Ok(Emitted::Open(slice, deletion)),
+                (Step::Close(slice), _) => return Ok(Emitted::Close(slice)),
                 (Step::Done, _) => {
                     self.ended = true;
-                    return Ok(None);
+                    return Ok(Emitted::End);
                 }
                 (Step::Skip, _) if position.is_none() => {}
                 (Step::Skip, Pending::Row { at, item }) => self.consume(at, item),
                 (Step::Emit, Pending::Row { at, item }) => {
+                    if self.window.from(at).len() < item.length {
+                        return Ok(Emitted::Lacking);
+                    }
                     let mut row = std::mem::take(&mut self.row);
-                    let decoded = self.row_at(at, item, &mut row).await;
+                    let decoded = self.decode(at, item, &mut row);
                     self.row = row;
                     decoded?;
                     self.consume(at, item);
                     if !RowView::trusted(&self.row).is_empty() {
-                        return Ok(Some(Emitted::Row));
+                        return Ok(Emitted::Row);
                     }
                 }
                 (step @ (Step::Skip | Step::Emit), Pending::Change { at, item, weight, deletion }) => {
                     self.consume(at, item);
                     self.slicer.open = deletion;
                     if step == Step::Emit {
-                        return Ok(Some(Emitted::Change(weight, deletion)));
+                        return Ok(Emitted::Change(weight, deletion));
                     }
                 }
                 (Step::Skip | Step::Emit, Pending::End { .. }) => {
@@ -338,6 +443,28 @@ impl Stream {
         }
     }
 
+    /// What comes next in reading order, where it is at hand.
+    fn load_at_hand(&mut self) -> Result<Option<Pending>, SstableError> {
+        let at = match &self.backward {
+            None => self.next,
+            Some(backward) => match backward.starts.last() {
+                Some(at) => *at,
+                None => return Ok(None),
+            },
+        };
+        let mut input = Input::at_offset(self.window.from(at), at);
+        let head = match decode::head(&self.inner.layout, &mut input, &mut self.clustering) {
+            Ok(Head::Marker(_, item)) if self.window.from(at).len() < item.length => return Ok(None),
+            Ok(head) => head,
+            Err(error) if error.problem == Problem::Truncated => return Ok(None),
+            Err(error) => return Err(self.corrupt(error)),
+        };
+        if let Some(backward) = &mut self.backward {
+            backward.starts.pop();
+        }
+        self.pending_of(at, head).map(Some)
+    }
+
     /// Finds what comes next in reading order.
     async fn load(&mut self) -> Result<Pending, SstableError> {
         let at = match &mut self.backward {
@@ -347,7 +474,16 @@ impl Stream {
                 None => return Ok(Pending::End { at: self.start }),
             },
         };
-        let (kind, item) = match self.head(at).await?.0 {
+        let head = self.head(at).await?.0;
+        if let Head::Marker(_, item) = head {
+            self.whole(at, item).await?;
+        }
+        self.pending_of(at, head)
+    }
+
+    /// What stands at `at`, of which a marker is at hand as a whole.
+    fn pending_of(&self, at: u64, head: Head) -> Result<Pending, SstableError> {
+        let (kind, item) = match head {
             Head::End => return Ok(Pending::End { at }),
             Head::Row(item) if item.is_static => {
                 return Err(self.corrupt(Malformed::invalid(at, "a second static row")));
@@ -355,7 +491,6 @@ impl Stream {
             Head::Row(item) => return Ok(Pending::Row { at, item }),
             Head::Marker(kind, item) => (kind, item),
         };
-        self.whole(at, item).await?;
         let body_at = at + item.body as u64;
         let mut input = Input::at_offset(&self.window.from(at)[item.body..item.length], body_at);
         let marker =
@@ -364,119 +499,5 @@ impl Stream {
         // `head` accepts kinds with a weight only.
         let weight = decode::weight(kind).unwrap_or(0);
         Ok(Pending::Change { at, item, weight, deletion })
-    }
-
-    /// Where the row or marker before the last one starts, loading the block before when needed.
-    async fn previous(&mut self) -> Result<Option<u64>, SstableError> {
-        // Each round takes one block, and blocks are finite.
-        loop {
-            let Some(backward) = &mut self.backward else { return Ok(None) };
-            if let Some(at) = backward.starts.pop() {
-                return Ok(Some(at));
-            }
-            if backward.blocks_left == 0 {
-                return Ok(None);
-            }
-            backward.blocks_left -= 1;
-            let number = backward.blocks_left;
-            let (start, end) = match &self.promoted {
-                None => (self.header_end, None),
-                Some(promoted) => {
-                    let block = promoted.block(&self.inner.reads, &self.inner.layout, number).await?;
-                    let start = self.start.saturating_add(block.offset);
-                    (start, Some(start.saturating_add(block.width)))
-                }
-            };
-            self.load_block(start, end).await?;
-        }
-    }
-
-    /// Has the rows of a block in memory and finds where each starts.
-    async fn load_block(&mut self, start: u64, end: Option<u64>) -> Result<(), SstableError> {
-        let too_long = |found| Malformed::over(start, "width of a block", found, BLOCK_BYTES_MAX);
-        if let Some(end) = end {
-            if end - start > BLOCK_BYTES_MAX {
-                return Err(self.corrupt(too_long(end - start)));
-            }
-            if !self.ensure(start, (end - start) as usize).await? {
-                return Err(self.corrupt(Malformed::invalid(start, "a block behind the end of the data")));
-            }
-        }
-        let mut at = start;
-        loop {
-            if end.is_some_and(|end| at >= end) {
-                return Ok(());
-            }
-            if at - start > BLOCK_BYTES_MAX {
-                return Err(self.corrupt(too_long(at - start)));
-            }
-            let next = match self.head_within(start, at).await? {
-                (Head::End, _) => return Ok(()),
-                (_, next) => next,
-            };
-            if let Some(backward) = &mut self.backward {
-                backward.starts.push(at);
-            }
-            at = next;
-        }
-    }
-
-    /// Like `head`, keeping everything from `start` on in memory.
-    async fn head_within(&mut self, start: u64, at: u64) -> Result<(Head, u64), SstableError> {
-        let behind = (at - start) as usize;
-        let mut wanted = HEAD_BYTES;
-        loop {
-            let left = self.inner.data.length().saturating_sub(at) as usize;
-            let have = wanted.min(left);
-            if self.window.from(at).len() < have {
-                self.ensure(start, behind + have).await?;
-            }
-            let mut input = Input::at_offset(self.window.from(at), at);
-            match decode::head(&self.inner.layout, &mut input, &mut self.clustering) {
-                Ok(Head::End) => return Ok((Head::End, at + 1)),
-                Ok(head @ (Head::Row(item) | Head::Marker(_, item))) => {
-                    // The row itself stays in memory with its block.
-                    if item.length <= left {
-                        self.ensure(start, behind + item.length).await?;
-                    }
-                    return Ok((head, at + item.length as u64));
-                }
-                Err(error) if error.problem == Problem::Truncated && have < left => wanted = have * 2,
-                Err(error) => return Err(self.corrupt(error)),
-            }
-        }
-    }
-
-    /// Jumps to the block where the current slice begins in reading order, if that is further on.
-    async fn seek(&mut self) -> Result<(), SstableError> {
-        let Some(promoted) = &self.promoted else { return Ok(()) };
-        let Some(near) = self.slicer.near(self.slicer.current()) else { return Ok(()) };
-        let (reads, layout) = (&self.inner.reads, &self.inner.layout);
-        if let Some(backward) = &mut self.backward {
-            // Blocks from `count` on have nothing for the slice.
-            let count = promoted.starting_before(reads, layout, near, &layout.orders).await?;
-            if count > backward.blocks_left {
-                return Ok(());
-            }
-            backward.starts.clear();
-            backward.blocks_left = count;
-            self.pending = None;
-            self.slicer.open = match count.checked_sub(1) {
-                Some(block) => promoted.block(reads, layout, block).await?.open,
-                None => DeletionTime::LIVE,
-            };
-            return Ok(());
-        }
-        let number = promoted.ending_before(reads, layout, near, &layout.orders).await?;
-        let Some(last) = number.checked_sub(1) else { return Ok(()) };
-        let before = promoted.block(reads, layout, last).await?;
-        // Blocks lie back to back, the last one ends where the partition does.
-        let next = self.start.saturating_add(before.offset).saturating_add(before.width);
-        if next > self.next {
-            self.next = next;
-            self.slicer.open = before.open;
-            self.pending = None;
-        }
-        Ok(())
     }
 }

@@ -1,7 +1,8 @@
 //! Writes a table file: partitions in, all components out.
 //!
 //! Components are written beside their final names and renamed once all are durable, `TOC.txt` last: a crash leaves
-//! either the whole table file or what [`crate::sort_names`] calls left over. Memory: one row, one chunk, the blocks
+//! either the whole table file or what [`crate::sort_names`] calls left over. Rows are put together without waiting, in one
+//! run of bytes; whole chunks of it go to the disk together. Memory: that run or one row, two buffers on their way, the blocks
 //! of one partition, the filter, the summary, and about four bytes for each chunk.
 
 use std::path::{Path, PathBuf};
@@ -18,11 +19,12 @@ use reactor::file::{remove_file, rename, sync_dir};
 use super::chunk_writer::{DataWriter, WrittenChunks};
 use super::encode::{Scratch, append_marker, append_partition_start, append_row};
 use super::flags;
+use super::plain::append_plain_row;
 use crate::compression::{CHUNK_BYTES_DEFAULT, CHUNK_BYTES_MAX, Compression, Compressor};
 use crate::descriptor::{Component, Descriptor};
 use crate::error::SstableError;
 use crate::extras::{Extras, SchemaMark, TabletMark};
-use crate::file::OutputFile;
+use crate::file::{OutputFile, Written, make_durable};
 use crate::filter::Filter;
 use crate::index::COLUMN_INDEX_BYTES_DEFAULT;
 use crate::index::writer::{Blocks, IndexWriter};
@@ -31,6 +33,8 @@ use crate::statistics::{
     Collector, CommitLogPosition, EncodingMinima, SIGNED_TIME_MAX, SerializationHeader, Statistics, Stats,
 };
 
+/// Bytes that are put together before they are compressed and written; a longer chunk is waited for.
+const GATHERED_BYTES: usize = 32 << 10;
 /// Memory for a summary unless configured; enough for stretches of 12 GB of index with keys of 16 bytes.
 const SUMMARY_BYTES_DEFAULT: usize = 256 << 20;
 
@@ -108,7 +112,8 @@ pub struct SstableInfo {
     pub stats: Stats,
 }
 
-/// Writes one table file.
+/// Writes one table file. What it takes it only puts together: whoever writes awaits [`Writer::drain`] whenever that
+/// [is due](Writer::is_due), or all of the data is in memory at the end.
 #[derive(Debug)]
 pub struct Writer {
     dir: PathBuf,
@@ -121,7 +126,9 @@ pub struct Writer {
     index: IndexWriter,
     collector: Collector,
     scratch: Scratch,
+    /// Data that is not written yet.
     out: Vec<u8>,
+    gathered_max: usize,
     blocks: Blocks,
     empty_row: Vec<u8>,
     partition: Option<Partition>,
@@ -180,6 +187,7 @@ impl Writer {
                 return Err(error);
             }
         };
+        let gathered_max = GATHERED_BYTES.max(options.chunk_bytes as usize);
         let mut empty_row = Vec::new();
         RowBuilder::new(&mut empty_row, Liveness::NONE, DeletionTime::LIVE).finish();
         Ok(Self {
@@ -194,6 +202,7 @@ impl Writer {
             collector: Collector::new(SIGNED_TIME_MAX),
             scratch: Scratch::default(),
             out: Vec::new(),
+            gathered_max,
             blocks: Blocks::default(),
             empty_row,
             partition: None,
@@ -206,6 +215,7 @@ impl Writer {
     }
 
     /// Bytes of data so far, before compression.
+    #[inline]
     pub fn data_bytes(&self) -> u64 {
         self.data.position + self.out.len() as u64
     }
@@ -218,8 +228,8 @@ impl Writer {
     /// Starts a partition; they come in the order of token and key.
     ///
     /// # Errors
-    /// [`SstableError::Io`], [`SstableError::Value`].
-    pub async fn partition_start(
+    /// [`SstableError::Value`].
+    pub fn partition_start(
         &mut self,
         token: Token,
         key: &[u8],
@@ -232,7 +242,7 @@ impl Writer {
             let order = compare_decorated((*last_token, last_key), (token, key));
             assert!(order.is_lt(), "partitions ascend: {token} follows {last_token}");
         }
-        let start = self.data.position;
+        let start = self.data_bytes();
         append_partition_start(&self.layout, &mut self.out, key, deletion);
         self.collector.partition_deletion(deletion);
         if !self.layout.statics.list.is_empty() {
@@ -254,42 +264,41 @@ impl Writer {
         }
         self.partition = Some(Partition {
             start,
-            header_length: self.out.len() as u64,
+            header_length: self.data_bytes() - start,
             deletion,
             previous: 0,
             open: DeletionTime::LIVE,
             any: false,
         });
-        self.drain().await
+        Ok(())
     }
 
-    /// Writes a row or a change of the range deletion in force, in clustering order.
+    /// Takes a row or a change of the range deletion in force, in clustering order.
     ///
     /// # Errors
-    /// [`SstableError::Io`], [`SstableError::Value`].
-    pub async fn unfiltered(&mut self, unfiltered: Unfiltered<'_>) -> Result<(), SstableError> {
+    /// [`SstableError::Value`].
+    pub fn unfiltered(&mut self, unfiltered: Unfiltered<'_>) -> Result<(), SstableError> {
+        let written = self.data.position;
         let partition = self.partition.as_mut().expect("a partition was started");
-        let at = self.data.position + self.out.len() as u64 - partition.start;
+        let at = written + self.out.len() as u64 - partition.start;
         let previous = at - partition.previous;
+        let (layout, scratch) = (&self.layout, &mut self.scratch);
         match unfiltered {
             Unfiltered::Row { clustering, row } => {
-                append_row(&self.layout, &mut self.scratch, &mut self.out, Some(clustering), row, previous)?;
-                self.collector.row(row);
+                match append_plain_row(layout, scratch, &mut self.out, clustering, row, previous)? {
+                    Some(plain) => self.collector.plain_row(row.liveness(), plain),
+                    None => {
+                        append_row(layout, scratch, &mut self.out, Some(clustering), row, previous)?;
+                        self.collector.row(row);
+                    }
+                }
             }
             Unfiltered::Change { position, deletion } => {
                 let before = partition.open;
                 if before == deletion || (before.is_live() && deletion.is_live()) {
                     return Ok(());
                 }
-                append_marker(
-                    &self.layout,
-                    &mut self.scratch,
-                    &mut self.out,
-                    position,
-                    before,
-                    deletion,
-                    previous,
-                )?;
+                append_marker(layout, scratch, &mut self.out, position, before, deletion, previous)?;
                 self.collector.deletion(before);
                 self.collector.deletion(deletion);
                 partition.open = deletion;
@@ -302,20 +311,17 @@ impl Writer {
             keep(&mut self.first_position, position);
         }
         keep(&mut self.last_position, position);
-        let end = self.data.position + self.out.len() as u64 - partition.start;
+        let end = written + self.out.len() as u64 - partition.start;
         let (bytes_max, open) = (self.options.column_index_bytes, partition.open);
         self.blocks.add(&self.scratch.name, at, end, open, bytes_max, &self.layout);
-        self.drain().await
+        Ok(())
     }
 
     /// Ends the partition.
-    ///
-    /// # Errors
-    /// [`SstableError::Io`].
-    pub async fn partition_end(&mut self) -> Result<(), SstableError> {
+    pub fn partition_end(&mut self) {
         let partition = self.partition.take().expect("a partition was started");
         assert!(partition.open.is_live(), "a partition ends without a range deletion in force");
-        let end = self.data.position + self.out.len() as u64 - partition.start;
+        let end = self.data_bytes() - partition.start;
         if partition.any {
             self.blocks.close(&self.scratch.name, end, DeletionTime::LIVE, &self.layout);
             let (first, last) = (self.first_position.as_ref(), self.last_position.as_ref());
@@ -324,26 +330,33 @@ impl Writer {
         self.out.push(flags::END_OF_PARTITION);
         let (token, key) = self.last.as_ref().expect("a partition was started");
         self.collector.partition(key, end + 1);
-        self.index
-            .append(
-                *token,
-                key,
-                partition.start,
-                partition.header_length,
-                partition.deletion,
-                &self.blocks,
-                &self.layout,
-            )
-            .await?;
+        self.index.append(
+            *token,
+            key,
+            partition.start,
+            partition.header_length,
+            partition.deletion,
+            &self.blocks,
+            &self.layout,
+        );
         self.partitions += 1;
-        self.drain().await
     }
 
-    /// Moves what was put together to the data file.
-    async fn drain(&mut self) -> Result<(), SstableError> {
-        self.data.append(&self.out).await?;
-        self.out.clear();
-        Ok(())
+    /// Whether so much was put together that [`Writer::drain`] is due, before the next partition, row or change.
+    #[inline]
+    pub fn is_due(&self) -> bool {
+        self.out.len() >= self.gathered_max || self.index.is_due()
+    }
+
+    /// Moves what was put together to the files; gives way to others in between.
+    ///
+    /// # Errors
+    /// [`SstableError::Io`].
+    pub async fn drain(&mut self) -> Result<(), SstableError> {
+        self.data.take_chunks(&mut self.out).await?;
+        // A row longer than usual does not keep its room.
+        self.out.shrink_to(2 * self.gathered_max);
+        if self.index.is_due() { self.index.drain().await } else { Ok(()) }
     }
 
     /// Makes the table file durable and visible.
@@ -375,8 +388,9 @@ impl Writer {
         let features = descriptor.version.features();
         let first_key = self.first.expect("there is a partition");
         let last_key = self.last.expect("there is a partition");
-        let data = self.data.finish().await?;
-        let (summary, filter, index_checksum) = self.index.finish(&first_key.1, &last_key.1).await?;
+        let data = self.data.finish(self.out).await?;
+        let (index, summary, filter, index_checksum) = self.index.finish(&first_key.1, &last_key.1).await?;
+        let data_file_bytes = data.file.length;
 
         let (mut stats, sketch, extent) = self.collector.finish();
         stats.level = options.level;
@@ -384,48 +398,53 @@ impl Writer {
         stats.commit_log_intervals = options.commit_log_intervals;
         stats.originating_host = options.host;
         if options.compression.is_some() {
-            stats.compression_ratio = data.file_bytes as f64 / data.bytes as f64;
+            stats.compression_ratio = data_file_bytes as f64 / data.bytes as f64;
         }
-        let mut components = vec![(Component::Data, data.digest), (Component::Index, index_checksum)];
+        let mut made = Made {
+            dir: &dir,
+            descriptor,
+            files: vec![data.file, index],
+            checksums: vec![(Component::Data, data.digest), (Component::Index, index_checksum)],
+        };
         let mut bytes = Vec::new();
         summary.encode(&mut bytes);
-        write_component(&dir, descriptor, Component::Summary, &mut bytes, &mut components).await?;
+        made.write(Component::Summary, &mut bytes).await?;
         if let Some(filter) = &filter {
             filter.encode(&mut bytes, features.filter_in_words);
-            write_component(&dir, descriptor, Component::Filter, &mut bytes, &mut components).await?;
+            made.write(Component::Filter, &mut bytes).await?;
         }
         let mut cardinality = Vec::new();
         sketch.encode(&mut cardinality);
         let statistics = Statistics { fp_chance: options.fp_chance, cardinality, stats, header: self.header };
         statistics.encode(&mut bytes, features);
-        write_component(&dir, descriptor, Component::Statistics, &mut bytes, &mut components).await?;
+        made.write(Component::Statistics, &mut bytes).await?;
         match data.chunks {
             WrittenChunks::Compressed(info) => {
                 info.encode(&mut bytes, features);
-                write_component(&dir, descriptor, Component::CompressionInfo, &mut bytes, &mut components)
-                    .await?;
+                made.write(Component::CompressionInfo, &mut bytes).await?;
             }
             WrittenChunks::Checked(checksums) => {
                 checksums.encode(&mut bytes);
-                write_component(&dir, descriptor, Component::Crc, &mut bytes, &mut components).await?;
+                made.write(Component::Crc, &mut bytes).await?;
             }
         }
         bytes.extend_from_slice(data.digest.to_string().as_bytes());
-        write_component(&dir, descriptor, Component::Digest, &mut bytes, &mut components).await?;
+        made.write(Component::Digest, &mut bytes).await?;
         let extras = Extras {
             dictionary: data.dictionary,
             extent: Some(extent),
             schema: Some(self.schema),
             tablet: options.tablet,
-            checksums: components.clone(),
+            checksums: made.checksums.clone(),
             prefixes: summary.prefixes().to_vec(),
         };
         extras.encode(&mut bytes);
-        write_component(&dir, descriptor, Component::Ceto, &mut bytes, &mut components).await?;
-        let mut names: Vec<Component> = components.iter().map(|(component, _)| *component).collect();
+        made.write(Component::Ceto, &mut bytes).await?;
+        let mut names: Vec<Component> = made.checksums.iter().map(|(component, _)| *component).collect();
         names.push(Component::Toc);
         names.iter().for_each(|component| bytes.extend_from_slice(format!("{component}\n").as_bytes()));
-        write_component(&dir, descriptor, Component::Toc, &mut bytes, &mut components).await?;
+        made.write(Component::Toc, &mut bytes).await?;
+        make_durable(made.files).await?;
         make_visible(&dir, descriptor, &names).await?;
         Ok(SstableInfo {
             descriptor,
@@ -433,7 +452,7 @@ impl Writer {
             last_key,
             partitions: self.partitions,
             data_bytes: data.bytes,
-            data_file_bytes: data.file_bytes,
+            data_file_bytes,
             stats: statistics.stats,
         })
     }
@@ -459,20 +478,25 @@ async fn remove_temporaries(dir: &Path, descriptor: Descriptor) {
     }
 }
 
-async fn write_component(
-    dir: &Path,
+/// Components that are written, and not durable yet.
+struct Made<'d> {
+    dir: &'d Path,
     descriptor: Descriptor,
-    component: Component,
-    bytes: &mut Vec<u8>,
-    components: &mut Vec<(Component, u32)>,
-) -> Result<(), SstableError> {
-    let checksum = crc32fast::hash(bytes);
-    let mut file = OutputFile::create(descriptor.temporary_path(dir, component)).await?;
-    file.append(bytes).await?;
-    file.finish().await?;
-    bytes.clear();
-    components.push((component, checksum));
-    Ok(())
+    files: Vec<Written>,
+    checksums: Vec<(Component, u32)>,
+}
+
+impl Made<'_> {
+    /// Writes one that is in memory as a whole; takes its bytes.
+    async fn write(&mut self, component: Component, bytes: &mut Vec<u8>) -> Result<(), SstableError> {
+        let checksum = crc32fast::hash(bytes);
+        let mut file = OutputFile::create(self.descriptor.temporary_path(self.dir, component)).await?;
+        file.append(bytes).await?;
+        self.files.push(file.close().await?);
+        bytes.clear();
+        self.checksums.push((component, checksum));
+        Ok(())
+    }
 }
 
 /// Gives durable components their names; the last one is `TOC.txt`.

@@ -15,7 +15,7 @@ use super::{STRETCH_BYTES, WIDTH_BASE};
 use crate::data::encode::append_whole_deletion;
 use crate::data::writer::WriterOptions;
 use crate::error::SstableError;
-use crate::file::OutputFile;
+use crate::file::{OutputFile, Written};
 use crate::filter::Filter;
 use crate::input::append_short_sized;
 use crate::layout::Layout;
@@ -23,6 +23,8 @@ use crate::summary::{SUMMARY_BYTES_MAX, Summary};
 
 /// Bytes of a sample in the summary besides its key.
 const SAMPLE_OVERHEAD_BYTES: usize = 12;
+/// Bytes of entries that are written together.
+const PENDING_BYTES: usize = 16 * 1024;
 
 /// The blocks of the partition that is written.
 #[derive(Debug, Default)]
@@ -105,7 +107,9 @@ impl Blocks {
 #[derive(Debug)]
 pub(crate) struct IndexWriter {
     file: OutputFile,
-    entry: Vec<u8>,
+    /// Entries that the file does not have yet, and how much of them is in the checksum.
+    pending: Vec<u8>,
+    summed: usize,
     scratch: Vec<u8>,
     summary: Summary,
     summary_bytes_max: usize,
@@ -133,7 +137,8 @@ impl IndexWriter {
     ) -> Result<Self, SstableError> {
         Ok(Self {
             file: OutputFile::create(path).await?,
-            entry: Vec::new(),
+            pending: Vec::new(),
+            summed: 0,
             scratch: Vec::new(),
             summary: Summary::new(min_index_interval),
             summary_bytes_max: options.summary_bytes_max.min(SUMMARY_BYTES_MAX),
@@ -149,9 +154,9 @@ impl IndexWriter {
         })
     }
 
-    /// Adds the partition whose data starts at `position`.
+    /// Adds the partition whose data starts at `position`; to be written by [`IndexWriter::drain`].
     #[allow(clippy::too_many_arguments)]
-    pub(crate) async fn append(
+    pub(crate) fn append(
         &mut self,
         token: Token,
         key: &[u8],
@@ -160,26 +165,43 @@ impl IndexWriter {
         deletion: DeletionTime,
         blocks: &Blocks,
         layout: &Layout,
-    ) -> Result<(), SstableError> {
-        self.entry.clear();
-        append_short_sized(&mut self.entry, key);
-        vint::append_unsigned(&mut self.entry, position);
-        blocks.append(header_length, deletion, layout, &mut self.scratch, &mut self.entry);
-        self.sample(token, key, position);
+    ) {
+        let start = self.pending.len();
+        append_short_sized(&mut self.pending, key);
+        vint::append_unsigned(&mut self.pending, position);
+        blocks.append(header_length, deletion, layout, &mut self.scratch, &mut self.pending);
+        self.sample(token, key, position, start);
         if let Some(filter) = &mut self.filter {
             filter.add_hash(murmur3_hash128(key, 0));
         }
         self.partitions += 1;
-        self.checksum.update(&self.entry);
-        let entry = std::mem::take(&mut self.entry);
-        let result = self.file.append(&entry).await;
-        self.entry = entry;
-        result
     }
 
-    fn sample(&mut self, token: Token, key: &[u8], position: u64) {
-        let start = self.file.position();
-        let end = start + self.entry.len() as u64;
+    /// Whether there is enough to be written.
+    pub(crate) fn is_due(&self) -> bool {
+        self.pending.len() >= PENDING_BYTES
+    }
+
+    /// Writes the entries that are waiting.
+    pub(crate) async fn drain(&mut self) -> Result<(), SstableError> {
+        self.sum(self.pending.len());
+        self.summed = 0;
+        self.file.append(&self.pending).await?;
+        self.pending.clear();
+        Ok(())
+    }
+
+    /// Takes what is waiting, up to `end`, into the checksum.
+    fn sum(&mut self, end: usize) {
+        self.checksum.update(&self.pending[self.summed..end]);
+        self.summed = end;
+    }
+
+    /// Samples the entry at `start` of what is waiting, where it is time to.
+    fn sample(&mut self, token: Token, key: &[u8], position: u64, start: usize) {
+        let (entry, written) = (start, self.file.position());
+        let start = written + entry as u64;
+        let end = written + self.pending.len() as u64;
         let paid = position as f64 >= self.paid_at;
         if !paid && self.stretch.is_some_and(|stretch| end - stretch <= STRETCH_BYTES) {
             return;
@@ -192,19 +214,21 @@ impl IndexWriter {
         }
         if self.stretches.is_multiple_of(self.thinning) {
             self.summary.add(token, key, start);
+            self.sum(entry);
             self.summary.add_prefix(self.checksum.clone().finalize());
         }
         self.stretches += 1;
     }
 
-    /// Ends the index; hands out the summary and the filter, still in memory, and the checksum.
+    /// Ends the index; hands out the file, the summary and the filter, which are still in memory, and the checksum.
     pub(crate) async fn finish(
         mut self,
         first_key: &[u8],
         last_key: &[u8],
-    ) -> Result<(Summary, Option<Filter>, u32), SstableError> {
-        self.file.finish().await?;
+    ) -> Result<(Written, Summary, Option<Filter>, u32), SstableError> {
+        self.drain().await?;
+        let file = self.file.close().await?;
         self.summary.finish(first_key, last_key, self.partitions);
-        Ok((self.summary, self.filter, self.checksum.finalize()))
+        Ok((file, self.summary, self.filter, self.checksum.finalize()))
     }
 }

@@ -13,6 +13,7 @@ use model::row::{CellKind, RowView};
 
 use super::stats::{around, components};
 use super::{Cardinality, EstimatedHistogram, Stats, TombstoneHistogram};
+use crate::data::plain::PlainRow;
 use crate::extras::Extent;
 
 /// Buckets for sizes of partitions: up to 3.5 TB.
@@ -30,6 +31,8 @@ pub(crate) struct Collector {
     any_ttl: bool,
     time_cap: u32,
     cells: u64,
+    /// Where the partition before was counted, by its size and its cells.
+    buckets: (usize, usize),
     smallest: Option<OwnedPosition>,
     greatest: Option<OwnedPosition>,
     partition_deletions: bool,
@@ -74,6 +77,7 @@ impl Collector {
             any_ttl: false,
             time_cap,
             cells: 0,
+            buckets: (0, 0),
             smallest: None,
             greatest: None,
             partition_deletions: false,
@@ -165,6 +169,20 @@ impl Collector {
         self.stats.rows += 1;
     }
 
+    /// A row of plain values, which [`Collector::row`] would count cell by cell.
+    pub(crate) fn plain_row(&mut self, liveness: Liveness, plain: PlainRow) {
+        self.liveness(liveness);
+        if plain.cells > 0 {
+            self.ttl(0);
+            self.timestamp(plain.timestamps.0);
+            self.timestamp(plain.timestamps.1);
+            self.local_time(NO_LOCAL_TIME);
+            self.cells += plain.cells;
+            self.stats.columns_set += plain.cells as i64;
+        }
+        self.stats.rows += 1;
+    }
+
     /// The first and the last position of a partition with rows or range tombstones.
     pub(crate) fn positions(&mut self, first: Position<'_>, last: Position<'_>, orders: &[ClusteringOrder]) {
         if self.smallest.as_ref().is_none_or(|s| first.compare(s.as_ref(), orders) == Ordering::Less) {
@@ -177,8 +195,9 @@ impl Collector {
 
     /// A partition ended that took `bytes` of uncompressed data.
     pub(crate) fn partition(&mut self, key: &[u8], bytes: u64) {
-        self.stats.partition_sizes.add(bytes);
-        self.stats.cells_per_partition.add(self.cells);
+        let (of_size, of_cells) = &mut self.buckets;
+        self.stats.partition_sizes.add_near(bytes, of_size);
+        self.stats.cells_per_partition.add_near(self.cells, of_cells);
         self.cells = 0;
         self.cardinality.add(key);
     }

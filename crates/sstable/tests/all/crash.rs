@@ -48,7 +48,7 @@ async fn write(dir: &Path, generation: u64) -> bool {
     };
     for partition in &partitions {
         let (key, static_row) = (&partition.key, partition.static_row.as_deref().map(RowView::trusted));
-        let mut result = writer.partition_start(key.token, &key.key, partition.deletion, static_row).await;
+        let mut result = writer.partition_start(key.token, &key.key, partition.deletion, static_row);
         for item in partition.stream(table.clustering_orders()) {
             let unfiltered = match &item {
                 Item::Row(clustering, row) => {
@@ -59,11 +59,12 @@ async fn write(dir: &Path, generation: u64) -> bool {
                 }
             };
             if result.is_ok() {
-                result = writer.unfiltered(unfiltered).await;
+                result = writer.unfiltered(unfiltered);
             }
         }
         if result.is_ok() {
-            result = writer.partition_end().await;
+            writer.partition_end();
+            result = writer.drain().await;
         }
         if result.is_err() {
             writer.abort().await;

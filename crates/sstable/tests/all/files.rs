@@ -168,7 +168,7 @@ fn a_slice_of_a_wide_partition_reads_its_blocks_only() {
         let dir = tempfile::tempdir().unwrap();
         let mut writer = Writer::create(dir.path(), 1, &table, WriterOptions::default()).await.unwrap();
         let key = DecoratedKey::new(vec![0, 0, 0, 1]);
-        writer.partition_start(key.token, &key.key, DeletionTime::LIVE, None).await.unwrap();
+        writer.partition_start(key.token, &key.key, DeletionTime::LIVE, None).unwrap();
         let column = table.column("r0").unwrap().id;
         let clustering = |at: i32| {
             let mut clustering = Vec::new();
@@ -181,9 +181,9 @@ fn a_slice_of_a_wide_partition_reads_its_blocks_only() {
             builder.cell(CellView { column, timestamp: 1, path: None, kind: CellKind::Live(&bytes) });
             builder.finish();
             let row = RowView::trusted(&row);
-            writer.unfiltered(model::Unfiltered::Row { clustering: &clustering(at), row }).await.unwrap();
+            writer.unfiltered(model::Unfiltered::Row { clustering: &clustering(at), row }).unwrap();
         }
-        writer.partition_end().await.unwrap();
+        writer.partition_end();
         writer.finish().await.unwrap().unwrap();
         let file = Sstable::open(dir.path(), Descriptor::new(1), &table).await.unwrap();
         for reversed in [false, true] {
@@ -212,11 +212,8 @@ fn nothing_half_written_counts_and_nothing_stays_after_giving_up() {
         let dir = tempfile::tempdir().unwrap();
         let partition = one_row(&table, 1, "x");
         let mut writer = Writer::create(dir.path(), 3, &table, WriterOptions::default()).await.unwrap();
-        writer
-            .partition_start(partition.key.token, &partition.key.key, DeletionTime::LIVE, None)
-            .await
-            .unwrap();
-        writer.partition_end().await.unwrap();
+        writer.partition_start(partition.key.token, &partition.key.key, DeletionTime::LIVE, None).unwrap();
+        writer.partition_end();
         let left = names(dir.path());
         assert!(!left.is_empty());
         let sorted = sort_names(left.iter().map(String::as_str));
@@ -404,5 +401,40 @@ fn a_summary_that_names_other_keys_is_seen_in_files_of_others() {
             seen += usize::from(matches!(result, Err(SstableError::Corrupt { .. })));
         }
         assert_eq!((seen, ascending), (entries - 1, entries - 1));
+    });
+}
+
+#[test]
+fn a_scan_asks_for_every_byte_once_and_reads_ahead_only_behind_its_first_stretch() {
+    run_one(Config::default(), async {
+        let mut random = Random::new(5);
+        let table = simple(&mut random);
+        let dir = tempfile::tempdir().unwrap();
+        let mut partitions: Vec<_> = (0..4_000).map(|key| one_row(&table, key, &"x".repeat(200))).collect();
+        partitions.sort_by(|a, b| a.key.cmp(&b.key));
+        let options = WriterOptions { compression: None, ..WriterOptions::default() };
+        let info = support::write(dir.path(), 1, &table, &partitions, options).await;
+        let file = Sstable::open(dir.path(), Descriptor::new(1), &table).await.unwrap();
+        let (from, to) = (PartitionBound::START, PartitionBound::END);
+        let mut scanner = file.scan(&from, &to, &[Slice::all()]).await.unwrap();
+        let mut read = Vec::new();
+        while scanner.next_partition().await.unwrap() {
+            let mut rows = 0;
+            while scanner.next().await.unwrap().is_some() {
+                rows += 1;
+            }
+            assert_eq!(rows, 1);
+            read.push(file.disk_reads());
+        }
+        assert_eq!(read.len(), 4_000);
+        let stretch = 128 * 1024;
+        assert_eq!(
+            (read[0].requests, read[0].bytes),
+            (1, stretch),
+            "who reads one partition reads one stretch"
+        );
+        let all = read[3_999];
+        assert_eq!(all.bytes, info.data_file_bytes.next_multiple_of(512), "nothing is read twice");
+        assert_eq!(all.requests, info.data_file_bytes.div_ceil(stretch));
     });
 }

@@ -598,7 +598,6 @@ pub(crate) async fn write(
         let static_row = partition.static_row.as_deref().map(RowView::trusted);
         writer
             .partition_start(partition.key.token, &partition.key.key, partition.deletion, static_row)
-            .await
             .unwrap();
         for item in partition.stream(table.clustering_orders()) {
             let unfiltered = match &item {
@@ -607,9 +606,12 @@ pub(crate) async fn write(
                     Unfiltered::Change { position: position.as_ref(), deletion: *deletion }
                 }
             };
-            writer.unfiltered(unfiltered).await.unwrap();
+            writer.unfiltered(unfiltered).unwrap();
+            if writer.is_due() {
+                writer.drain().await.unwrap();
+            }
         }
-        writer.partition_end().await.unwrap();
+        writer.partition_end();
     }
     writer.finish().await.unwrap().expect("there are partitions")
 }

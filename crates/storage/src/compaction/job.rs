@@ -9,6 +9,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use model::deletion::NO_TIMESTAMP;
 use model::reconcile::Purge;
 use model::{Table, Token};
 use sstable::EncodingMinima;
@@ -102,7 +103,28 @@ struct Work<'j> {
     stopped: bool,
 }
 
+/// Bytes of output between two looks at what may be written.
+const THROTTLE_EVERY: u64 = 64 << 10;
+
 impl Work<'_> {
+    /// What may be forgotten of the partition that the lanes are at.
+    fn purge(&mut self, lanes: &Lanes, token: Token, key: &[u8]) -> Purge {
+        let tablet = &self.job.tablet;
+        let timestamp_limit = if self.gc_before == 0 || lanes.have_only_values() {
+            // There is nothing that could go: others need not be asked whether they have the partition.
+            NO_TIMESTAMP
+        } else {
+            self.outside.refresh(tablet, self.job.inputs.files());
+            self.outside.timestamp_limit(tablet, token, key)
+        };
+        Purge { now: self.now, gc_before: self.gc_before, timestamp_limit }
+    }
+
+    fn tell_progress(&self, lanes: &Lanes) {
+        let read = u128::from(lanes.partitions()) * u128::from(self.running.total);
+        self.running.completed.set((read / u128::from(self.partitions)) as u64);
+    }
+
     fn owns(&self, token: Token) -> bool {
         let (first, last) = self.job.tablet.tokens();
         first <= token && token <= last
@@ -257,7 +279,9 @@ impl Storage {
     ) -> Result<(), StorageError> {
         let tablet = &work.job.tablet;
         work.counted.set(0);
-        while let Some((token, key)) = lanes.at() {
+        let mut merge = Merge::new(Rc::clone(&work.table), Vec::new(), Purge::nothing());
+        let mut key = Vec::new();
+        while let Some((token, at)) = lanes.at() {
             // Who wants to be alone with the tablet, or with the shard, does not wait for this.
             if tablet.is_claimed() || tablet.is_dropped() || self.0.draining.get() {
                 return Err(StorageError::Draining);
@@ -270,25 +294,26 @@ impl Storage {
                 break;
             }
             self.check_room(tablet, 1)?;
-            work.outside.refresh(tablet, work.job.inputs.files());
-            let timestamp_limit = work.outside.timestamp_limit(tablet, token, key);
-            let purge = Purge { now: work.now, gc_before: work.gc_before, timestamp_limit };
-            let key = key.to_vec();
+            key.clear();
+            key.extend_from_slice(at);
             if work.job.kind == CompactionKind::Cleanup && !work.owns(token) {
-                let sources = lanes.lend();
-                lanes.step(sources).await?;
+                lanes.lend(merge.sources_mut());
+                lanes.step(merge.sources_mut()).await?;
                 reactor::maybe_yield().await;
                 continue;
             }
+            let purge = work.purge(lanes, token, &key);
             *work.merged.entry(lanes.holders() as u32).or_default() += 1;
-            let merge = Merge::new(Rc::clone(&work.table), lanes.lend(), purge);
-            let merge = output.partition(token, &key, merge).await?;
-            lanes.step(merge.into_sources()).await?;
-            let read = u128::from(lanes.partitions()) * u128::from(work.running.total);
-            work.running.completed.set((read / u128::from(work.partitions)) as u64);
-            self.throttle(work, output.data_bytes()).await;
-            reactor::maybe_yield().await;
+            lanes.lend(merge.sources_mut());
+            merge.restart(purge);
+            output.partition(token, &key, &mut merge).await?;
+            lanes.step(merge.sources_mut()).await?;
+            if output.data_bytes() - work.counted.get() >= THROTTLE_EVERY {
+                work.tell_progress(lanes);
+                self.throttle(work, output.data_bytes()).await;
+            }
         }
+        work.tell_progress(lanes);
         Ok(())
     }
 
@@ -305,12 +330,7 @@ impl Storage {
     /// Counts what was written against the disk's room, and waits where compactions are to write no more than so many
     /// bytes per second.
     async fn throttle(&self, work: &Work<'_>, data_bytes: u64) {
-        /// Bytes of output between two looks.
-        const EVERY: u64 = 64 << 10;
         let new = data_bytes.saturating_sub(work.counted.get());
-        if new < EVERY {
-            return;
-        }
         work.counted.set(data_bytes);
         let room = &self.0.disk.room;
         room.set(room.get().saturating_sub(new));

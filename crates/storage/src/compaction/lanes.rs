@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use model::clustering::Slice;
 use model::{Token, partition_key};
-use sstable::{PartitionBound, Scanner};
+use sstable::PartitionBound;
 
 use crate::error::StorageError;
 use crate::read::source::{Input, Source};
@@ -17,9 +17,8 @@ use crate::tablet::TableFile;
 /// Files of one lane, and where it is.
 pub(super) struct Lane {
     waiting: VecDeque<Rc<TableFile>>,
-    current: Option<Rc<TableFile>>,
-    /// Away while a merge uses it.
-    scanner: Option<Box<Scanner>>,
+    /// The file it is at; away while a merge uses it.
+    source: Option<Source>,
     /// Whether a partition of the current file has been read.
     inside: bool,
 }
@@ -55,10 +54,8 @@ impl Lanes {
                 None => rows.push((last, VecDeque::from([file]))),
             }
         }
-        let lanes = rows
-            .into_iter()
-            .map(|(_, waiting)| Lane { waiting, current: None, scanner: None, inside: false })
-            .collect();
+        let lanes =
+            rows.into_iter().map(|(_, waiting)| Lane { waiting, source: None, inside: false }).collect();
         let (token, key) = (Token::MINIMUM, Vec::new());
         let mut lanes = Self { lanes, finished: Vec::new(), token, key, lent: Vec::new(), partitions: 0 };
         for at in 0..lanes.lanes.len() {
@@ -93,36 +90,45 @@ impl Lanes {
         std::mem::take(&mut self.finished)
     }
 
-    /// The inputs of the partition, to be given back by [`Lanes::step`] in the same order.
-    pub(super) fn lend(&mut self) -> Vec<Source> {
-        let lanes = &mut self.lanes;
-        let lend = |at: &usize| {
-            let lane = &mut lanes[*at];
+    /// Whether nothing in the inputs that have the partition deletes anything or expires.
+    pub(super) fn have_only_values(&self) -> bool {
+        self.lent.iter().all(|at| match &self.lanes[*at].source {
+            Some(Source { input: Input::Scan { file, .. }, .. }) => file.sstable().has_only_values(),
+            _ => false,
+        })
+    }
+
+    /// Lends the inputs of the partition, to be given back by [`Lanes::step`] in the same order.
+    pub(super) fn lend(&mut self, sources: &mut Vec<Source>) {
+        sources.clear();
+        for at in &self.lent {
+            let lane = &mut self.lanes[*at];
             lane.inside = true;
-            let scanner = lane.scanner.take()?;
-            let file = Rc::clone(lane.current.as_ref()?);
-            Some(Source::new(Input::Scan { file, scanner }))
-        };
-        self.lent.iter().filter_map(lend).collect()
+            if let Some(mut source) = lane.source.take() {
+                source.restart();
+                sources.push(source);
+            }
+        }
     }
 
     /// Takes the inputs back and goes to the next partition.
     ///
     /// # Errors
     /// Those of reading.
-    pub(super) async fn step(&mut self, sources: Vec<Source>) -> Result<(), StorageError> {
+    pub(super) async fn step(&mut self, sources: &mut Vec<Source>) -> Result<(), StorageError> {
         let lent = std::mem::take(&mut self.lent);
         self.partitions += lent.len() as u64;
-        for (at, source) in lent.into_iter().zip(sources) {
-            let Input::Scan { mut scanner, file } = source.input else { continue };
+        for (at, mut source) in lent.iter().zip(sources.drain(..)) {
+            let Input::Scan { scanner, file } = &mut source.input else { continue };
             if scanner.next_partition().await.map_err(|error| file.failed(error))? {
-                self.lanes[at].scanner = Some(scanner);
+                self.lanes[*at].source = Some(source);
             } else {
-                drop(scanner);
-                self.finished.push(file);
-                self.next_file(at).await?;
+                self.finished.push(Rc::clone(file));
+                drop(source);
+                self.next_file(*at).await?;
             }
         }
+        self.lent = lent;
         self.find_least();
         Ok(())
     }
@@ -130,15 +136,13 @@ impl Lanes {
     async fn next_file(&mut self, at: usize) -> Result<(), StorageError> {
         let lane = &mut self.lanes[at];
         lane.inside = false;
-        lane.current = None;
         while let Some(file) = lane.waiting.pop_front() {
             let failed = |error| file.failed(error);
             let sstable = file.open();
             let bounds = (&PartitionBound::START, &PartitionBound::END);
             let mut scanner = sstable.scan(bounds.0, bounds.1, &[Slice::all()]).await.map_err(failed)?;
             if scanner.next_partition().await.map_err(failed)? {
-                lane.scanner = Some(Box::new(scanner));
-                lane.current = Some(file);
+                lane.source = Some(Source::new(Input::Scan { file, scanner: Box::new(scanner) }));
                 return Ok(());
             }
             self.finished.push(file);
@@ -150,7 +154,7 @@ impl Lanes {
     fn find_least(&mut self) {
         self.lent.clear();
         for (at, lane) in self.lanes.iter().enumerate() {
-            let Some(scanner) = &lane.scanner else { continue };
+            let Some(Source { input: Input::Scan { scanner, .. }, .. }) = &lane.source else { continue };
             let place = (scanner.token(), scanner.key());
             let order = if self.lent.is_empty() {
                 std::cmp::Ordering::Less

@@ -312,8 +312,8 @@ impl Storage {
             }
             let source = Source::new(Input::Scan { file: Rc::clone(file), scanner });
             let sources = if ascends {
-                let merge = Merge::new(Rc::clone(&table), vec![source], Purge::nothing());
-                let merge = output.partition(at.0, &at.1, merge).await?;
+                let mut merge = Merge::new(Rc::clone(&table), vec![source], Purge::nothing());
+                output.partition(at.0, &at.1, &mut merge).await?;
                 written = Some(at);
                 merge.into_sources()
             } else {

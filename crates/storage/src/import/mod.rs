@@ -208,8 +208,8 @@ impl Storage {
                 key.clear();
                 key.extend_from_slice(scanner.key());
                 let input = Input::Scan { file: Rc::clone(source), scanner: Box::new(scanner) };
-                let merge = Merge::new(Rc::clone(table), vec![Source::new(input)], Purge::nothing());
-                let merge = output.partition(token, &key, merge).await?;
+                let mut merge = Merge::new(Rc::clone(table), vec![Source::new(input)], Purge::nothing());
+                output.partition(token, &key, &mut merge).await?;
                 progress.step();
                 let back = merge.into_sources().into_iter().find_map(|source| match source.input {
                     Input::Scan { scanner, .. } => Some(scanner),

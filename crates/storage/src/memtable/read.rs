@@ -93,6 +93,15 @@ impl Contents<'_> {
         (is_sole && row.is_plain()).then_some((clustering, row))
     }
 
+    /// The version of a partition that has only one, and in it neither a static row nor range tombstones.
+    pub(crate) fn plain_version(&self, partition: PartitionRef) -> Option<u32> {
+        let partition = self.0.partition(partition.0);
+        let version = &partition.first;
+        let is_plain =
+            partition.newer.is_empty() && version.tombstones.is_none() && version.static_row.is_none();
+        is_plain.then_some(version.id)
+    }
+
     /// Token and key of a partition.
     #[inline]
     pub(crate) fn key(&self, partition: PartitionRef) -> (Token, &[u8]) {

@@ -9,7 +9,7 @@ use model::reconcile::Purge;
 use model::{DeletionTime, RowView, Table, Token, Unfiltered};
 
 use super::Slices;
-use super::merge::Merge;
+use super::merge::{AtHand, Merge};
 use super::skip::{asks_for_one_row, is_older_than_all, newest_first};
 use super::source::{Input, Source};
 use crate::cache::{Claim, Learner, Place, Sought, Step, TabletCache};
@@ -34,7 +34,9 @@ pub(crate) struct CachedPartition {
 enum State {
     /// In the cache.
     Known(Place),
-    /// In the files; these slices are left.
+    /// The cache has no more; these slices are left to be opened in the files.
+    Left(Slices),
+    /// In the files.
     Files(Box<FromFiles>),
     /// No file has anything.
     Ended,
@@ -151,29 +153,76 @@ impl CachedPartition {
         clustering: &mut Vec<u8>,
         row: &mut Vec<u8>,
     ) -> Result<Found, StorageError> {
-        if let State::Known(place) = &mut self.state {
-            let sought = Sought { token: self.token, key: &self.key, orders: shape.orders };
-            match self.cache.step(self.claim, sought, place, shape, clustering, row) {
-                Step::Row => return Ok(Found::Row),
-                Step::Change(weight, deletion) => return Ok(Found::Change(weight, deletion)),
-                Step::End => return Ok(Found::End),
-                Step::Gap => {
-                    let left = place.left(shape);
-                    self.open_files(left, shape.reversed).await?;
+        // A gap leads to files, and each further round reads more of them.
+        loop {
+            if let Some(found) = self.next_at_hand(shape, clustering, row)? {
+                return Ok(found);
+            }
+            match &mut self.state {
+                State::Known(_) | State::Ended => {}
+                State::Left(slices) => {
+                    let slices = slices.clone();
+                    self.open_files(slices, shape.reversed).await?;
+                }
+                State::Files(files) => {
+                    let FromFiles { merge, slices, .. } = &mut **files;
+                    let shape = Shape { orders: shape.orders, slices, reversed: shape.reversed };
+                    // Boxed, because this is a merge within a merge.
+                    Box::pin(merge.fetch(shape)).await?;
                 }
             }
         }
-        let State::Files(files) = &mut self.state else { return Ok(Found::End) };
-        let FromFiles { merge, slices, learner } = &mut **files;
+    }
+
+    /// As [`CachedPartition::next`] without waiting; `None` where files have to be opened or read.
+    ///
+    /// # Errors
+    /// As [`CachedPartition::next`].
+    pub(crate) fn next_at_hand(
+        &mut self,
+        shape: Shape<'_>,
+        clustering: &mut Vec<u8>,
+        row: &mut Vec<u8>,
+    ) -> Result<Option<Found>, StorageError> {
+        let files = match &mut self.state {
+            State::Ended => return Ok(Some(Found::End)),
+            State::Left(_) => return Ok(None),
+            State::Files(files) => &mut **files,
+            State::Known(place) => {
+                let sought = Sought { token: self.token, key: &self.key, orders: shape.orders };
+                return Ok(match self.cache.step(self.claim, sought, place, shape, clustering, row) {
+                    Step::Row => Some(Found::Row),
+                    Step::Change(weight, deletion) => Some(Found::Change(weight, deletion)),
+                    Step::End => Some(Found::End),
+                    Step::Gap => {
+                        self.state = State::Left(place.left(shape));
+                        None
+                    }
+                });
+            }
+        };
+        let FromFiles { merge, slices, learner } = files;
         let shape = Shape { orders: shape.orders, slices, reversed: shape.reversed };
-        // Boxed, because this is a merge within a merge.
-        let Some(next) = Box::pin(merge.next(shape)).await? else {
-            learner.end();
-            return Ok(Found::End);
+        let next = loop {
+            match merge.step_at_hand(shape)? {
+                AtHand::Lacking => return Ok(None),
+                AtHand::End => {
+                    learner.end();
+                    return Ok(Some(Found::End));
+                }
+                AtHand::Row => {
+                    let (clustering, row) = merge.row();
+                    break Unfiltered::Row { clustering, row };
+                }
+                AtHand::Change => {
+                    break Unfiltered::Change { position: merge.change(), deletion: merge.told() };
+                }
+                AtHand::DeadRow | AtHand::SameDeletion => {}
+            }
         };
         learner.unfiltered(next);
         clustering.clear();
-        Ok(match next {
+        Ok(Some(match next {
             Unfiltered::Row { clustering: found, row: view } => {
                 clustering.extend_from_slice(found);
                 row.clear();
@@ -184,7 +233,7 @@ impl CachedPartition {
                 clustering.extend_from_slice(position.prefix.0);
                 Found::Change(position.weight, deletion)
             }
-        })
+        }))
     }
 }
 

@@ -3,6 +3,10 @@
 //! Rows at one position are merged by `model::reconcile`; range deletions of all sources are folded into the one
 //! that wins at each place. Reads, flush and compaction are this merge with different ideas of what may be
 //! forgotten. Invariant: before the merge may wait, every version in memory it reads is pinned.
+//!
+//! A row that one source alone has, or that one source says all of, is lent from that source as it stands; sources go on
+//! only when the next element is asked for. As long as they have it at hand that is a plain call
+//! ([`Merge::step_at_hand`]); [`Merge::fetch`] waits for what is not.
 
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -28,11 +32,15 @@ pub(crate) struct Merge {
     active: DeletionTime,
     told: DeletionTime,
     static_row: Vec<u8>,
-    clustering: Vec<u8>,
+    /// The source whose element came last.
+    first: usize,
+    found: Found,
     row: Vec<u8>,
     scratch: Vec<u8>,
     change: OwnedPosition,
-    /// A row was taken from the sources and waits behind a change.
+    /// Changes at `change` are being folded, and sources may have more of them.
+    folding: bool,
+    /// The first elements were asked for.
     started: bool,
     /// Counts what is left out, for readers.
     graves: Option<Graves>,
@@ -52,6 +60,32 @@ pub(crate) enum Step {
     End,
 }
 
+/// What a merge comes to without waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AtHand {
+    /// The row at [`Merge::row`].
+    Row,
+    /// A row of which nothing is left.
+    DeadRow,
+    /// Another deletion, [`Merge::told`], from [`Merge::change`] on.
+    Change,
+    /// A change that does not show.
+    SameDeletion,
+    /// There is nothing more.
+    End,
+    /// Nothing yet: sources have to read, in [`Merge::fetch`].
+    Lacking,
+}
+
+/// Where the row that was found last stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    /// In a source, as it is.
+    Source(usize),
+    /// In the merge's own buffer.
+    Merged,
+}
+
 /// Steps of a merge before it looks whether somebody else should run.
 const STEPS_PER_LOOK: u32 = 64;
 
@@ -66,10 +100,12 @@ impl Merge {
             active: DeletionTime::LIVE,
             told: DeletionTime::LIVE,
             static_row: Vec::new(),
-            clustering: Vec::new(),
+            first: 0,
+            found: Found::Merged,
             row: Vec::new(),
             scratch: Vec::new(),
             change: Position::START.to_owned(),
+            folding: false,
             started: false,
             graves: None,
             steps: 0,
@@ -153,16 +189,19 @@ impl Merge {
         self.sources
     }
 
-    async fn start(&mut self, shape: Shape<'_>) -> Result<(), StorageError> {
-        self.started = true;
-        // Nothing of it was read yet, and nothing may change from here on.
-        if self.sources.iter().any(Source::is_file) {
-            self.pin();
-        }
-        for source in &mut self.sources {
-            source.begin(shape).await?;
-        }
-        Ok(())
+    /// The sources, to be replaced before [`Merge::restart`].
+    pub(crate) fn sources_mut(&mut self) -> &mut Vec<Source> {
+        &mut self.sources
+    }
+
+    /// Begins another partition, at whose start the sources are now; buffers are kept.
+    pub(crate) fn restart(&mut self, purge: Purge) {
+        self.purge = purge;
+        (self.partition, self.active, self.told) =
+            (DeletionTime::LIVE, DeletionTime::LIVE, DeletionTime::LIVE);
+        self.static_row.clear();
+        (self.folding, self.started) = (false, false);
+        self.read_heads();
     }
 
     /// Pins what is in memory: to be called before a pause.
@@ -176,24 +215,27 @@ impl Merge {
     ///
     /// # Errors
     /// Those of reading table files.
+    #[inline]
     pub(crate) async fn next(&mut self, shape: Shape<'_>) -> Result<Option<Unfiltered<'_>>, StorageError> {
-        if !self.started {
-            self.start(shape).await?;
-        }
         loop {
-            let Some(first) = self.first_source(shape) else { return Ok(None) };
-            if self.sources[first].row().is_some() {
-                if self.take_row(first, shape).await? {
-                    let row = RowView::trusted(&self.row);
-                    return Ok(Some(Unfiltered::Row { clustering: &self.clustering, row }));
+            match self.step_at_hand(shape)? {
+                AtHand::Row => {
+                    let (clustering, row) = self.row();
+                    return Ok(Some(Unfiltered::Row { clustering, row }));
                 }
-            } else if self.take_changes(first, shape).await? {
-                let position = self.change.as_ref();
-                return Ok(Some(Unfiltered::Change { position, deletion: self.told }));
-            }
-            if reactor::need_preempt() {
-                self.pin();
-                reactor::yield_now().await;
+                AtHand::Change => {
+                    let position = self.change.as_ref();
+                    return Ok(Some(Unfiltered::Change { position, deletion: self.told }));
+                }
+                AtHand::End => return Ok(None),
+                // Boxed, so that who reads on does not carry the room for it around.
+                AtHand::Lacking => Box::pin(self.fetch(shape)).await?,
+                AtHand::DeadRow | AtHand::SameDeletion => {
+                    if reactor::need_preempt() {
+                        self.pin();
+                        reactor::yield_now().await;
+                    }
+                }
             }
         }
     }
@@ -203,30 +245,86 @@ impl Merge {
     /// # Errors
     /// Those of reading table files.
     pub(crate) async fn step(&mut self, shape: Shape<'_>) -> Result<Step, StorageError> {
-        if !self.started {
-            self.start(shape).await?;
-        }
         self.steps = self.steps.wrapping_add(1);
         if self.steps.is_multiple_of(STEPS_PER_LOOK) && reactor::need_preempt() {
             self.pin();
             super::give_way(self.steps / STEPS_PER_LOOK).await;
         }
-        let Some(first) = self.first_source(shape) else { return Ok(Step::End) };
-        if self.sources[first].row().is_none() {
-            self.take_changes(first, shape).await?;
-            return Ok(Step::Change);
+        // Each round reads more of a file.
+        loop {
+            return Ok(match self.step_at_hand(shape)? {
+                AtHand::Row => Step::Row,
+                AtHand::DeadRow => Step::DeadRow,
+                AtHand::Change | AtHand::SameDeletion => Step::Change,
+                AtHand::End => Step::End,
+                AtHand::Lacking => {
+                    Box::pin(self.fetch(shape)).await?;
+                    continue;
+                }
+            });
         }
-        Ok(if self.take_row(first, shape).await? { Step::Row } else { Step::DeadRow })
+    }
+
+    /// What comes next, without waiting.
+    ///
+    /// # Errors
+    /// Those of reading table files.
+    pub(crate) fn step_at_hand(&mut self, shape: Shape<'_>) -> Result<AtHand, StorageError> {
+        if !self.started {
+            self.started = true;
+            // Nothing of it was read yet, and nothing may change from here on.
+            if self.sources.iter().any(Source::is_file) {
+                self.pin();
+            }
+        }
+        for source in &mut self.sources {
+            if source.taken && !source.advance_at_hand(shape)? {
+                return Ok(AtHand::Lacking);
+            }
+        }
+        if !self.folding {
+            let Some(first) = self.first_source(shape) else { return Ok(AtHand::End) };
+            self.first = first;
+            if self.sources[first].row().is_some() {
+                return Ok(if self.take_row(shape) { AtHand::Row } else { AtHand::DeadRow });
+            }
+            self.change.prefix.clear();
+            self.change.prefix.extend_from_slice(self.sources[first].clustering());
+            self.change.weight = self.sources[first].position().map_or(0, |position| position.weight);
+            self.folding = true;
+        }
+        if !self.take_changes(shape)? {
+            return Ok(AtHand::Lacking);
+        }
+        self.folding = false;
+        Ok(if self.tell() { AtHand::Change } else { AtHand::SameDeletion })
+    }
+
+    /// Lets sources go on that have to read for it.
+    ///
+    /// # Errors
+    /// Those of reading table files.
+    pub(crate) async fn fetch(&mut self, shape: Shape<'_>) -> Result<(), StorageError> {
+        for source in &mut self.sources {
+            source.begin(shape).await?;
+        }
+        Ok(())
     }
 
     /// The row of the last step that came to one.
+    #[inline]
     pub(crate) fn row(&self) -> (&[u8], RowView<'_>) {
-        (&self.clustering, RowView::trusted(&self.row))
+        (self.sources[self.first].clustering(), row_of(&self.sources, &self.row, self.found))
     }
 
     /// Where the last step that came to a change did.
     pub(crate) fn change(&self) -> Position<'_> {
         self.change.as_ref()
+    }
+
+    /// The deletion that was said last to be in force.
+    pub(crate) fn told(&self) -> DeletionTime {
+        self.told
     }
 
     fn first_source(&self, shape: Shape<'_>) -> Option<usize> {
@@ -243,50 +341,56 @@ impl Merge {
         first.map(|(at, _)| at)
     }
 
-    /// Merges the rows at the position of source `first`; says whether anything is left of them.
-    async fn take_row(&mut self, first: usize, shape: Shape<'_>) -> Result<bool, StorageError> {
-        self.clustering.clear();
-        self.clustering.extend_from_slice(self.sources[first].clustering());
-        self.row.clear();
-        if let Some(row) = self.sources[first].row() {
-            self.row.extend_from_slice(row.as_bytes());
+    /// Merges the rows at the position of the first source; says whether anything is left of them.
+    fn take_row(&mut self, shape: Shape<'_>) -> bool {
+        let Self { table, sources, first, row, scratch, .. } = self;
+        let first = *first;
+        sources[first].taken = true;
+        let mut found = Found::Source(first);
+        // Sources before the first stand at later positions.
+        for at in first + 1..sources.len() {
+            let place = Position::row(sources[first].clustering());
+            let same = |position: Position<'_>| position.compare(place, shape.orders) == Ordering::Equal;
+            let Some(other) = sources[at].row().filter(|_| sources[at].position().is_some_and(same)) else {
+                continue;
+            };
+            let own = row_of(sources, row, found);
+            if own.is_rewritten_by(other) {
+                found = Found::Source(at);
+            } else if !other.is_rewritten_by(own) {
+                scratch.clear();
+                merge_rows(table, own, other, scratch);
+                std::mem::swap(row, scratch);
+                found = Found::Merged;
+            }
+            sources[at].taken = true;
         }
-        self.sources[first].advance(shape).await?;
-        // Sources before `first` stand at later positions.
-        for at in first + 1..self.sources.len() {
-            let source = &mut self.sources[at];
-            let same = source.position().is_some_and(|position| {
-                position.compare(Position::row(&self.clustering), shape.orders) == Ordering::Equal
-            });
-            let Some(row) = source.row().filter(|_| same) else { continue };
-            self.scratch.clear();
-            merge_rows(&self.table, RowView::trusted(&self.row), row, &mut self.scratch);
-            std::mem::swap(&mut self.row, &mut self.scratch);
-            source.advance(shape).await?;
+        scratch.clear();
+        if drop_dropped(table, row_of(sources, row, found), scratch) {
+            std::mem::swap(row, scratch);
+            found = Found::Merged;
         }
-        self.scratch.clear();
-        if drop_dropped(&self.table, RowView::trusted(&self.row), &mut self.scratch) {
-            std::mem::swap(&mut self.row, &mut self.scratch);
-        }
-        self.scratch.clear();
+        self.found = found;
         let active = deletion(self.partition, self.active);
-        let row = RowView::trusted(&self.row);
-        let mut left = compact_row(row, active, &self.purge, &mut self.scratch);
+        let whole = row_of(&self.sources, &self.row, found);
+        if active.is_live() && whole.is_plain() {
+            return !whole.is_empty();
+        }
+        self.scratch.clear();
+        let mut left = compact_row(whole, active, &self.purge, &mut self.scratch);
         if let Some(graves) = &self.graves {
             left = left && is_live(RowView::trusted(&self.scratch), self.purge.now);
-            if self.scratch.len() != self.row.len() {
-                graves.row(row, active, left);
+            if self.scratch.len() != whole.as_bytes().len() {
+                graves.row(whole, active, left);
             }
         }
         std::mem::swap(&mut self.row, &mut self.scratch);
-        Ok(left)
+        self.found = Found::Merged;
+        left
     }
 
-    /// Folds all changes at the position of source `first`; says whether the deletion to tell is another one.
-    async fn take_changes(&mut self, first: usize, shape: Shape<'_>) -> Result<bool, StorageError> {
-        self.change.prefix.clear();
-        self.change.prefix.extend_from_slice(self.sources[first].clustering());
-        self.change.weight = self.sources[first].position().map_or(0, |position| position.weight);
+    /// Takes all changes at the position that is folded; says no where a source has to read to know whether it has more.
+    fn take_changes(&mut self, shape: Shape<'_>) -> Result<bool, StorageError> {
         for source in &mut self.sources {
             // A source may leave one deletion and enter another at the same place: two at most.
             while let Some(deletion) = source.change()
@@ -295,9 +399,17 @@ impl Merge {
                 })
             {
                 source.active = deletion;
-                source.advance(shape).await?;
+                source.taken = true;
+                if !source.advance_at_hand(shape)? {
+                    return Ok(false);
+                }
             }
         }
+        Ok(true)
+    }
+
+    /// Says which deletion is in force from here on; whether it is another one.
+    fn tell(&mut self) -> bool {
         self.active = self.sources.iter().fold(DeletionTime::LIVE, |most, s| deletion(most, s.active));
         if let Some(graves) = &mut self.graves {
             graves.change(self.active, self.partition);
@@ -310,6 +422,14 @@ impl Merge {
         };
         let changed = told != self.told;
         self.told = told;
-        Ok(changed)
+        changed
     }
+}
+
+fn row_of<'a>(sources: &'a [Source], merged: &'a [u8], found: Found) -> RowView<'a> {
+    let row = match found {
+        Found::Source(at) => sources[at].row(),
+        Found::Merged => None,
+    };
+    row.unwrap_or(RowView::trusted(merged))
 }

@@ -1,13 +1,14 @@
 //! One input of a merge: a version in a memtable, a partition of a table file, or that of all files with the cache before them.
 //!
-//! A source keeps its next element in buffers of its own, so that heads of several sources can be compared
-//! while others wait for the disk. Buffers are reused from element to element.
+//! A source keeps its next element, so that heads of several sources can be compared while others wait for the disk: rows of
+//! table files where their reader has them, everything else in buffers of its own, which are reused from element to element.
+//! Going on is a plain call as long as nothing has to be read from the disk.
 
 use std::rc::Rc;
 
 use model::clustering::{ClusteringOrder, Position};
 use model::{Clustering, DeletionTime, RowView, Unfiltered};
-use sstable::{PartitionReader, Scanner};
+use sstable::{AtHand, PartitionReader, Scanner, SstableError};
 
 use super::cached::{CachedPartition, Found};
 use crate::error::StorageError;
@@ -39,7 +40,8 @@ pub(crate) struct Source {
     /// The range deletion this source has in force.
     pub(crate) active: DeletionTime,
     kind: Kind,
-    begun: bool,
+    /// The element was taken, or none was read yet: before the next look the source has to go on.
+    pub(crate) taken: bool,
     clustering: Vec<u8>,
     row: Vec<u8>,
 }
@@ -50,7 +52,7 @@ impl Source {
             input,
             active: DeletionTime::LIVE,
             kind: Kind::End,
-            begun: false,
+            taken: true,
             clustering: Vec::new(),
             row: Vec::new(),
         }
@@ -103,12 +105,17 @@ impl Source {
         }
     }
 
+    /// Starts over, for another partition of a scan.
+    pub(crate) fn restart(&mut self) {
+        (self.active, self.kind, self.taken) = (DeletionTime::LIVE, Kind::End, true);
+    }
+
     /// Reads the first element, unless that was done.
     ///
     /// # Errors
     /// Those of [`Source::advance`].
     pub(crate) async fn begin(&mut self, shape: Shape<'_>) -> Result<(), StorageError> {
-        if std::mem::replace(&mut self.begun, true) { Ok(()) } else { self.advance(shape).await }
+        if self.taken { self.advance(shape).await } else { Ok(()) }
     }
 
     /// Where the next element stands; `None` at the end.
@@ -116,19 +123,29 @@ impl Source {
     pub(crate) fn position(&self) -> Option<Position<'_>> {
         match self.kind {
             Kind::End => None,
-            Kind::Row => Some(Position::row(&self.clustering)),
+            Kind::Row => Some(Position::row(self.clustering())),
             Kind::Change(weight, _) => Some(Position { prefix: Clustering(&self.clustering), weight }),
         }
     }
 
     /// The next element, where it is a row.
+    #[inline]
     pub(crate) fn row(&self) -> Option<RowView<'_>> {
-        (self.kind == Kind::Row).then(|| RowView::trusted(&self.row))
+        (self.kind == Kind::Row).then(|| match &self.input {
+            Input::Scan { scanner, .. } => scanner.row().1,
+            Input::Partition { reader, .. } => reader.row().1,
+            Input::Memory { .. } | Input::Cached(_) => RowView::trusted(&self.row),
+        })
     }
 
     /// The clustering of the next element.
+    #[inline]
     pub(crate) fn clustering(&self) -> &[u8] {
-        &self.clustering
+        match &self.input {
+            Input::Scan { scanner, .. } if self.kind == Kind::Row => scanner.row().0,
+            Input::Partition { reader, .. } if self.kind == Kind::Row => reader.row().0,
+            _ => &self.clustering,
+        }
     }
 
     /// The next element, where it is a change of deletion.
@@ -139,34 +156,76 @@ impl Source {
         }
     }
 
-    /// Reads the element after.
+    /// Goes on to the element after.
     ///
     /// # Errors
     /// [`StorageError::TableFileCorrupt`] and reading errors.
     pub(crate) async fn advance(&mut self, shape: Shape<'_>) -> Result<(), StorageError> {
-        match &mut self.input {
+        // Each round reads more of a file.
+        while !self.advance_at_hand(shape)? {
+            match &mut self.input {
+                Input::Memory { .. } => break,
+                Input::Partition { file, reader } => {
+                    reader.fetch().await.map_err(|error| file.failed(error))?;
+                }
+                Input::Scan { file, scanner } => {
+                    scanner.fetch().await.map_err(|error| file.failed(error))?;
+                }
+                Input::Cached(partition) => {
+                    let found = partition.next(shape, &mut self.clustering, &mut self.row).await?;
+                    self.found(found);
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`Source::advance`] without waiting for the disk; says no where it has to be asked.
+    ///
+    /// # Errors
+    /// As [`Source::advance`].
+    #[inline]
+    pub(crate) fn advance_at_hand(&mut self, shape: Shape<'_>) -> Result<bool, StorageError> {
+        let (file, next) = match &mut self.input {
             Input::Memory { memtable, cursor, .. } => {
                 let contents = memtable.contents();
                 let next = cursor.next(&contents, shape);
                 self.kind = keep(next, &mut self.clustering, &mut self.row);
-            }
-            Input::Partition { file, reader } => {
-                let next = reader.next().await.map_err(|error| file.failed(error))?;
-                self.kind = keep(next, &mut self.clustering, &mut self.row);
+                self.taken = false;
+                return Ok(true);
             }
             Input::Cached(partition) => {
-                self.kind = match partition.next(shape, &mut self.clustering, &mut self.row).await? {
-                    Found::Row => Kind::Row,
-                    Found::Change(weight, deletion) => Kind::Change(weight, deletion),
-                    Found::End => Kind::End,
-                };
+                let found = partition.next_at_hand(shape, &mut self.clustering, &mut self.row)?;
+                return Ok(found.is_some_and(|found| {
+                    self.found(found);
+                    true
+                }));
             }
-            Input::Scan { file, scanner } => {
-                let next = scanner.next().await.map_err(|error| file.failed(error))?;
-                self.kind = keep(next, &mut self.clustering, &mut self.row);
+            Input::Partition { file, reader } => (file, reader.next_at_hand()),
+            Input::Scan { file, scanner } => (file, scanner.next_at_hand()),
+        };
+        self.kind = match next.map_err(|error| failed(file, error))? {
+            AtHand::Lacking => return Ok(false),
+            AtHand::End => Kind::End,
+            AtHand::Next(Unfiltered::Row { .. }) => Kind::Row,
+            AtHand::Next(Unfiltered::Change { position, deletion }) => {
+                self.clustering.clear();
+                self.clustering.extend_from_slice(position.prefix.0);
+                Kind::Change(position.weight, deletion)
             }
-        }
-        Ok(())
+        };
+        self.taken = false;
+        Ok(true)
+    }
+
+    fn found(&mut self, found: Found) {
+        self.taken = false;
+        self.kind = match found {
+            Found::Row => Kind::Row,
+            Found::Change(weight, deletion) => Kind::Change(weight, deletion),
+            Found::End => Kind::End,
+        };
     }
 
     /// Before a pause: makes sure that what is still to be read does not change.
@@ -183,6 +242,11 @@ impl Source {
     pub(crate) fn is_file(&self) -> bool {
         !matches!(self.input, Input::Memory { .. })
     }
+}
+
+#[cold]
+fn failed(file: &TableFile, error: SstableError) -> StorageError {
+    file.failed(error)
 }
 
 fn keep(next: Option<Unfiltered<'_>>, clustering: &mut Vec<u8>, row: &mut Vec<u8>) -> Kind {

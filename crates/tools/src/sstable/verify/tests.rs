@@ -50,7 +50,7 @@ async fn write(dir: &Path) -> Target {
     let mut keys: Vec<_> = (0..PARTITIONS).map(|key| DecoratedKey::new(key.to_be_bytes().to_vec())).collect();
     keys.sort();
     for key in &keys {
-        writer.partition_start(key.token, &key.key, DeletionTime::LIVE, None).await.unwrap();
+        writer.partition_start(key.token, &key.key, DeletionTime::LIVE, None).unwrap();
         for number in 0..ROWS {
             let (mut clustering, mut row) = (Vec::new(), Vec::new());
             append_component(&mut clustering, Some(&number.to_be_bytes()));
@@ -61,9 +61,10 @@ async fn write(dir: &Path) -> Target {
             builder.cell(CellView { column: ColumnId(2), timestamp: TIMESTAMP, path: None, kind });
             builder.finish();
             let row = RowView::trusted(&row);
-            writer.unfiltered(Unfiltered::Row { clustering: &clustering, row }).await.unwrap();
+            writer.unfiltered(Unfiltered::Row { clustering: &clustering, row }).unwrap();
         }
-        writer.partition_end().await.unwrap();
+        writer.partition_end();
+        writer.drain().await.unwrap();
     }
     writer.finish().await.unwrap();
     Target { dir: dir.to_owned(), descriptor: Descriptor::new(1) }
