@@ -41,7 +41,7 @@ class Log:
             if seed != self.seed:
                 break
             found.append((at, self.bytes[at + 8], length))
-            at = (at + 16 + length + 4 + 7) // 8 * 8
+            at = (at + 16 + length + 7) // 8 * 8
         return found
 
     def save(self):

@@ -110,6 +110,30 @@ class Start(unittest.TestCase):
             self.assertEqual(c.query("SELECT key FROM system.local"), [[b"local"]])
         node.stop()
 
+    def test_a_start_in_the_place_of_a_node_that_is_ending_waits_for_it(self):
+        node = self.started("restart").start()
+        with Connection() as c:
+            c.query(KEYSPACE)
+            c.query("CREATE TABLE s.t (k int PRIMARY KEY, v blob)")
+            for key in range(20):
+                c.query("INSERT INTO s.t (k, v) VALUES (%d, ?)" % key, [bytes(200_000)])
+        node.terminate()
+        # At once, as a supervisor does that waits for nothing: the folder and the ports are still the first node's.
+        command = [BINARY, "server", "--workdir", str(node.data), "--listen", native.HOST, "--port", str(native.PORT),
+                   "--shard-aware-port", str(native.PORT + 1), "--api-port", str(native.PORT + 2),
+                   "--prometheus-port", str(native.PORT + 3), "--smp", "1", "--memory", "256M", "--developer-mode"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as second:
+            said = []
+            for line in second.stdout:
+                said.append(line)
+                if line.startswith("ceto ready"):
+                    with Connection() as c:
+                        self.assertEqual(len(c.query("SELECT k FROM s.t")), 20)
+                    second.terminate()
+            self.assertEqual(second.wait(60), 0, "".join(said))
+        self.assertIn("ceto ready", "".join(said))
+        self.assertNotIn("cannot listen", "".join(said))
+
     def test_a_folder_that_cannot_be_one(self):
         node = self.started("no-folder")
         (node.work / "data").write_text("a file")

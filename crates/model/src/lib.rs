@@ -29,7 +29,7 @@ pub mod vint;
 
 pub use clustering::{Clustering, Position};
 pub use deletion::{DeletionTime, Liveness};
-pub use row::{CellView, RowBuilder, RowView};
+pub use row::{CellView, PlainRow, RowBuilder, RowView};
 pub use schema::{Column, ColumnId, ColumnKind, Keyspace, Schema, Table, TableId};
 pub use token::Token;
 pub use types::CqlType;

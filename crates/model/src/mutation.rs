@@ -134,23 +134,67 @@ pub fn append_one_row(
     clustering: &[u8],
     row: impl FnOnce(&mut Vec<u8>),
 ) {
-    let mut head = [0; HEAD_BYTES + 4];
-    head[0] = VERSION;
-    head[1..17].copy_from_slice(&table.0);
-    head[17..25].copy_from_slice(&token.0.to_le_bytes());
-    head[25..].copy_from_slice(&length_of(key).to_le_bytes());
-    // Then the count of rows and the clustering's length.
-    let mut between = [0; NOTHING_BUT_ROWS.len() + 4 + 4];
-    let (nothing, counts) = between.split_at_mut(NOTHING_BUT_ROWS.len());
-    nothing.copy_from_slice(&NOTHING_BUT_ROWS);
-    counts[..4].copy_from_slice(&1u32.to_le_bytes());
-    counts[4..].copy_from_slice(&length_of(clustering).to_le_bytes());
+    let (head, between) = (one_row_head(table, token, key), one_row_between(clustering));
     out.reserve(head.len() + key.len() + between.len() + clustering.len());
     out.extend_from_slice(&head);
     out.extend_from_slice(key);
     out.extend_from_slice(&between);
     out.extend_from_slice(clustering);
     append_sized(out, row);
+}
+
+/// As [`append_one_row`], of a row of `row_bytes`: `fill` fills all of them.
+#[inline]
+pub fn append_one_row_of(
+    out: &mut Vec<u8>,
+    table: TableId,
+    token: Token,
+    key: &[u8],
+    clustering: &[u8],
+    row_bytes: usize,
+    fill: impl FnOnce(&mut [u8]),
+) {
+    let (head, between) = (one_row_head(table, token, key), one_row_between(clustering));
+    let row_length = u32::try_from(row_bytes).expect("a mutation is shorter than a frame").to_le_bytes();
+    let start = out.len();
+    let before = head.len() + key.len() + between.len() + clustering.len() + row_length.len();
+    out.resize(start + before + row_bytes, 0);
+    let room = put(&mut out[start..], &head);
+    let room = put(room, key);
+    let room = put(room, &between);
+    let room = put(room, clustering);
+    fill(put(room, &row_length));
+}
+
+/// Puts bytes at the beginning of `room`; what is left of it.
+#[inline]
+fn put<'r>(room: &'r mut [u8], bytes: &[u8]) -> &'r mut [u8] {
+    let (place, rest) = room.split_at_mut(bytes.len());
+    place.copy_from_slice(bytes);
+    rest
+}
+
+/// What a mutation has before its key, the key's length included.
+#[inline]
+fn one_row_head(table: TableId, token: Token, key: &[u8]) -> [u8; HEAD_BYTES + 4] {
+    let mut head = [0; HEAD_BYTES + 4];
+    head[0] = VERSION;
+    head[1..17].copy_from_slice(&table.0);
+    head[17..25].copy_from_slice(&token.0.to_le_bytes());
+    head[25..].copy_from_slice(&length_of(key).to_le_bytes());
+    head
+}
+
+/// What a mutation of one row has between its key and the clustering of the row: the count of rows and the clustering's length
+/// behind what it does not say.
+#[inline]
+fn one_row_between(clustering: &[u8]) -> [u8; NOTHING_BUT_ROWS.len() + 4 + 4] {
+    let mut between = [0; NOTHING_BUT_ROWS.len() + 4 + 4];
+    let (nothing, counts) = between.split_at_mut(NOTHING_BUT_ROWS.len());
+    nothing.copy_from_slice(&NOTHING_BUT_ROWS);
+    counts[..4].copy_from_slice(&1u32.to_le_bytes());
+    counts[4..].copy_from_slice(&length_of(clustering).to_le_bytes());
+    between
 }
 
 #[inline]
@@ -389,6 +433,12 @@ mod tests {
             rows.finish();
             append_one_row(&mut appended, table, token, key, clustering, row);
             assert_eq!(built, appended);
+            let mut alone = Vec::new();
+            row(&mut alone);
+            let mut filled = vec![1];
+            let fill = |room: &mut [u8]| room.copy_from_slice(&alone);
+            append_one_row_of(&mut filled, table, token, key, clustering, alone.len(), fill);
+            assert_eq!(built, filled);
             assert!(MutationView::parse(&appended[1..]).is_ok());
         }
     }

@@ -14,8 +14,12 @@
 //! The commit log, memtables, the read path and shards that answer each other all use these bytes.
 //! [`RowView::parse`] checks bytes from outside once; everything later relies on the check.
 
+mod plain;
+
 use crate::deletion::{DeletionTime, Liveness, LocalSeconds, NO_LOCAL_TIME};
 use crate::schema::ColumnId;
+
+pub use plain::PlainRow;
 
 const LIVENESS: u8 = 1;
 const LIVENESS_EXPIRES: u8 = 2;

@@ -91,9 +91,19 @@ fn mix_second(k: u64) -> u64 {
     k.wrapping_mul(C2).rotate_left(33).wrapping_mul(C1)
 }
 
+/// At most eight bytes, each widened as a signed number and shifted to its place, all of them XORed: so each byte is turned over
+/// where an odd number of those before it is negative.
+#[inline]
 fn signed_tail(bytes: &[u8]) -> u64 {
-    let widened = |byte: u8| i64::from(byte as i8) as u64;
-    bytes.iter().enumerate().fold(0, |k, (index, &byte)| k ^ widened(byte) << (8 * index))
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    let plain = match bytes.first_chunk::<8>() {
+        Some(bytes) => u64::from_le_bytes(*bytes),
+        None => bytes.iter().rfold(0, |plain, &byte| plain << 8 | u64::from(byte)),
+    };
+    let negative = (plain >> 7) & EACH;
+    // In each byte how many before it are negative: at most seven.
+    let before = negative.wrapping_mul(EACH) << 8;
+    plain ^ (before & EACH).wrapping_mul(0xff)
 }
 
 fn finish(mut k: u64) -> u64 {

@@ -3,6 +3,7 @@
 //! Requests come in with borrowed values and leave a RESULT body in the caller's buffer. The engine registers itself
 //! on its shard, so that calls from other shards find it. Buffers of finished requests are kept for the next ones.
 
+mod at_once;
 mod batch;
 mod config;
 mod preparation;
@@ -25,25 +26,25 @@ use wire::values::ValueRef;
 use wire::version::ProtocolVersion;
 
 pub(crate) use self::values::bind_values;
-use self::values::{BoundValues, bind_values_into};
+use self::values::bind_values_into;
 use crate::ambient::Ambient;
 use crate::execute::counter::Totals;
 use crate::execute::disk_guard::DiskUsage;
-use crate::execute::one_row::{self, Begun, When, Writing};
-use crate::execute::point::Point;
 use crate::execute::{self, Request, consistency};
-use crate::load::{Loads, Timed};
+use crate::load::Loads;
 use crate::prepare::{self, Prepared};
-use crate::prepared_cache::{CachedStatement, PreparedCache};
-use crate::results::{self, MetadataId, MetadataMode, PreparedBody};
+use crate::prepared_cache::PreparedCache;
+use crate::results::{MetadataId, MetadataMode, PreparedBody};
 use crate::running::Running;
 use crate::system::ClientRow;
 use crate::terms::Binding;
 use crate::{ClientState, QueryError, Response};
 
+pub use at_once::{AtOnce, OneRow};
 pub use config::EngineConfig;
 pub use scratch::WriteBuffers;
 pub(crate) use scratch::{KeptScratch, Scratch};
+pub use values::BoundValues;
 
 /// What the names of all keyspaces begin with that have [`VirtualTables`].
 const VIRTUAL_PREFIX: &str = "system";
@@ -66,25 +67,6 @@ pub trait VirtualTables {
         command: &'a ReadCommand,
         consumer: &'a mut dyn RowConsumer,
     ) -> Pin<Box<dyn Future<Output = Result<(), QueryError>> + 'a>>;
-}
-
-/// A prepared statement about one row, as they usually are: [`Engine::begin`] may answer it without a task.
-#[derive(Debug)]
-pub struct OneRow {
-    statement: Rc<CachedStatement>,
-    /// Whether it writes the row.
-    pub writes: bool,
-}
-
-/// What became of the attempt to answer without waiting.
-#[derive(Debug)]
-pub enum AtOnce {
-    /// The answer is complete.
-    Done,
-    /// It is VOID once this is done, and nothing else with it.
-    Writing(Writing),
-    /// Nothing of it is there yet; where the row cache is done with, what is left over.
-    Left(Option<Box<Rest>>),
 }
 
 /// Lists the clients connected to a shard, some at a time.
@@ -232,7 +214,7 @@ impl Engine {
             .map_err(|_| QueryError::invalid("Invalid amount of bind variables"))?;
         self.0.executed.1.set(self.0.executed.1.get() + 1);
         let mode = MetadataMode::Full;
-        match self.answer_at_once(client, &prepared, parameters, (&values, When::Always), mode, out)? {
+        match self.answer_at_once(client, &prepared, parameters, &values, mode, out)? {
             AtOnce::Done => Ok(()),
             AtOnce::Writing(writing) => {
                 let timed = self.time_write(&prepared);
@@ -242,84 +224,6 @@ impl Engine {
             }
             AtOnce::Left(rest) => self.run(client, &prepared, parameters, (&values, rest), mode, out).await,
         }
-    }
-
-    /// Answers what need not wait, a point read.
-    #[inline]
-    fn answer_at_once(
-        &self,
-        client: &ClientState,
-        prepared: &Prepared,
-        parameters: &QueryParameters<'_>,
-        (values, when): (&[ValueRef<'_>], When),
-        mode: MetadataMode,
-        out: &mut Response,
-    ) -> Result<AtOnce, QueryError> {
-        if prepared.calls_user {
-            return Ok(AtOnce::Left(None));
-        }
-        let binding = Binding { values, markers: &prepared.markers, ambient: &self.0.ambient, calls: None };
-        let now = parameters.now_in_seconds.unwrap_or_else(|| self.0.ambient.now_seconds());
-        let request = Request { client, parameters, binding: &binding, now };
-        let start = out.body.len();
-        let answered = match &prepared.plan {
-            prepare::Plan::Select(plan) => {
-                let load = prepared.load.get_or_init(|| self.load_of(&plan.table));
-                let began = load.reads.begin();
-                match execute::point::execute(self, &request, plan, mode, out) {
-                    Ok(Point::Done) => {
-                        load.point_read(began, || {
-                            results::rows_in(&out.body[start..], client.version, &plan.metadata, mode)
-                        });
-                        Ok(AtOnce::Done)
-                    }
-                    Ok(Point::Left(rest)) => Ok(AtOnce::Left(rest)),
-                    Err(error) => Err(error),
-                }
-            }
-            prepare::Plan::Modify(plan) if one_row::is_one(self, plan) => {
-                match one_row::begin(self, &request, plan, when, out) {
-                    Ok(Begun::Writing(writing)) => Ok(AtOnce::Writing(writing)),
-                    Ok(Begun::Nothing) => {
-                        results::append_void(&mut out.body);
-                        Ok(AtOnce::Done)
-                    }
-                    Ok(Begun::Left) => Ok(AtOnce::Left(None)),
-                    Err(error) => Err(error),
-                }
-            }
-            _ => return Ok(AtOnce::Left(None)),
-        };
-        if answered.is_err() {
-            out.body.truncate(start);
-        }
-        answered
-    }
-
-    /// A write of one row begins.
-    #[inline]
-    fn time_write(&self, prepared: &Prepared) -> Timed {
-        let load = prepared.load.get_or_init(|| match &prepared.plan {
-            prepare::Plan::Modify(plan) => self.load_of(&plan.table),
-            _ => Rc::default(),
-        });
-        Timed::new(load)
-    }
-
-    /// As [`Self::begin`] is about to begin a write: whoever answers it ends this.
-    #[inline]
-    pub fn time(&self, row: &OneRow) -> Timed {
-        self.time_write(&row.statement.prepared)
-    }
-
-    /// Appends the answer of a write that has ended.
-    #[inline]
-    fn written(done: Result<(), QueryError>, out: &mut Response) -> Result<(), QueryError> {
-        match &done {
-            Ok(()) => results::append_void(&mut out.body),
-            Err(_) => out.tablet_payload = None,
-        }
-        done
     }
 
     /// Prepares a statement on every shard and appends the PREPARED body.
@@ -377,62 +281,17 @@ impl Engine {
         let mut values = BoundValues::new();
         bind_values_into(&parameters.values, prepared, &mut values)?;
         let mode = metadata_mode(prepared.result().id(), result_metadata_id, parameters.skip_metadata);
-        let rest =
-            match self.answer_at_once(client, prepared, parameters, (&values, When::Always), mode, out)? {
-                AtOnce::Done => return Ok(()),
-                AtOnce::Writing(writing) => {
-                    let timed = self.time_write(prepared);
-                    let done = reactor::in_place!(writing);
-                    timed.end();
-                    return Self::written(done, out);
-                }
-                AtOnce::Left(rest) => rest,
-            };
+        let rest = match self.answer_at_once(client, prepared, parameters, &values, mode, out)? {
+            AtOnce::Done => return Ok(()),
+            AtOnce::Writing(writing) => {
+                let timed = self.time_write(prepared);
+                let done = reactor::in_place!(writing);
+                timed.end();
+                return Self::written(done, out);
+            }
+            AtOnce::Left(rest) => rest,
+        };
         reactor::in_place!(self.run(client, prepared, parameters, (&values, rest), mode, out))
-    }
-
-    /// The prepared statement of that id, where it is about one row and [`Self::begin`] may answer it.
-    #[inline]
-    pub fn one_row(&self, id: &[u8]) -> Option<OneRow> {
-        let statement = self.0.prepared.get(id)?;
-        let writes = match &statement.prepared.plan {
-            _ if statement.prepared.calls_user => return None,
-            prepare::Plan::Select(plan) if plan.point => false,
-            prepare::Plan::Modify(plan) if one_row::is_one(self, plan) => true,
-            _ => return None,
-        };
-        Some(OneRow { statement, writes })
-    }
-
-    /// Executes a prepared statement as [`Self::execute`] does, as far as nothing has to be waited for but the commit log;
-    /// where something else has, that is [`AtOnce::Left`]: nothing was done. Writes end in the order in which they began.
-    ///
-    /// # Errors
-    /// As [`Self::execute`].
-    #[inline]
-    pub fn begin(
-        &self,
-        client: &ClientState,
-        row: &OneRow,
-        result_metadata_id: Option<&[u8]>,
-        parameters: &QueryParameters<'_>,
-        out: &mut Response,
-    ) -> Result<AtOnce, QueryError> {
-        let executed = self.0.executed.0.get();
-        self.0.executed.0.set(executed + 1);
-        let prepared = &row.statement.prepared;
-        let mut values = BoundValues::new();
-        bind_values_into(&parameters.values, prepared, &mut values)?;
-        let mode = match row.writes {
-            true => MetadataMode::Full,
-            false => metadata_mode(prepared.result().id(), result_metadata_id, parameters.skip_metadata),
-        };
-        let values = (&values[..], When::Now);
-        let answered = self.answer_at_once(client, prepared, parameters, values, mode, out);
-        if let Ok(AtOnce::Left(_)) = answered {
-            self.0.executed.0.set(executed);
-        }
-        answered
     }
 
     #[inline]
@@ -475,9 +334,10 @@ impl Engine {
     }
 
     /// Begins [`Self::write`] where nothing has to be waited for before the commit log has the mutation; `None` where
-    /// something has, and nothing was begun. [`Self::write_failed`] is for the errors of what is returned.
+    /// something has, and nothing was begun. Who asks has seen that [`Storage::holds_writers`] says no.
+    /// [`Self::write_failed`] is for the errors of what is returned.
     #[inline]
-    pub(crate) fn begin_write(
+    pub(crate) fn begin_mutation(
         &self,
         table: &Table,
         (mutation, token): (&[u8], Token),

@@ -1,12 +1,13 @@
 //! From a command line to a node that answers, and back to a clean stop.
 //!
 //! Phases, each with its own error: configuration → lock on the work directory → shards → storage on every shard →
-//! engines → listeners on shard 0 → `ceto ready`. Administration's ports are bound first of all and answered by a
-//! thread of its own (`admin`). On SIGINT or SIGTERM the listeners close, requests in flight end,
+//! engines → listeners on shard 0 → `ceto ready`. Administration's ports are bound once the lock is held, before anything is
+//! opened, and answered by a thread of its own (`admin`). On SIGINT or SIGTERM the listeners close, requests in flight end,
 //! memtables are flushed, and the process ends with 0. What fails before `ceto ready` ends it with 1 and one line
 //! that says what to do.
 
 mod disks;
+mod lock;
 mod memory;
 mod shard;
 mod trouble;
@@ -14,6 +15,7 @@ mod trouble;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
+use std::sync::mpsc::Sender;
 
 use reactor::mesh::{self, MeshError};
 use reactor::stall::StallDetector;
@@ -21,7 +23,7 @@ use reactor::{Group, ShardInfo};
 use storage::Identity;
 
 use crate::admin::node::{Mode, NodeState};
-use crate::admin::{Attach, Ports};
+use crate::admin::{Admin, Ports};
 use crate::cli::ServerOptions;
 use crate::config::{Config, ConfigError, Driver};
 pub(crate) use shard::Shard;
@@ -75,6 +77,9 @@ pub enum BootError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// Administration has no thread.
+    #[error("cannot serve administration: {0}")]
+    Administration(std::io::Error),
     /// Storage did not open.
     #[error(transparent)]
     Storage(#[from] storage::StorageError),
@@ -123,8 +128,6 @@ fn run(options: &ServerOptions) -> Result<(), Box<dyn std::error::Error>> {
         return Err(BootError::TooManyShards { shards, processors }.into());
     }
     let disks = disks::configured(&config)?;
-    // Now, so that a port that is taken is told before anything else happens; answered by a thread of its own.
-    let (admin, attach) = Ports::bind(&config)?.serve()?;
     let probes = disks.is_none() && !config.developer_mode;
     let reactor_config = reactor::Config {
         shards,
@@ -144,13 +147,14 @@ fn run(options: &ServerOptions) -> Result<(), Box<dyn std::error::Error>> {
         }),
         ..reactor::Config::default()
     };
-    // The first error of any shard, as text, for the exit code.
+    // The first error of any shard, as text, for the exit code; and the thread to end when all shards have.
     let (failed, failure) = std::sync::mpsc::channel::<String>();
+    let (administered, administration) = std::sync::mpsc::channel::<Admin>();
     let running = reactor::start(reactor_config, move |shard: ShardInfo| {
-        let (config, failed, attach) = (config.clone(), failed.clone(), attach.clone());
+        let (config, failed, administered) = (config.clone(), failed.clone(), administered.clone());
         async move {
             if shard.id == 0
-                && let Err(error) = lead(config, shard, probes, &attach).await
+                && let Err(error) = lead(config, shard, probes, administered).await
             {
                 // The receiver outlives every shard.
                 let _ = failed.send(error.to_string());
@@ -158,7 +162,9 @@ fn run(options: &ServerOptions) -> Result<(), Box<dyn std::error::Error>> {
         }
     })?;
     let joined = running.join();
-    admin.stop();
+    if let Ok(admin) = administration.try_recv() {
+        admin.stop();
+    }
     joined?;
     match failure.try_recv() {
         Ok(message) => Err(message.into()),
@@ -167,12 +173,19 @@ fn run(options: &ServerOptions) -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// What shard 0 does: opens every shard, serves, and stops every shard.
-async fn lead(config: Config, info: ShardInfo, probes: bool, attach: &Attach) -> Result<(), BootError> {
+async fn lead(
+    config: Config,
+    info: ShardInfo,
+    probes: bool,
+    administered: Sender<Admin>,
+) -> Result<(), BootError> {
     let started = reactor::now();
+    // Until the process ends: the next one finds the ports free.
+    std::mem::forget(lock::take(&config.workdir).await?);
+    let (admin, attach) = Ports::bind(&config)?.serve().map_err(BootError::Administration)?;
+    // The receiver outlives every shard.
+    let _ = administered.send(admin);
     reactor::spawn(Group::ADMIN, attach.calls().serve()).detach();
-    let workdir = |source| BootError::Workdir { path: config.workdir.clone(), source };
-    reactor::file::create_dir_all(&config.workdir).await.map_err(workdir)?;
-    let lock = reactor::file::lock(config.workdir.join("lock")).await.map_err(workdir)?;
     let stop = reactor::spawn(Group::ADMIN, reactor::signal::terminated());
 
     let opened = open_node(&config, info.count).await;
@@ -181,7 +194,6 @@ async fn lead(config: Config, info: ShardInfo, probes: bool, attach: &Attach) ->
         Err(error) => Err(error),
     };
     let closed = close_all(info.count).await;
-    drop(lock);
     served.and(closed)
 }
 
@@ -252,7 +264,10 @@ async fn serve(
         let _ = probe.await;
     }
     match stopped {
-        Ok(Ok(())) => reactor::info!("told to stop: draining"),
+        Ok(Ok(())) => {
+            lock::say_ending(&config.workdir).await;
+            reactor::info!("told to stop: draining");
+        }
         Ok(Err(error)) => reactor::error!("cannot wait for signals: {error}"),
         Err(_) => reactor::error!("the task that waits for signals broke"),
     }

@@ -108,6 +108,8 @@ pub struct Config {
     pub developer_mode: bool,
     /// `overprovisioned`: no pinning, and more shards than processors may be.
     pub overprovisioned: bool,
+    /// `ignore_authentication`: start though an `authenticator` or `authorizer` is asked for that is not there.
+    pub ignores_authentication: bool,
     /// `reactor_spin_us`: how long an idle shard looks for work before it sleeps.
     pub spin_us: u32,
     /// `reactor_driver`: `auto`, `uring` or `poll`.
@@ -208,6 +210,7 @@ impl Default for Config {
             memory_bytes: None,
             developer_mode: false,
             overprovisioned: false,
+            ignores_authentication: false,
             spin_us: 0,
             driver: Driver::Auto,
             user_functions: true,
@@ -299,6 +302,7 @@ impl Config {
         let mut config = Self::default();
         let mut warnings = Vec::new();
         let mut places = BTreeMap::new();
+        let mut open = None;
         for entry in Document::parse(path, text)?.entries {
             let (line, column) = entry.key_at;
             places.insert(entry.key.clone(), entry.value_at);
@@ -326,6 +330,19 @@ impl Config {
                             message: format!("{expected}, found {}", entry.value),
                         });
                     }
+                    known::Meaning::Open(consequence) => {
+                        open.get_or_insert_with(|| ConfigError::BadValue {
+                            path: path.to_owned(),
+                            line: entry.value_at.0,
+                            column: entry.value_at.1,
+                            key: entry.key.clone(),
+                            message: format!(
+                                "not there yet, so {consequence}; a node that is to start all the same has \
+                                 ignore_authentication: true"
+                            ),
+                        });
+                        Some(format!(": {consequence}"))
+                    }
                 };
                 warnings.push(format!(
                     "{}:{line}: '{}' has no effect yet{}",
@@ -343,6 +360,11 @@ impl Config {
                     nearest,
                 });
             }
+        }
+        if let Some(error) = open
+            && !config.ignores_authentication
+        {
+            return Err(error);
         }
         guardrails::check(&config).map_err(|(key, message)| {
             // Where only the other of two thresholds is in the file, the default of this one is in its way.
@@ -529,7 +551,8 @@ mod tests {
     fn what_has_no_effect_says_what_follows() {
         let (_, warnings) = parse(
             "partitioner: org.apache.cassandra.dht.Murmur3Partitioner\nauthenticator: AllowAllAuthenticator\n\
-             authorizer:\n  class_name: CassandraAuthorizer\nclient_encryption_options:\n  enabled: true\n",
+             authorizer:\n  class_name: CassandraAuthorizer\nclient_encryption_options:\n  enabled: true\n\
+             ignore_authentication: true\n",
         )
         .unwrap();
         assert_eq!(
@@ -539,10 +562,28 @@ mod tests {
                 "c.yaml:5: 'client_encryption_options' has no effect yet: connections of clients are not encrypted",
             ]
         );
-        let (_, warnings) =
-            parse("authenticator: PasswordAuthenticator\nclient_encryption_options: {enabled: false}\n")
-                .unwrap();
+        assert_eq!(parse("authenticator:\nauthorizer:\n").unwrap().1, Vec::<String>::new());
+        let (_, warnings) = parse(
+            "authenticator: PasswordAuthenticator\nclient_encryption_options: {enabled: false}\n\
+             ignore_authentication: true\n",
+        )
+        .unwrap();
         assert_eq!(warnings, ["c.yaml:1: 'authenticator' has no effect yet: clients need no password"]);
+    }
+
+    #[test]
+    fn a_node_that_would_be_open_is_refused() {
+        let check = |text: &str, expected: &str| assert_eq!(parse(text).unwrap_err(), expected);
+        check(
+            "rack: r\nauthenticator: PasswordAuthenticator\n",
+            "c.yaml:2:16: authenticator: not there yet, so clients need no password; a node that is to start \
+             all the same has ignore_authentication: true",
+        );
+        check(
+            "authorizer: CassandraAuthorizer\nignore_authentication: false\n",
+            "c.yaml:1:13: authorizer: not there yet, so clients may do everything; a node that is to start \
+             all the same has ignore_authentication: true",
+        );
     }
 
     #[test]

@@ -98,13 +98,22 @@ impl Storage {
             MutationView::parse(view.as_bytes()).is_ok(),
             "a mutation that was made or checked here"
         );
+        if self.holds_writers() {
+            return Ok(None);
+        }
         let (tablet, durable) = self.taker_of(view)?;
         self.begin_in(&tablet, durable, view.as_bytes(), deadline)
     }
 
+    /// Whether memory is so full that the next write has to wait for its turn.
+    #[inline]
+    pub fn holds_writers(&self) -> bool {
+        self.0.throttle.holds()
+    }
+
     /// As [`Storage::begin_apply`], for a mutation that was just made of `table`, of a partition that has `token`: neither is read
     /// again, nor looked at whether it fits where the table is what it was then. `None` also where another shard has the
-    /// partition.
+    /// partition. Who asks has seen, before it made the mutation, that [`Storage::holds_writers`] says no.
     ///
     /// # Errors
     /// As [`Storage::apply`].
@@ -140,7 +149,7 @@ impl Storage {
         mutation: &[u8],
         deadline: Deadline,
     ) -> Result<Option<Applying>, StorageError> {
-        if self.0.throttle.holds() || tablet.is_closed() {
+        if tablet.is_closed() {
             return Ok(None);
         }
         let Some((pending, writing)) = self.put(mutation, tablet, durable)? else { return Ok(None) };
@@ -155,7 +164,7 @@ impl Storage {
     ) -> Result<(), StorageError> {
         let mutation = view.as_bytes();
         let (tablet, durable) = self.taker_of(view)?;
-        if self.0.throttle.holds() {
+        if self.holds_writers() {
             self.wait_for_turn(mutation.len(), deadline).await?;
         }
         let coming = self.0.throttle.coming(mutation.len());

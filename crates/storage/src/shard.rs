@@ -40,6 +40,8 @@ pub struct Storage(pub(crate) Rc<Inner>);
 
 pub(crate) struct Inner {
     pub(crate) config: StorageConfig,
+    /// As `config` has it, worked out once: every write asks.
+    mutation_bytes_max: usize,
     pub(crate) shard: usize,
     pub(crate) shards: usize,
     pub(crate) schema: RefCell<Rc<Schema>>,
@@ -156,6 +158,7 @@ impl Inner {
             snapshots: Snapshots::default(),
             imports: Imports::default(),
             disk: DiskWatch::new(),
+            mutation_bytes_max: config.mutation_bytes_max(),
             config,
             scratches: RefCell::new(Vec::new()),
         }
@@ -230,7 +233,7 @@ impl Storage {
 
     /// Most bytes a mutation of a client may take.
     pub fn mutation_bytes_max(&self) -> usize {
-        self.0.config.mutation_bytes_max()
+        self.0.mutation_bytes_max
     }
 
     /// Whether a mutation is as small as those of clients have to be. What a commit log has is applied whatever its size: the limit

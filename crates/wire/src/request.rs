@@ -10,7 +10,7 @@ use crate::frame::{Flags, FrameHeader, Opcode};
 use crate::protocol_error::ProtocolError;
 use crate::reader::Reader;
 use crate::startup::Startup;
-use crate::values::{BytesMap, StringMap, Values};
+use crate::values::{BytesMap, StringMap, ValueRef, Values};
 use crate::version::ProtocolVersion;
 
 /// A request with what travels beside it.
@@ -161,8 +161,9 @@ pub fn decode<'a>(
     }
     let (request, message) = match header.opcode {
         Opcode::Execute => {
+            let values = |reader: &mut Reader<'a>, named| Values::read(reader, version, named);
             let Execute { id, result_metadata_id, parameters } =
-                read_execute(&mut reader, version, extensions)?;
+                read_execute(&mut reader, version, extensions, values)?;
             (Request::Execute { id, result_metadata_id, parameters }, "EXECUTE")
         }
         Opcode::Query => (read_query(&mut reader, version)?, "QUERY"),
@@ -200,17 +201,21 @@ pub struct Execute<'a> {
 }
 
 /// As [`decode`], for the body of an EXECUTE without a custom payload: what comes out is not moved into the room of any request.
+/// Values without names are given to `take` where they are decoded.
 ///
 /// # Errors
-/// As [`decode`].
+/// As [`decode`]; values may have been given to `take` before.
 #[inline]
 pub fn decode_execute<'a>(
     header: &FrameHeader,
     body: &'a [u8],
     extensions: &Extensions,
+    take: impl FnMut(ValueRef<'a>),
 ) -> Result<Execute<'a>, ProtocolError> {
     let mut reader = Reader::new(body);
-    let execute = read_execute(&mut reader, header.version, extensions)?;
+    let version = header.version;
+    let values = |reader: &mut Reader<'a>, named| Values::read_each(reader, version, named, take);
+    let execute = read_execute(&mut reader, version, extensions, values)?;
     reader.finish("EXECUTE")?;
     Ok(execute)
 }
@@ -231,11 +236,12 @@ fn read_execute<'a>(
     reader: &mut Reader<'a>,
     version: ProtocolVersion,
     extensions: &Extensions,
+    values: impl FnOnce(&mut Reader<'a>, bool) -> Result<Values<'a>, ProtocolError>,
 ) -> Result<Execute<'a>, ProtocolError> {
     let id = reader.short_bytes()?;
     let result_metadata_id =
         if extensions.has_metadata_id(version) { Some(reader.short_bytes()?) } else { None };
-    let parameters = QueryParameters::read(reader, version)?;
+    let parameters = QueryParameters::read_with(reader, version, values)?;
     Ok(Execute { id, result_metadata_id, parameters })
 }
 
@@ -312,8 +318,17 @@ impl<'a> QueryParameters<'a> {
 
     /// Reads consistency, flags and the fields the flags announce. Cassandra reads BATCH with the same routine,
     /// so that a batch may carry flags its specification does not list; so do we.
-    #[inline]
     fn read(reader: &mut Reader<'a>, version: ProtocolVersion) -> Result<Self, ProtocolError> {
+        Self::read_with(reader, version, |reader, named| Values::read(reader, version, named))
+    }
+
+    /// As `read`; `values` reads them, and is told whether they have names.
+    #[inline]
+    fn read_with(
+        reader: &mut Reader<'a>,
+        version: ProtocolVersion,
+        values: impl FnOnce(&mut Reader<'a>, bool) -> Result<Values<'a>, ProtocolError>,
+    ) -> Result<Self, ProtocolError> {
         let consistency = Consistency::from_code(reader.short()?)?;
         let flags = if version >= ProtocolVersion::V5 {
             reader.int()?.cast_unsigned()
@@ -324,7 +339,7 @@ impl<'a> QueryParameters<'a> {
         let mut parameters = Self::at(consistency, version);
         parameters.skip_metadata = has(Self::SKIP_METADATA);
         if has(Self::VALUES) {
-            parameters.values = Values::read(reader, version, has(Self::NAMES_FOR_VALUES))?;
+            parameters.values = values(reader, has(Self::NAMES_FOR_VALUES))?;
         }
         if has(Self::PAGE_SIZE) {
             parameters.page_size = match reader.int()? {

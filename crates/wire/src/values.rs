@@ -73,6 +73,27 @@ impl<'a> Values<'a> {
         Ok(Self { version, count, named: named && count > 0, encoded })
     }
 
+    /// As [`Values::read`]; each value is given to `take` on the way, unless values come with names.
+    #[inline]
+    pub(crate) fn read_each(
+        reader: &mut Reader<'a>,
+        version: ProtocolVersion,
+        named: bool,
+        mut take: impl FnMut(ValueRef<'a>),
+    ) -> Result<Self, ProtocolError> {
+        if named {
+            return Self::read(reader, version, named);
+        }
+        let count = reader.short()?;
+        let encoded = reader.span(|reader| {
+            for _ in 0..count {
+                take(reader.value(version)?);
+            }
+            Ok(())
+        })?;
+        Ok(Self { version, count, named, encoded })
+    }
+
     /// How many values there are.
     pub const fn len(&self) -> usize {
         self.count as usize

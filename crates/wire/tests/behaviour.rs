@@ -488,11 +488,14 @@ fn an_execute_is_read_alike_with_and_without_room_for_other_requests() {
                 let flags = wire::Flags::default();
                 let opcode = Opcode::Execute;
                 let header = FrameHeader { version, flags, stream: 0, opcode, body_length: length as u32 };
-                let alone = request::decode_execute(&header, body, &NONE);
+                let mut given = Vec::new();
+                let alone = request::decode_execute(&header, body, &NONE, |value| given.push(value));
                 let any = request::decode(&header, body, &NONE);
                 match (alone, any) {
                     (Ok(alone), Ok(any)) => {
                         let request::Execute { id, result_metadata_id, parameters } = alone;
+                        let values: Vec<_> = parameters.values.iter().map(|(_, value)| value).collect();
+                        assert_eq!(given, values);
                         let alone = Request::Execute { id, result_metadata_id, parameters };
                         assert_eq!(format!("{alone:?}"), format!("{:?}", any.request));
                         whole += 1;

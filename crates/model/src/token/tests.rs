@@ -293,3 +293,16 @@ fn tokens_order_as_numbers_and_print_as_numbers() {
     assert!(Token::MINIMUM < Token(-1) && Token(-1) < Token(0) && Token(0) < Token::MAXIMUM);
     assert_eq!(Token(-42).to_string(), "-42");
 }
+
+#[test]
+fn a_tail_is_its_bytes_widened_as_signed_numbers() {
+    for length in 0..=8 {
+        for signs in 0..1u32 << length {
+            let byte = |at| (0x11 * (at as u8 + 1)) & 0x7f | ((signs >> at) as u8 & 1) << 7;
+            let bytes: Vec<u8> = (0..length).map(byte).collect();
+            let widened = |(at, byte): (usize, &u8)| (i64::from(*byte as i8) as u64) << (8 * at);
+            let expected = bytes.iter().enumerate().map(widened).fold(0, |all, one| all ^ one);
+            assert_eq!(signed_tail(&bytes), expected, "{bytes:x?}");
+        }
+    }
+}

@@ -7,7 +7,7 @@ use crate::QueryError;
 use crate::prepare::Prepared;
 
 /// Values of a request, by marker.
-pub(crate) type BoundValues<'a> = SmallVec<[ValueRef<'a>; 32]>;
+pub type BoundValues<'a> = SmallVec<[ValueRef<'a>; 32]>;
 
 /// The request's values in the order of the markers.
 pub(crate) fn bind_values<'a>(
@@ -20,7 +20,6 @@ pub(crate) fn bind_values<'a>(
 }
 
 /// As [`bind_values`], into an empty list where it stands: a list by value would be moved there.
-#[inline]
 pub(super) fn bind_values_into<'a>(
     values: &Values<'a>,
     prepared: &Prepared,
@@ -37,7 +36,14 @@ pub(super) fn bind_values_into<'a>(
     } else {
         values.for_each(|value| bound.push(value));
     }
-    if bound.len() == markers.len() { Ok(()) } else { Err(wrong_count(markers.len(), bound.len())) }
+    check_count(bound, prepared)
+}
+
+/// Whether there are as many values as markers.
+#[inline]
+pub(super) fn check_count(bound: &[ValueRef<'_>], prepared: &Prepared) -> Result<(), QueryError> {
+    let markers = prepared.markers.len();
+    if bound.len() == markers { Ok(()) } else { Err(wrong_count(markers, bound.len())) }
 }
 
 #[cold]

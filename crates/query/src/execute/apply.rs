@@ -128,8 +128,15 @@ pub fn plain(
         }
     };
     let liveness = if plan.kind == StatementKind::Insert { stamp.liveness() } else { Liveness::NONE };
-    let start = out.len();
     let id = plan.table.id();
+    if let Some(sets) = &plan.sets
+        && let Some(row) = marker_row::plain(sets, &stamp, liveness, binding)?
+    {
+        let fill = |room: &mut [u8]| marker_row::fill(&row, sets, binding, room);
+        mutation::append_one_row_of(out, id, token, key, clustering, row.bytes(), fill);
+        return Ok((token, Plain::Row));
+    }
+    let start = out.len();
     let mut written = Ok(false);
     mutation::append_one_row(out, id, token, key, clustering, |out| {
         written = match &plan.sets {

@@ -67,7 +67,11 @@ async fn send(
     let failed = |error| Engine::write_failed(error, table, mutation, level, "SIMPLE");
     let token =
         MutationView::trusted(mutation).map_err(|error| failed(StorageError::from(error).into()))?.token;
-    match engine.begin_write(table, (mutation, token), level, timeout) {
+    let begun = match engine.storage().holds_writers() {
+        true => Ok(None),
+        false => engine.begin_mutation(table, (mutation, token), level, timeout),
+    };
+    match begun {
         Ok(Some(applying)) => {
             let finished = reactor::in_place!(applying.finish(mutation));
             finished.map_err(|error| failed(engine.replicator().write_failed(error, table, level)))

@@ -16,9 +16,9 @@ use storage::StorageError;
 use super::apply::Plain;
 use super::modify::moment;
 use super::{Request, apply, consistency, routing};
+use crate::QueryError;
 use crate::engine::{Engine, KeptScratch, Scratch, WriteBuffers};
 use crate::prepare::modify::{ModifyPlan, Route};
-use crate::{QueryError, Response};
 
 /// Whether [`begin`] is for this statement.
 #[inline]
@@ -58,10 +58,10 @@ pub enum Begun {
 }
 
 /// Which writes [`begin`] begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When {
-    /// All of them.
-    Always,
+#[derive(Debug)]
+pub enum When<'p> {
+    /// All of them; the routing payload is put there, where the client is to have one.
+    Always(&'p mut Option<Vec<u8>>),
     /// Those that this shard's commit log takes now, and whose time is that of all: such writes end in the order in which they
     /// began.
     Now,
@@ -76,11 +76,16 @@ pub fn begin(
     engine: &Engine,
     request: &Request<'_>,
     plan: &ModifyPlan,
-    when: When,
-    out: &mut Response,
+    when: When<'_>,
 ) -> Result<Begun, QueryError> {
-    let now = when == When::Now;
-    if now && plan.timeout.is_some() {
+    let mut payload = match when {
+        When::Always(payload) => Some(payload),
+        When::Now => None,
+    };
+    let now = payload.is_none();
+    // Asked before anything is built: what is left is built where it waits for its turn.
+    let held = engine.storage().holds_writers();
+    if now && (held || plan.timeout.is_some()) {
         return Ok(Begun::Left);
     }
     let level = consistency::for_write(request.parameters.consistency)?;
@@ -93,16 +98,21 @@ pub fn begin(
     let slices = &mut buffers.read.slices;
     let wants = |token| !now || shard_of(&plan.table, token) == reactor::shard_id();
     let (token, written) = apply::plain(plan, request.binding, moment, (key, slices), wants, mutation)?;
-    match written {
-        Plain::Unwanted => return Ok(Begun::Left),
-        // What this shard has was sent to the right one.
-        _ if now => {}
-        _ => routing::hint(engine, request.client, &plan.table, token, &mut out.tablet_payload),
+    if written == Plain::Unwanted {
+        return Ok(Begun::Left);
+    }
+    // What this shard has was sent to the right one.
+    if let Some(payload) = &mut payload {
+        routing::hint(engine, request.client, &plan.table, token, payload);
     }
     if written == Plain::Nothing {
         return Ok(Begun::Nothing);
     }
-    let stage = match engine.begin_write(&plan.table, (mutation, token), level, timeout) {
+    let begun = match held {
+        true => Ok(None),
+        false => engine.begin_mutation(&plan.table, (mutation, token), level, timeout),
+    };
+    let stage = match begun {
         Ok(Some(applying)) => {
             buffers.applying = Some(applying);
             Stage::Begun { scratch: scratch.keep(), level }
@@ -110,7 +120,9 @@ pub fn begin(
         Ok(None) if now => return Ok(Begun::Left),
         Ok(None) => Stage::Later(Box::pin(begin_later(scratch.keep(), level, timeout))),
         Err(error) => {
-            out.tablet_payload = None;
+            if let Some(payload) = payload {
+                *payload = None;
+            }
             return Err(Engine::write_failed(error, &plan.table, mutation, level, "SIMPLE"));
         }
     };

@@ -11,6 +11,7 @@ mod differences;
 mod dml;
 mod drivers_traces;
 mod fragments;
+mod full_shard;
 mod guardrails;
 mod key_lengths;
 mod large_rows;

@@ -48,7 +48,18 @@ pub(super) struct Queue {
     local: Local,
     classes: [Class; GROUPS],
     waiting: u16,
+    /// Groups with entries or with requests at the driver: mostly one or two of all.
+    active: u16,
     floor_ns: u64,
+}
+
+/// The groups of a set of bits.
+fn groups(mut bits: u16) -> impl Iterator<Item = Group> {
+    std::iter::from_fn(move || {
+        let group = (bits != 0).then(|| Group(bits.trailing_zeros() as u8))?;
+        bits &= bits - 1;
+        Some(group)
+    })
 }
 
 fn room_ns(group: Group) -> u64 {
@@ -62,6 +73,7 @@ impl Queue {
             local: Local::default(),
             classes: std::array::from_fn(|_| Class::default()),
             waiting: 0,
+            active: 0,
             floor_ns: 0,
         }
     }
@@ -90,16 +102,23 @@ impl Queue {
             self.waiting |= bit;
             self.join(group);
         }
+        self.active |= bit;
         let class = &mut self.classes[group.0 as usize];
         class.entries.push_back(id);
         class.account.queues(now_ns);
     }
 
+    /// Looks whether a group that has one request less has any.
+    fn note_active(&mut self, group: Group) {
+        let class = &self.classes[group.0 as usize];
+        if class.entries.is_empty() && class.account.in_flight() == 0 {
+            self.active &= !(1 << group.0);
+        }
+    }
+
     /// The waiting group with the least virtual time among those of `mask`.
     fn least(&self, mask: u16) -> Option<Group> {
-        let waiting = self.waiting & mask;
-        let groups = (0..GROUPS as u8).map(Group).filter(|group| waiting & (1 << group.0) != 0);
-        groups.min_by_key(|group| self.classes[group.0 as usize].virtual_ns)
+        groups(self.waiting & mask).min_by_key(|group| self.virtual_ns(*group))
     }
 
     pub(super) fn next(&mut self, now_ns: u64, draining: bool) -> Next {
@@ -126,6 +145,7 @@ impl Queue {
             self.waiting &= !(1 << group.0);
             class.withdrawn = 0;
         }
+        self.note_active(group);
         id.map_or(Next::None, |id| Next::Go(id, group))
     }
 
@@ -138,9 +158,9 @@ impl Queue {
         if delay_ns.is_none() {
             self.join(request.group);
         }
-        let active = |class: &&Class| !class.entries.is_empty() || class.account.in_flight() > 0;
         let own_ns = self.virtual_ns(request.group);
-        let least_ns = self.classes.iter().filter(active).map(|class| class.virtual_ns).min();
+        let least_ns = groups(self.active).map(|group| self.virtual_ns(group)).min();
+        self.active |= 1 << request.group.0;
         self.floor_ns = self.floor_ns.max(least_ns.map_or(own_ns, |least| least.min(own_ns)));
         let class = &mut self.classes[request.group.0 as usize];
         class.virtual_ns += request.cost_ns * SHARES_UNIT / u64::from(shares.max(1));
@@ -151,6 +171,7 @@ impl Queue {
     pub(super) fn finish(&mut self, request: &Request, now_ns: u64) {
         self.disk.finish(request.cost_ns, &mut self.local);
         self.classes[request.group.0 as usize].account.finishes(request, now_ns);
+        self.note_active(request.group);
     }
 
     /// A waiting request of `group` was withdrawn; `waits` tells which of the entries still stand for one.
@@ -165,6 +186,7 @@ impl Queue {
                 self.waiting &= !(1 << group.0);
             }
         }
+        self.note_active(group);
     }
 
     pub(super) fn samples(&self, shares: impl Fn(Group) -> u32, now_ns: u64, samples: &mut Vec<Sample>) {

@@ -41,8 +41,8 @@ impl Replicator {
     }
 
     /// Begins [`Replicator::write`] where the partition is this shard's and nothing has to be waited for before the commit
-    /// log has it; `None` where something has, and nothing was begun. [`Replicator::write_failed`] is for the errors of
-    /// what is returned.
+    /// log has it; `None` where something has, and nothing was begun. Who asks has seen that [`storage::Storage::holds_writers`] says
+    /// no. [`Replicator::write_failed`] is for the errors of what is returned.
     ///
     /// # Errors
     /// As [`Replicator::write`].

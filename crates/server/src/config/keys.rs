@@ -111,6 +111,7 @@ const SETTERS: &[(&str, Setter)] = &[
     ("memory", |c, v| size(v).map(|v| c.memory_bytes = Some(v))),
     ("developer_mode", |c, v| flag(v).map(|v| c.developer_mode = v)),
     ("overprovisioned", |c, v| flag(v).map(|v| c.overprovisioned = v)),
+    ("ignore_authentication", |c, v| flag(v).map(|v| c.ignores_authentication = v)),
     ("reactor_spin_us", |c, v| count(v, 0, 100_000).map(|v| c.spin_us = v as u32)),
     ("saved_caches_directory", |c, v| path(v).map(|v| c.saved_caches_dir = Some(v))),
     ("row_cache_save_period", |c, v| period(v).map(|v| c.cache_save_period = v)),

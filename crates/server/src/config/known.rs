@@ -301,6 +301,8 @@ pub(super) enum Meaning {
     NoEffect(Option<&'static str>),
     /// A node that went on would not be what was asked for.
     Refused(&'static str),
+    /// A node that went on would be open to everybody, who is told to whom: only `ignore_authentication` lets it.
+    Open(&'static str),
 }
 
 /// What the value of a key of [`KEYS`] means.
@@ -309,9 +311,10 @@ pub(super) fn meaning(key: &str, value: &Value) -> Meaning {
         Value::Map(options) => options.iter().find(|(key, _)| key == name).map(|(_, value)| value),
         _ => None,
     };
-    // Cassandra takes a class by its name, or with options of its own.
+    // Cassandra takes a class by its name, or with options of its own; nothing is the default.
     let class = |name: &str| match option("class_name").unwrap_or(value) {
         Value::Text(text) => text.rsplit('.').next() == Some(name),
+        Value::Null => true,
         _ => false,
     };
     let is_on = |value: &Value| match value {
@@ -323,9 +326,9 @@ pub(super) fn meaning(key: &str, value: &Value) -> Meaning {
         "partitioner" if class("Murmur3Partitioner") => Meaning::Kept,
         "partitioner" => Meaning::Refused("expected org.apache.cassandra.dht.Murmur3Partitioner"),
         "authenticator" if class("AllowAllAuthenticator") => Meaning::Kept,
-        "authenticator" => Meaning::NoEffect(Some("clients need no password")),
+        "authenticator" => Meaning::Open("clients need no password"),
         "authorizer" if class("AllowAllAuthorizer") => Meaning::Kept,
-        "authorizer" => Meaning::NoEffect(Some("clients may do everything")),
+        "authorizer" => Meaning::Open("clients may do everything"),
         "client_encryption_options" => match option("enabled") {
             Some(enabled) if is_on(enabled) => {
                 Meaning::NoEffect(Some("connections of clients are not encrypted"))

@@ -40,6 +40,7 @@ pub(crate) fn list(config: &Config) -> Vec<(String, String)> {
     add("memory", or_null(config.memory_bytes.map(bytes)));
     add("developer_mode", config.developer_mode.to_string());
     add("overprovisioned", config.overprovisioned.to_string());
+    add("ignore_authentication", config.ignores_authentication.to_string());
     add("user_defined_functions_enabled", config.user_functions.to_string());
     add("user_defined_functions_warn_timeout", milliseconds(config.user_function_times.warn));
     add("user_defined_functions_fail_timeout", milliseconds(config.user_function_times.fail));

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use query::{AtOnce, ClientState, OneRow, QueryError, Response};
+use query::{AtOnce, BoundValues, ClientState, OneRow, QueryError, Response};
 use reactor::{Deadline, Group};
 use wire::error::{ErrorBody, PlainError};
 use wire::extensions::{Extensions, TABLETS_ROUTING_V1_PAYLOAD};
@@ -12,6 +12,7 @@ use wire::request::{EventTypes, Execute, QueryParameters, Request};
 use wire::response::{CompleteResponse, ResponseBuilder, append_unsupported_version};
 use wire::segment::SegmentFormat;
 use wire::startup::Startup;
+use wire::values::ValueRef;
 use wire::version::ProtocolVersion;
 
 use super::auth::Verdict;
@@ -74,14 +75,19 @@ pub(super) fn answer_at_once(
     };
     let extensions = session.extensions.get();
     // What is wrong with it is told where it is decoded again.
-    let Ok(execute) = wire::request::decode_execute(header, body, &extensions) else { return false };
-    let Execute { result_metadata_id, parameters, .. } = &execute;
+    let mut values = BoundValues::new();
+    let decoded = wire::request::decode_execute(header, body, &extensions, |value| values.push(value));
+    let Ok(Execute { result_metadata_id, parameters, .. }) = &decoded else { return false };
+    if parameters.values.is_named() {
+        return false;
+    }
+    let request = (parameters, &values[..]);
     if row.writes {
-        return begin_write(session, header, &row, parameters, admit);
+        return begin_write(session, header, &row, request, admit);
     }
     let mut response = Response { body: session.native.take_buffer(), ..Response::default() };
     let client = session.client.borrow();
-    let result = engine.begin(&client, &row, *result_metadata_id, parameters, &mut response);
+    let result = engine.begin_read(&client, &row, *result_metadata_id, request, &mut response);
     drop(client);
     let answered = result.map(|begun| matches!(begun, AtOnce::Done).then_some(())).transpose();
     if let Some(result) = &answered {
@@ -99,14 +105,13 @@ fn begin_write(
     session: &Rc<Session>,
     header: &FrameHeader,
     row: &OneRow,
-    parameters: &QueryParameters<'_>,
+    request: (&QueryParameters<'_>, &[ValueRef<'_>]),
     admit: impl FnOnce() -> Option<Option<Held>>,
 ) -> bool {
     let Some(held) = admit() else { return false };
-    let mut response = Response::default();
     let client = session.client.borrow();
     let timed = session.native.engine.time(row);
-    let begun = session.native.engine.begin(&client, row, None, parameters, &mut response);
+    let begun = session.native.engine.begin_write(&client, row, request);
     drop(client);
     let ended = match begun {
         Ok(AtOnce::Writing(writing)) => {

@@ -4,7 +4,7 @@
 //! waits for the first ends all of a group, whichever connection they came by, without a task and a wake of their own. That
 //! task never waits for a client: a client that does not read must not keep a memtable from being sealed.
 //! Invariant: who stands behind has no earlier deadline; `query` begins writes here that all have the same time
-//! (`query::Engine::begin`). Each is counted in as any request, which bounds the line.
+//! (`query::Engine::begin_write`). Each is counted in as any request, which bounds the line.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -1,16 +1,20 @@
 //! Bytes of a commit-log segment; the grammar is in docs/formats/commitlog.md.
 //!
 //! Pure: bytes in, bytes out. Each life of a segment file has a seed of its own, and every entry carries it, so
-//! that an entry left over from an earlier life is no entry. Each entry also names its own offset.
+//! that an entry left over from an earlier life is no entry. Each entry's checksum also covers its own offset.
 
 /// Bytes before the first entry.
 pub(crate) const HEADER_BYTES: usize = 4096;
 /// Bytes of an entry besides its payload and padding.
-pub(crate) const ENTRY_OVERHEAD_BYTES: usize = ENTRY_HEAD_BYTES + 4;
 const ENTRY_HEAD_BYTES: usize = 16;
+const CHECKSUM_AT: usize = ENTRY_HEAD_BYTES - 4;
 const ALIGNMENT: usize = 8;
 const MAGIC: &[u8; 8] = b"cetolog\n";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// The oldest version that is read.
+const VERSION_LEAST: u32 = 1;
+/// What entries of version 2 have in the place of a zero: one checksum, of all of the entry.
+const WHOLE: u8 = 1;
 const HEADER_CHECKED_BYTES: usize = 48;
 
 /// The start of the machine that a segment was written under; unknown where the platform does not say.
@@ -59,7 +63,7 @@ impl SegmentHeader {
         {
             return Err(HeaderProblem::Corrupt);
         }
-        if u32_at(checked, 8) != VERSION {
+        if !(VERSION_LEAST..=VERSION).contains(&u32_at(checked, 8)) {
             return Err(HeaderProblem::Version(u32_at(checked, 8)));
         }
         Ok(Self {
@@ -127,7 +131,7 @@ impl EntryKind {
 
 /// Bytes an entry takes with its overhead and padding.
 pub(crate) fn entry_bytes(payload: usize) -> usize {
-    (payload + ENTRY_OVERHEAD_BYTES).next_multiple_of(ALIGNMENT)
+    (payload + ENTRY_HEAD_BYTES).next_multiple_of(ALIGNMENT)
 }
 
 /// What makes checksums: which instructions the processor has for that is asked once and not for each entry.
@@ -155,37 +159,27 @@ pub(crate) fn encode_entry_with(
 ) {
     let total = entry_bytes(payload.len());
     let out = &mut out[..total];
-    // The padding is in it; the checksum, and a short payload, overwrite the rest of it.
+    // The padding is in it; a short payload overwrites the rest of it.
     out[total - ALIGNMENT..].fill(0);
-    out[..4].copy_from_slice(&seed.to_le_bytes());
-    out[4..8].copy_from_slice(&(payload.len() as u32).to_le_bytes());
-    out[8..12].copy_from_slice(&[kind as u8, 0, 0, 0]);
-    // The payload's checksum goes on where the head's ends, so one hasher makes both.
+    let mut head = [0; ENTRY_HEAD_BYTES];
+    head[..4].copy_from_slice(&seed.to_le_bytes());
+    head[4..8].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+    head[8..CHECKSUM_AT].copy_from_slice(&[kind as u8, WHOLE, 0, 0]);
+    // The offset stands where the checksum will: so all that is checked is one run of bytes.
+    head[CHECKSUM_AT..].copy_from_slice(&offset.to_le_bytes());
+    out[..ENTRY_HEAD_BYTES].copy_from_slice(&head);
+    out[ENTRY_HEAD_BYTES..ENTRY_HEAD_BYTES + payload.len()].copy_from_slice(payload);
     let mut hasher = checksums.0.clone();
-    hasher.update(&checked_head(&out[..12], offset));
-    out[12..16].copy_from_slice(&hasher.clone().finalize().to_le_bytes());
-    let end = ENTRY_HEAD_BYTES + payload.len();
-    out[ENTRY_HEAD_BYTES..end].copy_from_slice(payload);
-    hasher.update(payload);
-    out[end..end + 4].copy_from_slice(&hasher.finalize().to_le_bytes());
+    hasher.update(out);
+    out[CHECKSUM_AT..ENTRY_HEAD_BYTES].copy_from_slice(&hasher.finalize().to_le_bytes());
 }
 
 /// What an entry's head says, and where it stands: an entry that was copied elsewhere is none.
-fn checked_head(head: &[u8], offset: u32) -> [u8; 16] {
-    let mut checked = [0; 16];
-    checked[..12].copy_from_slice(&head[..12]);
-    checked[12..].copy_from_slice(&offset.to_le_bytes());
+fn checked_head(head: &[u8], offset: u32) -> [u8; ENTRY_HEAD_BYTES] {
+    let mut checked = [0; ENTRY_HEAD_BYTES];
+    checked[..CHECKSUM_AT].copy_from_slice(&head[..CHECKSUM_AT]);
+    checked[CHECKSUM_AT..].copy_from_slice(&offset.to_le_bytes());
     checked
-}
-
-fn head_crc(head: &[u8], offset: u32) -> u32 {
-    crc32fast::hash(&checked_head(head, offset))
-}
-
-fn payload_crc(head: u32, payload: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new_with_initial(head);
-    hasher.update(payload);
-    hasher.finalize()
 }
 
 /// An entry in place.
@@ -199,16 +193,45 @@ pub(crate) struct Entry<'a> {
 
 /// The entry at `offset` of a whole segment's bytes; `None` where there is no intact one.
 pub(crate) fn entry_at(segment: &[u8], seed: u32, offset: usize) -> Option<Entry<'_>> {
-    let head = segment.get(offset..offset.checked_add(ENTRY_HEAD_BYTES)?)?;
-    if u32_at(head, 0) != seed || u32_at(head, 12) != head_crc(&head[..12], offset as u32) {
+    let start = offset.checked_add(ENTRY_HEAD_BYTES)?;
+    let head = segment.get(offset..start)?;
+    if u32_at(head, 0) != seed {
         return None;
     }
     let kind = EntryKind::from_byte(head[8])?;
-    let start = offset + ENTRY_HEAD_BYTES;
     let stop = start.checked_add(u32_at(head, 4) as usize)?;
+    let checked = checked_head(head, offset as u32);
+    if head[9] != WHOLE {
+        return entry_of_two_checksums(segment, kind, &checked, u32_at(head, CHECKSUM_AT), (start, stop));
+    }
+    let end = stop.checked_next_multiple_of(ALIGNMENT)?;
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&checked);
+    hasher.update(segment.get(start..end)?);
+    (hasher.finalize() == u32_at(head, CHECKSUM_AT)).then(|| Entry {
+        kind,
+        payload: &segment[start..stop],
+        end,
+    })
+}
+
+/// An entry of version 1: a checksum of its head, and behind the payload one that goes on from there.
+fn entry_of_two_checksums<'a>(
+    segment: &'a [u8],
+    kind: EntryKind,
+    head: &[u8; ENTRY_HEAD_BYTES],
+    head_crc: u32,
+    (start, stop): (usize, usize),
+) -> Option<Entry<'a>> {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(head);
+    if hasher.clone().finalize() != head_crc {
+        return None;
+    }
     let payload = segment.get(start..stop)?;
-    let crc = segment.get(stop..stop + 4)?;
-    (u32_at(crc, 0) == payload_crc(u32_at(head, 12), payload)).then(|| Entry {
+    hasher.update(payload);
+    let crc = segment.get(stop..stop.checked_add(4)?)?;
+    (u32_at(crc, 0) == hasher.finalize()).then(|| Entry {
         kind,
         payload,
         end: (stop + 4).next_multiple_of(ALIGNMENT),
@@ -321,9 +344,49 @@ mod tests {
             let whole = offsets
                 .iter()
                 .zip(&payloads)
-                .filter(|(at, payload)| **at + ENTRY_OVERHEAD_BYTES + payload.len() <= cut)
+                .filter(|(at, payload)| **at + entry_bytes(payload.len()) <= cut)
                 .count();
             assert_eq!(read(&bytes[..cut], HEADER.seed()), payloads[..whole]);
+        }
+    }
+
+    /// An entry as version 1 wrote it.
+    fn old_entry(offset: usize, kind: EntryKind, payload: &[u8]) -> Vec<u8> {
+        let mut entry = HEADER.seed().to_le_bytes().to_vec();
+        entry.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+        entry.extend_from_slice(&[kind as u8, 0, 0, 0]);
+        let head_crc = crc32fast::hash(&checked_head(&entry, offset as u32));
+        entry.extend_from_slice(&head_crc.to_le_bytes());
+        entry.extend_from_slice(payload);
+        let mut hasher = crc32fast::Hasher::new_with_initial(head_crc);
+        hasher.update(payload);
+        entry.extend_from_slice(&hasher.finalize().to_le_bytes());
+        entry.resize(entry.len().next_multiple_of(ALIGNMENT), 0);
+        entry
+    }
+
+    #[test]
+    fn a_log_of_version_1_is_read_and_any_flipped_bit_costs_one_entry() {
+        let mut bytes = vec![0; HEADER_BYTES];
+        HEADER.encode(&mut bytes);
+        bytes[8..12].copy_from_slice(&1u32.to_le_bytes());
+        let crc = crc32fast::hash(&bytes[..HEADER_CHECKED_BYTES]);
+        bytes[HEADER_CHECKED_BYTES..HEADER_CHECKED_BYTES + 4].copy_from_slice(&crc.to_le_bytes());
+        assert_eq!(SegmentHeader::decode(&bytes), Ok(HEADER));
+        let payloads = [b"first".to_vec(), Vec::new(), vec![7; 44]];
+        for payload in &payloads {
+            bytes.extend(old_entry(bytes.len(), EntryKind::Mutation, payload));
+        }
+        // A start ends such a segment as it ends any.
+        let end = bytes.len();
+        bytes.resize(end + entry_bytes(0), 0);
+        encode_entry(&mut bytes[end..], HEADER.seed(), end as u32, EntryKind::End, &[]);
+        assert_eq!(read(&bytes, HEADER.seed()), [&payloads[..], &[Vec::new()]].concat());
+        let first = HEADER_BYTES..HEADER_BYTES + ENTRY_HEAD_BYTES + payloads[0].len() + 4;
+        for bit in first.start * 8..first.end * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(entry_at(&bytes, HEADER.seed(), HEADER_BYTES).is_none(), "bit {bit}");
+            bytes[bit / 8] ^= 1 << (bit % 8);
         }
     }
 
@@ -369,15 +432,10 @@ mod tests {
             let bit = HEADER_BYTES * 8 + bit.index((bytes.len() - HEADER_BYTES) * 8);
             bytes[bit / 8] ^= 1 << (bit % 8);
             let hit = offsets.iter().rposition(|at| *at <= bit / 8).expect("the bit is in an entry");
-            let padding = bit / 8 >= offsets[hit] + ENTRY_OVERHEAD_BYTES + payloads[hit].len();
             let read = read(&bytes, HEADER.seed());
-            if padding {
-                prop_assert_eq!(read.len(), payloads.len());
-            } else {
-                prop_assert_eq!(read.len(), hit);
-                let next = find_entry(&bytes, HEADER.seed(), offsets[hit] + 8).map(|(at, _)| at);
-                prop_assert_eq!(next, offsets.get(hit + 1).copied());
-            }
+            prop_assert_eq!(read.len(), hit);
+            let next = find_entry(&bytes, HEADER.seed(), offsets[hit] + 8).map(|(at, _)| at);
+            prop_assert_eq!(next, offsets.get(hit + 1).copied());
         }
 
         #[test]

@@ -134,10 +134,15 @@ impl Commitlog {
         let Group { segment, offset, closes, state, mut buf, used, .. } = group;
         buf.set_len(used);
         self.0.state.borrow_mut().writing = Some(Rc::clone(&state));
-        let (written, _) = segment.file.write_at(offset as u64, buf).await;
+        let written = match segment.reserve(self.0.options.segment_bytes).await {
+            Ok(()) => {
+                let (written, _) = segment.file.write_at(offset as u64, buf).await;
+                written.map_err(StorageError::of("write", &segment.path))
+            }
+            Err(error) => Err(error),
+        };
         let outcome = match written {
-            Err(source) => {
-                let error = StorageError::io("write", &segment.path, source);
+            Err(error) => {
                 self.fail(&segment, offset, &error);
                 Err(error)
             }
@@ -163,6 +168,10 @@ impl Commitlog {
                 }
             }
         };
+        let another = self.0.state.borrow().wants_spare(self.0.options.segment_bytes);
+        if another {
+            self.0.keep.notify_all();
+        }
         if closes && outcome.is_ok() {
             segment.closed.set(true);
             self.0.free_unused();

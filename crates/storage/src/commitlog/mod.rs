@@ -175,6 +175,8 @@ pub(crate) struct Segment {
     seed: u32,
     path: PathBuf,
     file: File,
+    /// Whether the file has all its room: the first of a log takes it when it is first written.
+    reserved: Cell<bool>,
     uses: Cell<u32>,
     closed: Cell<bool>,
 }
@@ -322,13 +324,14 @@ impl Commitlog {
                 seed: segment.header.seed(),
                 path: segment.path,
                 file: segment.file,
+                reserved: Cell::new(true),
                 uses: Cell::new(0),
                 closed: Cell::new(true),
             });
             log.0.state.borrow_mut().live.insert(segment.header.id, Rc::clone(&segment));
             holds.push(Hold::new(&log.0, &segment));
         }
-        let first = log.0.make_segment().await?;
+        let first = log.0.make_segment(false).await?;
         log.0.state.borrow_mut().spares.push_back(first);
         log.start_tasks();
         Ok((log, holds))
@@ -394,11 +397,12 @@ impl Commitlog {
     pub(crate) fn stats(&self) -> CommitlogStats {
         let (state, counts) = (self.0.state.borrow(), &self.0.counts);
         let bytes = |segments: usize| segments as u64 * self.0.options.segment_bytes as u64;
+        let spares: usize = state.spares.iter().map(|spare| spare.file_bytes(&self.0.options)).sum();
         CommitlogStats {
             segments: state.live.len() as u64,
             spare_segments: state.spares.len() as u64,
             freed_segments: state.freed.len() as u64,
-            disk_bytes: bytes(state.live.len() + state.spares.len() + state.freed.len()),
+            disk_bytes: bytes(state.live.len() + state.freed.len()) + spares as u64,
             live_bytes: bytes(state.live.len()),
             bytes_max: self.0.options.bytes_max,
             written_bytes: counts.written_bytes.get(),

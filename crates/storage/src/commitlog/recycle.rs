@@ -1,4 +1,5 @@
-//! Keeps a segment ready before it is needed, and takes back those that are free.
+//! Keeps a segment ready before it is needed, and takes back those that are free. A shard that is written little takes little: its
+//! first segment gets its room with its first entry, and another is made ready when a part of that one is full.
 //!
 //! A segment that was written once is faster to make durable than a fresh one, so free files are kept. Invariant: a
 //! file begins its next life with a durable header of a new id and salt, before its first entry; so whatever is left
@@ -11,7 +12,7 @@ use reactor::file::{AlignedBuf, File, OpenOptions};
 
 use super::format::{HEADER_BYTES, SegmentHeader};
 use super::group::RETRY_EVERY;
-use super::{Commitlog, Inner, Segment};
+use super::{Active, Commitlog, CommitlogOptions, Inner, Segment, State};
 use crate::error::StorageError;
 
 /// Segments kept ready where the log may be small; freed ones beyond it are deleted.
@@ -19,6 +20,8 @@ const SPARES_MIN: usize = 2;
 /// What share of its room a log keeps as spare segments: a flush frees many at once, which are soon wanted again, and taking
 /// one back costs the disk less than deleting one and making another.
 const SPARES_SHARE: u64 = 4;
+/// The part of a segment, one in so many, that is full when another is made ready.
+const BEFORE_NEXT: usize = 4;
 
 impl Commitlog {
     /// The keeper's task.
@@ -38,11 +41,11 @@ impl Commitlog {
                 self.0.room.notify_all();
                 continue;
             }
-            if !self.0.state.borrow().spares.is_empty() {
+            if !self.0.state.borrow().wants_spare(self.0.options.segment_bytes) {
                 self.0.keep.wait().await;
                 continue;
             }
-            let made = self.0.make_segment().await;
+            let made = self.0.make_segment(true).await;
             let failed = {
                 let mut state = self.0.state.borrow_mut();
                 match made {
@@ -82,6 +85,7 @@ impl Commitlog {
                 header,
                 path: path.clone(),
                 file,
+                reserved: Cell::new(true),
                 uses: Cell::new(0),
                 closed: Cell::new(false),
             };
@@ -104,14 +108,39 @@ impl Commitlog {
     }
 }
 
+impl State {
+    /// Whether a segment is to be made ready.
+    pub(super) fn wants_spare(&self, segment_bytes: usize) -> bool {
+        let full = |active: &Active| active.offset > segment_bytes / BEFORE_NEXT;
+        self.spares.is_empty() && self.active.as_ref().is_none_or(full)
+    }
+}
+
+impl Segment {
+    /// Bytes that the file takes.
+    pub(super) fn file_bytes(&self, options: &CommitlogOptions) -> usize {
+        if self.reserved.get() { options.segment_bytes } else { HEADER_BYTES }
+    }
+
+    /// Gives the file all its room, where it has not got it yet.
+    pub(super) async fn reserve(&self, segment_bytes: usize) -> Result<(), StorageError> {
+        if !self.reserved.get() {
+            let reserved = self.file.fallocate(segment_bytes as u64).await;
+            reserved.map_err(StorageError::of("reserve space for", &self.path))?;
+            self.reserved.set(true);
+        }
+        Ok(())
+    }
+}
+
 impl Inner {
     fn spares_max(&self) -> usize {
         let segments = self.options.bytes_max / SPARES_SHARE / self.options.segment_bytes as u64;
         SPARES_MIN.max(usize::try_from(segments).unwrap_or(usize::MAX))
     }
 
-    /// A new file, preallocated, its header durable, its name too.
-    pub(super) async fn make_segment(&self) -> Result<Rc<Segment>, StorageError> {
+    /// A new file, its header durable, its name too; `reserved` where it is to have all its room at once.
+    pub(super) async fn make_segment(&self, reserved: bool) -> Result<Rc<Segment>, StorageError> {
         let (header, slot) = {
             let mut state = self.state.borrow_mut();
             let slot = state.next_slot;
@@ -120,13 +149,14 @@ impl Inner {
             (self.next_header(), slot)
         };
         let path = self.options.directory.join(format!("{slot}.log"));
-        let made = self.create(&path, header).await;
+        let made = self.create(&path, header, reserved).await;
         match made {
             Ok(file) => Ok(Rc::new(Segment {
                 seed: header.seed(),
                 header,
                 path,
                 file,
+                reserved: Cell::new(reserved),
                 uses: Cell::new(0),
                 closed: Cell::new(false),
             })),
@@ -138,12 +168,18 @@ impl Inner {
         }
     }
 
-    async fn create(&self, path: &std::path::Path, header: SegmentHeader) -> Result<File, StorageError> {
+    async fn create(
+        &self,
+        path: &std::path::Path,
+        header: SegmentHeader,
+        reserved: bool,
+    ) -> Result<File, StorageError> {
         let options = OpenOptions::new().read(true).write(true).create(true).truncate(true);
         let file = File::open(path, options).await.map_err(StorageError::of("create", path))?;
-        file.fallocate(self.options.segment_bytes as u64)
-            .await
-            .map_err(StorageError::of("reserve space for", path))?;
+        if reserved {
+            let reserved = file.fallocate(self.options.segment_bytes as u64).await;
+            reserved.map_err(StorageError::of("reserve space for", path))?;
+        }
         self.begin_life(&file, path, header).await?;
         reactor::file::sync_dir(&self.options.directory)
             .await

@@ -4,7 +4,7 @@
 //! once, and the disk had no time for reads, table files and new segments meanwhile. Nothing is durable by
 //! this: [`Commitlog::sync`] says what is, and tells what failed.
 
-use std::ops::Bound;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::format::Position;
@@ -28,15 +28,16 @@ fn is_behind(handed_over: Position, written: Position) -> bool {
     handed_over.segment != written.segment || written.offset - handed_over.offset >= GATHER_BYTES
 }
 
-/// Bytes to hand over from a position on, and the position that is next; `following` is the segment behind this one.
-fn stretch(from: Position, written: Position, following: u64) -> (u32, Position) {
+/// Bytes to hand over from a position on, and the position that is next; `segments` are those that have entries, by id.
+fn stretch<T>(from: Position, written: Position, segments: &BTreeMap<u64, T>) -> (u32, Position) {
     if from.segment == written.segment {
         let end = written.offset - written.offset % PAGE_BYTES;
-        (end - from.offset, Position { offset: end, ..from })
-    } else {
-        // To the end of the file, wherever that is.
-        (u32::MAX >> 1, Position { segment: following, offset: 0 })
+        return (end - from.offset, Position { offset: end, ..from });
     }
+    let following = segments.range(from.segment + 1..written.segment).next();
+    let following = following.map_or(written.segment, |(id, _)| *id);
+    // To the end of the file, wherever that is.
+    (u32::MAX >> 1, Position { segment: following, offset: 0 })
 }
 
 impl State {
@@ -49,9 +50,7 @@ impl State {
     fn next_stretch(&mut self) -> Option<Stretch> {
         while self.is_behind() {
             let from = self.handed_over;
-            let following = self.live.range((Bound::Excluded(from.segment), Bound::Unbounded)).next();
-            let following = following.map_or(self.written.segment, |(id, _)| *id);
-            let (bytes, next) = stretch(from, self.written, following);
+            let (bytes, next) = stretch(from, self.written, &self.live);
             self.handed_over = next;
             // What is not live any more is free: nobody asks for its bytes.
             if let Some(segment) = self.live.get(&from.segment) {
@@ -85,13 +84,14 @@ mod tests {
     #[test]
     fn every_whole_page_is_handed_over_once_and_in_order() {
         let (segments, segment_bytes) = (3, 5 * GATHER_BYTES + 12345);
+        let live: BTreeMap<u64, ()> = (1..=segments).map(|id| (id, ())).collect();
         let mut handed = Position { segment: 1, offset: 0 };
         let mut stretches = Vec::new();
         for segment in 1..=segments {
             for step in 1..=100 {
                 let written = Position { segment, offset: segment_bytes / 100 * step };
                 while is_behind(handed, written) {
-                    let (bytes, next) = stretch(handed, written, handed.segment + 1);
+                    let (bytes, next) = stretch(handed, written, &live);
                     stretches.push((handed.segment, handed.offset, bytes));
                     handed = next;
                 }

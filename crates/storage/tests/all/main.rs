@@ -9,6 +9,7 @@ mod failing;
 mod flushes;
 mod full;
 mod import;
+mod log_room;
 mod long_entries;
 mod made;
 mod model;

@@ -1,0 +1,208 @@
+//! Answers statements about one row where nothing has to be waited for but the commit log.
+//!
+//! Prepared ones need no task then: `server/native/dispatch` calls [`Engine::begin_read`] and [`Engine::begin_write`] where it
+//! cuts a frame. Invariant: of what is [`AtOnce::Left`] nothing was done.
+
+use std::rc::Rc;
+
+use storage::Rest;
+use wire::request::QueryParameters;
+use wire::values::ValueRef;
+
+use super::values::check_count;
+use super::{Engine, metadata_mode};
+use crate::execute::one_row::{self, Begun, When, Writing};
+use crate::execute::point::Point;
+use crate::execute::{self, Request};
+use crate::load::Timed;
+use crate::prepare::select::SelectPlan;
+use crate::prepare::{Plan, Prepared};
+use crate::prepared_cache::CachedStatement;
+use crate::results::{self, MetadataMode};
+use crate::terms::Binding;
+use crate::{ClientState, QueryError, Response};
+
+/// A prepared statement about one row, as they usually are: [`Engine::begin_read`] or [`Engine::begin_write`] may answer it
+/// without a task.
+#[derive(Debug)]
+pub struct OneRow {
+    statement: Rc<CachedStatement>,
+    /// Whether it writes the row.
+    pub writes: bool,
+}
+
+/// What became of the attempt to answer without waiting.
+#[derive(Debug)]
+pub enum AtOnce {
+    /// The answer is complete; that of [`Engine::begin_write`] is VOID.
+    Done,
+    /// It is VOID once this is done, and nothing else with it.
+    Writing(Writing),
+    /// Nothing of it is there yet; where the row cache is done with, what is left over.
+    Left(Option<Box<Rest>>),
+}
+
+impl Engine {
+    /// The prepared statement of that id, where it is about one row.
+    #[inline]
+    pub fn one_row(&self, id: &[u8]) -> Option<OneRow> {
+        let statement = self.0.prepared.get(id)?;
+        let writes = match &statement.prepared.plan {
+            _ if statement.prepared.calls_user => return None,
+            Plan::Select(plan) if plan.point => false,
+            Plan::Modify(plan) if one_row::is_one(self, plan) => true,
+            _ => return None,
+        };
+        Some(OneRow { statement, writes })
+    }
+
+    /// Executes a prepared read as [`Self::execute`] does, as far as nothing has to be waited for; its `values` have no names.
+    ///
+    /// # Errors
+    /// As [`Self::execute`].
+    #[inline]
+    pub fn begin_read(
+        &self,
+        client: &ClientState,
+        row: &OneRow,
+        result_metadata_id: Option<&[u8]>,
+        (parameters, values): (&QueryParameters<'_>, &[ValueRef<'_>]),
+        out: &mut Response,
+    ) -> Result<AtOnce, QueryError> {
+        let executed = self.0.executed.0.get();
+        self.0.executed.0.set(executed + 1);
+        let prepared = &row.statement.prepared;
+        check_count(values, prepared)?;
+        let mode = metadata_mode(prepared.result().id(), result_metadata_id, parameters.skip_metadata);
+        let answered = self.answer_at_once(client, prepared, parameters, values, mode, out);
+        if let Ok(AtOnce::Left(_)) = answered {
+            self.0.executed.0.set(executed);
+        }
+        answered
+    }
+
+    /// Executes a prepared write as [`Self::execute`] does, as far as nothing has to be waited for but the commit log; its
+    /// `values` have no names. Such writes end in the order in which they began.
+    ///
+    /// # Errors
+    /// As [`Self::execute`].
+    #[inline]
+    pub fn begin_write(
+        &self,
+        client: &ClientState,
+        row: &OneRow,
+        (parameters, values): (&QueryParameters<'_>, &[ValueRef<'_>]),
+    ) -> Result<AtOnce, QueryError> {
+        let prepared = &row.statement.prepared;
+        let Plan::Modify(plan) = &prepared.plan else { return Ok(AtOnce::Left(None)) };
+        let executed = self.0.executed.0.get();
+        self.0.executed.0.set(executed + 1);
+        check_count(values, prepared)?;
+        let binding = self.binding(prepared, values);
+        let request = Request { client, parameters, binding: &binding, now: self.seconds(parameters) };
+        Ok(match one_row::begin(self, &request, plan, When::Now)? {
+            Begun::Writing(writing) => AtOnce::Writing(writing),
+            Begun::Nothing => AtOnce::Done,
+            Begun::Left => {
+                self.0.executed.0.set(executed);
+                AtOnce::Left(None)
+            }
+        })
+    }
+
+    /// As [`Self::begin_write`] is about to begin a write: whoever answers it ends this.
+    #[inline]
+    pub fn time(&self, row: &OneRow) -> Timed {
+        self.time_write(&row.statement.prepared)
+    }
+
+    /// Answers what need not wait, a point read or a write but for the commit log.
+    #[inline]
+    pub(super) fn answer_at_once(
+        &self,
+        client: &ClientState,
+        prepared: &Prepared,
+        parameters: &QueryParameters<'_>,
+        values: &[ValueRef<'_>],
+        mode: MetadataMode,
+        out: &mut Response,
+    ) -> Result<AtOnce, QueryError> {
+        if prepared.calls_user {
+            return Ok(AtOnce::Left(None));
+        }
+        let binding = self.binding(prepared, values);
+        let request = Request { client, parameters, binding: &binding, now: self.seconds(parameters) };
+        match &prepared.plan {
+            Plan::Select(plan) => self.read_at_once(&request, prepared, plan, mode, out),
+            Plan::Modify(plan) if one_row::is_one(self, plan) => {
+                Ok(match one_row::begin(self, &request, plan, When::Always(&mut out.tablet_payload))? {
+                    Begun::Writing(writing) => AtOnce::Writing(writing),
+                    Begun::Nothing => {
+                        results::append_void(&mut out.body);
+                        AtOnce::Done
+                    }
+                    Begun::Left => AtOnce::Left(None),
+                })
+            }
+            _ => Ok(AtOnce::Left(None)),
+        }
+    }
+
+    #[inline]
+    fn read_at_once(
+        &self,
+        request: &Request<'_>,
+        prepared: &Prepared,
+        plan: &SelectPlan,
+        mode: MetadataMode,
+        out: &mut Response,
+    ) -> Result<AtOnce, QueryError> {
+        let load = prepared.load.get_or_init(|| self.load_of(&plan.table));
+        let began = load.reads.begin();
+        let start = out.body.len();
+        match execute::point::execute(self, request, plan, mode, out) {
+            Ok(Point::Done) => {
+                load.point_read(began, || {
+                    results::rows_in(&out.body[start..], request.client.version, &plan.metadata, mode)
+                });
+                Ok(AtOnce::Done)
+            }
+            Ok(Point::Left(rest)) => Ok(AtOnce::Left(rest)),
+            Err(error) => {
+                out.body.truncate(start);
+                Err(error)
+            }
+        }
+    }
+
+    #[inline]
+    fn binding<'a>(&'a self, prepared: &'a Prepared, values: &'a [ValueRef<'a>]) -> Binding<'a> {
+        Binding { values, markers: &prepared.markers, ambient: &self.0.ambient, calls: None }
+    }
+
+    /// Seconds that count as now for a request.
+    #[inline]
+    fn seconds(&self, parameters: &QueryParameters<'_>) -> u32 {
+        parameters.now_in_seconds.unwrap_or_else(|| self.0.ambient.now_seconds())
+    }
+
+    /// A write of one row begins.
+    #[inline]
+    pub(super) fn time_write(&self, prepared: &Prepared) -> Timed {
+        let load = prepared.load.get_or_init(|| match &prepared.plan {
+            Plan::Modify(plan) => self.load_of(&plan.table),
+            _ => Rc::default(),
+        });
+        Timed::new(load)
+    }
+
+    /// Appends the answer of a write that has ended.
+    #[inline]
+    pub(super) fn written(done: Result<(), QueryError>, out: &mut Response) -> Result<(), QueryError> {
+        match &done {
+            Ok(()) => results::append_void(&mut out.body),
+            Err(_) => out.tablet_payload = None,
+        }
+        done
+    }
+}
