@@ -3,6 +3,7 @@
 mod basics;
 mod cache;
 mod cache_model;
+mod cleanup;
 mod compaction;
 mod damage;
 mod failing;
