@@ -12,6 +12,7 @@ mod full;
 mod import;
 mod long_entries;
 mod made;
+mod misplaced;
 mod model;
 mod moved;
 mod scrub;
