@@ -70,7 +70,7 @@ pub struct StorageConfig {
     /// Whether the table files of a Cassandra node that is taken over stay (`takeover_keeps_files`): one can go back then, and
     /// both together take twice the room.
     pub takeover_keeps_files: bool,
-    /// How long shards wait for each other at the start.
+    /// How long a write of an old commit log waits for memory and room at the start.
     pub start_timeout: Duration,
     /// What is said of large partitions that are written to table files; `None` for nothing.
     pub partition_guards: Option<PartitionGuards>,

@@ -18,6 +18,7 @@ mod moved;
 mod scrub;
 mod skips;
 mod snapshots;
+mod starts;
 #[path = "../table/mod.rs"]
 mod table;
 mod takeover;
