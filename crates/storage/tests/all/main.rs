@@ -6,6 +6,7 @@ mod cache_model;
 mod cleanup;
 mod compaction;
 mod damage;
+mod durable;
 mod failing;
 mod flushes;
 mod full;
