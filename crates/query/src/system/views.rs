@@ -182,8 +182,10 @@ impl Views {
 /// Reports of all tables, the shards' added up.
 async fn reports(engine: &Engine) -> Result<BTreeMap<[u8; 16], TableReport>, QueryError> {
     let mut tables: BTreeMap<[u8; 16], TableReport> = BTreeMap::new();
-    for report in each_shard(engine, |engine| engine.storage().report()).await?.into_iter().flatten() {
-        tables.entry(report.id).and_modify(|sum| sum.add(&report)).or_insert(report);
+    for shard in 0..engine.config().shards {
+        for report in of_shard(shard, async |engine| engine.storage().report().await).await? {
+            tables.entry(report.id).and_modify(|sum| sum.add(&report)).or_insert(report);
+        }
     }
     Ok(tables)
 }
