@@ -34,7 +34,7 @@ pub use data::reader::{PartitionReader, Scanner};
 pub use data::writer::{SUMMARY_RATIO_DEFAULT, SstableInfo, Writer, WriterOptions};
 pub use descriptor::{Component, Descriptor, FileId, SortedNames, TEMPORARY_SUFFIX, sort_names};
 pub use error::{Malformed, Problem, SstableError};
-pub use extras::{Extent, Extras, SchemaMark, TabletMark};
+pub use extras::{Extent, Extras, LargeCell, LargeData, LargePartition, LargeRow, SchemaMark, TabletMark};
 pub use filter::FILTER_BYTES_MAX;
 pub use index::COLUMN_INDEX_BYTES_DEFAULT;
 pub use index::pages::IndexPages;

@@ -22,8 +22,8 @@ use crate::commitlog::format::EntryKind;
 use crate::commitlog::replay::encode_flushed;
 use crate::directory;
 use crate::error::StorageError;
+use crate::large_data::{Name, Watch};
 use crate::memtable::{Memtable, Shape};
-use crate::partition_guard::{PartitionGuards, TombstoneCount};
 use crate::read::PartitionBound;
 use crate::read::merge::Merge;
 use crate::read::source::Source;
@@ -217,6 +217,7 @@ impl Storage {
             ..writer_options(table, minima, expected_partitions)
         };
         let writer = Writer::create(directory, generation, table, options).await.map_err(to_storage_error)?;
+        let file = writer.descriptor().file_name(Component::Data);
         Ok(Output {
             writer,
             generation,
@@ -224,7 +225,7 @@ impl Storage {
             table: Rc::clone(table),
             slices: [Slice::all()],
             spool: None,
-            guards: self.0.config.partition_guards,
+            watch: Watch::new(self.0.config.large_limits, self.0.config.partition_guards, file),
         })
     }
 
@@ -255,7 +256,8 @@ impl Storage {
     }
 
     async fn complete(&self, output: Output) -> Result<Option<Rc<TableFile>>, StorageError> {
-        let Output { writer, directory, table, .. } = output;
+        let Output { mut writer, directory, table, watch, .. } = output;
+        writer.set_large(watch.into_found());
         let Some(info) = writer.finish().await.map_err(to_storage_error)? else { return Ok(None) };
         let opened = tablet::open(&directory, info.descriptor, &table, &self.0.cache).await;
         let sstable = opened.map_err(to_storage_error)?;
@@ -395,7 +397,7 @@ pub(crate) struct Output {
     slices: [Slice; 1],
     /// Told what is written, where a memtable is.
     spool: Option<Rc<Spool>>,
-    guards: Option<PartitionGuards>,
+    watch: Watch,
 }
 
 /// A file on its way; where its making is cut off it may be whole on the disk, and is an orphan.
@@ -440,14 +442,15 @@ impl Output {
     ) -> Result<Merge, StorageError> {
         let shape = Shape { orders: self.table.clustering_orders(), slices: &self.slices, reversed: false };
         let mut begun = !merge.partition_deletion().is_live() || merge.static_row().is_some();
+        let name = Name { table: &self.table, key };
         let start = self.writer.data_bytes();
-        let mut tombstones = self.guards.filter(|guards| guards.tombstones.is_on()).map(|_| {
-            let now = u32::try_from(reactor::wall_clock_us() / 1_000_000).unwrap_or(u32::MAX);
-            TombstoneCount::new(now, merge.partition_deletion(), merge.static_row())
-        });
+        self.watch.begin(merge.partition_deletion(), merge.static_row());
         if begun {
             let (deletion, row) = (merge.partition_deletion(), merge.static_row());
             self.writer.partition_start(token, key, deletion, row).await.map_err(to_storage_error)?;
+            if let Some(row) = row {
+                self.watch.static_row(name, row, self.writer.data_bytes() - start);
+            }
         }
         while let Some(next) = merge.next(shape).await? {
             if !begun {
@@ -458,19 +461,14 @@ impl Output {
             if let (Some(spool), Unfiltered::Row { clustering, row }) = (&self.spool, &next) {
                 spool.row(clustering.len() + row.as_bytes().len());
             }
-            if let Some(tombstones) = &mut tombstones {
-                tombstones.add(&next);
-            }
+            let before = self.writer.data_bytes();
             self.writer.unfiltered(next).await.map_err(to_storage_error)?;
+            self.watch.unfiltered(name, &next, self.writer.data_bytes() - before);
             reactor::maybe_yield().await;
         }
         if begun {
             self.writer.partition_end().await.map_err(to_storage_error)?;
-            if let Some(guards) = &self.guards {
-                let measured = (self.writer.data_bytes() - start, tombstones.map_or(0, |seen| seen.count));
-                let file = self.writer.descriptor().file_name(Component::Data);
-                guards.tell(&self.table, key, &file, measured);
-            }
+            self.watch.end(name, self.writer.data_bytes() - start);
         }
         if let Some(spool) = &self.spool {
             spool.partition(key.len());

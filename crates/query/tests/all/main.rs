@@ -13,6 +13,7 @@ mod drivers_traces;
 mod fragments;
 mod guardrails;
 mod key_lengths;
+mod large_data;
 mod large_rows;
 mod paging;
 mod paging_laws;

@@ -21,7 +21,7 @@ use super::flags;
 use crate::compression::{CHUNK_BYTES_DEFAULT, CHUNK_BYTES_MAX, Compression, Compressor};
 use crate::descriptor::{Component, Descriptor};
 use crate::error::SstableError;
-use crate::extras::{Extras, SchemaMark, TabletMark};
+use crate::extras::{Extras, LargeData, SchemaMark, TabletMark};
 use crate::file::OutputFile;
 use crate::filter::Filter;
 use crate::index::COLUMN_INDEX_BYTES_DEFAULT;
@@ -130,6 +130,7 @@ pub struct Writer {
     first_position: OwnedPosition,
     last_position: OwnedPosition,
     partitions: u64,
+    large: LargeData,
 }
 
 /// The partition that is written.
@@ -202,7 +203,13 @@ impl Writer {
             first_position: Position::START.to_owned(),
             last_position: Position::END.to_owned(),
             partitions: 0,
+            large: LargeData::default(),
         })
+    }
+
+    /// What the file is to say of what is large in it; nothing unless this is called.
+    pub fn set_large(&mut self, large: LargeData) {
+        self.large = large;
     }
 
     /// Bytes of data so far, before compression.
@@ -419,6 +426,7 @@ impl Writer {
             tablet: options.tablet,
             checksums: components.clone(),
             prefixes: summary.prefixes().to_vec(),
+            large: self.large,
         };
         extras.encode(&mut bytes);
         write_component(&dir, descriptor, Component::Ceto, &mut bytes, &mut components).await?;
