@@ -23,6 +23,7 @@ mod scan;
 mod statistics;
 mod summary;
 mod table_file;
+mod told;
 mod verify;
 mod version;
 
@@ -44,5 +45,6 @@ pub use statistics::{
     SerializationHeader, Statistics, Stats, TombstoneHistogram,
 };
 pub use table_file::{Sstable, read_header, remove};
+pub use told::{ReadNotes, ToldRead, call_and_note, noting};
 pub use verify::VerifyDepth;
 pub use version::{Format, Version};

@@ -60,3 +60,4 @@ pub use report::TableReport;
 pub use schema_log::SchemaLog;
 pub use shard::{Storage, StorageStats, TableStats};
 pub use snapshot::{Describer, SnapshotInfo, SnapshotRequest, SnapshotsOf, is_tag};
+pub use sstable::{ReadNotes, ToldRead, call_and_note, noting};

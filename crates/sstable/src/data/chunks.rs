@@ -8,6 +8,7 @@ use reactor::file::{File, RangeBuf};
 use crate::compression::{CHECKSUM_BYTES, ChunkChecksums, CompressionInfo, Decoder};
 use crate::descriptor::Component;
 use crate::error::{Malformed, Problem, SstableError};
+use crate::told;
 
 /// Chunk length of data without checksums.
 const PLAIN_CHUNK_BYTES: u64 = 4096;
@@ -39,12 +40,15 @@ impl ReadCounter {
     ) -> Result<RangeBuf, SstableError> {
         let alignment = file.read_alignment() as u64;
         let mut reads = self.0.get();
-        reads.requests += 1;
         let end = offset.saturating_add(length as u64);
-        reads.bytes +=
-            end.checked_next_multiple_of(alignment).unwrap_or(end) - offset / alignment * alignment;
+        let start = offset / alignment * alignment;
+        let bytes = end.checked_next_multiple_of(alignment).unwrap_or(end) - start;
+        reads.requests += 1;
+        reads.bytes += bytes;
         self.0.set(reads);
-        file.read_range(offset, length).await.map_err(SstableError::io(path))
+        let read = file.read_range(offset, length).await.map_err(SstableError::io(path))?;
+        told::note(path, offset, (read.len() as u64, bytes));
+        Ok(read)
     }
 
     pub(crate) fn get(&self) -> DiskReads {
