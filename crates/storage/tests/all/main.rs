@@ -4,6 +4,7 @@ mod basics;
 mod cache;
 mod cache_model;
 mod cleanup;
+mod commitlog;
 mod compaction;
 mod damage;
 mod durable;
