@@ -10,6 +10,7 @@ use std::fmt::Write;
 use model::timeuuid;
 use model::validate::validate;
 use reactor::Instant;
+use storage::ToldRead;
 use uuid::Uuid;
 use wire::consistency::Consistency;
 use wire::request::QueryParameters;
@@ -35,7 +36,8 @@ pub struct Trace {
     started_us: i64,
     request: &'static str,
     parameters: Vec<(Cow<'static, str>, String)>,
-    events: Vec<(String, u64)>,
+    /// What happened, after how many microseconds, on which shard.
+    events: Vec<(String, u64, usize)>,
     /// Tombstones that the reads of the request met.
     pub tombstones: u64,
 }
@@ -88,7 +90,17 @@ impl Trace {
 
     /// Notes that something happened now.
     pub fn event(&mut self, activity: impl Into<String>) {
-        self.events.push((activity.into(), self.elapsed_us()));
+        self.events.push((activity.into(), self.elapsed_us(), reactor::shard_id()));
+    }
+
+    /// Notes what the request has read from the disk, in the words that ScyllaDB has for it.
+    pub fn reads(&mut self, reads: Vec<ToldRead>) {
+        for ToldRead { file, offset, size, bytes, at, shard } in reads {
+            let activity = format!(
+                "{file}: finished bulk DMA read of size {size} at offset {offset}, successfully read {bytes} bytes"
+            );
+            self.events.push((activity, (at - self.started).as_micros() as u64, shard));
+        }
     }
 
     fn elapsed_us(&self) -> u64 {
@@ -102,19 +114,18 @@ impl Trace {
     pub async fn finish(self, engine: &Engine, client: &ClientState) -> Result<(), QueryError> {
         let duration_us = self.elapsed_us();
         let source = engine.config().native_address;
-        for (n, (activity, elapsed_us)) in self.events.iter().enumerate() {
+        for (n, (activity, elapsed_us, shard)) in self.events.iter().enumerate() {
             let mut node = [0; 6];
             node[4..].copy_from_slice(&(n as u16).to_be_bytes());
             let at = timeuuid::from_unix_micros(self.started_us + *elapsed_us as i64, 0, node);
             let statement = format!(
                 "INSERT INTO system_traces.events \
                  (session_id, event_id, activity, source, source_elapsed, source_port, thread) \
-                 VALUES ({}, {at}, {}, '{}', {elapsed_us}, {}, 'shard {}') USING TTL {TTL_SECONDS}",
+                 VALUES ({}, {at}, {}, '{}', {elapsed_us}, {}, 'shard {shard}') USING TTL {TTL_SECONDS}",
                 self.id,
                 quoted(activity),
                 source.ip(),
                 source.port(),
-                reactor::shard_id(),
             );
             execute(engine, &statement).await?;
         }

@@ -11,8 +11,8 @@ use model::mutation::{MutationBuilder, MutationView};
 use model::partition_key::DecoratedKey;
 use model::row::CellKind;
 use model::{CellView, ColumnId, Position, RowBuilder, RowView, Table};
-use reactor::{Deadline, Group, mesh};
-use storage::{PartitionRange, ReadCommand, Slices};
+use reactor::{Deadline, Group};
+use storage::{PartitionRange, ReadCommand, Slices, call_and_note};
 
 use crate::consistency::Consistency;
 use crate::error::{RemoteFailure, ReplicationError};
@@ -41,7 +41,7 @@ impl Replicator {
         let shard = shard_of(table, token);
         let mutation = mutation.to_vec();
         // As a task of its own also here: the turn must outlive a client that goes away.
-        let call = mesh::call(shard, Group::STATEMENT, move || async move {
+        let call = call_and_note(shard, Group::STATEMENT, move || async move {
             let replicator =
                 here().ok_or_else(|| RemoteFailure::Failed("the shard is starting".to_owned()))?;
             replicator.lead(&mutation, node, deadline).await

@@ -21,6 +21,7 @@ pub(crate) use keys::{parse_address, parse_size};
 use query::MarkerOptions;
 use query::guardrails::Guardrails;
 use reactor::log::Level;
+use storage::LargeLimits;
 use value::Document;
 
 /// Everything the process is told before it starts.
@@ -120,6 +121,8 @@ pub struct Config {
     pub user_function_times: query::CallTimes,
     /// What operators want to be warned of or refused.
     pub guardrails: Guardrails,
+    /// `compaction_large_*_warning_threshold_mb` and their like: what in table files is listed as large.
+    pub large_limits: LargeLimits,
     /// Administration: its ports, snapshots, trouble with disks.
     pub admin: AdminConfig,
     /// `saved_caches_directory`: lists of what the row caches hold; `None` for below the work directory.
@@ -216,6 +219,7 @@ impl Default for Config {
             user_functions: true,
             user_function_times: query::CallTimes::default(),
             guardrails: Guardrails::default(),
+            large_limits: LargeLimits::default(),
             admin: AdminConfig::default(),
             saved_caches_dir: None,
             cache_save_period: Duration::from_secs(600),
@@ -451,6 +455,26 @@ mod tests {
         assert_eq!(config.guardrails.partition_bytes.warn, Some(1 << 20));
         assert_eq!(config.guardrails.partition_tombstones.fail, Some(5));
         assert!(parse("data_disk_usage_percentage_warn_threshold: 101\n").is_err());
+        let (config, warnings) = parse(
+            "compaction_large_partition_warning_threshold_mb: 500\ncompaction_large_row_warning_threshold_mb: 5\n\
+             compaction_large_cell_warning_threshold_mb: 2\ncompaction_rows_count_warning_threshold: 7\n\
+             compaction_collection_elements_count_warning_threshold: 8\ncompaction_large_data_records_per_sstable: 9\n\
+             compaction_large_partition_warning_threshold: 3MiB\ncompaction_tombstone_warning_threshold: 4\n",
+        )
+        .unwrap();
+        assert!(warnings.is_empty());
+        let expected = LargeLimits {
+            partition_bytes: 500 << 20,
+            rows: 7,
+            row_bytes: 5 << 20,
+            cell_bytes: 2 << 20,
+            elements: 8,
+            records_max: 9,
+        };
+        assert_eq!(config.large_limits, expected);
+        assert_eq!(config.guardrails.partition_bytes.warn, Some(3 << 20));
+        assert_eq!(config.guardrails.partition_tombstones.warn, Some(4));
+        assert!(parse("compaction_large_row_warning_threshold_mb: -1\n").is_err());
         let (config, warnings) = parse(
             "keyspace_count_warn_threshold: 40\ndata_disk_usage_percentage_fail_threshold: 90\n\
              use_statements_enabled: false\nsecondary_indexes_per_table_warn_threshold: 3\n",

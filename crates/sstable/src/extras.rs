@@ -10,6 +10,7 @@
 //!   4 tablet     := tablets_log2:u8 tablet:u32 shard:u32
 //!   5 checksums  := (component:u8 crc32:u32)*          (components by their place in `Component::ALL`)
 //!   6 prefixes   := crc32:u32*                         (of `Index.db` before each entry of `Summary.db`)
+//!   7 large      := what is large in the file          (`extras/large.rs`)
 //! position := weight:i8 components:u16 (present:bool [length:u32 bytes]){components}
 //! ```
 //! Sections of other kinds are skipped, so that a later writer may add some. The checksums are what tells a changed filter,
@@ -17,6 +18,8 @@
 //! prefixes, and the checksum of the whole index for the last, each stretch of the index that is read is checked. Only
 //! the dictionary is needed to read the
 //! data, and the name of the compressor in `CompressionInfo.db` says so.
+
+mod large;
 
 use model::Clustering;
 use model::clustering::{CLUSTERING_VALUE_BYTES_MAX, OwnedPosition, Position, append_component};
@@ -26,6 +29,8 @@ use crate::descriptor::Component;
 use crate::error::{Malformed, Problem};
 use crate::input::Input;
 
+pub use large::{LargeCell, LargeData, LargePartition, LargeRow};
+
 const MAGIC: [u8; 4] = *b"CETO";
 const VERSION: u16 = 1;
 const DICTIONARY: u16 = 1;
@@ -34,6 +39,7 @@ const SCHEMA: u16 = 3;
 const TABLET: u16 = 4;
 const CHECKSUMS: u16 = 5;
 const PREFIXES: u16 = 6;
+const LARGE: u16 = 7;
 /// Checksums of stretches are left out where there would be more than this.
 const PREFIXES_MAX: usize = 2 << 20;
 /// Most bytes of the component that are read.
@@ -87,6 +93,8 @@ pub struct Extras {
     pub checksums: Vec<(Component, u32)>,
     /// CRC32 of the index before each entry of the summary; nothing where the file has them not.
     pub prefixes: Vec<u32>,
+    /// What is large in it; nothing where the file does not say.
+    pub large: LargeData,
 }
 
 impl Extras {
@@ -121,6 +129,11 @@ impl Extras {
         if (1..=PREFIXES_MAX).contains(&self.prefixes.len()) {
             let bytes = self.prefixes.iter().flat_map(|checksum| checksum.to_be_bytes()).collect();
             sections.push((PREFIXES, bytes));
+        }
+        if self.large != LargeData::default() {
+            let mut bytes = Vec::new();
+            self.large.encode(&mut bytes);
+            sections.push((LARGE, bytes));
         }
         let start = out.len();
         out.extend_from_slice(&MAGIC);
@@ -217,6 +230,7 @@ impl Extras {
                     let count = section.fits("number of checksums", length as u64 / 4, 4)?;
                     extras.prefixes = (0..count).map(|_| section.u32()).collect::<Result<_, _>>()?;
                 }
+                LARGE => extras.large = LargeData::decode(&mut section)?,
                 _ => continue,
             }
             if section.remaining() != 0 {
@@ -284,6 +298,24 @@ mod tests {
             tablet: Some(TabletMark { tablets_log2: 4, tablet: 11, shard: 2 }),
             checksums: vec![(Component::Filter, 1), (Component::Index, 2)],
             prefixes: vec![0, 7, u32::MAX],
+            large: LargeData {
+                written_ms: 1_700_000_000_000,
+                partitions: vec![LargePartition {
+                    key: b"key".to_vec(),
+                    bytes: 1 << 40,
+                    rows: 3,
+                    dead_rows: 2,
+                    range_tombstones: 1,
+                }],
+                rows: vec![LargeRow { key: Vec::new(), clustering: None, bytes: 7 }],
+                cells: vec![LargeCell {
+                    key: b"key".to_vec(),
+                    clustering: Some(place(Some(b"last"), 0).prefix),
+                    column: "c".to_owned(),
+                    bytes: 5,
+                    elements: 4,
+                }],
+            },
         }
     }
 

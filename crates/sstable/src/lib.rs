@@ -23,6 +23,7 @@ mod scan;
 mod statistics;
 mod summary;
 mod table_file;
+mod told;
 mod verify;
 mod version;
 
@@ -35,7 +36,7 @@ pub use data::stream::AtHand;
 pub use data::writer::{SUMMARY_RATIO_DEFAULT, SstableInfo, Writer, WriterOptions};
 pub use descriptor::{Component, Descriptor, FileId, SortedNames, TEMPORARY_SUFFIX, sort_names};
 pub use error::{Malformed, Problem, SstableError};
-pub use extras::{Extent, Extras, SchemaMark, TabletMark};
+pub use extras::{Extent, Extras, LargeCell, LargeData, LargePartition, LargeRow, SchemaMark, TabletMark};
 pub use filter::FILTER_BYTES_MAX;
 pub use index::COLUMN_INDEX_BYTES_DEFAULT;
 pub use index::pages::IndexPages;
@@ -45,5 +46,6 @@ pub use statistics::{
     SerializationHeader, Statistics, Stats, TombstoneHistogram,
 };
 pub use table_file::{Sstable, read_header, remove};
+pub use told::{ReadNotes, ToldRead, call_and_note, noting};
 pub use verify::VerifyDepth;
 pub use version::{Format, Version};

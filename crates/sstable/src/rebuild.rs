@@ -53,7 +53,8 @@ pub(crate) async fn from_index(index: &IndexFile, known: Known) -> Result<Rebuil
     };
     // Each entry takes bytes: what says more of them must not size a filter.
     if known.partitions > index.length {
-        return Err(other_count(index.length));
+        let what = "the statistics name more partitions than it has bytes";
+        return Err(index.malformed(Malformed::invalid(index.length, what)));
     }
     let counter = ReadCounter::default();
     let mut entries = Entries::new((index, &counter));
@@ -90,4 +91,59 @@ pub(crate) async fn from_index(index: &IndexFile, known: Known) -> Result<Rebuil
     }
     summary.finish(&first, &last, partitions);
     Ok(Rebuilt { summary, filter })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use reactor::file::{File, OpenOptions, write_all_atomic};
+    use reactor::sim;
+
+    use super::*;
+    use crate::input::append_short_sized;
+
+    /// An index of two partitions, with what statistics and checksums are to say of it.
+    fn check(partitions: u64, checksum: Option<u32>, expected: Result<(), &'static str>) {
+        sim::run_one(1, move || async move {
+            let mut keys: [&[u8]; 2] = [b"one", b"two"];
+            keys.sort_by(|a, b| compare_decorated((murmur3_token(a), a), (murmur3_token(b), b)));
+            let mut bytes = Vec::new();
+            for key in keys {
+                append_short_sized(&mut bytes, key);
+                // Where its data begins, and no blocks.
+                bytes.extend_from_slice(&[0, 0]);
+            }
+            let path = Path::new("/me-1-big-Index.db");
+            write_all_atomic(path, &bytes).await.unwrap();
+            let file = File::open(path, OpenOptions::new().read(true).direct(true)).await.unwrap();
+            let (path, length) = (path.to_owned(), bytes.len() as u64);
+            let index = IndexFile { file, path, length, last_key: Box::default(), pages: None };
+            let found = from_index(&index, Known { checksum, partitions, fp_chance: 0.01 }).await;
+            match (found, expected) {
+                (Ok(rebuilt), Ok(())) => {
+                    assert_eq!((rebuilt.summary.first_key(), rebuilt.summary.last_key()), (keys[0], keys[1]));
+                    assert!(keys.iter().all(|key| rebuilt.filter.as_ref().unwrap().may_contain(key)));
+                }
+                (Err(error), Err(expected)) => {
+                    let error = error.to_string();
+                    assert!(error.contains("Index.db") && error.contains(expected), "{error}");
+                }
+                (other, _) => panic!("{partitions}: {other:?}"),
+            }
+        });
+    }
+
+    #[test]
+    fn what_statistics_and_checksums_say_of_the_index_has_to_hold() {
+        check(2, None, Ok(()));
+        for other in [0, 1, 3, 14] {
+            check(other, None, Err("another number of partitions"));
+        }
+        // No filter is made for them.
+        for too_many in [15, 1 << 40, u64::MAX] {
+            check(too_many, None, Err("more partitions than it has bytes"));
+        }
+        check(2, Some(7), Err("checksum"));
+    }
 }

@@ -114,7 +114,7 @@ impl Summary {
     }
 
     /// Number of entries.
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.positions.len()
     }
 

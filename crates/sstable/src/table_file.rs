@@ -275,7 +275,8 @@ impl Sstable {
         }
         let in_memory = within.map(|(budget, _)| {
             let filter = filter.as_ref().map_or(0, Filter::size);
-            budget.hold(Kind::Fixed, filter + finder.size() + data.bytes_in_memory())
+            let large = extras.large.bytes_in_memory();
+            budget.hold(Kind::Fixed, filter + finder.size() + data.bytes_in_memory() + large)
         });
         let file = Rc::new(Open {
             descriptor,
@@ -490,7 +491,8 @@ impl Sstable {
     /// Bytes it keeps in memory for its filter, summary, dictionary and the places of its chunks.
     pub fn bytes_in_memory(&self) -> usize {
         let filter = self.inner.filter.as_ref().map_or(0, Filter::size);
-        filter + self.inner.finder.size() + self.inner.data.bytes_in_memory()
+        let large = self.inner.extras.large.bytes_in_memory();
+        filter + self.inner.finder.size() + self.inner.data.bytes_in_memory() + large
     }
 
     /// Reads its readers have asked the disk for so far.

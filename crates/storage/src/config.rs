@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::disk::{DiskMark, FailurePolicy};
+use crate::large_data::LargeLimits;
 use crate::partition_guard::PartitionGuards;
 
 /// When a write in the commit log counts as safe.
@@ -70,10 +71,12 @@ pub struct StorageConfig {
     /// Whether the table files of a Cassandra node that is taken over stay (`takeover_keeps_files`): one can go back then, and
     /// both together take twice the room.
     pub takeover_keeps_files: bool,
-    /// How long shards wait for each other at the start.
+    /// How long a write of an old commit log waits for memory and room at the start.
     pub start_timeout: Duration,
     /// What is said of large partitions that are written to table files; `None` for nothing.
     pub partition_guards: Option<PartitionGuards>,
+    /// What in table files counts as large, and is listed.
+    pub large_limits: LargeLimits,
 }
 
 impl StorageConfig {
@@ -107,6 +110,7 @@ impl StorageConfig {
             takeover_keeps_files: true,
             start_timeout: Duration::from_secs(60),
             partition_guards: None,
+            large_limits: LargeLimits::default(),
         }
     }
 

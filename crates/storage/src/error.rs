@@ -3,7 +3,6 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::Duration;
 
 use model::TableId;
 use model::mutation::MutationCorrupt;
@@ -212,14 +211,6 @@ pub enum StorageError {
         shard: usize,
         /// What it said.
         reason: String,
-    },
-    /// The shards did not come up together in time.
-    #[error("shard {shard} was not ready within {waited:?}")]
-    StartTimedOut {
-        /// Who waited.
-        shard: usize,
-        /// How long.
-        waited: Duration,
     },
 }
 

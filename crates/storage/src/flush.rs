@@ -15,7 +15,7 @@ use model::schema::TableOptions;
 use model::{Table, TableId, Token};
 use reactor::{Deadline, Group};
 use sstable::{
-    CHUNK_BYTES_DEFAULT, Compression, Compressor, Descriptor, EncodingMinima, TabletMark, Writer,
+    CHUNK_BYTES_DEFAULT, Component, Compression, Compressor, Descriptor, EncodingMinima, TabletMark, Writer,
     WriterOptions,
 };
 
@@ -23,6 +23,7 @@ use crate::commitlog::format::EntryKind;
 use crate::commitlog::replay::encode_flushed;
 use crate::directory;
 use crate::error::StorageError;
+use crate::large_data::Watch;
 use crate::memtable::Memtable;
 use crate::read::PartitionBound;
 use crate::read::merge::Merge;
@@ -232,6 +233,7 @@ impl Storage {
             ..writer_options(table, minima, expected_partitions)
         };
         let writer = Writer::create(directory, generation, table, options).await.map_err(to_storage_error)?;
+        let file = writer.descriptor().file_name(Component::Data);
         Ok(Output {
             writer,
             generation,
@@ -239,7 +241,7 @@ impl Storage {
             table: Rc::clone(table),
             steps: 0,
             spool: None,
-            guards: self.0.config.partition_guards,
+            watch: Watch::new(self.0.config.large_limits, self.0.config.partition_guards, file),
         })
     }
 
@@ -270,7 +272,8 @@ impl Storage {
     }
 
     async fn complete(&self, output: Output) -> Result<Option<Rc<TableFile>>, StorageError> {
-        let Output { writer, directory, table, .. } = output;
+        let Output { mut writer, directory, table, watch, .. } = output;
+        writer.set_large(watch.into_found());
         let Some(info) = writer.finish().await.map_err(to_storage_error)? else { return Ok(None) };
         let opened = tablet::open(&directory, info.descriptor, &table, &self.0.cache).await;
         let sstable = opened.map_err(to_storage_error)?;

@@ -21,6 +21,7 @@ mod flush;
 pub mod fuzzing;
 mod identity;
 mod import;
+mod large_data;
 #[doc(hidden)]
 pub mod measuring;
 mod memtable;
@@ -49,6 +50,7 @@ pub use disk::{DiskMark, FailurePolicy, Trouble};
 pub use error::StorageError;
 pub use identity::Identity;
 pub use import::{ImportReport, ImportSource};
+pub use large_data::{LargeDataOf, LargeLimits};
 pub use partition_guard::{PartitionGuards, PartitionLimit};
 pub use read::{
     Dead, Flow, Now, PartitionBound, PartitionRange, Place, ReadCommand, Rest, RowConsumer, Slices,
@@ -58,3 +60,4 @@ pub use report::TableReport;
 pub use schema_log::SchemaLog;
 pub use shard::{Storage, StorageStats, TableStats};
 pub use snapshot::{Describer, SnapshotInfo, SnapshotRequest, SnapshotsOf, is_tag};
+pub use sstable::{ReadNotes, ToldRead, call_and_note, noting};

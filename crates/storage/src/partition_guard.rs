@@ -1,11 +1,14 @@
 //! What an operator wants to hear of partitions while they are written to table files: those that are too large, or have
-//! too many tombstones.
+//! too many tombstones, and collections that have become too large.
 //!
-//! Names and texts are those of Cassandra 5's guardrails `partition_size` and `partition_tombstones`, which are told in the
-//! log alone: what is written was acknowledged before. Leaned on by `flush`, whose output compactions write to as well.
+//! Names and texts are those of Cassandra 5's guardrails `partition_size`, `partition_tombstones`, `collection_size` and
+//! `items_per_collection`, which are told in the log alone: what is written was acknowledged before. Leaned on by `large_data`,
+//! which looks at all that flushes and compactions write.
 
 use model::deletion::LocalSeconds;
 use model::{DeletionTime, RowView, Table, Unfiltered};
+
+use crate::takeover::is_system;
 
 /// Numbers beyond which there is a warning, or an error.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -16,15 +19,21 @@ pub struct PartitionLimit {
     pub fail: Option<u64>,
 }
 
-/// The two guardrails.
+/// The guardrails.
 #[derive(Debug, Clone, Copy)]
 pub struct PartitionGuards {
     /// `partition_size_*_threshold`: bytes in the table file, before compression.
     pub bytes: PartitionLimit,
     /// `partition_tombstones_*_threshold`: what is dead or deletes, in the table file.
     pub tombstones: PartitionLimit,
+    /// `collection_size_*_threshold`: bytes of a collection's living elements, as Cassandra counts them.
+    pub collection_bytes: PartitionLimit,
+    /// `items_per_collection_*_threshold`: living elements of a collection.
+    pub collection_items: PartitionLimit,
     /// A partition key as an operator reads it.
     pub key_text: fn(&Table, &[u8]) -> String,
+    /// The same of a partition key and a clustering, as values of CQL.
+    pub row_text: fn(&Table, &[u8], &[u8]) -> String,
 }
 
 impl PartitionLimit {
@@ -32,6 +41,11 @@ impl PartitionLimit {
     fn exceeded(self, value: u64) -> Option<(bool, u64)> {
         let beyond = |limit: Option<u64>, fails| limit.filter(|most| value > *most).map(|most| (fails, most));
         beyond(self.fail, true).or_else(|| beyond(self.warn, false))
+    }
+
+    /// From where on there is something to be said.
+    pub(crate) fn least(self) -> Option<u64> {
+        self.warn.into_iter().chain(self.fail).min()
     }
 
     /// Whether it asks for anything.
@@ -75,17 +89,68 @@ impl PartitionGuards {
         said
     }
 
-    /// Logs what is beyond the thresholds; `file` is asked for its name only then.
-    pub(crate) fn tell(&self, table: &Table, key: &[u8], file: impl Fn() -> String, measured: (u64, u64)) {
-        if self.bytes.exceeded(measured.0).is_none() && self.tombstones.exceeded(measured.1).is_none() {
-            return;
+    /// What is to be said of a collection in a row that was written, and whether it is an error.
+    fn of_collection(
+        &self,
+        table: &Table,
+        (key, clustering): (&[u8], &[u8]),
+        column: &str,
+        (bytes, items): (u64, u64),
+    ) -> Vec<(bool, String)> {
+        let mut said = Vec::new();
+        let which = |fails| if fails { "failure" } else { "warning" };
+        let what = || {
+            let row = (self.row_text)(table, key, clustering);
+            format!("{column} in row {row} in table {}.{}", table.keyspace(), table.name())
+        };
+        if let Some((fails, most)) = self.collection_bytes.exceeded(bytes) {
+            let text = format!(
+                "Guardrail collection_size violated: Detected collection {} of size {bytes}, this exceeds the {} \
+                 threshold of {most}.",
+                what(),
+                which(fails)
+            );
+            said.push((fails, text));
         }
-        for (fails, text) in self.violations(table, key, &file(), measured) {
-            if fails {
-                reactor::error!("{}", text);
-            } else {
-                reactor::warn!("{}", text);
-            }
+        if let Some((fails, most)) = self.collection_items.exceeded(items) {
+            let text = format!(
+                "Guardrail items_per_collection violated: Detected collection {} with {items} items, this exceeds the \
+                 {} threshold of {most}.",
+                what(),
+                which(fails)
+            );
+            said.push((fails, text));
+        }
+        said
+    }
+
+    /// Logs what of a partition is beyond the thresholds.
+    pub(crate) fn tell(&self, table: &Table, key: &[u8], file: &str, measured: (u64, u64)) {
+        if self.bytes.exceeded(measured.0).is_some() || self.tombstones.exceeded(measured.1).is_some() {
+            log(self.violations(table, key, file, measured));
+        }
+    }
+
+    /// Logs what of a collection is beyond the thresholds; as in Cassandra nothing of the node's own tables.
+    pub(crate) fn tell_collection(
+        &self,
+        table: &Table,
+        place: (&[u8], &[u8]),
+        column: &str,
+        measured: (u64, u64),
+    ) {
+        if !is_system(table.keyspace()) {
+            log(self.of_collection(table, place, column, measured));
+        }
+    }
+}
+
+fn log(said: Vec<(bool, String)>) {
+    for (fails, text) in said {
+        if fails {
+            reactor::error!("{}", text);
+        } else {
+            reactor::warn!("{}", text);
         }
     }
 }
@@ -163,14 +228,37 @@ mod tests {
         Table::new(definition)
     }
 
+    /// The first for what has bytes, the second for what is counted.
+    fn guards(bytes: PartitionLimit, count: PartitionLimit) -> PartitionGuards {
+        PartitionGuards {
+            bytes,
+            tombstones: count,
+            collection_bytes: bytes,
+            collection_items: count,
+            key_text: |_, key| key[0].to_string(),
+            row_text: |_, key, clustering| format!("({}, {})", key[0], clustering[0]),
+        }
+    }
+
+    #[test]
+    fn collections_are_told_with_their_rows_in_cassandras_words() {
+        let limit = |warn, fail| PartitionLimit { warn, fail };
+        let guards = guards(limit(Some(100), None), limit(Some(5), Some(10)));
+        let said = |bytes, items| guards.of_collection(&table(), (&[9], &[3]), "v", (bytes, items));
+        assert_eq!(said(100, 5), []);
+        let size = "Guardrail collection_size violated: Detected collection v in row (9, 3) in table ks.t of size 101, \
+                    this exceeds the warning threshold of 100.";
+        let items = "Guardrail items_per_collection violated: Detected collection v in row (9, 3) in table ks.t with 11 \
+                     items, this exceeds the failure threshold of 10.";
+        assert_eq!(said(101, 11), [(false, size.to_owned()), (true, items.to_owned())]);
+        assert_eq!(limit(Some(7), Some(9)).least(), Some(7));
+        assert_eq!(limit(None, Some(9)).least(), Some(9));
+    }
+
     #[test]
     fn what_is_beyond_a_threshold_is_told_once_in_cassandras_words() {
         let limit = |warn, fail| PartitionLimit { warn: Some(warn), fail: Some(fail) };
-        let guards = PartitionGuards {
-            bytes: limit(100, 200),
-            tombstones: limit(5, 10),
-            key_text: |_, key| key[0].to_string(),
-        };
+        let guards = guards(limit(100, 200), limit(5, 10));
         let said =
             |bytes, tombstones| guards.violations(&table(), &[9], "me-1-big-Data.db", (bytes, tombstones));
         assert_eq!(said(100, 5), []);

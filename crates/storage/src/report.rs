@@ -75,40 +75,39 @@ impl TableReport {
 const LEVELS_MAX: usize = 9;
 
 impl Storage {
-    /// A report of each table, by id.
-    pub fn report(&self) -> Vec<TableReport> {
-        let tables = self.0.tables.borrow();
-        let mut reports: Vec<TableReport> = tables
-            .iter()
-            .map(|(id, store)| {
-                let table = store.table();
-                let mut report = TableReport {
-                    id: id.0,
-                    keyspace: table.keyspace().to_owned(),
-                    name: table.name().to_owned(),
-                    ..TableReport::default()
-                };
-                for tablet in store.tablets() {
-                    report.tablets += 1;
-                    let memtables = tablet.memtables();
-                    report.memtable_bytes += tablet.memtable_bytes();
-                    report.memtable_partitions +=
-                        memtables.iter().map(|m| m.partition_count()).sum::<usize>();
-                    report.pending_flushes += memtables.len().saturating_sub(1);
-                    for file in tablet.files().iter() {
-                        report.add_file(&file.sstable());
-                    }
-                }
-                report
-            })
-            .collect();
-        reports.sort_by_key(|report| report.id);
+    /// A report of each table, by id; others have their turn after each.
+    pub async fn report(&self) -> Vec<TableReport> {
+        let mut ids: Vec<TableId> = self.0.tables.borrow().keys().copied().collect();
+        ids.sort_unstable();
+        let mut reports = Vec::with_capacity(ids.len());
+        for id in ids {
+            reports.extend(self.table_report(id));
+            reactor::maybe_yield().await;
+        }
         reports
     }
 
     /// The report of one table; `None` where this shard does not know it.
     pub fn table_report(&self, table: TableId) -> Option<TableReport> {
-        self.report().into_iter().find(|report| report.id == table.0)
+        let store = self.table_store(table).ok()?;
+        let table = store.table();
+        let mut report = TableReport {
+            id: table.id().0,
+            keyspace: table.keyspace().to_owned(),
+            name: table.name().to_owned(),
+            ..TableReport::default()
+        };
+        for tablet in store.tablets() {
+            report.tablets += 1;
+            let memtables = tablet.memtables();
+            report.memtable_bytes += tablet.memtable_bytes();
+            report.memtable_partitions += memtables.iter().map(|m| m.partition_count()).sum::<usize>();
+            report.pending_flushes += memtables.len().saturating_sub(1);
+            for file in tablet.files().iter() {
+                report.add_file(&file.sstable());
+            }
+        }
+        Some(report)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Consistency levels of requests: which make sense for what, and what is said when copies do not answer.
 
 use model::mutation::MutationView;
-use model::{Column, CqlType, Table};
+use model::{Clustering, Column, CqlType, Table};
 use replication::{Consistency, ReplicationError};
 use storage::StorageError;
 use wire::consistency::Consistency as Wire;
@@ -10,6 +10,7 @@ use crate::QueryError;
 use crate::engine::Engine;
 use crate::functions::cast;
 use crate::restrictions::keys;
+use crate::terms::constant::literal_text;
 
 fn level(wire: Wire) -> Consistency {
     match wire {
@@ -190,14 +191,32 @@ fn oversized(table: &Table, key: &[u8], bytes: usize, bytes_max: usize) -> Strin
 
 /// A partition key as operators read it: the values of its columns, with colons between them.
 pub fn key_text(table: &Table, key: &[u8]) -> String {
-    let text = |(column, value): (&Column, &[u8])| match &column.ty {
+    let columns = table.partition_key().iter().zip(keys::split(table, key));
+    columns.map(|(column, value)| value_text(column, value)).collect::<Vec<_>>().join(":")
+}
+
+fn value_text(column: &Column, value: &[u8]) -> String {
+    match &column.ty {
         CqlType::Text | CqlType::Ascii => String::from_utf8_lossy(value).into_owned(),
         ty => {
             cast::text(ty, value).unwrap_or_else(|_| value.iter().map(|byte| format!("{byte:02x}")).collect())
         }
-    };
-    let columns = table.partition_key().iter().zip(keys::split(table, key));
-    columns.map(text).collect::<Vec<_>>().join(":")
+    }
+}
+
+/// A stored partition key and a clustering as the values of CQL that name the row; without a clustering the partition.
+pub fn row_text(table: &Table, key: &[u8], clustering: &[u8]) -> String {
+    let keys = table.partition_key().iter().zip(keys::split(table, key).into_iter().map(Some));
+    let clusterings = table.clustering().iter().zip(Clustering(clustering).components());
+    let values: Vec<String> =
+        keys.chain(clusterings).map(|(column, value)| literal_text(&column.ty, value)).collect();
+    if values.len() == 1 { values.concat() } else { format!("({})", values.join(", ")) }
+}
+
+/// A clustering as an operator reads it: values with colons between them.
+pub fn clustering_text(table: &Table, clustering: &[u8]) -> String {
+    let values = table.clustering().iter().zip(Clustering(clustering).components());
+    values.map(|(column, value)| value_text(column, value.unwrap_or_default())).collect::<Vec<_>>().join(":")
 }
 
 /// What a client is told about a read that failed.

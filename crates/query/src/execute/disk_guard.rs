@@ -62,7 +62,7 @@ async fn measure(engine: &Engine, disk_bytes_max: Option<u64>) -> Result<u64, St
     for shard in 0..engine.config().shards {
         let found = mesh::call(shard, Group::BACKGROUND, || async {
             let engine = Engine::here()?;
-            let reports = engine.storage().report();
+            let reports = engine.storage().report().await;
             let files: u64 = reports.iter().map(|report| report.file_bytes).sum();
             Some((files, reports.iter().map(|report| report.memtable_bytes as u64).sum::<u64>()))
         });

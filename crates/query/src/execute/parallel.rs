@@ -7,9 +7,9 @@
 use std::time::Duration;
 
 use model::deletion::LocalSeconds;
-use reactor::{Deadline, Group, mesh};
+use reactor::{Deadline, Group};
 use replication::Consistency;
-use storage::{PartitionRange, ReadCommand, Slices};
+use storage::{PartitionRange, ReadCommand, Slices, call_and_note};
 use wire::values::ValueRef;
 
 use super::counter::Totals;
@@ -112,7 +112,7 @@ pub(super) async fn aggregate(
             .drain(..)
             .map(|(shard, round)| {
                 let sent = Round { deadline, ..round.clone() };
-                (shard, round, mesh::call(shard, Group::STATEMENT, move || fetch(sent)))
+                (shard, round, call_and_note(shard, Group::STATEMENT, move || fetch(sent)))
             })
             .collect();
         for (shard, round, call) in calls {

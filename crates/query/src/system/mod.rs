@@ -7,6 +7,7 @@
 //! Invariant: a read sees one snapshot of the schema. DML leans on `Catalog::table` and
 //! `Catalog::read`, `describe` on the definitions.
 
+mod large;
 mod node;
 mod read;
 mod rows;
@@ -179,10 +180,10 @@ impl VirtualTables for SystemTables {
                 } else {
                     Vec::new()
                 },
-                views: if command.table.keyspace() == "system_views" {
-                    Views::load(engine, command.table.name()).await?
-                } else {
-                    Views::default()
+                views: match (command.table.keyspace(), command.table.name()) {
+                    ("system_views", name) => Views::load(engine, name).await?,
+                    ("system", name) if large::is_large_data(name) => Views::large_data(engine).await?,
+                    _ => Views::default(),
                 },
             };
             self.catalog.read_world(&world, command, consumer).await;

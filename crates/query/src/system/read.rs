@@ -13,7 +13,7 @@ use storage::{CompactionRecord, Flow, PartitionBound, PartitionRange, ReadComman
 use super::node::{self, NodeFacts};
 use super::rows::{Partition, Rows};
 use super::views::{self, ClientRow, Views};
-use super::{Catalog, is_virtual, schema_tables};
+use super::{Catalog, is_virtual, large, schema_tables};
 use model::RowView;
 
 /// What made-up rows tell about.
@@ -127,6 +127,11 @@ fn fill(rows: &mut Rows<'_>, table: &Table, world: &World) {
         ("system", "versions") => node::versions(rows),
         ("system", "compaction_history") => {
             world.compactions.iter().for_each(|record| node::compaction(rows, record));
+        }
+        ("system", name) => {
+            if let Views::LargeData(files) = &world.views {
+                large::fill(rows, name, files, &world.schema);
+            }
         }
         ("system_views", name) => views::fill(rows, name, &world.views, &world.node),
         // What the others would tell of has not happened on this node: no peers, no repairs, no hints.

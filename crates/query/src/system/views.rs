@@ -11,7 +11,7 @@ use model::Token;
 use model::token::murmur3_token;
 use reactor::metrics::{Sample, Value};
 use reactor::{Group, mesh};
-use storage::{CompactionStats, SnapshotInfo, SnapshotsOf, TableReport};
+use storage::{CompactionStats, LargeDataOf, SnapshotInfo, SnapshotsOf, TableReport};
 
 use super::node::{self, NodeFacts};
 use super::rows::Rows;
@@ -80,6 +80,8 @@ pub(crate) enum Views {
     Running(Vec<RunningRow>),
     /// Names of settings and their values.
     Settings(Vec<(String, String)>),
+    /// What is large in table files, for tables of `system`.
+    LargeData(Vec<LargeDataOf>),
 }
 
 impl Views {
@@ -159,6 +161,18 @@ impl Views {
 }
 
 impl Views {
+    /// What is large in the table files of all shards.
+    ///
+    /// # Errors
+    /// As [`Views::load`].
+    pub(super) async fn large_data(engine: &Engine) -> Result<Self, QueryError> {
+        let mut files = Vec::new();
+        for shard in 0..engine.config().shards {
+            files.extend(of_shard(shard, async |engine| engine.storage().large_data().await).await?);
+        }
+        Ok(Self::LargeData(files))
+    }
+
     /// What all shards tell of one kind of request.
     async fn loads(engine: &Engine, of: Of) -> Result<Self, QueryError> {
         let mut sums: BTreeMap<[u8; 16], Told> = BTreeMap::new();
@@ -182,8 +196,10 @@ impl Views {
 /// Reports of all tables, the shards' added up.
 async fn reports(engine: &Engine) -> Result<BTreeMap<[u8; 16], TableReport>, QueryError> {
     let mut tables: BTreeMap<[u8; 16], TableReport> = BTreeMap::new();
-    for report in each_shard(engine, |engine| engine.storage().report()).await?.into_iter().flatten() {
-        tables.entry(report.id).and_modify(|sum| sum.add(&report)).or_insert(report);
+    for shard in 0..engine.config().shards {
+        for report in of_shard(shard, async |engine| engine.storage().report().await).await? {
+            tables.entry(report.id).and_modify(|sum| sum.add(&report)).or_insert(report);
+        }
     }
     Ok(tables)
 }

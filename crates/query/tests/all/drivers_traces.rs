@@ -1,8 +1,13 @@
 //! What a trace knows of a read, which drivers' tests go by to see whether a null made a tombstone and an unset value none.
 
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
 use crate::support::{client, node, prepare, rows, run};
 use query::tracing::Trace;
 use query::{Engine, Response};
+use reactor::{Group, mesh};
+use storage::{ReadNotes, ToldRead, noting};
 use wire::consistency::Consistency;
 use wire::request::QueryParameters;
 use wire::values::Values;
@@ -59,4 +64,104 @@ async fn parameters(engine: Engine) {
 #[test]
 fn a_trace_tells_what_an_id_stands_for_and_what_was_bound() {
     node(tempfile::tempdir().unwrap().path(), 1, parameters);
+}
+
+/// Reads of the disk that a statement cost, as a trace tells them.
+async fn reads_of(engine: &Engine, statement: &str) -> Vec<ToldRead> {
+    let notes = Rc::<ReadNotes>::default();
+    noting(&notes, run(engine, statement)).await;
+    notes.take()
+}
+
+/// Has all rows of a table on the disk alone.
+async fn flush_and_evict(engine: &Engine, table: &str) {
+    let table = engine.storage().schema().table("ks", table).unwrap().id();
+    for shard in 0..2 {
+        let emptied = mesh::call(shard, Group::ADMIN, move || async move {
+            let storage = Engine::here().unwrap().storage().clone();
+            storage.flush(table).await.unwrap();
+            storage.evict_cache();
+        });
+        emptied.await.unwrap();
+    }
+}
+
+async fn disk_reads(engine: Engine) {
+    const ROWS: i32 = 40;
+    run(&engine, "CREATE TABLE t (k int PRIMARY KEY, v text)").await;
+    for key in 0..ROWS {
+        run(&engine, &format!("INSERT INTO t (k, v) VALUES ({key}, 'some text')")).await;
+    }
+    flush_and_evict(&engine, "t").await;
+    let mut shards = BTreeSet::new();
+    let mut most = 0;
+    let mut told = Vec::new();
+    for key in 0..ROWS {
+        let statement = format!("SELECT v FROM t WHERE k = {key}");
+        told = reads_of(&engine, &statement).await;
+        // The index of the first on each shard, which has all of it on one page.
+        assert!(matches!(told.len(), 1 | 2), "{told:?}");
+        assert!(told.iter().map(|read| read.bytes).sum::<u64>() <= 8192, "{told:?}");
+        assert!(told.last().unwrap().file.ends_with("-big-Data.db"), "{told:?}");
+        if told.len() == 2 {
+            assert!(told[0].file.ends_with("-big-Index.db") && told[0].at <= told[1].at, "{told:?}");
+        }
+        assert_eq!(told[0].shard, told[told.len() - 1].shard);
+        most = most.max(told.len());
+        shards.insert(told[0].shard);
+        assert_eq!(reads_of(&engine, &statement).await, [], "it is in the cache now");
+    }
+    assert_eq!((most, shards.len()), (2, 2), "cold reads of both shards");
+    assert_eq!(reads_of(&engine, "INSERT INTO t (k, v) VALUES (0, 'new')").await, []);
+
+    let mut trace = Trace::begin(&engine, "Execute CQL3 query");
+    let ToldRead { file, offset, size, bytes, shard, .. } = told[0].clone();
+    trace.reads(told);
+    let id = uuid::Uuid::from_bytes(trace.id());
+    trace.finish(&engine, &client()).await.unwrap();
+    let query = format!("SELECT activity, thread FROM system_traces.events WHERE session_id = {id}");
+    let text = format!(
+        "'{file}: finished bulk DMA read of size {size} at offset {offset}, successfully read {bytes} bytes'"
+    );
+    assert_eq!(rows(&engine, &query).await, [format!("{text} | 'shard {shard}'")]);
+}
+
+#[test]
+fn a_trace_tells_each_read_of_the_disk_on_whichever_shard() {
+    node(tempfile::tempdir().unwrap().path(), 2, disk_reads);
+}
+
+/// Shards that read the disk for these statements.
+async fn shards_that_read(engine: &Engine, statements: &[String]) -> BTreeSet<usize> {
+    let mut shards = BTreeSet::new();
+    for statement in statements {
+        shards.extend(reads_of(engine, statement).await.into_iter().map(|read| read.shard));
+    }
+    shards
+}
+
+async fn reads_of_writes(engine: Engine) {
+    run(&engine, "CREATE TABLE t (k int PRIMARY KEY, v int)").await;
+    run(&engine, "CREATE TABLE c (k int PRIMARY KEY, v counter)").await;
+    let each =
+        |text: &str| -> Vec<String> { (0..20).map(|key| text.replace('?', &key.to_string())).collect() };
+    let count = each("UPDATE c SET v = v + 1 WHERE k = ?");
+    for statement in each("INSERT INTO t (k, v) VALUES (?, 1)").iter().chain(&count) {
+        run(&engine, statement).await;
+    }
+    let both = BTreeSet::from([0, 1]);
+    for (table, statements) in [
+        ("t", each("UPDATE t SET v = 2 WHERE k = ? IF v = 1")),
+        ("t", vec!["SELECT count(*) FROM t".to_owned()]),
+        ("t", vec!["SELECT * FROM t".to_owned()]),
+        ("c", count),
+    ] {
+        flush_and_evict(&engine, table).await;
+        assert_eq!(shards_that_read(&engine, &statements).await, both, "{statements:?}");
+    }
+}
+
+#[test]
+fn a_trace_tells_what_conditions_counters_and_totals_of_a_table_read() {
+    node(tempfile::tempdir().unwrap().path(), 2, reads_of_writes);
 }

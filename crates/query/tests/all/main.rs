@@ -14,6 +14,7 @@ mod fragments;
 mod full_shard;
 mod guardrails;
 mod key_lengths;
+mod large_data;
 mod large_rows;
 mod paging;
 mod paging_laws;

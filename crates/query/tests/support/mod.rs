@@ -55,8 +55,17 @@ pub async fn rows(engine: &Engine, text: &str) -> Vec<String> {
     Rows::parse(&run(engine, text).await).rows
 }
 
-async fn open(workdir: PathBuf, shard: usize, shards: usize, adjust: fn(&mut EngineConfig)) -> Engine {
-    let storage = Storage::open(StorageConfig::new(workdir, 16 << 20), shard, shards).await.unwrap();
+/// What changes the configurations of a node.
+#[derive(Clone, Copy)]
+pub struct Adjust {
+    pub engine: fn(&mut EngineConfig),
+    pub storage: fn(&mut StorageConfig),
+}
+
+async fn open(workdir: PathBuf, shard: usize, shards: usize, adjust: Adjust) -> Engine {
+    let mut config = StorageConfig::new(workdir, 16 << 20);
+    (adjust.storage)(&mut config);
+    let storage = Storage::open(config, shard, shards).await.unwrap();
     if shard == 0 {
         agreement::make_system_tables(&storage).await.unwrap();
     }
@@ -65,7 +74,7 @@ async fn open(workdir: PathBuf, shard: usize, shards: usize, adjust: fn(&mut Eng
     for timeout in [&mut config.read_timeout, &mut config.range_timeout, &mut config.write_timeout] {
         *timeout = Duration::from_secs(300);
     }
-    adjust(&mut config);
+    (adjust.engine)(&mut config);
     let replicator = Replicator::new(storage.clone(), config.data_center.clone());
     let engine = Engine::new(config, storage, replicator, Rc::new(SystemTables::new().await.unwrap()));
     for other in 0..shards {
@@ -96,6 +105,15 @@ pub fn node_with<T, Fut>(
     adjust: fn(&mut EngineConfig),
     work: fn(Engine) -> Fut,
 ) -> T
+where
+    T: Send + 'static,
+    Fut: Future<Output = T> + 'static,
+{
+    node_of(workdir, shards, Adjust { engine: adjust, storage: |_| {} }, work)
+}
+
+/// As [`node`], with configurations that `adjust` changes.
+pub fn node_of<T, Fut>(workdir: &Path, shards: usize, adjust: Adjust, work: fn(Engine) -> Fut) -> T
 where
     T: Send + 'static,
     Fut: Future<Output = T> + 'static,

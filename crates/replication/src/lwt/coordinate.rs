@@ -3,6 +3,7 @@
 use model::Table;
 use model::partition_key::DecoratedKey;
 use reactor::{Group, mesh};
+use storage::call_and_note;
 
 use super::acceptor::{Prepare, Promise};
 use super::{Ballot, CasDeadlines, CasError, CasOutcome, CasRequest};
@@ -88,7 +89,7 @@ impl Round<'_> {
             let (turn, promise) = promised.map_err(|failure| failure.at(self.shard, self.required))?;
             return Ok((Kept::Here(turn), promise));
         }
-        let call = mesh::call(self.shard, Group::STATEMENT, move || async move {
+        let call = call_and_note(self.shard, Group::STATEMENT, move || async move {
             let replicator = starting()?;
             replicator.acceptor().prepare_for_another(replicator.storage(), prepare, (deadline, write)).await
         });

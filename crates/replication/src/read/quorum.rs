@@ -1,7 +1,6 @@
 //! Asks the shards of a plan one after the other and feeds the consumer what they answer.
 
-use reactor::mesh;
-use storage::{Dead, Flow, Place, ReadCommand, RowConsumer, StorageError};
+use storage::{Dead, Flow, Place, ReadCommand, RowConsumer, StorageError, call_and_note};
 
 use model::{RowView, Token};
 
@@ -59,7 +58,7 @@ async fn remote(
     let mut announced = false;
     while let Some(request) = next {
         let sent = request.clone();
-        let page: Answer = mesh::call(shard, reactor::current_group(), move || async move {
+        let page: Answer = call_and_note(shard, reactor::current_group(), move || async move {
             let replicator =
                 here().ok_or_else(|| RemoteFailure::Failed("the shard is starting".to_owned()))?;
             answer(&replicator, sent).await

@@ -130,7 +130,7 @@ pub(super) async fn samples() -> Result<Vec<Vec<Sample>>, ApiError> {
             mesh::call(shard, Group::ADMIN, || async {
                 let mut samples = reactor::metrics::snapshot();
                 if let Some(shard) = reactor::local::<Shard>() {
-                    samples.extend(super::storage_samples::of(&shard));
+                    samples.extend(super::storage_samples::of(&shard).await);
                 }
                 samples
             })
@@ -229,7 +229,7 @@ pub(crate) fn table_called(name: &str) -> Result<TableName, ApiError> {
 /// Reports of all tables, the shards' added up, by keyspace and name.
 pub(crate) async fn reports() -> Result<Vec<TableReport>, ApiError> {
     let shards =
-        on_each(Group::ADMIN, |shard: Rc<Shard>| async move { Ok(shard.storage().report()) }).await?;
+        on_each(Group::ADMIN, |shard: Rc<Shard>| async move { Ok(shard.storage().report().await) }).await?;
     let mut sums: BTreeMap<(String, String), TableReport> = BTreeMap::new();
     for report in shards.into_iter().flatten() {
         let key = (report.keyspace.clone(), report.name.clone());

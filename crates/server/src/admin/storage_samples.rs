@@ -7,10 +7,10 @@ use crate::boot::Shard;
 /// Tables beyond which a shard publishes sums only, so that a scrape stays bounded.
 const TABLES_MAX: usize = 1000;
 
-pub(super) fn of(shard: &Shard) -> Vec<Sample> {
+pub(super) async fn of(shard: &Shard) -> Vec<Sample> {
     let storage = shard.storage();
     let stats = storage.stats();
-    let reports = storage.report();
+    let reports = storage.report().await;
     let mut samples = Vec::new();
     let mut push = |name: &str, help: &str, labels: Vec<(String, String)>, value: Value| {
         samples.push(Sample { name: name.to_owned(), help: help.to_owned(), labels, value });

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 
-use query::guardrails::{Guardrails, Threshold};
+use query::guardrails::{Guardrails, Threshold, WriteGuardrails};
 use query::system::SystemTables;
 use query::{Engine, EngineConfig};
 use replication::Replicator;
@@ -124,14 +124,25 @@ fn storage_config(config: &Config, shards: usize) -> StorageConfig {
     storage.takeover_keeps_files = config.admin.takeover_keeps_files;
     storage.disk_marks = super::disks::marks(config, &storage);
     storage.partition_guards = partition_guards(&config.guardrails);
+    storage.large_limits = config.large_limits;
     storage
 }
 
 fn partition_guards(guardrails: &Guardrails) -> Option<PartitionGuards> {
     let limit = |threshold: Threshold| PartitionLimit { warn: threshold.warn, fail: threshold.fail };
     let (bytes, tombstones) = (limit(guardrails.partition_bytes), limit(guardrails.partition_tombstones));
-    let guards = PartitionGuards { bytes, tombstones, key_text: query::execute::consistency::key_text };
-    (bytes.is_on() || tombstones.is_on()).then_some(guards)
+    let writes = guardrails.writes.as_deref();
+    let of_writes = |of: fn(&WriteGuardrails) -> Threshold| limit(writes.map(of).unwrap_or_default());
+    let guards = PartitionGuards {
+        bytes,
+        tombstones,
+        collection_bytes: of_writes(|writes| writes.collection_bytes),
+        collection_items: of_writes(|writes| writes.items_per_collection),
+        key_text: query::execute::consistency::key_text,
+        row_text: query::execute::consistency::row_text,
+    };
+    let limits = [bytes, tombstones, guards.collection_bytes, guards.collection_items];
+    limits.into_iter().any(PartitionLimit::is_on).then_some(guards)
 }
 
 fn engine_config(config: &Config, identity: &Identity) -> EngineConfig {

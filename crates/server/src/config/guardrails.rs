@@ -6,7 +6,7 @@ use query::guardrails::{Threshold, WriteGuardrails};
 use wire::consistency::Consistency;
 
 use super::Config;
-use super::keys::{Setter, duration, flag, size};
+use super::keys::{Setter, count, duration, flag, size};
 use super::settings::{Kind, thresholds};
 use super::value::Value;
 
@@ -65,6 +65,26 @@ pub(super) const SETTERS: &[(&str, Setter)] = &[
     }),
     ("partition_size_warn_threshold", |c, v| bytes(v).map(|v| c.guardrails.partition_bytes.warn = v)),
     ("partition_size_fail_threshold", |c, v| bytes(v).map(|v| c.guardrails.partition_bytes.fail = v)),
+    // What these two were in older versions.
+    ("compaction_large_partition_warning_threshold", |c, v| {
+        bytes(v).map(|v| c.guardrails.partition_bytes.warn = v)
+    }),
+    ("compaction_tombstone_warning_threshold", |c, v| warn(&mut c.guardrails.partition_tombstones, v)),
+    // ScyllaDB's; the first one Cassandra 4 has too, with the same meaning as far as the log goes.
+    ("compaction_large_partition_warning_threshold_mb", |c, v| {
+        megabytes(v).map(|v| c.large_limits.partition_bytes = v)
+    }),
+    ("compaction_large_row_warning_threshold_mb", |c, v| megabytes(v).map(|v| c.large_limits.row_bytes = v)),
+    ("compaction_large_cell_warning_threshold_mb", |c, v| {
+        megabytes(v).map(|v| c.large_limits.cell_bytes = v)
+    }),
+    ("compaction_rows_count_warning_threshold", |c, v| count(v, 0, 1 << 40).map(|v| c.large_limits.rows = v)),
+    ("compaction_collection_elements_count_warning_threshold", |c, v| {
+        count(v, 0, 1 << 40).map(|v| c.large_limits.elements = v)
+    }),
+    ("compaction_large_data_records_per_sstable", |c, v| {
+        count(v, 0, 1000).map(|v| c.large_limits.records_max = v as usize)
+    }),
     ("partition_tombstones_warn_threshold", |c, v| warn(&mut c.guardrails.partition_tombstones, v)),
     ("partition_tombstones_fail_threshold", |c, v| fail(&mut c.guardrails.partition_tombstones, v)),
     ("batch_size_warn_threshold", |c, v| size(v).map(|v| c.guardrails.batch_bytes.warn = Some(v))),
@@ -219,6 +239,11 @@ fn levels(value: &Value) -> Result<Vec<Consistency>, String> {
     Ok(levels)
 }
 
+/// Bytes of so many MiB.
+fn megabytes(value: &Value) -> Result<u64, String> {
+    count(value, 0, 1 << 40).map(|megabytes| megabytes << 20)
+}
+
 fn kilobytes(value: &Value) -> Result<Option<u64>, String> {
     number(value).map(|number| number.map(|kilobytes| kilobytes.saturating_mul(1024)))
 }
@@ -239,7 +264,6 @@ fn number(value: &Value) -> Result<Option<u64>, String> {
     }
 }
 
-/// Names as a list, or in one text with commas between them.
 /// Names of replication strategies, with or without their package.
 fn strategies(names: &mut BTreeSet<String>, value: &Value) -> Result<(), String> {
     set(names, value)?;
@@ -248,6 +272,7 @@ fn strategies(names: &mut BTreeSet<String>, value: &Value) -> Result<(), String>
     Ok(())
 }
 
+/// Names as a list, or in one text with commas between them.
 fn set(names: &mut BTreeSet<String>, value: &Value) -> Result<(), String> {
     let wrong = || format!("expected a list of names, found {value}");
     *names = match value {

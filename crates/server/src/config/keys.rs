@@ -197,7 +197,7 @@ pub(super) fn flag(value: &Value) -> Result<bool, String> {
     }
 }
 
-fn count(value: &Value, least: u64, most: u64) -> Result<u64, String> {
+pub(super) fn count(value: &Value, least: u64, most: u64) -> Result<u64, String> {
     match value {
         Value::Integer(number) => u64::try_from(*number).ok().filter(|n| (least..=most).contains(n)),
         _ => None,

@@ -76,6 +76,17 @@ fn guardrails(config: &Config, add: &mut impl FnMut(&str, String)) {
     for (name, threshold, kind) in thresholds(rails, writes) {
         both(add, name, threshold, |value| kind.text(value));
     }
+    let large = &config.large_limits;
+    for (name, number) in [
+        ("compaction_large_partition_warning_threshold_mb", large.partition_bytes >> 20),
+        ("compaction_large_row_warning_threshold_mb", large.row_bytes >> 20),
+        ("compaction_large_cell_warning_threshold_mb", large.cell_bytes >> 20),
+        ("compaction_rows_count_warning_threshold", large.rows),
+        ("compaction_collection_elements_count_warning_threshold", large.elements),
+        ("compaction_large_data_records_per_sstable", large.records_max as u64),
+    ] {
+        add(name, number.to_string());
+    }
     both(add, "batch_size", rails.batch_bytes, |size| Kind::Size.text(size));
     add("data_disk_usage_max_disk_size", or_null(writes.disk_bytes_max.map(bytes)));
     add("tombstone_warn_threshold", limit(rails.tombstones.warn));

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use query::{AtOnce, BoundValues, ClientState, OneRow, QueryError, Response};
 use reactor::{Deadline, Group};
+use storage::ReadNotes;
 use wire::error::{ErrorBody, PlainError};
 use wire::extensions::{Extensions, TABLETS_ROUTING_V1_PAYLOAD};
 use wire::frame::{Flags, FrameHeader, Opcode};
@@ -307,13 +308,18 @@ async fn execute(session: &Session, header: &FrameHeader, body: &[u8]) -> Result
     if envelope.tracing {
         response.trace = traced::begin(&native.engine, &envelope.request);
     }
+    let reads = response.trace.as_ref().map(|_| Rc::<ReadNotes>::default());
     let _running = native.engine.runs(&envelope.request);
     // Its own: USE on this connection must not change a statement that runs.
     let client: Rc<ClientState> = Rc::clone(&session.client.borrow());
     // All but EXECUTE are boxed, so that its task does not carry the space that they need.
     let result = match &envelope.request {
         Request::Query { query, parameters } => {
-            Box::pin(native.engine.query(&client, query, parameters, &mut response)).await
+            Box::pin(traced::noting(
+                reads.as_ref(),
+                native.engine.query(&client, query, parameters, &mut response),
+            ))
+            .await
         }
         Request::Prepare { query, keyspace } => {
             Box::pin(native.engine.prepare(&client, query, *keyspace, &mut response)).await
@@ -321,15 +327,25 @@ async fn execute(session: &Session, header: &FrameHeader, body: &[u8]) -> Result
         Request::Execute { id, result_metadata_id, parameters } => {
             let execution =
                 native.engine.execute(&client, id, *result_metadata_id, parameters, &mut response);
-            reactor::in_place!(execution)
+            match &reads {
+                None => reactor::in_place!(execution),
+                Some(reads) => Box::pin(storage::noting(reads, execution)).await,
+            }
         }
         Request::Batch { kind, statements, parameters } => {
-            Box::pin(native.engine.batch(&client, *kind, *statements, parameters, &mut response)).await
+            Box::pin(traced::noting(
+                reads.as_ref(),
+                native.engine.batch(&client, *kind, *statements, parameters, &mut response),
+            ))
+            .await
         }
         Request::Options | Request::Startup(_) | Request::Register(_) | Request::AuthResponse(_) => {
             unreachable!("{} is answered in turn", header.opcode.name())
         }
     };
+    if let (Some(trace), Some(reads)) = (&mut response.trace, reads) {
+        trace.reads(reads.take());
+    }
     native.count(&result);
     if let Some(keyspace) = response.set_keyspace.take() {
         Rc::make_mut(&mut session.client.borrow_mut()).keyspace = Some(keyspace);

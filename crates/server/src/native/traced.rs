@@ -3,8 +3,11 @@
 //! Only requests whose client asked for a trace come here, most of it behind their answer. What drivers' tests look for
 //! is in Cassandra's words (`Read 1 live rows and 0 tombstone cells`) and in ScyllaDB's (`querying locally`).
 
+use std::rc::Rc;
+
 use query::Engine;
 use query::tracing::Trace;
+use storage::ReadNotes;
 use wire::client::{ResponseBody, decode};
 use wire::consistency::Consistency;
 use wire::extensions::Extensions;
@@ -40,6 +43,14 @@ pub(super) fn begin(engine: &Engine, request: &Request<'_>) -> Option<Trace> {
         trace.prepared(engine, id, &parameters.values);
     }
     Some(trace)
+}
+
+/// Runs a request, noting what it reads from the disk where that is wanted.
+pub(super) async fn noting<T>(reads: Option<&Rc<ReadNotes>>, request: impl Future<Output = T>) -> T {
+    match reads {
+        Some(reads) => storage::noting(reads, request).await,
+        None => request.await,
+    }
 }
 
 /// Notes what `body`, that of the RESULT a request got, tells.

@@ -10,6 +10,7 @@ use reactor::file::{File, RangeBuf};
 use crate::compression::{CHECKSUM_BYTES, ChunkChecksums, CompressionInfo, Decoder};
 use crate::descriptor::Component;
 use crate::error::{Malformed, Problem, SstableError};
+use crate::told;
 
 /// Chunk length of data without checksums.
 const PLAIN_CHUNK_BYTES: u64 = 4096;
@@ -39,19 +40,23 @@ impl ReadCounter {
         offset: u64,
         length: usize,
     ) -> Result<RangeBuf, SstableError> {
-        self.count(file, offset, length);
-        file.read_range(offset, length).await.map_err(SstableError::io(path))
+        let told = told::begun(path, offset, self.count(file, offset, length));
+        let read = file.read_range(offset, length).await.map_err(SstableError::io(path))?;
+        told(read.len());
+        Ok(read)
     }
 
-    /// Counts a read that begins now.
-    fn count(&self, file: &File, offset: u64, length: usize) {
+    /// Counts a read that begins now; the bytes that the disk is asked for.
+    fn count(&self, file: &File, offset: u64, length: usize) -> u64 {
         let alignment = file.read_alignment() as u64;
         let mut reads = self.0.get();
-        reads.requests += 1;
         let end = offset.saturating_add(length as u64);
-        reads.bytes +=
-            end.checked_next_multiple_of(alignment).unwrap_or(end) - offset / alignment * alignment;
+        let start = offset / alignment * alignment;
+        let bytes = end.checked_next_multiple_of(alignment).unwrap_or(end) - start;
+        reads.requests += 1;
+        reads.bytes += bytes;
         self.0.set(reads);
+        bytes
     }
 
     pub(crate) fn get(&self) -> DiskReads {
@@ -115,9 +120,13 @@ impl DataFile {
     ) -> impl Future<Output = io::Result<RangeBuf>> + use<> {
         let start = self.file_offset(first);
         let length = (self.file_offset(end) - start) as usize;
-        counter.count(&self.file, start, length);
+        let told = told::begun(&self.path, start, counter.count(&self.file, start, length));
         let file = self.file.clone();
-        async move { file.read_range(start, length).await }
+        async move {
+            let read = file.read_range(start, length).await?;
+            told(read.len());
+            Ok(read)
+        }
     }
 
     /// Whether `bytes` is all that was to be read of the chunks `first..end`.

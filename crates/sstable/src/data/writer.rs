@@ -23,7 +23,7 @@ use super::plain::append_plain_row;
 use crate::compression::{CHUNK_BYTES_DEFAULT, CHUNK_BYTES_MAX, Compression, Compressor};
 use crate::descriptor::{Component, Descriptor};
 use crate::error::SstableError;
-use crate::extras::{Extras, SchemaMark, TabletMark};
+use crate::extras::{Extras, LargeData, SchemaMark, TabletMark};
 use crate::file::{OutputFile, Written, make_durable};
 use crate::filter::Filter;
 use crate::index::COLUMN_INDEX_BYTES_DEFAULT;
@@ -137,6 +137,7 @@ pub struct Writer {
     first_position: OwnedPosition,
     last_position: OwnedPosition,
     partitions: u64,
+    large: LargeData,
 }
 
 /// The partition that is written.
@@ -211,7 +212,13 @@ impl Writer {
             first_position: Position::START.to_owned(),
             last_position: Position::END.to_owned(),
             partitions: 0,
+            large: LargeData::default(),
         })
+    }
+
+    /// What the file is to say of what is large in it; nothing unless this is called.
+    pub fn set_large(&mut self, large: LargeData) {
+        self.large = large;
     }
 
     /// Bytes of data so far, before compression.
@@ -437,6 +444,7 @@ impl Writer {
             tablet: options.tablet,
             checksums: made.checksums.clone(),
             prefixes: summary.prefixes().to_vec(),
+            large: self.large,
         };
         extras.encode(&mut bytes);
         made.write(Component::Ceto, &mut bytes).await?;

@@ -208,7 +208,9 @@ impl IndexWriter {
         }
         self.stretch = Some(start);
         self.paid_at = position as f64 + (key.len() + SAMPLE_OVERHEAD_BYTES) as f64 * self.data_per_byte;
-        if self.summary.size() + key.len() > self.summary_bytes_max {
+        // Only for what would be added: keys longer than all there is room for would thin it at each stretch.
+        let is_full = self.summary.size() + key.len() > self.summary_bytes_max;
+        if is_full && self.summary.len() > 1 && self.stretches.is_multiple_of(self.thinning) {
             self.summary.thin();
             self.thinning *= 2;
         }

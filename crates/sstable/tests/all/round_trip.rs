@@ -2,9 +2,12 @@
 
 use std::rc::Rc;
 
-use crate::support::{self, Item, Random, drain};
+use crate::support::{self, Item, Partition, Random, Shape, drain};
 use model::clustering::Slice;
+use model::deletion::DeletionTime;
+use model::partition_key::DecoratedKey;
 use model::row::RowView;
+use model::types::CqlType;
 use proptest::prelude::*;
 use reactor::{Config, run_one};
 use sstable::{Descriptor, PartitionBound, Sstable, WriterOptions};
@@ -119,4 +122,36 @@ proptest! {
     fn few_wide_partitions(seed: u64) {
         run_one(Config::default(), check(seed, 3, 120));
     }
+}
+
+#[test]
+fn keys_longer_than_all_room_of_the_summary_are_found() {
+    run_one(Config::default(), async {
+        let mut random = Random::new(3);
+        let shape = Shape {
+            key: vec![CqlType::Blob],
+            clustering: vec![],
+            statics: vec![],
+            regulars: vec![CqlType::Blob],
+        };
+        let table = support::table(&mut random, &shape);
+        let partition = |number: u32| Partition {
+            key: DecoratedKey::new(number.to_be_bytes().repeat(1000)),
+            deletion: DeletionTime { timestamp: i64::from(number), local_time: 1 },
+            static_row: None,
+            rows: Vec::new(),
+            ranges: Vec::new(),
+        };
+        let mut partitions: Vec<Partition> = (0..300).map(partition).collect();
+        partitions.sort_by(|a, b| a.key.cmp(&b.key));
+        let dir = tempfile::tempdir().unwrap();
+        let options = WriterOptions { summary_bytes_max: 1024, ..WriterOptions::default() };
+        support::write(dir.path(), 1, &table, &partitions, options).await;
+        let file = Sstable::open(dir.path(), Descriptor::new(1), &table).await.unwrap();
+        assert!(file.bytes_in_memory() < 40_000, "few of the keys: {}", file.bytes_in_memory());
+        for Partition { key, deletion, .. } in &partitions {
+            let found = file.partition(key.token, &key.key, &[Slice::all()], false).await.unwrap().unwrap();
+            assert_eq!(found.deletion(), *deletion);
+        }
+    });
 }

@@ -1,4 +1,4 @@
-//! What operators ask of compactions: all files into one shape, cleanup, newer versions, lists, stopping.
+//! What operators ask of compactions: all files into one shape, newer versions, lists, stopping.
 //!
 //! All act on this shard; whoever wants them for the node calls them on each. A major compaction takes the place of
 //! those that the strategy has at work in the tablet.
@@ -178,7 +178,7 @@ impl Storage {
         self.run_job(Job { tablet: Rc::clone(tablet), inputs, level, cut: plan.cut, kind }).await
     }
 
-    fn look_again(&self, tablet: &Tablet) {
+    pub(super) fn look_again(&self, tablet: &Tablet) {
         tablet.look_again();
         self.0.compaction_wanted.notify_all();
     }
@@ -213,39 +213,16 @@ impl Storage {
         Ok(Some(((inputs, plan), permit)))
     }
 
-    /// Rewrites files of a table one by one, each in its place.
-    pub(super) async fn rewrite_each(
+    /// Rewrites one file in its place; the caller has a turn of the tablet's compactions.
+    pub(super) async fn rewrite_one(
         &self,
-        table: TableId,
+        tablet: &Rc<Tablet>,
+        file: Rc<TableFile>,
         kind: CompactionKind,
-        wanted: impl Fn(&Tablet, &TableFile) -> bool,
-    ) -> Result<CompactOutcome, StorageError> {
-        let store = self.table_store(table)?;
-        let mut outcome = CompactOutcome::default();
-        for tablet in store.tablets() {
-            let files: Vec<_> = tablet.files().iter().filter(|file| wanted(tablet, file)).cloned().collect();
-            for file in files {
-                let Ok(permit) = tablet.compacting.acquire(1).await else {
-                    return Err(StorageError::Draining);
-                };
-                // A compaction has it, and makes it what is wanted, or has replaced it.
-                if file.is_busy() || !tablet.files().iter().any(|other| Rc::ptr_eq(other, &file)) {
-                    continue;
-                }
-                let (level, cut) = self.in_place(tablet, &file);
-                let job =
-                    Job { tablet: Rc::clone(tablet), inputs: Marked::new(vec![file]), level, cut, kind };
-                let ended = self.run_job(job).await;
-                drop(permit);
-                let ended = ended?;
-                outcome.count(ended);
-                if ended == Ended::Stopped {
-                    return Ok(outcome);
-                }
-            }
-            self.look_again(tablet);
-        }
-        Ok(outcome)
+    ) -> Result<Ended, StorageError> {
+        let (level, cut) = self.in_place(tablet, &file);
+        self.run_job(Job { tablet: Rc::clone(tablet), inputs: Marked::new(vec![file]), level, cut, kind })
+            .await
     }
 
     /// Level and cut of a file that is rewritten in its place.
@@ -256,27 +233,36 @@ impl Storage {
         (level, tablet.with_chooser(|chooser| chooser.alone(&facts.view(), at)))
     }
 
-    /// Removes partitions from this table's files that do not belong to their tablet.
-    ///
-    /// # Errors
-    /// As [`Storage::compact`].
-    pub async fn cleanup(&self, table: TableId) -> Result<CompactOutcome, StorageError> {
-        self.rewrite_each(table, CompactionKind::Cleanup, |tablet, file| {
-            let (first, last) = tablet.tokens();
-            file.sstable().first_key().0 < first || last < file.sstable().last_key().0
-        })
-        .await
-    }
-
     /// Writes files of older versions of the format anew, or all files.
     ///
     /// # Errors
     /// As [`Storage::compact`].
     pub async fn upgrade_sstables(&self, table: TableId, all: bool) -> Result<CompactOutcome, StorageError> {
-        self.rewrite_each(table, CompactionKind::Upgrade, |_, file| {
-            all || file.sstable().descriptor().version != sstable::Version::WRITTEN
-        })
-        .await
+        let store = self.table_store(table)?;
+        let is_wanted =
+            |file: &&Rc<TableFile>| all || file.sstable().descriptor().version != sstable::Version::WRITTEN;
+        let mut outcome = CompactOutcome::default();
+        for tablet in store.tablets() {
+            let files: Vec<_> = tablet.files().iter().filter(is_wanted).cloned().collect();
+            for file in files {
+                let Ok(permit) = tablet.compacting.acquire(1).await else {
+                    return Err(StorageError::Draining);
+                };
+                // A compaction has it, and writes it anew, or has replaced it.
+                if file.is_busy() || !tablet.files().iter().any(|other| Rc::ptr_eq(other, &file)) {
+                    continue;
+                }
+                let ended = self.rewrite_one(tablet, file, CompactionKind::Upgrade).await;
+                drop(permit);
+                let ended = ended?;
+                outcome.count(ended);
+                if ended == Ended::Stopped {
+                    return Ok(outcome);
+                }
+            }
+            self.look_again(tablet);
+        }
+        Ok(outcome)
     }
 
     /// Removes what is deleted from a table's files: those that overlap are merged, those that do not stay apart.

@@ -2,10 +2,11 @@
 //!
 //! `strategy` chooses files, `schedule` gives them to workers as jobs, `job` merges them (`lanes` in, `cutter` decides
 //! where outputs end), `purge` says what may be forgotten, `exchange` puts outputs in the place of inputs and
-//! `transaction` makes that survive a crash. `manual` and `scrub` are what operators ask for, `running` what they are shown,
+//! `transaction` makes that survive a crash. `manual`, `cleanup` and `scrub` are what operators ask for, `running` what they are shown,
 //! `controller` and `throughput` how much of the shard all of it gets.
 //! Invariant: a file is in at most one job (its mark), and whoever wants a tablet alone ends its jobs.
 
+mod cleanup;
 mod controller;
 mod cutter;
 mod exchange;

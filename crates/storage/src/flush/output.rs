@@ -8,11 +8,11 @@ use std::rc::Rc;
 use model::clustering::Slice;
 use model::reconcile::{Purge, compact_row};
 use model::{DeletionTime, RowView, Table, Token, Unfiltered};
-use sstable::{Component, Writer};
+use sstable::Writer;
 
 use crate::error::StorageError;
+use crate::large_data::{Name, Watch};
 use crate::memtable::{Memtable, PartitionRef, Shape, VersionCursor};
-use crate::partition_guard::{PartitionGuards, TombstoneCount};
 use crate::read::merge::Merge;
 use crate::tablet::to_storage_error;
 use crate::throttle::Spool;
@@ -27,7 +27,7 @@ pub(crate) struct Output {
     pub(super) steps: u32,
     /// Told what is written, where a memtable is.
     pub(super) spool: Option<Rc<Spool>>,
-    pub(super) guards: Option<PartitionGuards>,
+    pub(super) watch: Watch,
 }
 
 /// A partition that is being written; it begins in the file with the first thing that is to be said of it.
@@ -36,7 +36,6 @@ struct Part<'k> {
     key: &'k [u8],
     begun: bool,
     start: u64,
-    tombstones: Option<TombstoneCount>,
 }
 
 /// Rows and partitions written between two looks whether somebody else should run, unless the disk is waited for before.
@@ -121,15 +120,16 @@ impl Output {
         static_row: Option<RowView<'_>>,
     ) -> Result<Part<'k>, StorageError> {
         let start = self.writer.data_bytes();
-        let tombstones = self.guards.filter(|guards| guards.tombstones.is_on()).map(|_| {
-            let now = u32::try_from(reactor::coarse_wall_clock_us() / 1_000_000).unwrap_or(u32::MAX);
-            TombstoneCount::new(now, deletion, static_row)
-        });
+        self.watch.begin(deletion, static_row);
         let begun = !deletion.is_live() || static_row.is_some();
         if begun {
             self.writer.partition_start(token, key, deletion, static_row).map_err(to_storage_error)?;
         }
-        Ok(Part { token, key, begun, start, tombstones })
+        if let Some(row) = static_row {
+            let bytes = self.writer.data_bytes() - start;
+            self.watch.static_row(Name { table: &self.table, key }, row, bytes);
+        }
+        Ok(Part { token, key, begun, start })
     }
 
     fn put(&mut self, part: &mut Part<'_>, next: Unfiltered<'_>) -> Result<(), StorageError> {
@@ -141,21 +141,18 @@ impl Output {
         if let (Some(spool), Unfiltered::Row { clustering, row }) = (&self.spool, &next) {
             spool.row(clustering.len() + row.as_bytes().len());
         }
-        if let Some(tombstones) = &mut part.tombstones {
-            tombstones.add(&next);
-        }
-        self.writer.unfiltered(next).map_err(to_storage_error)
+        let before = self.writer.data_bytes();
+        self.writer.unfiltered(next).map_err(to_storage_error)?;
+        let name = Name { table: &self.table, key: part.key };
+        self.watch.unfiltered(name, &next, self.writer.data_bytes() - before);
+        Ok(())
     }
 
     fn end(&mut self, part: Part<'_>) {
         if part.begun {
             self.writer.partition_end();
-            if let Some(guards) = &self.guards {
-                let tombstones = part.tombstones.map_or(0, |seen| seen.count);
-                let measured = (self.writer.data_bytes() - part.start, tombstones);
-                let file = || self.writer.descriptor().file_name(Component::Data);
-                guards.tell(&self.table, part.key, file, measured);
-            }
+            let bytes = self.writer.data_bytes() - part.start;
+            self.watch.end(Name { table: &self.table, key: part.key }, bytes);
         }
         if let Some(spool) = &self.spool {
             spool.partition(part.key.len());

@@ -1,21 +1,25 @@
 //! What shards tell each other while they start: the schema, how far they are, and that one failed.
 //!
-//! Whoever comes first makes a shard's [`Boot`], the shard itself or a peer's call. Every wait ends when a shard failed, or
-//! with `start_timeout`.
+//! Whoever comes first makes a shard's [`Boot`], the shard itself or a peer's call. Every wait ends when a shard failed, and none
+//! with time alone: one shard's log may be long where another's is short, and a Cassandra node's files may be many. The log
+//! says now and then what is waited for.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::Duration;
 
 use model::schema::SchemaChange;
 use reactor::{Deadline, Event, Group, mesh};
 
-use crate::config::StorageConfig;
 use crate::error::StorageError;
+
+/// How often a start that waits says so in the log.
+const TOLD_EVERY: Duration = Duration::from_secs(10);
 
 /// What shards tell each other while they start.
 #[derive(Default)]
 pub(super) struct Boot {
-    pub(super) schema: RefCell<Option<Result<Rc<Vec<SchemaChange>>, String>>>,
+    pub(super) schema: RefCell<Option<Rc<Vec<SchemaChange>>>>,
     pub(super) ready: Cell<bool>,
     /// Shards that have come as far, by [`Phase`].
     pub(super) reached: RefCell<[Vec<usize>; 3]>,
@@ -34,6 +38,17 @@ pub(super) enum Phase {
     TakenOver,
 }
 
+impl Phase {
+    /// What has happened once a shard is there.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Truncated => "interrupted truncations are finished",
+            Self::Replayed => "commit logs are replayed",
+            Self::TakenOver => "another database's data is taken in",
+        }
+    }
+}
+
 impl Boot {
     /// This shard's; made by whoever comes first, itself or a peer's call.
     pub(super) fn here() -> Rc<Boot> {
@@ -44,25 +59,20 @@ impl Boot {
         })
     }
 
-    /// Waits for `condition`; ends early when another shard failed.
-    pub(super) async fn wait_until(
+    /// Waits for `condition`, as long as it takes; ends early when another shard failed.
+    pub(super) async fn wait(
         &self,
-        shard: usize,
-        config: &StorageConfig,
+        what: &'static str,
         condition: impl Fn(&Boot) -> bool,
     ) -> Result<(), StorageError> {
-        let waited = config.start_timeout;
-        let done = self.changed.wait_until(|| condition(self) || self.failed.borrow().is_some());
-        reactor::timeout(Deadline::after(waited), done)
-            .await
-            .map_err(|_| StorageError::StartTimedOut { shard, waited })?;
-        self.outcome()
-    }
-
-    /// As [`Boot::wait_until`], for as long as it takes.
-    pub(super) async fn wait(&self, condition: impl Fn(&Boot) -> bool) -> Result<(), StorageError> {
-        self.changed.wait_until(|| condition(self) || self.failed.borrow().is_some()).await;
-        self.outcome()
+        let began = reactor::now();
+        loop {
+            let done = self.changed.wait_until(|| condition(self) || self.failed.borrow().is_some());
+            if reactor::timeout(Deadline::after(TOLD_EVERY), done).await.is_ok() {
+                return self.outcome();
+            }
+            reactor::info!("the start waits for another shard"; until = what, seconds = began.elapsed().as_secs());
+        }
     }
 
     fn outcome(&self) -> Result<(), StorageError> {
@@ -74,21 +84,14 @@ impl Boot {
 }
 
 /// The schema changes, from shard 0.
-pub(super) async fn fetch_schema(
-    config: &StorageConfig,
-    shard: usize,
-) -> Result<Rc<Vec<SchemaChange>>, StorageError> {
-    let waited = config.start_timeout;
-    let asked = mesh::call(0, Group::ADMIN, move || async move {
+pub(super) async fn fetch_schema(shard: usize) -> Result<Rc<Vec<SchemaChange>>, StorageError> {
+    let asked = mesh::call(0, Group::ADMIN, || async {
         let boot = Boot::here();
-        let known =
-            boot.changed.wait_until(|| boot.schema.borrow().is_some() || boot.failed.borrow().is_some());
-        reactor::timeout(Deadline::after(waited), known).await.map_err(|_| "no schema in time".to_owned())?;
-        match (&*boot.schema.borrow(), &*boot.failed.borrow()) {
-            (Some(Ok(changes)), _) => Ok(changes.iter().map(SchemaChange::encode).collect::<Vec<_>>()),
-            (Some(Err(reason)), _) => Err(reason.clone()),
-            (None, Some((_, reason))) => Err(reason.clone()),
-            (None, None) => Err("no schema".to_owned()),
+        let known = boot.wait("the schema is read", |boot| boot.schema.borrow().is_some());
+        known.await.map_err(|error| error.to_string())?;
+        match &*boot.schema.borrow() {
+            Some(changes) => Ok(changes.iter().map(SchemaChange::encode).collect::<Vec<_>>()),
+            None => Err("no schema".to_owned()),
         }
     });
     let failed = |reason: String| StorageError::Shard { shard: 0, reason };
@@ -98,18 +101,13 @@ pub(super) async fn fetch_schema(
 }
 
 /// Waits until another shard takes writes.
-pub(super) async fn ready_on(shard: usize, config: &StorageConfig) -> Result<(), StorageError> {
-    let waited = config.start_timeout;
-    let called = mesh::call(shard, Group::ADMIN, move || async move {
-        let boot = Boot::here();
-        let ready = boot.changed.wait_until(|| boot.ready.get() || boot.failed.borrow().is_some());
-        reactor::timeout(Deadline::after(waited), ready).await.is_ok() && boot.ready.get()
+pub(super) async fn ready_on(shard: usize) -> Result<(), StorageError> {
+    let called = mesh::call(shard, Group::ADMIN, || async {
+        let ready = Boot::here().wait("its tables are open", |boot| boot.ready.get()).await;
+        ready.map_err(|error| error.to_string())
     });
-    match called.await {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(StorageError::StartTimedOut { shard, waited }),
-        Err(error) => Err(StorageError::Shard { shard, reason: error.to_string() }),
-    }
+    let failed = |reason: String| StorageError::Shard { shard, reason };
+    called.await.map_err(|error| failed(error.to_string()))?.map_err(failed)
 }
 
 /// Tells every shard, this one too, how far this one is, or that it failed.

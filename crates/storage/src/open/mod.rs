@@ -44,7 +44,11 @@ impl Storage {
             // An earlier storage of this process has been closed.
             reactor::set_local(Rc::new(Boot::default()));
         }
-        let opened = Self::open_here(config, shard, shards).await;
+        // A task of its own, so that its panic is told too: the others wait for this shard.
+        let opening = reactor::spawn(reactor::current_group(), Self::open_here(config, shard, shards));
+        let opened = opening
+            .await
+            .unwrap_or_else(|panicked| Err(StorageError::Shard { shard, reason: panicked.to_string() }));
         if let Err(error) = &opened {
             tell_all(shard, shards, Err(error.to_string())).await;
         }
@@ -55,11 +59,11 @@ impl Storage {
         let boot = Boot::here();
         let (schema_log, changes) = if shard == 0 {
             let (log, changes) = open_schema(&config, shards).await?;
-            *boot.schema.borrow_mut() = Some(Ok(Rc::clone(&changes)));
+            *boot.schema.borrow_mut() = Some(Rc::clone(&changes));
             boot.changed.notify_all();
             (Some(log), changes)
         } else {
-            (None, fetch_schema(&config, shard).await?)
+            (None, fetch_schema(shard).await?)
         };
         let mut schema = Schema::empty();
         for change in changes.iter() {
@@ -112,8 +116,8 @@ impl Storage {
             storage.finish_takeover().await?;
         }
         tell_all(shard, shards, Ok(Phase::TakenOver)).await;
-        // Without a limit of time: as long as there is data to take in.
-        boot.wait(|boot| boot.reached.borrow()[Phase::TakenOver as usize].contains(&0)).await?;
+        let is_taken_over = |boot: &Boot| boot.reached.borrow()[Phase::TakenOver as usize].contains(&0);
+        boot.wait(Phase::TakenOver.name(), is_taken_over).await?;
         storage.start_expiring();
         storage.start_watching_space();
         storage.start_warming();
@@ -124,8 +128,7 @@ impl Storage {
     async fn meet(&self, boot: &Boot, phase: Phase) -> Result<(), StorageError> {
         let (shard, shards) = (self.0.shard, self.0.shards);
         tell_all(shard, shards, Ok(phase)).await;
-        let all = |boot: &Boot| boot.reached.borrow()[phase as usize].len() >= shards;
-        boot.wait_until(shard, &self.0.config, all).await
+        boot.wait(phase.name(), |boot| boot.reached.borrow()[phase as usize].len() >= shards).await
     }
 }
 

@@ -171,7 +171,7 @@ impl Storage {
                 if owner == self.0.shard {
                     work(self.clone()).await?;
                 } else {
-                    ready_on(owner, &self.0.config).await?;
+                    ready_on(owner).await?;
                     on_shard(owner, work).await?;
                 }
             }
@@ -255,7 +255,7 @@ impl Foreign {
             Ok(())
         };
         if self.reached.insert(owner) {
-            ready_on(owner, &storage.0.config).await?;
+            ready_on(owner).await?;
         }
         on_shard(owner, work).await
     }

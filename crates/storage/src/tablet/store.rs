@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use model::Table;
 use model::mutation::MutationView;
 use model::tablet::{TabletId, TabletMap};
+use model::{Table, Token};
 use sstable::{Component, Descriptor, Sstable, SstableError};
 
 use super::damage::AtStart;
@@ -61,20 +61,20 @@ impl TableStore {
             let tablet = TabletId((descriptor.generation() % u64::from(map.count())) as u32);
             let Some((files, last_generation)) = found.get_mut(&tablet) else { continue };
             *last_generation = descriptor.generation().max(*last_generation);
-            let sstable = match open(&directory, descriptor, table, cache).await {
+            let opened = open(&directory, descriptor, table, cache).await.map_err(to_storage_error);
+            let sstable = match opened.and_then(|sstable| of_tablet(sstable, map.range(tablet))) {
                 Ok(sstable) => sstable,
                 Err(error) => {
-                    let error = to_storage_error(error);
                     match damage.at_start(&error) {
                         AtStart::End => return Err(error),
                         AtStart::SetAside => {
-                            reactor::error!("a table file cannot be opened and is set aside: its data is missing from reads";
+                            reactor::error!("a table file cannot be used and is set aside: its data is missing from reads";
                                 error = &error);
                             quarantine(&directory, descriptor).await?;
                             damage.count_set_aside();
                         }
                         AtStart::RefuseReads => {
-                            reactor::error!("a table file cannot be opened: reads of its tablet fail";
+                            reactor::error!("a table file cannot be used: reads of its tablet fail";
                                 error = &error);
                             left_out.push((tablet, LeftOut { descriptor, refuses: Some(error) }));
                         }
@@ -82,12 +82,6 @@ impl TableStore {
                     continue;
                 }
             };
-            let (first, last) = map.range(tablet);
-            if sstable.first_key().0 < first || last < sstable.last_key().0 {
-                reactor::error!("a table file holds tokens outside the tablet its generation names and is not used";
-                    file = descriptor, directory = directory.display());
-                continue;
-            }
             files.push(Rc::new(TableFile::found(sstable, damage)));
         }
         let tablets: BTreeMap<_, _> = found
@@ -167,6 +161,20 @@ pub(crate) async fn open(
     cache: &RowCache,
 ) -> Result<Sstable, SstableError> {
     Sstable::open_within(directory, descriptor, table, (&cache.budget(), cache.pages())).await
+}
+
+/// A file that has nothing outside its tablet. Another one was put there by hand, from a node with other tablets: its rows belong
+/// to tablets that do not look into it.
+fn of_tablet(sstable: Sstable, (first, last): (Token, Token)) -> Result<Sstable, StorageError> {
+    if first <= sstable.first_key().0 && sstable.last_key().0 <= last {
+        return Ok(sstable);
+    }
+    Err(StorageError::TableFileCorrupt {
+        path: sstable.descriptor().path(sstable.dir(), Component::Data),
+        reason: "it has partitions outside the tablet that its number names: it is of a node with other tablets; move it \
+                 out of the folder, start, and take it in with refresh or import"
+            .to_owned(),
+    })
 }
 
 /// What is in a table's folder.

@@ -26,6 +26,22 @@ fn with_storage(
     set: impl FnOnce(&mut TableOptions) + 'static,
     test: impl AsyncFnOnce(Storage) + 'static,
 ) {
+    on_disk(compaction, set, async move |storage, config| {
+        test(storage.clone()).await;
+        let before = values(&storage, PartitionRange::all()).await.expect("a read");
+        storage.drain().await.expect("a drain");
+        let again = Storage::open(config, 0, 1).await.expect("an open storage");
+        let after = values(&again, PartitionRange::all()).await.expect("a read");
+        assert!(before == after, "{} partitions before a restart, {} behind it", before.len(), after.len());
+    });
+}
+
+/// The same without the restart behind it.
+pub(crate) fn on_disk(
+    compaction: &[(&str, &str)],
+    set: impl FnOnce(&mut TableOptions) + 'static,
+    test: impl AsyncFnOnce(Storage, StorageConfig) + 'static,
+) {
     let compaction: BTreeMap<String, String> =
         compaction.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let mut world = World::new(1);
@@ -39,17 +55,7 @@ fn with_storage(
             async move {
                 let config = StorageConfig::new("/ceto", 64 << 20);
                 let storage = open(&config, compaction, set).await;
-                test(storage.clone()).await;
-                let before = values(&storage, PartitionRange::all()).await.expect("a read");
-                storage.drain().await.expect("a drain");
-                let again = Storage::open(config, 0, 1).await.expect("an open storage");
-                let after = values(&again, PartitionRange::all()).await.expect("a read");
-                assert!(
-                    before == after,
-                    "{} partitions before a restart, {} behind it",
-                    before.len(),
-                    after.len()
-                );
+                test(storage, config).await;
                 done.set(true);
             }
         }
@@ -79,13 +85,13 @@ async fn open(
     storage
 }
 
-fn key(number: u32) -> String {
+pub(crate) fn key(number: u32) -> String {
     // Spread over the ring, and not in the order of writing.
     format!("key{:08x}", number.wrapping_mul(2_654_435_761))
 }
 
 /// Writes partitions of about 1500 bytes and flushes them into one file.
-async fn fill(storage: &Storage, keys: impl Iterator<Item = u32>, timestamp: i64) {
+pub(crate) async fn fill(storage: &Storage, keys: impl Iterator<Item = u32>, timestamp: i64) {
     for number in keys {
         let bytes = write(&key(number), "c", &format!("{timestamp:01450}"), timestamp);
         storage.apply(&bytes, Deadline::NEVER).await.expect("a write");
@@ -93,7 +99,7 @@ async fn fill(storage: &Storage, keys: impl Iterator<Item = u32>, timestamp: i64
     storage.flush(ID).await.expect("a flush");
 }
 
-fn files(storage: &Storage) -> Vec<TableFileInfo> {
+pub(crate) fn files(storage: &Storage) -> Vec<TableFileInfo> {
     storage.table_files(ID).expect("the table")
 }
 

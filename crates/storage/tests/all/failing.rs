@@ -16,9 +16,9 @@ use storage::{
     CommitlogSync, FailurePolicy, PartitionRange, ScrubMode, Storage, StorageConfig, StorageError, Trouble,
 };
 
-const POLICIES: [FailurePolicy; 5] = [Die, StopParanoid, Stop, BestEffort, Ignore];
+pub(crate) const POLICIES: [FailurePolicy; 5] = [Die, StopParanoid, Stop, BestEffort, Ignore];
 
-fn config(directory: impl Into<PathBuf>, policy: FailurePolicy) -> StorageConfig {
+pub(crate) fn config(directory: impl Into<PathBuf>, policy: FailurePolicy) -> StorageConfig {
     let mut config = StorageConfig::new(directory, 8 << 20);
     config.segment_bytes = 1 << 20;
     config.auto_compaction = false;
@@ -26,7 +26,7 @@ fn config(directory: impl Into<PathBuf>, policy: FailurePolicy) -> StorageConfig
     config
 }
 
-async fn opened(config: StorageConfig) -> Storage {
+pub(crate) async fn opened(config: StorageConfig) -> Storage {
     let storage = Storage::open(config, 0, 1).await.expect("an open storage");
     if storage.schema().table_by_id(ID).is_none() {
         for change in changes() {
@@ -44,7 +44,7 @@ async fn put(storage: &Storage, from: i64, to: i64) {
     }
 }
 
-async fn all(storage: &Storage) -> Result<String, StorageError> {
+pub(crate) async fn all(storage: &Storage) -> Result<String, StorageError> {
     let found = values(storage, PartitionRange::all()).await?;
     Ok(found.into_iter().map(|(_, value)| String::from_utf8(value).expect("text")).collect())
 }
@@ -244,12 +244,12 @@ async fn refused_and_again(storage: &Storage, fails: &Cell<bool>, stops: bool) {
     reactor::sleep(Duration::from_secs(1)).await;
 }
 
-fn run<T: 'static>(work: impl Future<Output = T> + 'static) -> T {
+pub(crate) fn run<T: 'static>(work: impl Future<Output = T> + 'static) -> T {
     reactor::run_one(reactor::Config::default(), work)
 }
 
 /// A node's folder with five rows in a table file and five in the commit log, and the path of a component of the file.
-fn stopped(end: &str) -> (tempfile::TempDir, PathBuf) {
+pub(crate) fn stopped(end: &str) -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let of_run = config(directory.path(), Ignore);
     run(async move {
@@ -263,7 +263,7 @@ fn stopped(end: &str) -> (tempfile::TempDir, PathBuf) {
     (directory, folder.join(component))
 }
 
-fn table_folder(directory: &Path) -> PathBuf {
+pub(crate) fn table_folder(directory: &Path) -> PathBuf {
     let mut folder = directory.join("data");
     for _ in 0..2 {
         folder = std::fs::read_dir(&folder).unwrap().next().expect("a folder").unwrap().path();
@@ -271,7 +271,7 @@ fn table_folder(directory: &Path) -> PathBuf {
     folder
 }
 
-fn names(folder: &Path) -> Vec<String> {
+pub(crate) fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).unwrap();
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }

@@ -3,8 +3,11 @@
 mod basics;
 mod cache;
 mod cache_model;
+mod cleanup;
+mod commitlog;
 mod compaction;
 mod damage;
+mod durable;
 mod failing;
 mod flushes;
 mod full;
@@ -12,11 +15,13 @@ mod import;
 mod log_room;
 mod long_entries;
 mod made;
+mod misplaced;
 mod model;
 mod moved;
 mod scrub;
 mod skips;
 mod snapshots;
+mod starts;
 #[path = "../table/mod.rs"]
 mod table;
 mod takeover;

@@ -1,0 +1,121 @@
+//! Tells whoever traces a request which reads of the disk it cost.
+//!
+//! A future that is traced notes them while it is polled: what it awaits within its own task counts, what runs beside it does
+//! not, and other shards only where they are asked by `call_and_note`. Costs nothing but a look per read of the disk. `data::chunks` notes
+//! every read of data and index; `query` makes events of them.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::path::Path;
+use std::pin::pin;
+use std::rc::Rc;
+
+use reactor::mesh::{self, MeshError};
+use reactor::{Group, Instant};
+
+/// Reads of one request that are noted; of a scan there may be any number.
+const READS_MAX: usize = 256;
+
+/// One read of the disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToldRead {
+    /// Name of the file.
+    pub file: String,
+    /// Where what was wanted begins.
+    pub offset: u64,
+    /// Bytes that were wanted.
+    pub size: u64,
+    /// Bytes that the disk was asked for, alignment included.
+    pub bytes: u64,
+    /// When the bytes were there.
+    pub at: Instant,
+    /// The shard that asked.
+    pub shard: usize,
+}
+
+/// The reads of one request.
+#[derive(Debug, Default)]
+pub struct ReadNotes(RefCell<Vec<ToldRead>>);
+
+impl ReadNotes {
+    /// The first reads so far, in the order in which they were done.
+    pub fn take(&self) -> Vec<ToldRead> {
+        self.0.take()
+    }
+
+    /// Adds those of another shard.
+    fn add(&self, reads: Vec<ToldRead>) {
+        let mut notes = self.0.borrow_mut();
+        let room = READS_MAX.saturating_sub(notes.len());
+        notes.extend(reads.into_iter().take(room));
+    }
+}
+
+/// Whose future is being polled on this shard.
+#[derive(Default)]
+struct Polled(RefCell<Option<Rc<ReadNotes>>>);
+
+/// Runs a future, noting the reads that it asks the disk for.
+pub async fn noting<T>(notes: &Rc<ReadNotes>, future: impl Future<Output = T>) -> T {
+    let polled = reactor::local::<Polled>().unwrap_or_else(|| {
+        let polled = Rc::new(Polled::default());
+        reactor::set_local(Rc::clone(&polled));
+        polled
+    });
+    let mut future = pin!(future);
+    poll_fn(|context| {
+        let before = polled.0.replace(Some(Rc::clone(notes)));
+        let outcome = future.as_mut().poll(context);
+        polled.0.replace(before);
+        outcome
+    })
+    .await
+}
+
+/// The notes of the future that is being polled, where somebody wants them.
+fn noted() -> Option<Rc<ReadNotes>> {
+    reactor::local::<Polled>()?.0.borrow().clone()
+}
+
+/// Calls a shard as [`mesh::call`] does; what it reads from the disk for that is noted here.
+///
+/// # Errors
+/// Those of [`mesh::call`].
+pub fn call_and_note<F, Fut, R>(
+    shard: usize,
+    group: Group,
+    work: F,
+) -> impl Future<Output = Result<R, MeshError>>
+where
+    F: FnOnce() -> Fut + Send + 'static,
+    Fut: Future<Output = R> + 'static,
+    R: Send + 'static,
+{
+    let notes = noted();
+    let is_noted = notes.is_some();
+    let call = mesh::call(shard, group, move || async move {
+        if !is_noted {
+            return (work().await, Vec::new());
+        }
+        let notes = Rc::default();
+        (noting(&notes, work()).await, notes.take())
+    });
+    async move {
+        let (answer, reads) = call.await?;
+        if let Some(notes) = notes {
+            notes.add(reads);
+        }
+        Ok(answer)
+    }
+}
+
+/// A read that begins for the future that is being polled; to be called with the bytes that came, when they are there.
+pub(crate) fn begun(path: &Path, offset: u64, bytes: u64) -> impl FnOnce(usize) + use<> {
+    let file = || path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let wanted = noted().map(|notes| (notes, file()));
+    move |size| {
+        let Some((notes, file)) = wanted else { return };
+        let (size, at, shard) = (size as u64, reactor::now(), reactor::shard_id());
+        notes.add(vec![ToldRead { file, offset, size, bytes, at, shard }]);
+    }
+}

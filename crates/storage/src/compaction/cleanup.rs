@@ -1,0 +1,56 @@
+//! Cleanup: table files lose the partitions that are not their tablet's any more.
+//!
+//! No read shows those: reads go by the tablet of a token, and scans end where their tablet does. Other compactions keep
+//! them, so cleanup waits for those at work before it looks which files there are.
+
+use std::rc::Rc;
+
+use model::TableId;
+
+use super::job::Ended;
+use super::manual::CompactOutcome;
+use super::running::CompactionKind;
+use crate::error::StorageError;
+use crate::shard::Storage;
+use crate::tablet::{COMPACTIONS_MAX, TableFile, Tablet};
+
+impl Storage {
+    /// Removes partitions from this table's files that do not belong to their tablet. Files that have none are left as they are.
+    ///
+    /// # Errors
+    /// As [`Storage::compact`].
+    pub async fn cleanup(&self, table: TableId) -> Result<CompactOutcome, StorageError> {
+        let store = self.table_store(table)?;
+        let mut outcome = CompactOutcome::default();
+        for tablet in store.tablets() {
+            // What is in memory would come to a file later.
+            self.flush_tablet(tablet).await?;
+            // Bounded: what was rewritten has nothing outside the tablet.
+            while first_outside(tablet).is_some() {
+                let Ok(permit) = tablet.compacting.acquire(COMPACTIONS_MAX).await else {
+                    return Err(StorageError::Draining);
+                };
+                let Some(file) = first_outside(tablet).filter(|_| !tablet.is_dropped()) else { break };
+                let ended = self.rewrite_one(tablet, file, CompactionKind::Cleanup).await;
+                drop(permit);
+                let ended = ended?;
+                outcome.count(ended);
+                if ended == Ended::Stopped {
+                    return Ok(outcome);
+                }
+            }
+            self.look_again(tablet);
+        }
+        Ok(outcome)
+    }
+}
+
+/// A file that has partitions outside its tablet.
+fn first_outside(tablet: &Tablet) -> Option<Rc<TableFile>> {
+    let (first, last) = tablet.tokens();
+    let is_outside = |file: &TableFile| {
+        let sstable = file.sstable();
+        sstable.first_key().0 < first || last < sstable.last_key().0
+    };
+    tablet.files().iter().find(|file| is_outside(file)).cloned()
+}

@@ -1,0 +1,87 @@
+//! The commit log of a shard: how often its device is flushed, and where it may be.
+#![allow(clippy::disallowed_methods)]
+
+use std::cell::Cell;
+use std::path::Path;
+use std::rc::Rc;
+
+use crate::failing::{all, config, opened, run};
+use crate::table::write;
+use reactor::sim::World;
+use reactor::{Deadline, Group};
+use storage::{CommitlogSync, FailurePolicy, Storage, StorageConfig};
+
+async fn put(storage: &Storage, number: i64) {
+    let bytes = write("key", &number.to_string(), &number.to_string(), number);
+    storage.apply(&bytes, Deadline::NEVER).await.expect("a write");
+}
+
+#[test]
+fn each_write_of_batch_mode_waits_for_a_flush_of_the_device_that_all_share_who_came_meanwhile() {
+    const WRITES: i64 = 300;
+    let mut world = World::new(5);
+    let ended = Rc::new(Cell::new(false));
+    let of_node = Rc::clone(&ended);
+    let node = world.add_node(1, move |_| {
+        let ended = Rc::clone(&of_node);
+        async move {
+            let mut config = StorageConfig::new("/n", 8 << 20);
+            config.commitlog_sync = CommitlogSync::Batch;
+            let storage = opened(config).await;
+            let flushes = || storage.stats().commitlog.device_flushes;
+            let before = flushes();
+            for number in 0..10 {
+                put(&storage, number).await;
+            }
+            assert_eq!(flushes() - before, 10, "one after the other: each its own");
+            let before = flushes();
+            let writers: Vec<_> = (0..WRITES)
+                .map(|number| {
+                    let storage = storage.clone();
+                    reactor::spawn(Group::STATEMENT, async move { put(&storage, number).await })
+                })
+                .collect();
+            for writer in writers {
+                writer.await.expect("a write");
+            }
+            assert_eq!(flushes() - before, 2, "the first one's, and that of all who came while it ran");
+            ended.set(true);
+        }
+    });
+    world.run().expect("an end");
+    assert_eq!(world.outcome(node), Some(Ok(())));
+    assert!(ended.get());
+}
+
+#[test]
+fn a_commit_log_in_a_folder_of_its_own_is_written_there_alone_and_found_there() {
+    let (data, log) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut config = config(data.path(), FailurePolicy::Die);
+    config.commitlog_dir = log.path().join("log");
+    let again = config.clone();
+    run(async move {
+        let storage = opened(config).await;
+        put(&storage, 1).await;
+        put(&storage, 2).await;
+    });
+    let segments = |directory: &Path| {
+        let mut folders = vec![directory.to_owned()];
+        let mut found = 0;
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    let name = path.file_name().unwrap().to_string_lossy().into_owned();
+                    // The schema has a log too.
+                    let segment = name.strip_suffix(".log").is_some_and(|slot| slot.parse::<u64>().is_ok());
+                    found += usize::from(segment);
+                }
+            }
+        }
+        found
+    };
+    assert!(segments(log.path()) > 0 && segments(data.path()) == 0);
+    run(async move { assert_eq!(all(&opened(again).await).await.expect("a read"), "12") });
+}
