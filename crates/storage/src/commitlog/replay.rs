@@ -417,11 +417,8 @@ impl OldSegment {
     /// Ends the segment behind its last intact stretch.
     async fn write_end(&self) -> Result<(), StorageError> {
         let at = self.stretches.last().map_or(HEADER_BYTES, |(_, to)| *to);
-        let bytes = entry_bytes(0);
-        if at + bytes > self.bytes {
-            return Ok(());
-        }
-        let mut buf = AlignedBuf::with_len(bytes);
+        // Also behind the end of the file, which a crash may have left as long as its entries.
+        let mut buf = AlignedBuf::with_len(entry_bytes(0));
         encode_entry(&mut buf, self.header.seed(), at as u32, EntryKind::End, &[]);
         self.file.write_at(at as u64, buf).await.0.map_err(StorageError::of("write", &self.path))
     }

@@ -1,12 +1,16 @@
 //! Room on the disk that the commit log of a shard takes before it holds much.
 #![allow(clippy::disallowed_methods)]
 
+use std::cell::Cell;
 use std::path::Path;
+use std::rc::Rc;
 use std::time::Duration;
 
+use crate::failing::{all, config, opened};
 use crate::table::{changes, write};
 use reactor::Deadline;
-use storage::{Storage, StorageConfig};
+use reactor::sim::World;
+use storage::{CommitlogSync, FailurePolicy, Storage, StorageConfig};
 
 const SEGMENT_BYTES: usize = 1 << 20;
 const HEADER_BYTES: u64 = 4096;
@@ -55,4 +59,45 @@ fn a_segment_takes_its_room_with_its_first_entry_and_the_next_when_a_part_of_it_
         assert_eq!(storage.stats().commitlog.disk_bytes, 2 * SEGMENT_BYTES as u64);
         storage.drain().await.expect("a drain");
     });
+}
+
+#[test]
+fn a_segment_that_a_crash_left_as_long_as_its_entries_is_ended_and_the_log_goes_on_behind_it() {
+    const LIVES: u32 = 4;
+    const STEPS_MAX: u64 = 1_000_000;
+    let mut world = World::new(1);
+    let written = Rc::new(Cell::new(0));
+    let of_node = Rc::clone(&written);
+    let node = world.add_node(1, move |_| {
+        let written = Rc::clone(&of_node);
+        async move {
+            let mut config = config("/n", FailurePolicy::Die);
+            config.commitlog_sync = CommitlogSync::Batch;
+            let storage = opened(config).await;
+            let life = written.get();
+            let expected: String = (0..life).map(|number| number.to_string()).collect();
+            assert_eq!(all(&storage).await.expect("a read"), expected);
+            // The second write says that the first is durable.
+            for _ in 0..2 {
+                let bytes = write("key", &life.to_string(), &life.to_string(), 1);
+                storage.apply(&bytes, Deadline::NEVER).await.expect("a write");
+            }
+            written.set(life + 1);
+            std::future::pending::<()>().await;
+        }
+    });
+    for life in 0..LIVES {
+        let over = world.run_steps(STEPS_MAX, |world| written.get() > life || world.is_ended(node));
+        assert_eq!((world.outcome(node), written.get()), (None, life + 1), "life {life}: {over:?}");
+        world.crash(node);
+        for path in world.files(node) {
+            let is_segment = path.parent().is_some_and(|folder| folder.ends_with("commitlog/shard-0"));
+            let Some(mut content) = world.read_file(node, &path).filter(|_| is_segment) else { continue };
+            let end =
+                content.iter().rposition(|byte| *byte != 0).map_or(0, |last| (last + 1).next_multiple_of(8));
+            content.truncate(end.max(HEADER_BYTES as usize));
+            assert!(world.damage_file(node, &path, content));
+        }
+        world.restart(node);
+    }
 }
