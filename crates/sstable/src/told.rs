@@ -55,6 +55,18 @@ impl ReadNotes {
 #[derive(Default)]
 struct Polled(RefCell<Option<Rc<ReadNotes>>>);
 
+/// Whose future was polled before, and is again when this is dropped, also by a panic.
+struct Before<'p> {
+    polled: &'p Polled,
+    notes: Option<Rc<ReadNotes>>,
+}
+
+impl Drop for Before<'_> {
+    fn drop(&mut self) {
+        self.polled.0.replace(self.notes.take());
+    }
+}
+
 /// Runs a future, noting the reads that it asks the disk for.
 pub async fn noting<T>(notes: &Rc<ReadNotes>, future: impl Future<Output = T>) -> T {
     let polled = reactor::local::<Polled>().unwrap_or_else(|| {
@@ -64,10 +76,8 @@ pub async fn noting<T>(notes: &Rc<ReadNotes>, future: impl Future<Output = T>) -
     });
     let mut future = pin!(future);
     poll_fn(|context| {
-        let before = polled.0.replace(Some(Rc::clone(notes)));
-        let outcome = future.as_mut().poll(context);
-        polled.0.replace(before);
-        outcome
+        let _before = Before { polled: &polled, notes: polled.0.replace(Some(Rc::clone(notes))) };
+        future.as_mut().poll(context)
     })
     .await
 }

@@ -15,6 +15,7 @@ use sstable::{LargeCell, LargeData, LargePartition, LargeRow};
 
 use crate::partition_guard::{PartitionGuards, TombstoneCount};
 use crate::shard::Storage;
+use crate::tablet::TableFile;
 
 /// Bytes of a stored partition before its key: the key's length, and after it: its deletion.
 const PARTITION_HEAD_BYTES: u64 = 2 + 12;
@@ -71,17 +72,19 @@ impl Storage {
         for tablet in self.tablets() {
             let table = tablet.table().id();
             for file in tablet.files().iter() {
-                let sstable = file.sstable();
-                let data = &sstable.extras().large;
-                if !data.is_empty() {
-                    let file = sstable.descriptor().file_name(sstable::Component::Data);
-                    found.push(LargeDataOf { table, file, data: data.clone() });
-                }
+                found.extend(large_in(table, file));
+                reactor::maybe_yield().await;
             }
-            reactor::maybe_yield().await;
         }
         found
     }
+}
+
+fn large_in(table: TableId, file: &TableFile) -> Option<LargeDataOf> {
+    let sstable = file.sstable();
+    let data = sstable.extras().large.clone();
+    let file = sstable.descriptor().file_name(sstable::Component::Data);
+    (!data.is_empty()).then_some(LargeDataOf { table, file, data })
 }
 
 /// What is written now.

@@ -281,6 +281,9 @@ impl Storage {
         let budget = &self.0.budget;
         self.0.flush_wanted.notify_all();
         if !self.0.throttle.wait(bytes, deadline).await {
+            if !self.0.throttle.memory_holds() {
+                return Err(StorageError::CommitlogTimedOut);
+            }
             return Err(StorageError::Overloaded { used: budget.used(), limit: budget.limit() });
         }
         if budget.is_exhausted() {

@@ -145,8 +145,9 @@ impl Throttle {
         self.memory_holds() || self.log.is_scarce()
     }
 
+    /// As [`Throttle::holds`], for want of memory and not of room in the commit log.
     #[inline]
-    fn memory_holds(&self) -> bool {
+    pub(crate) fn memory_holds(&self) -> bool {
         self.dirty() > self.soft() || self.budget.used() > self.full()
     }
 

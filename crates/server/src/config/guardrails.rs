@@ -78,9 +78,9 @@ pub(super) const SETTERS: &[(&str, Setter)] = &[
     ("compaction_large_cell_warning_threshold_mb", |c, v| {
         megabytes(v).map(|v| c.large_limits.cell_bytes = v)
     }),
-    ("compaction_rows_count_warning_threshold", |c, v| count(v, 0, 1 << 40).map(|v| c.large_limits.rows = v)),
+    ("compaction_rows_count_warning_threshold", |c, v| count(v, 1, 1 << 40).map(|v| c.large_limits.rows = v)),
     ("compaction_collection_elements_count_warning_threshold", |c, v| {
-        count(v, 0, 1 << 40).map(|v| c.large_limits.elements = v)
+        count(v, 1, 1 << 40).map(|v| c.large_limits.elements = v)
     }),
     ("compaction_large_data_records_per_sstable", |c, v| {
         count(v, 0, 1000).map(|v| c.large_limits.records_max = v as usize)
@@ -241,7 +241,7 @@ fn levels(value: &Value) -> Result<Vec<Consistency>, String> {
 
 /// Bytes of so many MiB.
 fn megabytes(value: &Value) -> Result<u64, String> {
-    count(value, 0, 1 << 40).map(|megabytes| megabytes << 20)
+    count(value, 1, 1 << 40).map(|megabytes| megabytes << 20)
 }
 
 fn kilobytes(value: &Value) -> Result<Option<u64>, String> {

@@ -244,6 +244,7 @@ impl Commitlog {
                 return Ok(());
             }
         }
+        self.make_closed_durable(upto).await?;
         self.make_durable(segment, upto).await
     }
 
@@ -252,6 +253,16 @@ impl Commitlog {
     pub(crate) fn stop_for_good(&self) {
         self.0.ended.set(true);
         self.0.room.notify_all();
+    }
+
+    /// Makes the segments durable that were closed before `upto` and are not yet: what is durable has no holes.
+    async fn make_closed_durable(&self, upto: Position) -> Result<(), StorageError> {
+        let closed = std::mem::take(&mut self.0.state.borrow_mut().unsynced);
+        for segment in closed {
+            let end = Position { segment: segment.header.id, offset: u32::MAX };
+            self.make_durable(&segment, end.min(upto)).await?;
+        }
+        Ok(())
     }
 
     async fn make_durable(&self, segment: &Rc<Segment>, upto: Position) -> Result<(), StorageError> {
@@ -285,7 +296,7 @@ impl Commitlog {
         let Ok(_turn) = self.0.syncing.acquire(1).await else {
             return Err(StorageError::Draining);
         };
-        let (closed, last, written) = {
+        let (last, written) = {
             let mut state = self.0.state.borrow_mut();
             if let Health::Dead(path) = &state.health {
                 return Err(StorageError::CommitlogDead { path: path.clone() });
@@ -295,12 +306,9 @@ impl Commitlog {
             }
             state.dirty = !state.groups.is_empty();
             let last = state.live.get(&state.written.segment).map(Rc::clone);
-            (std::mem::take(&mut state.unsynced), last, state.written)
+            (last, state.written)
         };
-        for segment in closed {
-            let upto = Position { segment: segment.header.id, offset: u32::MAX };
-            self.make_durable(&segment, upto.min(written)).await?;
-        }
+        self.make_closed_durable(written).await?;
         if let Some(segment) = last {
             self.make_durable(&segment, written).await?;
         }

@@ -425,6 +425,7 @@ impl Commitlog {
         }
         self.0.patience.wake();
         self.0.gate.close().await;
+        self.delete_surplus().await;
         closed.and(synced)
     }
 }

@@ -103,6 +103,19 @@ impl Commitlog {
         reactor::file::sync_dir(directory).await.map_err(StorageError::of("sync", directory))
     }
 
+    /// Deletes spare segments that the next start would only have to look through.
+    pub(super) async fn delete_surplus(&self) {
+        let surplus: Vec<_> = {
+            let mut state = self.0.state.borrow_mut();
+            let kept = SPARES_MIN.min(state.spares.len());
+            state.spares.drain(kept..).collect()
+        };
+        for segment in surplus {
+            // One that stays costs that start its time.
+            drop(reactor::file::remove_file(&segment.path).await);
+        }
+    }
+
     async fn pause(&self) {
         let _ = reactor::timeout(reactor::Deadline::after(RETRY_EVERY), self.0.stopped.wait()).await;
     }

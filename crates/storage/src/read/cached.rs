@@ -164,6 +164,7 @@ impl CachedPartition {
                     let slices = slices.clone();
                     self.open_files(slices, shape.reversed).await?;
                 }
+                State::Files(_) if reactor::need_preempt() => reactor::yield_now().await,
                 State::Files(files) => {
                     let FromFiles { merge, slices, .. } = &mut **files;
                     let shape = Shape { orders: shape.orders, slices, reversed: shape.reversed };
@@ -174,7 +175,7 @@ impl CachedPartition {
         }
     }
 
-    /// As [`CachedPartition::next`] without waiting; `None` where files have to be opened or read.
+    /// As [`CachedPartition::next`] without waiting; `None` where files have to be opened or read, or others should run.
     ///
     /// # Errors
     /// As [`CachedPartition::next`].
@@ -217,6 +218,8 @@ impl CachedPartition {
                 AtHand::Change => {
                     break Unfiltered::Change { position: merge.change(), deletion: merge.told() };
                 }
+                // Nobody sees these, however many there are.
+                AtHand::DeadRow | AtHand::SameDeletion if reactor::need_preempt() => return Ok(None),
                 AtHand::DeadRow | AtHand::SameDeletion => {}
             }
         };

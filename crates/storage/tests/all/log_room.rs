@@ -101,3 +101,31 @@ fn a_segment_that_a_crash_left_as_long_as_its_entries_is_ended_and_the_log_goes_
         world.restart(node);
     }
 }
+
+#[test]
+fn a_clean_end_leaves_few_spare_segments_for_the_next_start_to_look_through() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_owned();
+    let mut config = config(&path, FailurePolicy::Die);
+    config.segment_bytes = SEGMENT_BYTES;
+    config.commitlog_bytes_max = 32 * SEGMENT_BYTES as u64;
+    reactor::run_one(reactor::Config::default(), async move {
+        let storage = opened(config).await;
+        let value = "v".repeat(10_000);
+        for number in 0..600 {
+            let bytes = write("key", &format!("{number}"), &value, 1);
+            storage.apply(&bytes, Deadline::NEVER).await.expect("a write");
+        }
+        storage.flush_all().await.expect("a flush");
+        let kept = async {
+            while storage.stats().commitlog.spare_segments < 4 {
+                reactor::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let kept = reactor::timeout(Deadline::after(Duration::from_secs(60)), kept).await;
+        kept.expect("freed segments are kept while the log is at work");
+        storage.drain().await.expect("a drain");
+        assert_eq!(storage.stats().commitlog.spare_segments, 2);
+        assert!(lengths(&path).len() <= 4, "{:?}", lengths(&path));
+    });
+}
