@@ -34,6 +34,15 @@ def ms(value):
     return "" if value is None else f"{value:.3f}" if value < 10 else f"{value:.1f}"
 
 
+def stalled(runs):
+    """Stalls of all rounds, by who held the core; nothing where the server does not tell."""
+    counts = {}
+    for run in runs:
+        for kind, count in run.get("stalls", {}).items():
+            counts[kind] = counts.get(kind, 0) + count
+    return ", ".join(f"{kind} {count}" for kind, count in counts.items())
+
+
 def times(of, to):
     return f"{of / to:.2f}" if of and to else ""
 
@@ -70,7 +79,7 @@ def scenario(steps):
             good = [run for run in runs if "failure" not in run and "skipped" not in run]
             if not good:
                 why = runs[0].get("skipped") or "failed: " + runs[0]["failure"][:120]
-                rows.append([name, shards, server, why] + [""] * 9)
+                rows.append([name, shards, server, why] + [""] * 10)
                 continue
             if "connections" in good[0]:
                 idle_rows.append([name, server, good[0]["connections"], f"{median(good, 'bytes_each'):.0f}",
@@ -91,10 +100,13 @@ def scenario(steps):
             spread = f" ({min(rates):,.0f}-{max(rates):,.0f})" if len(rates) > 1 else ""
             rows.append([name, f"{shards}{shared}", server, f"{rate:,.0f}{spread}",
                          *(ms(percentile(good, place)) for place in range(6)),
-                         f"{median(good, 'errors'):.0f}", busy, ratio])
+                         f"{median(good, 'errors'):.0f}", stalled(good), busy, ratio])
     if rows:
-        yield "table", ["step", "cores", "server", "op/s", *(f"{name} ms" for name in NAMES), "errors", "server busy",
-                        "ceto is"], rows
+        yield "table", ["step", "cores", "server", "op/s", *(f"{name} ms" for name in NAMES), "errors", "stalls",
+                        "server busy", "ceto is"], rows
+    if any(step.get("stalls") for step in steps):
+        yield "p", ("Stalls: times that a shard held its core beyond 5 ms, by what held it, all rounds together; `preempted` is "
+                    "another process on that core.")
     if any(step["shared_cores"] for step in steps):
         yield "p", "* The client had no core of its own."
     if idle_rows:

@@ -107,6 +107,7 @@ class House:
         if step.settle_s:
             settle(server, max(1, step.settle_s * min(1, scale)))
         args = scenario.scaled(step.args, scale)
+        stalls_before = server.stalls()
         before, disk_before, began = servers.used(server.pid()), servers.disk(server.pid()), time.monotonic()
         meanwhile = Meanwhile(server) if step.during == "compact" else None
         if step.kind == "stress":
@@ -119,6 +120,7 @@ class House:
             result["compaction"] = meanwhile.end()
         elapsed = time.monotonic() - began
         after, disk_after = servers.used(server.pid()), servers.disk(server.pid())
+        result["stalls"] = {kind: count - stalls_before.get(kind, 0) for kind, count in server.stalls().items()}
         result["server_busy"] = (after[0] - before[0]) / elapsed
         result["server_bytes"] = after[1]
         if disk_before and disk_after:

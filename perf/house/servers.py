@@ -4,13 +4,14 @@ import re
 import signal
 import subprocess
 import time
+import urllib.request
 
 from . import scenario
 
 ROOT = os.path.dirname(scenario.HERE)
 PEER = os.path.join(scenario.HERE, "peers", "cassandra")
 CETO_IP, PEER_IP = "127.0.37.1", "127.0.37.2"
-CETO_PORT, JMX_PORT = 19942, 17399
+CETO_PORT, METRICS_PORT, JMX_PORT = 19942, 19980, 17399
 START_SECONDS = 120
 
 
@@ -42,7 +43,7 @@ class Ceto:
         os.makedirs(self.work, exist_ok=True)
         command = [self.binary, "server", "--workdir", os.path.join(self.work, "data"), "--listen", self.host,
                    "--port", str(self.port), "--shard-aware-port", "0", "--smp", str(self.shards),
-                   "--memory", self.memory, "--developer-mode"]
+                   "--memory", self.memory, "--prometheus-port", str(METRICS_PORT), "--developer-mode"]
         if self.io_properties:
             path = os.path.join(self.work, "io_properties.yaml")
             with open(path, "w") as file:
@@ -88,6 +89,16 @@ class Ceto:
             raise Lacking("this binary has no `ctl` to ask for a compaction with")
         text_of([self.binary, "ctl", "-h", self.host, "compact", "keyspace1", "standard1"])
 
+    def stalls(self):
+        """Times that a shard's core was held beyond the stall detector's threshold (5 ms), by who held it."""
+        with urllib.request.urlopen(f"http://{self.host}:{METRICS_PORT}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+        counts = {}
+        for labels, value in re.findall(r"^reactor_stalls_total{([^}]*)} (\d+)", text, re.M):
+            kind = re.search(r'kind="([^"]*)"', labels)[1]
+            counts[kind] = counts.get(kind, 0) + int(value)
+        return counts
+
     def version(self):
         return text_of([self.binary, "--version"]).strip()
 
@@ -119,6 +130,10 @@ class Cassandra:
         nodetool = os.path.join(PEER, "nodetool.sh")
         text_of([nodetool, "flush", "keyspace1"], env=self.environment)
         text_of([nodetool, "compact", "keyspace1", "standard1"], env=self.environment)
+
+    def stalls(self):
+        """Nothing that it could tell."""
+        return {}
 
     def version(self):
         return f"Apache Cassandra 5.0.6, {self.environment['PROFILE']} settings, heap {self.environment['HEAP']}"
