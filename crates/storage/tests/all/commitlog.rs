@@ -4,10 +4,11 @@
 use std::cell::Cell;
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 
-use crate::failing::{all, config, opened, run};
+use crate::failing::{all, config, opened, run, set};
 use crate::table::write;
-use reactor::sim::World;
+use reactor::sim::{DiskFaults, World};
 use reactor::{Deadline, Group};
 use storage::{CommitlogSync, FailurePolicy, Storage, StorageConfig};
 
@@ -55,6 +56,39 @@ fn each_write_of_batch_mode_waits_for_a_flush_of_the_device_that_all_share_who_c
     world.run().expect("an end");
     assert_eq!(world.outcome(node), Some(Ok(())));
     assert!(ended.get());
+}
+
+#[test]
+fn a_log_that_goes_on_after_a_failed_write_has_made_durable_what_was_closed_before() {
+    const CLOSED: u64 = 2;
+    let mut world = World::new(6);
+    let fails = Rc::new(Cell::new(false));
+    let of_node = Rc::clone(&fails);
+    let node = world.add_node(1, move |_| {
+        let fails = Rc::clone(&of_node);
+        async move {
+            let mut config = config("/n", FailurePolicy::Ignore);
+            config.commitlog_sync = CommitlogSync::Periodic { period: Duration::from_secs(3600) };
+            let storage = opened(config).await;
+            let flushes = storage.stats().commitlog.device_flushes;
+            let one = write("key", "c", &"v".repeat(10_000), 1);
+            while storage.stats().commitlog.segments <= CLOSED {
+                storage.apply(&one, Deadline::NEVER).await.expect("a write");
+            }
+            set(&fails, true).await;
+            storage.apply(&one, Deadline::NEVER).await.expect_err("the disk fails");
+            set(&fails, false).await;
+            storage.apply(&one, Deadline::NEVER).await.expect("the disk is well again");
+            let flushes = storage.stats().commitlog.device_flushes - flushes;
+            assert_eq!(flushes, CLOSED + 1, "the closed ones, and the one that was ended where it failed");
+        }
+    });
+    world.run_until(|_| fails.get()).expect("a node that works");
+    world.set_disk_faults(node, DiskFaults { write_error: 1.0, ..DiskFaults::default() });
+    world.run_until(|_| !fails.get()).expect("a node on a disk that fails");
+    world.set_disk_faults(node, DiskFaults::default());
+    world.run().expect("an end");
+    assert_eq!(world.outcome(node), Some(Ok(())));
 }
 
 #[test]

@@ -87,7 +87,7 @@ where
 }
 
 /// The disk is as `fails` says within a second of virtual time.
-async fn set(fails: &Cell<bool>, to: bool) {
+pub(crate) async fn set(fails: &Cell<bool>, to: bool) {
     fails.set(to);
     reactor::sleep(Duration::from_secs(1)).await;
 }
