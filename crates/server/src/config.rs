@@ -79,6 +79,8 @@ pub struct Config {
     pub commitlog_replay_ignore_errors: bool,
     /// `sstable_summary_ratio`, from 0 to 1.
     pub sstable_summary_ratio: f64,
+    /// `components_memory_reclaim_threshold`, from 0 to 1: part of the memory for what open table files keep there.
+    pub components_share: f64,
     /// `column_index_size`, bytes.
     pub column_index_bytes: u32,
     /// `memtable_total_space`, bytes for the whole node.
@@ -198,6 +200,7 @@ impl Default for Config {
             commitlog_bytes_max: None,
             commitlog_replay_ignore_errors: false,
             sstable_summary_ratio: 0.0005,
+            components_share: storage::COMPONENTS_SHARE_DEFAULT,
             column_index_bytes: 64 << 10,
             memtable_bytes: None,
             compaction_bytes_per_second: 0,
@@ -554,7 +557,8 @@ mod tests {
             "cluster_name: 'x y'\nnative_transport_port: 9999\ncommitlog_sync: batch\ncommitlog_segment_size_in_mb: 8\n\
              read_request_timeout: 250ms\nwrite_request_timeout_in_ms: 3000\nnative_transport_max_frame_size: 1MiB\n\
              data_file_directories:\n  - /d\ndeveloper_mode: yes\nmemory: 512M\nnum_tokens: 16\n\
-             sstable_summary_ratio: 0.05\ncolumn_index_size: 16KiB\nmax_mutation_size: 4MiB\n",
+             sstable_summary_ratio: 0.05\ncolumn_index_size: 16KiB\nmax_mutation_size: 4MiB\n\
+             components_memory_reclaim_threshold: 0.1\n",
         )
         .unwrap();
         assert_eq!(config.cluster_name, "x y");
@@ -565,6 +569,7 @@ mod tests {
         assert_eq!(config.write_timeout, Duration::from_secs(3));
         assert_eq!(config.frame_bytes_max, 1 << 20);
         assert_eq!((config.sstable_summary_ratio, config.column_index_bytes), (0.05, 16 << 10));
+        assert_eq!(config.components_share, 0.1);
         assert!(parse("sstable_summary_ratio: 2\n").is_err() && parse("column_index_size: 1\n").is_err());
         assert_eq!(config.data_dir.as_deref(), Some(Path::new("/d")));
         assert_eq!(config.memory_bytes, Some(512 << 20));

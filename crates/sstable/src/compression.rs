@@ -31,6 +31,8 @@ pub const CHUNK_BYTES_MAX: u32 = 1 << 24;
 pub(crate) const CHECKSUM_BYTES: u64 = 4;
 /// Option that names the level.
 const LEVEL: &str = "compression_level";
+/// Offsets or checksums that are read or written before others may run.
+const CHUNKS_AT_ONCE: usize = 4096;
 /// Chunk offsets between two that are kept in full.
 const GROUP: usize = 64;
 
@@ -103,8 +105,8 @@ impl From<Malformed> for CompressionInfoError {
 }
 
 impl CompressionInfo {
-    /// Appends `CompressionInfo.db`.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>, features: Features) {
+    /// Appends `CompressionInfo.db`; lets others run meanwhile.
+    pub(crate) async fn encode(&self, out: &mut Vec<u8>, features: Features) {
         append_text(out, self.compressor.name());
         out.extend_from_slice(&u32::from(self.level.is_some()).to_be_bytes());
         if let Some(level) = self.level {
@@ -119,6 +121,9 @@ impl CompressionInfo {
         out.extend_from_slice(&(self.offsets.len() as u32).to_be_bytes());
         for chunk in 0..self.offsets.len() {
             out.extend_from_slice(&self.offsets.get(chunk).unwrap_or(0).to_be_bytes());
+            if chunk.is_multiple_of(CHUNKS_AT_ONCE) {
+                reactor::maybe_yield().await;
+            }
         }
     }
 
@@ -131,6 +136,42 @@ impl CompressionInfo {
         features: Features,
         file_length: u64,
     ) -> Result<Self, CompressionInfoError> {
+        let mut decoding = Decoding::new(bytes, features, file_length)?;
+        while decoding.step()? {}
+        Ok(decoding.info)
+    }
+
+    /// Reads it as [`CompressionInfo::decode`] does, and lets others run meanwhile.
+    ///
+    /// # Errors
+    /// The same.
+    pub(crate) async fn read(
+        bytes: &[u8],
+        features: Features,
+        file_length: u64,
+    ) -> Result<Self, CompressionInfoError> {
+        let mut decoding = Decoding::new(bytes, features, file_length)?;
+        while decoding.step()? {
+            reactor::maybe_yield().await;
+        }
+        Ok(decoding.info)
+    }
+}
+
+/// A `CompressionInfo.db` whose offsets are being read.
+struct Decoding<'b> {
+    input: Input<'b>,
+    info: CompressionInfo,
+    chunks: usize,
+    /// Of them, those that data of this length takes.
+    of_data: u64,
+    file_length: u64,
+    /// Where the chunk before starts.
+    last: Option<u64>,
+}
+
+impl<'b> Decoding<'b> {
+    fn new(bytes: &'b [u8], features: Features, file_length: u64) -> Result<Self, CompressionInfoError> {
         let mut input = Input::new(bytes);
         let name = input.text()?;
         let compressor =
@@ -147,13 +188,8 @@ impl CompressionInfo {
         let at = input.offset();
         let chunk_length = input.u32()?;
         if !chunk_length.is_power_of_two() || chunk_length > CHUNK_BYTES_MAX {
-            return Err(Malformed::over(
-                at,
-                "chunk length",
-                u64::from(chunk_length),
-                u64::from(CHUNK_BYTES_MAX),
-            )
-            .into());
+            let (length, limit) = (u64::from(chunk_length), u64::from(CHUNK_BYTES_MAX));
+            return Err(Malformed::over(at, "chunk length", length, limit).into());
         }
         let max_compressed_length =
             if features.max_compressed_length { input.u32()? } else { i32::MAX as u32 };
@@ -166,31 +202,45 @@ impl CompressionInfo {
         if of_data > chunks as u64 || data_length > i64::MAX as u64 {
             return Err(Malformed::invalid(at, "data length and number of chunks differ").into());
         }
-        let mut offsets = ChunkOffsets::default();
-        let longest = compressed_max(u64::from(chunk_length)) + CHECKSUM_BYTES;
-        let mut last = None;
-        for chunk in 0..=chunks {
-            let at = input.offset();
-            let offset = if chunk < chunks { input.u64()? } else { file_length };
-            let length = match last {
-                None if offset == 0 => longest,
-                None => return Err(Malformed::invalid(at, "the first chunk does not start the file").into()),
-                Some(last) => offset.saturating_sub(last),
-            };
-            // Entry `chunk` ends the chunk before it.
-            let least = if chunk as u64 > of_data { CHECKSUM_BYTES } else { CHECKSUM_BYTES + 1 };
-            if length < least || length > longest {
-                return Err(Malformed::over(at, "length of a chunk", length, longest).into());
+        let offsets = ChunkOffsets::default();
+        let info =
+            CompressionInfo { compressor, level, chunk_length, max_compressed_length, data_length, offsets };
+        Ok(Self { input, info, chunks, of_data, file_length, last: None })
+    }
+
+    /// Reads some offsets; says no when all are read and nothing is behind them.
+    fn step(&mut self) -> Result<bool, Malformed> {
+        for _ in 0..CHUNKS_AT_ONCE {
+            let chunk = self.info.offsets.len();
+            if chunk == self.chunks {
+                self.offset(chunk, self.file_length)?;
+                return match self.input.remaining() {
+                    0 => Ok(false),
+                    _ => Err(Malformed::invalid(self.input.offset(), "bytes behind the chunk offsets")),
+                };
             }
-            if chunk < chunks {
-                offsets.push(offset);
-            }
-            last = Some(offset);
+            let offset = self.input.u64()?;
+            self.offset(chunk, offset)?;
+            self.info.offsets.push(offset);
         }
-        if input.remaining() != 0 {
-            return Err(Malformed::invalid(input.offset(), "bytes behind the chunk offsets").into());
+        Ok(true)
+    }
+
+    /// Checks where chunk `chunk` starts, and so where the one before it ends.
+    fn offset(&mut self, chunk: usize, offset: u64) -> Result<(), Malformed> {
+        let at = self.input.offset();
+        let longest = compressed_max(u64::from(self.info.chunk_length)) + CHECKSUM_BYTES;
+        let length = match self.last {
+            None if offset == 0 => longest,
+            None => return Err(Malformed::invalid(at, "the first chunk does not start the file")),
+            Some(last) => offset.saturating_sub(last),
+        };
+        let least = if chunk as u64 > self.of_data { CHECKSUM_BYTES } else { CHECKSUM_BYTES + 1 };
+        if length < least || length > longest {
+            return Err(Malformed::over(at, "length of a chunk", length, longest));
         }
-        Ok(Self { compressor, level, chunk_length, max_compressed_length, data_length, offsets })
+        self.last = Some(offset);
+        Ok(())
     }
 }
 
@@ -204,10 +254,13 @@ pub(crate) struct ChunkChecksums {
 }
 
 impl ChunkChecksums {
-    /// Appends `CRC.db`.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+    /// Appends `CRC.db`; lets others run meanwhile.
+    pub(crate) async fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.chunk_length.to_be_bytes());
-        self.checksums.iter().for_each(|checksum| out.extend_from_slice(&checksum.to_be_bytes()));
+        for some in self.checksums.chunks(CHUNKS_AT_ONCE) {
+            some.iter().for_each(|checksum| out.extend_from_slice(&checksum.to_be_bytes()));
+            reactor::maybe_yield().await;
+        }
     }
 
     /// Reads `CRC.db` of a data file of `file_length` bytes.
@@ -215,25 +268,50 @@ impl ChunkChecksums {
     /// # Errors
     /// [`Malformed`].
     pub(crate) fn decode(bytes: &[u8], file_length: u64) -> Result<Self, Malformed> {
+        let (mut read, mut input, chunks) = Self::head(bytes, file_length)?;
+        while read.step(&mut input, chunks)? {}
+        Ok(read)
+    }
+
+    /// Reads it as [`ChunkChecksums::decode`] does, and lets others run meanwhile.
+    ///
+    /// # Errors
+    /// The same.
+    pub(crate) async fn read(bytes: &[u8], file_length: u64) -> Result<Self, Malformed> {
+        let (mut read, mut input, chunks) = Self::head(bytes, file_length)?;
+        while read.step(&mut input, chunks)? {
+            reactor::maybe_yield().await;
+        }
+        Ok(read)
+    }
+
+    /// None of them yet, what is to be read, and how many there are.
+    fn head(bytes: &[u8], file_length: u64) -> Result<(Self, Input<'_>, usize), Malformed> {
         let mut input = Input::new(bytes);
         let chunk_length = input.u32()?;
         if chunk_length == 0 || chunk_length > CHUNK_BYTES_MAX {
-            return Err(Malformed::over(
-                0,
-                "chunk length",
-                u64::from(chunk_length),
-                u64::from(CHUNK_BYTES_MAX),
-            ));
+            let (length, limit) = (u64::from(chunk_length), u64::from(CHUNK_BYTES_MAX));
+            return Err(Malformed::over(0, "chunk length", length, limit));
         }
         let chunks = file_length.div_ceil(u64::from(chunk_length));
         let chunks = input.fits("number of chunks", chunks, 4)?;
-        let checksums = (0..chunks).map(|_| input.u32()).collect::<Result<_, _>>()?;
+        Ok((Self { chunk_length, checksums: Vec::with_capacity(chunks) }, input, chunks))
+    }
+
+    /// Reads some; says no when all are read and nothing that says something is behind them.
+    fn step(&mut self, input: &mut Input<'_>, chunks: usize) -> Result<bool, Malformed> {
+        for _ in 0..CHUNKS_AT_ONCE.min(chunks - self.checksums.len()) {
+            self.checksums.push(input.u32()?);
+        }
+        if self.checksums.len() < chunks {
+            return Ok(true);
+        }
         // Of chunks of nothing, as in `CompressionInfo.db`: their checksum is zero.
         let rest = input.offset();
         if input.take(input.remaining())?.iter().any(|byte| *byte != 0) {
             return Err(Malformed::invalid(rest, "checksums of more data than there is"));
         }
-        Ok(Self { chunk_length, checksums })
+        Ok(false)
     }
 }
 
@@ -242,6 +320,22 @@ mod tests {
     use super::*;
     use crate::version::Version;
     use proptest::prelude::*;
+
+    fn info_file(info: CompressionInfo, features: Features) -> Vec<u8> {
+        reactor::sim::run_one(1, move || async move {
+            let mut bytes = Vec::new();
+            info.encode(&mut bytes, features).await;
+            bytes
+        })
+    }
+
+    fn checksums_file(checksums: ChunkChecksums) -> Vec<u8> {
+        reactor::sim::run_one(1, move || async move {
+            let mut bytes = Vec::new();
+            checksums.encode(&mut bytes).await;
+            bytes
+        })
+    }
 
     fn features(max_compressed_length: bool) -> Features {
         Features { max_compressed_length, ..Version::Me.features() }
@@ -258,8 +352,7 @@ mod tests {
             }
             let data_length = if lengths.is_empty() { 0 } else { (lengths.len() as u64 - 1) * 4096 + last };
             let info = CompressionInfo { compressor: Compressor::Zstd, level: level.then_some(-3), chunk_length: 4096, max_compressed_length: i32::MAX as u32, data_length, offsets };
-            let mut bytes = Vec::new();
-            info.encode(&mut bytes, features(na));
+            let bytes = info_file(info.clone(), features(na));
             let back = CompressionInfo::decode(&bytes, features(na), at);
             if lengths.is_empty() {
                 prop_assert!(back.is_err() || at == 0);
@@ -294,16 +387,14 @@ mod tests {
         let at = bytes.len() - 24;
         bytes[at..at + 4].copy_from_slice(&[0, 1, 0, 0]);
         assert!(CompressionInfo::decode(&bytes, features(true), 349).is_err());
-        let mut bytes = Vec::new();
-        ChunkChecksums { chunk_length: 4096, checksums: vec![1, 2, 0] }.encode(&mut bytes);
+        let bytes = checksums_file(ChunkChecksums { chunk_length: 4096, checksums: vec![1, 2, 0] });
         assert_eq!(ChunkChecksums::decode(&bytes, 8192).unwrap().checksums, [1, 2]);
     }
 
     #[test]
     fn checksums_come_back() {
         let checksums = ChunkChecksums { chunk_length: 4096, checksums: vec![1, 2, 3] };
-        let mut bytes = Vec::new();
-        checksums.encode(&mut bytes);
+        let bytes = checksums_file(checksums.clone());
         assert_eq!(ChunkChecksums::decode(&bytes, 8193).unwrap(), checksums);
         assert!(ChunkChecksums::decode(&bytes, 8192).is_err());
         assert!(ChunkChecksums::decode(&bytes, 12289).is_err());

@@ -153,22 +153,6 @@ impl Extras {
         self.checksums.iter().find(|(of, _)| *of == component).map(|(_, checksum)| *checksum)
     }
 
-    /// Checks a component that was read as a whole.
-    ///
-    /// # Errors
-    /// [`Problem::Checksum`]; a component without a checksum passes.
-    pub(crate) fn check(&self, component: Component, bytes: &[u8]) -> Result<(), Malformed> {
-        let Some((_, recorded)) = self.checksums.iter().find(|(of, _)| *of == component) else {
-            return Ok(());
-        };
-        let (recorded, found) = (*recorded, crc32fast::hash(bytes));
-        if found == recorded {
-            Ok(())
-        } else {
-            Err(Malformed { offset: 0, problem: Problem::Checksum { recorded, found } })
-        }
-    }
-
     /// Reads `Ceto.db`.
     ///
     /// # Errors

@@ -21,24 +21,32 @@ const BITS_EXCESS: u64 = 20;
 /// Largest filter that is made, in bytes; beyond, the rate of false answers grows instead.
 pub const FILTER_BYTES_MAX: u64 = 1 << 30;
 
-/// A set of keys that may answer yes for others.
+/// Bytes before the words.
+const HEAD_BYTES: usize = 8;
+
+/// A set of keys that may answer yes for others; its bytes are those of `Filter.db`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Filter {
     hashes: u32,
-    bytes: Vec<u8>,
+    /// What a byte's place is flipped by: 7 where words are big endian, else 0.
+    flip: usize,
+    file: Vec<u8>,
 }
 
 impl Filter {
     /// A filter for `keys` keys that answers yes to others with a probability of `fp_chance`;
     /// `None` where that is 1 or more: such a table has no filter.
-    pub(crate) fn new(keys: u64, fp_chance: f64) -> Option<Self> {
+    pub(crate) fn new(keys: u64, fp_chance: f64, in_words: bool) -> Option<Self> {
         if fp_chance >= 1.0 {
             return None;
         }
         let (hashes, bits_per_key) = shape(fp_chance);
         let bits = (keys.max(1).saturating_mul(bits_per_key as u64) + BITS_EXCESS).min(FILTER_BYTES_MAX * 8);
         let words = bits.div_ceil(64) as usize;
-        Some(Self { hashes, bytes: vec![0; words * 8] })
+        let mut file = vec![0; HEAD_BYTES + words * 8];
+        file[..4].copy_from_slice(&hashes.to_be_bytes());
+        file[4..HEAD_BYTES].copy_from_slice(&(words as u32).to_be_bytes());
+        Some(Self { hashes, flip: flip(in_words), file })
     }
 
     /// Adds a key by its hash (`murmur3_hash128` with seed 0).
@@ -46,7 +54,7 @@ impl Filter {
         let (mut base, bits) = (hash[1], self.bits());
         for _ in 0..self.hashes {
             let at = (base % bits).unsigned_abs();
-            self.bytes[(at >> 3) as usize] |= 1 << (at & 7);
+            self.file[HEAD_BYTES + ((at >> 3) as usize ^ self.flip)] |= 1 << (at & 7);
             base = base.wrapping_add(hash[0]);
         }
     }
@@ -56,7 +64,7 @@ impl Filter {
         let (mut base, bits) = (hash[1], self.bits());
         for _ in 0..self.hashes {
             let at = (base % bits).unsigned_abs();
-            if self.bytes[(at >> 3) as usize] & (1 << (at & 7)) == 0 {
+            if self.file[HEAD_BYTES + ((at >> 3) as usize ^ self.flip)] & (1 << (at & 7)) == 0 {
                 return false;
             }
             base = base.wrapping_add(hash[0]);
@@ -71,31 +79,24 @@ impl Filter {
 
     /// Bytes it occupies.
     pub(crate) fn size(&self) -> usize {
-        self.bytes.len()
+        self.file.len()
     }
 
     fn bits(&self) -> i64 {
-        self.bytes.len() as i64 * 8
+        (self.file.len() - HEAD_BYTES) as i64 * 8
     }
 
-    /// Appends `Filter.db`.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>, in_words: bool) {
-        out.reserve(8 + self.bytes.len());
-        out.extend_from_slice(&self.hashes.to_be_bytes());
-        out.extend_from_slice(&((self.bytes.len() / 8) as u32).to_be_bytes());
-        let start = out.len();
-        out.extend_from_slice(&self.bytes);
-        if in_words {
-            swap_words(&mut out[start..]);
-        }
+    /// `Filter.db`.
+    pub(crate) fn as_file(&self) -> &[u8] {
+        &self.file
     }
 
-    /// Reads `Filter.db`.
+    /// Takes `Filter.db` as it is.
     ///
     /// # Errors
     /// [`Malformed`] when it is not exactly one filter.
-    pub(crate) fn decode(bytes: &[u8], in_words: bool) -> Result<Self, Malformed> {
-        let mut input = Input::new(bytes);
+    pub(crate) fn decode(file: Vec<u8>, in_words: bool) -> Result<Self, Malformed> {
+        let mut input = Input::new(&file);
         let hashes = input.u32()?;
         if hashes == 0 || u64::from(hashes) > HASHES_MAX {
             return Err(Malformed::over(0, "number of hashes", u64::from(hashes), HASHES_MAX));
@@ -105,19 +106,16 @@ impl Filter {
         if words == 0 {
             return Err(Malformed::invalid(4, "a filter without bits"));
         }
-        let mut bits = input.take(words * 8)?.to_vec();
+        input.take(words * 8)?;
         if input.remaining() != 0 {
             return Err(Malformed::invalid(input.offset(), "bytes behind the filter"));
         }
-        if in_words {
-            swap_words(&mut bits);
-        }
-        Ok(Self { hashes, bytes: bits })
+        Ok(Self { hashes, flip: flip(in_words), file })
     }
 }
 
-fn swap_words(bytes: &mut [u8]) {
-    bytes.as_chunks_mut::<8>().0.iter_mut().for_each(|word| word.reverse());
+fn flip(in_words: bool) -> usize {
+    if in_words { 7 } else { 0 }
 }
 
 /// Hashes and bits per key for a rate of false answers: the fewest bits that reach it, then the fewest hashes.
@@ -146,7 +144,7 @@ mod tests {
     fn one_percent_takes_ten_bits_or_so_and_holds() {
         assert_eq!(shape(0.01), (5, 10));
         assert_eq!(shape(0.1), (3, 5));
-        let mut filter = Filter::new(10_000, 0.01).unwrap();
+        let mut filter = Filter::new(10_000, 0.01, true).unwrap();
         for key in 0u32..10_000 {
             filter.add_hash(murmur3_hash128(&key.to_be_bytes(), 0));
         }
@@ -157,27 +155,26 @@ mod tests {
 
     #[test]
     fn a_chance_of_one_makes_no_filter() {
-        assert_eq!(Filter::new(10, 1.0), None);
+        assert_eq!(Filter::new(10, 1.0, true), None);
     }
 
     proptest! {
         #[test]
         fn what_was_added_is_found_after_a_round_trip(keys: Vec<Vec<u8>>, in_words: bool, chance in 0.000_01f64..0.99) {
-            let mut filter = Filter::new(keys.len() as u64, chance).unwrap();
+            let mut filter = Filter::new(keys.len() as u64, chance, in_words).unwrap();
             keys.iter().for_each(|key| filter.add_hash(murmur3_hash128(key, 0)));
-            let mut bytes = Vec::new();
-            filter.encode(&mut bytes, in_words);
-            let back = Filter::decode(&bytes, in_words).unwrap();
+            let bytes = filter.as_file();
+            let back = Filter::decode(bytes.to_vec(), in_words).unwrap();
             prop_assert_eq!(&back, &filter);
             prop_assert!(keys.iter().all(|key| back.may_contain(key)));
             for end in 0..bytes.len() {
-                prop_assert!(Filter::decode(&bytes[..end], in_words).is_err());
+                prop_assert!(Filter::decode(bytes[..end].to_vec(), in_words).is_err());
             }
         }
 
         #[test]
         fn any_bytes_are_read_or_refused(bytes: Vec<u8>, key: Vec<u8>) {
-            if let Ok(filter) = Filter::decode(&bytes, true) {
+            if let Ok(filter) = Filter::decode(bytes, true) {
                 let _ = filter.may_contain(&key);
             }
         }

@@ -72,7 +72,7 @@ pub fn summary(bytes: &[u8]) {
 /// `Filter.db`.
 pub fn filter(bytes: &[u8]) {
     for features in all_features() {
-        if let Ok(filter) = Filter::decode(bytes, features.filter_in_words) {
+        if let Ok(filter) = Filter::decode(bytes.to_vec(), features.filter_in_words) {
             let _ = filter.may_contain(bytes);
         }
     }

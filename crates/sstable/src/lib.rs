@@ -19,6 +19,7 @@ mod index;
 mod input;
 mod layout;
 mod rebuild;
+mod resident;
 mod scan;
 mod statistics;
 mod summary;
@@ -40,6 +41,7 @@ pub use extras::{Extent, Extras, LargeCell, LargeData, LargePartition, LargeRow,
 pub use filter::FILTER_BYTES_MAX;
 pub use index::COLUMN_INDEX_BYTES_DEFAULT;
 pub use index::pages::IndexPages;
+pub use resident::ComponentMemory;
 pub use scan::PartitionBound;
 pub use statistics::{
     Cardinality, CommitLogPosition, EncodingMinima, EstimatedHistogram, HeaderColumn, PARTITIONER,

@@ -28,6 +28,8 @@ pub(crate) struct Known {
     pub(crate) partitions: u64,
     /// Chance of a wrong yes that the filter was made for.
     pub(crate) fp_chance: f64,
+    /// How the format has it.
+    pub(crate) filter_in_words: bool,
 }
 
 /// The components, as they would be written.
@@ -58,7 +60,7 @@ pub(crate) async fn from_index(index: &IndexFile, known: Known) -> Result<Rebuil
     }
     let counter = ReadCounter::default();
     let mut entries = Entries::new((index, &counter));
-    let mut filter = Filter::new(known.partitions, known.fp_chance);
+    let mut filter = Filter::new(known.partitions, known.fp_chance, known.filter_in_words);
     let mut summary = Summary::new(MIN_INDEX_INTERVAL);
     let (mut first, mut last): (Vec<u8>, Vec<u8>) = Default::default();
     let (mut partitions, mut stretch) = (0u64, None);
@@ -119,7 +121,9 @@ mod tests {
             let file = File::open(path, OpenOptions::new().read(true).direct(true)).await.unwrap();
             let (path, length) = (path.to_owned(), bytes.len() as u64);
             let index = IndexFile { file, path, length, last_key: Box::default(), pages: None };
-            let found = from_index(&index, Known { checksum, partitions, fp_chance: 0.01 }).await;
+            let found =
+                from_index(&index, Known { checksum, partitions, fp_chance: 0.01, filter_in_words: true })
+                    .await;
             match (found, expected) {
                 (Ok(rebuilt), Ok(())) => {
                     assert_eq!((rebuilt.summary.first_key(), rebuilt.summary.last_key()), (keys[0], keys[1]));

@@ -18,6 +18,8 @@ use crate::input::Input;
 
 /// Sampling level of a summary that was not thinned out (Cassandra's `BASE_SAMPLING_LEVEL`).
 const SAMPLING_LEVEL_FULL: u32 = 128;
+/// Entries that are read or copied before others may run.
+const ENTRIES_AT_ONCE: usize = 256;
 /// Most bytes a summary takes; the format's offsets are signed 32-bit numbers.
 pub(crate) const SUMMARY_BYTES_MAX: usize = i32::MAX as usize / 2;
 
@@ -78,12 +80,34 @@ impl Summary {
 
     /// Leaves out every other entry, beginning with the second.
     pub(crate) fn thin(&mut self) {
-        let mut thinned = Self::new(self.min_index_interval);
-        (0..self.len())
-            .step_by(2)
-            .for_each(|at| thinned.add(self.tokens[at], self.key(at), self.positions[at]));
-        thinned.prefixes = self.prefixes.iter().step_by(2).copied().collect();
+        let mut thinned = self.without_entries();
+        (0..self.len()).step_by(2).for_each(|at| thinned.add_of(self, at));
         *self = thinned;
+    }
+
+    /// A copy without every other entry; lets others run meanwhile.
+    pub(crate) async fn thinned(&self) -> Self {
+        let mut thinned = self.without_entries();
+        for at in (0..self.len()).step_by(2) {
+            thinned.add_of(self, at);
+            maybe_yield_at(at).await;
+        }
+        thinned
+    }
+
+    fn without_entries(&self) -> Self {
+        Self {
+            whole: self.whole,
+            at_full_sampling: self.at_full_sampling,
+            first_key: self.first_key.clone(),
+            last_key: self.last_key.clone(),
+            ..Self::new(self.min_index_interval)
+        }
+    }
+
+    fn add_of(&mut self, other: &Self, at: usize) {
+        self.add(other.tokens[at], other.key(at), other.positions[at]);
+        self.prefixes.extend(other.prefixes.get(at));
     }
 
     /// Ends it.
@@ -170,8 +194,8 @@ impl Summary {
         self.stretch(self.tokens.partition_point(|other| *other < token).saturating_sub(1))
     }
 
-    /// Appends `Summary.db`.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+    /// Appends `Summary.db`; lets others run meanwhile.
+    pub(crate) async fn encode(&self, out: &mut Vec<u8>) {
         let offsets = 4 * self.len();
         out.extend_from_slice(&self.min_index_interval.to_be_bytes());
         out.extend_from_slice(&(self.len() as u32).to_be_bytes());
@@ -181,10 +205,12 @@ impl Summary {
         for at in 0..self.len() {
             let start = if at == 0 { 0 } else { self.ends[at - 1] as usize };
             out.extend_from_slice(&((offsets + start + 8 * at) as u32).to_le_bytes());
+            maybe_yield_at(at).await;
         }
         for at in 0..self.len() {
             out.extend_from_slice(self.key(at));
             out.extend_from_slice(&self.positions[at].to_le_bytes());
+            maybe_yield_at(at).await;
         }
         for key in [&self.first_key, &self.last_key] {
             out.extend_from_slice(&(key.len() as u32).to_be_bytes());
@@ -197,6 +223,49 @@ impl Summary {
     /// # Errors
     /// [`Malformed`] when it is not exactly one summary, or its keys or positions do not ascend.
     pub(crate) fn decode(bytes: &[u8], index_length: u64) -> Result<Self, Malformed> {
+        let mut decoding = Decoding::new(bytes, index_length)?;
+        while decoding.step()? {}
+        decoding.finish()
+    }
+
+    /// Reads it as [`Summary::decode`] does, and lets others run meanwhile.
+    ///
+    /// # Errors
+    /// The same.
+    pub(crate) async fn read(bytes: &[u8], index_length: u64) -> Result<Self, Malformed> {
+        let mut decoding = Decoding::new(bytes, index_length)?;
+        while decoding.step()? {
+            reactor::maybe_yield().await;
+        }
+        decoding.finish()
+    }
+}
+
+/// Lets others run before some of the entries.
+async fn maybe_yield_at(entry: usize) {
+    if entry.is_multiple_of(ENTRIES_AT_ONCE) {
+        reactor::maybe_yield().await;
+    }
+}
+
+/// A summary that is being read.
+struct Decoding<'b> {
+    /// What stands behind the entries.
+    rest: Input<'b>,
+    /// Offsets and entries, and where they start in the file.
+    body: &'b [u8],
+    body_at: u64,
+    offsets: Input<'b>,
+    /// Where the next entry starts in the body.
+    start: usize,
+    entries: usize,
+    index_length: u64,
+    at_full_sampling: u32,
+    summary: Summary,
+}
+
+impl<'b> Decoding<'b> {
+    fn new(bytes: &'b [u8], index_length: u64) -> Result<Self, Malformed> {
         let mut input = Input::new(bytes);
         let min_index_interval = input.u32()?;
         let entries = u64::from(input.u32()?);
@@ -208,44 +277,67 @@ impl Summary {
             return Err(Malformed::invalid(4, "a summary without entries"));
         }
         let body_at = input.offset();
-        let limit = input.remaining() as u64;
-        if length > limit || length > SUMMARY_BYTES_MAX as u64 {
-            return Err(Malformed::over(
-                8,
-                "length of the summary",
-                length,
-                limit.min(SUMMARY_BYTES_MAX as u64),
-            ));
+        let limit = (input.remaining() as u64).min(SUMMARY_BYTES_MAX as u64);
+        if length > limit {
+            return Err(Malformed::over(8, "length of the summary", length, limit));
         }
-        let length = length as usize;
-        let body = input.take(length)?;
+        let body = input.take(length as usize)?;
         let mut offsets = Input::at_offset(body, body_at);
-        let mut summary = Self::new(min_index_interval);
-        let mut start = offsets.u32_le()? as usize;
+        let start = offsets.u32_le()? as usize;
         if start != 4 * entries {
             return Err(Malformed::invalid(body_at, "the first summary entry does not follow the offsets"));
         }
-        for at in 0..entries {
-            let here = body_at + start as u64;
-            let end = if at + 1 == entries { length } else { offsets.u32_le()? as usize };
-            let entry =
-                body.get(start..end).ok_or(Malformed::invalid(here, "summary offsets do not ascend"))?;
-            let (key, position) = entry
-                .split_last_chunk::<8>()
-                .ok_or(Malformed::invalid(here, "a summary entry without position"))?;
-            let (token, position) = (murmur3_token(key), u64::from_le_bytes(*position));
-            if let Some(&last) = summary.positions.last() {
-                let before = (summary.tokens[at - 1], summary.key(at - 1));
-                if position <= last || compare_decorated(before, (token, key)).is_ge() {
-                    return Err(Malformed::invalid(here, "summary entries do not ascend"));
-                }
+        let summary = Summary::new(min_index_interval);
+        Ok(Self {
+            rest: input,
+            body,
+            body_at,
+            offsets,
+            start,
+            entries,
+            index_length,
+            at_full_sampling,
+            summary,
+        })
+    }
+
+    /// Reads some entries; says no when there are no more.
+    fn step(&mut self) -> Result<bool, Malformed> {
+        for _ in 0..ENTRIES_AT_ONCE {
+            if self.summary.len() == self.entries {
+                return Ok(false);
             }
-            if position >= index_length {
-                return Err(Malformed::over(here, "position in the index", position, index_length));
-            }
-            summary.add(token, key, position);
-            start = end;
+            self.entry()?;
         }
+        Ok(true)
+    }
+
+    fn entry(&mut self) -> Result<(), Malformed> {
+        let (at, start) = (self.summary.len(), self.start);
+        let here = self.body_at + start as u64;
+        let end = if at + 1 == self.entries { self.body.len() } else { self.offsets.u32_le()? as usize };
+        let entry =
+            self.body.get(start..end).ok_or(Malformed::invalid(here, "summary offsets do not ascend"))?;
+        let (key, position) = entry
+            .split_last_chunk::<8>()
+            .ok_or(Malformed::invalid(here, "a summary entry without position"))?;
+        let (token, position) = (murmur3_token(key), u64::from_le_bytes(*position));
+        if let Some(&last) = self.summary.positions.last() {
+            let before = (self.summary.tokens[at - 1], self.summary.key(at - 1));
+            if position <= last || compare_decorated(before, (token, key)).is_ge() {
+                return Err(Malformed::invalid(here, "summary entries do not ascend"));
+            }
+        }
+        if position >= self.index_length {
+            return Err(Malformed::over(here, "position in the index", position, self.index_length));
+        }
+        self.summary.add(token, key, position);
+        self.start = end;
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Summary, Malformed> {
+        let input = &mut self.rest;
         let mut key = || {
             let (offset, length) = (input.offset(), input.u32()?);
             let limit = model::partition_key::PARTITION_KEY_BYTES_MAX;
@@ -254,12 +346,13 @@ impl Summary {
             }
             input.take(length as usize).map(<[u8]>::to_vec)
         };
+        let summary = &mut self.summary;
         (summary.first_key, summary.last_key) = (key()?, key()?);
-        summary.at_full_sampling = at_full_sampling;
+        summary.at_full_sampling = self.at_full_sampling;
         if input.remaining() != 0 {
             return Err(Malformed::invalid(input.offset(), "bytes behind the summary"));
         }
-        Ok(summary)
+        Ok(self.summary)
     }
 }
 
@@ -279,8 +372,12 @@ mod tests {
                 summary.add(key.token, &key.key, at as u64 * 10);
             }
             summary.finish(&keys[0].key, &keys[keys.len() - 1].key, keys.len() as u64);
-            let mut bytes = Vec::new();
-            summary.encode(&mut bytes);
+            let original = summary.clone();
+            let bytes = reactor::sim::run_one(1, move || async move {
+                let mut bytes = Vec::new();
+                original.encode(&mut bytes).await;
+                bytes
+            });
             let back = Summary::decode(&bytes, keys.len() as u64 * 10).unwrap();
             prop_assert_eq!(&back, &summary);
             for (at, key) in keys.iter().enumerate() {

@@ -4,35 +4,32 @@
 //! stretch of the index and the chunks of the partition. Clones of the `Rc` inside are cheap; readers keep the file
 //! open after the table file was removed.
 
+mod opening;
+
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use memory::{Budget, Charge, Kind};
 use model::Table;
 use model::clustering::Slice;
 use model::deletion::NO_LOCAL_TIME;
-use model::token::{Token, murmur3_token};
-use reactor::file::{File, OpenOptions, metadata_size, read_all, remove_file, sync_dir};
+use model::token::Token;
+use reactor::file::{read_all, remove_file, sync_dir};
 
-use crate::compression::{ChunkChecksums, CompressionInfo, CompressionInfoError, Decoder};
-use crate::data::chunks::{Chunks, DataFile, DiskReads, ReadCounter};
+use crate::data::chunks::{DataFile, DiskReads, ReadCounter};
 use crate::data::reader::{PartitionReader, Scanner};
 use crate::data::stream::Stream;
 use crate::data::window::READ_BYTES_MAX;
 use crate::descriptor::{Component, Descriptor};
 use crate::error::{Malformed, SstableError};
-use crate::extras::{EXTRAS_BYTES_MAX, Extent, Extras};
-use crate::filter::Filter;
-use crate::index::pages::{FilePages, IndexPages};
+use crate::extras::{Extent, Extras};
+use crate::index::pages::IndexPages;
 use crate::index::promoted::Promoted;
 use crate::index::reader::{AtHand, End, Entry, IndexFile};
 use crate::index::walked::Walked;
 use crate::layout::Layout;
-use crate::rebuild::{self, Known};
+use crate::resident::{ComponentMemory, Resident};
 use crate::scan::PartitionBound;
 use crate::statistics::{SerializationHeader, Statistics, Stats};
-use crate::summary::Summary;
-use crate::version::Format;
 
 /// Largest component that is read into memory as a whole.
 const COMPONENT_BYTES_MAX: u64 = 2 << 30;
@@ -62,53 +59,28 @@ pub(crate) struct Open {
     finder: Finder,
     pub(crate) reads: ReadCounter,
     extras: Extras,
-    filter: Option<Filter>,
+    pub(crate) resident: Resident,
     statistics: Statistics,
     extent: Option<Extent>,
-    first: Token,
-    last: Token,
+    /// Token and stored key of the first and the last partition.
+    first: (Token, Box<[u8]>),
+    last: (Token, Box<[u8]>),
     bytes_on_disk: u64,
-    /// What it keeps in memory, counted.
-    _in_memory: Option<Charge>,
 }
 
 /// How partitions are found.
 #[derive(Debug)]
 enum Finder {
     /// By the index, of which the summary names a stretch.
-    Index(Rc<IndexFile>, Box<Summary>),
-    /// By walking over the data; the first and the last key, as the statistics have them.
-    Walked { first: Box<[u8]>, last: Box<[u8]>, walked: Walked },
-}
-
-impl Finder {
-    fn first_key(&self) -> &[u8] {
-        match self {
-            Self::Index(_, summary) => summary.first_key(),
-            Self::Walked { first, .. } => first,
-        }
-    }
-
-    fn last_key(&self) -> &[u8] {
-        match self {
-            Self::Index(_, summary) => summary.last_key(),
-            Self::Walked { last, .. } => last,
-        }
-    }
-
-    /// Bytes it keeps in memory.
-    fn size(&self) -> usize {
-        match self {
-            Self::Index(_, summary) => summary.size(),
-            Self::Walked { first, last, .. } => first.len() + last.len(),
-        }
-    }
+    Index(Rc<IndexFile>),
+    /// By walking over the data.
+    Walked(Walked),
 }
 
 impl Open {
     /// Stored key of the last partition.
     pub(crate) fn last_key(&self) -> &[u8] {
-        self.finder.last_key()
+        &self.last.1
     }
 }
 
@@ -116,56 +88,6 @@ impl Open {
 #[derive(Debug, Clone)]
 pub struct Sstable {
     inner: Rc<Inner>,
-}
-
-async fn read_component(
-    dir: &Path,
-    descriptor: Descriptor,
-    component: Component,
-    extras: &Extras,
-) -> Result<(PathBuf, Vec<u8>), SstableError> {
-    let path = descriptor.path(dir, component);
-    let bytes = read_all(&path, COMPONENT_BYTES_MAX as usize).await.map_err(SstableError::io(&path))?;
-    extras.check(component, &bytes).map_err(|error| error.of(component, &path))?;
-    Ok((path, bytes))
-}
-
-/// Reads a component that a file may lack.
-async fn read_optional(
-    dir: &Path,
-    descriptor: Descriptor,
-    component: Component,
-    extras: &Extras,
-) -> Result<Option<(PathBuf, Vec<u8>)>, SstableError> {
-    match read_component(dir, descriptor, component, extras).await {
-        Err(SstableError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        read => read.map(Some),
-    }
-}
-
-async fn read_extras(dir: &Path, descriptor: Descriptor) -> Result<Extras, SstableError> {
-    let path = descriptor.path(dir, Component::Ceto);
-    match read_all(&path, EXTRAS_BYTES_MAX as usize).await {
-        Ok(bytes) => Extras::decode(&bytes).map_err(|error| error.of(Component::Ceto, &path)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Extras::default()),
-        Err(error) => Err(SstableError::io(&path)(error)),
-    }
-}
-
-/// Where everything in a file lies: as its writer noted it, or as its statistics have it.
-fn extent(extras: &Extras, statistics: &Statistics) -> Option<Extent> {
-    extras.extent.clone().or_else(|| {
-        let stats = &statistics.stats;
-        let (first, last) = stats.covered.clone()?;
-        // Without a note of it, no deletion at all is the only proof that no partition is deleted.
-        let deletions = stats.min_local_deletion_time != NO_LOCAL_TIME;
-        Some(Extent {
-            first,
-            last,
-            partition_deletions: stats.partition_deletions.unwrap_or(deletions),
-            static_rows: !statistics.header.statics.is_empty(),
-        })
-    })
 }
 
 fn resolve(
@@ -181,22 +103,6 @@ fn resolve(
     })
 }
 
-async fn open_data(path: &Path) -> Result<(File, u64), SstableError> {
-    let file =
-        File::open(path, OpenOptions::new().read(true).direct(true)).await.map_err(SstableError::io(path))?;
-    let length = file.size().await.map_err(SstableError::io(path))?;
-    Ok((file, length))
-}
-
-/// Whether a component says something else than what was written.
-fn is_damage(error: &SstableError) -> bool {
-    matches!(error, SstableError::Corrupt { .. })
-}
-
-fn is_missing(error: &SstableError) -> bool {
-    matches!(error, SstableError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
-}
-
 impl Sstable {
     /// Opens the table file `descriptor` in `dir`, whose rows are read as those of `table`; every lookup reads its part of
     /// the index.
@@ -207,8 +113,8 @@ impl Sstable {
         Self::open_as(dir, descriptor, table, None).await
     }
 
-    /// The same for use within a shard's memory: what stays in memory of the file counts as fixed, and parts of the index that
-    /// were read are kept among `pages`. A summary or a filter that is damaged is made anew from the index, in memory.
+    /// The same for use within a shard's memory: what stays in memory of the file counts there, and gives way where it is too much;
+    /// parts of the index that were read are kept among `pages`. A summary or a filter that is damaged is made anew from the index, in memory.
     ///
     /// # Errors
     /// As [`Sstable::open`].
@@ -216,84 +122,9 @@ impl Sstable {
         dir: &Path,
         descriptor: Descriptor,
         table: &Rc<Table>,
-        within: (&Budget, &IndexPages),
+        within: (&ComponentMemory, &IndexPages),
     ) -> Result<Self, SstableError> {
         Self::open_as(dir, descriptor, table, Some(within)).await
-    }
-
-    async fn open_as(
-        dir: &Path,
-        descriptor: Descriptor,
-        table: &Rc<Table>,
-        within: Option<(&Budget, &IndexPages)>,
-    ) -> Result<Self, SstableError> {
-        let features = descriptor.version.features();
-        let mut extras = read_extras(dir, descriptor).await?;
-        let (path, bytes) = read_component(dir, descriptor, Component::Statistics, &extras).await?;
-        let statistics =
-            Statistics::decode(&bytes, features).map_err(|error| error.of(Component::Statistics, &path))?;
-        let layout = resolve(descriptor, &path, &statistics, table)?;
-
-        // Who looks for damage is to see it.
-        let known = within.is_some().then(|| Known {
-            checksum: extras.checksum(Component::Index),
-            partitions: statistics.stats.partition_sizes.count().max(0) as u64,
-            fp_chance: statistics.fp_chance,
-        });
-        let finder = match descriptor.version.format() {
-            Format::Big => {
-                let pages = within.map(|(_, pages)| FilePages::new(pages));
-                Self::index(dir, descriptor, &mut extras, pages, known).await?
-            }
-            Format::Bti => {
-                let Some((first, last)) = statistics.stats.key_range.clone() else {
-                    let lacks = Malformed::invalid(0, "no first and last key");
-                    return Err(lacks.of(Component::Statistics, &path));
-                };
-                Finder::Walked { first: first.into(), last: last.into(), walked: Walked::default() }
-            }
-        };
-        let filter = match (Self::filter(dir, descriptor, &extras).await, known, &finder) {
-            (Err(error), Some(known), Finder::Index(index, _)) if is_damage(&error) => {
-                let rebuilt = rebuild::from_index(index, known).await?;
-                reactor::warn!("a damaged filter was made anew from the index, in memory; a scrub writes it";
-                    error = &error);
-                rebuilt.filter
-            }
-            (read, ..) => read?,
-        };
-
-        let data_path = descriptor.path(dir, Component::Data);
-        let (file, file_length) = open_data(&data_path).await?;
-        let chunks = Self::chunks(dir, descriptor, file_length, &extras).await?;
-        let data = DataFile { file, path: data_path, file_length, chunks };
-
-        let (first, last) = (murmur3_token(finder.first_key()), murmur3_token(finder.last_key()));
-        let mut bytes_on_disk = 0;
-        for component in descriptor.components() {
-            bytes_on_disk += metadata_size(&descriptor.path(dir, *component)).await.unwrap_or(0);
-        }
-        let in_memory = within.map(|(budget, _)| {
-            let filter = filter.as_ref().map_or(0, Filter::size);
-            let large = extras.large.bytes_in_memory();
-            budget.hold(Kind::Fixed, filter + finder.size() + data.bytes_in_memory() + large)
-        });
-        let file = Rc::new(Open {
-            descriptor,
-            dir: dir.to_owned(),
-            data,
-            finder,
-            reads: ReadCounter::default(),
-            extent: extent(&extras, &statistics),
-            extras,
-            filter,
-            statistics,
-            first,
-            last,
-            bytes_on_disk,
-            _in_memory: in_memory,
-        });
-        Ok(Self { inner: Rc::new(Inner { layout, file }) })
     }
 
     /// The same open file, its rows read as those of `table`, which was altered since.
@@ -309,101 +140,6 @@ impl Sstable {
         Ok(Self { inner: Rc::new(Inner { layout, file }) })
     }
 
-    /// Reads the filter; `None` where a file has none.
-    async fn filter(
-        dir: &Path,
-        descriptor: Descriptor,
-        extras: &Extras,
-    ) -> Result<Option<Filter>, SstableError> {
-        let in_words = descriptor.version.features().filter_in_words;
-        match read_optional(dir, descriptor, Component::Filter, extras).await? {
-            Some((path, bytes)) => {
-                Filter::decode(&bytes, in_words).map(Some).map_err(|error| error.of(Component::Filter, &path))
-            }
-            None if extras.checksum(Component::Filter).is_some() => {
-                let path = descriptor.path(dir, Component::Filter);
-                Err(Malformed::invalid(0, "it is not there").of(Component::Filter, &path))
-            }
-            None => Ok(None),
-        }
-    }
-
-    async fn summary(
-        dir: &Path,
-        descriptor: Descriptor,
-        extras: &Extras,
-        length: u64,
-    ) -> Result<Summary, SstableError> {
-        let (path, bytes) = read_component(dir, descriptor, Component::Summary, extras).await?;
-        Summary::decode(&bytes, length).map_err(|error| error.of(Component::Summary, &path))
-    }
-
-    /// Opens the index and reads the summary of it, or makes one of it where that is damaged and it is `known` how.
-    async fn index(
-        dir: &Path,
-        descriptor: Descriptor,
-        extras: &mut Extras,
-        pages: Option<FilePages>,
-        known: Option<Known>,
-    ) -> Result<Finder, SstableError> {
-        let index_path = descriptor.path(dir, Component::Index);
-        let (index, length) = open_data(&index_path).await?;
-        let mut index =
-            IndexFile { file: index, path: index_path, length, last_key: Box::default(), pages: None };
-        let mut summary = match (Self::summary(dir, descriptor, extras, length).await, known) {
-            (Err(error), Some(known)) if is_damage(&error) || is_missing(&error) => {
-                let rebuilt = rebuild::from_index(&index, known).await?;
-                reactor::warn!("a damaged summary was made anew from the index, in memory; a scrub writes it";
-                    error = &error);
-                // They are of the stretches of the one that was.
-                extras.prefixes.clear();
-                rebuilt.summary
-            }
-            (read, _) => read?,
-        };
-        let whole = extras.checksums.iter().find(|(component, _)| *component == Component::Index);
-        if let (Some((_, whole)), false) = (whole, extras.prefixes.is_empty())
-            && !summary.set_checksums(std::mem::take(&mut extras.prefixes), *whole)
-        {
-            let error = Malformed::invalid(0, "checksums of another summary's stretches");
-            return Err(error.of(Component::Ceto, &descriptor.path(dir, Component::Ceto)));
-        }
-        (index.last_key, index.pages) = (summary.last_key().into(), pages);
-        Ok(Finder::Index(Rc::new(index), Box::new(summary)))
-    }
-
-    async fn chunks(
-        dir: &Path,
-        descriptor: Descriptor,
-        file_length: u64,
-        extras: &Extras,
-    ) -> Result<Chunks, SstableError> {
-        let features = descriptor.version.features();
-        if let Some((path, bytes)) =
-            read_optional(dir, descriptor, Component::CompressionInfo, extras).await?
-        {
-            return match CompressionInfo::decode(&bytes, features, file_length) {
-                Ok(info) => match Decoder::new(info.compressor, extras.dictionary.as_deref()) {
-                    Ok(decoder) => Ok(Chunks::Compressed(info, decoder)),
-                    Err(problem) => {
-                        let path = descriptor.path(dir, Component::Ceto);
-                        Err(Malformed { offset: 0, problem }.of(Component::Ceto, &path))
-                    }
-                },
-                Err(CompressionInfoError::Malformed(error)) => {
-                    Err(error.of(Component::CompressionInfo, &path))
-                }
-                Err(CompressionInfoError::Compressor(name)) => Err(SstableError::Compressor { path, name }),
-            };
-        }
-        match read_optional(dir, descriptor, Component::Crc, extras).await? {
-            Some((path, bytes)) => ChunkChecksums::decode(&bytes, file_length)
-                .map(Chunks::Checked)
-                .map_err(|error| error.of(Component::Crc, &path)),
-            None => Ok(Chunks::Plain),
-        }
-    }
-
     /// Its name.
     pub fn descriptor(&self) -> Descriptor {
         self.inner.descriptor
@@ -416,19 +152,17 @@ impl Sstable {
 
     /// Token and stored key of its first partition.
     pub fn first_key(&self) -> (Token, &[u8]) {
-        (self.inner.first, self.inner.finder.first_key())
+        (self.inner.first.0, &self.inner.first.1)
     }
 
     /// Token and stored key of its last partition.
     pub fn last_key(&self) -> (Token, &[u8]) {
-        (self.inner.last, self.inner.finder.last_key())
+        (self.inner.last.0, &self.inner.last.1)
     }
 
     /// Whether it may have a partition with this key; never wrong when it says no.
     pub fn may_contain(&self, token: Token, key: &[u8]) -> bool {
-        self.inner.first <= token
-            && token <= self.inner.last
-            && self.inner.filter.as_ref().is_none_or(|filter| filter.may_contain(key))
+        self.inner.first.0 <= token && token <= self.inner.last.0 && self.inner.resident.may_contain(key)
     }
 
     /// Whether a read of these slices (disjoint, ascending) may find something in a partition it has: a row, a range
@@ -490,9 +224,7 @@ impl Sstable {
 
     /// Bytes it keeps in memory for its filter, summary, dictionary and the places of its chunks.
     pub fn bytes_in_memory(&self) -> usize {
-        let filter = self.inner.filter.as_ref().map_or(0, Filter::size);
-        let large = self.inner.extras.large.bytes_in_memory();
-        filter + self.inner.finder.size() + self.inner.data.bytes_in_memory() + large
+        self.inner.resident.bytes()
     }
 
     /// Reads its readers have asked the disk for so far.
@@ -517,13 +249,14 @@ impl Sstable {
             return Ok(None);
         }
         let inner = &self.inner;
-        let (index, summary) = match &inner.finder {
-            Finder::Index(index, summary) => (index, summary),
-            Finder::Walked { walked, .. } => {
+        let index = match &inner.finder {
+            Finder::Index(index) => index,
+            Finder::Walked(walked) => {
                 let found = Box::pin(walked.find(inner, (token, key), slices, reversed)).await?;
                 return Ok(found.map(PartitionReader::new));
             }
         };
+        let summary = inner.resident.summary().expect("what has an index has a summary");
         let stretch = summary.interval(token, key);
         let found = index.find(&inner.reads, stretch, key).await?;
         let Some((entry, at_hand)) = found else { return Ok(None) };
@@ -578,8 +311,8 @@ impl Sstable {
     /// Its index, with what counts reads; a file of format `bti` has none of this kind.
     pub(crate) fn index_file(&self) -> Option<(&IndexFile, &ReadCounter)> {
         match &self.inner.finder {
-            Finder::Index(index, _) => Some((index, &self.inner.reads)),
-            Finder::Walked { .. } => None,
+            Finder::Index(index) => Some((index, &self.inner.reads)),
+            Finder::Walked(_) => None,
         }
     }
 
@@ -595,12 +328,13 @@ impl Sstable {
     ) -> Result<Scanner, SstableError> {
         let inner = &self.inner;
         let start = match &inner.finder {
-            finder if from.is_before(inner.first, finder.first_key()) => Some(0),
-            Finder::Index(index, summary) => {
+            _ if from.is_before(inner.first.0, &inner.first.1) => Some(0),
+            Finder::Index(index) => {
+                let summary = inner.resident.summary().expect("what has an index has a summary");
                 let stretch = summary.interval_of_token(from.token());
                 index.position_behind(&inner.reads, stretch, from).await?
             }
-            Finder::Walked { walked, .. } => Box::pin(walked.position_behind(inner, from)).await?,
+            Finder::Walked(walked) => Box::pin(walked.position_behind(inner, from)).await?,
         };
         let stream = Stream::new(Rc::clone(inner), slices, false, READ_BYTES_MAX);
         Ok(Scanner::new(stream, to.clone(), start, inner.data.length()))

@@ -7,6 +7,9 @@ use crate::disk::{DiskMark, FailurePolicy};
 use crate::large_data::LargeLimits;
 use crate::partition_guard::PartitionGuards;
 
+/// Part of the memory for what open table files keep there where nobody says: ScyllaDB's.
+pub const COMPONENTS_SHARE_DEFAULT: f64 = 0.2;
+
 /// When a write in the commit log counts as safe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommitlogSync {
@@ -57,6 +60,9 @@ pub struct StorageConfig {
     pub auto_compaction: bool,
     /// Compactions at work on a shard at a time (`concurrent_compactors`).
     pub concurrent_compactors: usize,
+    /// Part of the memory, from 0 to 1, that filters, summaries and the like of open table files take at most
+    /// (`components_memory_reclaim_threshold`): beyond it filters are left out, and summaries get coarser.
+    pub components_share: f64,
     /// Most bytes per second that the compactions of a shard write (`compaction_throughput`); 0 for any number.
     pub compaction_bytes_per_second: u64,
     /// Shares of the compaction group (`compaction_static_shares`); 0 to let them follow the backlog.
@@ -89,6 +95,7 @@ impl StorageConfig {
             commitlog_dir: workdir.join("commitlog"),
             schema_dir: workdir.join("schema"),
             summary_ratio: sstable::SUMMARY_RATIO_DEFAULT,
+            components_share: COMPONENTS_SHARE_DEFAULT,
             column_index_bytes: sstable::COLUMN_INDEX_BYTES_DEFAULT,
             commitlog_sync: CommitlogSync::Periodic { period: Duration::from_secs(10) },
             segment_bytes: 32 << 20,

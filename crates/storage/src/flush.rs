@@ -80,6 +80,7 @@ impl Storage {
             event.notify_all();
         }
         self.0.damage.found.notify_all();
+        self.0.cache.components().wake();
         self.0.ages_changed.notify_all();
         self.wake_expiring();
         self.0.log.wake();

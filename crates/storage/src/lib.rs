@@ -45,7 +45,7 @@ pub use compaction::{
     CompactionTotals, DamagedFile, HISTORY_MAX as COMPACTION_HISTORY_MAX, ScrubMode, ScrubReport,
     TableFileInfo, VerifyOptions, VerifyReport,
 };
-pub use config::{CommitlogSync, StorageConfig};
+pub use config::{COMPONENTS_SHARE_DEFAULT, CommitlogSync, StorageConfig};
 pub use disk::{DiskMark, FailurePolicy, Trouble};
 pub use error::StorageError;
 pub use identity::Identity;

@@ -113,6 +113,8 @@ pub struct StorageStats {
     pub index_page_bytes: usize,
     /// Bytes of filters, summaries and the like of open table files.
     pub resident_bytes: usize,
+    /// Bytes of filters and summaries that are left out for want of room.
+    pub left_out_bytes: usize,
     /// Limit of all these together.
     pub memory_bytes_max: usize,
     /// The commit log.
@@ -359,6 +361,7 @@ impl Storage {
             cache_bytes: self.0.cache.held_bytes(),
             index_page_bytes: self.0.cache.pages().bytes(),
             resident_bytes: self.0.budget.fixed(),
+            left_out_bytes: self.0.cache.components().lacking_bytes(),
             memory_bytes_max: self.0.budget.total_limit(),
             commitlog: self.0.log.stats(),
         }

@@ -142,6 +142,11 @@ pub async fn read_all(path: impl AsRef<Path>, bytes_max: usize) -> io::Result<Ve
         if content.len() + chunk.len() > bytes_max {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
+        if content.is_empty() && chunk.len() == READ_ALL_STEP {
+            // A long one grows in place: copying what is there again and again would hold the shard up.
+            let length = usize::try_from(file.size().await?).unwrap_or(bytes_max);
+            let _ = content.try_reserve_exact(length.min(bytes_max));
+        }
         content.extend_from_slice(&chunk);
     }
 }

@@ -72,6 +72,12 @@ pub(super) async fn of(shard: &Shard) -> Vec<Sample> {
         Vec::new(),
         gauge(resident),
     );
+    push(
+        "scylla_sstables_components_left_out_bytes",
+        "Bytes of filters and summaries that are left out of memory for want of room.",
+        Vec::new(),
+        gauge(stats.left_out_bytes as u64),
+    );
     if reports.len() > TABLES_MAX {
         return samples;
     }

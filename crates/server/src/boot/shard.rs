@@ -117,6 +117,7 @@ fn storage_config(config: &Config, shards: usize) -> StorageConfig {
             bytes = storage.mutation_bytes_max());
     }
     storage.summary_ratio = config.sstable_summary_ratio;
+    storage.components_share = config.components_share;
     storage.column_index_bytes = config.column_index_bytes;
     storage.commitlog_replay_ignore_errors = config.commitlog_replay_ignore_errors;
     storage.auto_snapshot = config.admin.auto_snapshot;

@@ -77,6 +77,7 @@ const SETTERS: &[(&str, Setter)] = &[
     }),
     ("commitlog_replay_ignore_errors", |c, v| flag(v).map(|v| c.commitlog_replay_ignore_errors = v)),
     ("sstable_summary_ratio", |c, v| ratio(v).map(|v| c.sstable_summary_ratio = v)),
+    ("components_memory_reclaim_threshold", |c, v| ratio(v).map(|v| c.components_share = v)),
     ("column_index_size", |c, v| index_bytes(size(v)?).map(|v| c.column_index_bytes = v)),
     ("column_index_size_in_kb", |c, v| {
         index_bytes(count(v, 1, 1 << 20)? << 10).map(|v| c.column_index_bytes = v)

@@ -34,6 +34,7 @@ pub(crate) fn list(config: &Config) -> Vec<(String, String)> {
     add("memtable_total_space", or_null(config.memtable_bytes.map(bytes)));
     add("column_index_size", bytes(u64::from(config.column_index_bytes)));
     add("sstable_summary_ratio", config.sstable_summary_ratio.to_string());
+    add("components_memory_reclaim_threshold", config.components_share.to_string());
     add("compaction_throughput", format!("{}MiB/s", config.compaction_bytes_per_second >> 20));
     add("concurrent_compactors", or_null(config.concurrent_compactors));
     add("smp", or_null(config.shards));

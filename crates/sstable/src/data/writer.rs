@@ -178,7 +178,8 @@ impl Writer {
                 what,
             })?;
         let data = DataWriter::create(descriptor.temporary_path(dir, Component::Data), &options).await?;
-        let filter = Filter::new(options.expected_partitions, options.fp_chance);
+        let in_words = descriptor.version.features().filter_in_words;
+        let filter = Filter::new(options.expected_partitions, options.fp_chance, in_words);
         let interval = table.options().min_index_interval;
         let index_path = descriptor.temporary_path(dir, Component::Index);
         let index = match IndexWriter::create(index_path, filter, interval, &options).await {
@@ -414,11 +415,10 @@ impl Writer {
             checksums: vec![(Component::Data, data.digest), (Component::Index, index_checksum)],
         };
         let mut bytes = Vec::new();
-        summary.encode(&mut bytes);
+        summary.encode(&mut bytes).await;
         made.write(Component::Summary, &mut bytes).await?;
-        if let Some(filter) = &filter {
-            filter.encode(&mut bytes, features.filter_in_words);
-            made.write(Component::Filter, &mut bytes).await?;
+        if let Some(filter) = filter {
+            made.write_bytes(Component::Filter, filter.as_file()).await?;
         }
         let mut cardinality = Vec::new();
         sketch.encode(&mut cardinality);
@@ -427,11 +427,11 @@ impl Writer {
         made.write(Component::Statistics, &mut bytes).await?;
         match data.chunks {
             WrittenChunks::Compressed(info) => {
-                info.encode(&mut bytes, features);
+                info.encode(&mut bytes, features).await;
                 made.write(Component::CompressionInfo, &mut bytes).await?;
             }
             WrittenChunks::Checked(checksums) => {
-                checksums.encode(&mut bytes);
+                checksums.encode(&mut bytes).await;
                 made.write(Component::Crc, &mut bytes).await?;
             }
         }
@@ -486,6 +486,9 @@ async fn remove_temporaries(dir: &Path, descriptor: Descriptor) {
     }
 }
 
+/// Bytes of a component that are summed before others may run.
+const PIECE_BYTES: usize = 128 << 10;
+
 /// Components that are written, and not durable yet.
 struct Made<'d> {
     dir: &'d Path,
@@ -497,12 +500,21 @@ struct Made<'d> {
 impl Made<'_> {
     /// Writes one that is in memory as a whole; takes its bytes.
     async fn write(&mut self, component: Component, bytes: &mut Vec<u8>) -> Result<(), SstableError> {
-        let checksum = crc32fast::hash(bytes);
-        let mut file = OutputFile::create(self.descriptor.temporary_path(self.dir, component)).await?;
-        file.append(bytes).await?;
-        self.files.push(file.close().await?);
+        self.write_bytes(component, bytes).await?;
         bytes.clear();
-        self.checksums.push((component, checksum));
+        Ok(())
+    }
+
+    async fn write_bytes(&mut self, component: Component, bytes: &[u8]) -> Result<(), SstableError> {
+        let mut checksum = crc32fast::Hasher::new();
+        let mut file = OutputFile::create(self.descriptor.temporary_path(self.dir, component)).await?;
+        for piece in bytes.chunks(PIECE_BYTES) {
+            checksum.update(piece);
+            file.append(piece).await?;
+            reactor::maybe_yield().await;
+        }
+        self.files.push(file.close().await?);
+        self.checksums.push((component, checksum.finalize()));
         Ok(())
     }
 }

@@ -14,12 +14,14 @@ use model::types::CqlType;
 use reactor::Group;
 use reactor::file::create_dir_all;
 use reactor::sim::World;
-use sstable::{Component, Descriptor, IndexPages, PartitionBound, Sstable, SstableError, WriterOptions};
+use sstable::{
+    Component, ComponentMemory, Descriptor, IndexPages, PartitionBound, Sstable, SstableError, WriterOptions,
+};
 
 const DIR: &str = "/data";
 
-/// A table of so many partitions of so many rows, written to one file.
-async fn written(partitions: i64, rows: i64) -> (Rc<Table>, Vec<Partition>) {
+/// A table of so many partitions of so many rows.
+pub(crate) fn simple(partitions: i64, rows: i64) -> (Rc<Table>, Vec<Partition>) {
     let mut random = Random::new(1);
     let shape = Shape {
         key: vec![CqlType::Bigint],
@@ -51,6 +53,12 @@ async fn written(partitions: i64, rows: i64) -> (Rc<Table>, Vec<Partition>) {
         })
         .collect();
     partitions.sort_by(|a, b| a.key.cmp(&b.key));
+    (table, partitions)
+}
+
+/// The same, written to one file.
+async fn written(partitions: i64, rows: i64) -> (Rc<Table>, Vec<Partition>) {
+    let (table, partitions) = simple(partitions, rows);
     create_dir_all(DIR).await.unwrap();
     let options = WriterOptions {
         expected_partitions: partitions.len() as u64,
@@ -61,7 +69,11 @@ async fn written(partitions: i64, rows: i64) -> (Rc<Table>, Vec<Partition>) {
     (table, partitions)
 }
 
-async fn open(table: &Rc<Table>, within: Option<(&Budget, &IndexPages)>) -> Sstable {
+fn unlimited(budget: &Budget) -> ComponentMemory {
+    ComponentMemory::new(budget, usize::MAX)
+}
+
+async fn open(table: &Rc<Table>, within: Option<(&ComponentMemory, &IndexPages)>) -> Sstable {
     let (dir, descriptor) = (Path::new(DIR), Descriptor::new(1));
     match within {
         Some(within) => Sstable::open_within(dir, descriptor, table, within).await.unwrap(),
@@ -90,7 +102,7 @@ fn a_repeated_read_costs_one_read_of_data() {
         let (table, partitions) = written(1_000, 1).await;
         let budget = Budget::new(16 << 20);
         let pages = IndexPages::new(&budget);
-        let file = open(&table, Some((&budget, &pages))).await;
+        let file = open(&table, Some((&unlimited(&budget), &pages))).await;
         assert_eq!(budget.fixed(), file.bytes_in_memory());
         assert_eq!(read(&file, &table, &partitions[500]).await, 2);
         assert_eq!(read(&file, &table, &partitions[500]).await, 1);
@@ -126,7 +138,7 @@ fn a_summary_and_a_filter_that_were_made_anew_find_as_much_with_as_few_reads() {
     simulated(|| async {
         let (table, partitions) = written(1_000, 1).await;
         let budget = Budget::new(16 << 20);
-        let whole = open(&table, Some((&budget, &IndexPages::new(&budget)))).await;
+        let whole = open(&table, Some((&unlimited(&budget), &IndexPages::new(&budget)))).await;
         for component in [Component::Summary, Component::Filter] {
             let path = Descriptor::new(1).path(Path::new(DIR), component);
             reactor::file::write_all_atomic(&path, b"damage").await.unwrap();
@@ -134,7 +146,7 @@ fn a_summary_and_a_filter_that_were_made_anew_find_as_much_with_as_few_reads() {
         let strict = Sstable::open(Path::new(DIR), Descriptor::new(1), &table).await;
         assert!(matches!(strict, Err(SstableError::Corrupt { .. })));
         let pages = IndexPages::new(&budget);
-        let file = open(&table, Some((&budget, &pages))).await;
+        let file = open(&table, Some((&unlimited(&budget), &pages))).await;
         assert_eq!((file.first_key(), file.last_key()), (whole.first_key(), whole.last_key()));
         for partition in &partitions {
             assert!(read(&file, &table, partition).await <= 2);
@@ -153,7 +165,7 @@ fn lookups_that_meet_on_a_page_read_it_once() {
         let (table, partitions) = written(1_000, 1).await;
         let budget = Budget::new(16 << 20);
         let pages = IndexPages::new(&budget);
-        let file = open(&table, Some((&budget, &pages))).await;
+        let file = open(&table, Some((&unlimited(&budget), &pages))).await;
         let partition = Rc::new(partitions.into_iter().nth(100).unwrap());
         let tasks: Vec<_> = (0..20)
             .map(|_| {
@@ -189,8 +201,10 @@ fn a_closed_file_takes_its_pages_along() {
         let (table, partitions) = written(4_000, 1).await;
         let budget = Budget::new(16 << 20);
         let pages = IndexPages::new(&budget);
-        let (one, other) =
-            (open(&table, Some((&budget, &pages))).await, open(&table, Some((&budget, &pages))).await);
+        let (one, other) = (
+            open(&table, Some((&unlimited(&budget), &pages))).await,
+            open(&table, Some((&unlimited(&budget), &pages))).await,
+        );
         for partition in &partitions {
             read(&one, &table, partition).await;
         }
@@ -219,7 +233,7 @@ fn pages_stay_within_their_budget_and_the_latest_used_stay() {
         let (wanted, file) = {
             let budget = Budget::new(16 << 20);
             let pages = IndexPages::new(&budget);
-            let file = open(&table, Some((&budget, &pages))).await;
+            let file = open(&table, Some((&unlimited(&budget), &pages))).await;
             for partition in &partitions {
                 read(&file, &table, partition).await;
             }
@@ -228,7 +242,7 @@ fn pages_stay_within_their_budget_and_the_latest_used_stay() {
         // Room for half of them.
         let budget = Budget::new(file + wanted / 2);
         let pages = IndexPages::new(&budget);
-        let file = open(&table, Some((&budget, &pages))).await;
+        let file = open(&table, Some((&unlimited(&budget), &pages))).await;
         let favourite = &partitions[2_000];
         read(&file, &table, favourite).await;
         for (number, partition) in partitions.iter().enumerate() {
@@ -242,7 +256,7 @@ fn pages_stay_within_their_budget_and_the_latest_used_stay() {
         // With no room at all everything works as without pages.
         let budget = Budget::new(1);
         let pages = IndexPages::new(&budget);
-        let file = open(&table, Some((&budget, &pages))).await;
+        let file = open(&table, Some((&unlimited(&budget), &pages))).await;
         assert_eq!((read(&file, &table, favourite).await, read(&file, &table, favourite).await), (2, 2));
         assert_eq!(pages.count(), 0);
     });
@@ -257,7 +271,7 @@ fn blocks_of_long_partitions_are_found_in_pages() {
             let (table, partitions) = written(1, rows).await;
             let budget = Budget::new(16 << 20);
             let pages = IndexPages::new(&budget);
-            let file = open(&table, Some((&budget, &pages))).await;
+            let file = open(&table, Some((&unlimited(&budget), &pages))).await;
             let mut clustering = Vec::new();
             append_component(&mut clustering, Some(&(rows / 3).to_be_bytes()));
             let slices = [Slice::prefix(&clustering)];

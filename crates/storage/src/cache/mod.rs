@@ -27,7 +27,7 @@ use model::clustering::ClusteringOrder;
 use model::{Table, Token};
 use reactor::Event;
 use reactor::metrics::Counter;
-use sstable::IndexPages;
+use sstable::{ComponentMemory, IndexPages};
 
 pub(crate) use known::{Place, Step, Walked};
 pub(crate) use learn::Learner;
@@ -57,6 +57,8 @@ pub(crate) struct RowCache {
     memory_freed: Rc<Event>,
     /// What else can be evicted.
     pages: IndexPages,
+    /// What table files keep in memory besides.
+    components: ComponentMemory,
     metrics: Metrics,
 }
 
@@ -131,12 +133,14 @@ pub(crate) struct TabletCache {
 }
 
 impl RowCache {
-    /// An empty cache of what `budget` has room for; evicts when writers need it.
-    pub(crate) fn new(budget: &Budget) -> Rc<Self> {
+    /// An empty cache of what `budget` has room for; evicts when writers need it. Components of open files may take
+    /// `components_bytes_max` of it.
+    pub(crate) fn new(budget: &Budget, components_bytes_max: usize) -> Rc<Self> {
         let segment_bytes = (budget.total_limit() / SEGMENTS_MIN).min(SEGMENT_BYTES);
         let region = Region::of_kind(budget.clone(), Memory::Clean, segment_bytes);
         let reserve = 2 * region.segment_bytes();
         let pages = IndexPages::new(budget);
+        let components = ComponentMemory::new(budget, components_bytes_max);
         let metrics = Metrics::new();
         let inner = Inner {
             budget: budget.clone(),
@@ -154,8 +158,13 @@ impl RowCache {
             cleaned: Vec::new(),
             row: Vec::new(),
         };
-        let cache =
-            Rc::new(Self { inner: RefCell::new(inner), memory_freed: Rc::new(Event::new()), pages, metrics });
+        let cache = Rc::new(Self {
+            inner: RefCell::new(inner),
+            memory_freed: Rc::new(Event::new()),
+            pages,
+            components,
+            metrics,
+        });
         let strong: Rc<dyn Reclaim> = Rc::clone(&cache) as Rc<dyn Reclaim>;
         let weak: Weak<dyn Reclaim> = Rc::downgrade(&strong);
         budget.set_reclaimer(weak, reserve);
@@ -165,6 +174,11 @@ impl RowCache {
     /// Told when a memtable, which shares the budget, gives back what it had.
     pub(crate) fn memory_freed(&self) -> &Rc<Event> {
         &self.memory_freed
+    }
+
+    /// What open files keep of the budget to be found in.
+    pub(crate) fn components(&self) -> &ComponentMemory {
+        &self.components
     }
 
     /// The index pages of the shard, which share the budget too.

@@ -38,6 +38,22 @@ impl Storage {
             storage.set_damage_aside().await;
             drop(gate);
         }));
+        let (storage, gate) = (self.clone(), hold());
+        drop(reactor::spawn(Group::BACKGROUND, async move {
+            storage.restore_components().await;
+            drop(gate);
+        }));
+    }
+
+    /// The task that reads again what open files leave out of memory, when others have gone.
+    async fn restore_components(&self) {
+        let components = self.0.cache.components();
+        while !self.0.draining.get() {
+            components.restore().await;
+            if !self.0.draining.get() {
+                components.wait_for_room().await;
+            }
+        }
     }
 
     async fn compact_when_wanted(&self) {

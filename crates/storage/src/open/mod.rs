@@ -71,7 +71,8 @@ impl Storage {
         }
         let schema = Rc::new(schema);
         let budget = Budget::shared(config.memory_bytes_max, config.memtable_bytes_max);
-        let cache = RowCache::new(&budget);
+        let cache =
+            RowCache::new(&budget, (config.memory_bytes_max as f64 * config.components_share) as usize);
         let damage = Rc::new(Damage::new(config.disk_failure_policy));
         let mut tables = Vec::new();
         for table in schema.tables() {

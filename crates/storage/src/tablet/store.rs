@@ -160,7 +160,7 @@ pub(crate) async fn open(
     table: &Rc<Table>,
     cache: &RowCache,
 ) -> Result<Sstable, SstableError> {
-    Sstable::open_within(directory, descriptor, table, (&cache.budget(), cache.pages())).await
+    Sstable::open_within(directory, descriptor, table, (cache.components(), cache.pages())).await
 }
 
 /// A file that has nothing outside its tablet. Another one was put there by hand, from a node with other tablets: its rows belong

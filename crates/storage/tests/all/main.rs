@@ -18,6 +18,7 @@ mod made;
 mod misplaced;
 mod model;
 mod moved;
+mod resident;
 mod scrub;
 mod skips;
 mod snapshots;

@@ -1,0 +1,315 @@
+//! Opens a table file: reads and checks the components that stay in memory.
+//!
+//! Long components are decoded in steps, so that opening a large file holds nobody up.
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use model::Table;
+use model::deletion::NO_LOCAL_TIME;
+use model::token::murmur3_token;
+use reactor::file::{File, OpenOptions, metadata_size, read_all};
+
+use super::{COMPONENT_BYTES_MAX, Finder, Inner, Open, Sstable, resolve};
+use crate::compression::{ChunkChecksums, CompressionInfo, CompressionInfoError, Decoder};
+use crate::data::chunks::{Chunks, DataFile, ReadCounter};
+use crate::descriptor::{Component, Descriptor};
+use crate::error::{Malformed, SstableError};
+use crate::extras::{EXTRAS_BYTES_MAX, Extent, Extras};
+use crate::filter::Filter;
+use crate::index::pages::{FilePages, IndexPages};
+use crate::index::reader::IndexFile;
+use crate::index::walked::Walked;
+use crate::rebuild::{self, Known};
+use crate::resident::{ComponentMemory, Resident};
+use crate::statistics::Statistics;
+use crate::summary::Summary;
+use crate::verify::check;
+use crate::version::Format;
+
+/// Bytes that a checksum takes in before others may run.
+const PIECE_BYTES: usize = 256 << 10;
+
+async fn read_component(
+    dir: &Path,
+    descriptor: Descriptor,
+    component: Component,
+    extras: &Extras,
+) -> Result<(PathBuf, Vec<u8>), SstableError> {
+    let path = descriptor.path(dir, component);
+    let bytes = read_all(&path, COMPONENT_BYTES_MAX as usize).await.map_err(SstableError::io(&path))?;
+    if let Some(recorded) = extras.checksum(component) {
+        let mut hasher = crc32fast::Hasher::new();
+        for piece in bytes.chunks(PIECE_BYTES) {
+            hasher.update(piece);
+            reactor::maybe_yield().await;
+        }
+        check(hasher.finalize(), recorded)
+            .map_err(|problem| Malformed { offset: 0, problem }.of(component, &path))?;
+    }
+    Ok((path, bytes))
+}
+
+/// Reads a component that a file may lack.
+async fn read_optional(
+    dir: &Path,
+    descriptor: Descriptor,
+    component: Component,
+    extras: &Extras,
+) -> Result<Option<(PathBuf, Vec<u8>)>, SstableError> {
+    match read_component(dir, descriptor, component, extras).await {
+        Err(SstableError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        read => read.map(Some),
+    }
+}
+
+async fn read_extras(dir: &Path, descriptor: Descriptor) -> Result<Extras, SstableError> {
+    let path = descriptor.path(dir, Component::Ceto);
+    match read_all(&path, EXTRAS_BYTES_MAX as usize).await {
+        Ok(bytes) => Extras::decode(&bytes).map_err(|error| error.of(Component::Ceto, &path)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Extras::default()),
+        Err(error) => Err(SstableError::io(&path)(error)),
+    }
+}
+
+/// Where everything in a file lies: as its writer noted it, or as its statistics have it.
+fn extent(extras: &Extras, statistics: &Statistics) -> Option<Extent> {
+    extras.extent.clone().or_else(|| {
+        let stats = &statistics.stats;
+        let (first, last) = stats.covered.clone()?;
+        // Without a note of it, no deletion at all is the only proof that no partition is deleted.
+        let deletions = stats.min_local_deletion_time != NO_LOCAL_TIME;
+        Some(Extent {
+            first,
+            last,
+            partition_deletions: stats.partition_deletions.unwrap_or(deletions),
+            static_rows: !statistics.header.statics.is_empty(),
+        })
+    })
+}
+
+async fn open_data(path: &Path) -> Result<(File, u64), SstableError> {
+    let file =
+        File::open(path, OpenOptions::new().read(true).direct(true)).await.map_err(SstableError::io(path))?;
+    let length = file.size().await.map_err(SstableError::io(path))?;
+    Ok((file, length))
+}
+
+/// Whether a component says something else than what was written.
+fn is_damage(error: &SstableError) -> bool {
+    matches!(error, SstableError::Corrupt { .. })
+}
+
+fn is_missing(error: &SstableError) -> bool {
+    matches!(error, SstableError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
+}
+
+impl Sstable {
+    pub(super) async fn open_as(
+        dir: &Path,
+        descriptor: Descriptor,
+        table: &Rc<Table>,
+        within: Option<(&ComponentMemory, &IndexPages)>,
+    ) -> Result<Self, SstableError> {
+        let features = descriptor.version.features();
+        let mut extras = read_extras(dir, descriptor).await?;
+        let (path, bytes) = read_component(dir, descriptor, Component::Statistics, &extras).await?;
+        let statistics =
+            Statistics::decode(&bytes, features).map_err(|error| error.of(Component::Statistics, &path))?;
+        let layout = resolve(descriptor, &path, &statistics, table)?;
+
+        // Who looks for damage is to see it.
+        let known = within.is_some().then(|| Known {
+            checksum: extras.checksum(Component::Index),
+            partitions: statistics.stats.partition_sizes.count().max(0) as u64,
+            fp_chance: statistics.fp_chance,
+            filter_in_words: features.filter_in_words,
+        });
+        let (finder, summary, first, last): (_, _, Box<[u8]>, Box<[u8]>) = match descriptor.version.format() {
+            Format::Big => {
+                let pages = within.map(|(_, pages)| FilePages::new(pages));
+                let (index, summary) = open_index(dir, descriptor, &mut extras, pages, known).await?;
+                let (first, last) = (summary.first_key().into(), summary.last_key().into());
+                (Finder::Index(Rc::new(index)), Some(summary), first, last)
+            }
+            Format::Bti => {
+                let Some((first, last)) = statistics.stats.key_range.clone() else {
+                    let lacks = Malformed::invalid(0, "no first and last key");
+                    return Err(lacks.of(Component::Statistics, &path));
+                };
+                (Finder::Walked(Walked::default()), None, first.into(), last.into())
+            }
+        };
+        let filter = match (read_filter(dir, descriptor, &extras).await, known, &finder) {
+            (Err(error), Some(known), Finder::Index(index)) if is_damage(&error) => {
+                let rebuilt = rebuild::from_index(index, known).await?;
+                reactor::warn!("a damaged filter was made anew from the index, in memory; a scrub writes it";
+                    error = &error);
+                rebuilt.filter
+            }
+            (read, ..) => read?,
+        };
+
+        let data_path = descriptor.path(dir, Component::Data);
+        let (file, file_length) = open_data(&data_path).await?;
+        let chunks = read_chunks(dir, descriptor, file_length, &extras).await?;
+        let data = DataFile { file, path: data_path, file_length, chunks };
+
+        let mut bytes_on_disk = 0;
+        for component in descriptor.components() {
+            bytes_on_disk += metadata_size(&descriptor.path(dir, *component)).await.unwrap_or(0);
+        }
+        let others = data.bytes_in_memory() + extras.large.bytes_in_memory();
+        let memory = within.map(|(memory, _)| memory);
+        let file = Rc::new(Open {
+            descriptor,
+            dir: dir.to_owned(),
+            data,
+            finder,
+            reads: ReadCounter::default(),
+            extent: extent(&extras, &statistics),
+            extras,
+            resident: Resident::new(filter, summary, others, memory),
+            statistics,
+            first: (murmur3_token(&first), first),
+            last: (murmur3_token(&last), last),
+            bytes_on_disk,
+        });
+        if let Some(memory) = memory {
+            memory.admit(&file).await;
+        }
+        Ok(Self { inner: Rc::new(Inner { layout, file }) })
+    }
+}
+
+impl Open {
+    /// Reads the filter, which the file has, once more.
+    ///
+    /// # Errors
+    /// [`SstableError`].
+    pub(crate) async fn read_filter(&self) -> Result<Filter, SstableError> {
+        match read_filter(&self.dir, self.descriptor, &self.extras).await? {
+            Some(filter) => Ok(filter),
+            None => Err(SstableError::io(&self.descriptor.path(&self.dir, Component::Filter))(
+                std::io::ErrorKind::NotFound.into(),
+            )),
+        }
+    }
+
+    /// Reads the summary once more.
+    ///
+    /// # Errors
+    /// [`SstableError`].
+    pub(crate) async fn read_summary(&self) -> Result<Summary, SstableError> {
+        let mut extras = read_extras(&self.dir, self.descriptor).await?;
+        let length = match &self.finder {
+            Finder::Index(index) => index.length,
+            Finder::Walked(_) => 0,
+        };
+        let summary = read_summary(&self.dir, self.descriptor, &extras, length).await?;
+        with_checksums(summary, &self.dir, self.descriptor, &mut extras)
+    }
+}
+
+/// Reads the filter; `None` where a file has none.
+async fn read_filter(
+    dir: &Path,
+    descriptor: Descriptor,
+    extras: &Extras,
+) -> Result<Option<Filter>, SstableError> {
+    let in_words = descriptor.version.features().filter_in_words;
+    match read_optional(dir, descriptor, Component::Filter, extras).await? {
+        Some((path, bytes)) => {
+            Filter::decode(bytes, in_words).map(Some).map_err(|error| error.of(Component::Filter, &path))
+        }
+        None if extras.checksum(Component::Filter).is_some() => {
+            let path = descriptor.path(dir, Component::Filter);
+            Err(Malformed::invalid(0, "it is not there").of(Component::Filter, &path))
+        }
+        None => Ok(None),
+    }
+}
+
+async fn read_summary(
+    dir: &Path,
+    descriptor: Descriptor,
+    extras: &Extras,
+    length: u64,
+) -> Result<Summary, SstableError> {
+    let (path, bytes) = read_component(dir, descriptor, Component::Summary, extras).await?;
+    Summary::read(&bytes, length).await.map_err(|error| error.of(Component::Summary, &path))
+}
+
+/// Opens the index and reads the summary of it, or makes one of it where that is damaged and it is `known` how.
+async fn open_index(
+    dir: &Path,
+    descriptor: Descriptor,
+    extras: &mut Extras,
+    pages: Option<FilePages>,
+    known: Option<Known>,
+) -> Result<(IndexFile, Summary), SstableError> {
+    let index_path = descriptor.path(dir, Component::Index);
+    let (index, length) = open_data(&index_path).await?;
+    let mut index =
+        IndexFile { file: index, path: index_path, length, last_key: Box::default(), pages: None };
+    let summary = match (read_summary(dir, descriptor, extras, length).await, known) {
+        (Err(error), Some(known)) if is_damage(&error) || is_missing(&error) => {
+            let rebuilt = rebuild::from_index(&index, known).await?;
+            reactor::warn!("a damaged summary was made anew from the index, in memory; a scrub writes it";
+                error = &error);
+            // They are of the stretches of the one that was.
+            extras.prefixes.clear();
+            rebuilt.summary
+        }
+        (read, _) => read?,
+    };
+    let summary = with_checksums(summary, dir, descriptor, extras)?;
+    (index.last_key, index.pages) = (summary.last_key().into(), pages);
+    Ok((index, summary))
+}
+
+/// Gives a summary the checksums that `extras` have of its stretches.
+fn with_checksums(
+    mut summary: Summary,
+    dir: &Path,
+    descriptor: Descriptor,
+    extras: &mut Extras,
+) -> Result<Summary, SstableError> {
+    let prefixes = std::mem::take(&mut extras.prefixes);
+    if let (Some(whole), false) = (extras.checksum(Component::Index), prefixes.is_empty())
+        && !summary.set_checksums(prefixes, whole)
+    {
+        let error = Malformed::invalid(0, "checksums of another summary's stretches");
+        return Err(error.of(Component::Ceto, &descriptor.path(dir, Component::Ceto)));
+    }
+    Ok(summary)
+}
+
+async fn read_chunks(
+    dir: &Path,
+    descriptor: Descriptor,
+    file_length: u64,
+    extras: &Extras,
+) -> Result<Chunks, SstableError> {
+    let features = descriptor.version.features();
+    if let Some((path, bytes)) = read_optional(dir, descriptor, Component::CompressionInfo, extras).await? {
+        return match CompressionInfo::read(&bytes, features, file_length).await {
+            Ok(info) => match Decoder::new(info.compressor, extras.dictionary.as_deref()) {
+                Ok(decoder) => Ok(Chunks::Compressed(info, decoder)),
+                Err(problem) => {
+                    let path = descriptor.path(dir, Component::Ceto);
+                    Err(Malformed { offset: 0, problem }.of(Component::Ceto, &path))
+                }
+            },
+            Err(CompressionInfoError::Malformed(error)) => Err(error.of(Component::CompressionInfo, &path)),
+            Err(CompressionInfoError::Compressor(name)) => Err(SstableError::Compressor { path, name }),
+        };
+    }
+    match read_optional(dir, descriptor, Component::Crc, extras).await? {
+        Some((path, bytes)) => ChunkChecksums::read(&bytes, file_length)
+            .await
+            .map(Chunks::Checked)
+            .map_err(|error| error.of(Component::Crc, &path)),
+        None => Ok(Chunks::Plain),
+    }
+}

@@ -1,0 +1,135 @@
+//! What open files keep in memory where there is little of it: exact numbers of bytes and of disk reads, on a simulated disk.
+
+use std::path::Path;
+use std::rc::Rc;
+
+use crate::index_pages::simple;
+use crate::support::{self, Partition, drain};
+use memory::{Budget, Kind};
+use model::Table;
+use model::clustering::Slice;
+use model::partition_key::DecoratedKey;
+use reactor::file::create_dir_all;
+use reactor::sim;
+use sstable::{ComponentMemory, Descriptor, IndexPages, Sstable, WriterOptions};
+
+const DIR: &str = "/data";
+const PARTITIONS: usize = 2_000;
+
+/// Files 1 to `count` with the same partitions; half of those there are, the others are not in them.
+async fn written(count: u64) -> (Rc<Table>, Vec<Partition>, Vec<Partition>) {
+    let (table, partitions) = simple(2 * PARTITIONS as i64, 1);
+    let mut at = 0;
+    // In turn, but for the ends: what is not there lies between what is.
+    let (there, others): (Vec<_>, Vec<_>) = partitions.into_iter().partition(|_| {
+        at += 1;
+        at % 2 == 1 || at == 2 * PARTITIONS
+    });
+    create_dir_all(Path::new(DIR)).await.unwrap();
+    for generation in 1..=count {
+        let options = WriterOptions {
+            expected_partitions: there.len() as u64,
+            // As many samples as there are keys.
+            summary_ratio: 1.0,
+            ..WriterOptions::default()
+        };
+        support::write(Path::new(DIR), generation, &table, &there, options).await;
+    }
+    (table, there, others)
+}
+
+async fn open(generation: u64, table: &Rc<Table>, memory: &ComponentMemory, pages: &IndexPages) -> Sstable {
+    Sstable::open_within(Path::new(DIR), Descriptor::new(generation), table, (memory, pages)).await.unwrap()
+}
+
+/// Requests to the disk that it takes to see that none of these is there.
+async fn misses(file: &Sstable, keys: &[Partition]) -> u64 {
+    let before = file.disk_reads().requests;
+    for Partition { key: DecoratedKey { token, key }, .. } in keys.iter().step_by(20) {
+        assert!(file.partition(*token, key, &[Slice::all()], false).await.unwrap().is_none());
+    }
+    file.disk_reads().requests - before
+}
+
+async fn find_all(file: &Sstable, table: &Table, partitions: &[Partition]) {
+    for partition in partitions.iter().step_by(7) {
+        let key = &partition.key;
+        let mut reader = file.partition(key.token, &key.key, &[Slice::all()], false).await.unwrap().unwrap();
+        assert_eq!(drain(&mut reader).await, partition.stream(table.clustering_orders()));
+    }
+}
+
+/// Bytes of a filter and of all that one of the files keeps.
+async fn sizes(table: &Rc<Table>) -> (usize, usize) {
+    let budget = Budget::new(64 << 20);
+    let (pages, plenty) = (IndexPages::new(&budget), ComponentMemory::new(&budget, usize::MAX));
+    let whole = open(1, table, &plenty, &pages).await.bytes_in_memory();
+    let filter = Path::new(DIR).join("me-1-big-Filter.db");
+    (reactor::file::metadata_size(&filter).await.unwrap() as usize, whole)
+}
+
+#[test]
+fn the_largest_filter_goes_where_there_is_too_little_memory_and_comes_back_with_room() {
+    sim::run_one(1, || async {
+        let (table, there, others) = written(3).await;
+        let (filter, whole) = sizes(&table).await;
+        let budget = Budget::new(64 << 20);
+        let pages = IndexPages::new(&budget);
+        // Summaries have more than a quarter of it.
+        let limit = 3 * whole - filter;
+        let memory = ComponentMemory::new(&budget, 4 * limit);
+        let held = budget.hold(Kind::Fixed, 3 * limit);
+        let mut files = Vec::new();
+        for generation in 1..=3 {
+            files.push(open(generation, &table, &memory, &pages).await);
+        }
+        assert_eq!((budget.fixed(), memory.lacking_bytes()), (4 * limit, filter));
+        let mut without = Vec::new();
+        for (at, file) in files.iter().enumerate() {
+            pages.give_back(usize::MAX);
+            if misses(file, &others).await > 50 {
+                without.push(at);
+            }
+            find_all(file, &table, &there).await;
+        }
+        assert_eq!(without.len(), 1, "one of three has no filter");
+        // Nothing is done for files that stay.
+        memory.restore().await;
+        assert_eq!(memory.lacking_bytes(), filter);
+        let lacking = files.remove(without[0]);
+        files.pop();
+        memory.restore().await;
+        assert_eq!((memory.lacking_bytes(), lacking.bytes_in_memory()), (0, whole));
+        pages.give_back(usize::MAX);
+        assert!(misses(&lacking, &others).await < 10);
+        drop((files, lacking, held));
+        assert_eq!(budget.fixed(), 0);
+    });
+}
+
+#[test]
+fn summaries_get_coarser_where_there_is_too_little_memory_and_all_is_found_with_them() {
+    sim::run_one(1, || async {
+        let (table, there, others) = written(2).await;
+        let (filter, whole) = sizes(&table).await;
+        let summary = whole - filter;
+        let budget = Budget::new(64 << 20);
+        let pages = IndexPages::new(&budget);
+        for part in [2, 3, 10, 100] {
+            let memory = ComponentMemory::new(&budget, 4 * (2 * summary / part));
+            let one = open(1, &table, &memory, &pages).await;
+            let other = open(2, &table, &memory, &pages).await;
+            assert!(budget.fixed() <= 4 * (2 * summary / part), "{part}: {budget:?}");
+            assert!(memory.lacking_bytes() > 0);
+            for file in [&one, &other] {
+                find_all(file, &table, &there).await;
+                misses(file, &others).await;
+            }
+            drop(other);
+            memory.restore().await;
+            assert_eq!(memory.lacking_bytes() == 0, part == 2, "{part}: room for one summary");
+            find_all(&one, &table, &there).await;
+            misses(&one, &others).await;
+        }
+    });
+}
