@@ -4,6 +4,7 @@
 //! reads all lists, whatever number of shards wrote them, and in the background group reads its own partitions again, the
 //! hottest first, until the list ends or memory does. Nobody waits for it.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
@@ -63,7 +64,9 @@ impl Storage {
         }
         crate::directory::ensure(&config.saved_caches_dir).await?;
         let path = self.saved_path();
-        reactor::file::write_all_atomic(&path, &list.finish()).await.map_err(StorageError::of("write", &path))
+        reactor::file::write_all_atomic(&path, &list.finish().await)
+            .await
+            .map_err(StorageError::of("write", &path))
     }
 
     /// Completes when what was listed has been read back, or given up.
@@ -110,9 +113,14 @@ impl Storage {
             "Partitions read back into the row cache after the start",
             &[],
         );
-        let mut lists = self.read_lists().await.into_iter();
-        left.set(lists.len() as i64);
-        while let Some(saved) = lists.next() {
+        let mut lists = self.read_lists().await;
+        // One of each in turn, so that the hottest of all come first.
+        let mut turn = 0;
+        for _ in 0..self.0.config.cache_keys_to_save {
+            lists.retain(|list| !list.is_empty());
+            left.set(lists.iter().map(VecDeque::len).sum::<usize>() as i64);
+            turn = if turn + 1 < lists.len() { turn + 1 } else { 0 };
+            let Some(saved) = lists.get_mut(turn).and_then(VecDeque::pop_front) else { break };
             let budget = &self.0.budget;
             if self.0.draining.get() || budget.room() < budget.total_limit() / FREE_PART {
                 break;
@@ -125,7 +133,6 @@ impl Storage {
                     reactor::warn_limited!("a partition cannot be read back into the cache"; error = error);
                 }
             }
-            left.set(lists.len() as i64);
             reactor::maybe_yield().await;
         }
         left.set(0);
@@ -152,7 +159,7 @@ impl Storage {
     }
 
     /// All lists, the hottest of each first.
-    async fn read_lists(&self) -> Vec<Saved> {
+    async fn read_lists(&self) -> Vec<VecDeque<Saved>> {
         let directory = &self.0.config.saved_caches_dir;
         if self.0.config.cache_keys_to_save == 0 {
             return Vec::new();
@@ -171,31 +178,20 @@ impl Storage {
         let mut lists = Vec::new();
         for name in names.take(LISTS_MAX) {
             let path = directory.join(name);
-            match reactor::file::read_all(&path, SAVED_BYTES_MAX).await.map(|bytes| decode(&bytes)) {
-                Ok(Some(list)) => {
-                    let mine = list.into_iter().filter(|saved| self.is_mine(saved));
-                    lists.push(mine.collect::<Vec<_>>().into_iter());
-                }
-                Ok(None) => {
-                    reactor::warn!("a list of cached rows is damaged and not used"; file = path.display())
-                }
+            let bytes = match reactor::file::read_all(&path, SAVED_BYTES_MAX).await {
+                Ok(bytes) => bytes,
                 Err(error) => {
                     reactor::warn!("a list of cached rows cannot be read"; file = path.display(), error = error);
+                    continue;
                 }
-            }
-            reactor::maybe_yield().await;
+            };
+            let Some(list) = decode(&bytes, |saved| self.is_mine(saved)).await else {
+                reactor::warn!("a list of cached rows is damaged and not used"; file = path.display());
+                continue;
+            };
+            lists.push(list.into());
         }
-        // One of each in turn, so that the hottest of all come first.
-        let mut merged = Vec::new();
-        while !lists.is_empty() && merged.len() < self.0.config.cache_keys_to_save {
-            lists.retain_mut(|list| {
-                let next = list.next();
-                let more = next.is_some();
-                merged.extend(next);
-                more
-            });
-        }
-        merged
+        lists
     }
 
     /// Whether a partition is of a table and a tablet of this shard.

@@ -24,6 +24,10 @@ const CRC_BYTES: usize = 4;
 const RUNS_MAX: usize = 128;
 /// Entries of one partition that are looked at.
 const ENTRIES_MAX: usize = 4096;
+/// Bytes of a partition's name, the key not counted.
+const LEAST_BYTES: usize = 20;
+/// Bytes that are summed before others may run.
+const PIECE_BYTES: usize = 256 << 10;
 /// Bytes of a list; what does not fit is the coldest.
 pub(crate) const SAVED_BYTES_MAX: usize = 16 << 20;
 
@@ -45,7 +49,10 @@ pub(crate) struct List {
 impl List {
     /// An empty list that takes so many partitions.
     pub(crate) fn new(partitions_max: usize) -> Self {
-        Self { bytes: MAGIC.to_vec(), left: partitions_max }
+        // Untouched memory costs nothing; to grow it would copy megabytes at once.
+        let mut bytes = Vec::with_capacity(SAVED_BYTES_MAX);
+        bytes.extend_from_slice(MAGIC);
+        Self { bytes, left: partitions_max }
     }
 
     fn is_full(&self) -> bool {
@@ -54,7 +61,7 @@ impl List {
 
     fn push(&mut self, table: TableId, key: &[u8], slices: &[(Position<'_>, Position<'_>)]) {
         let prefixes = |(a, b): &(Position<'_>, Position<'_>)| a.prefix.0.len() + b.prefix.0.len() + 10;
-        let length = 20 + key.len() + slices.iter().map(prefixes).sum::<usize>();
+        let length = LEAST_BYTES + key.len() + slices.iter().map(prefixes).sum::<usize>();
         if self.bytes.len() + length + CRC_BYTES > SAVED_BYTES_MAX {
             self.left = 0;
             return;
@@ -71,23 +78,34 @@ impl List {
         }
     }
 
-    /// The file's bytes.
-    pub(crate) fn finish(mut self) -> Vec<u8> {
-        let crc = crc32fast::hash(&self.bytes);
+    /// The file's bytes; lets others run meanwhile.
+    pub(crate) async fn finish(mut self) -> Vec<u8> {
+        let crc = checksum(&self.bytes).await;
         self.bytes.extend_from_slice(&crc.to_le_bytes());
         self.bytes
     }
 }
 
-/// Reads a list; `None` where it is damaged.
-pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<Saved>> {
+async fn checksum(bytes: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    for piece in bytes.chunks(PIECE_BYTES) {
+        hasher.update(piece);
+        reactor::maybe_yield().await;
+    }
+    hasher.finalize()
+}
+
+/// Reads those of a list that are `wanted`; `None` where it is damaged. Lets others run meanwhile.
+pub(crate) async fn decode(bytes: &[u8], wanted: impl Fn(&Saved) -> bool) -> Option<Vec<Saved>> {
     let (content, crc) = bytes.split_last_chunk::<CRC_BYTES>()?;
-    if crc32fast::hash(content) != u32::from_le_bytes(*crc) {
+    if checksum(content).await != u32::from_le_bytes(*crc) {
         return None;
     }
     let mut rest = content.strip_prefix(MAGIC)?;
-    let mut saved = Vec::new();
+    // As many as fit, so that it never grows; untouched memory costs nothing.
+    let mut list = Vec::with_capacity(rest.len() / LEAST_BYTES);
     while !rest.is_empty() {
+        reactor::maybe_yield().await;
         let table = TableId(*take(&mut rest)?);
         let key = u16::from_le_bytes(*take(&mut rest)?);
         let slices = u16::from_le_bytes(*take(&mut rest)?);
@@ -95,9 +113,12 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<Saved>> {
         let slices = (0..slices)
             .map(|_| Some(Slice { start: take_position(&mut rest)?, end: take_position(&mut rest)? }))
             .collect::<Option<Vec<_>>>()?;
-        saved.push(Saved { table, key, slices });
+        let saved = Saved { table, key, slices };
+        if wanted(&saved) {
+            list.push(saved);
+        }
     }
-    Some(saved)
+    Some(list)
 }
 
 fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; N]> {
@@ -220,6 +241,10 @@ mod tests {
 
     #[test]
     fn a_list_comes_back_whole_or_not_at_all() {
+        reactor::sim::run_one(1, comes_back_whole_or_not_at_all);
+    }
+
+    async fn comes_back_whole_or_not_at_all() {
         let mut prefix = Vec::new();
         model::clustering::append_component(&mut prefix, Some(b"five"));
         let slices = [(Position::START, Position::after(&prefix))];
@@ -227,20 +252,20 @@ mod tests {
         list.push(TableId([3; 16]), b"key", &slices);
         list.push(TableId([4; 16]), b"", &[]);
         assert!(list.is_full());
-        let bytes = list.finish();
+        let bytes = list.finish().await;
         let slices =
             vec![Slice { start: Position::START.to_owned(), end: Position::after(&prefix).to_owned() }];
         let saved = vec![
             Saved { table: TableId([3; 16]), key: b"key".to_vec(), slices },
             Saved { table: TableId([4; 16]), key: vec![], slices: vec![] },
         ];
-        assert_eq!(decode(&bytes), Some(saved.clone()));
+        assert_eq!(decode(&bytes, |_| true).await, Some(saved.clone()));
         assert!(saved[0].fits(1) && !saved[0].fits(0));
         for at in 0..bytes.len() {
-            assert_eq!(decode(&bytes[..at]), None, "cut at {at}");
+            assert_eq!(decode(&bytes[..at], |_| true).await, None, "cut at {at}");
             let mut damaged = bytes.clone();
             damaged[at] ^= 4;
-            assert_eq!(decode(&damaged), None, "byte {at}");
+            assert_eq!(decode(&damaged, |_| true).await, None, "byte {at}");
         }
     }
 }
