@@ -107,6 +107,10 @@ def scenario(steps):
     if any(step.get("stalls") for step in steps):
         yield "p", ("Stalls: times that a shard held its core beyond 5 ms, by what held it, all rounds together; `preempted` is "
                     "another process on that core.")
+    clocks = [step["clock"] for step in steps if "clock" in step]
+    if clocks:
+        yield "p", (f"Beside it a process that only read the clock was held beyond 5 ms {sum(clock['held'] for clock in clocks)} times, "
+                    f"{max(clock['longest_ms'] for clock in clocks):.1f} ms at the longest: by the machine itself.")
     if any(step["shared_cores"] for step in steps):
         yield "p", "* The client had no core of its own."
     if idle_rows:

@@ -15,6 +15,7 @@ import threading
 import time
 
 from . import hdr, scenario, servers
+from .clock import Clock
 
 WINDOW_S = 30
 PERCENTILES = (50, 95, 99, 99.9, 99.99, 100)
@@ -110,6 +111,11 @@ class House:
         stalls_before = server.stalls()
         before, disk_before, began = servers.used(server.pid()), servers.disk(server.pid()), time.monotonic()
         meanwhile = Meanwhile(server) if step.during == "compact" else None
+        # The last of the client's cores, where it keeps another.
+        core, _, kept = client_cpus[::-1].partition(",")
+        clock = Clock(core[::-1]) if step.clock and kept else None
+        if clock:
+            client_cpus = kept[::-1]
         if step.kind == "stress":
             result = self.stress(args, server, client_cpus, work)
         elif step.kind == "load":
@@ -118,6 +124,8 @@ class House:
             result = idle(args, server)
         if meanwhile:
             result["compaction"] = meanwhile.end()
+        if clock:
+            result["clock"] = clock.end()
         elapsed = time.monotonic() - began
         after, disk_after = servers.used(server.pid()), servers.disk(server.pid())
         result["stalls"] = {kind: count - stalls_before.get(kind, 0) for kind, count in server.stalls().items()}

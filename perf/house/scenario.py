@@ -14,7 +14,8 @@ HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ROWS_MIN = 200
 SECONDS_MIN = 1
 KINDS = ("stress", "load", "idle")
-FIELDS = {"name", "about", "kind", "args", "matrix", "measure", "during", "cold", "only", "settle_s", "compare_to"}
+FIELDS = {"name", "about", "kind", "args", "matrix", "measure", "during", "cold", "only", "settle_s", "compare_to",
+          "clock"}
 
 
 @dataclass
@@ -28,6 +29,7 @@ class Step:
     cold: bool = False              # the server is started again first, and the page cache has nothing of its files
     only: list = field(default_factory=list)
     settle_s: float = 0             # most seconds to wait for background work to end before
+    clock: bool = False             # beside it a process that only reads the clock, on a core of its own where there is one
     compare_to: str = ""            # a step whose latency this one's is a multiple of, in the report
 
 
@@ -70,7 +72,8 @@ def load(path):
             steps.append(Step(
                 name=step["name"] + suffix, kind=step.get("kind", "stress"), args=fill(step["args"], given),
                 measure=step.get("measure", True), during=step.get("during", ""), cold=step.get("cold", False),
-                only=step.get("only", []), settle_s=step.get("settle_s", 0), compare_to=step.get("compare_to", "")))
+                only=step.get("only", []), settle_s=step.get("settle_s", 0),
+                compare_to=step.get("compare_to", ""), clock=step.get("clock", False)))
     shards = raw.get("shards", 1)
     return Scenario(
         name=name, title=raw["title"], about=raw.get("about", ""), servers=raw.get("servers", ["ceto", "cassandra"]),
