@@ -1,8 +1,8 @@
 //! `ceto io-setup`: measures a disk and writes `io_properties.yaml` for the server's I/O scheduler.
 //!
 //! Four figures: reads and writes of 4 KiB at random places per second, bytes read and written in long runs per second.
-//! Each is measured in rounds until two in a row agree within 5 %, or the rounds are spent; `rounds` decides, `file` is
-//! what is written. The measuring itself is `reactor::io::measure`, on a file that has no name and so cannot be left behind.
+//! They take turns in short rounds, so that each sees the same moments of a disk that others use too, until its better rounds agree
+//! or all rounds are spent; `rounds` decides, `file` is what is written. The measuring itself is `reactor::io::measure`, on a file that has no name and so cannot be left behind.
 //! Invariant: at most a minute, and never more than a quarter of the free space.
 
 mod file;
@@ -17,7 +17,7 @@ use clap::Args;
 use reactor::io::DiskModel;
 use reactor::io::measure::{self, OPERATION_BYTES, Pattern};
 use reactor::{Config, Group, run_one};
-use rounds::{Rounds, Verdict};
+use rounds::Rounds;
 
 /// Bytes of the file that is measured on, where there is room.
 const FILE_BYTES_MAX: u64 = 4 << 30;
@@ -30,9 +30,9 @@ const RUN_DEPTH: usize = 16;
 const OPERATION_DEPTH: usize = 128;
 /// Longest time spent writing the file.
 const LAYOUT: Duration = Duration::from_secs(12);
-/// Each round, and the rounds of a figure at most: 4 x 8 x 1.2 s and the layout stay below a minute.
-const ROUND: Duration = Duration::from_millis(1200);
-const ROUNDS_MAX: usize = 8;
+/// Each round, and the rounds of a figure at most: 4 x 20 x 0.5 s and the layout stay below a minute.
+const ROUND: Duration = Duration::from_millis(500);
+const ROUNDS_MAX: usize = 20;
 
 /// Options of `ceto io-setup`.
 #[derive(Debug, Args)]
@@ -127,42 +127,56 @@ async fn measure_disk(directory: &Path) -> Result<(DiskModel, Vec<String>), IoSe
     if file_bytes < FILE_BYTES_MIN {
         return Err(IoSetupError::NoSpace { directory: directory.to_owned(), free_bytes });
     }
-    let mut progress = Progress::new();
-    let mut doubts = Vec::new();
-    let file_bytes = lay_out(&scratch, file_bytes, &mut progress).await.map_err(failed)?;
-    let mut figure = async |what: &str, read: bool, operations: bool| {
-        let (bytes, depth) =
-            if operations { (OPERATION_BYTES, OPERATION_DEPTH) } else { (RUN_BYTES, RUN_DEPTH) };
-        let pattern = Pattern { read, random: operations, bytes, depth };
-        let mut rounds = Rounds::new();
-        // At most `ROUNDS_MAX` rounds.
-        loop {
-            let rate = measure::run(&scratch, file_bytes, pattern, ROUND).await.map_err(failed)?;
-            let value = if operations { rate.iops() } else { rate.bandwidth() };
-            let verdict = rounds.add(value, ROUNDS_MAX);
-            progress.round(what, value, operations);
-            match verdict {
-                Verdict::More => {}
-                Verdict::Settled(value) => break progress.done(what, value, operations),
-                Verdict::Unsettled(value) => {
-                    doubts.push(format!(
-                        "{what}: rounds differ by more than 5 %, the least of the last ones is taken"
-                    ));
-                    break progress.done(what, value, operations);
-                }
-            }
+    let progress = Progress::new();
+    let file_bytes = lay_out(&scratch, file_bytes, &progress).await.map_err(failed)?;
+    let mut figures = FIGURES.map(|figure| (figure, Rounds::default()));
+    for turn in 0..ROUNDS_MAX {
+        for (figure, rounds) in figures.iter_mut().filter(|(_, rounds)| !rounds.is_settled()) {
+            let rate = measure::run(&scratch, file_bytes, figure.pattern(), ROUND).await.map_err(failed)?;
+            rounds.add(if figure.operations { rate.iops() } else { rate.bandwidth() });
+            progress.round(turn, figure, rounds.value());
         }
-        Ok(rounds.value() as u64)
-    };
-    let write_bandwidth = figure("write bandwidth", false, false).await?;
-    let write_iops = figure("write operations", false, true).await?;
-    let read_bandwidth = figure("read bandwidth", true, false).await?;
-    let read_iops = figure("read operations", true, true).await?;
+    }
+    let mut doubts = Vec::new();
+    for (figure, rounds) in &figures {
+        progress.done(figure, rounds.value());
+        if !rounds.is_settled() {
+            doubts.push(format!(
+                "{}: rounds differ by more than 5 %, as where others use the disk",
+                figure.what
+            ));
+        }
+    }
+    let [write_bandwidth, write_iops, read_bandwidth, read_iops] =
+        figures.map(|(_, rounds)| rounds.value() as u64);
     Ok((DiskModel { read_iops, read_bandwidth, write_iops, write_bandwidth }, doubts))
 }
 
+/// One of the four figures.
+#[derive(Debug, Clone, Copy)]
+struct Figure {
+    what: &'static str,
+    read: bool,
+    operations: bool,
+}
+
+const FIGURES: [Figure; 4] = [
+    Figure { what: "write bandwidth", read: false, operations: false },
+    Figure { what: "write operations", read: false, operations: true },
+    Figure { what: "read bandwidth", read: true, operations: false },
+    Figure { what: "read operations", read: true, operations: true },
+];
+
+impl Figure {
+    fn pattern(self) -> Pattern {
+        let (bytes, depth) =
+            if self.operations { (OPERATION_BYTES, OPERATION_DEPTH) } else { (RUN_BYTES, RUN_DEPTH) };
+        Pattern { read: self.read, random: self.operations, bytes, depth }
+    }
+}
+
 /// Writes the file from end to end, or as much of it as there is time for; how much that is.
-async fn lay_out(scratch: &reactor::file::File, file_bytes: u64, progress: &mut Progress) -> io::Result<u64> {
+async fn lay_out(scratch: &reactor::file::File, file_bytes: u64, progress: &Progress) -> io::Result<u64> {
     let end = reactor::now() + LAYOUT;
     let places = file_bytes / RUN_BYTES as u64;
     let next = std::rc::Rc::new(std::cell::Cell::new(0u64));
@@ -199,8 +213,6 @@ async fn lay_out(scratch: &reactor::file::File, file_bytes: u64, progress: &mut 
 /// A bar on a terminal, lines elsewhere; to standard error.
 struct Progress {
     bar: bool,
-    rounds: usize,
-    figures: usize,
 }
 
 /// Characters of the bar.
@@ -208,39 +220,37 @@ const BAR: usize = 30;
 
 impl Progress {
     fn new() -> Self {
-        let progress = Self { bar: io::stderr().is_terminal(), rounds: 0, figures: 0 };
+        let progress = Self { bar: io::stderr().is_terminal() };
         if !progress.bar {
             eprintln!("measuring, a minute or less");
         }
-        progress.show("writing the file", "");
+        progress.show(0.0, "writing the file");
         progress
     }
 
-    fn show(&self, what: &str, value: &str) {
+    /// Shows that `done` of all is done, and what is being done.
+    fn show(&self, done: f64, what: &str) {
         if !self.bar {
             return;
         }
-        // The layout counts as one part of five; of a figure's rounds two are enough if they agree.
-        let within = 1.0 - 0.5f64.powi(self.rounds as i32);
-        let filled = (BAR as f64 * (self.figures as f64 + within) / 5.0) as usize;
-        eprint!("\r\x1b[K[{}{}] {what} {value}", "#".repeat(filled), ".".repeat(BAR - filled.min(BAR)));
+        let filled = (BAR as f64 * done) as usize;
+        eprint!("\r\x1b[K[{}{}] {what}", "#".repeat(filled), ".".repeat(BAR - filled.min(BAR)));
         // A terminal that is gone needs no bar.
         let _ = io::stderr().flush();
     }
 
-    fn laid_out(&mut self, share: f64) {
-        self.show("writing the file", &format!("{:.0} %", share * 100.0));
-        self.figures = 1;
+    fn laid_out(&self, share: f64) {
+        self.show(share / 5.0, &format!("writing the file {:.0} %", share * 100.0));
     }
 
-    fn round(&mut self, what: &str, value: f64, operations: bool) {
-        self.rounds += 1;
-        self.show(what, &file::spoken(value, operations));
+    fn round(&self, turn: usize, figure: &Figure, value: f64) {
+        // Few turns are enough where they agree.
+        let done = 1.0 - 0.8 * 0.8f64.powi(turn as i32);
+        self.show(done, &format!("{} {}", figure.what, file::spoken(value, figure.operations)));
     }
 
-    fn done(&mut self, what: &str, value: f64, operations: bool) {
-        (self.rounds, self.figures) = (0, self.figures + 1);
+    fn done(&self, figure: &Figure, value: f64) {
         let clear = if self.bar { "\r\x1b[K" } else { "" };
-        eprintln!("{clear}{what}: {}", file::spoken(value, operations));
+        eprintln!("{clear}{}: {}", figure.what, file::spoken(value, figure.operations));
     }
 }

@@ -1,56 +1,39 @@
-//! When a figure has been measured often enough.
+//! What the rounds of a figure come to, and when there are enough of them.
 //!
-//! Invariant: a settled figure is the mean of two rounds in a row that lie within 5 % of each other.
+//! What else goes on on a machine makes a round slower, never faster than the disk: a figure is the round that a quarter of all
+//! exceed. Invariant: a settled figure's better half lies within 5 %.
 
-/// How far apart two rounds may be, as a share of the smaller.
+/// Rounds before a figure may be settled.
+const ROUNDS_MIN: usize = 6;
+/// How far the better half may spread, as a share of its least.
 const AGREE: f64 = 0.05;
-/// The last rounds, of which the least is taken when none agree.
-const LAST: usize = 3;
 
-/// What is known after a round.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Verdict {
-    /// Another round is needed.
-    More,
-    /// Two rounds agree; their mean.
-    Settled(f64),
-    /// The rounds are spent; the least of the last ones.
-    Unsettled(f64),
-}
-
-/// The rounds of one figure.
+/// The rounds of one figure, in ascending order.
+#[derive(Debug, Default)]
 pub(super) struct Rounds {
     seen: Vec<f64>,
-    value: f64,
 }
 
 impl Rounds {
-    pub(super) fn new() -> Self {
-        Self { seen: Vec::new(), value: 0.0 }
-    }
-
-    /// Takes a round's value, the last one if it is the `most`th.
-    pub(super) fn add(&mut self, value: f64, most: usize) -> Verdict {
-        self.seen.push(value);
-        self.value = value;
-        if let [.., before, last] = self.seen[..] {
-            let apart = (before - last).abs() / before.min(last).max(f64::MIN_POSITIVE);
-            if apart <= AGREE {
-                self.value = f64::midpoint(before, last);
-                return Verdict::Settled(self.value);
-            }
-        }
-        if self.seen.len() < most {
-            return Verdict::More;
-        }
-        let last = self.seen.iter().rev().take(LAST);
-        self.value = last.copied().fold(f64::INFINITY, f64::min);
-        Verdict::Unsettled(self.value)
+    pub(super) fn add(&mut self, value: f64) {
+        let place = self.seen.partition_point(|other| *other < value);
+        self.seen.insert(place, value);
     }
 
     /// The figure, as far as it is known.
     pub(super) fn value(&self) -> f64 {
-        self.value
+        self.above(0.75)
+    }
+
+    /// Whether more rounds would tell little more.
+    pub(super) fn is_settled(&self) -> bool {
+        self.seen.len() >= ROUNDS_MIN && self.above(1.0) - self.above(0.5) <= AGREE * self.above(0.5)
+    }
+
+    /// The least round that so large a share of all does not exceed.
+    fn above(&self, share: f64) -> f64 {
+        let last = self.seen.len().saturating_sub(1);
+        self.seen.get((last as f64 * share).round() as usize).copied().unwrap_or(0.0)
     }
 }
 
@@ -58,24 +41,19 @@ impl Rounds {
 mod tests {
     use super::*;
 
-    fn check(values: &[f64], expected: Verdict) {
-        let mut rounds = Rounds::new();
-        let verdicts: Vec<Verdict> = values.iter().map(|value| rounds.add(*value, 5)).collect();
-        let (last, earlier) = verdicts.split_last().unwrap();
-        assert_eq!(*last, expected, "{values:?}");
-        assert!(earlier.iter().all(|verdict| *verdict == Verdict::More), "{values:?}");
-        if let Verdict::Settled(value) | Verdict::Unsettled(value) = expected {
-            assert_eq!(rounds.value(), value);
-        }
+    fn check(values: &[f64], value: f64, settled: bool) {
+        let mut rounds = Rounds::default();
+        values.iter().for_each(|value| rounds.add(*value));
+        assert_eq!((rounds.value(), rounds.is_settled()), (value, settled), "{values:?}");
     }
 
     #[test]
-    fn two_in_a_row_settle_a_figure_and_disagreement_takes_the_least_of_the_last() {
-        check(&[100.0], Verdict::More);
-        check(&[100.0, 104.0], Verdict::Settled(102.0));
-        check(&[100.0, 110.0, 100.0], Verdict::More);
-        check(&[100.0, 200.0, 190.0, 191.0], Verdict::Settled(190.5));
-        check(&[10.0, 100.0, 80.0, 60.0, 90.0], Verdict::Unsettled(60.0));
-        check(&[0.0, 0.0], Verdict::Settled(0.0));
+    fn a_figure_is_what_the_disk_does_undisturbed_and_settles_when_its_better_half_agrees() {
+        check(&[], 0.0, false);
+        check(&[100.0; 5], 100.0, false);
+        check(&[100.0; 6], 100.0, true);
+        check(&[101.0, 40.0, 100.0, 60.0, 102.0, 103.0, 99.0], 102.0, true);
+        check(&[100.0, 40.0, 104.0, 60.0, 108.0, 50.0, 55.0], 104.0, false);
+        check(&[0.0; 6], 0.0, true);
     }
 }
