@@ -24,10 +24,23 @@ class Clock:
         self.process = subprocess.Popen([sys.executable, os.path.abspath(__file__), str(cpu)], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True)
 
+    @classmethod
+    def beside(cls, cpus):
+        """On the last of the client's cores, where it keeps another; and what it keeps."""
+        kept, _, last = cpus.rpartition(",")
+        if not kept or not last.isdigit():
+            return None, cpus
+        return cls(last), kept
+
     def end(self):
-        """What it found."""
-        output, _ = self.process.communicate(timeout=30)
-        return json.loads(output)
+        """What it found; nothing where it failed."""
+        try:
+            output, _ = self.process.communicate(timeout=30)
+            return json.loads(output)
+        except (subprocess.TimeoutExpired, ValueError):
+            self.process.kill()
+            self.process.wait()
+            return None
 
 
 def read(ended):

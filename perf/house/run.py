@@ -84,7 +84,7 @@ class House:
                     continue
                 result = at | {"step": step.name, "measure": step.measure, "compare_to": step.compare_to}
                 try:
-                    result |= self.run_step(step, server, client_cpus, work)
+                    result |= self.run_step(step, server, client_cpus, shared, work)
                 except servers.Lacking as lack:
                     result["skipped"] = str(lack)
                 except (servers.Failed, OSError, subprocess.SubprocessError, ValueError) as error:
@@ -99,7 +99,7 @@ class House:
             server.stop()
             shutil.rmtree(work, ignore_errors=True)
 
-    def run_step(self, step, server, client_cpus, work):
+    def run_step(self, step, server, client_cpus, shared, work):
         scale = self.options.scale
         if step.cold:
             server.stop()
@@ -111,21 +111,20 @@ class House:
         stalls_before = server.stalls()
         before, disk_before, began = servers.used(server.pid()), servers.disk(server.pid()), time.monotonic()
         meanwhile = Meanwhile(server) if step.during == "compact" else None
-        # The last of the client's cores, where it keeps another.
-        core, _, kept = client_cpus[::-1].partition(",")
-        clock = Clock(core[::-1]) if step.clock and kept else None
-        if clock:
-            client_cpus = kept[::-1]
-        if step.kind == "stress":
-            result = self.stress(args, server, client_cpus, work)
-        elif step.kind == "load":
-            result = self.load(args, server, client_cpus)
-        else:
-            result = idle(args, server)
-        if meanwhile:
-            result["compaction"] = meanwhile.end()
-        if clock:
-            result["clock"] = clock.end()
+        clock, client_cpus = Clock.beside(client_cpus) if step.clock and not shared else (None, client_cpus)
+        try:
+            if step.kind == "stress":
+                result = self.stress(args, server, client_cpus, work)
+            elif step.kind == "load":
+                result = self.load(args, server, client_cpus)
+            else:
+                result = idle(args, server)
+            if meanwhile:
+                result["compaction"] = meanwhile.end()
+        finally:
+            held = clock.end() if clock else None
+        if held:
+            result["clock"] = held
         elapsed = time.monotonic() - began
         after, disk_after = servers.used(server.pid()), servers.disk(server.pid())
         result["stalls"] = {kind: count - stalls_before.get(kind, 0) for kind, count in server.stalls().items()}

@@ -5,7 +5,7 @@
 //! write that has begun must be able to end. **Clean** is what can be had again from disk; whoever holds it registers
 //! a [`Reclaim`] and gives memory back when dirty memory needs the room, so that both together stay within the whole limit.
 //! Whoever takes clean memory asks [`Budget::room`] first. **Fixed** is what open files need to be found in (summaries, filters):
-//! nobody can give it back before the file is closed, so it is counted to leave clean memory less, and holds no writer.
+//! a reclaim cannot take it, so it is counted to leave clean memory less, and holds no writer. Whoever opens files keeps it within bounds.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -32,7 +32,7 @@ pub enum Kind {
     Dirty,
     /// It can be evicted.
     Clean,
-    /// It stays as long as what it describes is in use.
+    /// It stays as long as whoever opened what it describes keeps it.
     Fixed,
 }
 

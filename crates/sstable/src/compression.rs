@@ -50,6 +50,11 @@ pub(crate) struct ChunkOffsets {
 }
 
 impl ChunkOffsets {
+    /// None yet, and room for so many.
+    fn with_capacity(chunks: usize) -> Self {
+        Self { bases: Vec::with_capacity(chunks.div_ceil(GROUP)), relative: Vec::with_capacity(chunks) }
+    }
+
     pub(crate) fn push(&mut self, offset: u64) {
         if self.relative.len().is_multiple_of(GROUP) {
             self.bases.push(offset);
@@ -119,6 +124,7 @@ impl CompressionInfo {
         }
         out.extend_from_slice(&self.data_length.to_be_bytes());
         out.extend_from_slice(&(self.offsets.len() as u32).to_be_bytes());
+        out.reserve(8 * self.offsets.len());
         for chunk in 0..self.offsets.len() {
             out.extend_from_slice(&self.offsets.get(chunk).unwrap_or(0).to_be_bytes());
             if chunk.is_multiple_of(CHUNKS_AT_ONCE) {
@@ -202,7 +208,7 @@ impl<'b> Decoding<'b> {
         if of_data > chunks as u64 || data_length > i64::MAX as u64 {
             return Err(Malformed::invalid(at, "data length and number of chunks differ").into());
         }
-        let offsets = ChunkOffsets::default();
+        let offsets = ChunkOffsets::with_capacity(chunks);
         let info =
             CompressionInfo { compressor, level, chunk_length, max_compressed_length, data_length, offsets };
         Ok(Self { input, info, chunks, of_data, file_length, last: None })
@@ -256,6 +262,7 @@ pub(crate) struct ChunkChecksums {
 impl ChunkChecksums {
     /// Appends `CRC.db`; lets others run meanwhile.
     pub(crate) async fn encode(&self, out: &mut Vec<u8>) {
+        out.reserve(4 + 4 * self.checksums.len());
         out.extend_from_slice(&self.chunk_length.to_be_bytes());
         for some in self.checksums.chunks(CHUNKS_AT_ONCE) {
             some.iter().for_each(|checksum| out.extend_from_slice(&checksum.to_be_bytes()));

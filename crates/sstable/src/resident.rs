@@ -1,12 +1,14 @@
 //! What open files of a shard keep in memory to be found in: filters and summaries, within a share of the shard's memory.
 //!
-//! With what cannot be spared (places of chunks, dictionaries) they stay below a limit. Beyond it the largest filter goes:
-//! reads then look for each key in that file's index. Summaries get a part of the limit; beyond that every other entry of
-//! the largest goes: each read of that file's index takes twice as much. What went comes back from the disk as files that are closed
-//! leave room for it, the smallest first ([`ComponentMemory::restore`]). ScyllaDB does so with filters
-//! (`components_memory_reclaim_threshold`).
+//! With what cannot be spared (places of chunks, dictionaries) they are to stay below a limit. Summaries have a part of it: beyond that every
+//! other entry of the largest goes, down to one for each [`STRETCH_BYTES_MAX`] of index, and each read of that file's index takes twice as
+//! much. Beyond the whole limit the largest filter goes. Reads then look for each key in that file's index, compactions of other
+//! files keep tombstones of keys that it may have, and flushes do not put new partitions into the row cache. What went
+//! comes back from the disk as files that are closed leave room for it, the smallest first ([`ComponentMemory::restore`]).
+//! ScyllaDB does so with filters (`components_memory_reclaim_threshold`).
 //!
-//! Invariant: what a file keeps counts as fixed in the shard's budget, for as long as a reader holds it.
+//! Invariant: what a file keeps counts as fixed in the shard's budget for as long as a reader holds it; against the limit counts
+//! what a new reader would find.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -14,12 +16,15 @@ use std::rc::{Rc, Weak};
 use memory::{Budget, Charge, Kind};
 use reactor::Event;
 
+use crate::error::SstableError;
 use crate::filter::Filter;
 use crate::summary::Summary;
 use crate::table_file::Open;
 
 /// Part of the limit that is for summaries.
 const SUMMARIES_PART: usize = 4;
+/// Bytes of index between two entries of a summary, beyond which none is left out: half of what a lookup reads, and so checks, at once.
+const STRETCH_BYTES_MAX: u64 = 32 << 10;
 
 /// The memory of a shard for what its open files are found in.
 #[derive(Clone)]
@@ -28,19 +33,22 @@ pub struct ComponentMemory(Rc<Shared>);
 struct Shared {
     budget: Budget,
     bytes_max: usize,
-    /// Bytes of summaries.
+    /// Bytes of what files keep, and of their summaries alone.
+    held: Cell<usize>,
     summaries: Cell<usize>,
     files: RefCell<Vec<Weak<Open>>>,
-    /// Whether a file may lack something, and whether a file has left since that was looked at.
+    /// Whether a file may lack something, whether a file has left since that was looked at, and whether it is being looked at.
     short: Cell<bool>,
     left: Cell<bool>,
+    looking: Cell<bool>,
     room: Event,
+    looked: Event,
 }
 
 impl std::fmt::Debug for ComponentMemory {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Shared { budget, bytes_max, summaries, .. } = &*self.0;
-        write!(formatter, "ComponentMemory({} of {bytes_max}, summaries {})", budget.fixed(), summaries.get())
+        let Shared { held, bytes_max, summaries, .. } = &*self.0;
+        write!(formatter, "ComponentMemory({} of {bytes_max}, summaries {})", held.get(), summaries.get())
     }
 }
 
@@ -85,8 +93,8 @@ impl Resident {
     ) -> Self {
         let (filter_bytes, summary_bytes) =
             (filter.as_ref().map_or(0, Filter::size), summary.as_ref().map_or(0, Summary::size));
-        if let Some(ComponentMemory(shared)) = memory {
-            shared.summaries.set(shared.summaries.get() + summary_bytes);
+        if let Some(memory) = memory {
+            memory.count((0, 0), (filter_bytes + summary_bytes + other_bytes, summary_bytes));
         }
         Self {
             filter: RefCell::new(filter.map(|filter| counted(memory, filter, Filter::size))),
@@ -134,27 +142,38 @@ impl Resident {
     }
 
     fn set_filter(&self, filter: Option<Filter>) {
+        let before = self.counts();
         let filter = filter.map(|filter| counted(self.memory.as_ref(), filter, Filter::size));
         let _ = self.filter.replace(filter);
+        self.recount(before);
     }
 
     fn set_summary(&self, summary: Summary) {
-        let (before, now) = (self.summary_size(), summary.size());
+        let before = self.counts();
         let summary = Rc::new(counted(self.memory.as_ref(), summary, Summary::size));
         let _ = self.summary.replace(Some(summary));
-        if let Some(ComponentMemory(shared)) = &self.memory {
-            shared.summaries.set(shared.summaries.get() - before + now);
+        self.recount(before);
+    }
+
+    /// Bytes of all and of the summary.
+    fn counts(&self) -> (usize, usize) {
+        (self.bytes(), self.summary_size())
+    }
+
+    fn recount(&self, before: (usize, usize)) {
+        if let Some(memory) = &self.memory {
+            memory.count(before, self.counts());
         }
     }
 }
 
 impl Drop for Resident {
     fn drop(&mut self) {
-        let Some(ComponentMemory(shared)) = &self.memory else { return };
-        shared.summaries.set(shared.summaries.get() - self.summary_size());
-        shared.left.set(true);
-        if shared.short.get() {
-            shared.room.notify_all();
+        let Some(memory) = &self.memory else { return };
+        memory.count(self.counts(), (0, 0));
+        if memory.0.short.get() {
+            memory.0.left.set(true);
+            memory.wake();
         }
     }
 }
@@ -170,11 +189,14 @@ impl ComponentMemory {
         Self(Rc::new(Shared {
             budget: budget.clone(),
             bytes_max,
+            held: Cell::new(0),
             summaries: Cell::new(0),
             files: RefCell::default(),
             short: Cell::new(false),
             left: Cell::new(false),
+            looking: Cell::new(false),
             room: Event::new(),
+            looked: Event::new(),
         }))
     }
 
@@ -183,16 +205,14 @@ impl ComponentMemory {
         if !self.0.short.get() {
             return 0;
         }
-        self.open_files()
-            .iter()
-            .map(|file| {
-                let (filter, summary) = file.resident.lacking();
-                filter + summary
-            })
-            .sum()
+        let lacking = |file: &Rc<Open>| {
+            let (filter, summary) = file.resident.lacking();
+            filter + summary
+        };
+        self.open_files().iter().map(lacking).sum()
     }
 
-    /// Completes once a file was closed while another lacks something, or when it is woken for [`ComponentMemory::wake`].
+    /// Completes once a file was closed while another lacks something, or at [`ComponentMemory::wake`].
     pub async fn wait_for_room(&self) {
         self.0.room.wait().await;
     }
@@ -202,15 +222,15 @@ impl ComponentMemory {
         self.0.room.notify_all();
     }
 
-    fn open_files(&self) -> Vec<Rc<Open>> {
-        let mut files = self.0.files.borrow_mut();
-        files.retain(|file| file.strong_count() > 0);
-        files.iter().filter_map(Weak::upgrade).collect()
+    /// Completes when no file has been closed for whose room [`ComponentMemory::restore`] has not looked yet.
+    pub async fn restored(&self) {
+        self.0.looked.wait_until(|| !self.0.left.get() && !self.0.looking.get()).await;
     }
 
-    /// The summaries' part of the limit.
-    fn summaries_max(&self) -> usize {
-        self.0.bytes_max / SUMMARIES_PART
+    fn count(&self, before: (usize, usize), now: (usize, usize)) {
+        let Shared { held, summaries, .. } = &*self.0;
+        held.set(held.get() - before.0 + now.0);
+        summaries.set(summaries.get() - before.1 + now.1);
     }
 
     fn enter(&self, file: &Rc<Open>) {
@@ -221,84 +241,115 @@ impl ComponentMemory {
         files.push(Rc::downgrade(file));
     }
 
+    fn open_files(&self) -> Vec<Rc<Open>> {
+        self.0.files.borrow().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// The summaries' part of the limit.
+    fn summaries_max(&self) -> usize {
+        self.0.bytes_max / SUMMARIES_PART
+    }
+
     /// Takes a file in that was opened; what that is too much for goes.
     pub(crate) async fn admit(&self, file: &Rc<Open>) {
         self.enter(file);
         while self.0.summaries.get() > self.summaries_max() {
-            // Below two entries nothing is left to be left out.
-            let largest = self
-                .open_files()
-                .into_iter()
-                .filter(|file| file.resident.summary().is_some_and(|summary| summary.len() > 1))
+            let files = self.open_files().into_iter();
+            let largest = files
+                .filter(|file| file.may_be_thinned(STRETCH_BYTES_MAX))
                 .max_by_key(|file| file.resident.summary_size());
-            let Some(summary) = largest.as_ref().and_then(|file| file.resident.summary()) else { break };
-            let thinned = summary.thinned().await;
-            if let Some(file) = largest {
-                // Somebody else may have thinned it meanwhile.
-                if file.resident.summary_size() > thinned.size() {
-                    file.resident.set_summary(thinned);
-                }
-            }
+            let Some(file) = largest else { break };
+            let Some(summary) = file.resident.summary() else { break };
+            // Before anything waits: a file that is closed meanwhile tells of its room.
             self.0.short.set(true);
+            let thinned = summary.thinned().await;
+            // Somebody else may have thinned it meanwhile.
+            if file.resident.summary_size() > thinned.size() {
+                file.resident.set_summary(thinned);
+            }
         }
-        while self.0.budget.fixed() > self.0.bytes_max {
-            let largest = self.open_files().into_iter().max_by_key(|file| file.resident.filter_size());
-            let Some(file) = largest.filter(|file| file.resident.filter_size() > 0) else { break };
+        if self.0.held.get() <= self.0.bytes_max {
+            return;
+        }
+        let mut files = self.open_files();
+        files.sort_by_key(|file| file.resident.filter_size());
+        while self.0.held.get() > self.0.bytes_max {
+            let Some(file) = files.pop().filter(|file| file.resident.filter_size() > 0) else { break };
             reactor::warn_limited!("there is no memory for the filter of a table file: reads look for each key in its index; \
                     a greater components_memory_reclaim_threshold or more memory gives it back";
-                file = file.descriptor, bytes = file.resident.filter_size());
-            file.resident.set_filter(None);
+                directory = file.dir.display(), file = file.descriptor, bytes = file.resident.filter_size());
             self.0.short.set(true);
+            file.resident.set_filter(None);
+            reactor::maybe_yield().await;
         }
     }
 
-    /// Reads again what was left out, as far as there is room now: filters first, the smallest first.
-    pub async fn restore(&self) {
+    /// Reads again what was left out, as far as there is room now and `go_on` says so: filters first, the smallest first.
+    pub async fn restore(&self, go_on: impl Fn() -> bool) {
         while self.0.left.replace(false) {
-            while let Some((file, part)) = self.next_to_restore() {
-                let restored = match part {
-                    Part::Filter => {
-                        file.read_filter().await.map(|filter| file.resident.set_filter(Some(filter)))
-                    }
-                    Part::Summary => {
-                        file.read_summary().await.map(|summary| file.resident.set_summary(summary))
-                    }
-                };
-                if let Err(error) = &restored {
-                    reactor::warn!("what was left out of memory cannot be read again; reads go on without it";
-                        error = error);
-                }
-                let (filter, summary) = file.resident.lacking();
-                let lacks = match part {
-                    Part::Filter => filter > 0,
-                    Part::Summary => summary > 0,
-                };
-                // What was made anew from a damaged file is not what the file gives.
-                file.resident.failed.set(restored.is_err() || lacks);
+            self.0.looking.set(true);
+            // What could not be read may be readable now.
+            self.open_files().iter().for_each(|file| file.resident.failed.set(false));
+            while go_on()
+                && let Some((file, part)) = self.next_to_restore()
+            {
+                self.restore_one(&file, part).await;
+            }
+            self.0.short.set(self.open_files().iter().any(|file| file.resident.lacking() != (0, 0)));
+            self.0.looking.set(false);
+        }
+        self.0.looked.notify_all();
+    }
+
+    async fn restore_one(&self, file: &Rc<Open>, part: Part) {
+        let read = match part {
+            Part::Filter => file.read_filter().await.map(Restored::Filter),
+            Part::Summary => file.read_summary().await.map(Restored::Summary),
+        };
+        let (room, of_summaries) = self.rooms();
+        let (filter, summary) = file.resident.lacking();
+        match read {
+            // Others have come meanwhile.
+            Ok(Restored::Filter(_)) if filter > room => return,
+            Ok(Restored::Summary(_)) if summary > of_summaries => return,
+            Ok(Restored::Filter(filter)) => file.resident.set_filter(Some(filter)),
+            Ok(Restored::Summary(summary)) => file.resident.set_summary(summary),
+            // It was compacted away and is still being read.
+            Err(SstableError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => {
+                reactor::warn_limited!("what was left out of memory cannot be read again; reads go on without it";
+                    error = error);
             }
         }
+        // Else what was made anew from a damaged file would be read again and again, which gives less.
+        let (filter, summary) = file.resident.lacking();
+        file.resident.failed.set(match part {
+            Part::Filter => filter > 0,
+            Part::Summary => summary > 0,
+        });
+    }
+
+    /// Bytes that all may take more, and summaries.
+    fn rooms(&self) -> (usize, usize) {
+        let room = self.0.bytes_max.saturating_sub(self.0.held.get());
+        (room, room.min(self.summaries_max().saturating_sub(self.0.summaries.get())))
     }
 
     fn next_to_restore(&self) -> Option<(Rc<Open>, Part)> {
         let files = self.open_files();
-        let lacking = || files.iter().filter(|file| !file.resident.failed.get());
-        let room = self.0.bytes_max.saturating_sub(self.0.budget.fixed());
-        let of_summaries = room.min(self.summaries_max().saturating_sub(self.0.summaries.get()));
-        let filter = lacking()
+        let (room, of_summaries) = self.rooms();
+        let readable = || files.iter().filter(|file| !file.resident.failed.get());
+        let filter = readable()
             .filter(|file| (1..=room).contains(&file.resident.lacking().0))
             .min_by_key(|file| file.resident.filter_bytes);
         let summary = || {
-            lacking()
+            readable()
                 .filter(|file| (1..=of_summaries).contains(&file.resident.lacking().1))
                 .min_by_key(|file| file.resident.summary_bytes)
         };
-        let next = filter
+        filter
             .map(|file| (Rc::clone(file), Part::Filter))
-            .or_else(|| summary().map(|file| (Rc::clone(file), Part::Summary)));
-        if next.is_none() {
-            self.0.short.set(lacking().any(|file| file.resident.lacking() != (0, 0)));
-        }
-        next
+            .or_else(|| summary().map(|file| (Rc::clone(file), Part::Summary)))
     }
 }
 
@@ -307,4 +358,9 @@ impl ComponentMemory {
 enum Part {
     Filter,
     Summary,
+}
+
+enum Restored {
+    Filter(Filter),
+    Summary(Summary),
 }

@@ -18,6 +18,10 @@ use crate::input::Input;
 
 /// Sampling level of a summary that was not thinned out (Cassandra's `BASE_SAMPLING_LEVEL`).
 const SAMPLING_LEVEL_FULL: u32 = 128;
+/// Bytes of an entry besides its key: its offset and its position.
+const ENTRY_BYTES: usize = 12;
+/// Bytes before the entries.
+const HEAD_BYTES: usize = 24;
 /// Entries that are read or copied before others may run.
 const ENTRIES_AT_ONCE: usize = 256;
 /// Most bytes a summary takes; the format's offsets are signed 32-bit numbers.
@@ -70,6 +74,14 @@ impl Summary {
         }
     }
 
+    /// Makes room for so many entries more, so that none of them moves those before.
+    fn reserve(&mut self, entries: usize, key_bytes: usize) {
+        self.keys.reserve_exact(key_bytes);
+        self.ends.reserve_exact(entries);
+        self.tokens.reserve_exact(entries);
+        self.positions.reserve_exact(entries);
+    }
+
     /// Adds a key whose index entry starts at `position`.
     pub(crate) fn add(&mut self, token: Token, key: &[u8], position: u64) {
         self.keys.extend_from_slice(key);
@@ -88,6 +100,7 @@ impl Summary {
     /// A copy without every other entry; lets others run meanwhile.
     pub(crate) async fn thinned(&self) -> Self {
         let mut thinned = self.without_entries();
+        thinned.reserve(self.len().div_ceil(2), self.keys.len() / 2);
         for at in (0..self.len()).step_by(2) {
             thinned.add_of(self, at);
             maybe_yield_at(at).await;
@@ -197,6 +210,7 @@ impl Summary {
     /// Appends `Summary.db`; lets others run meanwhile.
     pub(crate) async fn encode(&self, out: &mut Vec<u8>) {
         let offsets = 4 * self.len();
+        out.reserve(HEAD_BYTES + self.keys.len() + self.len() * ENTRY_BYTES);
         out.extend_from_slice(&self.min_index_interval.to_be_bytes());
         out.extend_from_slice(&(self.len() as u32).to_be_bytes());
         out.extend_from_slice(&((offsets + self.keys.len() + 8 * self.len()) as u64).to_be_bytes());
@@ -287,7 +301,8 @@ impl<'b> Decoding<'b> {
         if start != 4 * entries {
             return Err(Malformed::invalid(body_at, "the first summary entry does not follow the offsets"));
         }
-        let summary = Summary::new(min_index_interval);
+        let mut summary = Summary::new(min_index_interval);
+        summary.reserve(entries, body.len().saturating_sub(entries * ENTRY_BYTES));
         Ok(Self {
             rest: input,
             body,

@@ -82,6 +82,13 @@ impl Open {
     pub(crate) fn last_key(&self) -> &[u8] {
         &self.last.1
     }
+
+    /// Whether every other entry of the summary may be left out: about so many bytes of index lie between two then, or less.
+    pub(crate) fn may_be_thinned(&self, stretch_bytes_max: u64) -> bool {
+        let Finder::Index(index) = &self.finder else { return false };
+        let entries = self.resident.summary().map_or(0, |summary| summary.len() as u64);
+        entries > 1 && index.length / entries.div_ceil(2) <= stretch_bytes_max
+    }
 }
 
 /// An open table file.

@@ -4,7 +4,6 @@
 //! reads all lists, whatever number of shards wrote them, and in the background group reads its own partitions again, the
 //! hottest first, until the list ends or memory does. Nobody waits for it.
 
-use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
@@ -14,7 +13,7 @@ use model::partition_key::DecoratedKey;
 use model::{RowView, Token};
 use reactor::{Deadline, Group, metrics};
 
-use crate::cache::{List, SAVED_BYTES_MAX, Saved, decode};
+use crate::cache::{List, SAVED_BYTES_MAX, Saved, Taken, decode};
 use crate::error::StorageError;
 use crate::read::{Flow, PartitionRange, ReadCommand, RowConsumer};
 use crate::shard::Storage;
@@ -69,6 +68,11 @@ impl Storage {
             .map_err(StorageError::of("write", &path))
     }
 
+    /// Completes when what open files left out of memory has been read again, as far as files that were closed left room for it.
+    pub async fn components_restored(&self) {
+        self.0.cache.components().restored().await;
+    }
+
     /// Completes when what was listed has been read back, or given up.
     pub async fn cache_prefetched(&self) {
         self.0.prefetch_ended.wait_until(|| self.0.prefetched.get()).await;
@@ -116,11 +120,12 @@ impl Storage {
         let mut lists = self.read_lists().await;
         // One of each in turn, so that the hottest of all come first.
         let mut turn = 0;
-        for _ in 0..self.0.config.cache_keys_to_save {
-            lists.retain(|list| !list.is_empty());
-            left.set(lists.iter().map(VecDeque::len).sum::<usize>() as i64);
+        for taken in 0..self.0.config.cache_keys_to_save {
+            lists.retain(|list| list.len() > 0);
+            let listed = lists.iter().map(Taken::len).sum::<usize>();
+            left.set(listed.min(self.0.config.cache_keys_to_save - taken) as i64);
             turn = if turn + 1 < lists.len() { turn + 1 } else { 0 };
-            let Some(saved) = lists.get_mut(turn).and_then(VecDeque::pop_front) else { break };
+            let Some(saved) = lists.get_mut(turn).and_then(Taken::pop) else { break };
             let budget = &self.0.budget;
             if self.0.draining.get() || budget.room() < budget.total_limit() / FREE_PART {
                 break;
@@ -159,7 +164,7 @@ impl Storage {
     }
 
     /// All lists, the hottest of each first.
-    async fn read_lists(&self) -> Vec<VecDeque<Saved>> {
+    async fn read_lists(&self) -> Vec<Taken> {
         let directory = &self.0.config.saved_caches_dir;
         if self.0.config.cache_keys_to_save == 0 {
             return Vec::new();
@@ -173,6 +178,7 @@ impl Storage {
                 return Vec::new();
             }
         };
+        let most = self.0.config.cache_keys_to_save;
         let names = entries.iter().map(|entry| entry.name.as_str());
         let names = names.filter(|name| name.starts_with(PREFIX) && name.ends_with(SUFFIX));
         let mut lists = Vec::new();
@@ -185,11 +191,11 @@ impl Storage {
                     continue;
                 }
             };
-            let Some(list) = decode(&bytes, |saved| self.is_mine(saved)).await else {
+            let Some(list) = decode(&bytes, most, |saved| self.is_mine(saved)).await else {
                 reactor::warn!("a list of cached rows is damaged and not used"; file = path.display());
                 continue;
             };
-            lists.push(list.into());
+            lists.push(list);
         }
         lists
     }

@@ -33,6 +33,8 @@ const LAYOUT: Duration = Duration::from_secs(12);
 /// Each round, and the rounds of a figure at most: 4 x 20 x 0.5 s and the layout stay below a minute.
 const ROUND: Duration = Duration::from_millis(500);
 const ROUNDS_MAX: usize = 20;
+/// Time after which no more rounds begin.
+const MEASURING: Duration = Duration::from_secs(42);
 
 /// Options of `ceto io-setup`.
 #[derive(Debug, Args)]
@@ -130,7 +132,12 @@ async fn measure_disk(directory: &Path) -> Result<(DiskModel, Vec<String>), IoSe
     let progress = Progress::new();
     let file_bytes = lay_out(&scratch, file_bytes, &progress).await.map_err(failed)?;
     let mut figures = FIGURES.map(|figure| (figure, Rounds::default()));
+    let end = reactor::now() + MEASURING;
     for turn in 0..ROUNDS_MAX {
+        // A slow disk ends each round late; each figure has one at least.
+        if turn > 0 && reactor::now() > end {
+            break;
+        }
         for (figure, rounds) in figures.iter_mut().filter(|(_, rounds)| !rounds.is_settled()) {
             let rate = measure::run(&scratch, file_bytes, figure.pattern(), ROUND).await.map_err(failed)?;
             rounds.add(if figure.operations { rate.iops() } else { rate.bandwidth() });

@@ -1,8 +1,9 @@
 //! Finds partitions in `Index.db`.
 //!
 //! A lookup reads the stretch of the index that the summary names with one request; in files this crate wrote it lies
-//! within [`super::STRETCH_BYTES`]. Foreign files may have wider stretches, which are read piece by piece. How much is asked
-//! for depends on the stretch alone, so that what one lookup read serves the next (`pages`).
+//! within [`super::STRETCH_BYTES`]. Foreign files may have wider stretches, and so have those whose summary is thinned (`resident`);
+//! what is longer than a read is read piece by piece. How much is asked for depends on the stretch alone, so that what one lookup
+//! read serves the next (`pages`).
 
 use std::ops::Deref;
 use std::path::PathBuf;

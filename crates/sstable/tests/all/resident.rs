@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use crate::index_pages::simple;
 use crate::support::{self, Partition, drain};
-use memory::{Budget, Kind};
+use memory::Budget;
 use model::Table;
 use model::clustering::Slice;
 use model::partition_key::DecoratedKey;
@@ -17,7 +17,7 @@ const DIR: &str = "/data";
 const PARTITIONS: usize = 2_000;
 
 /// Files 1 to `count` with the same partitions; half of those there are, the others are not in them.
-async fn written(count: u64) -> (Rc<Table>, Vec<Partition>, Vec<Partition>) {
+async fn written(count: u64, summary_ratio: f64) -> (Rc<Table>, Vec<Partition>, Vec<Partition>) {
     let (table, partitions) = simple(2 * PARTITIONS as i64, 1);
     let mut at = 0;
     // In turn, but for the ends: what is not there lies between what is.
@@ -29,8 +29,7 @@ async fn written(count: u64) -> (Rc<Table>, Vec<Partition>, Vec<Partition>) {
     for generation in 1..=count {
         let options = WriterOptions {
             expected_partitions: there.len() as u64,
-            // As many samples as there are keys.
-            summary_ratio: 1.0,
+            summary_ratio,
             ..WriterOptions::default()
         };
         support::write(Path::new(DIR), generation, &table, &there, options).await;
@@ -71,38 +70,37 @@ async fn sizes(table: &Rc<Table>) -> (usize, usize) {
 #[test]
 fn the_largest_filter_goes_where_there_is_too_little_memory_and_comes_back_with_room() {
     sim::run_one(1, || async {
-        let (table, there, others) = written(3).await;
+        let (table, there, others) = written(3, 0.0).await;
         let (filter, whole) = sizes(&table).await;
         let budget = Budget::new(64 << 20);
         let pages = IndexPages::new(&budget);
-        // Summaries have more than a quarter of it.
+        // All but one of the filters; the summaries take less than their quarter.
         let limit = 3 * whole - filter;
-        let memory = ComponentMemory::new(&budget, 4 * limit);
-        let held = budget.hold(Kind::Fixed, 3 * limit);
+        let memory = ComponentMemory::new(&budget, limit);
         let mut files = Vec::new();
         for generation in 1..=3 {
             files.push(open(generation, &table, &memory, &pages).await);
         }
-        assert_eq!((budget.fixed(), memory.lacking_bytes()), (4 * limit, filter));
+        assert_eq!((budget.fixed(), memory.lacking_bytes()), (limit, filter));
         let mut without = Vec::new();
         for (at, file) in files.iter().enumerate() {
             pages.give_back(usize::MAX);
-            if misses(file, &others).await > 50 {
+            if misses(file, &others).await > 8 {
                 without.push(at);
             }
             find_all(file, &table, &there).await;
         }
         assert_eq!(without.len(), 1, "one of three has no filter");
         // Nothing is done for files that stay.
-        memory.restore().await;
+        memory.restore(|| true).await;
         assert_eq!(memory.lacking_bytes(), filter);
         let lacking = files.remove(without[0]);
         files.pop();
-        memory.restore().await;
+        memory.restore(|| true).await;
         assert_eq!((memory.lacking_bytes(), lacking.bytes_in_memory()), (0, whole));
         pages.give_back(usize::MAX);
-        assert!(misses(&lacking, &others).await < 10);
-        drop((files, lacking, held));
+        assert!(misses(&lacking, &others).await < 5);
+        drop((files, lacking));
         assert_eq!(budget.fixed(), 0);
     });
 }
@@ -110,7 +108,8 @@ fn the_largest_filter_goes_where_there_is_too_little_memory_and_comes_back_with_
 #[test]
 fn summaries_get_coarser_where_there_is_too_little_memory_and_all_is_found_with_them() {
     sim::run_one(1, || async {
-        let (table, there, others) = written(2).await;
+        // As many samples as there are keys.
+        let (table, there, others) = written(2, 1.0).await;
         let (filter, whole) = sizes(&table).await;
         let summary = whole - filter;
         let budget = Budget::new(64 << 20);
@@ -126,7 +125,7 @@ fn summaries_get_coarser_where_there_is_too_little_memory_and_all_is_found_with_
                 misses(file, &others).await;
             }
             drop(other);
-            memory.restore().await;
+            memory.restore(|| true).await;
             assert_eq!(memory.lacking_bytes() == 0, part == 2, "{part}: room for one summary");
             find_all(&one, &table, &there).await;
             misses(&one, &others).await;

@@ -31,7 +31,7 @@ use sstable::{ComponentMemory, IndexPages};
 
 pub(crate) use known::{Place, Step, Walked};
 pub(crate) use learn::Learner;
-pub(crate) use saved::{List, SAVED_BYTES_MAX, Saved, decode};
+pub(crate) use saved::{List, SAVED_BYTES_MAX, Saved, Taken, decode};
 pub(crate) use update::Update;
 
 use index::Index;

@@ -9,6 +9,7 @@
 //! read before those that were only written. The list is advice: one that is damaged, or names what is gone, costs nothing
 //! but the time to find out.
 
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use memory::Handle;
@@ -26,6 +27,8 @@ const RUNS_MAX: usize = 128;
 const ENTRIES_MAX: usize = 4096;
 /// Bytes of a partition's name, the key not counted.
 const LEAST_BYTES: usize = 20;
+/// Partitions that are kept together.
+const PIECE: usize = 1024;
 /// Bytes that are summed before others may run.
 const PIECE_BYTES: usize = 256 << 10;
 /// Bytes of a list; what does not fit is the coldest.
@@ -95,16 +98,48 @@ async fn checksum(bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Reads those of a list that are `wanted`; `None` where it is damaged. Lets others run meanwhile.
-pub(crate) async fn decode(bytes: &[u8], wanted: impl Fn(&Saved) -> bool) -> Option<Vec<Saved>> {
+/// What is taken from a list, hottest first; in pieces, so that it grows without moving.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    pieces: VecDeque<VecDeque<Saved>>,
+    left: usize,
+}
+
+impl Taken {
+    fn push(&mut self, saved: Saved) {
+        if self.pieces.back().is_none_or(|piece| piece.len() == PIECE) {
+            self.pieces.push_back(VecDeque::with_capacity(PIECE));
+        }
+        self.pieces.back_mut().expect("there is a piece").push_back(saved);
+        self.left += 1;
+    }
+
+    /// The next one.
+    pub(crate) fn pop(&mut self) -> Option<Saved> {
+        let piece = self.pieces.front_mut()?;
+        let saved = piece.pop_front()?;
+        if piece.is_empty() {
+            self.pieces.pop_front();
+        }
+        self.left -= 1;
+        Some(saved)
+    }
+
+    /// How many are left.
+    pub(crate) fn len(&self) -> usize {
+        self.left
+    }
+}
+
+/// Reads the first `most` of a list that are `wanted`; `None` where it is damaged. Lets others run meanwhile.
+pub(crate) async fn decode(bytes: &[u8], most: usize, wanted: impl Fn(&Saved) -> bool) -> Option<Taken> {
     let (content, crc) = bytes.split_last_chunk::<CRC_BYTES>()?;
     if checksum(content).await != u32::from_le_bytes(*crc) {
         return None;
     }
     let mut rest = content.strip_prefix(MAGIC)?;
-    // As many as fit, so that it never grows; untouched memory costs nothing.
-    let mut list = Vec::with_capacity(rest.len() / LEAST_BYTES);
-    while !rest.is_empty() {
+    let mut list = Taken::default();
+    while !rest.is_empty() && list.left < most {
         reactor::maybe_yield().await;
         let table = TableId(*take(&mut rest)?);
         let key = u16::from_le_bytes(*take(&mut rest)?);
@@ -255,17 +290,22 @@ mod tests {
         let bytes = list.finish().await;
         let slices =
             vec![Slice { start: Position::START.to_owned(), end: Position::after(&prefix).to_owned() }];
-        let saved = vec![
+        let saved = [
             Saved { table: TableId([3; 16]), key: b"key".to_vec(), slices },
             Saved { table: TableId([4; 16]), key: vec![], slices: vec![] },
         ];
-        assert_eq!(decode(&bytes, |_| true).await, Some(saved.clone()));
+        let mut taken = decode(&bytes, 2, |_| true).await.unwrap();
+        assert_eq!((taken.len(), taken.pop().as_ref(), taken.len()), (2, Some(&saved[0]), 1));
+        assert_eq!((taken.pop().as_ref(), taken.pop(), taken.len()), (Some(&saved[1]), None, 0));
+        let wanted = |one: &Saved| one.table == saved[1].table;
+        assert_eq!(decode(&bytes, 2, wanted).await.unwrap().pop().as_ref(), Some(&saved[1]));
+        assert_eq!(decode(&bytes, 1, |_| true).await.unwrap().len(), 1);
         assert!(saved[0].fits(1) && !saved[0].fits(0));
         for at in 0..bytes.len() {
-            assert_eq!(decode(&bytes[..at], |_| true).await, None, "cut at {at}");
+            assert!(decode(&bytes[..at], 2, |_| true).await.is_none(), "cut at {at}");
             let mut damaged = bytes.clone();
             damaged[at] ^= 4;
-            assert_eq!(decode(&damaged, |_| true).await, None, "byte {at}");
+            assert!(decode(&damaged, 2, |_| true).await.is_none(), "byte {at}");
         }
     }
 }

@@ -49,7 +49,7 @@ impl Storage {
     async fn restore_components(&self) {
         let components = self.0.cache.components();
         while !self.0.draining.get() {
-            components.restore().await;
+            components.restore(|| !self.0.draining.get()).await;
             if !self.0.draining.get() {
                 components.wait_for_room().await;
             }

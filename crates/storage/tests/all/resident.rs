@@ -55,12 +55,7 @@ fn filters_and_summaries_take_their_share_of_memory_and_no_more_and_reads_find_a
             let before = (stats.resident_bytes, stats.left_out_bytes);
             storage.compact_with(ID, &CompactOptions::default()).await.expect("a compaction");
             assert_eq!(found(&storage).await, FILES * PARTITIONS);
-            // What there is room for comes back in the background.
-            for _ in 0..100 {
-                if storage.stats().left_out_bytes > 0 {
-                    reactor::sleep(std::time::Duration::from_millis(1)).await;
-                }
-            }
+            storage.components_restored().await;
             let stats = storage.stats();
             (before, (stats.resident_bytes, stats.left_out_bytes))
         })
