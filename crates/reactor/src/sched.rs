@@ -137,14 +137,15 @@ pub(crate) struct Sched {
 }
 
 impl Sched {
-    pub(crate) fn new() -> Self {
+    /// Nobody has anything to do; what is measured is measured from `now_ns` on.
+    pub(crate) fn new(now_ns: u64) -> Self {
         Self {
             queues: std::array::from_fn(|_| RefCell::new(VecDeque::new())),
             runnable: Cell::new(0),
             virtual_ns: std::array::from_fn(|_| Cell::new(0)),
             floor_ns: Cell::new(0),
             shares: std::array::from_fn(|group| Cell::new(SHARES[group])),
-            usage: std::array::from_fn(|_| Usage::default()),
+            usage: std::array::from_fn(|_| Usage::since(now_ns)),
             running: Cell::new(Group::NOBODY),
             arrived: Cell::new(false),
             clock_ns: Cell::new(0),
@@ -311,7 +312,7 @@ mod tests {
 
     #[test]
     fn only_the_foreground_cuts_a_background_slice_short() {
-        let sched = Sched::new();
+        let sched = Sched::new(0);
         sched.push(Group::COMPACTION, 1);
         assert_eq!(sched.pop(Group::COMPACTION), Some(1));
         sched.begin_slice(Group::COMPACTION, 1000);
@@ -329,7 +330,7 @@ mod tests {
 
     #[test]
     fn running_starving_and_waiting_add_up_to_the_time_that_passed() {
-        let sched = Sched::new();
+        let sched = Sched::new(0);
         let usage = &sched.usage[Group::MEMTABLE.0 as usize];
         sched.clock_ns.set(100);
         sched.push(Group::MEMTABLE, 1); // waited 100

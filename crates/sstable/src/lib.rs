@@ -2,7 +2,7 @@
 //! its format `bti` are read from their beginning on.
 //!
 //! `descriptor` names the files, `data::writer` makes them, `table_file` opens them, `data::reader` hands out what is
-//! in them. Coding is synchronous and pure; only `file`, `data::{chunks,chunk_writer,writer}`, `index::{reader,walked,writer,promoted}`
+//! in them, and `resident` bounds what open ones keep in memory. Coding is pure, and in steps where it is long; only `file`, `data::{chunks,chunk_writer,writer}`, `index::{reader,walked,writer,promoted}`
 //! and `table_file` and `verify` talk to the disk, through `reactor::file`. The format: docs/formats/sstable.md.
 //! Nothing here knows which files a table has: `storage` does.
 

@@ -34,6 +34,11 @@ fn add(counter: &Cell<u64>, ns: u64) {
 }
 
 impl Usage {
+    /// Of a group that waits from `now_ns` on.
+    pub(super) fn since(now_ns: u64) -> Self {
+        Self { since_ns: Cell::new(now_ns), ..Self::default() }
+    }
+
     pub(super) fn becomes_runnable(&self, now_ns: u64) {
         add(&self.wait_ns, now_ns.saturating_sub(self.since_ns.get()));
         self.since_ns.set(now_ns);

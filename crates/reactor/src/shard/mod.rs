@@ -121,7 +121,7 @@ impl Shard {
         Rc::new(Self {
             id: parts.id,
             count: parts.count,
-            sched: Sched::new(),
+            sched: Sched::new(now.0),
             timers: RefCell::new(Wheel::new(now)),
             ops: RefCell::new(OpTable::new()),
             mesh: parts.mesh,
