@@ -35,6 +35,8 @@ const LEVEL: &str = "compression_level";
 const CHUNKS_AT_ONCE: usize = 4096;
 /// Chunk offsets between two that are kept in full.
 const GROUP: usize = 64;
+/// Chunk offsets that are kept together.
+const PIECE: usize = 1 << 14;
 
 /// The longest a compressed chunk can be, whatever compressed it.
 fn compressed_max(chunk: u64) -> u64 {
@@ -42,39 +44,41 @@ fn compressed_max(chunk: u64) -> u64 {
 }
 
 /// Where the chunks of a compressed data file start: every 64th in full, the others relative to it, which takes
-/// about four bytes a chunk.
+/// about four bytes a chunk; in pieces, so that it grows without moving.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ChunkOffsets {
     bases: Vec<u64>,
-    relative: Vec<u32>,
+    relative: Vec<Vec<u32>>,
+    count: usize,
 }
 
 impl ChunkOffsets {
-    /// None yet, and room for so many.
-    fn with_capacity(chunks: usize) -> Self {
-        Self { bases: Vec::with_capacity(chunks.div_ceil(GROUP)), relative: Vec::with_capacity(chunks) }
-    }
-
     pub(crate) fn push(&mut self, offset: u64) {
-        if self.relative.len().is_multiple_of(GROUP) {
+        if self.count.is_multiple_of(GROUP) {
             self.bases.push(offset);
         }
-        let base = self.bases[self.bases.len() - 1];
+        if self.count.is_multiple_of(PIECE) {
+            // Small files have one, which takes what it needs.
+            self.relative.push(if self.count == 0 { Vec::new() } else { Vec::with_capacity(PIECE) });
+        }
+        let (base, piece) = (self.bases[self.bases.len() - 1], self.relative.len() - 1);
         // 64 chunks of at most 2^24 bytes, a little longer when compressed, stay below 2^32.
-        self.relative.push(u32::try_from(offset - base).expect("chunks are at most 2^24 bytes long"));
+        self.relative[piece].push(u32::try_from(offset - base).expect("chunks are at most 2^24 bytes long"));
+        self.count += 1;
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.relative.len()
+        self.count
     }
 
     /// Bytes in memory.
     pub(crate) fn size(&self) -> usize {
-        self.bases.len() * 8 + self.relative.len() * 4
+        self.bases.len() * 8 + self.count * 4
     }
 
     pub(crate) fn get(&self, chunk: usize) -> Option<u64> {
-        Some(self.bases[chunk / GROUP] + u64::from(*self.relative.get(chunk)?))
+        let relative = self.relative.get(chunk / PIECE)?.get(chunk % PIECE)?;
+        Some(self.bases[chunk / GROUP] + u64::from(*relative))
     }
 }
 
@@ -208,7 +212,7 @@ impl<'b> Decoding<'b> {
         if of_data > chunks as u64 || data_length > i64::MAX as u64 {
             return Err(Malformed::invalid(at, "data length and number of chunks differ").into());
         }
-        let offsets = ChunkOffsets::with_capacity(chunks);
+        let offsets = ChunkOffsets::default();
         let info =
             CompressionInfo { compressor, level, chunk_length, max_compressed_length, data_length, offsets };
         Ok(Self { input, info, chunks, of_data, file_length, last: None })
@@ -342,6 +346,18 @@ mod tests {
             checksums.encode(&mut bytes).await;
             bytes
         })
+    }
+
+    #[test]
+    fn offsets_come_back_across_pieces() {
+        let mut offsets = ChunkOffsets::default();
+        let of = |chunk: usize| chunk as u64 * 4100;
+        (0..PIECE * 2 + 3).for_each(|chunk| offsets.push(of(chunk)));
+        assert_eq!((offsets.len(), offsets.size() / 4 / PIECE), (PIECE * 2 + 3, 2));
+        for chunk in [0, 63, 64, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE, 2 * PIECE + 2] {
+            assert_eq!(offsets.get(chunk), Some(of(chunk)), "{chunk}");
+        }
+        assert_eq!(offsets.get(PIECE * 2 + 3), None);
     }
 
     fn features(max_compressed_length: bool) -> Features {
