@@ -154,10 +154,19 @@ pub(crate) struct Block {
 }
 
 impl Block {
+    /// What a block begins at is a multiple of this.
+    pub(crate) const ALIGNMENT: usize = align_of::<u64>();
+
     fn allocated(length: usize) -> Self {
-        let bytes = Box::into_raw(vec![0u8; length].into_boxed_slice()).cast::<u8>();
+        let words = vec![0u64; length.div_ceil(Self::ALIGNMENT)];
+        let bytes = Box::into_raw(words.into_boxed_slice()).cast::<u8>();
         // A box is never at address zero.
         Self { bytes: NonNull::new(bytes).expect("a box has an address"), length, home: None }
+    }
+
+    /// Where it begins.
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.bytes
     }
 }
 
@@ -184,9 +193,10 @@ impl Drop for Block {
         match self.home.take() {
             Some((arena, number)) => arena.warm.borrow_mut().push(number),
             None => {
-                let bytes = std::ptr::slice_from_raw_parts_mut(self.bytes.as_ptr(), self.length);
-                // SAFETY: `allocated` made it of a box of this length, and nobody else has it.
-                drop(unsafe { Box::from_raw(bytes) });
+                let words = self.length.div_ceil(Self::ALIGNMENT);
+                let words = std::ptr::slice_from_raw_parts_mut(self.bytes.as_ptr().cast::<u64>(), words);
+                // SAFETY: `allocated` made it of a box of so many words, and nobody else has it.
+                drop(unsafe { Box::from_raw(words) });
             }
         }
     }

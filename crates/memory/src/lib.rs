@@ -1,19 +1,22 @@
 //! Where cached bytes live: segments out of one budget per shard, objects behind handles, ordered trees of handles.
 //!
 //! An object is named by a [`Handle`], never by an address, so that a region may move it while nobody looks and a
-//! reader that pauses holds nothing but a number. Segments are cut out of one reserved range per shard (`arena`), which
-//! is where `unsafe` stands, with `counting`, which counts what the heap gives. All else is plain safe indexing: the bounds check
-//! is not visible beside the cache miss, and no raw pointer can outlive a pause. `storage::memtable` and `storage::cache` lean on this crate.
+//! reader that pauses holds nothing but a number. Segments are cut out of one reserved range per shard (`arena`), and
+//! tables of handles and nodes stand in segments too (`pieces`): that is where `unsafe` is, with `counting`, which counts what
+//! the heap gives. All else is plain safe indexing: the bounds check is not visible beside the cache miss, and no raw
+//! pointer can outlive a pause. `storage::memtable` and `storage::cache` lean on this crate.
 //!
 //! `make sanitize` runs its tests under the address sanitizer.
 
 mod arena;
 mod budget;
 mod counting;
+mod pieces;
 mod region;
 mod tree;
 
 pub use budget::{Budget, Charge, Kind, Reclaim};
 pub use counting::{Counting, allocations};
+pub use pieces::Pieces;
 pub use region::{Handle, Region, SEGMENT_BYTES};
 pub use tree::{Cursor, Forest, Tree};

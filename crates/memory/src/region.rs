@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 
 use crate::arena::Block;
 use crate::budget::{Budget, Kind};
+use crate::pieces::Pieces;
 
 /// Bytes of a full segment.
 pub const SEGMENT_BYTES: usize = 128 << 10;
@@ -25,9 +26,6 @@ const FIRST_SEGMENTS_BYTES: [usize; 2] = [4 << 10, 32 << 10];
 
 /// Segments are not made smaller than this.
 const SEGMENT_BYTES_MIN: usize = 4 << 10;
-
-/// Handles made at a time: growing copies nothing.
-const ENTRIES_PER_CHUNK: usize = 256;
 
 const HEAD_BYTES: usize = 8;
 const DEAD: u32 = u32::MAX;
@@ -77,8 +75,7 @@ pub struct Region {
     /// Segments as they were made, those that are gone already among them.
     ages: VecDeque<(u32, u64)>,
     last_born: u64,
-    entries: Vec<Box<[Entry]>>,
-    entry_count: usize,
+    entries: Pieces<Entry>,
     free_entry: u32,
     used_bytes: usize,
     live_bytes: usize,
@@ -94,6 +91,7 @@ impl Region {
     /// An empty region of memory of that kind, in segments of about `segment_bytes`.
     pub fn of_kind(budget: Budget, kind: Kind, segment_bytes: usize) -> Self {
         Self {
+            entries: Pieces::new(budget.clone(), kind),
             budget,
             kind,
             segment_bytes: segment_bytes.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES).next_multiple_of(4096),
@@ -103,8 +101,6 @@ impl Region {
             made: 0,
             ages: VecDeque::new(),
             last_born: 0,
-            entries: Vec::new(),
-            entry_count: 0,
             free_entry: NOWHERE,
             used_bytes: 0,
             live_bytes: 0,
@@ -124,17 +120,13 @@ impl Region {
 
     /// Bytes of the table of handles.
     pub fn table_bytes(&self) -> usize {
-        self.entries.len() * ENTRIES_PER_CHUNK * size_of::<Entry>()
+        self.entries.held_bytes()
     }
 
     /// Most bytes that storing an object of `length` bytes takes from the budget.
     pub fn growth(&self, length: usize) -> usize {
         let taken = HEAD_BYTES + length.next_multiple_of(8);
-        let table = if self.free_entry == NOWHERE && self.entry_count.is_multiple_of(ENTRIES_PER_CHUNK) {
-            ENTRIES_PER_CHUNK * size_of::<Entry>()
-        } else {
-            0
-        };
+        let table = if self.free_entry == NOWHERE { self.entries.growth(1) } else { 0 };
         table
             + if taken > self.shared_object_bytes_max() {
                 taken
@@ -148,7 +140,7 @@ impl Region {
 
     /// Most bytes that the handles of so many objects take from the budget.
     pub fn handles_growth(&self, objects: usize) -> usize {
-        (objects / ENTRIES_PER_CHUNK + 1) * ENTRIES_PER_CHUNK * size_of::<Entry>()
+        self.entries.growth(objects)
     }
 
     /// An object above this gets a segment of its own.
@@ -158,22 +150,17 @@ impl Region {
 
     #[inline]
     fn entry(&self, index: u32) -> &Entry {
-        &self.entries[index as usize / ENTRIES_PER_CHUNK][index as usize % ENTRIES_PER_CHUNK]
+        &self.entries[index as usize]
     }
 
     fn entry_mut(&mut self, index: u32) -> &mut Entry {
-        &mut self.entries[index as usize / ENTRIES_PER_CHUNK][index as usize % ENTRIES_PER_CHUNK]
+        &mut self.entries[index as usize]
     }
 
     fn add_entry(&mut self) -> u32 {
-        if self.entry_count == self.entries.len() * ENTRIES_PER_CHUNK {
-            self.budget.charge(self.kind, ENTRIES_PER_CHUNK * size_of::<Entry>());
-            let fresh = Entry { segment: NOWHERE, offset: NOWHERE, length: 0 };
-            self.entries.push(vec![fresh; ENTRIES_PER_CHUNK].into_boxed_slice());
-        }
-        self.entry_count += 1;
-        assert!(self.entry_count < DEAD as usize, "a region names fewer than 2^32 objects");
-        (self.entry_count - 1) as u32
+        let index = self.entries.push(Entry { segment: NOWHERE, offset: NOWHERE, length: 0 });
+        assert!(index < DEAD as usize, "a region names fewer than 2^32 objects");
+        index as u32
     }
 
     /// Bytes of living objects with their heads.
@@ -215,7 +202,7 @@ impl Region {
 
     /// Whether the handle names an object.
     pub fn contains(&self, handle: Handle) -> bool {
-        (handle.0 as usize) < self.entry_count && self.entry(handle.0).segment != NOWHERE
+        (handle.0 as usize) < self.entries.len() && self.entry(handle.0).segment != NOWHERE
     }
 
     /// Lists the objects of the oldest segment in `out`, which is emptied first; says whether there is a segment.
@@ -478,7 +465,6 @@ impl Drop for Region {
         for segment in std::mem::take(&mut self.segments).into_iter().flatten() {
             self.give(segment.bytes);
         }
-        self.budget.refund(self.kind, self.table_bytes());
     }
 }
 

@@ -2,29 +2,31 @@
 //!
 //! An entry is a value and a 64-bit hint: hints order first, and only entries of equal hints ask the caller's
 //! comparison, so that most steps of a search touch the node alone. A hint must never contradict the comparison
-//! (`a < b` implies `hint(a) <= hint(b)`). Nodes come in chunks from a [`Forest`]; inserting allocates once in
-//! 64 node splits. A memtable's entries leave with their whole forest, a cache's one by one: a node that has
-//! none left goes to the next split, neighbours that are half empty are left alone.
+//! (`a < b` implies `hint(a) <= hint(b)`). Nodes come in pieces from a [`Forest`]. A memtable's entries leave
+//! with their whole forest, a cache's one by one: a node that has none left goes to the next split, neighbours that are
+//! half empty are left alone.
 
 use std::cmp::Ordering;
 
 use crate::budget::{Budget, Kind};
+use crate::pieces::Pieces;
 
 /// Entries of a node.
 const FANOUT: usize = 32;
 /// Hints that share a line of the processor's cache, about.
 const LINE: usize = 8;
-/// Nodes made at a time.
-const CHUNK: usize = 64;
 /// Deepest tree: 16^8 entries are more than 2^32.
 const HEIGHT_MAX: usize = 9;
 const NONE: u32 = u32::MAX;
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 struct Node {
     count: u16,
+    /// In a node that waits for use the next such node.
     next: u32,
     previous: u32,
+    /// Which of [`Forest::children`] an inner node has; a leaf has none.
+    children: u32,
     /// Behind the entries, which a search does not count then, `u64::MAX`.
     hints: [u64; FANOUT],
     /// In a leaf the entries; in an inner node the least entry of each child (of the first one: unused).
@@ -32,8 +34,14 @@ struct Node {
 }
 
 impl Node {
-    const EMPTY: Node =
-        Node { count: 0, next: NONE, previous: NONE, hints: [u64::MAX; FANOUT], values: [0; FANOUT] };
+    const EMPTY: Node = Node {
+        count: 0,
+        next: NONE,
+        previous: NONE,
+        children: NONE,
+        hints: [u64::MAX; FANOUT],
+        values: [0; FANOUT],
+    };
 
     fn insert(&mut self, at: usize, hint: u64, value: u32) {
         let count = usize::from(self.count);
@@ -66,56 +74,25 @@ impl Node {
     }
 }
 
-/// Fixed-size chunks, so that growing copies nothing and stalls nobody.
-#[derive(Debug)]
-struct Arena<T> {
-    chunks: Vec<Vec<T>>,
-}
-
-impl<T> Arena<T> {
-    fn new() -> Self {
-        Self { chunks: Vec::new() }
-    }
-
-    fn push(&mut self, budget: &Budget, kind: Kind, item: T) -> u32 {
-        if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK) {
-            budget.charge(kind, CHUNK * size_of::<T>());
-            self.chunks.push(Vec::with_capacity(CHUNK));
-        }
-        let last = self.chunks.len() - 1;
-        self.chunks[last].push(item);
-        (last * CHUNK + self.chunks[last].len() - 1) as u32
-    }
-
-    #[inline]
-    fn get(&self, at: u32) -> &T {
-        &self.chunks[at as usize / CHUNK][at as usize % CHUNK]
-    }
-
-    fn get_mut(&mut self, at: u32) -> &mut T {
-        &mut self.chunks[at as usize / CHUNK][at as usize % CHUNK]
-    }
-
-    fn len(&self) -> usize {
-        self.chunks.last().map_or(0, |last| (self.chunks.len() - 1) * CHUNK + last.len())
-    }
-
-    fn held_bytes(&self) -> usize {
-        self.chunks.len() * CHUNK * size_of::<T>()
-    }
-}
-
 /// The nodes of many trees.
 #[derive(Debug)]
 pub struct Forest {
-    budget: Budget,
-    kind: Kind,
-    nodes: Arena<Node>,
-    children: Arena<[u32; FANOUT]>,
-    /// Which `children` an inner node has; leaves have none.
-    inner: Vec<u32>,
-    free_nodes: Vec<u32>,
-    free_children: Vec<u32>,
+    nodes: Pieces<Node>,
+    children: Pieces<[u32; FANOUT]>,
+    free_nodes: Free,
+    /// Their first child is the next such array.
+    free_children: Free,
+}
+
+/// What waits for use, chained through itself.
+#[derive(Debug)]
+struct Free {
+    first: u32,
+    count: usize,
+}
+
+impl Free {
+    const NOTHING: Free = Free { first: NONE, count: 0 };
 }
 
 /// One tree of a forest. Only to be used with the forest that made it.
@@ -164,13 +141,10 @@ impl Forest {
     /// A forest without nodes, of memory of that kind.
     pub fn of_kind(budget: Budget, kind: Kind) -> Self {
         Self {
-            budget,
-            kind,
-            nodes: Arena::new(),
-            children: Arena::new(),
-            inner: Vec::new(),
-            free_nodes: Vec::new(),
-            free_children: Vec::new(),
+            nodes: Pieces::new(budget.clone(), kind),
+            children: Pieces::new(budget, kind),
+            free_nodes: Free::NOTHING,
+            free_children: Free::NOTHING,
         }
     }
 
@@ -183,13 +157,27 @@ impl Forest {
     pub fn growth(&self, insertions: usize) -> usize {
         // Each insertion adds a node at most but for the ones above it, of which there are a sixteenth.
         let nodes = insertions + insertions / 8 + HEIGHT_MAX;
-        let chunks = |held: usize, used: usize, free: usize| {
-            nodes.saturating_sub(held * CHUNK - used + free).div_ceil(CHUNK) * CHUNK
-        };
-        let (nodes_used, children_used) = (self.nodes.len(), self.children.len());
-        chunks(self.nodes.chunks.len(), nodes_used, self.free_nodes.len()) * size_of::<Node>()
-            + chunks(self.children.chunks.len(), children_used, self.free_children.len())
-                * size_of::<[u32; FANOUT]>()
+        self.nodes.growth(nodes.saturating_sub(self.free_nodes.count))
+            + self.children.growth(nodes.saturating_sub(self.free_children.count))
+    }
+
+    #[inline]
+    fn node(&self, at: u32) -> &Node {
+        &self.nodes[at as usize]
+    }
+
+    fn node_mut(&mut self, at: u32) -> &mut Node {
+        &mut self.nodes[at as usize]
+    }
+
+    fn children_of_mut(&mut self, node: u32) -> &mut [u32; FANOUT] {
+        let children = self.node(node).children;
+        &mut self.children[children as usize]
+    }
+
+    #[inline]
+    fn children_of(&self, node: u32) -> &[u32; FANOUT] {
+        &self.children[self.node(node).children as usize]
     }
 
     /// The first entry.
@@ -200,7 +188,7 @@ impl Forest {
     /// The value at a place, `None` at the end.
     #[inline]
     pub fn value(&self, cursor: Cursor) -> Option<u32> {
-        (cursor.leaf != NONE).then(|| self.nodes.get(cursor.leaf).values[usize::from(cursor.at)])
+        (cursor.leaf != NONE).then(|| self.node(cursor.leaf).values[usize::from(cursor.at)])
     }
 
     /// The place after.
@@ -209,7 +197,7 @@ impl Forest {
         if cursor.leaf == NONE {
             return Cursor::END;
         }
-        let leaf = self.nodes.get(cursor.leaf);
+        let leaf = self.node(cursor.leaf);
         if cursor.at + 1 < leaf.count {
             Cursor { leaf: cursor.leaf, at: cursor.at + 1 }
         } else {
@@ -223,8 +211,8 @@ impl Forest {
         if cursor.at > 0 {
             return Some(Cursor { leaf: cursor.leaf, at: cursor.at - 1 });
         }
-        let leaf = if cursor.leaf == NONE { tree.last } else { self.nodes.get(cursor.leaf).previous };
-        (leaf != NONE).then(|| Cursor { leaf, at: self.nodes.get(leaf).count - 1 })
+        let leaf = if cursor.leaf == NONE { tree.last } else { self.node(cursor.leaf).previous };
+        (leaf != NONE).then(|| Cursor { leaf, at: self.node(leaf).count - 1 })
     }
 
     /// The first entry not before the sought one, and whether it equals it.
@@ -243,10 +231,10 @@ impl Forest {
         let mut node = tree.root;
         for _ in 0..tree.height {
             let child = self.child_for(node, hint, &mut compare);
-            node = self.children.get(self.inner[node as usize])[child];
+            node = self.children_of(node)[child];
         }
-        let (at, found) = search(self.nodes.get(node), 0, hint, &mut compare);
-        let leaf = self.nodes.get(node);
+        let (at, found) = search(self.node(node), 0, hint, &mut compare);
+        let leaf = self.node(node);
         if at < usize::from(leaf.count) {
             (Cursor { leaf: node, at: at as u16 }, found)
         } else {
@@ -255,7 +243,7 @@ impl Forest {
     }
 
     fn child_for(&self, node: u32, hint: u64, compare: &mut impl FnMut(u32) -> Ordering) -> usize {
-        let (at, found) = search(self.nodes.get(node), 1, hint, compare);
+        let (at, found) = search(self.node(node), 1, hint, compare);
         if found { at } else { at - 1 }
     }
 
@@ -270,7 +258,7 @@ impl Forest {
         tree.length += 1;
         if tree.root == NONE {
             let leaf = self.add_node(Node::EMPTY, None);
-            self.nodes.get_mut(leaf).insert(0, hint, value);
+            self.node_mut(leaf).insert(0, hint, value);
             *tree = Tree { root: leaf, height: 0, first: leaf, last: leaf, length: 1 };
             return;
         }
@@ -279,12 +267,12 @@ impl Forest {
         for step in path.iter_mut().take(usize::from(tree.height)) {
             let child = self.child_for(node, hint, &mut compare);
             *step = (node, child);
-            node = self.children.get(self.inner[node as usize])[child];
+            node = self.children_of(node)[child];
         }
-        let (at, found) = search(self.nodes.get(node), 0, hint, &mut compare);
+        let (at, found) = search(self.node(node), 0, hint, &mut compare);
         assert!(!found, "value {value} is in the tree already");
-        if usize::from(self.nodes.get(node).count) < FANOUT {
-            self.nodes.get_mut(node).insert(at, hint, value);
+        if usize::from(self.node(node).count) < FANOUT {
+            self.node_mut(node).insert(at, hint, value);
             return;
         }
         let right = self.split_leaf(tree, node, at, hint, value);
@@ -294,21 +282,21 @@ impl Forest {
     /// Splits a full leaf around a new entry; returns the new leaf.
     fn split_leaf(&mut self, tree: &mut Tree, node: u32, at: usize, hint: u64, value: u32) -> u32 {
         // Entries that come in order leave full leaves behind them.
-        let cut = if at == FANOUT && self.nodes.get(node).next == NONE { FANOUT } else { FANOUT / 2 };
-        let next = self.nodes.get(node).next;
-        let mut fresh = self.nodes.get_mut(node).split_off(cut);
+        let cut = if at == FANOUT && self.node(node).next == NONE { FANOUT } else { FANOUT / 2 };
+        let next = self.node(node).next;
+        let mut fresh = self.node_mut(node).split_off(cut);
         (fresh.next, fresh.previous) = (next, node);
         if at >= cut {
             fresh.insert(at - cut, hint, value);
         } else {
-            self.nodes.get_mut(node).insert(at, hint, value);
+            self.node_mut(node).insert(at, hint, value);
         }
         let right = self.add_node(fresh, None);
-        self.nodes.get_mut(node).next = right;
+        self.node_mut(node).next = right;
         if next == NONE {
             tree.last = right;
         } else {
-            self.nodes.get_mut(next).previous = right;
+            self.node_mut(next).previous = right;
         }
         right
     }
@@ -316,22 +304,21 @@ impl Forest {
     /// Hangs a new node right of the place a path leads to, splitting upwards as needed.
     fn hang(&mut self, tree: &mut Tree, path: &[(u32, usize); HEIGHT_MAX], mut fresh: u32) {
         let (mut hint, mut value) = {
-            let node = self.nodes.get(fresh);
+            let node = self.node(fresh);
             (node.hints[0], node.values[0])
         };
         for level in (0..usize::from(tree.height)).rev() {
             let (node, child) = path[level];
             let at = child + 1;
-            let count = usize::from(self.nodes.get(node).count);
+            let count = usize::from(self.node(node).count);
             if count < FANOUT {
                 self.insert_child(node, at, hint, value, fresh);
                 return;
             }
             let cut = if at == FANOUT { FANOUT - 1 } else { FANOUT / 2 };
-            let right_node = self.nodes.get_mut(node).split_off(cut);
+            let right_node = self.node_mut(node).split_off(cut);
             let mut right_children = [NONE; FANOUT];
-            right_children[..FANOUT - cut]
-                .copy_from_slice(&self.children.get(self.inner[node as usize])[cut..]);
+            right_children[..FANOUT - cut].copy_from_slice(&self.children_of(node)[cut..]);
             let (next_hint, next_value) = (right_node.hints[0], right_node.values[0]);
             let right = self.add_node(right_node, Some(right_children));
             if at > cut {
@@ -353,41 +340,48 @@ impl Forest {
     }
 
     fn insert_child(&mut self, node: u32, at: usize, hint: u64, value: u32, child: u32) {
-        let count = usize::from(self.nodes.get(node).count);
-        self.nodes.get_mut(node).insert(at, hint, value);
-        let children = self.children.get_mut(self.inner[node as usize]);
+        let count = usize::from(self.node(node).count);
+        self.node_mut(node).insert(at, hint, value);
+        let children = self.children_of_mut(node);
         children.copy_within(at..count, at + 1);
         children[at] = child;
     }
 
-    fn add_node(&mut self, node: Node, children: Option<[u32; FANOUT]>) -> u32 {
-        let inner = match (children, self.free_children.pop()) {
-            (None, free) => {
-                self.free_children.extend(free);
-                NONE
-            }
-            (Some(children), Some(at)) => {
-                *self.children.get_mut(at) = children;
-                at
-            }
-            (Some(children), None) => self.children.push(&self.budget, self.kind, children),
+    fn add_node(&mut self, mut node: Node, children: Option<[u32; FANOUT]>) -> u32 {
+        node.children = match children {
+            None => NONE,
+            Some(children) => self.add_children(children),
         };
-        if let Some(at) = self.free_nodes.pop() {
-            *self.nodes.get_mut(at) = node;
-            self.inner[at as usize] = inner;
-            return at;
+        let free = self.free_nodes.first;
+        if free == NONE {
+            return self.nodes.push(node) as u32;
         }
-        let at = self.nodes.push(&self.budget, self.kind, node);
-        self.inner.push(inner);
-        at
+        self.free_nodes = Free { first: self.node(free).next, count: self.free_nodes.count - 1 };
+        *self.node_mut(free) = node;
+        free
+    }
+
+    fn add_children(&mut self, children: [u32; FANOUT]) -> u32 {
+        let free = self.free_children.first;
+        if free == NONE {
+            return self.children.push(children) as u32;
+        }
+        self.free_children.first = self.children[free as usize][0];
+        self.free_children.count -= 1;
+        self.children[free as usize] = children;
+        free
     }
 
     fn free_node(&mut self, node: u32) {
-        let inner = std::mem::replace(&mut self.inner[node as usize], NONE);
-        if inner != NONE {
-            self.free_children.push(inner);
+        let next = self.free_nodes.first;
+        self.free_nodes = Free { first: node, count: self.free_nodes.count + 1 };
+        let node = self.node_mut(node);
+        node.next = next;
+        let children = std::mem::replace(&mut node.children, NONE);
+        if children != NONE {
+            self.children[children as usize][0] = self.free_children.first;
+            self.free_children = Free { first: children, count: self.free_children.count + 1 };
         }
-        self.free_nodes.push(node);
     }
 
     /// Takes out the value equal to the sought one, `None` where there is none.
@@ -407,14 +401,14 @@ impl Forest {
         for step in path.iter_mut().take(usize::from(tree.height)) {
             let child = self.child_for(leaf, hint, &mut compare);
             *step = (leaf, child);
-            leaf = self.children.get(self.inner[leaf as usize])[child];
+            leaf = self.children_of(leaf)[child];
         }
-        let (at, found) = search(self.nodes.get(leaf), 0, hint, &mut compare);
+        let (at, found) = search(self.node(leaf), 0, hint, &mut compare);
         if !found {
             return None;
         }
         tree.length -= 1;
-        let node = self.nodes.get_mut(leaf);
+        let node = self.node_mut(leaf);
         let value = node.remove(at);
         if node.count == 0 {
             self.take_leaf(tree, leaf);
@@ -429,16 +423,16 @@ impl Forest {
     /// Takes an empty leaf out of the chain of leaves.
     fn take_leaf(&mut self, tree: &mut Tree, leaf: u32) {
         let (next, previous) = {
-            let node = self.nodes.get(leaf);
+            let node = self.node(leaf);
             (node.next, node.previous)
         };
         match previous {
             NONE => tree.first = next,
-            previous => self.nodes.get_mut(previous).next = next,
+            previous => self.node_mut(previous).next = next,
         }
         match next {
             NONE => tree.last = previous,
-            next => self.nodes.get_mut(next).previous = previous,
+            next => self.node_mut(next).previous = previous,
         }
         self.free_node(leaf);
     }
@@ -454,14 +448,13 @@ impl Forest {
         }
         for level in (0..usize::from(tree.height)).rev() {
             let (parent, child) = path[level];
-            let children = self.inner[parent as usize];
-            let node = self.nodes.get_mut(parent);
+            let node = self.node_mut(parent);
             let count = usize::from(node.count);
             node.remove(child);
-            self.children.get_mut(children).copy_within(child + 1..count, child);
+            self.children_of_mut(parent).copy_within(child + 1..count, child);
             if count > 1 {
                 if child == 0 {
-                    let node = self.nodes.get(parent);
+                    let node = self.node(parent);
                     let least = (node.hints[0], node.values[0]);
                     self.set_least(&path[..level], least);
                 }
@@ -469,9 +462,9 @@ impl Forest {
             }
             self.free_node(parent);
         }
-        while tree.height > 0 && self.nodes.get(tree.root).count == 1 {
+        while tree.height > 0 && self.node(tree.root).count == 1 {
             let old = tree.root;
-            tree.root = self.children.get(self.inner[old as usize])[0];
+            tree.root = self.children_of(old)[0];
             tree.height -= 1;
             self.free_node(old);
         }
@@ -480,16 +473,10 @@ impl Forest {
     /// Notes the least entry of the node a path leads to where its parents speak of it.
     fn set_least(&mut self, path: &[(u32, usize)], (hint, value): (u64, u32)) {
         if let Some((node, child)) = path.iter().rev().find(|(_, child)| *child > 0) {
-            let node = self.nodes.get_mut(*node);
+            let node = self.node_mut(*node);
             node.hints[*child] = hint;
             node.values[*child] = value;
         }
-    }
-}
-
-impl Drop for Forest {
-    fn drop(&mut self) {
-        self.budget.refund(self.kind, self.held_bytes());
     }
 }
 
@@ -606,7 +593,7 @@ mod tests {
         }
         assert!(tree.is_empty());
         assert_eq!(budget.clean(), forest.held_bytes());
-        assert_eq!(forest.free_nodes.len(), forest.inner.len(), "every node waits for use");
+        assert_eq!(forest.free_nodes.count, forest.nodes.len(), "every node waits for use");
         drop(forest);
         assert_eq!(budget.clean(), 0);
     }

@@ -4,19 +4,14 @@
 //! bit more where that bucket is split. Partitions of one bucket are chained through their objects. The hash is the
 //! token, turned by its owner: tokens are hashes already. Buckets are never given back; one takes 4 bytes.
 
-use memory::{Budget, Handle, Kind, Region};
+use memory::{Budget, Handle, Kind, Pieces, Region};
 
 use super::object::{NEXT_NONE, Name, Object, set_next};
-
-/// Buckets made at a time.
-const CHUNK: usize = 256;
-const CHUNK_BYTES: usize = CHUNK * size_of::<u32>();
 
 /// The index of all partitions of a cache.
 #[derive(Debug)]
 pub(super) struct Index {
-    budget: Budget,
-    heads: Vec<Box<[u32]>>,
+    heads: Pieces<u32>,
     level: u32,
     split: u64,
     count: u64,
@@ -28,7 +23,7 @@ fn hash(name: Name<'_>) -> u64 {
 
 impl Index {
     pub(super) fn new(budget: Budget) -> Self {
-        Self { budget, heads: Vec::new(), level: 0, split: 0, count: 0 }
+        Self { heads: Pieces::new(budget, Kind::Clean), level: 0, split: 0, count: 0 }
     }
 
     /// Partitions in it.
@@ -36,14 +31,10 @@ impl Index {
         self.count
     }
 
-    /// Bytes of its buckets.
-    pub(super) fn held_bytes(&self) -> usize {
-        self.heads.len() * CHUNK_BYTES
-    }
-
     /// Most bytes an insertion takes from the budget.
     pub(super) fn growth(&self) -> usize {
-        2 * CHUNK_BYTES
+        // The first one and the bucket it splits.
+        self.heads.growth(2)
     }
 
     #[inline]
@@ -54,11 +45,11 @@ impl Index {
 
     #[inline]
     fn head(&self, bucket: u64) -> u32 {
-        self.heads[bucket as usize / CHUNK][bucket as usize % CHUNK]
+        self.heads[bucket as usize]
     }
 
     fn set_head(&mut self, bucket: u64, head: u32) {
-        self.heads[bucket as usize / CHUNK][bucket as usize % CHUNK] = head;
+        self.heads[bucket as usize] = head;
     }
 
     /// The partition of that name.
@@ -81,7 +72,7 @@ impl Index {
     /// Adds a partition that is not there.
     pub(super) fn insert(&mut self, region: &mut Region, handle: Handle) {
         if self.heads.is_empty() {
-            self.add_chunk();
+            self.heads.push(NEXT_NONE);
         }
         let bucket = self.bucket(hash(name_of(region, handle)));
         set_next(region, handle, self.head(bucket));
@@ -116,16 +107,9 @@ impl Index {
         self.count -= 1;
     }
 
-    fn add_chunk(&mut self) {
-        self.budget.charge(Kind::Clean, CHUNK_BYTES);
-        self.heads.push(vec![NEXT_NONE; CHUNK].into_boxed_slice());
-    }
-
     fn split_one(&mut self, region: &mut Region) {
         let (low, high) = (self.split, self.split + (1 << self.level));
-        if high as usize >= self.heads.len() * CHUNK {
-            self.add_chunk();
-        }
+        assert_eq!(self.heads.push(NEXT_NONE) as u64, high, "a bucket is made by splitting");
         let mut at = self.head(low);
         let (mut stay, mut leave) = (NEXT_NONE, NEXT_NONE);
         while at != NEXT_NONE {
@@ -143,12 +127,6 @@ impl Index {
             self.level += 1;
             self.split = 0;
         }
-    }
-}
-
-impl Drop for Index {
-    fn drop(&mut self) {
-        self.budget.refund(Kind::Clean, self.held_bytes());
     }
 }
 
