@@ -2,6 +2,7 @@
 //!
 //! Classes are powers of two from 4 KiB to 1 MiB; larger ones come from the heap each time. Memory is zeroed when it
 //! is new and stays initialised for ever, so a buffer never exposes uninitialised bytes (it may show old ones).
+//! Each thread counts what it has in use ([`aligned_bytes`]): tests hold with it how much of a file is in memory at a time.
 
 use std::alloc::Layout;
 use std::cell::{Cell, RefCell};
@@ -16,6 +17,30 @@ pub const ALIGNMENT: usize = 4096;
 /// Smallest multiple that direct reads are cut to, in bytes.
 pub(crate) const SECTOR_BYTES: u32 = 512;
 const CLASSES: usize = 9;
+
+thread_local! {
+    static IN_USE: Cell<AlignedBytes> = const { Cell::new(AlignedBytes { now: 0, most: 0 }) };
+}
+
+/// Bytes of buffers that a thread has in use, by their capacity; those that the pool keeps are not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AlignedBytes {
+    /// At this moment.
+    pub now: usize,
+    /// The most there were since [`forget_most_aligned_bytes`].
+    pub most: usize,
+}
+
+/// What the calling thread has in use.
+pub fn aligned_bytes() -> AlignedBytes {
+    IN_USE.get()
+}
+
+/// Begins to look for the most anew, from what is in use now.
+pub fn forget_most_aligned_bytes() {
+    let now = IN_USE.get().now;
+    IN_USE.set(AlignedBytes { now, most: now });
+}
 
 /// The pool of one shard.
 pub(crate) struct BufferPool {
@@ -93,6 +118,8 @@ impl AlignedBuf {
             let fresh = unsafe { std::alloc::alloc_zeroed(layout(capacity)) };
             NonNull::new(fresh).unwrap_or_else(|| std::alloc::handle_alloc_error(layout(capacity)))
         });
+        let AlignedBytes { now, most } = IN_USE.get();
+        IN_USE.set(AlignedBytes { now: now + capacity, most: most.max(now + capacity) });
         Self { memory, len, capacity }
     }
 
@@ -135,6 +162,8 @@ impl DerefMut for AlignedBuf {
 
 impl Drop for AlignedBuf {
     fn drop(&mut self) {
+        let AlignedBytes { now, most } = IN_USE.get();
+        IN_USE.set(AlignedBytes { now: now - self.capacity, most });
         let kept = shard::try_with(|shard| shard.buffers.keep(self.memory, self.capacity)).unwrap_or(false);
         if !kept {
             // SAFETY: allocated with the layout of this capacity, by this type alone.

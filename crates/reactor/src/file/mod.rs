@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::io;
 use std::path::Path;
 
-pub use buffer::{ALIGNMENT, AlignedBuf, RangeBuf};
+pub use buffer::{ALIGNMENT, AlignedBuf, AlignedBytes, RangeBuf, aligned_bytes, forget_most_aligned_bytes};
 pub use names::{
     DirEntry, LockedFile, available_space, create_dir_all, exists, hard_link, lock, metadata_size, read_all,
     read_dir, remove_dir, remove_dir_all, remove_file, rename, sync_dir, write_all_atomic,

@@ -1,13 +1,15 @@
 //! What makes a memtable a table file: its age, memory, and the commit log.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::table::{changes, changes_with, values, write};
+use crate::table::{ID, changes, changes_with, values, write};
 use model::schema::{SchemaChange, TableOptions};
-use reactor::Deadline;
+use reactor::file::{aligned_bytes, forget_most_aligned_bytes};
 use reactor::sim::{DiskFaults, World};
+use reactor::{Deadline, DriverChoice};
 use storage::{PartitionRange, Storage, StorageConfig};
 
 /// Runs `work` on a node of one shard, in virtual time.
@@ -121,4 +123,61 @@ fn memory_that_runs_short_has_the_largest_memtable_flushed() {
         assert!(files(&storage) >= 2, "{}", files(&storage));
         storage.drain().await.expect("a drain");
     });
+}
+
+/// What a component file is written in: one buffer is filled while the disk takes the other.
+const FILE_BUFFER_BYTES: usize = 128 << 10;
+/// What a compaction reads of one file at a time.
+const READ_BYTES: usize = 128 << 10;
+const INPUTS: usize = 4;
+
+/// The most bytes in aligned buffers that a flush of 8 MiB took on a real disk, beyond what was in use before, and a
+/// compaction of four such files; nothing is written to the commit log meanwhile.
+fn most_in_buffers(compressed: bool) -> (usize, usize) {
+    let directory = tempfile::tempdir().expect("a folder");
+    let mut config = StorageConfig::new(directory.path(), 64 << 20);
+    config.auto_compaction = false;
+    let reactor = reactor::Config { driver: DriverChoice::Poll, pin: false, ..Default::default() };
+    reactor::run_one(reactor, async move {
+        let set = |options: &mut TableOptions| {
+            if !compressed {
+                options.compression = BTreeMap::new();
+            }
+        };
+        let storage = open(config, changes_with(0, set)).await;
+        let mut flush_bytes = 0;
+        for input in 0..INPUTS {
+            for key in 0..16_384 {
+                put(&storage, &format!("key{key:06}"), &format!("{input}{key:06}").repeat(72)).await;
+            }
+            flush_bytes = most_of(storage.flush(ID)).await.max(flush_bytes);
+        }
+        assert_eq!(files(&storage), INPUTS);
+        let compaction_bytes = most_of(storage.compact(ID)).await;
+        assert_eq!(files(&storage), 1);
+        storage.drain().await.expect("a drain");
+        (flush_bytes, compaction_bytes)
+    })
+}
+
+async fn most_of(work: impl Future<Output = Result<(), storage::StorageError>>) -> usize {
+    let before = aligned_bytes().now;
+    forget_most_aligned_bytes();
+    work.await.expect("it is done");
+    aligned_bytes().most - before
+}
+
+#[test]
+fn a_flush_has_two_buffers_of_each_of_its_two_files_in_memory_and_a_compaction_two_of_each_input_more() {
+    for compressed in [false, true] {
+        let (flush, compaction) = most_in_buffers(compressed);
+        let files = 2 * 2 * FILE_BUFFER_BYTES;
+        assert!((FILE_BUFFER_BYTES..=files).contains(&flush), "{flush} bytes, compressed: {compressed}");
+        // A file that is read has the stretch that rows are taken from, and the one behind it is on its way.
+        let most = files + INPUTS * 2 * READ_BYTES;
+        assert!(
+            (FILE_BUFFER_BYTES..=most).contains(&compaction),
+            "{compaction} bytes, compressed: {compressed}"
+        );
+    }
 }
