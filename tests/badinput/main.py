@@ -5,7 +5,7 @@ import time
 import traceback
 import unittest
 
-MODULES = ["test_frames", "test_statements", "test_load", "test_storm", "test_start", "test_disk"]
+MODULES = ["test_frames", "test_statements", "test_load", "test_memory", "test_storm", "test_start", "test_disk"]
 
 
 class Lines(unittest.TestResult):

@@ -28,6 +28,7 @@ use wire::version::ProtocolVersion;
 pub(crate) use self::values::bind_values;
 use self::values::bind_values_into;
 use crate::ambient::Ambient;
+use crate::answer_room::AnswerRoom;
 use crate::execute::counter::Totals;
 use crate::execute::disk_guard::DiskUsage;
 use crate::execute::{self, Request, consistency};
@@ -81,6 +82,7 @@ struct EngineInner {
     storage: Storage,
     replicator: Replicator,
     prepared: PreparedCache,
+    answers: Rc<AnswerRoom>,
     virtual_tables: Rc<dyn VirtualTables>,
     disk_usage: DiskUsage,
     clients: RefCell<Option<ClientLister>>,
@@ -110,6 +112,7 @@ impl Engine {
         config.user_function_times.set();
         let engine = Self(Rc::new(EngineInner {
             prepared: PreparedCache::new(config.prepared_bytes_max),
+            answers: Rc::new(AnswerRoom::new(config.answers_bytes_max)),
             config,
             storage,
             replicator,
@@ -124,6 +127,11 @@ impl Engine {
         }));
         reactor::set_local(Rc::new(engine.clone()));
         engine
+    }
+
+    /// The memory that this shard has for large answers.
+    pub fn answers(&self) -> Rc<AnswerRoom> {
+        Rc::clone(&self.0.answers)
     }
 
     /// The engine of the shard this runs on.

@@ -5,6 +5,7 @@
 
 pub mod agreement;
 pub mod ambient;
+pub mod answer_room;
 pub mod client;
 pub mod ddl;
 pub mod describe;

@@ -88,6 +88,7 @@ struct NativeConfig {
 impl Native {
     /// A service that answers with `engine`; nothing listens yet.
     pub fn new(config: &Config, engine: Engine) -> Rc<Self> {
+        let room = engine.answers();
         let native = Rc::new(Self {
             engine,
             config: NativeConfig {
@@ -97,7 +98,7 @@ impl Native {
                 request_timeout: config.native_timeout,
             },
             authenticator: Rc::new(AllowAll),
-            limits: ShardLimits::new(config.requests_per_shard_max, config.request_bytes_per_shard_max),
+            limits: ShardLimits::new(config.requests_per_shard_max, config.request_bytes_per_shard_max, room),
             codecs: Codecs::new(),
             handshakes: Handshakes::new(),
             connections: RefCell::default(),

@@ -38,6 +38,8 @@ pub struct EngineConfig {
     pub truncate_timeout: Duration,
     /// `prepared_statements_cache_size`, of each shard.
     pub prepared_bytes_max: usize,
+    /// Bytes of large answers that a shard has in memory ([`crate::answer_room::bytes_max_for`]).
+    pub answers_bytes_max: usize,
     /// Longest text of a statement in bytes.
     pub statement_bytes_max: usize,
     /// `user_defined_functions_enabled`
@@ -70,6 +72,7 @@ impl EngineConfig {
             cas_contention_timeout: Duration::from_millis(1800),
             truncate_timeout: Duration::from_secs(60),
             prepared_bytes_max: 10 << 20,
+            answers_bytes_max: 128 << 20,
             statement_bytes_max: 16 << 20,
             user_functions: true,
             user_function_times: CallTimes::default(),

@@ -10,7 +10,9 @@ use model::{RowView, Table};
 use smallvec::SmallVec;
 
 use super::evaluate::{RowInput, evaluate};
+use super::rows::PAGE_BYTES_MAX;
 use crate::QueryError;
+use crate::answer_room::too_large;
 use crate::functions::Accumulator;
 use crate::prepare::selection::{GroupBy, Groups};
 use crate::prepare::selector::Aggregate;
@@ -77,6 +79,13 @@ impl Part {
         }
     }
 
+    fn held_bytes(&self) -> usize {
+        match self {
+            Self::Native(accumulator) => accumulator.held_bytes(),
+            Self::User(state) => state.as_ref().map_or(0, Vec::len),
+        }
+    }
+
     fn result(&self, aggregate: &Aggregate, binding: &Binding<'_>) -> Result<Option<Vec<u8>>, QueryError> {
         match (self, aggregate) {
             (Self::User(state), Aggregate::User { aggregate, .. }) => {
@@ -110,6 +119,13 @@ pub(super) struct Arriving<'r> {
     pub(super) key: &'r [u8],
     pub(super) clustering: &'r [u8],
     pub(super) input: RowInput<'r>,
+}
+
+impl Arriving<'_> {
+    fn bytes(&self) -> usize {
+        let of = |row: Option<RowView<'_>>| row.map_or(0, |row| row.as_bytes().len());
+        self.key.len() + self.clustering.len() + of(self.input.row) + of(self.input.static_row)
+    }
 }
 
 impl<'q> OpenGroup<'q> {
@@ -175,13 +191,22 @@ impl<'q> OpenGroup<'q> {
         &mut self,
         row: &Arriving<'_>,
         output: Option<Vec<u8>>,
-        binding: &Binding<'_>,
+        (binding, held_max): (&Binding<'_>, usize),
     ) -> Result<(), QueryError> {
+        // Each aggregate may keep a value of the row: looked at where that could be much.
+        let could_hold = self.accumulators.len().saturating_mul(row.bytes());
+        let mut held = (could_hold > PAGE_BYTES_MAX).then_some(0);
         for (aggregate, accumulator) in
             self.groups.aggregates.iter().zip(&mut self.accumulators).skip(self.done)
         {
             accumulator.add(aggregate, &row.input, binding)?;
             self.done += 1;
+            if let Some(held) = &mut held {
+                *held += accumulator.held_bytes();
+                if *held > held_max {
+                    return Err(too_large(held_max));
+                }
+            }
             if let Some(calls) = binding.calls {
                 calls.step();
             }

@@ -18,6 +18,7 @@ use super::groups::Partial;
 use super::rows::{PageLimits, RowBuffers, Rows};
 use super::{Request, consistency, fetch as fetches, tombstones};
 use crate::QueryError;
+use crate::answer_room::Grant;
 use crate::engine::Engine;
 use crate::functions::user::calls::Calls;
 use crate::prepare::Plan;
@@ -200,7 +201,8 @@ async fn fetch(round: Round) -> Answer {
         tombstones: engine.config().guardrails.tombstone_limits(),
     };
     let (mut buffers, mut out) = (RowBuffers::default(), Vec::new());
-    let mut rows = Rows::new(plan, &binding, filters, limits, round.now, &mut buffers, &mut out);
+    let grant = Grant::new(engine.answers());
+    let mut rows = Rows::new(plan, &binding, filters, limits, round.now, &mut buffers, (grant, &mut out));
     if let Some(partial) = &round.partial {
         // Nothing is here yet: it is taken over as it is.
         rows.merge(partial).map_err(invalid)?;

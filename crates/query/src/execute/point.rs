@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use storage::{Dead, Flow, Now, PartitionRange, Place, Rest, RowConsumer};
 
 use super::evaluate::RowInput;
-use super::rows::append_columns;
+use super::rows::{PAGE_BYTES_MAX, append_columns, most_bytes};
 use super::{Request, consistency, routing, select};
 use crate::engine::Engine;
 use crate::prepare::select::SelectPlan;
@@ -118,17 +118,22 @@ impl RowConsumer for PointRow<'_> {
 
     #[inline]
     fn row(&mut self, clustering: &[u8], row: RowView<'_>) -> Flow {
-        self.count += 1;
+        let keys;
+        let clusterings: SmallVec<[Option<&[u8]>; 4]>;
         let row = Some(row);
-        if self.sources.iter().all(Source::is_of_row) {
-            let input = RowInput { key: &[], clustering: &[], static_row: None, row, now: self.now };
-            append_columns(self.sources, &input, self.out);
-        } else {
-            let key = keys::split(&self.plan.table, self.key);
-            let clustering: SmallVec<[Option<&[u8]>; 4]> = Clustering(clustering).components().collect();
-            let input = RowInput { key: &key, clustering: &clustering, static_row: None, row, now: self.now };
-            append_columns(self.sources, &input, self.out);
+        let mut input = RowInput { key: &[], clustering: &[], static_row: None, row, now: self.now };
+        if !self.sources.iter().all(Source::is_of_row) {
+            keys = keys::split(&self.plan.table, self.key);
+            clusterings = Clustering(clustering).components().collect();
+            (input.key, input.clustering) = (&keys, &clusterings);
         }
+        if most_bytes(self.sources, &input) > PAGE_BYTES_MAX {
+            // Large answers ask for their memory.
+            self.other = true;
+            return Flow::Stop;
+        }
+        self.count += 1;
+        append_columns(self.sources, &input, self.out);
         Flow::Continue
     }
 

@@ -13,12 +13,13 @@ use model::{ColumnKind, RowView, Token};
 use smallvec::SmallVec;
 use storage::{Dead, Flow, Place, RowConsumer};
 
-pub(super) use self::values::append_columns;
-use self::values::{append_values, take_back};
+pub(super) use self::values::{append_columns, most_bytes};
+use self::values::{append_columns_within, append_values, take_back};
 use super::evaluate::RowInput;
 use super::groups::OpenGroup;
 use super::tombstones::{TombstoneLimits, Tombstones};
 use crate::QueryError;
+use crate::answer_room::Grant;
 use crate::functions::user::calls::Calls;
 use crate::paging::PagingState;
 use crate::prepare::select::SelectPlan;
@@ -33,7 +34,7 @@ pub const PAGE_BYTES_MAX: usize = 1 << 20;
 /// Warnings that one answer may have of its reads.
 const WARNINGS_MAX: usize = 16;
 
-/// Bytes of rows that one answer without pages may have.
+/// Bytes of rows that one answer without pages may have; a shard's [`crate::answer_room`] may say less.
 pub const UNPAGED_BYTES_MAX: usize = 128 << 20;
 
 /// Buffers that a shard keeps between reads.
@@ -60,6 +61,8 @@ pub struct Rows<'q> {
     binding: &'q Binding<'q>,
     filters: Vec<BoundFilter<'q>>,
     out: &'q mut Vec<u8>,
+    /// What the answer may take of the shard's memory.
+    grant: Grant,
     buffers: &'q mut RowBuffers,
     now: LocalSeconds,
     /// Rows in the answer.
@@ -118,7 +121,7 @@ impl<'q> Rows<'q> {
         limits: PageLimits,
         now: LocalSeconds,
         buffers: &'q mut RowBuffers,
-        out: &'q mut Vec<u8>,
+        (grant, out): (Grant, &'q mut Vec<u8>),
     ) -> Self {
         let group = match &plan.selection.kind {
             SelectionKind::Groups(groups) => Some(Box::new(OpenGroup::new(groups))),
@@ -130,6 +133,7 @@ impl<'q> Rows<'q> {
             binding,
             filters,
             out,
+            grant,
             buffers,
             now,
             count: 0,
@@ -228,6 +232,13 @@ impl<'q> Rows<'q> {
         self.out.len() - self.first_byte
     }
 
+    /// Has memory for `more` bytes of the answer set aside.
+    #[inline]
+    fn take_room(&mut self, more: usize) -> Result<(), QueryError> {
+        let bytes = self.bytes().saturating_add(more);
+        if bytes <= self.grant.bytes() { Ok(()) } else { self.grant.cover(bytes) }
+    }
+
     #[inline]
     fn emit(&mut self, clustering: Option<&[u8]>, row: Option<RowView<'_>>) -> Flow {
         if self.group.is_some() {
@@ -237,8 +248,7 @@ impl<'q> Rows<'q> {
             self.more = true;
             return Flow::Stop;
         }
-        let appended =
-            if self.bytes() > UNPAGED_BYTES_MAX { Err(too_large()) } else { self.append(clustering, row) };
+        let appended = self.take_room(0).and_then(|()| self.append(clustering, row));
         if let Err(error) = appended {
             self.error = Some(error);
             return Flow::Stop;
@@ -290,8 +300,7 @@ impl<'q> Rows<'q> {
         {
             // The usual point read: nothing of the key is asked for.
             let input = RowInput { key: &[], clustering: &[], static_row, row, now: self.now };
-            append_columns(sources, &input, self.out);
-            return Ok(());
+            return append_columns_within(sources, &input, (&mut self.grant, self.first_byte), self.out);
         }
         let key = keys::split(&plan.table, &self.buffers.key);
         let clustering: SmallVec<[Option<&[u8]>; 4]> =
@@ -302,12 +311,13 @@ impl<'q> Rows<'q> {
         }
         match &plan.selection.kind {
             SelectionKind::Columns(sources) => {
-                append_columns(sources, &input, self.out);
-                Ok(())
+                append_columns_within(sources, &input, (&mut self.grant, self.first_byte), self.out)
             }
             SelectionKind::Expressions(selectors) => {
                 let start = self.out.len();
-                let appended = append_values(&plan.selection, selectors, &input, &[], self.binding, self.out);
+                let end_max = self.first_byte + self.grant.most();
+                let appended =
+                    append_values(&plan.selection, selectors, &input, &[], self.binding, (self.out, end_max));
                 if appended.is_err() {
                     take_back(self.out, &mut self.sorted, start);
                 } else if let Some(calls) = self.binding.calls {
@@ -337,8 +347,9 @@ impl<'q> Rows<'q> {
         {
             let (out, binding, plan) = (&mut *self.out, self.binding, self.plan);
             let start = out.len();
+            let end_max = self.first_byte + self.grant.most();
             let closed = group.close(&self.plan.table, (self.now, binding), |input, values| {
-                append_values(&plan.selection, &groups.selectors, input, values, binding, out)
+                append_values(&plan.selection, &groups.selectors, input, values, binding, (out, end_max))
             });
             if closed.is_err() {
                 take_back(self.out, &mut self.sorted, start);
@@ -360,10 +371,6 @@ impl<'q> Rows<'q> {
             .filter(|filter| kinds.contains(&filter.filter.kind))
             .all(|filter| filter.passes(input.column(&filter.filter.column).as_deref()))
     }
-}
-
-fn too_large() -> QueryError {
-    QueryError::Invalid(format!("The result is larger than {UNPAGED_BYTES_MAX} bytes; ask for it in pages"))
 }
 
 impl RowConsumer for Rows<'_> {

@@ -16,6 +16,7 @@ use super::fragments::Readable;
 use super::rows::{PageLimits, Rows};
 use super::tombstones::{self, TombstoneLimits};
 use super::{Request, apply, consistency, parallel, routing};
+use crate::answer_room::Grant;
 use crate::engine::{Engine, Scratch};
 use crate::paging::{self, PagingState};
 use crate::prepare::select::SelectPlan;
@@ -77,7 +78,8 @@ pub async fn execute(
     let body = RowsBody::begin(&mut out.body, request.client.version, &plan.metadata, mode);
     let Scratch { read, rows: row_buffers, .. } = &mut *scratch;
     let rows_out = &mut out.body;
-    let mut rows = Rows::new(plan, binding, filters, limits, request.now, row_buffers, rows_out);
+    let grant = Grant::new(engine.answers());
+    let mut rows = Rows::new(plan, binding, filters, limits, request.now, row_buffers, (grant, rows_out));
     let reader = Reader {
         engine,
         plan,

@@ -193,6 +193,14 @@ impl Accumulator {
         Self { kind, ty: ty.clone(), count: 0, state }
     }
 
+    /// Bytes of values that it holds.
+    pub fn held_bytes(&self) -> usize {
+        match &self.state {
+            State::Extreme(best) => best.as_ref().map_or(0, Vec::len),
+            _ => 0,
+        }
+    }
+
     /// Takes one row's value.
     ///
     /// # Errors

@@ -166,6 +166,9 @@ fn engine_config(config: &Config, identity: &Identity) -> EngineConfig {
         user_function_times: config.user_function_times,
         markers: config.markers,
         guardrails: config.guardrails.clone(),
+        answers_bytes_max: query::answer_room::bytes_max_for(
+            memory::node_bytes(config.memory_bytes) / reactor::shard_count() as u64,
+        ),
         settings: crate::config::settings::list(config),
         ..EngineConfig::new(identity.host_id, reactor::shard_count())
     }

@@ -6,6 +6,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use query::answer_room::AnswerRoom;
 use reactor::metrics::{self, Counter, Gauge};
 use reactor::{GateHold, Permit, Semaphore};
 
@@ -36,7 +37,7 @@ pub(super) enum Refusal {
 }
 
 impl ShardLimits {
-    pub(super) fn new(requests_max: usize, bytes_max: usize) -> Rc<Self> {
+    pub(super) fn new(requests_max: usize, bytes_max: usize, room: Rc<AnswerRoom>) -> Rc<Self> {
         let shed = metrics::counter(
             "scylla_transport_requests_shed",
             "Requests answered with OVERLOADED because of a limit on what is in flight",
@@ -46,7 +47,7 @@ impl ShardLimits {
             requests_max,
             bytes_max,
             memory: Semaphore::with_waiters_max(bytes_max, WAITING_MAX),
-            answers: Rc::new(Answers::new(bytes_max)),
+            answers: Rc::new(Answers::within(bytes_max, room)),
             serving: metrics::gauge("scylla_transport_requests_serving", "Requests at work", &[]),
             shed,
             blocked: metrics::counter(
@@ -169,16 +170,19 @@ impl Drop for Counted {
 pub(super) struct Answers {
     bytes_max: usize,
     bytes: Cell<usize>,
+    /// Where large answers find their memory, of which these take a part.
+    room: Rc<AnswerRoom>,
 }
 
 impl Answers {
-    pub(super) fn new(bytes_max: usize) -> Self {
-        Self { bytes_max, bytes: Cell::new(0) }
+    pub(super) fn within(bytes_max: usize, room: Rc<AnswerRoom>) -> Self {
+        Self { bytes_max, bytes: Cell::new(0), room }
     }
 
     /// A connection has `after` bytes unread, of which `before` are counted.
     pub(super) fn count(&self, before: usize, after: usize) {
         self.bytes.set(self.bytes.get() - before + after);
+        self.room.count(before, after);
     }
 
     /// Counts an answer that is being made and likely to have `bytes`, until what is returned is dropped.

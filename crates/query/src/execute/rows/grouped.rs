@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use storage::Flow;
 
 use super::values::{append_values, take_back};
-use super::{RowBuffers, Rows, UNPAGED_BYTES_MAX, too_large};
+use super::{RowBuffers, Rows};
 use crate::QueryError;
 use crate::execute::evaluate::RowInput;
 use crate::execute::groups::{Arriving, OpenGroup, Partial};
@@ -121,23 +121,21 @@ impl<'q> Rows<'q> {
                 return Ok(Flow::Stop);
             }
         }
-        group.add(row, output, self.binding)?;
+        group.add(row, output, (self.binding, self.grant.most()))?;
         Ok(Flow::Continue)
     }
 
     /// Appends the row of a group that has ended; its last row is the last one that was added.
     fn show_group(&mut self, group: &mut OpenGroup<'q>, key: &[u8]) -> Result<Flow, QueryError> {
-        if self.bytes() > UNPAGED_BYTES_MAX {
-            return Err(too_large());
-        }
+        self.take_room(0)?;
         let SelectionKind::Groups(groups) = &self.plan.selection.kind else { return Ok(Flow::Continue) };
-        let start = self.out.len();
+        let (start, end_max) = (self.out.len(), self.first_byte + self.grant.most());
         if let Some(starts) = &mut self.sorted {
             starts.push(start);
         }
         let (out, binding, plan) = (&mut *self.out, self.binding, self.plan);
         let closed = group.close(&self.plan.table, (self.now, binding), |input, values| {
-            append_values(&plan.selection, &groups.selectors, input, values, binding, out)
+            append_values(&plan.selection, &groups.selectors, input, values, binding, (out, end_max))
         });
         if closed.is_err() {
             take_back(self.out, &mut self.sorted, start);

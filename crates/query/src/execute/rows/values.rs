@@ -3,6 +3,7 @@
 use model::{ColumnKind, RowView};
 
 use crate::QueryError;
+use crate::answer_room::{Grant, too_large};
 use crate::execute::cells::{self, Finder};
 use crate::execute::evaluate::{Aggregated, RowInput, evaluate};
 use crate::functions::json;
@@ -29,7 +30,7 @@ pub(super) fn append_values<'v>(
     input: &RowInput<'v>,
     aggregated: &'v Aggregated,
     binding: &Binding<'v>,
-    out: &mut Vec<u8>,
+    (out, end_max): (&mut Vec<u8>, usize),
 ) -> Result<(), QueryError> {
     let mut selectors = selectors.iter();
     if let Some(json) = &selection.json {
@@ -45,14 +46,52 @@ pub(super) fn append_values<'v>(
                 Some([]) if ty.is_empty_value_meaningless() => text.push_str("\"\""),
                 value => json::append(ty, value, &mut text),
             }
+            check_end(out.len() + text.len(), end_max)?;
         }
         text.push('}');
         append_value(out, Some(text.as_bytes()));
     }
     for selector in selectors {
         append_value(out, evaluate(selector, input, aggregated, binding)?.as_deref());
+        check_end(out.len(), end_max)?;
     }
     Ok(())
+}
+
+/// One row may name a value any number of times.
+#[inline]
+fn check_end(end: usize, end_max: usize) -> Result<(), QueryError> {
+    if end <= end_max { Ok(()) } else { Err(too_large(end_max)) }
+}
+
+/// As [`append_columns`], for a row that may be too much for what the answer, which begins at `first_byte`, was granted.
+#[inline]
+pub(super) fn append_columns_within(
+    sources: &[Source],
+    input: &RowInput<'_>,
+    (grant, first_byte): (&mut Grant, usize),
+    out: &mut Vec<u8>,
+) -> Result<(), QueryError> {
+    if out.len() - first_byte + most_bytes(sources, input) <= grant.bytes() {
+        append_columns(sources, input, out);
+        return Ok(());
+    }
+    for source in sources {
+        append_columns(std::slice::from_ref(source), input, out);
+        if out.len() - first_byte > grant.bytes() {
+            grant.cover(out.len() - first_byte)?;
+        }
+    }
+    Ok(())
+}
+
+/// More bytes than a row takes in an answer: as if each column had all of it.
+#[inline]
+pub(in crate::execute) fn most_bytes(sources: &[Source], input: &RowInput<'_>) -> usize {
+    let of = |row: Option<RowView<'_>>| row.map_or(0, |row| row.as_bytes().len());
+    let key: usize = input.key.iter().map(|part| part.len()).sum();
+    let clustering: usize = input.clustering.iter().flatten().map(|part| part.len()).sum();
+    (of(input.row) + of(input.static_row) + key + clustering + 4).saturating_mul(sources.len())
 }
 
 /// Appends the values of the first columns, those that have one cell each, are asked for in the order of the row, and

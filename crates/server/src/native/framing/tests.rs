@@ -7,6 +7,10 @@ use super::*;
 
 const FRAME_BYTES_MAX: usize = 1 << 20;
 
+fn answers(bytes_max: usize) -> Rc<Answers> {
+    Rc::new(Answers::within(bytes_max, Rc::new(query::answer_room::AnswerRoom::new(bytes_max))))
+}
+
 fn frame(version: ProtocolVersion, stream: i16, body: &[u8]) -> Vec<u8> {
     let header = FrameHeader {
         version,
@@ -69,7 +73,7 @@ fn segments_carry_frames_of_any_size_both_ways() {
     let expected: Vec<_> = bodies.iter().cloned().enumerate().map(|(n, body)| (n as i16, body)).collect();
     for format in [SegmentFormat::Plain, SegmentFormat::Lz4] {
         // What `Output` sends is what `Input` takes, but for the direction in the header, which `Input` checks.
-        let mut output = Output::new(Rc::new(Answers::new(1 << 20)), Codecs::new());
+        let mut output = Output::new(answers(1 << 20), Codecs::new());
         output.append(|out, _| out.extend_from_slice(b"before"));
         output.begin_segments(format);
         for (n, body) in bodies.iter().enumerate() {
@@ -88,7 +92,7 @@ fn segments_carry_frames_of_any_size_both_ways() {
 
 #[test]
 fn a_broken_output_keeps_nothing() {
-    let mut output = Output::new(Rc::new(Answers::new(1 << 20)), Codecs::new());
+    let mut output = Output::new(answers(1 << 20), Codecs::new());
     output.append(|out, _| out.extend_from_slice(b"lost"));
     output.set_broken();
     output.append(|out, _| out.extend_from_slice(b"lost too"));
@@ -97,7 +101,7 @@ fn a_broken_output_keeps_nothing() {
 
 #[test]
 fn answers_count_until_they_are_sent_or_dropped() {
-    let answers = Rc::new(Answers::new(100));
+    let answers = answers(100);
     let (mut one, mut other) =
         (Output::new(Rc::clone(&answers), Codecs::new()), Output::new(Rc::clone(&answers), Codecs::new()));
     one.append(|out, _| out.extend_from_slice(&[0; 60]));
@@ -120,7 +124,7 @@ fn answers_count_until_they_are_sent_or_dropped() {
 
 #[test]
 fn long_answers_are_expected_at_once_and_forgotten_slowly() {
-    let mut output = Output::new(Rc::new(Answers::new(1 << 20)), Codecs::new());
+    let mut output = Output::new(answers(1 << 20), Codecs::new());
     let mut answer = |bytes: usize| {
         output.append(|out, _| out.resize(out.len() + bytes, 0));
         output.usual_bytes()
