@@ -296,7 +296,8 @@ impl Connection {
             return false;
         }
         if self.session.phase.get() != Phase::Ready || changes_connection(header.opcode) {
-            let goes_on = dispatch::answer_in_turn(&self.session, header, body, input).await;
+            // Rare, and long: ten thousand idle connections would keep room for it.
+            let goes_on = Box::pin(dispatch::answer_in_turn(&self.session, header, body, input)).await;
             if self.session.phase.get() == Phase::Ready {
                 self.shaking.take();
             }
