@@ -107,3 +107,35 @@ pub fn schema_log(bytes: &[u8]) {
         same(std::slice::from_ref(&change));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::EntryKind::{Batch, BatchDone, End, Flushed, Mutation, Piece as Part, Synced, Truncate};
+    use super::*;
+
+    /// Kinds of the entries of a segment that the fuzzer begins with, and that they are all there is in it.
+    fn check(segment: &[u8], expected: &[EntryKind]) {
+        let seed = SegmentHeader::decode(segment).expect("a header").seed();
+        let (mut at, mut kinds) = (HEADER_BYTES, Vec::new());
+        while let Some(entry) = entry_at(segment, seed, at) {
+            kinds.push(entry.kind);
+            at = entry.end;
+        }
+        assert_eq!((kinds.as_slice(), at), (expected, segment.len()));
+        commitlog(segment);
+    }
+
+    /// Made of what a node wrote; the pieces, and the end behind entries of version 1, by the grammar, with other code.
+    #[test]
+    fn segments_that_the_fuzzer_begins_with_are_read_to_their_ends() {
+        check(
+            include_bytes!("../../../fuzz/corpus/commitlog/segment-2"),
+            &[Mutation, Batch, BatchDone, Synced, Flushed, Truncate, End],
+        );
+        check(include_bytes!("../../../fuzz/corpus/commitlog/segment-2-pieces"), &[Part, Part]);
+        check(
+            include_bytes!("../../../fuzz/corpus/commitlog/segment-1-ended"),
+            &[Mutation, Mutation, Mutation, End],
+        );
+    }
+}
