@@ -6,7 +6,7 @@
 #   make fuzz     every fuzz target, FUZZ_SECONDS each (default 60)
 #   make sim SEED=n | SEEDS=a..b   replay or search in simulation
 #   make differential STATEMENTS=n  random statements, compared with a real Cassandra
-#   make sanitize the memory crate's tests under the address sanitizer (nightly)
+#   make sanitize the memory crate's tests under the address sanitizer
 #   make exchange a real Cassandra takes our table files and answers with the same rows (nightly)
 
 CARGO ?= cargo
