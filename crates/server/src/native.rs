@@ -28,7 +28,7 @@ use std::time::Duration;
 use query::system::ClientRow;
 use query::{Engine, QueryError};
 use reactor::metrics::{self, Counter, Gauge};
-use reactor::net::{DetachedStream, Stream};
+use reactor::net::DetachedStream;
 use reactor::{Deadline, Gate, Group, Permit, mesh};
 
 use crate::boot::{BootError, Shard};
@@ -169,11 +169,12 @@ impl Native {
         let native = Rc::clone(self);
         let address = socket.peer_addr().ip();
         reactor::spawn(Group::STATEMENT, async move {
-            if let Some(place) = native.handshakes.place().await {
-                match socket.attach() {
-                    Ok(stream) => native.run_connection(stream, place).await,
-                    Err(error) => reactor::warn!("cannot take over a connection: {error}"),
-                }
+            if let Some(place) = native.handshakes.place().await
+                && let Some((id, connection)) = native.open_connection(socket, place)
+            {
+                connection.run().await;
+                native.open.add(-1);
+                native.connections.borrow_mut().remove(&id);
             }
             // Shard 0 counts the connections of the whole node.
             let closed = mesh::call(0, Group::STATEMENT, move || async move {
@@ -189,15 +190,25 @@ impl Native {
         .detach();
     }
 
-    async fn run_connection(self: &Rc<Self>, stream: Stream, place: Permit) {
+    /// Counts and lists a connection from now on. No future, which each connection would keep room for.
+    fn open_connection(
+        self: &Rc<Self>,
+        socket: DetachedStream,
+        place: Permit,
+    ) -> Option<(u64, Rc<Connection>)> {
+        let stream = match socket.attach() {
+            Ok(stream) => stream,
+            Err(error) => {
+                reactor::warn!("cannot take over a connection: {error}");
+                return None;
+            }
+        };
         let id = self.next_connection.get();
         self.next_connection.set(id + 1);
         let connection = Connection::new(id, stream, Rc::clone(self), place);
         self.connections.borrow_mut().insert(id, Rc::downgrade(&connection));
         self.open.add(1);
-        connection.run().await;
-        self.open.add(-1);
-        self.connections.borrow_mut().remove(&id);
+        Some((id, connection))
     }
 
     /// The engine that answers.

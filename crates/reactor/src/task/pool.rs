@@ -7,8 +7,12 @@ use std::alloc::Layout;
 use std::cell::Cell;
 use std::ptr::NonNull;
 
-const CLASS_SMALLEST_BITS: u32 = 7;
-const CLASS_COUNT: usize = 10;
+/// Classes: 128, 192 and 256 bytes, then four for each power of two: a task wastes a fifth of its block at most.
+const CLASS_COUNT: usize = CLASSES_SMALL + 4 * (BITS_MAX - BITS_SMALL) as usize;
+const CLASSES_SMALL: usize = 3;
+/// Powers of two: of the largest small class, and of the largest class.
+const BITS_SMALL: u32 = 8;
+const BITS_MAX: u32 = 16;
 const ALIGN: usize = 64;
 /// Bytes a pool keeps for reuse; blocks freed beyond that go back to the heap.
 const CACHED_BYTES_MAX: usize = 32 << 20;
@@ -22,13 +26,22 @@ fn class_of(layout: Layout) -> Option<usize> {
     if layout.align() > ALIGN {
         return None;
     }
-    let bits = layout.size().max(1).next_power_of_two().trailing_zeros().max(CLASS_SMALLEST_BITS);
-    let class = (bits - CLASS_SMALLEST_BITS) as usize;
+    let size = layout.size();
+    if size <= 1 << BITS_SMALL {
+        return Some(size.div_ceil(ALIGN).max(2) - 2);
+    }
+    let bits = (size - 1).ilog2();
+    let quarters = size.div_ceil(1 << (bits - 2));
+    let class = CLASSES_SMALL + 4 * (bits - BITS_SMALL) as usize + quarters - 5;
     (class < CLASS_COUNT).then_some(class)
 }
 
 fn class_layout(class: usize) -> Layout {
-    Layout::from_size_align(1 << (CLASS_SMALLEST_BITS as usize + class), ALIGN).expect("a small power of two")
+    let size = match class.checked_sub(CLASSES_SMALL) {
+        None => (class + 2) * ALIGN,
+        Some(class) => (class % 4 + 5) << (BITS_SMALL as usize + class / 4 - 2),
+    };
+    Layout::from_size_align(size, ALIGN).expect("a small size")
 }
 
 impl TaskPool {
@@ -90,5 +103,28 @@ impl Drop for TaskPool {
                 unsafe { std::alloc::dealloc(block.as_ptr(), class_layout(class)) };
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_size_has_the_least_class_that_holds_it_and_wastes_a_fifth_at_most() {
+        let class_for = |size| class_of(Layout::from_size_align(size, 8).unwrap());
+        let mut before = 0;
+        for size in 1..=1 << BITS_MAX {
+            let class = class_for(size).unwrap();
+            let block = class_layout(class).size();
+            assert!(
+                block >= size && (class == 0 || class_layout(class - 1).size() < size),
+                "{size} in {block}"
+            );
+            assert!(size <= 1 << BITS_SMALL || (block - size) * 5 < block + 5, "{size} in {block}");
+            assert!(class == before || class == before + 1);
+            before = class;
+        }
+        assert_eq!((before, class_for((1 << BITS_MAX) + 1)), (CLASS_COUNT - 1, None));
     }
 }
