@@ -5,7 +5,7 @@
 
 use std::cmp::Ordering;
 
-use memory::{Handle, Tree};
+use memory::{Handle, Kind, Tree};
 use model::clustering::{ClusteringOrder, Position};
 use model::deletion::NO_TIMESTAMP;
 use model::mutation::MutationView;
@@ -16,8 +16,16 @@ use model::{RowView, Table, Token};
 use super::{Inner, Memtable, PARTITIONS_PER_CHUNK, Partition, Rows, Version, hint, split_row};
 use crate::commitlog::Hold;
 
+/// Partition records that a memtable begins with.
+const FIRST_PARTITIONS: usize = 4;
 /// Merging a row of this size takes time that the deadlines of what comes next in the same slice must not count.
 const LONG_ROW_BYTES: usize = 64 * 1024;
+
+/// Records that a chunk has room for; places in the index count on the most.
+#[allow(clippy::ptr_arg, reason = "a slice has no capacity")]
+fn room_of(chunk: &Vec<Partition>) -> usize {
+    chunk.capacity().min(PARTITIONS_PER_CHUNK)
+}
 
 impl Memtable {
     /// Applies a mutation that fits the table; keeps a claim of its own on the mutation's segment of the commit log, where it has
@@ -62,8 +70,8 @@ impl Inner {
         if let Some(at) = self.find(token, key) {
             return at;
         }
-        if self.partitions.last().is_none_or(|chunk| chunk.len() == PARTITIONS_PER_CHUNK) {
-            self.partitions.push(Vec::with_capacity(PARTITIONS_PER_CHUNK));
+        if self.partitions.last().is_none_or(|chunk| chunk.len() == room_of(chunk)) {
+            self.add_room();
         }
         let first = self.new_version();
         let handle = self.region.alloc(&[key]);
@@ -77,6 +85,29 @@ impl Inner {
             region.get(other.key).cmp(key)
         });
         at
+    }
+
+    /// Makes room for one partition record at least, and charges it: the first records of a memtable grow as they come, as many
+    /// memtables have but a few.
+    #[cold]
+    fn add_room(&mut self) {
+        let before = match self.partitions.last_mut() {
+            Some(chunk) if chunk.len() < PARTITIONS_PER_CHUNK => {
+                let before = room_of(chunk);
+                chunk.reserve_exact(before.max(FIRST_PARTITIONS).min(PARTITIONS_PER_CHUNK - before));
+                before
+            }
+            _ => {
+                let first = self.partitions.is_empty();
+                let room = if first { FIRST_PARTITIONS } else { PARTITIONS_PER_CHUNK };
+                self.partitions.push(Vec::with_capacity(room));
+                0
+            }
+        };
+        let now = self.partitions.last().map_or(0, room_of);
+        let bytes = (now - before) * size_of::<Partition>();
+        self.budget.charge(Kind::Dirty, bytes);
+        self.records_bytes += bytes;
     }
 
     /// The version that takes writes now: the first that nobody pins.

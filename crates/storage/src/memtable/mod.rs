@@ -19,7 +19,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use memory::{Budget, Forest, Handle, Region, Tree};
+use memory::{Budget, Forest, Handle, Kind, Region, Tree};
 use model::deletion::{LocalSeconds, NO_LOCAL_TIME, NO_TIMESTAMP};
 use model::tombstones::RangeTombstones;
 use model::{DeletionTime, Token};
@@ -50,6 +50,9 @@ struct Inner {
     tree: Tree,
     rows: Forest,
     partitions: Vec<Vec<Partition>>,
+    budget: Budget,
+    /// Bytes of `partitions`, charged.
+    records_bytes: usize,
     next_version: u32,
     scratch: Vec<u8>,
     timestamp_min: i64,
@@ -138,6 +141,8 @@ impl Memtable {
             tree: Tree::EMPTY,
             rows: Forest::new(budget.clone()),
             partitions: Vec::new(),
+            budget: budget.clone(),
+            records_bytes: 0,
             next_version: 0,
             scratch: Vec::new(),
             timestamp_min: i64::MAX,
@@ -162,7 +167,7 @@ impl Memtable {
     /// Bytes that a flush would give back, about.
     pub(crate) fn bytes(&self) -> usize {
         let inner = self.inner.borrow();
-        inner.region.live_bytes() + inner.tree.len() * size_of::<Partition>()
+        inner.region.live_bytes() + inner.records_bytes
     }
 
     /// The least timestamp of anything in it, `i64::MAX` when empty.
@@ -219,7 +224,10 @@ impl Drop for Memtable {
         for (_, hold) in std::mem::take(&mut self.inner.get_mut().holds) {
             hold.keep();
         }
-        reactor::drop_in_steps(std::mem::take(&mut self.inner.get_mut().partitions));
+        let inner = self.inner.get_mut();
+        // At once, though they go in steps: whoever waits is told now.
+        inner.budget.refund(Kind::Dirty, inner.records_bytes);
+        reactor::drop_in_steps(std::mem::take(&mut inner.partitions));
         // Whoever waits looks when this is over; a reader may have kept the memtable beyond its flush.
         self.memory_freed.notify_all();
     }

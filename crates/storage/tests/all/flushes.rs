@@ -112,6 +112,24 @@ fn a_commit_log_at_half_its_size_has_the_oldest_memtables_flushed_and_stays_belo
 }
 
 #[test]
+fn what_a_memtable_keeps_of_each_partition_is_charged() {
+    run(|| async {
+        let storage = open(config(), changes()).await;
+        let empty = storage.stats().memtable_bytes;
+        // Small ones: their records take more than their rows.
+        for key in 0..20_000 {
+            put(&storage, &format!("key{key}"), "").await;
+        }
+        let kept: usize = storage.report().await.iter().map(|report| report.memtable_bytes).sum();
+        let charged = storage.stats().memtable_bytes - empty;
+        assert!(kept > 1 << 20 && charged >= kept, "{kept} kept, {charged} charged");
+        storage.flush(ID).await.expect("a flush");
+        assert_eq!(storage.stats().memtable_bytes, empty, "given back");
+        storage.drain().await.expect("a drain");
+    });
+}
+
+#[test]
 fn memory_that_runs_short_has_the_largest_memtable_flushed() {
     run(|| async {
         let storage = open(config(), changes()).await;
