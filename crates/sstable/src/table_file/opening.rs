@@ -186,14 +186,12 @@ impl Open {
     /// Reads the filter, which the file has, once more.
     ///
     /// # Errors
-    /// [`SstableError`].
+    /// [`SstableError`]; `NotFound` where the file was removed and is still being read.
     pub(crate) async fn read_filter(&self) -> Result<Filter, SstableError> {
-        match read_filter(&self.dir, self.descriptor, &self.extras).await? {
-            Some(filter) => Ok(filter),
-            None => Err(SstableError::io(&self.descriptor.path(&self.dir, Component::Filter))(
-                std::io::ErrorKind::NotFound.into(),
-            )),
-        }
+        let (path, bytes) =
+            read_component(&self.dir, self.descriptor, Component::Filter, &self.extras).await?;
+        let in_words = self.descriptor.version.features().filter_in_words;
+        Filter::decode(bytes, in_words).map_err(|error| error.of(Component::Filter, &path))
     }
 
     /// Reads the summary once more.
