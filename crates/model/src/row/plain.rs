@@ -3,7 +3,9 @@
 //!
 //! The same bytes as [`super::RowBuilder`] makes of the same cells.
 
-use super::{ALL_LIVE, COUNT_BYTES, LIVENESS, PLAIN_HEAD_BYTES, length_of};
+use super::builder::length_of;
+use super::cells::PLAIN_HEAD_BYTES;
+use super::{ALL_LIVE, COUNT_BYTES, LIVENESS};
 use crate::schema::ColumnId;
 
 /// Bytes before the liveness of a row, and of it.

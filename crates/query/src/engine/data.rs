@@ -1,0 +1,193 @@
+//! What statements write and read by way of the engine: deadlines, what each costs its table, and errors as clients are told them.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use model::mutation::MutationView;
+use model::{Table, Token};
+use reactor::Deadline;
+use replication::{BatchFailure, BatchWrite, Consistency, ReadLimits, ReplicationError};
+use storage::{Applying, Now, PartitionRange, ReadCommand, Rest, RowConsumer};
+
+use super::{Engine, VIRTUAL_PREFIX};
+use crate::QueryError;
+use crate::execute::consistency;
+use crate::execute::counter::Totals;
+
+/// A mutation beyond this has its deadline from the clock itself: making it may have taken a good part of its time.
+const LONG_MUTATION_BYTES: usize = 16 * 1024;
+
+impl Engine {
+    /// Writes one mutation.
+    #[inline]
+    pub(crate) async fn write(
+        &self,
+        table: &Table,
+        mutation: &[u8],
+        level: Consistency,
+        write_type: &'static str,
+        timeout: Option<Duration>,
+    ) -> Result<(), QueryError> {
+        let timeout = timeout.unwrap_or(self.0.config.write_timeout);
+        // What is long took its time in this slice already.
+        let is_long = mutation.len() > LONG_MUTATION_BYTES;
+        let deadline = if is_long { Deadline::after(timeout) } else { Deadline::about(timeout) };
+        let written = reactor::in_place!(self.0.replicator.write(table, mutation, level, deadline));
+        written.map_err(|error| Self::write_failed(error, table, mutation, level, write_type))
+    }
+
+    /// Begins [`Self::write`] where nothing has to be waited for before the commit log has the mutation; `None` where
+    /// something has, and nothing was begun. Who asks has seen that [`Storage::holds_writers`] says no.
+    /// [`Self::write_failed`] is for the errors of what is returned.
+    #[inline]
+    pub(crate) fn begin_mutation(
+        &self,
+        table: &Table,
+        (mutation, token): (&[u8], Token),
+        level: Consistency,
+        timeout: Option<Duration>,
+    ) -> Result<Option<Applying>, ReplicationError> {
+        if mutation.len() > LONG_MUTATION_BYTES {
+            return Ok(None);
+        }
+        let deadline = Deadline::about(timeout.unwrap_or(self.0.config.write_timeout));
+        self.0.replicator.begin_write(table, (mutation, token), level, deadline)
+    }
+
+    /// What a client is told of a write that failed.
+    #[cold]
+    pub(crate) fn write_failed(
+        error: ReplicationError,
+        table: &Table,
+        mutation: &[u8],
+        level: Consistency,
+        write_type: &'static str,
+    ) -> QueryError {
+        let key = MutationView::trusted(mutation).map_or(&[][..], |view| view.key);
+        consistency::write_error(error, level, write_type, table, key)
+    }
+
+    /// Writes to several partitions, all or none of them.
+    pub(crate) async fn write_batch(
+        &self,
+        writes: Vec<BatchWrite>,
+        level: Consistency,
+    ) -> Result<(), QueryError> {
+        let deadline = Deadline::after(self.0.config.write_timeout);
+        let id = self.ambient().timeuuid();
+        // What the error tells of the write that failed.
+        let named: Vec<_> = writes.iter().map(|write| Rc::clone(&write.table)).collect();
+        let keys: Vec<_> = writes.iter().map(|write| consistency::mutation_key(&write.mutation)).collect();
+        let written = self.0.replicator.write_batch(*id.as_bytes(), writes, level, deadline).await;
+        written.map_err(|failure| match failure {
+            BatchFailure::Log(error) => consistency::batch_log_error(error, id),
+            BatchFailure::Write { at, error } => {
+                consistency::write_error(error, level, "BATCH", &named[at], &keys[at])
+            }
+        })
+    }
+
+    /// Counts what one mutation of a table of counters says.
+    pub(crate) async fn count(
+        &self,
+        table: &Table,
+        mutation: &[u8],
+        level: Consistency,
+        timeout: Option<Duration>,
+    ) -> Result<(), QueryError> {
+        let deadline = Deadline::after(timeout.unwrap_or(self.0.config.write_timeout));
+        let node = self.0.config.host_id;
+        let counted = self.0.replicator.count(table, mutation, node, level, deadline).await;
+        counted.map_err(|error| {
+            let key = MutationView::trusted(mutation).map_or(&[][..], |view| view.key);
+            consistency::write_error(error, level, "COUNTER", table, key)
+        })
+    }
+
+    /// Feeds the consumer what a command finds in a stored table or in one of the node's own.
+    #[inline]
+    pub(crate) async fn read(
+        &self,
+        command: &ReadCommand,
+        limits: ReadLimits,
+        level: Consistency,
+        timeout: Option<Duration>,
+        consumer: &mut dyn RowConsumer,
+    ) -> Result<(), QueryError> {
+        let table = &command.table;
+        // A look at the name before the look-up: users' keyspaces seldom begin so.
+        if table.keyspace().starts_with(VIRTUAL_PREFIX)
+            && self.0.virtual_tables.table(table.keyspace(), table.name()).is_some()
+        {
+            if matches!(table.keyspace(), "system" | "system_schema") {
+                // Tables of the node itself have one copy, and a level that wants more is not reached.
+                self.0
+                    .replicator
+                    .required(table.keyspace(), level)
+                    .map_err(|error| consistency::read_error(error, level))?;
+            }
+            return self.0.virtual_tables.read(self, command, consumer).await;
+        }
+        let timeout = timeout.unwrap_or(match command.range {
+            PartitionRange::Key(_) => self.0.config.read_timeout,
+            PartitionRange::Between { .. } => self.0.config.range_timeout,
+        });
+        let deadline = Deadline::about(timeout);
+        let load = self.load_of(table);
+        let requests = load.requests(&command.range);
+        let began = requests.begin();
+        let read = if table.is_counter() {
+            // Rare: boxed, so that other reads do not carry its space.
+            Box::pin(self.read_counters(command, limits, level, deadline, consumer)).await
+        } else {
+            reactor::in_place!(self.0.replicator.read(command, limits, level, deadline, consumer))
+        };
+        requests.end(began);
+        read.map_err(|error| consistency::read_error(error, level))
+    }
+
+    /// As [`Self::read`], where nothing has to be waited for; see [`Now`].
+    #[inline]
+    pub(crate) fn read_now(
+        &self,
+        command: &ReadCommand,
+        level: Consistency,
+        consumer: &mut dyn RowConsumer,
+    ) -> Result<Now, QueryError> {
+        let table = &command.table;
+        if table.is_counter() || table.keyspace().starts_with(VIRTUAL_PREFIX) {
+            return Ok(Now::NotBegun);
+        }
+        let read = self.0.replicator.read_now(command, level, consumer);
+        read.map_err(|error| consistency::read_error(error, level))
+    }
+
+    /// Goes on where [`Self::read_now`] has left something.
+    pub(crate) async fn read_rest(
+        &self,
+        command: &ReadCommand,
+        rest: Box<Rest>,
+        level: Consistency,
+        timeout: Option<Duration>,
+        consumer: &mut dyn RowConsumer,
+    ) -> Result<(), QueryError> {
+        let deadline = Deadline::about(timeout.unwrap_or(self.0.config.read_timeout));
+        let load = self.load_of(&command.table);
+        let began = load.reads.begin();
+        let read = self.0.replicator.read_rest(command, rest, level, deadline, consumer).await;
+        load.reads.end(began);
+        read.map_err(|error| consistency::read_error(error, level))
+    }
+
+    async fn read_counters(
+        &self,
+        command: &ReadCommand,
+        limits: ReadLimits,
+        level: Consistency,
+        deadline: Deadline,
+        consumer: &mut dyn RowConsumer,
+    ) -> Result<(), ReplicationError> {
+        let mut totals = Totals::new(consumer);
+        self.0.replicator.read(command, limits, level, deadline, &mut totals).await
+    }
+}

@@ -1,0 +1,334 @@
+//! Reads what a SELECT asks for, command by command, until the page is full.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use model::clustering::{OwnedPosition, Position};
+use model::partition_key::DecoratedKey;
+use reactor::Deadline;
+use replication::{Consistency, ReadLimits};
+use storage::{Now, PartitionRange, ReadCommand, RowConsumer};
+
+use super::super::fetch::{Fetch, Rest};
+use super::super::fragments::Readable;
+use super::super::rows::{PageLimits, Rows};
+use super::super::tombstones;
+use super::super::{Request, consistency, parallel};
+use super::USER_ROWS;
+use crate::QueryError;
+use crate::engine::Engine;
+use crate::paging::{self, PagingState};
+use crate::prepare::select::SelectPlan;
+use crate::prepare::selection::SelectionKind;
+use crate::restrictions::{keys, slices};
+
+pub(super) struct Reader<'e> {
+    pub(super) engine: &'e Engine,
+    pub(super) plan: &'e SelectPlan,
+    pub(super) level: Consistency,
+    pub(super) timeout: Option<Duration>,
+    /// Whether more rows are read than shown.
+    pub(super) chooses: bool,
+    pub(super) limits: PageLimits,
+}
+
+impl Reader<'_> {
+    /// What other shards need not send.
+    fn read_limits(&self, rows: &Rows<'_>) -> ReadLimits {
+        let per_partition = usize::try_from(self.limits.per_partition).ok().filter(|most| *most < usize::MAX);
+        let enough = self.plan.calls_user.then_some(USER_ROWS);
+        ReadLimits {
+            rows: (!self.chooses)
+                .then(|| usize::try_from(rows.remaining).unwrap_or(usize::MAX).min(self.limits.page_rows))
+                .and_then(|most| most.checked_add(1))
+                .map_or(enough, |most| Some(enough.map_or(most, |enough| enough.min(most)))),
+            rows_per_partition: if self.plan.distinct {
+                Some(0)
+            } else {
+                per_partition.filter(|_| !self.chooses)
+            },
+        }
+    }
+
+    /// Reads one row that nothing has to be waited for.
+    #[inline]
+    pub(super) fn read_now(&self, command: &ReadCommand, rows: &mut Rows<'_>) -> Result<Now, QueryError> {
+        if self.plan.calls_user || self.plan.fragments_of.is_some() || command.slices.is_empty() {
+            return Ok(Now::NotBegun);
+        }
+        if let PartitionRange::Key(key) = &command.range {
+            keys::check_not_empty(&key.key)?;
+        }
+        let before = rows.count;
+        let load = self.engine.load_of(&command.table);
+        let began = load.reads.begin();
+        let now = self.engine.read_now(command, self.level, rows)?;
+        if matches!(now, Now::Done) {
+            load.reads.end(began);
+            self.went_past(command, before, rows)?;
+        }
+        Ok(now)
+    }
+
+    /// Goes on where `read_now` has left something.
+    pub(super) async fn read_rest(
+        &self,
+        command: &ReadCommand,
+        rest: Box<storage::Rest>,
+        rows: &mut Rows<'_>,
+    ) -> Result<(), QueryError> {
+        let before = rows.count;
+        self.engine.read_rest(command, rest, self.level, self.timeout, rows).await?;
+        self.went_past(command, before, rows)
+    }
+
+    #[inline]
+    pub(super) async fn read(&self, command: &ReadCommand, rows: &mut Rows<'_>) -> Result<(), QueryError> {
+        if command.slices.is_empty() && self.plan.restrictions.restricts_clustering {
+            // IN () on a clustering column: no row can match, and static rows alone are not asked for.
+            return Ok(());
+        }
+        if let PartitionRange::Key(key) = &command.range {
+            keys::check_not_empty(&key.key)?;
+        }
+        if self.plan.calls_user || matches!(self.plan.selection.kind, SelectionKind::Groups(_)) {
+            return Box::pin(self.in_fetches(command, rows)).await;
+        }
+        let limits = self.read_limits(rows);
+        let before = rows.count;
+        reactor::in_place!(self.rows_of(command, limits, rows))?;
+        self.went_past(command, before, rows)
+    }
+
+    /// Feeds a consumer what a command finds, fragments made readable.
+    #[inline]
+    async fn rows_of(
+        &self,
+        command: &ReadCommand,
+        limits: ReadLimits,
+        consumer: &mut dyn RowConsumer,
+    ) -> Result<(), QueryError> {
+        match &self.plan.fragments_of {
+            None => reactor::in_place!(self.engine.read(command, limits, self.level, self.timeout, consumer)),
+            Some(base) => {
+                // The table may have been altered since the statement was prepared.
+                let base = self.engine.stored_table(base.id()).unwrap_or_else(|| Rc::clone(base));
+                let mut readable = Readable::new(&base, &command.table, consumer);
+                Box::pin(self.engine.read(command, limits, self.level, self.timeout, &mut readable)).await
+            }
+        }
+    }
+
+    /// Behind each read.
+    fn went_past(&self, command: &ReadCommand, before: usize, rows: &mut Rows<'_>) -> Result<(), QueryError> {
+        let scanned = std::mem::take(&mut rows.scanned);
+        self.engine.load_of(&command.table).went_past(scanned, rows.tombstones.seen);
+        if rows.tombstones.seen > 0 { self.met_tombstones(command, before, rows) } else { Ok(()) }
+    }
+
+    /// Behind a read that met tombstones.
+    #[cold]
+    #[inline(never)]
+    fn met_tombstones(
+        &self,
+        command: &ReadCommand,
+        before: usize,
+        rows: &mut Rows<'_>,
+    ) -> Result<(), QueryError> {
+        let seen = std::mem::take(&mut rows.tombstones.seen);
+        rows.tombstones.told += seen;
+        let limit = |most: u64| (most != u64::MAX).then_some(most);
+        let page = limit(self.limits.page_rows as u64).into_iter().chain(limit(self.limits.remaining)).min();
+        let shown = rows.count - before;
+        tombstones::check(self.engine, command, self.level, seen, |seen| {
+            let limits = (page, limit(self.limits.per_partition));
+            let text = tombstones::warning(command, limits, rows.read_key(), shown, seen);
+            rows.warn(text);
+        })
+    }
+
+    /// Several keys, a range, or the rest of either.
+    pub(super) async fn many(
+        &self,
+        request: &Request<'_>,
+        state: Option<PagingState<'_>>,
+        command: &mut ReadCommand,
+        rows: &mut Rows<'_>,
+    ) -> Result<(), QueryError> {
+        let (plan, table, binding) = (self.plan, &self.plan.table, request.binding);
+        if let (Some(text), None) = (&plan.parallel, &state)
+            && self.engine.stored_table(table.id()).is_some()
+        {
+            let what = (plan, &**text);
+            return parallel::aggregate(self.engine, request, what, self.level, self.timeout, rows).await;
+        }
+        let resume = state.map(|state| Resume::new(plan, &state)).transpose()?;
+        state.iter().try_for_each(|state| rows.take_over(state))?;
+        if plan.restrictions.key_range {
+            slices::fill(&plan.restrictions, table, binding, &mut command.slices)?;
+            let Some(range) = keys::range(&plan.restrictions, binding)? else { return Ok(()) };
+            let mut rest = Some(range);
+            if let Some(resume) = resume {
+                let all = command.slices.clone();
+                rest = rest.and_then(|range| replication::read::position::behind(&range, &resume.key));
+                self.rest_of_partition(&resume, command, rows).await?;
+                command.slices = all;
+            }
+            if let (Some(range), false) = (rest, rows.is_done()) {
+                command.range = range;
+                if matches!(plan.selection.kind, SelectionKind::Groups(_)) {
+                    return self.in_fetches(command, rows).await;
+                }
+                self.read(command, rows).await?;
+            }
+            return Ok(());
+        }
+        let keys = keys::all(&plan.restrictions, table, binding)?;
+        slices::fill(&plan.restrictions, table, binding, &mut command.slices)?;
+        if !command.slices.is_empty() {
+            keys.iter().try_for_each(|key| keys::check_not_empty(&key.key))?;
+        }
+        let whole =
+            self.limits.page_rows == usize::MAX || self.limits.remaining <= self.limits.page_rows as u64;
+        if keys.len() > 1
+            && resume.is_none()
+            && !command.slices.is_empty()
+            && matches!(self.level, Consistency::Serial | Consistency::LocalSerial)
+            && whole
+            && !matches!(plan.selection.kind, SelectionKind::Groups(_))
+        {
+            return Err(QueryError::invalid(
+                "SERIAL/LOCAL_SERIAL consistency may only be requested for one partition at a time",
+            ));
+        }
+        let mut keys = keys.into_iter();
+        if let Some(resume) = resume {
+            // The key the last page ended in must be one of them.
+            keys.find(|key| *key == resume.key).ok_or_else(paging::invalid)?;
+            let all = command.slices.clone();
+            self.rest_of_partition(&resume, command, rows).await?;
+            command.slices = all;
+        }
+        for key in keys {
+            if rows.is_done() {
+                break;
+            }
+            command.range = PartitionRange::Key(key);
+            self.read(command, rows).await?;
+        }
+        Ok(())
+    }
+
+    /// A read in as many fetches as it needs: of a scan that makes few rows of many, or with functions of the user's, behind
+    /// which others have their turn.
+    async fn in_fetches(&self, command: &ReadCommand, rows: &mut Rows<'_>) -> Result<(), QueryError> {
+        let (plan, all) = (self.plan, command.slices.clone());
+        let mut command = command.clone();
+        if all.is_empty() && plan.restrictions.restricts_clustering {
+            return Ok(());
+        }
+        let mut rest = Some(Rest::new(command.range.clone(), all.clone()));
+        while let Some(part) = rest.take() {
+            let deadline = self.deadline();
+            command.range = part.range.clone();
+            command.slices = part.slices.clone();
+            let limits = self.read_limits(rows);
+            let before = rows.count;
+            let mut fetch = Fetch::new(rows, &part).giving_way(plan.calls_user);
+            if !(part.is_inside() && command.slices.is_empty()) {
+                self.rows_of(&command, limits, &mut fetch).await?;
+            }
+            let fetched = fetch.end(deadline).await.map_err(|_| self.late())?;
+            self.went_past(&command, before, rows)?;
+            if rows.is_done() {
+                break;
+            }
+            rest = part.behind(fetched, (&plan.table, plan.reversed), &all);
+            match rows.calls() {
+                Some(calls) => calls.rest_if_spent().await,
+                None => reactor::maybe_yield().await,
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`Rows::finish`], with functions of the user's over what was read.
+    pub(super) async fn finish(&self, rows: &mut Rows<'_>, limit: u64) -> Result<(), QueryError> {
+        let Some(calls) = rows.calls() else { return rows.finish(limit) };
+        calls.through(self.deadline(), || self.late(), || rows.finish(limit)).await
+    }
+
+    /// When the functions of the user's that one fetch's rows go through must be done, as the fetch itself.
+    fn deadline(&self) -> Deadline {
+        let config = self.engine.config();
+        let timeout =
+            if self.plan.restrictions.key_range { config.range_timeout } else { config.read_timeout };
+        Deadline::after(self.timeout.unwrap_or(timeout))
+    }
+
+    fn late(&self) -> QueryError {
+        consistency::late(self.engine, self.plan.table.keyspace(), self.level)
+    }
+
+    async fn rest_of_partition(
+        &self,
+        resume: &Resume,
+        command: &mut ReadCommand,
+        rows: &mut Rows<'_>,
+    ) -> Result<(), QueryError> {
+        let Some(position) = &resume.position else { return Ok(()) };
+        let orders = self.plan.table.clustering_orders();
+        replication::read::position::resume_after(
+            &mut command.slices,
+            position.as_ref(),
+            self.plan.reversed,
+            orders,
+        );
+        // Of a partition that was not begun its static row may still be shown.
+        if command.slices.is_empty() && (resume.begun || self.plan.restrictions.restricts_clustering) {
+            return Ok(());
+        }
+        command.range = PartitionRange::Key(resume.key.clone());
+        if resume.begun {
+            rows.resume(resume.partition_remaining);
+        }
+        self.read(command, rows).await?;
+        rows.leave_partition();
+        Ok(())
+    }
+}
+
+/// Where the last page ended, checked against the table.
+struct Resume {
+    key: DecoratedKey,
+    position: Option<OwnedPosition>,
+    begun: bool,
+    partition_remaining: Option<u64>,
+}
+
+impl Resume {
+    fn new(plan: &SelectPlan, state: &PagingState<'_>) -> Result<Self, QueryError> {
+        let table = &plan.table;
+        let columns = table.clustering().len();
+        let key_parts = keys::split(table, state.key);
+        let fits = |position: Position<'_>| {
+            // A row has all of the columns; a bound may have fewer.
+            position.prefix.is_valid(columns)
+                && (position.weight != 0 || position.prefix.components().count() == columns)
+        };
+        if key_parts.len() != table.partition_key().len()
+            || state.key.len() > model::partition_key::PARTITION_KEY_BYTES_MAX
+            || !state.position.is_none_or(fits)
+            || state.partition_remaining == Some(0)
+            || state.remaining == 0
+        {
+            return Err(paging::invalid());
+        }
+        Ok(Self {
+            key: DecoratedKey::new(state.key.to_vec()),
+            position: state.position.map(Position::to_owned),
+            begun: state.begun,
+            partition_remaining: state.partition_remaining,
+        })
+    }
+}

@@ -1,0 +1,284 @@
+//! The rows of each view, from what the shards told.
+
+use reactor::Group;
+use reactor::metrics::{Sample, Value};
+use storage::{CompactionStats, SnapshotInfo, TableReport};
+
+use super::super::node::{self, NodeFacts};
+use super::super::rows::Rows;
+use super::{ClientRow, Statements, Views};
+use crate::load::{Told, Weights};
+use crate::running::RunningRow;
+use crate::terms::time::parse_timestamp;
+
+/// Fills a table of `system_views`.
+pub(in super::super) fn fill(rows: &mut Rows<'_>, table: &str, views: &Views, facts: &NodeFacts) {
+    match (table, views) {
+        ("settings", Views::Settings(settings)) => node::settings(rows, facts, settings),
+        ("gossip_info", _) => gossip(rows, facts),
+        ("disk_usage", Views::Reports(reports)) => sizes(rows, reports, |report| report.file_bytes),
+        ("max_partition_size", Views::Reports(reports)) => {
+            sizes(rows, reports, |report| report.partition_bytes_max);
+        }
+        ("max_sstable_duration", Views::Reports(reports)) => durations(rows, reports),
+        ("max_sstable_size", Views::Reports(reports)) => sizes(rows, reports, |report| report.file_bytes_max),
+        ("sstable_tasks", Views::Compactions(tasks)) => tasks.iter().for_each(|task| compaction(rows, task)),
+        ("snapshots", Views::Snapshots(snapshots)) => snapshots.iter().for_each(|one| snapshot(rows, one)),
+        ("caches", Views::Samples(shards)) => row_cache(rows, shards),
+        ("thread_pools", Views::Samples(shards)) => groups(rows, shards),
+        ("cql_metrics", Views::Statements(shards)) => statements(rows, shards),
+        ("rows_per_read" | "tombstones_per_read", Views::Loads(loads)) => past(rows, loads),
+        (_, Views::Loads(loads)) => latencies(rows, loads),
+        ("queries", Views::Running(requests)) => requests.iter().for_each(|one| request(rows, one)),
+        ("batch_metrics", Views::Batches(sizes)) => batches(rows, sizes),
+        // What the others would tell of has not happened on this node, or is not measured.
+        _ => {}
+    }
+}
+
+/// Sizes in MiB, rounded up.
+fn sizes(rows: &mut Rows<'_>, reports: &[TableReport], bytes: fn(&TableReport) -> u64) {
+    for report in reports {
+        rows.row(|row| {
+            row.text("keyspace_name", &report.keyspace);
+            row.text("table_name", &report.name);
+            row.bigint("mebibytes", bigint(bytes(report).div_ceil(1 << 20)));
+        });
+    }
+}
+
+/// Milliseconds that requests took, and requests a second. What a replica takes is not told apart from what the
+/// coordinator does: on one node there is nobody else to wait for.
+fn latencies(rows: &mut Rows<'_>, loads: &[(TableReport, Told)]) {
+    let ms = |nanos: u64| rounded(nanos as f64 / 1e6);
+    for (table, told) in loads {
+        rows.row(|row| {
+            row.text("keyspace_name", &table.keyspace);
+            row.text("table_name", &table.name);
+            row.bigint("count", bigint(told.count));
+            row.double("p50th_ms", ms(told.weights.quantile(0.5)));
+            row.double("p99th_ms", ms(told.weights.quantile(0.99)));
+            row.double("max_ms", ms(told.weights.max()));
+            row.double("per_second", rounded(told.per_second));
+        });
+    }
+}
+
+/// Rows or tombstones that each read went past.
+fn past(rows: &mut Rows<'_>, loads: &[(TableReport, Told)]) {
+    for (table, told) in loads {
+        rows.row(|row| {
+            row.text("keyspace_name", &table.keyspace);
+            row.text("table_name", &table.name);
+            row.bigint("count", bigint(told.count));
+            row.double("p50th", told.weights.quantile(0.5) as f64);
+            row.double("p99th", told.weights.quantile(0.99) as f64);
+            row.double("max", told.weights.max() as f64);
+        });
+    }
+}
+
+/// A request that runs; it has waited for nothing before, but for what its connection waited.
+fn request(rows: &mut Rows<'_>, request: &RunningRow) {
+    rows.row(|row| {
+        row.text("thread_id", &request.thread);
+        row.bigint("queued_micros", 0);
+        row.bigint("running_micros", bigint(request.running_us));
+        row.text("task", &request.task);
+    });
+}
+
+/// Partitions that each batch writes.
+fn batches(rows: &mut Rows<'_>, sizes: &[(&'static str, Weights)]) {
+    for (name, partitions) in sizes {
+        rows.row(|row| {
+            row.text("name", name);
+            row.double("p50th", partitions.quantile(0.5) as f64);
+            row.double("p99th", partitions.quantile(0.99) as f64);
+            row.double("p999th", partitions.quantile(0.999) as f64);
+            row.bigint("max", bigint(partitions.max()));
+        });
+    }
+}
+
+/// To three digits, as Cassandra shows such numbers.
+fn rounded(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
+
+/// Milliseconds between the first and the last write of a table file, of each table the most.
+fn durations(rows: &mut Rows<'_>, reports: &[TableReport]) {
+    for report in reports {
+        rows.row(|row| {
+            row.text("keyspace_name", &report.keyspace);
+            row.text("table_name", &report.name);
+            row.bigint("max_sstable_duration", bigint(report.timestamps_us_max / 1000));
+        });
+    }
+}
+
+fn compaction(rows: &mut Rows<'_>, task: &CompactionStats) {
+    rows.row(|row| {
+        row.text("keyspace_name", &task.keyspace);
+        row.text("table_name", &task.table_name);
+        row.timeuuid("task_id", task.id);
+        let ratio = if task.total == 0 { 1.0 } else { task.completed as f64 / task.total as f64 };
+        row.double("completion_ratio", ratio);
+        row.text("kind", &task.kind.name().to_lowercase());
+        row.bigint("progress", bigint(task.completed));
+        row.int("sstables", int(task.files as u64));
+        row.bigint("total", bigint(task.total));
+        row.text("unit", "bytes");
+    });
+}
+
+/// Adds the row of a client.
+pub(in super::super) fn client(rows: &mut Rows<'_>, client: &ClientRow) {
+    rows.row(|row| {
+        row.inet("address", client.address);
+        row.int("port", i32::from(client.port));
+        row.map(
+            "client_options",
+            client.options.iter().map(|(name, value)| (name.as_str(), value.as_bytes())),
+        );
+        row.text("connection_stage", client.stage);
+        for (column, option) in [("driver_name", "DRIVER_NAME"), ("driver_version", "DRIVER_VERSION")] {
+            if let Some(value) = client.options.get(option) {
+                row.text(column, value);
+            }
+        }
+        row.text("hostname", &client.address.to_string());
+        if let Some(keyspace) = &client.keyspace {
+            row.text("keyspace_name", keyspace);
+        }
+        row.int("protocol_version", i32::from(client.version));
+        row.bigint("request_count", bigint(client.requests));
+        row.boolean("ssl_enabled", false);
+        row.text("username", &client.user);
+    });
+}
+
+fn snapshot(rows: &mut Rows<'_>, snapshot: &SnapshotInfo) {
+    rows.row(|row| {
+        row.text("name", &snapshot.tag);
+        row.text("keyspace_name", &snapshot.keyspace);
+        row.text("table_name", &snapshot.table);
+        for (column, instant) in [("created_at", &snapshot.created_at), ("expires_at", &snapshot.expires_at)]
+        {
+            if let Some(at) = instant.as_ref().and_then(|text| parse_timestamp(text, 0).ok()) {
+                row.timestamp(column, at);
+            }
+        }
+        row.boolean("ephemeral", false);
+        row.bigint("size_on_disk", bigint(snapshot.disk_bytes));
+        row.bigint("true_size", bigint(snapshot.true_bytes));
+    });
+}
+
+/// The sum of a metric over all shards.
+fn sum(shards: &[(Vec<Sample>, u64)], name: &str, group: Option<&str>) -> u64 {
+    let wanted = |sample: &&Sample| {
+        sample.name == name && group.is_none_or(|group| sample.labels.iter().any(|(_, value)| value == group))
+    };
+    let samples = shards.iter().flat_map(|(samples, _)| samples).filter(wanted);
+    samples
+        .map(|sample| match &sample.value {
+            Value::Counter(count) => *count,
+            Value::Gauge(value) => u64::try_from(*value).unwrap_or(0),
+            _ => 0,
+        })
+        .sum()
+}
+
+/// The one cache there is: rows.
+fn row_cache(rows: &mut Rows<'_>, shards: &[(Vec<Sample>, u64)]) {
+    let sum = |name| sum(shards, name, None);
+    let (hits, misses) = (sum("scylla_cache_row_hits"), sum("scylla_cache_row_misses"));
+    let requests = hits + misses;
+    rows.row(|row| {
+        row.text("name", "rows");
+        row.bigint("capacity_bytes", bigint(shards.iter().map(|(_, most)| most).sum()));
+        row.int("entry_count", int(sum("scylla_cache_rows")));
+        row.bigint("hit_count", bigint(hits));
+        // As Cassandra shows the ratio of a cache that was never asked.
+        row.double("hit_ratio", if requests == 0 { f64::NAN } else { hits as f64 / requests as f64 });
+        row.bigint("request_count", bigint(requests));
+        row.bigint("size_bytes", bigint(sum("scylla_cache_bytes_total")));
+    });
+}
+
+/// Scheduling groups are what pools of threads are elsewhere: each shard runs one task at a time.
+fn groups(rows: &mut Rows<'_>, shards: &[(Vec<Sample>, u64)]) {
+    for group in Group::all() {
+        let sum = |name| sum(shards, name, Some(group.name()));
+        rows.row(|row| {
+            row.text("name", group.name());
+            row.int("active_tasks", 0);
+            row.int("active_tasks_limit", int(shards.len() as u64));
+            row.bigint("blocked_tasks", 0);
+            row.bigint("blocked_tasks_all_time", 0);
+            row.bigint("completed_tasks", bigint(sum("scylla_scheduler_tasks_processed")));
+            row.int("pending_tasks", int(sum("scylla_scheduler_queue_length")));
+        });
+    }
+}
+
+fn statements(rows: &mut Rows<'_>, shards: &[Statements]) {
+    let mut ids: Vec<_> = shards.iter().flat_map(|shard| &shard.ids).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let sum = |of: fn(&Statements) -> u64| shards.iter().map(of).sum::<u64>() as f64;
+    let (prepared, regular) = (sum(|shard| shard.prepared), sum(|shard| shard.regular));
+    let all = prepared + regular;
+    for (name, value) in [
+        ("prepared_statements_count", ids.len() as f64),
+        ("prepared_statements_evicted", sum(|shard| shard.evicted)),
+        ("prepared_statements_executed", prepared),
+        ("prepared_statements_ratio", if all == 0.0 { 0.0 } else { prepared / all }),
+        ("regular_statements_executed", regular),
+    ] {
+        rows.row(|row| {
+            row.text("name", name);
+            row.double("value", value);
+        });
+    }
+}
+
+/// The node itself: it has no peers to gossip with.
+fn gossip(rows: &mut Rows<'_>, node: &NodeFacts) {
+    let host_id = uuid::Uuid::from_bytes(node.host_id).to_string();
+    let token = node::ring_tokens().next().unwrap_or_default();
+    let status = format!("NORMAL,{token}");
+    let (listen, rpc) = (node.listen_address.to_string(), node.rpc_address.to_string());
+    rows.row(|row| {
+        row.inet("address", node.listen_address);
+        row.int("port", i32::from(node.listen_port));
+        row.text("hostname", &listen);
+        row.int("generation", i32::try_from(node.generation).unwrap_or(i32::MAX));
+        row.int("heartbeat", 0);
+        for (column, value) in [
+            ("dc", node.data_center.as_str()),
+            ("rack", &node.rack),
+            ("host_id", &host_id),
+            ("internal_ip", &listen),
+            ("internal_address_and_port", &format!("{listen}:{}", node.listen_port)),
+            ("rpc_address", &rpc),
+            ("native_address_and_port", &format!("{rpc}:{}", node.rpc_port)),
+            ("release_version", node::RELEASE_VERSION),
+            ("rpc_ready", "true"),
+            ("sstable_versions", "big-me"),
+            ("status", &status),
+            ("status_with_port", &status),
+        ] {
+            row.text(column, value);
+        }
+    });
+}
+
+fn bigint(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+fn int(value: u64) -> i32 {
+    i32::try_from(value).unwrap_or(i32::MAX)
+}

@@ -1,0 +1,272 @@
+//! Keys mean what they mean in Cassandra and ScyllaDB; what cannot be is refused with its place.
+
+use super::*;
+
+fn parse(text: &str) -> Result<(Config, Vec<String>), String> {
+    Config::from_yaml(Path::new("c.yaml"), text).map_err(|e| e.to_string())
+}
+
+#[test]
+fn guardrails_are_set_by_cassandras_keys() {
+    let (config, warnings) = parse(
+        "tables_warn_threshold: 10\ntables_fail_threshold: 20\nkeyspaces_warn_threshold: -1\n\
+         batch_size_warn_threshold: 64KiB\nbatch_size_fail_threshold_in_kb: 640\n\
+         unlogged_batch_across_partitions_warn_threshold: -1\n\
+         table_properties_disallowed:\n  - cdc\n  - comment\ndrop_keyspace_enabled: false\n\
+         user_defined_functions_enabled: false\n",
+    )
+    .unwrap();
+    assert_eq!(config.guardrails.tables.warn, Some(10));
+    assert_eq!(config.guardrails.tables.fail, Some(20));
+    assert_eq!(config.guardrails.keyspaces.warn, None);
+    let bytes = config.guardrails.batch_bytes;
+    assert_eq!((bytes.warn, bytes.fail), (Some(64 << 10), Some(640 << 10)));
+    assert_eq!(config.guardrails.unlogged_batch_partitions, None);
+    assert!(config.guardrails.table_properties.disallowed.iter().eq(["cdc", "comment"]));
+    assert!(!config.guardrails.drop_keyspace && !config.user_functions);
+    assert_eq!(warnings, Vec::<String>::new());
+    assert!(parse("tables_warn_threshold: many\n").is_err());
+    for (text, expected) in [
+        (
+            "tables_fail_threshold: 10\ntables_warn_threshold: 20\n",
+            "c.yaml:2:24: tables_warn_threshold: The warn threshold 20 for tables_warn_threshold should be lower than \
+             the fail threshold 10",
+        ),
+        (
+            "minimum_replication_factor_warn_threshold: 2\nminimum_replication_factor_fail_threshold: 3\n",
+            "c.yaml:1:44: minimum_replication_factor_warn_threshold: The warn threshold 2 for \
+             minimum_replication_factor_warn_threshold should be greater than the fail threshold 3",
+        ),
+        (
+            "maximum_replication_factor_fail_threshold: 2\ndefault_keyspace_rf: 3\n",
+            "c.yaml:1:44: maximum_replication_factor_fail_threshold: maximum_replication_factor_fail_threshold to be \
+             set (2) cannot be lesser than default_keyspace_rf (3)",
+        ),
+        (
+            "minimum_replication_factor_fail_threshold: 2\n",
+            "c.yaml:1:44: minimum_replication_factor_fail_threshold: minimum_replication_factor_fail_threshold to be \
+             set (2) cannot be greater than default_keyspace_rf (1)",
+        ),
+        (
+            "default_keyspace_rf: 0\n",
+            "c.yaml:1:22: default_keyspace_rf: default_keyspace_rf cannot be less than 1",
+        ),
+        (
+            "partition_size_warn_threshold: 2MiB\npartition_size_fail_threshold: 1024KiB\n",
+            "c.yaml:1:32: partition_size_warn_threshold: The warn threshold 2MiB for partition_size_warn_threshold \
+             should be lower than the fail threshold 1MiB",
+        ),
+        (
+            "partition_tombstones_fail_threshold: 0\n",
+            "c.yaml:1:38: partition_tombstones_fail_threshold: Invalid value for \
+             partition_tombstones_fail_threshold: 0 is not allowed; if attempting to disable use -1",
+        ),
+    ] {
+        assert_eq!(parse(text).unwrap_err(), expected);
+    }
+    let (config, warnings) = parse(
+        "partition_size_warn_threshold: 1MiB\npartition_tombstones_warn_threshold: 5\n\
+         partition_tombstones_fail_threshold: 5\n",
+    )
+    .unwrap();
+    assert!(warnings.is_empty());
+    assert_eq!(config.guardrails.partition_bytes.warn, Some(1 << 20));
+    assert_eq!(config.guardrails.partition_tombstones.fail, Some(5));
+    assert!(parse("data_disk_usage_percentage_warn_threshold: 101\n").is_err());
+    let (config, warnings) = parse(
+        "compaction_large_partition_warning_threshold_mb: 500\ncompaction_large_row_warning_threshold_mb: 5\n\
+         compaction_large_cell_warning_threshold_mb: 2\ncompaction_rows_count_warning_threshold: 7\n\
+         compaction_collection_elements_count_warning_threshold: 8\ncompaction_large_data_records_per_sstable: 9\n\
+         compaction_large_partition_warning_threshold: 3MiB\ncompaction_tombstone_warning_threshold: 4\n",
+    )
+    .unwrap();
+    assert!(warnings.is_empty());
+    let expected = LargeLimits {
+        partition_bytes: 500 << 20,
+        rows: 7,
+        row_bytes: 5 << 20,
+        cell_bytes: 2 << 20,
+        elements: 8,
+        records_max: 9,
+    };
+    assert_eq!(config.large_limits, expected);
+    assert_eq!(config.guardrails.partition_bytes.warn, Some(3 << 20));
+    assert_eq!(config.guardrails.partition_tombstones.warn, Some(4));
+    assert!(parse("compaction_large_row_warning_threshold_mb: -1\n").is_err());
+    let (config, warnings) = parse(
+        "keyspace_count_warn_threshold: 40\ndata_disk_usage_percentage_fail_threshold: 90\n\
+         use_statements_enabled: false\nsecondary_indexes_per_table_warn_threshold: 3\n",
+    )
+    .unwrap();
+    assert_eq!(config.guardrails.keyspaces.warn, Some(35));
+    assert_eq!(config.guardrails.writes.unwrap().disk_percent.fail, Some(90));
+    assert!(!config.guardrails.use_statements);
+    assert_eq!(
+        warnings,
+        [
+            "c.yaml:4: 'secondary_indexes_per_table_warn_threshold' has no effect yet: secondary indexes are not \
+          supported"
+        ]
+    );
+    assert!(parse("table_properties_warned: 5\n").is_err());
+    let (config, _) =
+        parse("replication_strategy_fail_list: [org.apache.cassandra.locator.SimpleStrategy]\n").unwrap();
+    assert!(config.guardrails.replication_strategies.disallowed.contains("SimpleStrategy"));
+}
+
+#[test]
+fn administration_has_its_ports_and_policies() {
+    let (config, warnings) = parse(
+        "api_address: 127.0.0.9\napi_port: 10001\nprometheus_port: 0\nauto_snapshot: false\n\
+         critical_disk_utilization_level: 0.9\ndisk_failure_policy: die\ncommit_failure_policy: ignore\n",
+    )
+    .unwrap();
+    assert!(warnings.is_empty());
+    let admin = &config.admin;
+    assert_eq!(admin.api_address, Some(IpAddr::from([127, 0, 0, 9])));
+    assert_eq!((admin.api_port, admin.prometheus_port), (Port::Given(10_001), Port::Given(0)));
+    assert!(!admin.auto_snapshot);
+    assert_eq!(admin.critical_disk_utilization, Some(0.9));
+    let policies = (admin.disk_failure_policy, admin.commit_failure_policy);
+    assert_eq!(policies, (storage::FailurePolicy::Die, storage::FailurePolicy::Ignore));
+    assert!(parse("critical_disk_utilization_level: 2\n").is_err());
+    assert!(parse("disk_failure_policy: stop_commit\n").is_err());
+    assert!(parse("api_port: 70000\n").is_err());
+}
+
+#[test]
+fn guardrails_of_reads_and_writes_have_cassandras_keys() {
+    let (config, warnings) = parse(
+        "tombstone_warn_threshold: -1\ntombstone_failure_threshold: 7\nquery_tombstone_page_limit: 0\n\
+         cas_contention_timeout: 5s\nitems_per_collection_fail_threshold: 3\n\
+         column_value_size_warn_threshold: 1KiB\nmaximum_timestamp_warn_threshold: 1d\n\
+         write_consistency_levels_disallowed: ALL, any\nread_consistency_levels_warned: QUORUM\n\
+         user_timestamps_enabled: false\nsimplestrategy_enabled: false\n\
+         user_defined_functions_warn_timeout: 20ms\nuser_defined_function_fail_timeout: 2000\n",
+    )
+    .unwrap();
+    assert_eq!(warnings, Vec::<String>::new());
+    assert_eq!(config.cas_contention_timeout, Duration::from_secs(5));
+    let times = config.user_function_times;
+    assert_eq!((times.warn, times.fail), (Duration::from_millis(20), Duration::from_secs(2)));
+    assert!(parse("user_defined_functions_fail_timeout: 100ms\n").is_err());
+    let guardrails = &config.guardrails;
+    assert_eq!((guardrails.tombstones.warn, guardrails.tombstones.fail), (None, Some(7)));
+    assert_eq!(guardrails.tombstones_of_page, None);
+    assert!(!guardrails.simple_strategy);
+    assert_eq!(guardrails.read_levels.warned, [wire::consistency::Consistency::Quorum]);
+    let writes = guardrails.writes.as_ref().unwrap();
+    assert_eq!(writes.items_per_collection.fail, Some(3));
+    assert_eq!(writes.column_value_bytes.warn, Some(1024));
+    assert_eq!(writes.maximum_timestamp_us.warn, Some(24 * 3600 * 1_000_000));
+    let levels = [wire::consistency::Consistency::Any, wire::consistency::Consistency::All];
+    assert_eq!(writes.levels.disallowed, levels);
+    assert!(!writes.user_timestamps && writes.read_before_write_lists);
+    assert_eq!(Config::default().guardrails.writes, None);
+    assert!(parse("read_consistency_levels_warned: MOST\n").is_err());
+}
+
+#[test]
+fn keys_of_both_worlds_are_understood() {
+    let (config, warnings) = parse(
+        "cluster_name: 'x y'\nnative_transport_port: 9999\ncommitlog_sync: batch\ncommitlog_segment_size_in_mb: 8\n\
+         read_request_timeout: 250ms\nwrite_request_timeout_in_ms: 3000\nnative_transport_max_frame_size: 1MiB\n\
+         data_file_directories:\n  - /d\ndeveloper_mode: yes\nmemory: 512M\nnum_tokens: 16\n\
+         sstable_summary_ratio: 0.05\ncolumn_index_size: 16KiB\nmax_mutation_size: 4MiB\n\
+         components_memory_reclaim_threshold: 0.1\n",
+    )
+    .unwrap();
+    assert_eq!(config.cluster_name, "x y");
+    assert_eq!(config.native_port, 9999);
+    assert!(config.commitlog_batch && config.developer_mode);
+    assert_eq!((config.commitlog_segment_bytes, config.mutation_bytes_max), (8 << 20, Some(4 << 20)));
+    assert_eq!(config.read_timeout, Duration::from_millis(250));
+    assert_eq!(config.write_timeout, Duration::from_secs(3));
+    assert_eq!(config.frame_bytes_max, 1 << 20);
+    assert_eq!((config.sstable_summary_ratio, config.column_index_bytes), (0.05, 16 << 10));
+    assert_eq!(config.components_share, 0.1);
+    assert!(parse("sstable_summary_ratio: 2\n").is_err() && parse("column_index_size: 1\n").is_err());
+    assert_eq!(config.data_dir.as_deref(), Some(Path::new("/d")));
+    assert_eq!(config.memory_bytes, Some(512 << 20));
+    assert_eq!(warnings, ["c.yaml:12: 'num_tokens' has no effect yet"]);
+}
+
+#[test]
+fn what_has_no_effect_says_what_follows() {
+    let (_, warnings) = parse(
+        "partitioner: org.apache.cassandra.dht.Murmur3Partitioner\nauthenticator: AllowAllAuthenticator\n\
+         authorizer:\n  class_name: CassandraAuthorizer\nclient_encryption_options:\n  enabled: true\n\
+         ignore_authentication: true\n",
+    )
+    .unwrap();
+    assert_eq!(
+        warnings,
+        [
+            "c.yaml:3: 'authorizer' has no effect yet: clients may do everything",
+            "c.yaml:5: 'client_encryption_options' has no effect yet: connections of clients are not encrypted",
+        ]
+    );
+    assert_eq!(parse("authenticator:\nauthorizer:\n").unwrap().1, Vec::<String>::new());
+    let (_, warnings) = parse(
+        "authenticator: PasswordAuthenticator\nclient_encryption_options: {enabled: false}\n\
+         ignore_authentication: true\n",
+    )
+    .unwrap();
+    assert_eq!(warnings, ["c.yaml:1: 'authenticator' has no effect yet: clients need no password"]);
+}
+
+#[test]
+fn a_node_that_would_be_open_is_refused() {
+    let check = |text: &str, expected: &str| assert_eq!(parse(text).unwrap_err(), expected);
+    check(
+        "rack: r\nauthenticator: PasswordAuthenticator\n",
+        "c.yaml:2:16: authenticator: not there yet, so clients need no password; a node that is to start \
+         all the same has ignore_authentication: true",
+    );
+    check(
+        "authorizer: CassandraAuthorizer\nignore_authentication: false\n",
+        "c.yaml:1:13: authorizer: not there yet, so clients may do everything; a node that is to start \
+         all the same has ignore_authentication: true",
+    );
+}
+
+#[test]
+fn mistakes_name_file_line_and_what_to_write() {
+    let check = |text: &str, expected: &str| assert_eq!(parse(text).unwrap_err(), expected);
+    check(
+        "partitioner: RandomPartitioner\n",
+        "c.yaml:1:14: partitioner: expected org.apache.cassandra.dht.Murmur3Partitioner, found 'RandomPartitioner'",
+    );
+    check(
+        "rack: r\nnative_transport_prot: 1\n",
+        "c.yaml:2:1: unknown key 'native_transport_prot'; did you mean 'native_transport_port'?",
+    );
+    check("zzzzzzzzzzzzzzzz: 1\n", "c.yaml:1:1: unknown key 'zzzzzzzzzzzzzzzz'");
+    check(
+        "native_transport_port: many\n",
+        "c.yaml:1:24: native_transport_port: expected a port, 1 to 65535, found 'many'",
+    );
+    check(
+        "commitlog_sync: sometimes\n",
+        "c.yaml:1:17: commitlog_sync: expected 'periodic' or 'batch', found 'sometimes'",
+    );
+    check(
+        "commitlog_segment_size: 5 apples\n",
+        "c.yaml:1:25: commitlog_segment_size: expected a size such as 32MiB, found '5 apples'",
+    );
+    check(
+        "rpc_address: here\n",
+        "c.yaml:1:14: rpc_address: expected an IP address or localhost, found 'here'",
+    );
+}
+
+#[test]
+fn an_empty_file_is_the_defaults() {
+    assert_eq!(parse("# nothing\n").unwrap(), (Config::default(), vec![]));
+}
+
+#[test]
+fn what_is_not_a_map_is_refused_with_its_place() {
+    assert!(parse("- a\n").unwrap_err().starts_with("c.yaml:1:"));
+    assert!(parse("a: [1\nb: 2").unwrap_err().starts_with("c.yaml:"));
+}
