@@ -42,6 +42,7 @@ pub use sync::event::{Event, Place, Wait};
 pub use sync::gate::{Gate, GateClosed, GateHold};
 pub use sync::oneshot::oneshot;
 pub use sync::semaphore::{Permit, Semaphore, TooManyWaiters};
+pub use sync::signal::Signal;
 pub use task::{JoinHandle, TaskPanicked, drop_in_steps, move_to, spawn, spawn_now};
 pub use time::{
     Deadline, Instant, TimedOut, coarse_now, coarse_wall_clock_us, now, refresh_clock, sleep, sleep_until,

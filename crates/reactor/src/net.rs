@@ -1,17 +1,20 @@
 //! TCP: listeners and streams, receiving into a pool shared by the shard's connections.
 //!
 //! `recv` hands out chunks of the pool (no buffer per idle connection); `send` takes a buffer and gives it back once
-//! every byte is with the kernel. Sends on one stream go out whole and in order of asking.
+//! every byte is with the kernel. One task receives at a time and one sends; either may be another's.
 
+use std::cell::Cell;
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 pub use crate::driver::{ListenOptions, RecvChunk};
 
 use crate::driver::{Handle, HandleKind, Op, Output};
 use crate::op::OpFuture;
 use crate::shard;
-use crate::sync::semaphore::Semaphore;
 
 fn unexpected(output: &Output) -> io::Error {
     io::Error::other(format!("the driver answered with {output:?}"))
@@ -58,13 +61,21 @@ pub struct Stream {
     handle: Handle,
     local: SocketAddr,
     peer: SocketAddr,
-    sending: Semaphore,
-    received: std::cell::Cell<bool>,
+    sending: Cell<bool>,
+    receiving: Cell<bool>,
+    received: Cell<bool>,
 }
 
 impl Stream {
     fn new(handle: Handle, local: SocketAddr, peer: SocketAddr) -> Self {
-        Self { handle, local, peer, sending: Semaphore::new(1), received: std::cell::Cell::new(false) }
+        Self {
+            handle,
+            local,
+            peer,
+            sending: Cell::new(false),
+            receiving: Cell::new(false),
+            received: Cell::new(false),
+        }
     }
 
     /// Connects to `peer`.
@@ -96,55 +107,42 @@ impl Stream {
     ///
     /// # Errors
     /// As recv(2); `ResourceBusy` when another task is receiving.
-    pub async fn recv(&self) -> io::Result<Option<RecvChunk>> {
-        self.received.set(true);
-        let ready = shard::with(|shard| shard.with_driver(|driver| driver.try_recv(&self.handle)));
-        let output = match ready {
-            Some(result) => result?,
-            None => OpFuture::new(Op::Recv { socket: self.handle.clone() }).await.1?,
-        };
-        match output {
-            Output::Chunk(chunk) => Ok(Some(chunk)),
-            Output::End => Ok(None),
-            other => Err(unexpected(&other)),
-        }
+    pub fn recv(&self) -> Recv<'_> {
+        Recv { stream: self, waiting: false }
     }
 
     /// Sends the whole buffer, and gives it back. Dropping the future leaves the stream in an unknown state: shut it
     /// down then.
     ///
     /// # Errors
-    /// As send(2); some of the bytes may then have gone.
-    pub async fn send(&self, buf: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
-        let _turn = match self.sending.try_acquire(1) {
-            Some(turn) => turn,
-            None => match self.sending.acquire(1).await {
-                Ok(turn) => turn,
-                Err(_) => return (Err(io::ErrorKind::ResourceBusy.into()), buf),
-            },
-        };
+    /// As send(2); some of the bytes may then have gone. `ResourceBusy` when another task is sending, or was and is gone.
+    pub async fn send(&self, mut buf: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
         if buf.is_empty() {
             return (Ok(()), buf);
         }
-        let mut buf = buf;
+        if self.sending.replace(true) {
+            return (Err(io::ErrorKind::ResourceBusy.into()), buf);
+        }
+        let sent = self.send_all(&mut buf).await;
+        self.sending.set(false);
+        (sent, buf)
+    }
+
+    async fn send_all(&self, buf: &mut Vec<u8>) -> io::Result<()> {
         let mut at = 0;
         // Each round sends at least one byte or ends.
-        loop {
-            let (op, result) = OpFuture::new(Op::Send { socket: self.handle.clone(), buf, at }).await;
+        while at < buf.len() {
+            let op = Op::Send { socket: self.handle.clone(), buf: std::mem::take(buf), at };
+            let (op, result) = OpFuture::new(op).await;
             let Op::Send { buf: back, .. } = op else { panic!("the driver gave back another operation") };
-            buf = back;
-            match result {
-                Ok(Output::Number(sent)) if sent as usize <= at => {
-                    return (Err(io::ErrorKind::WriteZero.into()), buf);
-                }
-                Ok(Output::Number(sent)) => at = sent as usize,
-                Ok(other) => return (Err(unexpected(&other)), buf),
-                Err(error) => return (Err(error), buf),
-            }
-            if at >= buf.len() {
-                return (Ok(()), buf);
-            }
+            *buf = back;
+            at = match result? {
+                Output::Number(sent) if sent as usize > at => sent as usize,
+                Output::Number(_) => return Err(io::ErrorKind::WriteZero.into()),
+                other => return Err(unexpected(&other)),
+            };
         }
+        Ok(())
     }
 
     /// Ends the connection in both directions; a pending `recv` completes.
@@ -161,6 +159,46 @@ impl Stream {
         shard::with(|shard| shard.with_driver(|driver| driver.release(&self.handle)));
         let (descriptor, kind) = self.handle.disown();
         DetachedStream { descriptor, kind, local: self.local, peer: self.peer }
+    }
+}
+
+/// Future of [`Stream::recv`].
+#[must_use = "nothing is received until it is awaited"]
+pub struct Recv<'stream> {
+    stream: &'stream Stream,
+    waiting: bool,
+}
+
+impl Future for Recv<'_> {
+    type Output = io::Result<Option<RecvChunk>>;
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if !self.waiting && self.stream.receiving.replace(true) {
+            return Poll::Ready(Err(io::ErrorKind::ResourceBusy.into()));
+        }
+        self.waiting = true;
+        self.stream.received.set(true);
+        let received = shard::with(|shard| {
+            let group = shard.sched.current.get();
+            shard.with_driver(|driver| driver.poll_recv(&self.stream.handle, context.waker(), group))
+        });
+        if received.is_ready() {
+            self.stop_waiting();
+        }
+        received
+    }
+}
+
+impl Recv<'_> {
+    fn stop_waiting(&mut self) {
+        if std::mem::take(&mut self.waiting) {
+            self.stream.receiving.set(false);
+        }
+    }
+}
+
+impl Drop for Recv<'_> {
+    fn drop(&mut self) {
+        self.stop_waiting();
     }
 }
 

@@ -50,7 +50,7 @@ fn what_is_written_is_read_at_any_offset() {
             }
             file.truncate(4096).await.unwrap();
             assert_eq!(file.size().await.unwrap(), 4096);
-            file.fallocate(1 << 20).await.unwrap();
+            file.fallocate(0, 1 << 20).await.unwrap();
             assert_eq!(file.size().await.unwrap(), 1 << 20);
             file.close().await;
         }

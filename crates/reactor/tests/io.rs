@@ -399,7 +399,7 @@ fn measuring_finds_what_the_disk_can_do_and_leaves_nothing() {
     let node = world.add_node_with(1, disk(MODEL), |_| async {
         reactor::file::create_dir_all("/data").await.unwrap();
         let file = measure::scratch("/data".as_ref()).await.unwrap();
-        file.fallocate(FILE_BYTES as u64).await.unwrap();
+        file.fallocate(0, FILE_BYTES as u64).await.unwrap();
         let rate = async |read: bool, random: bool, bytes: usize| {
             let pattern = Pattern { read, random, bytes, depth: 16 };
             measure::run(&file, FILE_BYTES as u64, pattern, SECOND / 2).await.unwrap()

@@ -176,7 +176,7 @@ fn fates(sync: bool) -> BTreeSet<&'static str> {
             let flag = flag.clone();
             async move {
                 let file = File::open("/f", CREATE).await.unwrap();
-                file.fallocate(4096).await.unwrap();
+                file.fallocate(0, 4096).await.unwrap();
                 file.fdatasync().await.unwrap();
                 file::sync_dir("/").await.unwrap();
                 write(&file, 0, &[9; 4096]).await.unwrap();

@@ -173,3 +173,34 @@ fn two_listeners_of_one_port_need_reuse_port() {
         assert_eq!(third.kind(), ErrorKind::AddrInUse);
     });
 }
+
+#[test]
+fn a_second_receiver_or_sender_is_refused_and_the_first_goes_on() {
+    on_each_driver(|| async {
+        const LONG: usize = 16 << 20;
+        let listener = Listener::bind(any(), ListenOptions::default()).unwrap();
+        let client = Rc::new(Stream::connect(listener.local_addr()).await.unwrap());
+        let (served, _) = listener.accept().await.unwrap();
+        let receiver = client.clone();
+        let receiving = spawn(Group::STATEMENT, async move {
+            receiver.recv().await.map(|chunk| chunk.map(|chunk| chunk.to_vec()))
+        });
+        let sender = client.clone();
+        let sending = spawn(Group::STATEMENT, async move { sender.send(vec![1; LONG]).await.0 });
+        reactor::sleep(Duration::from_millis(5)).await;
+        assert_eq!(client.recv().await.unwrap_err().kind(), ErrorKind::ResourceBusy);
+        let (refused, back) = client.send(vec![2]).await;
+        assert_eq!((refused.unwrap_err().kind(), back), (ErrorKind::ResourceBusy, vec![2]));
+        served.send(vec![3]).await.0.unwrap();
+        assert_eq!(receiving.await.unwrap().unwrap(), Some(vec![3]));
+        let mut received = 0;
+        while received < LONG {
+            let chunk = served.recv().await.unwrap().expect("more is to come");
+            assert!(chunk.iter().all(|byte| *byte == 1));
+            received += chunk.len();
+        }
+        sending.await.unwrap().unwrap();
+        client.send(vec![4]).await.0.unwrap();
+        assert_eq!(&*served.recv().await.unwrap().unwrap(), [4]);
+    });
+}

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use reactor::channel::{self, TrySendError};
-use reactor::{Deadline, Event, Gate, GateClosed, Group, Semaphore, oneshot, sim, spawn, yield_now};
+use reactor::{Deadline, Event, Gate, GateClosed, Group, Semaphore, Signal, oneshot, sim, spawn, yield_now};
 
 fn on_seeds<Fut: Future<Output = ()> + 'static>(body: fn() -> Fut) {
     for seed in 0..50 {
@@ -261,5 +261,28 @@ fn metrics_are_registered_once_and_sampled() {
         assert_eq!(find("reactor_task_panics_total").value, reactor::metrics::Value::Counter(0));
         reactor::metrics::remove("open", &[]);
         assert!(reactor::metrics::snapshot().iter().all(|sample| sample.name != "open"));
+    });
+}
+
+#[test]
+fn a_signal_wakes_the_one_who_waits_however_often_it_is_notified() {
+    on_seeds(|| async {
+        let (signal, count) = (Rc::new(Signal::new()), Rc::new(Cell::new(0)));
+        let (waited, counted) = (signal.clone(), count.clone());
+        let waiting = spawn(Group::STATEMENT, async move {
+            for round in 1..=20 {
+                let late = Deadline::after(Duration::from_micros(50));
+                // Dropped now and then before it is over: the next wait is told all the same.
+                let _ = reactor::timeout(late, waited.wait_until(|| counted.get() >= round)).await;
+                waited.wait_until(|| counted.get() >= round).await;
+            }
+        });
+        for _ in 0..20 {
+            a_while().await;
+            count.set(count.get() + 1);
+            signal.notify();
+            signal.notify();
+        }
+        waiting.await.unwrap();
     });
 }

@@ -88,9 +88,11 @@ impl OutputFile {
         // The first buffer may be the whole file: small files reserve nothing.
         if self.written > 0 && end > self.reserved {
             let step = self.written.clamp(RESERVE_MIN, RESERVE_MAX);
+            // Only what is new: a file system may look through what it is asked for again, which grows with the file.
+            let from = self.reserved.max(self.written);
             self.reserved = (end + step).next_multiple_of(ALIGNMENT as u64);
             // A file system that cannot reserve, or a disk that is nearly full: the write itself decides.
-            if self.file.fallocate(self.reserved).await.is_err() {
+            if self.file.fallocate(from, self.reserved - from).await.is_err() {
                 self.reserved = u64::MAX;
             }
         }

@@ -38,7 +38,7 @@ enum Call {
     Write { descriptor: i32, offset: u64, span: Span },
     Sync { descriptor: i32, data_only: bool },
     Writeback { descriptor: i32, offset: u64, len: u32 },
-    Allocate { descriptor: i32, len: u64 },
+    Allocate { descriptor: i32, offset: u64, len: u64 },
     Truncate { descriptor: i32, len: u64 },
     Size { descriptor: i32 },
     Close { descriptor: i32 },
@@ -110,11 +110,13 @@ impl FileThreads {
             Op::Writeback { file, offset, len } => {
                 Call::Writeback { descriptor: file.descriptor(), offset: *offset, len: *len }
             }
-            Op::Allocate { file, len } => Call::Allocate { descriptor: file.descriptor(), len: *len },
+            Op::Allocate { file, offset, len } => {
+                Call::Allocate { descriptor: file.descriptor(), offset: *offset, len: *len }
+            }
             Op::Truncate { file, len } => Call::Truncate { descriptor: file.descriptor(), len: *len },
             Op::Size { file } => Call::Size { descriptor: file.descriptor() },
             Op::Path(path) => Call::Path((**path).clone()),
-            Op::Accept { .. } | Op::Connect { .. } | Op::Recv { .. } | Op::Send { .. } => {
+            Op::Accept { .. } | Op::Connect { .. } | Op::Send { .. } => {
                 return Err(io::ErrorKind::Unsupported.into());
             }
         };
@@ -250,8 +252,8 @@ fn perform(call: Call) -> io::Result<Raw> {
             };
             if result < 0 { Err(io::Error::last_os_error()) } else { Ok(Raw::Done) }
         }
-        Call::Allocate { descriptor, len } => {
-            rustix::fs::fallocate(borrow(descriptor), rustix::fs::FallocateFlags::empty(), 0, len)?;
+        Call::Allocate { descriptor, offset, len } => {
+            rustix::fs::fallocate(borrow(descriptor), rustix::fs::FallocateFlags::empty(), offset, len)?;
             Ok(Raw::Done)
         }
         Call::Truncate { descriptor, len } => {

@@ -18,6 +18,7 @@ pub(crate) mod uring;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::task::{Poll, Waker};
 
 pub use chunk::RecvChunk;
 pub use handle::{Handle, HandleKind};
@@ -98,10 +99,12 @@ pub enum Op {
         /// Bytes.
         len: u32,
     },
-    /// Reserves space for the first `len` bytes and makes the file at least that long.
+    /// Reserves space for `len` bytes from `offset`, and makes the file reach that far at least.
     Allocate {
         /// Which file.
         file: Handle,
+        /// Where it begins.
+        offset: u64,
         /// Bytes.
         len: u64,
     },
@@ -129,11 +132,6 @@ pub enum Op {
         /// To whom.
         peer: SocketAddr,
     },
-    /// Waits for bytes. Output: chunk, or end.
-    Recv {
-        /// From whom.
-        socket: Handle,
-    },
     /// Sends `buf[at..]`, all of it. Output: the position up to which the buffer is sent.
     Send {
         /// To whom.
@@ -148,10 +146,7 @@ pub enum Op {
 impl Op {
     /// Whether dropping the future stops the operation; what changes the disk always runs to its end.
     pub fn is_cancellable(&self) -> bool {
-        matches!(
-            self,
-            Op::Read { .. } | Op::Accept { .. } | Op::Connect { .. } | Op::Recv { .. } | Op::Send { .. }
-        )
+        matches!(self, Op::Read { .. } | Op::Accept { .. } | Op::Connect { .. } | Op::Send { .. })
     }
 
     /// Payload bytes, for accounting.
@@ -226,10 +221,6 @@ pub enum Output {
     Entries(Vec<DirEntry>),
     /// A connection.
     Connection(Box<Connection>),
-    /// Bytes from a connection.
-    Chunk(RecvChunk),
-    /// The peer will send no more.
-    End,
 }
 
 /// An operation that is over, given back with its buffers.
@@ -262,6 +253,8 @@ pub type Finished = (Op, io::Result<Output>);
 pub struct Harvest {
     /// Operations that are over.
     pub completions: Vec<Completion>,
+    /// Who waited for bytes of connections that have some now.
+    pub wakes: Vec<Waker>,
     /// Kernel time per scheduling group, for the groups whose operations were submitted in this call.
     pub charges_ns: [u64; GROUPS],
 }
@@ -330,8 +323,16 @@ pub trait Driver {
     /// As the socket calls: address in use, not available, no permission.
     fn listen(&mut self, address: SocketAddr, options: ListenOptions) -> io::Result<(Handle, SocketAddr)>;
 
-    /// Bytes that are already here: as `Op::Recv`, without waiting. `None` when it would have to wait.
-    fn try_recv(&mut self, socket: &Handle) -> Option<io::Result<Output>>;
+    /// Bytes of a connection that are here, or `None` once the peer has ended its side in order. While there is neither, `waker`
+    /// stands for its reader, in the place of an earlier one, and comes back once in [`Harvest::wakes`].
+    ///
+    /// No operation: ten thousand connections wait like this, and each request begins so.
+    fn poll_recv(
+        &mut self,
+        socket: &Handle,
+        waker: &Waker,
+        group: Group,
+    ) -> Poll<io::Result<Option<RecvChunk>>>;
 
     /// Ends a connection in both directions; pending operations on it complete.
     fn shutdown(&mut self, socket: &Handle);

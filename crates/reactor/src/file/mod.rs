@@ -267,12 +267,12 @@ impl File {
         run(Op::Writeback { file: self.handle.clone(), offset, len }).await.1.map(drop)
     }
 
-    /// Reserves space for the first `len` bytes; the file is then at least that long and reads zeros there.
+    /// Reserves space for `len` bytes from `offset`; the file then reaches that far at least, and reads zeros there.
     ///
     /// # Errors
     /// As fallocate(2), `StorageFull` when there is no space.
-    pub async fn fallocate(&self, len: u64) -> io::Result<()> {
-        run(Op::Allocate { file: self.handle.clone(), len }).await.1.map(drop)
+    pub async fn fallocate(&self, offset: u64, len: u64) -> io::Result<()> {
+        run(Op::Allocate { file: self.handle.clone(), offset, len }).await.1.map(drop)
     }
 
     /// Sets the length to `len` bytes.

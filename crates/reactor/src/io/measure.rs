@@ -156,7 +156,7 @@ const SLOWEST: DiskModel =
 /// As [`scratch`], and what reading and writing brings.
 pub async fn probe(directory: &std::path::Path) -> io::Result<DiskModel> {
     let file = scratch(directory).await?;
-    file.fallocate(PROBE_BYTES).await?;
+    file.fallocate(0, PROBE_BYTES).await?;
     let part = async |read: bool, bytes: usize, depth: usize| {
         let pattern = Pattern { read, random: bytes == OPERATION_BYTES, bytes, depth };
         run(&file, PROBE_BYTES, pattern, PROBE_PART).await

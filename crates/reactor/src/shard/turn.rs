@@ -261,6 +261,9 @@ impl Shard {
         for completion in harvest.completions.drain(..) {
             self.complete(completion);
         }
+        for waker in harvest.wakes.drain(..) {
+            waker.wake();
+        }
         self.harvest.replace(harvest);
     }
 

@@ -1,11 +1,12 @@
 //! Waiting for each other on one shard: nothing here crosses threads.
 //!
-//! One concept, one file. All of them hand out turns in the order of asking, and a waiter that is dropped leaves no
-//! trace.
+//! One concept, one file. All but [`signal`], which has room for one, hand out turns in the order of asking, and a waiter
+//! that is dropped leaves no trace.
 
 pub mod channel;
 pub mod event;
 pub mod gate;
 pub mod oneshot;
 pub mod semaphore;
+pub mod signal;
 pub(crate) mod waiters;

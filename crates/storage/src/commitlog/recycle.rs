@@ -138,7 +138,7 @@ impl Segment {
     /// Gives the file all its room, where it has not got it yet.
     pub(super) async fn reserve(&self, segment_bytes: usize) -> Result<(), StorageError> {
         if !self.reserved.get() {
-            let reserved = self.file.fallocate(segment_bytes as u64).await;
+            let reserved = self.file.fallocate(0, segment_bytes as u64).await;
             reserved.map_err(StorageError::of("reserve space for", &self.path))?;
             self.reserved.set(true);
         }
@@ -190,7 +190,7 @@ impl Inner {
         let options = OpenOptions::new().read(true).write(true).create(true).truncate(true);
         let file = File::open(path, options).await.map_err(StorageError::of("create", path))?;
         if reserved {
-            let reserved = file.fallocate(self.options.segment_bytes as u64).await;
+            let reserved = file.fallocate(0, self.options.segment_bytes as u64).await;
             reserved.map_err(StorageError::of("reserve space for", path))?;
         }
         self.begin_life(&file, path, header).await?;

@@ -11,6 +11,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Poll, Waker};
 
 use super::ambient::{Entropy, monotonic_ns, wall_us};
 use super::blocking::FileThreads;
@@ -35,7 +36,7 @@ const BACKGROUND_SLICE_NS: u64 = 100_000;
 /// Who waits on one socket.
 #[derive(Default)]
 struct Watched {
-    recv: Option<OpId>,
+    recv: Option<Waker>,
     send: Option<OpId>,
     connect: Option<OpId>,
     accepts: VecDeque<OpId>,
@@ -51,6 +52,7 @@ pub(crate) struct PollDriver {
     /// Sockets being connected, by slot of the operation.
     connecting: Vec<Option<(OpId, Handle)>>,
     done: Vec<Completion>,
+    woken: Vec<Waker>,
     pool: Rc<ChunkPool<FreeList>>,
     ready: Vec<Ready>,
     entropy: Entropy,
@@ -66,6 +68,7 @@ impl PollDriver {
             watched: Vec::new(),
             connecting: Vec::new(),
             done: Vec::new(),
+            woken: Vec::new(),
             pool: ChunkPool::new(FreeList::full()),
             ready: Vec::new(),
             entropy: Entropy::from_kernel(),
@@ -112,7 +115,7 @@ impl PollDriver {
         }
     }
 
-    fn receive(&self, socket: &Handle) -> Option<io::Result<Output>> {
+    fn receive(&self, socket: &Handle) -> Poll<io::Result<Option<RecvChunk>>> {
         match self.pool.lender.take() {
             Some(number) => {
                 let start = self.pool.buffer(number);
@@ -155,10 +158,6 @@ impl PollDriver {
     /// Starts an operation; `Some` when it is over at once, else it is to be kept.
     fn start(&mut self, id: OpId, op: &mut Op) -> Option<io::Result<Output>> {
         let waiting = match op {
-            Op::Recv { socket } => match self.receive(socket) {
-                Some(result) => return Some(result),
-                None => self.watched(socket).and_then(|watched| stand_in(&mut watched.recv, id)),
-            },
             Op::Send { .. } => match Self::send(op) {
                 Some(result) => return Some(result),
                 None => {
@@ -231,6 +230,9 @@ impl PollDriver {
     fn serve(&mut self, ready: Ready) {
         let at = ready.descriptor as usize;
         let Some(Some(watched)) = self.watched.get_mut(at) else { return };
+        if ready.readable {
+            self.woken.extend(watched.recv.take());
+        }
         if ready.writable {
             if let Some(id) = watched.connect.take() {
                 self.finish_connect(id);
@@ -241,7 +243,6 @@ impl PollDriver {
             }
         }
         if ready.readable {
-            self.resume_recv(at);
             self.resume_accept(at);
         }
     }
@@ -269,18 +270,6 @@ impl PollDriver {
         }
     }
 
-    fn resume_recv(&mut self, at: usize) {
-        let Some(id) = self.watched[at].as_ref().and_then(|watched| watched.recv) else { return };
-        let Some(Some((_, Op::Recv { socket }))) = self.ops.get(id.slot()) else { return };
-        let socket = socket.clone();
-        if let Some(result) = self.receive(&socket) {
-            if let Some(watched) = self.watched[at].as_mut() {
-                watched.recv = None;
-            }
-            self.finish(id, result);
-        }
-    }
-
     fn resume_accept(&mut self, at: usize) {
         // One connection per waiting accept; each round ends one or stops.
         while let Some(id) = self.watched[at].as_ref().and_then(|watched| watched.accepts.front().copied()) {
@@ -304,12 +293,12 @@ fn stand_in(place: &mut Option<OpId>, id: OpId) -> io::Result<()> {
     Ok(())
 }
 
-fn received(result: io::Result<usize>, chunk: RecvChunk) -> Option<io::Result<Output>> {
+fn received(result: io::Result<usize>, chunk: RecvChunk) -> Poll<io::Result<Option<RecvChunk>>> {
     match result {
-        Ok(0) => Some(Ok(Output::End)),
-        Ok(_) => Some(Ok(Output::Chunk(chunk))),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
-        Err(error) => Some(Err(error)),
+        Ok(0) => Poll::Ready(Ok(None)),
+        Ok(_) => Poll::Ready(Ok(Some(chunk))),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
+        Err(error) => Poll::Ready(Err(error)),
     }
 }
 
@@ -343,7 +332,7 @@ impl Driver for PollDriver {
     fn cancel(&mut self, id: OpId) {
         let socket = match self.ops.get(id.slot()) {
             Some(Some((held, op))) if *held == id => match op {
-                Op::Recv { socket } | Op::Send { socket, .. } | Op::Accept { socket } => Some(socket.clone()),
+                Op::Send { socket, .. } | Op::Accept { socket } => Some(socket.clone()),
                 Op::Connect { .. } => {
                     if let Some(handle) = self.connecting.get_mut(id.slot()) {
                         drop(handle.take());
@@ -359,7 +348,6 @@ impl Driver for PollDriver {
             .and_then(|socket| self.watched.get_mut(socket.descriptor() as usize))
             .and_then(Option::as_mut)
         {
-            watched.recv = watched.recv.filter(|waiting| *waiting != id);
             watched.send = watched.send.filter(|waiting| *waiting != id);
             watched.accepts.retain(|waiting| *waiting != id);
         }
@@ -371,7 +359,7 @@ impl Driver for PollDriver {
     fn poll(&mut self, wait: Wait, harvest: &mut Harvest) {
         // Results that came while the shard was awake have no signal left to end its sleep: look before it.
         self.collect_files();
-        let wait = if self.done.is_empty() { wait } else { Wait::No };
+        let wait = if self.completions_pending() { Wait::No } else { wait };
         let mut ready = std::mem::take(&mut self.ready);
         let timeout = match wait {
             Wait::No => Some(0),
@@ -385,10 +373,11 @@ impl Driver for PollDriver {
         self.ready = ready;
         self.collect_files();
         harvest.take(&mut self.done);
+        harvest.wakes.append(&mut self.woken);
     }
 
     fn completions_pending(&self) -> bool {
-        !self.done.is_empty()
+        !self.done.is_empty() || !self.woken.is_empty()
     }
 
     fn background_slice_ns(&self) -> u64 {
@@ -401,8 +390,17 @@ impl Driver for PollDriver {
         Ok((handle, local))
     }
 
-    fn try_recv(&mut self, socket: &Handle) -> Option<io::Result<Output>> {
-        self.receive(socket)
+    fn poll_recv(
+        &mut self,
+        socket: &Handle,
+        waker: &Waker,
+        _group: Group,
+    ) -> Poll<io::Result<Option<RecvChunk>>> {
+        let received = self.receive(socket);
+        if received.is_pending() {
+            self.watched(socket)?.recv = Some(waker.clone());
+        }
+        received
     }
 
     fn shutdown(&mut self, socket: &Handle) {

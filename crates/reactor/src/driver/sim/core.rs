@@ -7,6 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io;
 use std::rc::Rc;
+use std::task::Waker;
 
 use super::disk::Disk;
 use super::net::Net;
@@ -25,6 +26,8 @@ pub(super) struct Port {
     pub(super) shard: usize,
     pub(super) flights: RefCell<Vec<Option<(OpId, Op, Group)>>>,
     pub(super) ready: RefCell<VecDeque<Completion>>,
+    /// Who waited for bytes that have come, or for a connection that is gone.
+    pub(super) woken: RefCell<Vec<Waker>>,
     /// The node has crashed: nothing this shard still does has any effect.
     pub(super) dead: Cell<bool>,
 }
@@ -36,6 +39,11 @@ impl Port {
             flights.resize_with(id.slot() + 1, || None);
         }
         flights[id.slot()] = Some((id, op, group));
+    }
+
+    /// Whether there is something for the shard to collect.
+    pub(super) fn is_ready(&self) -> bool {
+        !self.ready.borrow().is_empty() || !self.woken.borrow().is_empty()
     }
 
     pub(super) fn take(&self, id: OpId) -> Option<(Op, Group)> {
@@ -191,10 +199,6 @@ impl Core {
         if let Some((op, group)) = port.take(id) {
             let outcome = match &result {
                 Ok(Output::Number(number)) => *number,
-                Ok(Output::Chunk(chunk)) => {
-                    self.note_content(chunk);
-                    chunk.len() as u64
-                }
                 Ok(_) => 0,
                 Err(error) => u64::MAX - error.raw_os_error().unwrap_or(0) as u64,
             };

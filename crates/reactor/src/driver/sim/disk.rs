@@ -214,8 +214,8 @@ impl Disk {
             }
             // What is on its way is not durable: a crash takes any part of it, as of all that is not synced.
             Op::Writeback { file, .. } => self.inode(file, true).map(|_| Output::Done),
-            Op::Allocate { file, len } => {
-                let len = to_usize(*len)?;
+            Op::Allocate { file, offset, len } => {
+                let len = to_usize(offset.saturating_add(*len))?;
                 let (number, inode) = self.inode(file, true)?;
                 if len > inode.current.len() {
                     self.check_space(number, len)?;
@@ -236,9 +236,7 @@ impl Disk {
                 Ok(Output::Number(inode.current.len() as u64))
             }
             Op::Path(op) => self.serve_path(op, chance),
-            Op::Accept { .. } | Op::Connect { .. } | Op::Recv { .. } | Op::Send { .. } => {
-                Err(error(libc::EINVAL))
-            }
+            Op::Accept { .. } | Op::Connect { .. } | Op::Send { .. } => Err(error(libc::EINVAL)),
         }
     }
 

@@ -5,43 +5,50 @@
 use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
+use std::task::{Poll, Waker};
 
 use super::core::{Core, Event, Port};
-use super::net::{PARTED_RETRY_NS, break_connection, error, node_of};
+use super::net::{PARTED_RETRY_NS, break_connection, error, node_of, wake};
 use crate::driver::chunk::{ChunkPool, FreeList, RECV_BUFFER_BYTES, RecvChunk};
 use crate::driver::{Op, OpId, Output};
 
 /// Bytes one direction of a connection holds, on the wire and unread.
 const WINDOW_BYTES: usize = 256 << 10;
 
-/// Bytes that have arrived, the end, or nothing yet.
-pub(super) fn try_receive(
+/// Bytes that have arrived, or the end; else `waker` stands for who waits for them.
+pub(super) fn receive(
     core: &Core,
+    port: &Rc<Port>,
     pool: &Rc<ChunkPool<FreeList>>,
     socket: i32,
-) -> Option<io::Result<Output>> {
-    let split = core.net.borrow().faults.split;
-    let (chunk, waiting) = {
-        let mut net = core.net.borrow_mut();
-        let Some(stream) = net.stream(socket) else { return Some(Err(error(libc::EBADF))) };
-        if stream.reset {
-            return Some(Err(error(libc::ECONNRESET)));
-        }
-        if stream.arrived == 0 {
-            return stream.finished.then_some(Ok(Output::End));
-        }
-        let most = stream.arrived.min(RECV_BUFFER_BYTES);
-        let count = if split && core.below(4) == 0 { core.between(1, most as u64) as usize } else { most };
-        stream.arrived -= count;
-        let chunk = take_chunk(pool, &mut stream.inbox, count);
-        let peer = stream.peer;
-        let waiting = peer.and_then(|peer| net.stream(peer)).and_then(|peer| peer.sender.take());
-        (chunk, waiting)
-    };
-    if let Some((port, id)) = waiting {
-        resume_send(core, &port, id);
+    waker: &Waker,
+) -> Poll<io::Result<Option<RecvChunk>>> {
+    let mut net = core.net.borrow_mut();
+    let split = net.faults.split;
+    let Some(stream) = net.stream(socket) else { return Poll::Ready(Err(error(libc::EBADF))) };
+    if !stream.has_news() {
+        stream.receiver = Some((port.clone(), waker.clone()));
+        return Poll::Pending;
     }
-    Some(Ok(Output::Chunk(chunk)))
+    if stream.reset {
+        return Poll::Ready(Err(error(libc::ECONNRESET)));
+    }
+    if stream.arrived == 0 {
+        return Poll::Ready(Ok(None));
+    }
+    let most = stream.arrived.min(RECV_BUFFER_BYTES);
+    let count = if split && core.below(4) == 0 { core.between(1, most as u64) as usize } else { most };
+    stream.arrived -= count;
+    let chunk = take_chunk(pool, &mut stream.inbox, count);
+    let peer = stream.peer;
+    let waiting = peer.and_then(|peer| net.stream(peer)).and_then(|peer| peer.sender.take());
+    drop(net);
+    core.note_content(&chunk);
+    core.note("received", [port.node as u64, socket as u64, count as u64]);
+    if let Some((sender, id)) = waiting {
+        resume_send(core, &sender, id);
+    }
+    Poll::Ready(Ok(Some(chunk)))
 }
 
 fn take_chunk(pool: &Rc<ChunkPool<FreeList>>, inbox: &mut VecDeque<u8>, count: usize) -> RecvChunk {
@@ -59,17 +66,6 @@ fn take_chunk(pool: &Rc<ChunkPool<FreeList>>, inbox: &mut VecDeque<u8>, count: u
         }
         None => RecvChunk::heap(inbox.drain(..count).collect()),
     }
-}
-
-/// Waits for bytes.
-pub(super) fn wait_receive(core: &Core, port: &Rc<Port>, id: OpId, socket: i32) -> io::Result<()> {
-    let mut net = core.net.borrow_mut();
-    let stream = net.stream(socket).ok_or_else(|| error(libc::EBADF))?;
-    if stream.receiver.is_some() {
-        return Err(io::ErrorKind::ResourceBusy.into());
-    }
-    stream.receiver = Some((port.clone(), id));
-    Ok(())
 }
 
 /// Puts as much on the wire as there is room for; `Some` when all of it is, or the connection is broken.
@@ -121,58 +117,42 @@ fn resume_send(core: &Core, port: &Rc<Port>, id: OpId) {
     }
 }
 
-/// Wakes who waits for bytes of `socket`.
-fn serve_receiver(core: &Core, socket: i32, pools: &dyn Fn(&Port) -> Option<Rc<ChunkPool<FreeList>>>) {
-    let waiter = core.net.borrow_mut().stream(socket).and_then(|stream| stream.receiver.take());
-    let Some((port, id)) = waiter else { return };
-    let Some(pool) = pools(&port) else { return };
-    match try_receive(core, &pool, socket) {
-        Some(result) => core.complete(&port, id, result),
-        None => {
-            if let Some(stream) = core.net.borrow_mut().stream(socket) {
-                stream.receiver = Some((port, id));
-            }
-        }
-    }
-}
-
 /// Something arrives at a socket.
-pub(super) fn arrive(core: &Core, event: Event, pools: &dyn Fn(&Port) -> Option<Rc<ChunkPool<FreeList>>>) {
+pub(super) fn arrive(core: &Core, event: Event) {
     let (Event::Arrive { socket, .. } | Event::Finish { socket } | Event::Reset { socket }) = event else {
         return;
     };
-    {
-        let mut net = core.net.borrow_mut();
-        let Some(stream) = net.stream(socket) else { return };
-        let now = core.now_ns.get();
-        let held = stream.held_until_ns;
-        let (node, far) = (stream.node, node_of(stream.remote.ip(), stream.node));
-        if now < held {
-            core.schedule(held - now, event);
-            return;
-        }
-        if far.is_some_and(|far| net.are_parted(node, far)) {
-            if let Some(stream) = net.stream(socket) {
-                stream.held_until_ns = now + PARTED_RETRY_NS;
-            }
-            core.schedule(PARTED_RETRY_NS, event);
-            return;
-        }
-        let Some(stream) = net.stream(socket) else { return };
-        match event {
-            Event::Arrive { count, .. } => stream.arrived = (stream.arrived + count).min(stream.inbox.len()),
-            Event::Finish { .. } => stream.finished = true,
-            _ => {
-                stream.reset = true;
-                stream.peer = None;
-            }
+    let mut net = core.net.borrow_mut();
+    let Some(stream) = net.stream(socket) else { return };
+    let now = core.now_ns.get();
+    let held = stream.held_until_ns;
+    let (node, far) = (stream.node, node_of(stream.remote.ip(), stream.node));
+    if now < held {
+        core.schedule(held - now, event);
+        return;
+    }
+    let parted = far.is_some_and(|far| net.are_parted(node, far));
+    let Some(stream) = net.stream(socket) else { return };
+    if parted {
+        stream.held_until_ns = now + PARTED_RETRY_NS;
+        core.schedule(PARTED_RETRY_NS, event);
+        return;
+    }
+    let mut sender = None;
+    match event {
+        Event::Arrive { count, .. } => stream.arrived = (stream.arrived + count).min(stream.inbox.len()),
+        Event::Finish { .. } => stream.finished = true,
+        _ => {
+            stream.reset = true;
+            stream.peer = None;
+            sender = stream.sender.take();
         }
     }
-    serve_receiver(core, socket, pools);
-    if matches!(event, Event::Reset { .. }) {
-        let sender = core.net.borrow_mut().stream(socket).and_then(|stream| stream.sender.take());
-        if let Some((port, id)) = sender {
-            core.complete(&port, id, Err(error(libc::ECONNRESET)));
-        }
+    if stream.has_news() {
+        wake(stream.receiver.take());
+    }
+    drop(net);
+    if let Some((port, id)) = sender {
+        core.complete(&port, id, Err(error(libc::ECONNRESET)));
     }
 }

@@ -86,7 +86,6 @@ type Outcome = Rc<RefCell<Option<Result<(), String>>>>;
 struct SimShard {
     shard: Rc<Shard>,
     port: Rc<Port>,
-    pool: Rc<ChunkPool<FreeList>>,
     outcome: Outcome,
 }
 
@@ -200,13 +199,13 @@ impl World {
                 shard: number,
                 flights: RefCell::new(Vec::new()),
                 ready: RefCell::new(VecDeque::new()),
+                woken: RefCell::default(),
                 dead: Cell::new(false),
             });
-            let pool = ChunkPool::new(FreeList::full());
             let driver = SimDriver {
                 core: self.core.clone(),
                 port: port.clone(),
-                pool: pool.clone(),
+                pool: ChunkPool::new(FreeList::full()),
                 poll_cost_ns: POLL_COST_NS,
                 shuffle: self.options.shuffle,
             };
@@ -231,7 +230,7 @@ impl World {
                     place.replace(Some(result));
                 }));
             }
-            node.shards.push(SimShard { shard, port, pool, outcome });
+            node.shards.push(SimShard { shard, port, outcome });
         }
     }
 

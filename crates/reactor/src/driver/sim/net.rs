@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
+use std::task::Waker;
 
 use super::core::{Core, Event, Port};
 use crate::driver::{Connection, Handle, HandleKind, ListenOptions, Op, OpId, Output};
@@ -63,7 +64,7 @@ pub(super) struct Stream {
     pub(super) held_until_ns: u64,
     pub(super) finished: bool,
     pub(super) reset: bool,
-    pub(super) receiver: Option<Waiter>,
+    pub(super) receiver: Option<(Rc<Port>, Waker)>,
     /// A send of this end that waits for room at the other.
     pub(super) sender: Option<Waiter>,
 }
@@ -284,6 +285,11 @@ impl Stream {
             sender: None,
         }
     }
+
+    /// Whether a receiver finds bytes, the end, or that the connection is broken.
+    pub(super) fn has_news(&self) -> bool {
+        self.reset || self.finished || self.arrived > 0
+    }
 }
 
 /// A connection that waits to be accepted, or a place in line.
@@ -353,13 +359,19 @@ pub(super) fn finish(core: &Core, socket: i32, gone: bool) {
     }
 }
 
+/// Has whoever waits for bytes look again.
+pub(super) fn wake(receiver: Option<(Rc<Port>, Waker)>) {
+    if let Some((port, waker)) = receiver {
+        port.woken.borrow_mut().push(waker);
+    }
+}
+
 /// Takes an operation out of every line it may stand in.
 pub(super) fn forget(core: &Core, port: &Rc<Port>, id: OpId, socket: i32) {
     let is_it = |waiter: &Waiter| Rc::ptr_eq(&waiter.0, port) && waiter.1 == id;
     match core.net.borrow_mut().sockets.get_mut(&socket) {
         Some(Socket::Listener(listener)) => listener.waiters.retain(|waiter| !is_it(waiter)),
         Some(Socket::Stream(stream)) => {
-            stream.receiver.take_if(|waiter| is_it(waiter));
             stream.sender.take_if(|waiter| is_it(waiter));
         }
         None => {}
@@ -383,7 +395,9 @@ pub(super) fn crash(core: &Core, node: usize) {
     }
     let (low, high) = net.faults.latency_ns;
     for number in gone {
-        net.sockets.remove(&number);
+        if let Some(Socket::Stream(stream)) = net.sockets.remove(&number) {
+            wake(stream.receiver);
+        }
     }
     drop(net);
     for socket in peers {

@@ -3,10 +3,11 @@
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::task::{Poll, Waker};
 
 use super::core::{Core, Event, Port};
 use super::{flow, net};
-use crate::driver::chunk::{ChunkPool, FreeList};
+use crate::driver::chunk::{ChunkPool, FreeList, RecvChunk};
 use crate::driver::{Driver, Finished, Handle, HandleKind, Harvest, ListenOptions, Op, OpId, Output, Wait};
 use crate::sched::Group;
 use crate::time::Instant;
@@ -32,7 +33,6 @@ fn kind_of(op: &Op) -> &'static str {
         Op::Path(_) => "path",
         Op::Accept { .. } => "accept",
         Op::Connect { .. } => "connect",
-        Op::Recv { .. } => "recv",
         Op::Send { .. } => "send",
     }
 }
@@ -46,10 +46,6 @@ impl SimDriver {
                 net::connect(core, &self.port, id, *peer);
                 None
             }
-            Op::Recv { socket } => match flow::try_receive(core, &self.pool, socket.descriptor()) {
-                Some(result) => Some(result),
-                None => flow::wait_receive(core, &self.port, id, socket.descriptor()).err().map(Err),
-            },
             Op::Send { .. } => flow::send(core, &self.port, id, op),
             _ => {
                 match op {
@@ -106,9 +102,7 @@ impl Driver for SimDriver {
     fn cancel(&mut self, id: OpId) {
         let socket = match self.port.flights.borrow().get(id.slot()) {
             Some(Some((held, op, _))) if *held == id => match op {
-                Op::Accept { socket } | Op::Recv { socket } | Op::Send { socket, .. } => {
-                    Some(socket.descriptor())
-                }
+                Op::Accept { socket } | Op::Send { socket, .. } => Some(socket.descriptor()),
                 Op::Connect { .. } => None,
                 // A disk request is served at its time, wanted or not.
                 _ => return,
@@ -132,10 +126,11 @@ impl Driver for SimDriver {
             }
         }
         harvest.completions.extend(self.port.ready.borrow_mut().drain(..));
+        harvest.wakes.append(&mut self.port.woken.borrow_mut());
     }
 
     fn completions_pending(&self) -> bool {
-        !self.port.ready.borrow().is_empty()
+        self.port.is_ready()
     }
 
     fn listen(&mut self, address: SocketAddr, options: ListenOptions) -> io::Result<(Handle, SocketAddr)> {
@@ -145,14 +140,16 @@ impl Driver for SimDriver {
         self.core.net.borrow_mut().listen(self.port.node, address, options)
     }
 
-    fn try_recv(&mut self, socket: &Handle) -> Option<io::Result<Output>> {
+    fn poll_recv(
+        &mut self,
+        socket: &Handle,
+        waker: &Waker,
+        _group: Group,
+    ) -> Poll<io::Result<Option<RecvChunk>>> {
         if self.port.dead.get() {
-            return Some(Err(io::Error::from_raw_os_error(libc::EIO)));
+            return Poll::Ready(Err(io::Error::from_raw_os_error(libc::EIO)));
         }
-        let result = flow::try_receive(&self.core, &self.pool, socket.descriptor())?;
-        let count = if let Ok(Output::Chunk(chunk)) = &result { chunk.len() as u64 } else { 0 };
-        self.core.note("received", [self.port.node as u64, socket.descriptor() as u64, count]);
-        Some(result)
+        flow::receive(&self.core, &self.port, &self.pool, socket.descriptor(), waker)
     }
 
     fn shutdown(&mut self, socket: &Handle) {

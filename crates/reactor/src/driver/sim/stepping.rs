@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::core::{Event, Port};
+use super::core::Event;
 use super::{POLL_COST_NS, SimShard, Stuck, World, flow, net};
 use crate::time::Instant;
 
@@ -166,15 +166,12 @@ impl World {
             }
             Event::Connect { .. } | Event::ConnectTimeout { .. } => {}
             Event::Arrive { .. } | Event::Finish { .. } | Event::Reset { .. } => {
-                let nodes = &self.nodes;
-                flow::arrive(&self.core, event, &|port: &Port| {
-                    nodes.get(port.node)?.shards.get(port.shard).map(|sim| sim.pool.clone())
-                });
+                flow::arrive(&self.core, event);
             }
         }
     }
 }
 
 fn can_run(sim: &SimShard, timer: u64, now: u64) -> bool {
-    timer <= now || sim.shard.is_runnable() || !sim.port.ready.borrow().is_empty()
+    timer <= now || sim.shard.is_runnable() || sim.port.is_ready()
 }

@@ -16,13 +16,14 @@ use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Poll, Waker};
 
 use io_uring::{cqueue, opcode, squeue, types};
 use socket2::SockAddr;
 
 use super::ambient::{Entropy, monotonic_ns, wall_us};
 use super::blocking::FileThreads;
-use super::chunk::ChunkPool;
+use super::chunk::{ChunkPool, RecvChunk};
 use super::{
     Completion, Connection, Driver, Finished, Handle, HandleKind, Harvest, ListenOptions, Op, OpId, Output,
     Wait, socket,
@@ -31,7 +32,7 @@ use crate::sched::{GROUPS, Group};
 use crate::time::Instant;
 use crate::waker::Remote;
 use buffers::BufferRing;
-use receive::{Armed, Place};
+use receive::Place;
 use ring::Ring;
 
 /// User data: the two highest bits say what completed; operation ids leave them clear.
@@ -68,6 +69,8 @@ pub(crate) struct UringDriver {
     orphan_buffers: Vec<(u64, Vec<u8>)>,
     pool: Rc<ChunkPool<BufferRing>>,
     done: Vec<Completion>,
+    /// Who waited for bytes that have come.
+    woken: Vec<Waker>,
     reaped: Vec<cqueue::Entry>,
     /// Submissions and completions of each group since the last enter.
     weights: [u64; GROUPS],
@@ -92,6 +95,7 @@ impl UringDriver {
             pool,
             files: FileThreads::new(name, FILE_THREADS, remote),
             done: Vec::new(),
+            woken: Vec::new(),
             reaped: Vec::new(),
             weights: [0; GROUPS],
             outstanding: 0,
@@ -156,7 +160,9 @@ impl UringDriver {
                     .flags(libc::SYNC_FILE_RANGE_WRITE)
                     .build()
             }
-            Op::Allocate { file, len } => opcode::Fallocate::new(types::Fd(file.descriptor()), *len).build(),
+            Op::Allocate { file, offset, len } => {
+                opcode::Fallocate::new(types::Fd(file.descriptor()), *len).offset(*offset).build()
+            }
             Op::Accept { socket } => {
                 let fd = types::Fd(socket.descriptor());
                 opcode::Accept::new(fd, std::ptr::null_mut(), std::ptr::null_mut())
@@ -170,22 +176,13 @@ impl UringDriver {
                     .flags(libc::MSG_WAITALL | libc::MSG_NOSIGNAL)
                     .build()
             }
-            Op::Truncate { .. } | Op::Size { .. } | Op::Path(_) | Op::Connect { .. } | Op::Recv { .. } => {
-                return Ok(None);
-            }
+            Op::Truncate { .. } | Op::Size { .. } | Op::Path(_) | Op::Connect { .. } => return Ok(None),
         }))
     }
 
     fn start(&mut self, id: OpId, mut op: Op, group: Group) -> Option<Finished> {
         let mut connect = None;
         let started = match &mut op {
-            Op::Recv { socket } => {
-                let socket = socket.clone();
-                if let Some(result) = self.take_received(&socket) {
-                    return Some((op, result));
-                }
-                self.start_receive(id, &socket, group)
-            }
             Op::Connect { peer } => self.start_connect(id, *peer, group).map(|boxed| connect = Some(boxed)),
             Op::Truncate { .. } | Op::Size { .. } | Op::Path(_) => self.files.submit(id, &mut op),
             _ => Self::entry(&mut op).map(|entry| {
@@ -323,17 +320,6 @@ impl Driver for UringDriver {
         if flight.id != id {
             return;
         }
-        if let Op::Recv { socket } = &flight.op {
-            // The request stays armed: its bytes wait for the next receiver.
-            let descriptor = socket.descriptor() as usize;
-            if let Some(receiving) =
-                self.places.get_mut(descriptor).and_then(|place| place.receiving.as_mut())
-            {
-                receiving.waiter = receiving.waiter.filter(|(waiting, _)| *waiting != id);
-            }
-            self.finish(id, Err(io::Error::from_raw_os_error(libc::ECANCELED)));
-            return;
-        }
         let group = flight.group;
         if matches!(flight.op, Op::Read { .. } | Op::Accept { .. } | Op::Connect { .. } | Op::Send { .. }) {
             self.push(opcode::AsyncCancel::new(id.bits()).build().user_data(IGNORED), group);
@@ -361,6 +347,7 @@ impl Driver for UringDriver {
         // The time of a sleep is nobody's, and whoever sleeps keeps nobody from running.
         self.charge(if wait == Wait::No { spent } else { 0 }, harvest);
         harvest.take(&mut self.done);
+        harvest.wakes.append(&mut self.woken);
     }
 
     fn completions_pending(&self) -> bool {
@@ -371,8 +358,13 @@ impl Driver for UringDriver {
         socket::listen(address, options, false)
     }
 
-    fn try_recv(&mut self, socket: &Handle) -> Option<io::Result<Output>> {
-        self.take_received(socket)
+    fn poll_recv(
+        &mut self,
+        socket: &Handle,
+        waker: &Waker,
+        group: Group,
+    ) -> Poll<io::Result<Option<RecvChunk>>> {
+        self.receive(socket, waker, group)
     }
 
     fn shutdown(&mut self, socket: &Handle) {
@@ -393,10 +385,8 @@ impl Driver for UringDriver {
                 self.end_receiving(descriptor as usize);
                 super::handle::close_now(descriptor);
             }
-            HandleKind::File => {
-                let entry = opcode::Close::new(types::Fd(descriptor)).build();
-                self.push(entry.user_data(IGNORED), Group::BACKGROUND);
-            }
+            // The last one to close a file that has no name any more gives its room back, which takes as long as it is large.
+            HandleKind::File => self.files.close(descriptor),
             HandleKind::SimFile | HandleKind::SimSocket => {}
         }
     }
@@ -437,16 +427,9 @@ impl UringDriver {
                 self.outstanding -= 1;
             }
             if let Some(number) = cqueue::buffer_select(entry.flags()) {
-                drop(super::RecvChunk::pooled(self.pool.clone(), number, 0));
+                drop(RecvChunk::pooled(self.pool.clone(), number, 0));
             }
         }
         self.reaped = reaped;
-        for place in &mut self.places {
-            if let Some(receiving) = &mut place.receiving
-                && matches!(receiving.armed, Armed::Multishot)
-            {
-                receiving.waiter = None;
-            }
-        }
     }
 }

@@ -8,18 +8,19 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::task::{Poll, Waker};
 
 use io_uring::{cqueue, opcode, types};
 
 use super::{IGNORED, RECEIVE, UringDriver, buffers};
+use crate::driver::Handle;
 use crate::driver::chunk::{RECV_BUFFER_BYTES, RecvChunk};
-use crate::driver::{Handle, OpId, Output};
 use crate::sched::Group;
 
 /// Chunks a connection may hold unread before its request is cancelled.
 const UNREAD_MAX: usize = 8;
 
-pub(super) enum Armed {
+enum Armed {
     No,
     Multishot,
     /// A single receive into a buffer of its own.
@@ -27,22 +28,54 @@ pub(super) enum Armed {
 }
 
 /// One connection's receiving side.
-pub(super) struct Receiving {
-    pub(super) waiter: Option<(OpId, Group)>,
-    unread: VecDeque<RecvChunk>,
+struct Receiving {
+    /// Who waits for what comes next.
+    waiter: Option<(Waker, Group)>,
+    unread: Unread,
     /// What comes after the unread chunks: the end, or an error.
     end: Option<io::Result<()>>,
-    pub(super) armed: Armed,
+    armed: Armed,
     cancelled: bool,
     /// The pool was empty at the last try.
     starved: bool,
 }
 
+/// Chunks in the order of coming. Usually there is one, for which no memory is asked.
+#[derive(Default)]
+struct Unread {
+    first: Option<RecvChunk>,
+    more: VecDeque<RecvChunk>,
+}
+
+impl Unread {
+    fn push(&mut self, chunk: RecvChunk) {
+        if self.first.is_none() {
+            self.first = Some(chunk);
+        } else {
+            self.more.push_back(chunk);
+        }
+    }
+
+    fn pop(&mut self) -> Option<RecvChunk> {
+        let chunk = self.first.take()?;
+        self.first = self.more.pop_front();
+        if self.first.is_none() {
+            // Ten thousand that wait keep no room for what they once had.
+            self.more = VecDeque::new();
+        }
+        Some(chunk)
+    }
+
+    fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.more.len()
+    }
+}
+
 /// By descriptor; the generation tells a descriptor's successive connections apart.
 #[derive(Default)]
 pub(super) struct Place {
-    pub(super) generation: u32,
-    pub(super) receiving: Option<Receiving>,
+    generation: u32,
+    receiving: Option<Receiving>,
 }
 
 /// Bits of a generation inside the user data of a request.
@@ -59,7 +92,7 @@ impl UringDriver {
         }
         self.places[descriptor].receiving.get_or_insert_with(|| Receiving {
             waiter: None,
-            unread: VecDeque::new(),
+            unread: Unread::default(),
             end: None,
             armed: Armed::No,
             cancelled: false,
@@ -67,32 +100,30 @@ impl UringDriver {
         })
     }
 
-    /// What is here already.
-    pub(super) fn take_received(&mut self, socket: &Handle) -> Option<io::Result<Output>> {
-        let place = self.places.get_mut(socket.descriptor() as usize)?;
-        let receiving = place.receiving.as_mut()?;
-        if let Some(chunk) = receiving.unread.pop_front() {
-            return Some(Ok(Output::Chunk(chunk)));
-        }
-        match receiving.end.take()? {
-            Ok(()) => {
-                receiving.end = Some(Ok(()));
-                Some(Ok(Output::End))
-            }
-            Err(error) => Some(Err(error)),
-        }
-    }
-
-    /// Waits for the next bytes.
-    pub(super) fn start_receive(&mut self, id: OpId, socket: &Handle, group: Group) -> io::Result<()> {
+    /// What is here already; else `waker` stands for who waits for it.
+    pub(super) fn receive(
+        &mut self,
+        socket: &Handle,
+        waker: &Waker,
+        group: Group,
+    ) -> Poll<io::Result<Option<RecvChunk>>> {
         let descriptor = socket.descriptor() as usize;
         let receiving = self.receiving(descriptor);
-        if receiving.waiter.is_some() {
-            return Err(io::ErrorKind::ResourceBusy.into());
+        if let Some(chunk) = receiving.unread.pop() {
+            return Poll::Ready(Ok(Some(chunk)));
         }
-        receiving.waiter = Some((id, group));
-        self.arm(descriptor, group);
-        Ok(())
+        match receiving.end.take() {
+            Some(Ok(())) => {
+                receiving.end = Some(Ok(()));
+                Poll::Ready(Ok(None))
+            }
+            Some(Err(error)) => Poll::Ready(Err(error)),
+            None => {
+                receiving.waiter = Some((waker.clone(), group));
+                self.arm(descriptor, group);
+                Poll::Pending
+            }
+        }
     }
 
     fn arm(&mut self, descriptor: usize, group: Group) {
@@ -155,10 +186,10 @@ impl UringDriver {
         match result {
             0 => receiving.end = Some(Ok(())),
             1.. => match (chunk, single) {
-                (Some(chunk), _) => receiving.unread.push_back(chunk),
+                (Some(chunk), _) => receiving.unread.push(chunk),
                 (None, Some(mut buffer)) => {
                     buffer.truncate(result as usize);
-                    receiving.unread.push_back(RecvChunk::heap(buffer));
+                    receiving.unread.push(RecvChunk::heap(buffer));
                 }
                 (None, None) => {
                     receiving.end = Some(Err(io::Error::other("the kernel received bytes into no buffer")));
@@ -174,34 +205,25 @@ impl UringDriver {
         self.serve_receiver(descriptor);
     }
 
+    /// Wakes who waits where there is something for them, and asks for more where there is nothing; stops the receiving where
+    /// too much is left unread.
     fn serve_receiver(&mut self, descriptor: usize) {
         let generation = self.places[descriptor].generation;
         let receiving = self.receiving(descriptor);
-        if let Some((id, group)) = receiving.waiter {
-            let result = if let Some(chunk) = receiving.unread.pop_front() {
-                Ok(Output::Chunk(chunk))
-            } else {
-                match receiving.end.take() {
-                    Some(Ok(())) => {
-                        receiving.end = Some(Ok(()));
-                        Ok(Output::End)
-                    }
-                    Some(Err(error)) => Err(error),
-                    None => {
-                        self.arm(descriptor, group);
-                        return;
-                    }
-                }
-            };
-            receiving.waiter = None;
-            self.finish(id, result);
+        let unread = receiving.unread.len();
+        if unread == 0 && receiving.end.is_none() {
+            if let Some((_, group)) = &receiving.waiter {
+                let group = *group;
+                self.arm(descriptor, group);
+            }
             return;
         }
-        let full = receiving.unread.len() >= UNREAD_MAX;
-        if full && matches!(receiving.armed, Armed::Multishot) && !receiving.cancelled {
+        let waiter = receiving.waiter.take();
+        if unread >= UNREAD_MAX && matches!(receiving.armed, Armed::Multishot) && !receiving.cancelled {
             receiving.cancelled = true;
             let cancel = opcode::AsyncCancel::new(user_data(descriptor, generation)).build();
             self.push(cancel.user_data(IGNORED), Group::ADMIN);
         }
+        self.woken.extend(waiter.map(|(waker, _)| waker));
     }
 }
