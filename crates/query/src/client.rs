@@ -28,7 +28,7 @@ pub struct ClientState {
 
 impl ClientState {
     /// A connection that has just begun: nothing asked for, the newest protocol.
-    pub fn new(peer: Option<SocketAddr>, user: &str) -> Self {
+    pub fn new(peer: Option<SocketAddr>, user: impl Into<Rc<str>>) -> Self {
         Self {
             keyspace: None,
             version: ProtocolVersion::LATEST,
@@ -36,7 +36,7 @@ impl ClientState {
             metadata_id: false,
             lwt_mark: false,
             peer,
-            user: Rc::from(user),
+            user: user.into(),
         }
     }
 

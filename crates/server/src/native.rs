@@ -40,6 +40,7 @@ use handshakes::Handshakes;
 use limits::ShardLimits;
 use listener::NodeConnections;
 pub use listener::OpenListener;
+use session::StartupOptions;
 use writes::WriteLine;
 
 /// Bytes of buffers kept for reuse, and the largest worth keeping.
@@ -57,6 +58,10 @@ pub struct Native {
     engine: Engine,
     config: NativeConfig,
     authenticator: Rc<dyn Authenticator>,
+    /// Name of clients that were not asked who they are.
+    anonymous: Rc<str>,
+    /// What the last client said in STARTUP.
+    startup: RefCell<StartupOptions>,
     limits: Rc<ShardLimits>,
     codecs: Rc<Codecs>,
     handshakes: Handshakes,
@@ -97,7 +102,9 @@ impl Native {
                 shard_aware_port: config.shard_aware_port,
                 request_timeout: config.native_timeout,
             },
+            anonymous: AllowAll.anonymous().into(),
             authenticator: Rc::new(AllowAll),
+            startup: RefCell::new(Rc::from([])),
             limits: ShardLimits::new(config.requests_per_shard_max, config.request_bytes_per_shard_max, room),
             codecs: Codecs::new(),
             handshakes: Handshakes::new(),

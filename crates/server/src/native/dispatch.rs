@@ -1,5 +1,7 @@
 //! Answers one request: decodes it, has the engine carry it out, and writes the response to the session.
 
+mod handshake;
+
 use std::rc::Rc;
 
 use query::{AtOnce, BoundValues, ClientState, OneRow, QueryError, Response};
@@ -9,23 +11,17 @@ use wire::error::{ErrorBody, PlainError};
 use wire::extensions::{Extensions, TABLETS_ROUTING_V1_PAYLOAD};
 use wire::frame::{Flags, FrameHeader, Opcode};
 use wire::protocol_error::ProtocolError;
-use wire::request::{EventTypes, Execute, QueryParameters, Request};
+use wire::request::{Execute, QueryParameters, Request};
 use wire::response::{CompleteResponse, ResponseBuilder, append_unsupported_version};
-use wire::segment::SegmentFormat;
-use wire::startup::Startup;
 use wire::values::ValueRef;
 use wire::version::ProtocolVersion;
 
-use super::auth::Verdict;
-use super::framing::Input;
 use super::limits::Held;
-use super::session::{Phase, Session};
+use super::session::{Session, Working};
 use super::writes::Begun;
 use super::{error, supported, traced};
 
-/// Options of STARTUP that are kept for `system_views.clients`, and the longest.
-const STARTUP_OPTIONS_MAX: usize = 32;
-const STARTUP_OPTION_BYTES_MAX: usize = 512;
+pub(super) use handshake::answer_in_turn;
 
 /// The body of a request, and of a batch, beyond which it counts as long: so much takes time to decode and to carry out.
 const SHORT_BODY_BYTES: u32 = 64 << 10;
@@ -117,8 +113,8 @@ fn begin_write(
     let ended = match begun {
         Ok(AtOnce::Writing(writing)) => {
             session.requests.set(session.requests.get() + 1);
-            session.begins_one();
-            let begun = Begun { session: Rc::clone(session), header: *header, writing, timed, held };
+            let working = Working::begin(session, false);
+            let begun = Begun { working, header: *header, writing, timed, held };
             session.native.writes.join(begun);
             return true;
         }
@@ -164,28 +160,6 @@ pub(super) async fn answer(session: &Session, header: FrameHeader, body: Vec<u8>
     }
 }
 
-/// Answers a request that no other runs beside: the handshake, and what changes the connection. False ends it.
-pub(super) async fn answer_in_turn(
-    session: &Session,
-    header: FrameHeader,
-    body: Vec<u8>,
-    input: &mut Input,
-) -> bool {
-    session.requests.set(session.requests.get() + 1);
-    let outcome = match decompressed(session, &header, body) {
-        Ok(body) => shake_hands(session, &header, &body, input),
-        Err(error) => Err(error),
-    };
-    match outcome {
-        Ok(()) => true,
-        Err(error) => {
-            protocol_error(session, header.stream, &error);
-            // As Cassandra does: a client that cannot shake hands cannot go on.
-            session.phase.get() == Phase::Ready
-        }
-    }
-}
-
 /// The body, decompressed where the client compressed it.
 fn decompressed(session: &Session, header: &FrameHeader, body: Vec<u8>) -> Result<Vec<u8>, ProtocolError> {
     if !header.flags.contains(Flags::COMPRESSED) || header.version >= ProtocolVersion::V5 {
@@ -197,102 +171,6 @@ fn decompressed(session: &Session, header: &FrameHeader, body: Vec<u8>) -> Resul
     let result = compression.decompress(&body, limit, &mut plain);
     session.native.give_buffer(body);
     result.map(|()| plain)
-}
-
-fn shake_hands(
-    session: &Session,
-    header: &FrameHeader,
-    body: &[u8],
-    input: &mut Input,
-) -> Result<(), ProtocolError> {
-    let envelope = wire::request::decode(header, body, &session.extensions.get())?;
-    match (session.phase.get(), envelope.request) {
-        (_, Request::Options) => {
-            respond(session, header, |builder| supported_options(session, builder));
-            Ok(())
-        }
-        (Phase::New, Request::Startup(startup)) => start(session, header, &startup, input),
-        (Phase::Authenticating, Request::AuthResponse(token)) => {
-            authenticate(session, header, token);
-            Ok(())
-        }
-        (Phase::Ready, Request::Register(types)) => {
-            register(session, types);
-            respond(session, header, |builder| builder.ready());
-            Ok(())
-        }
-        (phase, _) => Err(ProtocolError::UnexpectedMessage {
-            message: header.opcode.name(),
-            expected: match phase {
-                Phase::New => "expecting STARTUP or OPTIONS",
-                Phase::Authenticating => "expecting AUTH_RESPONSE",
-                Phase::Ready => "the connection is already initialized",
-            },
-        }),
-    }
-}
-
-fn start(
-    session: &Session,
-    header: &FrameHeader,
-    startup: &Startup<'_>,
-    input: &mut Input,
-) -> Result<(), ProtocolError> {
-    let options = startup.negotiate(header.version)?;
-    session.extensions.set(options.extensions);
-    session.throws_on_overload.set(options.throw_on_overload);
-    let shown = |(name, value): &(&str, &str)| name.len() + value.len() <= STARTUP_OPTION_BYTES_MAX;
-    let options_kept = startup.options.iter().filter(shown).take(STARTUP_OPTIONS_MAX);
-    *session.startup.borrow_mut() = options_kept.map(|(name, value)| (name.into(), value.into())).collect();
-    {
-        let mut client = session.client.borrow_mut();
-        let client = Rc::make_mut(&mut client);
-        client.version = header.version;
-        client.tablets_routing = options.extensions.tablets_routing_v1;
-        client.metadata_id = options.extensions.has_metadata_id(header.version);
-        client.lwt_mark = options.extensions.lwt_mark;
-    }
-    let challenge = session.native.authenticator.challenge();
-    respond(session, header, |builder| match challenge {
-        Some(class) => builder.authenticate(class),
-        None => builder.ready(),
-    });
-    session.phase.set(if challenge.is_some() { Phase::Authenticating } else { Phase::Ready });
-    // Whatever follows the answer to STARTUP is compressed, and in version 5 in segments.
-    let mut output = session.output.borrow_mut();
-    if header.version >= ProtocolVersion::V5 {
-        let format = if options.compression.is_some() { SegmentFormat::Lz4 } else { SegmentFormat::Plain };
-        output.begin_segments(format);
-        input.expect_segments(format);
-    } else {
-        output.body_compression = options.compression;
-    }
-    Ok(())
-}
-
-fn authenticate(session: &Session, header: &FrameHeader, token: Option<&[u8]>) {
-    match session.native.authenticator.evaluate(token) {
-        Ok(Verdict::User(user)) => {
-            Rc::make_mut(&mut session.client.borrow_mut()).user = user.into();
-            session.phase.set(Phase::Ready);
-            respond(session, header, |builder| builder.auth_success(None));
-        }
-        Ok(Verdict::Challenge(token)) => {
-            respond(session, header, |builder| builder.auth_challenge(Some(&token)));
-        }
-        Err(text) => {
-            let error = ErrorBody::plain(PlainError::BadCredentials, &text);
-            respond(session, header, |builder| builder.error(&session.extensions.get(), &error));
-        }
-    }
-}
-
-fn register(session: &Session, types: EventTypes) {
-    let mut events = session.events.get();
-    events.topology_change |= types.topology_change;
-    events.status_change |= types.status_change;
-    events.schema_change |= types.schema_change;
-    session.events.set(events);
 }
 
 async fn execute(session: &Session, header: &FrameHeader, body: &[u8]) -> Result<(), ProtocolError> {

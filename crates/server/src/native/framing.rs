@@ -16,10 +16,6 @@ use super::limits::Answers;
 /// A receive buffer above this is given back once it is empty, though more is coming.
 const INPUT_BYTES_KEPT: usize = 64 << 10;
 
-/// Buffers above this go back to the shard's pool when the connection has nothing to receive or to send: short requests and
-/// answers fit in, and ten thousand idle connections take little.
-const IDLE_BYTES_KEPT: usize = 512;
-
 /// Where a frame's header says how long the body is (native_protocol_v4.spec §2).
 const LENGTH_AT: usize = 5;
 
@@ -66,10 +62,10 @@ impl Input {
         self.used = 0;
     }
 
-    /// Nothing is there for now: buffers of some size that hold nothing are given back.
+    /// Nothing is there for now: buffers that hold nothing are given back, for ten thousand connections to share them.
     pub(super) fn release(&mut self) -> [Option<Vec<u8>>; 2] {
         let released = |buffer: &mut Vec<u8>, used: &mut usize| {
-            let idle = *used == buffer.len() && buffer.capacity() > IDLE_BYTES_KEPT;
+            let idle = *used == buffer.len() && buffer.capacity() > 0;
             idle.then(|| {
                 *used = 0;
                 std::mem::take(buffer)
@@ -231,7 +227,6 @@ pub(super) struct Output {
     counted: usize,
     sending: usize,
     pending: Vec<u8>,
-    spare: Vec<u8>,
     /// Compression of bodies, in versions 3 and 4.
     pub(super) body_compression: Option<Compression>,
     codecs: Rc<Codecs>,
@@ -250,7 +245,6 @@ impl Output {
             counted: 0,
             sending: 0,
             pending: Vec::new(),
-            spare: Vec::new(),
             body_compression: None,
             codecs,
             segments: None,
@@ -347,22 +341,21 @@ impl Output {
         if self.pending.is_empty() {
             return None;
         }
-        let taken = std::mem::replace(&mut self.pending, std::mem::take(&mut self.spare));
+        let taken = std::mem::take(&mut self.pending);
         self.sending = taken.len();
         self.count();
         Some(taken)
     }
 
-    /// Gives the buffer of [`Self::take`] back; one of some size is not kept, but returned for the pool.
-    pub(super) fn give_back(&mut self, mut sent: Vec<u8>) -> Option<Vec<u8>> {
+    /// What [`Self::take`] gave is with the client, or will not get there.
+    pub(super) fn sent(&mut self) {
         self.sending = 0;
         self.count();
-        if sent.capacity() > IDLE_BYTES_KEPT {
-            return Some(sent);
-        }
-        sent.clear();
-        self.spare = sent;
-        None
+    }
+
+    /// Whether something that was taken is still on its way.
+    pub(super) fn is_sending(&self) -> bool {
+        self.sending > 0
     }
 
     /// The client takes no more: what waits is dropped, and whatever comes.

@@ -57,9 +57,8 @@ impl InProcess {
         let mut output = self.session.output.borrow_mut();
         if let Some(answers) = output.take() {
             out.extend_from_slice(&answers);
-            if let Some(buffer) = output.give_back(answers) {
-                self.session.native.give_buffer(buffer);
-            }
+            output.sent();
+            self.session.native.give_buffer(answers);
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use query::answer_room::AnswerRoom;
 use reactor::metrics::{self, Counter, Gauge};
-use reactor::{GateHold, Permit, Semaphore};
+use reactor::{Permit, Semaphore};
 
 /// Connections that may wait for memory; a request of the next one is shed.
 const WAITING_MAX: usize = 1 << 16;
@@ -68,7 +68,7 @@ impl ShardLimits {
     /// A request larger than the limit takes all of it, so that it is not refused for ever.
     pub(super) fn admit(self: &Rc<Self>, bytes: usize) -> Result<InFlight, Refusal> {
         self.check_requests()?;
-        let memory = self.memory.try_acquire(bytes.min(self.bytes_max)).ok_or(Refusal::Memory)?;
+        let memory = self.memory.try_acquire(self.countable(bytes)).ok_or(Refusal::Memory)?;
         Ok(self.let_in(memory))
     }
 
@@ -79,7 +79,7 @@ impl ShardLimits {
         if requests >= self.requests_max {
             return None;
         }
-        self.memory.try_acquire(bytes.min(self.bytes_max)).map(|memory| self.let_in(memory))
+        self.memory.try_acquire(self.countable(bytes)).map(|memory| self.let_in(memory))
     }
 
     /// As [`ShardLimits::admit`], for a request whose memory is set aside already.
@@ -90,13 +90,18 @@ impl ShardLimits {
 
     /// Waits in line for memory of `bytes`. `None` where the line is full.
     pub(super) async fn wait_for_memory(&self, bytes: usize) -> Option<Permit> {
-        let bytes = bytes.min(self.bytes_max);
+        let bytes = self.countable(bytes);
         if let Some(permit) = self.memory.try_acquire(bytes) {
             return Some(permit);
         }
         self.blocked.inc();
         let _blocked = Counted::new(&self.blocked_now);
         self.memory.acquire(bytes).await.ok()
+    }
+
+    /// What of `bytes` the limit counts: a frame larger than it takes all of it.
+    pub(super) fn countable(&self, bytes: usize) -> usize {
+        bytes.min(self.bytes_max)
     }
 
     /// What Cassandra says to a client that wants to be told of overload.
@@ -140,12 +145,11 @@ pub(super) struct InFlight {
 pub(super) struct Held {
     _answer: Expected,
     _admitted: InFlight,
-    _hold: GateHold,
 }
 
 impl Held {
-    pub(super) fn new(answer: Expected, admitted: InFlight, hold: GateHold) -> Self {
-        Self { _answer: answer, _admitted: admitted, _hold: hold }
+    pub(super) fn new(answer: Expected, admitted: InFlight) -> Self {
+        Self { _answer: answer, _admitted: admitted }
     }
 }
 

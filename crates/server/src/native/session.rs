@@ -3,13 +3,13 @@
 //! `connection` moves the bytes of a socket; benches and tests drive a session without one.
 //! Invariant: an answer is appended to `Output` whole or not at all.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::net::SocketAddr;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use query::ClientState;
 use query::system::ClientRow;
-use reactor::Event;
+use reactor::Signal;
 use wire::extensions::Extensions;
 use wire::frame::FrameHeader;
 use wire::request::EventTypes;
@@ -17,6 +17,7 @@ use wire::response::BodyCompression;
 use wire::version::ProtocolVersion;
 
 use super::Native;
+use super::connection::Connection;
 use super::framing::Output;
 
 /// How far a session has come.
@@ -30,8 +31,8 @@ pub(super) enum Phase {
     Ready,
 }
 
-/// Names and values.
-pub(super) type StartupOptions = Box<[(Box<str>, Box<str>)]>;
+/// Names and values; connections of one driver say the same and share them.
+pub(super) type StartupOptions = Rc<[(Box<str>, Box<str>)]>;
 
 /// One client.
 pub(super) struct Session {
@@ -45,23 +46,27 @@ pub(super) struct Session {
     /// The version of the first frame; all others have to have it.
     pub(super) version: Cell<Option<ProtocolVersion>>,
     /// What the client said in STARTUP, as it stood there.
-    pub(super) startup: RefCell<StartupOptions>,
+    pub(super) startup: RefCell<Option<StartupOptions>>,
     /// Requests that came.
     pub(super) requests: Cell<u64>,
     /// Kinds of events the client registered for.
     pub(super) events: Cell<EventTypes>,
     pub(super) output: RefCell<Output>,
-    /// Something was appended to `output`, or it will not be any more.
-    pub(super) written: Event,
+    /// What carries `output` to the client; nothing for one without a socket.
+    pub(super) carrier: OnceCell<Weak<Connection>>,
+    /// Whether it is at that.
+    pub(super) sending: Cell<bool>,
     /// Requests that have begun and are not answered.
     pub(super) in_flight: Cell<usize>,
-    /// A request was answered, or some of the output is gone.
-    pub(super) drained: Event,
+    /// Those of them that have to be parsed and prepared, or are long.
+    pub(super) heavy: Cell<usize>,
+    /// A request was answered, or some of the output is gone: the one that reads looks whether it may go on.
+    pub(super) drained: Signal,
 }
 
 impl Session {
     pub(super) fn new(native: Rc<Native>, peer: Option<SocketAddr>) -> Self {
-        let client = ClientState::new(peer, native.authenticator.anonymous());
+        let client = ClientState::new(peer, Rc::clone(&native.anonymous));
         let output = RefCell::new(Output::new(Rc::clone(&native.limits.answers), Rc::clone(&native.codecs)));
         Self {
             native,
@@ -74,9 +79,11 @@ impl Session {
             requests: Cell::new(0),
             events: Cell::new(EventTypes::default()),
             output,
-            written: Event::new(),
+            carrier: OnceCell::new(),
+            sending: Cell::new(false),
             in_flight: Cell::new(0),
-            drained: Event::new(),
+            heavy: Cell::new(0),
+            drained: Signal::new(),
         }
     }
 
@@ -94,24 +101,15 @@ impl Session {
                 Phase::Ready => "ready",
             },
             version: client.version as u8,
-            options: options.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect(),
+            options: options
+                .iter()
+                .flat_map(|all| &**all)
+                .map(|(name, value)| (name.to_string(), value.to_string()))
+                .collect(),
             requests: self.requests.get(),
             keyspace: client.keyspace.as_deref().map(str::to_owned),
             user: client.user.to_string(),
         })
-    }
-
-    /// One more request has begun.
-    #[inline]
-    pub(super) fn begins_one(&self) {
-        self.in_flight.set(self.in_flight.get() + 1);
-    }
-
-    /// A request that [`Session::begins_one`] counted has ended.
-    #[inline]
-    pub(super) fn ends_one(&self) {
-        self.in_flight.set(self.in_flight.get() - 1);
-        self.drained.notify_all();
     }
 
     /// Appends the answer of a request that has none but that it was carried out.
@@ -123,7 +121,7 @@ impl Session {
         }
         output.append_void(header.version, header.stream);
         drop(output);
-        self.written.notify_all();
+        self.send_soon();
     }
 
     /// Has `write` append whole frames to what goes out.
@@ -134,6 +132,47 @@ impl Session {
         }
         output.append(write);
         drop(output);
-        self.written.notify_all();
+        self.send_soon();
+    }
+
+    /// Has the connection send what waits, unless it is at that.
+    #[inline]
+    fn send_soon(&self) {
+        if !self.sending.get()
+            && let Some(connection) = self.carrier.get().and_then(Weak::upgrade)
+        {
+            connection.begin_sending();
+        }
+    }
+}
+
+/// A request that has begun; dropping it ends it.
+pub(super) struct Working {
+    session: Rc<Session>,
+    heavy: bool,
+}
+
+impl Working {
+    /// One more; `heavy` where it has to be parsed and prepared, or is long.
+    #[inline]
+    pub(super) fn begin(session: &Rc<Session>, heavy: bool) -> Self {
+        session.in_flight.set(session.in_flight.get() + 1);
+        session.heavy.set(session.heavy.get() + usize::from(heavy));
+        Self { session: Rc::clone(session), heavy }
+    }
+
+    /// Whose it is.
+    #[inline]
+    pub(super) fn session(&self) -> &Session {
+        &self.session
+    }
+}
+
+impl Drop for Working {
+    #[inline]
+    fn drop(&mut self) {
+        self.session.in_flight.set(self.session.in_flight.get() - 1);
+        self.session.heavy.set(self.session.heavy.get() - usize::from(self.heavy));
+        self.session.drained.notify();
     }
 }

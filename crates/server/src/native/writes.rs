@@ -19,14 +19,14 @@ use wire::frame::FrameHeader;
 
 use super::dispatch;
 use super::limits::Held;
-use super::session::Session;
+use super::session::Working;
 
 /// Writes ended before others have their turn.
 const WRITES_PER_TURN: usize = 32;
 
 /// A write on its way.
 pub(super) struct Begun {
-    pub(super) session: Rc<Session>,
+    pub(super) working: Working,
     pub(super) header: FrameHeader,
     pub(super) writing: Writing,
     /// How long it takes is measured.
@@ -58,9 +58,7 @@ impl WriteLine {
                 }
                 // The one that broke it is not tried again; the reactor has told of it.
                 let broken = watched.line.borrow_mut().pop_front();
-                if let Some(broken) = broken {
-                    broken.session.ends_one();
-                }
+                drop(broken);
             }
         };
         reactor::spawn(Group::STATEMENT, watch).detach();
@@ -113,11 +111,10 @@ impl WriteLine {
             let begun = line.pop_front().expect("whoever was polled is there");
             drop(line);
             begun.timed.end();
-            dispatch::end_write(&begun.session, &begun.header, ended);
+            dispatch::end_write(begun.working.session(), &begun.header, ended);
             // Its buffers go back first: the next request is about to begin.
-            let Begun { session, writing, held, .. } = begun;
-            drop((writing, held));
-            session.ends_one();
+            let Begun { working, writing, held, .. } = begun;
+            drop((writing, held, working));
         }
         Poll::Ready(())
     }

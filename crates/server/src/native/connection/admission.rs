@@ -1,0 +1,120 @@
+//! What a connection's requests have to find before they begin: memory, a place in flight, and a client that reads its answers.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+
+use reactor::{Deadline, Permit};
+use wire::frame::FrameHeader;
+
+use super::super::dispatch;
+use super::super::limits::{Answers, Held, InFlight, Refusal};
+use super::Connection;
+
+/// Answers waiting for a client that does not read, or about to: beyond it no further request of it starts.
+const OUTPUT_BYTES_MAX: usize = 4 << 20;
+
+/// Requests of one connection that have to be parsed and prepared, or are long, at work at once; no further one is
+/// read until one of them is done, so that other connections' come between.
+const HEAVY_PER_CONNECTION_MAX: usize = 32;
+
+impl Connection {
+    /// Whether the client is so far behind with reading that events for it would only pile up.
+    pub(in super::super) fn is_far_behind(&self) -> bool {
+        self.session.output.borrow().pending_bytes() > OUTPUT_BYTES_MAX
+    }
+
+    /// Sets memory aside for a long frame before more of it is received. False ends the connection.
+    pub(super) async fn reserve(&self, bytes: usize, reserved: &mut Option<Permit>) -> bool {
+        // First given back: whoever held a part while waiting for more would wait for others who do the same.
+        drop(reserved.take());
+        *reserved = self.wait_for_memory(bytes).await;
+        if reserved.is_none() && !self.stopping.get() {
+            self.session.native.limits.count_shed();
+            reactor::warn_limited!(
+                "no memory for a long request came free in its time: its connection is closed"
+            );
+        }
+        reserved.is_some()
+    }
+
+    /// Waits in line for memory of a request, not longer than its client does.
+    async fn wait_for_memory(&self, bytes: usize) -> Option<Permit> {
+        let native = &self.session.native;
+        let deadline = Deadline::after(native.config.request_timeout);
+        let mut waited = pin!(reactor::timeout(deadline, native.limits.wait_for_memory(bytes)));
+        poll_fn(|context| {
+            if self.stop.poll_until(context, || self.stopping.get()).is_ready() {
+                return Poll::Ready(None);
+            }
+            waited.as_mut().poll(context).map(|waited| waited.ok().flatten())
+        })
+        .await
+    }
+
+    /// Lets a request in that found no memory: after a while, or not at all.
+    pub(super) async fn admit_later(&self, header: FrameHeader, bytes: usize) -> Option<InFlight> {
+        let limits = &self.session.native.limits;
+        if self.session.throws_on_overload.get() {
+            limits.count_shed();
+            dispatch::overloaded(&self.session, header, &limits.memory_text());
+            return None;
+        }
+        let Some(memory) = self.wait_for_memory(bytes).await else {
+            limits.count_shed();
+            dispatch::overloaded(&self.session, header, dispatch::TOO_LATE);
+            return None;
+        };
+        match limits.admit_with(memory) {
+            Ok(admitted) => Some(admitted),
+            Err(refusal) => {
+                self.shed(header, &refusal);
+                None
+            }
+        }
+    }
+
+    pub(super) fn shed(&self, header: FrameHeader, refusal: &Refusal) {
+        let text = match refusal {
+            Refusal::Shed(text) => text.clone(),
+            Refusal::Memory => self.session.native.limits.memory_text(),
+        };
+        dispatch::overloaded(&self.session, header, &text);
+    }
+
+    /// What a request that was let in counts against.
+    #[inline]
+    pub(super) fn hold(&self, admitted: InFlight) -> Held {
+        let expected = self.session.output.borrow().usual_bytes();
+        Held::new(Answers::expect(&self.session.native.limits.answers, expected), admitted)
+    }
+
+    /// Lets a request in that begins where its frame was cut; `None` where that is not to be decided there.
+    pub(super) fn admit_at_once(&self, bytes: usize) -> Option<Option<Held>> {
+        if self.session.in_flight.get() >= self.session.native.config.requests_per_connection_max {
+            return None;
+        }
+        Some(Some(self.hold(self.session.native.limits.admit_now(bytes)?)))
+    }
+
+    /// Whether the next request of this client may begin.
+    pub(super) fn may_go_on(&self) -> bool {
+        self.stopping.get() || (self.session.heavy.get() < HEAVY_PER_CONNECTION_MAX && self.may_read_on())
+    }
+
+    /// Whether the client does not leave too many answers unread: too many of its own, or any while those of all clients
+    /// of the shard are too many. Requests that run count as answers of the usual size, so that thousands that started
+    /// together do not all answer at length into memory.
+    fn may_read_on(&self) -> bool {
+        let (waiting, usual) = {
+            let output = self.session.output.borrow();
+            (output.pending_bytes(), output.usual_bytes())
+        };
+        let running = self.session.in_flight.get();
+        if waiting == 0 && running == 0 {
+            return true;
+        }
+        !self.session.native.limits.answers.are_too_many()
+            && waiting.saturating_add(running.saturating_mul(usual)) <= OUTPUT_BYTES_MAX
+    }
+}

@@ -1,0 +1,147 @@
+//! Requests that no other runs beside: the handshake, and what changes the connection.
+
+use std::rc::Rc;
+
+use wire::error::{ErrorBody, PlainError};
+use wire::frame::FrameHeader;
+use wire::protocol_error::ProtocolError;
+use wire::request::{EventTypes, Request};
+use wire::segment::SegmentFormat;
+use wire::startup::Startup;
+use wire::version::ProtocolVersion;
+
+use super::super::auth::Verdict;
+use super::super::framing::Input;
+use super::super::session::{Phase, Session, StartupOptions};
+use super::{decompressed, protocol_error, respond, supported_options};
+
+/// Options of STARTUP that are kept for `system_views.clients`, and the longest.
+const STARTUP_OPTIONS_MAX: usize = 32;
+const STARTUP_OPTION_BYTES_MAX: usize = 512;
+
+/// Answers a request that no other runs beside: the handshake, and what changes the connection. False ends it.
+pub(in super::super) async fn answer_in_turn(
+    session: &Session,
+    header: FrameHeader,
+    body: Vec<u8>,
+    input: &mut Input,
+) -> bool {
+    session.requests.set(session.requests.get() + 1);
+    let outcome = match decompressed(session, &header, body) {
+        Ok(body) => shake_hands(session, &header, &body, input),
+        Err(error) => Err(error),
+    };
+    match outcome {
+        Ok(()) => true,
+        Err(error) => {
+            protocol_error(session, header.stream, &error);
+            // As Cassandra does: a client that cannot shake hands cannot go on.
+            session.phase.get() == Phase::Ready
+        }
+    }
+}
+
+fn shake_hands(
+    session: &Session,
+    header: &FrameHeader,
+    body: &[u8],
+    input: &mut Input,
+) -> Result<(), ProtocolError> {
+    let envelope = wire::request::decode(header, body, &session.extensions.get())?;
+    match (session.phase.get(), envelope.request) {
+        (_, Request::Options) => {
+            respond(session, header, |builder| supported_options(session, builder));
+            Ok(())
+        }
+        (Phase::New, Request::Startup(startup)) => start(session, header, &startup, input),
+        (Phase::Authenticating, Request::AuthResponse(token)) => {
+            authenticate(session, header, token);
+            Ok(())
+        }
+        (Phase::Ready, Request::Register(types)) => {
+            register(session, types);
+            respond(session, header, |builder| builder.ready());
+            Ok(())
+        }
+        (phase, _) => Err(ProtocolError::UnexpectedMessage {
+            message: header.opcode.name(),
+            expected: match phase {
+                Phase::New => "expecting STARTUP or OPTIONS",
+                Phase::Authenticating => "expecting AUTH_RESPONSE",
+                Phase::Ready => "the connection is already initialized",
+            },
+        }),
+    }
+}
+
+fn start(
+    session: &Session,
+    header: &FrameHeader,
+    startup: &Startup<'_>,
+    input: &mut Input,
+) -> Result<(), ProtocolError> {
+    let options = startup.negotiate(header.version)?;
+    session.extensions.set(options.extensions);
+    session.throws_on_overload.set(options.throw_on_overload);
+    let shown = |(name, value): &(&str, &str)| name.len() + value.len() <= STARTUP_OPTION_BYTES_MAX;
+    let options_kept = startup.options.iter().filter(shown).take(STARTUP_OPTIONS_MAX);
+    keep_startup(session, options_kept.map(|(name, value)| (name.into(), value.into())).collect());
+    {
+        let mut client = session.client.borrow_mut();
+        let client = Rc::make_mut(&mut client);
+        client.version = header.version;
+        client.tablets_routing = options.extensions.tablets_routing_v1;
+        client.metadata_id = options.extensions.has_metadata_id(header.version);
+        client.lwt_mark = options.extensions.lwt_mark;
+    }
+    let challenge = session.native.authenticator.challenge();
+    respond(session, header, |builder| match challenge {
+        Some(class) => builder.authenticate(class),
+        None => builder.ready(),
+    });
+    session.phase.set(if challenge.is_some() { Phase::Authenticating } else { Phase::Ready });
+    // Whatever follows the answer to STARTUP is compressed, and in version 5 in segments.
+    let mut output = session.output.borrow_mut();
+    if header.version >= ProtocolVersion::V5 {
+        let format = if options.compression.is_some() { SegmentFormat::Lz4 } else { SegmentFormat::Plain };
+        output.begin_segments(format);
+        input.expect_segments(format);
+    } else {
+        output.body_compression = options.compression;
+    }
+    Ok(())
+}
+
+/// Keeps what a client said in STARTUP, once for as many as say the same one after the other.
+fn keep_startup(session: &Session, options: StartupOptions) {
+    let mut last = session.native.startup.borrow_mut();
+    if options != *last {
+        *last = options;
+    }
+    session.startup.replace(Some(Rc::clone(&last)));
+}
+
+fn authenticate(session: &Session, header: &FrameHeader, token: Option<&[u8]>) {
+    match session.native.authenticator.evaluate(token) {
+        Ok(Verdict::User(user)) => {
+            Rc::make_mut(&mut session.client.borrow_mut()).user = user.into();
+            session.phase.set(Phase::Ready);
+            respond(session, header, |builder| builder.auth_success(None));
+        }
+        Ok(Verdict::Challenge(token)) => {
+            respond(session, header, |builder| builder.auth_challenge(Some(&token)));
+        }
+        Err(text) => {
+            let error = ErrorBody::plain(PlainError::BadCredentials, &text);
+            respond(session, header, |builder| builder.error(&session.extensions.get(), &error));
+        }
+    }
+}
+
+fn register(session: &Session, types: EventTypes) {
+    let mut events = session.events.get();
+    events.topology_change |= types.topology_change;
+    events.status_change |= types.status_change;
+    events.schema_change |= types.schema_change;
+    session.events.set(events);
+}
