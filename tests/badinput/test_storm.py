@@ -85,8 +85,8 @@ class Storm(NodeTest):
                 c.ask(OPTIONS)
             each = (rss_kib(self.node) - before) * 1024 / (STORM - 200)
             print(f"        {each:.0f} bytes of memory for each idle connection", flush=True)
-            # Room for what allocators round up; the aim is 2 KiB.
-            self.assertLess(each, 6 * 1024)
+            # The aim is 2 KiB; a batch of so few may have to pay for a table that has just grown.
+            self.assertLess(each, 2560)
 
 
 class FewDescriptors(NodeTest):
