@@ -193,6 +193,12 @@ impl Budget {
         self.0.arena.take(bytes)
     }
 
+    /// Memory for an object that has its segment to itself, charged: its head, its parts, and zeros up to `bytes`.
+    pub(crate) fn take_filled(&self, kind: Kind, bytes: usize, head: &[u8], parts: &[&[u8]]) -> Block {
+        self.charge(kind, bytes);
+        self.0.arena.take_filled(bytes, head, parts)
+    }
+
     /// Takes a segment back.
     pub(crate) fn return_segment(&self, kind: Kind, segment: Block) {
         self.refund(kind, segment.len());

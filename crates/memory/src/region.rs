@@ -178,9 +178,7 @@ impl Region {
             self.free_entry = self.entry(index).offset;
             index
         };
-        let (segment, offset) = self.place(index, length);
-        *self.entry_mut(index) = Entry { segment, offset, length: length as u32 };
-        self.fill(segment, offset, parts);
+        *self.entry_mut(index) = self.store(index, length, parts);
         Handle(index)
     }
 
@@ -259,11 +257,11 @@ impl Region {
         }
         let start = old.offset as usize;
         let bytes = segment.bytes[start..start + old.length as usize].to_vec();
-        let (segment, offset) = self.place(handle.0, bytes.len());
+        let fresh = self.store(handle.0, bytes.len(), &[&bytes]);
+        // Making room may have moved it.
         let now = *self.entry(handle.0);
         self.kill(now);
-        *self.entry_mut(handle.0) = Entry { segment, offset, length: old.length };
-        self.fill(segment, offset, &[&bytes]);
+        *self.entry_mut(handle.0) = fresh;
     }
 
     /// Puts other bytes behind the same handle.
@@ -277,9 +275,7 @@ impl Region {
         }
         // Dead first: placing the new bytes may empty the segment the old ones stand in.
         self.kill(old);
-        let (segment, offset) = self.place(handle.0, length);
-        *self.entry_mut(handle.0) = Entry { segment, offset, length: length as u32 };
-        self.fill(segment, offset, parts);
+        *self.entry_mut(handle.0) = self.store(handle.0, length, parts);
     }
 
     /// Gives the object up; its handle may be given out again.
@@ -333,30 +329,40 @@ impl Region {
         self.budget.return_segment(self.kind, bytes);
     }
 
-    /// Room for an object of `length` bytes, its head written: segment and offset of its bytes.
-    fn place(&mut self, index: u32, length: usize) -> (u32, u32) {
+    /// Stores an object of `length` bytes, those of `parts`.
+    fn store(&mut self, index: u32, length: usize, parts: &[&[u8]]) -> Entry {
         let capacity = length.next_multiple_of(8);
         let taken = HEAD_BYTES + capacity;
-        if taken > self.shared_object_bytes_max() {
-            let segment = self.add_segment(taken);
-            return (segment, self.put(segment, index, capacity));
-        }
+        let (segment, offset) = if taken > self.shared_object_bytes_max() {
+            let block = self.budget.take_filled(self.kind, taken, &head(index, capacity), parts);
+            let segment = self.add_segment(block);
+            (segment, self.count(segment, taken))
+        } else {
+            self.make_room(taken);
+            let offset = self.put(self.newest, index, capacity);
+            self.fill(self.newest, offset, parts);
+            (self.newest, offset)
+        };
+        Entry { segment, offset, length: length as u32 }
+    }
+
+    /// Sees to it that an object that takes so many bytes fits in the newest segment.
+    fn make_room(&mut self, taken: usize) {
         if !self.fits(taken) {
             let first = FIRST_SEGMENTS_BYTES.get(self.made).copied();
             let next = first.unwrap_or(self.segment_bytes).min(self.segment_bytes);
             self.made += 1;
             let old = self.newest;
-            self.newest = self.add_segment(next.max(taken.next_multiple_of(4096)));
+            self.newest = self.add_empty_segment(next.max(taken.next_multiple_of(4096)));
             if old != NOWHERE && self.segment_mut(old).live == 0 {
                 self.release(old);
             }
             self.empty_one();
             if !self.fits(taken) {
                 // What was moved filled the new segment.
-                self.newest = self.add_segment(self.segment_bytes);
+                self.newest = self.add_empty_segment(self.segment_bytes);
             }
         }
-        (self.newest, self.put(self.newest, index, capacity))
     }
 
     fn fits(&self, taken: usize) -> bool {
@@ -366,22 +372,32 @@ impl Region {
                 .is_some_and(|s| s.used as usize + taken <= s.bytes.len())
     }
 
+    /// Room for an object in a segment, its head written: where its bytes begin.
     fn put(&mut self, segment: u32, index: u32, capacity: usize) -> u32 {
-        let taken = HEAD_BYTES + capacity;
+        let offset = self.count(segment, HEAD_BYTES + capacity);
+        let at = offset as usize;
+        self.segment_mut(segment).bytes[at - HEAD_BYTES..at].copy_from_slice(&head(index, capacity));
+        offset
+    }
+
+    /// Counts an object that takes so many bytes of a segment: where its bytes begin.
+    fn count(&mut self, segment: u32, taken: usize) -> u32 {
         self.used_bytes += taken;
         self.live_bytes += taken;
         let s = self.segment_mut(segment);
-        let at = s.used as usize;
-        s.bytes[at..at + 4].copy_from_slice(&index.to_le_bytes());
-        s.bytes[at + 4..at + 8].copy_from_slice(&(capacity as u32).to_le_bytes());
+        let at = s.used;
         s.used += taken as u32;
         s.live += taken as u32;
-        (at + HEAD_BYTES) as u32
+        at + HEAD_BYTES as u32
     }
 
-    fn add_segment(&mut self, bytes: usize) -> u32 {
+    fn add_empty_segment(&mut self, bytes: usize) -> u32 {
+        let block = self.budget.take_segment(self.kind, bytes);
+        self.add_segment(block)
+    }
+
+    fn add_segment(&mut self, taken: Block) -> u32 {
         self.last_born += 1;
-        let taken = self.budget.take_segment(self.kind, bytes);
         self.held_bytes += taken.len();
         let segment = Segment { bytes: taken, used: 0, live: 0, born: self.last_born };
         let at = if let Some(at) = self.free_segments.pop() {
@@ -445,6 +461,14 @@ impl Region {
         self.give(source.bytes);
         self.free_segments.push(from);
     }
+}
+
+/// What stands before an object's bytes.
+fn head(index: u32, capacity: usize) -> [u8; HEAD_BYTES] {
+    let mut head = [0; HEAD_BYTES];
+    head[..4].copy_from_slice(&index.to_le_bytes());
+    head[4..].copy_from_slice(&(capacity as u32).to_le_bytes());
+    head
 }
 
 /// Appends the living objects of a segment.
