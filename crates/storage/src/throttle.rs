@@ -298,7 +298,7 @@ pub(crate) struct Spool {
 }
 
 impl Spool {
-    /// A row of `bytes` is written.
+    /// A row or a range tombstone of `bytes` is written.
     #[inline]
     pub(crate) fn row(&self, bytes: usize) {
         self.written.set(self.written.get() + bytes + ROW_OVERHEAD);

@@ -138,8 +138,15 @@ impl Output {
             let begun = self.writer.partition_start(part.token, part.key, DeletionTime::LIVE, None);
             begun.map_err(to_storage_error)?;
         }
-        if let (Some(spool), Unfiltered::Row { clustering, row }) = (&self.spool, &next) {
-            spool.row(clustering.len() + row.as_bytes().len());
+        if let Some(spool) = &self.spool {
+            match &next {
+                Unfiltered::Row { clustering, row } => spool.row(clustering.len() + row.as_bytes().len()),
+                // A range tombstone begins: it has two positions.
+                Unfiltered::Change { position, deletion } if !deletion.is_live() => {
+                    spool.row(2 * position.prefix.0.len());
+                }
+                Unfiltered::Change { .. } => {}
+            }
         }
         let before = self.writer.data_bytes();
         self.writer.unfiltered(next).map_err(to_storage_error)?;

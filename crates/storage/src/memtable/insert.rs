@@ -9,10 +9,10 @@ use memory::{Handle, Kind, Tree};
 use model::clustering::{ClusteringOrder, Position};
 use model::deletion::NO_TIMESTAMP;
 use model::mutation::MutationView;
-use model::reconcile::{deletion, merge_rows};
-use model::tombstones::{RangeTombstone, RangeTombstones};
+use model::reconcile::merge_rows;
 use model::{RowView, Table, Token};
 
+use super::ranges::Range;
 use super::{Inner, Memtable, PARTITIONS_PER_CHUNK, Partition, Rows, Version, hint, split_row};
 use crate::commitlog::Hold;
 
@@ -76,7 +76,7 @@ impl Inner {
         let first = self.new_version();
         let handle = self.region.alloc(&[key]);
         let last = self.partitions.len() - 1;
-        self.partitions[last].push(Partition { token, key: handle, first, newer: Vec::new() });
+        self.partitions[last].push(Partition { token, key: handle, first, newer: Box::default() });
         let at = (last * PARTITIONS_PER_CHUNK + self.partitions[last].len() - 1) as u32;
         let (partitions, region) = (&self.partitions, &self.region);
         self.index.insert(&mut self.tree, hint::of_token(token), at, |other| {
@@ -120,10 +120,7 @@ impl Inner {
         if let Some(version) = self.partition(at).versions().find(|v| v.pins == 0) {
             return version.id;
         }
-        let version = self.new_version();
-        let id = version.id;
-        self.partition_mut(at).newer.push(version);
-        id
+        self.add_version(at)
     }
 
     /// Takes the usual mutation of a partition that is there already: its one row again, as a whole. False, and nothing is done, where
@@ -144,28 +141,18 @@ impl Inner {
     fn write(&mut self, table: &Table, at: u32, version: u32, mutation: &MutationView<'_>) {
         if !mutation.deletion.is_live() {
             self.note(mutation.deletion.timestamp, mutation.deletion.local_time);
-            let version = self.partition_mut(at).version_mut(version);
-            version.deletion = deletion(version.deletion, mutation.deletion);
+            self.partition_mut(at).version_mut(version).delete(mutation.deletion);
         }
         if let Some(row) = mutation.static_row() {
             self.write_static(table, at, version, row);
         }
         for (start, end, deletion) in mutation.tombstones() {
             self.note(deletion.timestamp, deletion.local_time);
-            let added = RangeTombstone { start: start.to_owned(), end: end.to_owned(), deletion };
-            self.write_tombstone(table, at, version, added);
+            self.write_range(table.clustering_orders(), at, version, Range { start, end, deletion });
         }
         for (clustering, row) in mutation.rows() {
             self.write_row(table, at, version, clustering, row);
         }
-    }
-
-    pub(super) fn write_tombstone(&mut self, table: &Table, at: u32, version: u32, added: RangeTombstone) {
-        self.partition_mut(at)
-            .version_mut(version)
-            .tombstones
-            .get_or_insert_with(|| Box::new(RangeTombstones::new()))
-            .add(added, table.clustering_orders());
     }
 
     pub(super) fn write_static(&mut self, table: &Table, at: u32, version: u32, row: RowView<'_>) {
@@ -199,16 +186,16 @@ impl Inner {
                 _ => {
                     let mut tree = Tree::EMPTY;
                     let hint = hint::of_position(Position::row(split_row(self.region.get(only)).0), orders);
-                    self.rows.insert(&mut tree, hint, only.0, |_| Ordering::Equal);
+                    self.trees.insert(&mut tree, hint, only.0, |_| Ordering::Equal);
                     Rows::Many(self.insert_row(tree, orders, clustering, row))
                 }
             },
             Rows::Many(tree) => {
                 let hint = hint::of_position(Position::row(clustering), orders);
                 let (cursor, found) =
-                    self.rows.lower_bound(&tree, hint, |other| self.compare_row(orders, other, clustering));
+                    self.trees.lower_bound(&tree, hint, |other| self.compare_row(orders, other, clustering));
                 if found {
-                    let old = Handle(self.rows.value(cursor).expect("a row that was found"));
+                    let old = Handle(self.trees.value(cursor).expect("a row that was found"));
                     self.merge_into(table, old, clustering, row);
                     return;
                 }
@@ -229,7 +216,7 @@ impl Inner {
         let handle = self.alloc_row(clustering, row);
         let hint = hint::of_position(Position::row(clustering), orders);
         let region = &self.region;
-        self.rows.insert(&mut tree, hint, handle.0, |other| {
+        self.trees.insert(&mut tree, hint, handle.0, |other| {
             Position::row(split_row(region.get(Handle(other))).0).compare(Position::row(clustering), orders)
         });
         tree
@@ -288,6 +275,8 @@ impl Inner {
         let parts: [&[u8]; 3] = [&(clustering.len() as u32).to_le_bytes(), clustering, &self.scratch];
         self.region.replace(handle, &parts);
         if self.scratch.len() > LONG_ROW_BYTES {
+            // Each memtable has one: it is not to keep the room of its longest row.
+            self.scratch = Vec::new();
             reactor::refresh_clock();
         }
     }

@@ -1,7 +1,8 @@
 //! The newest writes of one tablet, in memory, ordered by token and clustering.
 //!
-//! Keys and rows are flat bytes in a [`Region`]; a partition of one row needs no tree. All of a memtable is
+//! Keys, rows and range tombstones are flat bytes in a [`Region`]; a partition of one row needs no tree. All of a memtable is
 //! dropped at once when its table file is durable.
+//! Invariant: whatever grows with what is written is charged, as part of the region, of a forest, or as a record.
 //!
 //! **A mutation is seen whole or not at all by a read of its partition.** A mutation is applied without a
 //! pause, and a read that does not pause sees all of it. A read that must pause pins every version the
@@ -13,6 +14,7 @@
 pub(crate) mod hint;
 mod insert;
 mod pin;
+mod ranges;
 mod read;
 
 use std::cell::{Cell, RefCell};
@@ -21,13 +23,15 @@ use std::rc::Rc;
 
 use memory::{Budget, Forest, Handle, Kind, Region, Tree};
 use model::deletion::{LocalSeconds, NO_LOCAL_TIME, NO_TIMESTAMP};
-use model::tombstones::RangeTombstones;
+use model::reconcile::deletion;
 use model::{DeletionTime, Token};
 use reactor::Event;
 use sstable::EncodingMinima;
 
 use crate::commitlog::Hold;
 use crate::commitlog::format::Position;
+
+use ranges::Ranges;
 
 pub(crate) use pin::Pin;
 pub(crate) use read::{Contents, PartitionRef, Shape, VersionCursor, Walk};
@@ -48,10 +52,11 @@ struct Inner {
     region: Region,
     index: Forest,
     tree: Tree,
-    rows: Forest,
+    /// Those of rows and those of range tombstones.
+    trees: Forest,
     partitions: Vec<Vec<Partition>>,
     budget: Budget,
-    /// Bytes of `partitions`, charged.
+    /// Bytes of `partitions` with all their versions, charged.
     records_bytes: usize,
     next_version: u32,
     scratch: Vec<u8>,
@@ -70,18 +75,23 @@ struct Partition {
     key: Handle,
     first: Version,
     /// Versions made while the earlier ones were pinned; almost always none.
-    newer: Vec<Version>,
+    newer: Box<[Version]>,
 }
 
 #[derive(Debug)]
 struct Version {
     id: u32,
     pins: u32,
-    deletion: DeletionTime,
+    /// The deletion of the partition, in its parts: together they would leave four bytes of each record unused.
+    deleted_at: i64,
+    deleted_local: LocalSeconds,
     static_row: Handle,
     rows: Rows,
-    tombstones: Option<Box<RangeTombstones>>,
+    ranges: Ranges,
 }
+
+// There is one for each partition.
+const _: () = assert!(size_of::<Partition>() == 104);
 
 #[derive(Debug, Clone, Copy)]
 enum Rows {
@@ -95,17 +105,29 @@ impl Version {
         Self {
             id,
             pins: 0,
-            deletion: DeletionTime::LIVE,
+            deleted_at: DeletionTime::LIVE.timestamp,
+            deleted_local: DeletionTime::LIVE.local_time,
             static_row: Handle::NONE,
             rows: Rows::None,
-            tombstones: None,
+            ranges: Ranges::None,
         }
+    }
+
+    #[inline]
+    fn deletion(&self) -> DeletionTime {
+        DeletionTime { timestamp: self.deleted_at, local_time: self.deleted_local }
+    }
+
+    /// Deletes the partition as of then, unless that was done later.
+    fn delete(&mut self, by: DeletionTime) {
+        let deletion = deletion(self.deletion(), by);
+        (self.deleted_at, self.deleted_local) = (deletion.timestamp, deletion.local_time);
     }
 }
 
 impl Partition {
     fn versions(&self) -> impl DoubleEndedIterator<Item = &Version> {
-        std::iter::once(&self.first).chain(&self.newer)
+        std::iter::once(&self.first).chain(self.newer.iter())
     }
 
     #[inline]
@@ -139,7 +161,7 @@ impl Memtable {
             region: Region::new(budget.clone()),
             index: Forest::new(budget.clone()),
             tree: Tree::EMPTY,
-            rows: Forest::new(budget.clone()),
+            trees: Forest::new(budget.clone()),
             partitions: Vec::new(),
             budget: budget.clone(),
             records_bytes: 0,

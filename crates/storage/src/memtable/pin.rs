@@ -1,18 +1,17 @@
 //! Keeps the versions of a partition a paused reader stands on, and folds them together afterwards.
 //!
-//! Folding copies at most [`FOLD_ROWS_MAX`] rows at a time from a version nobody pins into the first one nobody
+//! Folding copies at most [`FOLD_ROWS_MAX`] rows and range tombstones at a time from a version nobody pins into the first one nobody
 //! pins. Until the whole of it is copied both are read, and merging twice changes nothing; so a reader that
 //! comes in between sees the same.
 
 use std::rc::Rc;
 
-use memory::{Cursor, Handle};
-use model::reconcile::deletion;
+use memory::{Handle, Kind};
 use model::{RowView, Table};
 
-use super::{Inner, Memtable, PartitionRef, Rows, split_row};
+use super::{Inner, Memtable, PartitionRef, Rows, Version, split_row};
 
-/// Most rows copied when a pin goes.
+/// Most rows and range tombstones copied when a pin goes.
 const FOLD_ROWS_MAX: usize = 256;
 
 /// One pinned version; unpins when dropped.
@@ -46,6 +45,30 @@ impl Drop for Pin {
 }
 
 impl Inner {
+    /// Begins a version that takes writes; returns its number.
+    pub(super) fn add_version(&mut self, at: u32) -> u32 {
+        let version = self.new_version();
+        let id = version.id;
+        let newer = &mut self.partition_mut(at).newer;
+        let mut versions = std::mem::take(newer).into_vec();
+        versions.reserve_exact(1);
+        versions.push(version);
+        *newer = versions.into_boxed_slice();
+        self.budget.charge(Kind::Dirty, size_of::<Version>());
+        self.records_bytes += size_of::<Version>();
+        id
+    }
+
+    /// Drops the last version, which is folded into another.
+    fn drop_last_version(&mut self, at: u32) {
+        let newer = &mut self.partition_mut(at).newer;
+        let mut versions = std::mem::take(newer).into_vec();
+        versions.pop().expect("a version that was folded");
+        *newer = versions.into_boxed_slice();
+        self.budget.refund(Kind::Dirty, size_of::<Version>());
+        self.records_bytes -= size_of::<Version>();
+    }
+
     /// Folds the last version into an earlier one where nobody pins either.
     pub(super) fn fold(&mut self, table: &Table, at: u32) {
         let mut rows_left = FOLD_ROWS_MAX;
@@ -54,24 +77,22 @@ impl Inner {
             let Some(last) = partition.newer.last() else { return };
             let (from, into) = (last.id, partition.versions().find(|v| v.pins == 0).map(|v| v.id));
             let Some(into) = into.filter(|into| last.pins == 0 && *into != from) else { return };
-            let (rows, static_row, gone) = (last.rows, last.static_row, last.deletion);
-            let count = match rows {
-                Rows::None => 0,
-                Rows::One(_) => 1,
-                Rows::Many(tree) => tree.len(),
-            };
-            if count > FOLD_ROWS_MAX {
+            let (rows, ranges, static_row, gone) = (last.rows, last.ranges, last.static_row, last.deletion());
+            let count = ranges.len()
+                + match rows {
+                    Rows::None => 0,
+                    Rows::One(_) => 1,
+                    Rows::Many(tree) => tree.len(),
+                };
+            let others = self.partition(at).version(into).ranges;
+            let orders = table.clustering_orders();
+            if count > FOLD_ROWS_MAX || !self.overlap_few(&ranges, &others, FOLD_ROWS_MAX, orders) {
                 // Too much for one go: it stays a version of its own until the flush writes both.
                 return;
             }
             rows_left = rows_left.saturating_sub(count.max(1));
-            let tombstones =
-                self.partition_mut(at).newer.last_mut().expect("the version is there").tombstones.take();
-            let version = self.partition_mut(at).version_mut(into);
-            version.deletion = deletion(version.deletion, gone);
-            for range in tombstones.iter().flat_map(|t| t.iter()) {
-                self.write_tombstone(table, at, into, range.clone());
-            }
+            self.partition_mut(at).version_mut(into).delete(gone);
+            self.move_ranges(orders, at, into, &ranges);
             if !static_row.is_none() {
                 self.move_row(table, at, into, static_row, true);
             }
@@ -79,15 +100,14 @@ impl Inner {
                 Rows::None => {}
                 Rows::One(handle) => self.move_row(table, at, into, handle, false),
                 Rows::Many(tree) => {
-                    let mut cursor = self.rows.first(&tree);
-                    while cursor != Cursor::END {
-                        let handle = Handle(self.rows.value(cursor).expect("a row at the cursor"));
-                        cursor = self.rows.next(cursor);
+                    let mut cursor = self.trees.first(&tree);
+                    while let Some(handle) = self.trees.value(cursor).map(Handle) {
+                        cursor = self.trees.next(cursor);
                         self.move_row(table, at, into, handle, false);
                     }
                 }
             }
-            self.partition_mut(at).newer.pop();
+            self.drop_last_version(at);
         }
     }
 

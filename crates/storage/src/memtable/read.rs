@@ -8,10 +8,10 @@ use std::cmp::Ordering;
 
 use memory::{Cursor, Handle};
 use model::clustering::{ClusteringOrder, Position, Slice};
-use model::tombstones::RangeTombstone;
 use model::{DeletionTime, RowView, Token, Unfiltered};
 use smallvec::SmallVec;
 
+use super::ranges::{Place, Range, Ranges};
 use super::{Inner, Memtable, Rows, Version, hint, split_row};
 use crate::read::PartitionBound;
 
@@ -85,9 +85,9 @@ impl Contents<'_> {
         let version = &partition.first;
         let Rows::One(row) = version.rows else { return None };
         let is_sole = partition.newer.is_empty()
-            && version.tombstones.is_none()
+            && version.ranges.is_empty()
             && version.static_row.is_none()
-            && version.deletion.is_live();
+            && version.deletion().is_live();
         let (clustering, row) = split_row(self.0.region.get(row));
         let row = RowView::trusted(row);
         (is_sole && row.is_plain()).then_some((clustering, row))
@@ -98,7 +98,7 @@ impl Contents<'_> {
         let partition = self.0.partition(partition.0);
         let version = &partition.first;
         let is_plain =
-            partition.newer.is_empty() && version.tombstones.is_none() && version.static_row.is_none();
+            partition.newer.is_empty() && version.ranges.is_empty() && version.static_row.is_none();
         is_plain.then_some(version.id)
     }
 
@@ -120,7 +120,7 @@ impl Contents<'_> {
         let version = self.0.partition(partition.0).version(version);
         let row = (!version.static_row.is_none())
             .then(|| RowView::trusted(split_row(self.0.region.get(version.static_row)).1));
-        (version.deletion, row)
+        (version.deletion(), row)
     }
 }
 
@@ -135,7 +135,7 @@ impl Contents<'_> {
         let inner = &*self.0;
         let partition = inner.partition(partition.0);
         let version = &partition.first;
-        if !partition.newer.is_empty() || version.tombstones.is_some() || !version.static_row.is_none() {
+        if !partition.newer.is_empty() || !version.ranges.is_empty() || !version.static_row.is_none() {
             return None;
         }
         let sought = shape.slices.first()?.start.prefix.as_slice();
@@ -146,12 +146,12 @@ impl Contents<'_> {
             Rows::Many(tree) => {
                 let hint = hint::of_position(Position::row(sought), shape.orders);
                 let (at, found) =
-                    inner.rows.lower_bound(&tree, hint, |at| inner.compare_row(shape.orders, at, sought));
-                let row = if found { inner.rows.value(at) } else { None };
+                    inner.trees.lower_bound(&tree, hint, |at| inner.compare_row(shape.orders, at, sought));
+                let row = if found { inner.trees.value(at) } else { None };
                 row.map(|row| split_row(inner.region.get(Handle(row))))
             }
         };
-        Some((version.deletion, row.map(|(clustering, row)| (clustering, RowView::trusted(row)))))
+        Some((version.deletion(), row.map(|(clustering, row)| (clustering, RowView::trusted(row)))))
     }
 }
 
@@ -177,8 +177,8 @@ pub(crate) struct VersionCursor {
     slice: usize,
     entered: bool,
     rows: RowsAt,
-    /// Range tombstones that are still to come, as indexes; read from the back where reversed.
-    ranges: (usize, usize),
+    /// Between which places range tombstones are still to come; read from the back where reversed.
+    ranges: (Place, Place),
     inside: bool,
 }
 
@@ -199,7 +199,7 @@ impl VersionCursor {
             slice: 0,
             entered: false,
             rows: RowsAt::None,
-            ranges: (0, 0),
+            ranges: (Place::END, Place::END),
             inside: false,
         }
     }
@@ -225,17 +225,16 @@ impl VersionCursor {
                 self.enter(inner, version, slice, shape);
             }
             let row = self.peek_row(inner, shape.reversed);
-            let change = match &version.tombstones {
-                Some(ranges) => self.peek_change(ranges.iter().as_slice(), slice, shape),
-                None => None,
-            };
+            let change = self.peek_change(inner, &version.ranges, slice, shape);
             match (row, change) {
                 (None, None) => {
                     self.slice += 1;
                     self.entered = false;
                 }
                 (Some(row), None) => return Some(self.take_row(inner, version, row, shape.reversed)),
-                (None, Some(change)) => return Some(self.take_change(change, shape.reversed)),
+                (None, Some(change)) => {
+                    return Some(self.take_change(inner, &version.ranges, change, shape.reversed));
+                }
                 (Some(row), Some(change)) => {
                     let (clustering, _) = split_row(inner.region.get(row));
                     let order = Position::row(clustering).compare(change.position, shape.orders);
@@ -243,7 +242,7 @@ impl VersionCursor {
                     return Some(if row_first {
                         self.take_row(inner, version, row, shape.reversed)
                     } else {
-                        self.take_change(change, shape.reversed)
+                        self.take_change(inner, &version.ranges, change, shape.reversed)
                     });
                 }
             }
@@ -262,7 +261,7 @@ impl VersionCursor {
                 let bound = |position: Position<'_>| {
                     let hint = hint::of_position(position, shape.orders);
                     let compare = |at| Position::row(clustering(at)).compare(position, shape.orders);
-                    inner.rows.lower_bound(&tree, hint, compare).0
+                    inner.trees.lower_bound(&tree, hint, compare).0
                 };
                 let (start, end) = (bound(slice.start.as_ref()), bound(slice.end.as_ref()));
                 if shape.reversed {
@@ -272,15 +271,14 @@ impl VersionCursor {
                 }
             }
         };
-        self.ranges = match &version.tombstones {
-            None => (0, 0),
-            Some(tombstones) => {
-                let all = tombstones.iter().as_slice();
-                let (start, end) = (slice.start.as_ref(), slice.end.as_ref());
-                let from = all.partition_point(|r| r.end.as_ref().compare(start, shape.orders).is_le());
-                let to = all.partition_point(|r| r.start.as_ref().compare(end, shape.orders).is_lt());
-                (from.min(to), to)
-            }
+        let (start, end) = (slice.start.as_ref(), slice.end.as_ref());
+        self.ranges = if version.ranges.is_empty() || start.compare(end, shape.orders).is_ge() {
+            (Place::END, Place::END)
+        } else {
+            (
+                inner.first_range_behind(&version.ranges, start, shape.orders),
+                inner.first_range_from(&version.ranges, end, shape.orders),
+            )
         };
     }
 
@@ -293,10 +291,10 @@ impl VersionCursor {
                 let Rows::Many(tree) = inner.partition(self.partition).version(self.version).rows else {
                     return None;
                 };
-                let before = inner.rows.previous(&tree, at)?;
-                inner.rows.value(before).map(Handle)
+                let before = inner.trees.previous(&tree, at)?;
+                inner.trees.value(before).map(Handle)
             }
-            RowsAt::Tree { at, .. } => inner.rows.value(at).map(Handle),
+            RowsAt::Tree { at, .. } => inner.trees.value(at).map(Handle),
         }
     }
 
@@ -310,9 +308,9 @@ impl VersionCursor {
         self.rows = match (self.rows, version.rows) {
             (RowsAt::Tree { at, end }, Rows::Many(tree)) => {
                 let at = if reversed {
-                    inner.rows.previous(&tree, at).unwrap_or(end)
+                    inner.trees.previous(&tree, at).unwrap_or(end)
                 } else {
-                    inner.rows.next(at)
+                    inner.trees.next(at)
                 };
                 RowsAt::Tree { at, end }
             }
@@ -322,44 +320,53 @@ impl VersionCursor {
         Unfiltered::Row { clustering, row: RowView::trusted(row) }
     }
 
+    #[inline]
     fn peek_change<'a>(
         &self,
-        ranges: &'a [RangeTombstone],
+        inner: &'a Inner,
+        ranges: &Ranges,
         slice: &'a Slice,
         shape: Shape<'_>,
     ) -> Option<Change<'a>> {
         let (from, to) = self.ranges;
-        if from >= to {
+        if from == to {
             return None;
         }
-        let at = if shape.reversed { to - 1 } else { from };
-        let range = &ranges[at];
-        let first = later(range.start.as_ref(), slice.start.as_ref(), shape.orders);
-        let last = earlier(range.end.as_ref(), slice.end.as_ref(), shape.orders);
+        let at = if shape.reversed { inner.previous_range(ranges, to)? } else { from };
+        let range = inner.range_at(ranges, at)?;
+        let first = later(range.start, slice.start.as_ref(), shape.orders);
+        let last = earlier(range.end, slice.end.as_ref(), shape.orders);
         let (opens, closes) = if shape.reversed { (last, first) } else { (first, last) };
         if !self.inside {
             return Some(Change { position: opens, deletion: range.deletion, leaves: false, enters: true });
         }
-        let next = if shape.reversed { at.checked_sub(1) } else { Some(at + 1) };
-        let touching = next.filter(|next| {
-            (from..to).contains(next)
-                && if shape.reversed {
-                    range.start == ranges[*next].end
-                } else {
-                    range.end == ranges[*next].start
-                }
-        });
-        let deletion = touching.map_or(DeletionTime::LIVE, |next| ranges[next].deletion);
+        let next = if shape.reversed {
+            inner.previous_range(ranges, at).filter(|_| at != from)
+        } else {
+            Some(inner.next_range(at)).filter(|next| *next != to)
+        };
+        let touches = |next: &Range<'_>| {
+            if shape.reversed { range.start == next.end } else { range.end == next.start }
+        };
+        let touching = next.and_then(|next| inner.range_at(ranges, next)).filter(touches);
+        let deletion = touching.map_or(DeletionTime::LIVE, |next| next.deletion);
         Some(Change { position: closes, deletion, leaves: true, enters: touching.is_some() })
     }
 
-    fn take_change<'a>(&mut self, change: Change<'a>, reversed: bool) -> Unfiltered<'a> {
+    fn take_change<'a>(
+        &mut self,
+        inner: &Inner,
+        ranges: &Ranges,
+        change: Change<'a>,
+        reversed: bool,
+    ) -> Unfiltered<'a> {
         if change.leaves {
-            if reversed {
-                self.ranges.1 -= 1;
+            let (from, to) = self.ranges;
+            self.ranges = if reversed {
+                (from, inner.previous_range(ranges, to).unwrap_or(from))
             } else {
-                self.ranges.0 += 1;
-            }
+                (inner.next_range(from), to)
+            };
         }
         self.inside = change.enters;
         Unfiltered::Change { position: change.position, deletion: change.deletion }
