@@ -302,18 +302,27 @@ impl ComponentMemory {
     }
 
     async fn restore_one(&self, file: &Rc<Open>, part: Part) {
-        let read = match part {
-            Part::Filter => file.read_filter().await.map(Restored::Filter),
-            Part::Summary => file.read_summary().await.map(Restored::Summary),
+        let resident = &file.resident;
+        // False where others have come meanwhile.
+        let restored = match part {
+            Part::Filter => file.read_filter().await.map(|filter| {
+                let fits = resident.lacking().0 <= self.rooms().0;
+                if fits {
+                    resident.set_filter(Some(filter));
+                }
+                fits
+            }),
+            Part::Summary => file.read_summary().await.map(|summary| {
+                let fits = resident.lacking().1 <= self.rooms().1;
+                if fits {
+                    resident.set_summary(summary);
+                }
+                fits
+            }),
         };
-        let (room, of_summaries) = self.rooms();
-        let (filter, summary) = file.resident.lacking();
-        match read {
-            // Others have come meanwhile.
-            Ok(Restored::Filter(_)) if filter > room => return,
-            Ok(Restored::Summary(_)) if summary > of_summaries => return,
-            Ok(Restored::Filter(filter)) => file.resident.set_filter(Some(filter)),
-            Ok(Restored::Summary(summary)) => file.resident.set_summary(summary),
+        match restored {
+            Ok(true) => {}
+            Ok(false) => return,
             // It was compacted away and is still being read.
             Err(SstableError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => {
@@ -322,8 +331,8 @@ impl ComponentMemory {
             }
         }
         // Else what was made anew from a damaged file would be read again and again, which gives less.
-        let (filter, summary) = file.resident.lacking();
-        file.resident.failed.set(match part {
+        let (filter, summary) = resident.lacking();
+        resident.failed.set(match part {
             Part::Filter => filter > 0,
             Part::Summary => summary > 0,
         });
@@ -358,9 +367,4 @@ impl ComponentMemory {
 enum Part {
     Filter,
     Summary,
-}
-
-enum Restored {
-    Filter(Filter),
-    Summary(Summary),
 }
