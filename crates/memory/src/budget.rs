@@ -223,6 +223,17 @@ pub struct Charge {
     bytes: usize,
 }
 
+impl Charge {
+    /// Counts so many bytes from now on.
+    pub fn set(&mut self, bytes: usize) {
+        match bytes.checked_sub(self.bytes) {
+            Some(more) => self.budget.charge(self.kind, more),
+            None => self.budget.refund(self.kind, self.bytes - bytes),
+        }
+        self.bytes = bytes;
+    }
+}
+
 impl Drop for Charge {
     fn drop(&mut self) {
         self.budget.refund(self.kind, self.bytes);
@@ -276,8 +287,11 @@ mod tests {
         budget.charge(Kind::Clean, 900);
         let strong: Rc<dyn Reclaim> = pieces.clone();
         budget.set_reclaimer(Rc::downgrade(&strong), 0);
-        let held = budget.hold(Kind::Fixed, 500);
-        assert_eq!((budget.fixed(), budget.clean(), budget.room()), (500, 500, 0));
+        let mut held = budget.hold(Kind::Fixed, 300);
+        held.set(600);
+        assert_eq!((budget.fixed(), budget.clean(), budget.room()), (600, 400, 0));
+        held.set(500);
+        assert_eq!((budget.fixed(), budget.clean(), budget.room()), (500, 400, 100));
         budget.charge(Kind::Dirty, 500);
         assert!(!budget.is_exhausted(), "{budget:?}");
         assert!(!budget.make_room(1), "nothing is left to be given back: {budget:?}");

@@ -34,15 +34,18 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// A filter for `keys` keys that answers yes to others with a probability of `fp_chance`;
-    /// `None` where that is 1 or more: such a table has no filter.
-    pub(crate) fn new(keys: u64, fp_chance: f64, in_words: bool) -> Option<Self> {
+    /// A filter for `keys` keys that answers yes to others with a probability of `fp_chance`, or a greater one where that takes
+    /// more than `bytes_max`; `None` where it is 1 or more: such a table has no filter.
+    pub(crate) fn new(keys: u64, fp_chance: f64, in_words: bool, bytes_max: u64) -> Option<Self> {
         if fp_chance >= 1.0 {
             return None;
         }
         let (hashes, bits_per_key) = shape(fp_chance);
-        let bits = (keys.max(1).saturating_mul(bits_per_key as u64) + BITS_EXCESS).min(FILTER_BYTES_MAX * 8);
-        let words = bits.div_ceil(64) as usize;
+        let keys = keys.max(1);
+        let wanted = keys.saturating_mul(bits_per_key as u64).saturating_add(BITS_EXCESS).div_ceil(64);
+        let words = wanted.min((bytes_max.min(FILTER_BYTES_MAX) - HEAD_BYTES as u64) / 8);
+        let hashes = if words < wanted { hashes.min(best_hashes(words * 64, keys)) } else { hashes };
+        let words = words as usize;
         let mut file = vec![0; HEAD_BYTES + words * 8];
         file[..4].copy_from_slice(&hashes.to_be_bytes());
         file[4..HEAD_BYTES].copy_from_slice(&(words as u32).to_be_bytes());
@@ -114,6 +117,11 @@ impl Filter {
     }
 }
 
+/// How many positions of each key make a filter of so many bits answer best.
+fn best_hashes(bits: u64, keys: u64) -> u32 {
+    (bits as f64 / keys as f64 * std::f64::consts::LN_2).round().max(1.0) as u32
+}
+
 fn flip(in_words: bool) -> usize {
     if in_words { 7 } else { 0 }
 }
@@ -144,7 +152,7 @@ mod tests {
     fn one_percent_takes_ten_bits_or_so_and_holds() {
         assert_eq!(shape(0.01), (5, 10));
         assert_eq!(shape(0.1), (3, 5));
-        let mut filter = Filter::new(10_000, 0.01, true).unwrap();
+        let mut filter = Filter::new(10_000, 0.01, true, FILTER_BYTES_MAX).unwrap();
         for key in 0u32..10_000 {
             filter.add_hash(murmur3_hash128(&key.to_be_bytes(), 0));
         }
@@ -154,14 +162,31 @@ mod tests {
     }
 
     #[test]
+    fn a_filter_with_too_little_room_answers_wrong_more_often_but_not_always() {
+        // Half and a fifth of the 12.5 KB that one percent takes.
+        for (bytes_max, wrong_max) in [(6_250, 12_000), (2_500, 45_000)] {
+            let mut filter = Filter::new(10_000, 0.01, true, bytes_max).unwrap();
+            assert!(filter.size() as u64 <= bytes_max && filter.size() as u64 > bytes_max - 16);
+            for key in 0u32..10_000 {
+                filter.add_hash(murmur3_hash128(&key.to_be_bytes(), 0));
+            }
+            assert!((0u32..10_000).all(|key| filter.may_contain(&key.to_be_bytes())));
+            let wrong = (10_000u32..110_000).filter(|key| filter.may_contain(&key.to_be_bytes())).count();
+            assert!(wrong < wrong_max, "{wrong} of 100000 false answers in {bytes_max} bytes");
+        }
+        // However many keys there are.
+        assert_eq!(Filter::new(u64::MAX, 0.01, true, 1024).unwrap().size(), 1024);
+    }
+
+    #[test]
     fn a_chance_of_one_makes_no_filter() {
-        assert_eq!(Filter::new(10, 1.0, true), None);
+        assert_eq!(Filter::new(10, 1.0, true, FILTER_BYTES_MAX), None);
     }
 
     proptest! {
         #[test]
         fn what_was_added_is_found_after_a_round_trip(keys: Vec<Vec<u8>>, in_words: bool, chance in 0.000_01f64..0.99) {
-            let mut filter = Filter::new(keys.len() as u64, chance, in_words).unwrap();
+            let mut filter = Filter::new(keys.len() as u64, chance, in_words, FILTER_BYTES_MAX).unwrap();
             keys.iter().for_each(|key| filter.add_hash(murmur3_hash128(key, 0)));
             let bytes = filter.as_file();
             let back = Filter::decode(bytes.to_vec(), in_words).unwrap();

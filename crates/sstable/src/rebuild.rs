@@ -10,7 +10,7 @@ use model::token::{murmur3_hash128, murmur3_token};
 
 use crate::data::chunks::ReadCounter;
 use crate::error::{Malformed, SstableError};
-use crate::filter::Filter;
+use crate::filter::{FILTER_BYTES_MAX, Filter};
 use crate::index::STRETCH_BYTES;
 use crate::index::reader::{Entries, IndexFile};
 use crate::summary::{SUMMARY_BYTES_MAX, Summary};
@@ -60,7 +60,7 @@ pub(crate) async fn from_index(index: &IndexFile, known: Known) -> Result<Rebuil
     }
     let counter = ReadCounter::default();
     let mut entries = Entries::new((index, &counter));
-    let mut filter = Filter::new(known.partitions, known.fp_chance, known.filter_in_words);
+    let mut filter = Filter::new(known.partitions, known.fp_chance, known.filter_in_words, FILTER_BYTES_MAX);
     let mut summary = Summary::new(MIN_INDEX_INTERVAL);
     let (mut first, mut last): (Vec<u8>, Vec<u8>) = Default::default();
     let (mut partitions, mut stretch) = (0u64, None);

@@ -5,10 +5,12 @@
 //! much. Beyond the whole limit the largest filter goes. Reads then look for each key in that file's index, compactions of other
 //! files keep tombstones of keys that it may have, and flushes do not put new partitions into the row cache. What went
 //! comes back from the disk as files that are closed leave room for it, the smallest first ([`ComponentMemory::restore`]).
-//! ScyllaDB does so with filters (`components_memory_reclaim_threshold`).
+//! ScyllaDB does so with filters (`components_memory_reclaim_threshold`). Files that are being written take their part too (`making`).
 //!
 //! Invariant: what a file keeps counts as fixed in the shard's budget for as long as a reader holds it; against the limit counts
 //! what a new reader would find.
+
+mod making;
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -20,6 +22,8 @@ use crate::error::SstableError;
 use crate::filter::Filter;
 use crate::summary::Summary;
 use crate::table_file::Open;
+
+pub(crate) use making::Making;
 
 /// Part of the limit that is for summaries.
 const SUMMARIES_PART: usize = 4;
@@ -171,10 +175,7 @@ impl Drop for Resident {
     fn drop(&mut self) {
         let Some(memory) = &self.memory else { return };
         memory.count(self.counts(), (0, 0));
-        if memory.0.short.get() {
-            memory.0.left.set(true);
-            memory.wake();
-        }
+        memory.note_left();
     }
 }
 
@@ -233,6 +234,14 @@ impl ComponentMemory {
         summaries.set(summaries.get() - before.1 + now.1);
     }
 
+    /// Something was given back: what a file lacks may come back.
+    fn note_left(&self) {
+        if self.0.short.get() {
+            self.0.left.set(true);
+            self.wake();
+        }
+    }
+
     fn enter(&self, file: &Rc<Open>) {
         let mut files = self.0.files.borrow_mut();
         if files.len() == files.capacity() {
@@ -253,6 +262,11 @@ impl ComponentMemory {
     /// Takes a file in that was opened; what that is too much for goes.
     pub(crate) async fn admit(&self, file: &Rc<Open>) {
         self.enter(file);
+        self.leave_out().await;
+    }
+
+    /// Has open files leave out what is too much.
+    async fn leave_out(&self) {
         while self.0.summaries.get() > self.summaries_max() {
             let files = self.open_files().into_iter();
             let largest = files

@@ -137,8 +137,8 @@ impl Summary {
     }
 
     /// Checksums of the index before each entry.
-    pub(crate) fn prefixes(&self) -> &[u32] {
-        &self.prefixes
+    pub(crate) fn into_prefixes(self) -> Vec<u32> {
+        self.prefixes
     }
 
     /// Takes checksums of the index before each entry, and of all of it; says no where they are of another summary.
@@ -158,6 +158,13 @@ impl Summary {
     /// Bytes it keeps in memory.
     pub(crate) fn size(&self) -> usize {
         self.keys.len() + self.positions.len() * 20 + self.prefixes.len() * 4
+    }
+
+    /// Bytes it has taken, with room for entries to come.
+    pub(crate) fn room(&self) -> usize {
+        self.keys.capacity()
+            + 4 * (self.ends.capacity() + self.prefixes.capacity())
+            + 8 * (self.tokens.capacity() + self.positions.capacity())
     }
 
     /// Smallest key of the file.

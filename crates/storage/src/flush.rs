@@ -231,6 +231,7 @@ impl Storage {
                 shard: reactor::shard_id() as u32,
             }),
             level: i32::try_from(level).unwrap_or(i32::MAX),
+            memory: Some(self.0.cache.components().clone()),
             ..writer_options(table, minima, expected_partitions)
         };
         let writer = Writer::create(directory, generation, table, options).await.map_err(to_storage_error)?;

@@ -61,6 +61,11 @@ impl DataWriter {
         })
     }
 
+    /// Bytes in memory that grow with the data.
+    pub(crate) fn bytes_in_memory(&self) -> usize {
+        self.offsets.size() + 4 * self.checksums.capacity()
+    }
+
     /// Writes the whole chunks at the front of `bytes` and takes them away; a rest that is no chunk stays.
     pub(crate) async fn take_chunks(&mut self, bytes: &mut Vec<u8>) -> Result<(), SstableError> {
         let whole = bytes.len() - bytes.len() % self.chunk_bytes;

@@ -2,8 +2,8 @@
 //!
 //! Components are written beside their final names and renamed once all are durable, `TOC.txt` last: a crash leaves
 //! either the whole table file or what [`crate::sort_names`] calls left over. Rows are put together without waiting, in one
-//! run of bytes; whole chunks of it go to the disk together. Memory: that run or one row, two buffers on their way, the blocks
-//! of one partition, the filter, the summary, and about four bytes for each chunk.
+//! run of bytes; whole chunks of it go to the disk together. Memory: that run or one row, two buffers on their way, and what is
+//! counted in the shard's memory (`resident::Making`): the blocks of one partition, the filter, the summary, and about four bytes for each chunk.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -25,10 +25,11 @@ use crate::descriptor::{Component, Descriptor};
 use crate::error::SstableError;
 use crate::extras::{Extras, LargeData, SchemaMark, TabletMark};
 use crate::file::{OutputFile, Written, make_durable};
-use crate::filter::Filter;
+use crate::filter::{FILTER_BYTES_MAX, Filter};
 use crate::index::COLUMN_INDEX_BYTES_DEFAULT;
 use crate::index::writer::{Blocks, IndexWriter};
 use crate::layout::Layout;
+use crate::resident::{ComponentMemory, Making};
 use crate::statistics::{
     Collector, CommitLogPosition, EncodingMinima, SIGNED_TIME_MAX, SerializationHeader, Statistics, Stats,
 };
@@ -71,6 +72,8 @@ pub struct WriterOptions {
     pub host: Option<[u8; 16]>,
     /// The tablet and the shard that write it.
     pub tablet: Option<TabletMark>,
+    /// Where what is kept in memory meanwhile counts, and what bounds it.
+    pub memory: Option<ComponentMemory>,
 }
 
 impl Default for WriterOptions {
@@ -89,7 +92,21 @@ impl Default for WriterOptions {
             commit_log_intervals: Vec::new(),
             host: None,
             tablet: None,
+            memory: None,
         }
+    }
+}
+
+impl WriterOptions {
+    /// Most bytes of the filter.
+    fn filter_bytes_max(&self) -> u64 {
+        self.memory.as_ref().map_or(FILTER_BYTES_MAX, |memory| memory.filter_bytes_max() as u64)
+    }
+
+    /// Most bytes of the summary.
+    pub(crate) fn summary_bytes_max(&self) -> usize {
+        let of_memory = self.memory.as_ref().map_or(usize::MAX, ComponentMemory::summary_bytes_max);
+        self.summary_bytes_max.min(of_memory)
     }
 }
 
@@ -138,6 +155,7 @@ pub struct Writer {
     last_position: OwnedPosition,
     partitions: u64,
     large: LargeData,
+    making: Option<Making>,
 }
 
 /// The partition that is written.
@@ -179,7 +197,12 @@ impl Writer {
             })?;
         let data = DataWriter::create(descriptor.temporary_path(dir, Component::Data), &options).await?;
         let in_words = descriptor.version.features().filter_in_words;
-        let filter = Filter::new(options.expected_partitions, options.fp_chance, in_words);
+        let (expected, bytes_max) = (options.expected_partitions, options.filter_bytes_max());
+        let filter = Filter::new(expected, options.fp_chance, in_words, bytes_max);
+        let mut making = options.memory.as_ref().map(Making::new);
+        if let Some(making) = &mut making {
+            making.keep((filter.as_ref().map_or(0, Filter::size), 0)).await;
+        }
         let interval = table.options().min_index_interval;
         let index_path = descriptor.temporary_path(dir, Component::Index);
         let index = match IndexWriter::create(index_path, filter, interval, &options).await {
@@ -214,6 +237,7 @@ impl Writer {
             last_position: Position::END.to_owned(),
             partitions: 0,
             large: LargeData::default(),
+            making,
         })
     }
 
@@ -364,7 +388,20 @@ impl Writer {
         self.data.take_chunks(&mut self.out).await?;
         // A row longer than usual does not keep its room.
         self.out.shrink_to(2 * self.gathered_max);
-        if self.index.is_due() { self.index.drain().await } else { Ok(()) }
+        if self.index.is_due() {
+            self.index.drain().await?;
+        }
+        let kept = self.bytes_in_memory();
+        if let Some(making) = &mut self.making {
+            making.keep(kept).await;
+        }
+        Ok(())
+    }
+
+    /// Bytes in memory that grow with what is written, of all and of the summary.
+    fn bytes_in_memory(&self) -> (usize, usize) {
+        let (index, summary) = self.index.bytes_in_memory();
+        (index + self.data.bytes_in_memory() + self.blocks.size(), summary)
     }
 
     /// Makes the table file durable and visible.
@@ -392,6 +429,7 @@ impl Writer {
     }
 
     async fn write_components(self) -> Result<SstableInfo, SstableError> {
+        let kept = self.bytes_in_memory();
         let (dir, descriptor, options) = (self.dir, self.descriptor, self.options);
         let features = descriptor.version.features();
         let first_key = self.first.expect("there is a partition");
@@ -413,6 +451,8 @@ impl Writer {
             descriptor,
             files: vec![data.file, index],
             checksums: vec![(Component::Data, data.digest), (Component::Index, index_checksum)],
+            making: self.making,
+            kept,
         };
         let mut bytes = Vec::new();
         summary.encode(&mut bytes).await;
@@ -443,7 +483,7 @@ impl Writer {
             schema: Some(self.schema),
             tablet: options.tablet,
             checksums: made.checksums.clone(),
-            prefixes: summary.prefixes().to_vec(),
+            prefixes: summary.into_prefixes(),
             large: self.large,
         };
         extras.encode(&mut bytes);
@@ -454,6 +494,9 @@ impl Writer {
         made.write(Component::Toc, &mut bytes).await?;
         make_durable(made.files).await?;
         make_visible(&dir, descriptor, &names).await?;
+        if let Some(making) = made.making {
+            making.end();
+        }
         Ok(SstableInfo {
             descriptor,
             first_key,
@@ -495,11 +538,17 @@ struct Made<'d> {
     descriptor: Descriptor,
     files: Vec<Written>,
     checksums: Vec<(Component, u32)>,
+    making: Option<Making>,
+    /// Bytes in memory besides the component that is written, of all and of the summary.
+    kept: (usize, usize),
 }
 
 impl Made<'_> {
     /// Writes one that is in memory as a whole; takes its bytes.
     async fn write(&mut self, component: Component, bytes: &mut Vec<u8>) -> Result<(), SstableError> {
+        if let Some(making) = &mut self.making {
+            making.keep((self.kept.0 + bytes.capacity(), self.kept.1)).await;
+        }
         self.write_bytes(component, bytes).await?;
         bytes.clear();
         Ok(())

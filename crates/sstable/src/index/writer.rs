@@ -36,6 +36,11 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
+    /// Bytes in memory.
+    pub(crate) fn size(&self) -> usize {
+        self.bytes.capacity() + 4 * self.offsets.capacity()
+    }
+
     /// Forgets the partition before.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
@@ -141,7 +146,7 @@ impl IndexWriter {
             summed: 0,
             scratch: Vec::new(),
             summary: Summary::new(min_index_interval),
-            summary_bytes_max: options.summary_bytes_max.min(SUMMARY_BYTES_MAX),
+            summary_bytes_max: options.summary_bytes_max().min(SUMMARY_BYTES_MAX),
             // Without a ratio the quotient is infinite, and only the length of a stretch counts.
             data_per_byte: 1.0 / options.summary_ratio.clamp(0.0, 1.0),
             paid_at: 0.0,
@@ -175,6 +180,12 @@ impl IndexWriter {
             filter.add_hash(murmur3_hash128(key, 0));
         }
         self.partitions += 1;
+    }
+
+    /// Bytes in memory that grow with the index, of all and of the summary.
+    pub(crate) fn bytes_in_memory(&self) -> (usize, usize) {
+        let summary = self.summary.room();
+        (summary + self.filter.as_ref().map_or(0, Filter::size), summary)
     }
 
     /// Whether there is enough to be written.

@@ -11,7 +11,7 @@ use model::clustering::Slice;
 use model::partition_key::DecoratedKey;
 use reactor::file::create_dir_all;
 use reactor::sim;
-use sstable::{ComponentMemory, Descriptor, IndexPages, Sstable, WriterOptions};
+use sstable::{ComponentMemory, Descriptor, IndexPages, Sstable, Writer, WriterOptions};
 
 const DIR: &str = "/data";
 const PARTITIONS: usize = 2_000;
@@ -130,5 +130,88 @@ fn summaries_get_coarser_where_there_is_too_little_memory_and_all_is_found_with_
             find_all(&one, &table, &there).await;
             misses(&one, &others).await;
         }
+    });
+}
+
+#[test]
+fn a_file_that_is_written_takes_its_room_from_those_that_are_open() {
+    const EXPECTED: u64 = 100_000;
+    // Ten bits for each key, and the head.
+    const MADE: usize = 125_016;
+    sim::run_one(1, || async {
+        let (table, there, _) = written(2, 0.0).await;
+        let (filter, whole) = sizes(&table).await;
+        let budget = Budget::new(64 << 20);
+        let pages = IndexPages::new(&budget);
+        // A byte too little for the filters of all three.
+        let memory = ComponentMemory::new(&budget, 2 * whole + MADE - 1);
+        let mut files = Vec::new();
+        for generation in 1..=2 {
+            files.push(open(generation, &table, &memory, &pages).await);
+        }
+        assert_eq!((budget.fixed(), memory.lacking_bytes()), (2 * whole, 0));
+        let create = async || {
+            let options = WriterOptions {
+                expected_partitions: EXPECTED,
+                memory: Some(memory.clone()),
+                ..WriterOptions::default()
+            };
+            Writer::create(Path::new(DIR), 3, &table, options).await.unwrap()
+        };
+        let writer = create().await;
+        assert_eq!((budget.fixed(), memory.lacking_bytes()), (2 * whole + MADE - filter, filter));
+        writer.abort().await;
+        memory.restore(|| true).await;
+        assert_eq!(
+            (budget.fixed(), memory.lacking_bytes()),
+            (2 * whole, 0),
+            "what came to nothing takes nothing"
+        );
+
+        let mut writer = create().await;
+        for partition in &there {
+            support::append(&mut writer, &table, partition).await;
+            assert!(budget.fixed() >= 2 * whole + MADE - filter);
+        }
+        writer.finish().await.unwrap().expect("there are partitions");
+        // Its room is kept for who opens it.
+        memory.restore(|| true).await;
+        assert_eq!((budget.fixed(), memory.lacking_bytes()), (2 * whole - filter, filter));
+        let made = open(3, &table, &memory, &pages).await;
+        assert!(made.bytes_in_memory() > MADE && memory.lacking_bytes() == filter);
+        find_all(&made, &table, &there).await;
+        drop((files, made));
+        assert_eq!(budget.fixed(), 0);
+    });
+}
+
+#[test]
+fn what_a_file_keeps_while_it_is_written_is_bounded_however_many_keys_it_has() {
+    const LIMIT: usize = 2 << 20;
+    sim::run_one(1, || async {
+        let (table, there) = simple(20_000, 1);
+        create_dir_all(Path::new(DIR)).await.unwrap();
+        let budget = Budget::new(64 << 20);
+        let (pages, memory) = (IndexPages::new(&budget), ComponentMemory::new(&budget, LIMIT));
+        let options = WriterOptions {
+            // A filter for them has 12.5 MB, a summary of each key 640 KB.
+            expected_partitions: 10_000_000,
+            summary_ratio: 1.0,
+            memory: Some(memory.clone()),
+            ..WriterOptions::default()
+        };
+        let mut writer = Writer::create(Path::new(DIR), 1, &table, options).await.unwrap();
+        let mut most = 0;
+        for partition in &there {
+            support::append(&mut writer, &table, partition).await;
+            most = most.max(budget.fixed());
+        }
+        // Half of the limit for the filter, a quarter with its room to grow for the summary, and places of chunks.
+        assert!((LIMIT / 2..LIMIT / 2 + LIMIT / 4 + (64 << 10)).contains(&most), "{most} bytes");
+        writer.finish().await.unwrap().expect("there are partitions");
+        assert_eq!(budget.fixed(), 0);
+        let file = open(1, &table, &memory, &pages).await;
+        assert_eq!(memory.lacking_bytes(), 0, "all of it fits in the limit");
+        find_all(&file, &table, &there).await;
     });
 }

@@ -595,25 +595,29 @@ pub(crate) async fn write(
 ) -> SstableInfo {
     let mut writer = Writer::create(dir, generation, table, options).await.unwrap();
     for partition in partitions {
-        let static_row = partition.static_row.as_deref().map(RowView::trusted);
-        writer
-            .partition_start(partition.key.token, &partition.key.key, partition.deletion, static_row)
-            .unwrap();
-        for item in partition.stream(table.clustering_orders()) {
-            let unfiltered = match &item {
-                Item::Row(clustering, row) => Unfiltered::Row { clustering, row: RowView::trusted(row) },
-                Item::Change(position, deletion) => {
-                    Unfiltered::Change { position: position.as_ref(), deletion: *deletion }
-                }
-            };
-            writer.unfiltered(unfiltered).unwrap();
-            if writer.is_due() {
-                writer.drain().await.unwrap();
-            }
-        }
-        writer.partition_end();
+        append(&mut writer, table, partition).await;
     }
     writer.finish().await.unwrap().expect("there are partitions")
+}
+
+/// Appends a partition to a file that is written.
+pub(crate) async fn append(writer: &mut Writer, table: &Table, partition: &Partition) {
+    let static_row = partition.static_row.as_deref().map(RowView::trusted);
+    let Partition { key, deletion, .. } = partition;
+    writer.partition_start(key.token, &key.key, *deletion, static_row).unwrap();
+    for item in partition.stream(table.clustering_orders()) {
+        let unfiltered = match &item {
+            Item::Row(clustering, row) => Unfiltered::Row { clustering, row: RowView::trusted(row) },
+            Item::Change(position, deletion) => {
+                Unfiltered::Change { position: position.as_ref(), deletion: *deletion }
+            }
+        };
+        writer.unfiltered(unfiltered).unwrap();
+        if writer.is_due() {
+            writer.drain().await.unwrap();
+        }
+    }
+    writer.partition_end();
 }
 
 /// Everything a reader lends.
