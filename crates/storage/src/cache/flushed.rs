@@ -19,6 +19,9 @@ use crate::read::visible::drop_dropped_is_needless;
 use crate::shard::Storage;
 use crate::tablet::{TableFile, Tablet};
 
+/// Rows and changes merged between two looks whether somebody else should run.
+const STEPS_PER_LOOK: u32 = 32;
+
 impl Storage {
     /// Merges a memtable whose file is there into the row cache.
     pub(crate) async fn update_cache(
@@ -134,6 +137,7 @@ impl Flushed<'_> {
         let slices = [Slice::all()];
         let shape = Shape { orders: table.clustering_orders(), slices: &slices, reversed: false };
         let head = (merge.partition_deletion(), merge.take_static_row());
+        let mut steps = 0;
         if known {
             let mut update = Update::new(cache, self.claim, table, (token, &key), head);
             while let Some(next) = merge.next(shape).await? {
@@ -141,6 +145,7 @@ impl Flushed<'_> {
                     Unfiltered::Row { clustering, row } => update.row(clustering, row.as_bytes()),
                     Unfiltered::Change { position, deletion } => update.change(position, deletion),
                 }
+                look(&mut steps, &mut merge).await;
             }
             update.end();
         } else {
@@ -149,10 +154,20 @@ impl Flushed<'_> {
             let mut learner = learner.of_flush();
             while let Some(next) = merge.next(shape).await? {
                 learner.unfiltered(next);
+                look(&mut steps, &mut merge).await;
             }
             learner.end();
         }
         Ok(())
+    }
+}
+
+/// After each row or change: others may run, and readers of theirs leave what is merged here as it is.
+async fn look(steps: &mut u32, merge: &mut Merge) {
+    *steps += 1;
+    if steps.is_multiple_of(STEPS_PER_LOOK) && reactor::need_preempt() {
+        merge.pin();
+        reactor::yield_now().await;
     }
 }
 

@@ -33,19 +33,20 @@ fn with_storage((memtables, all): (usize, usize), test: impl AsyncFnOnce(Storage
     });
 }
 
+/// A count of a group so far.
+fn count_of(group: Group, name: &str) -> u64 {
+    let label = ("group".to_owned(), group.name().to_owned());
+    let samples = metrics::snapshot();
+    let sample = samples.iter().find(|sample| sample.name == name && sample.labels.contains(&label));
+    match sample.map(|sample| &sample.value) {
+        Some(Value::Counter(count)) => *count,
+        other => panic!("no count {name} but {other:?}"),
+    }
+}
+
 /// Disk requests of statements and scans so far.
 fn disk_reads() -> u64 {
-    let of = |group: Group| {
-        let label = ("group".to_owned(), group.name().to_owned());
-        let samples = metrics::snapshot();
-        let sample = samples
-            .iter()
-            .find(|sample| sample.name == "reactor_disk_operations_total" && sample.labels.contains(&label));
-        match sample.map(|sample| &sample.value) {
-            Some(Value::Counter(count)) => *count,
-            other => panic!("no count of disk operations but {other:?}"),
-        }
-    };
+    let of = |group| count_of(group, "reactor_disk_operations_total");
     of(Group::STATEMENT) + of(Group::SCAN)
 }
 
@@ -544,5 +545,34 @@ fn a_row_of_the_cache_and_of_a_memtable_is_read_without_the_disk() {
         let (rows, reads) = read(&storage, key("key1"), Some("c"), false).await;
         assert!(rows == [b"cached"] && reads > 0, "{rows:?} by {reads} reads");
         check("key1", Some("c"), &["cached"]).await;
+    });
+}
+
+#[test]
+fn a_flush_lets_others_run_while_it_puts_a_partition_of_many_rows_into_the_cache() {
+    const ROWS: usize = 30_000;
+    with_storage((64 << 20, 96 << 20), async |storage| {
+        // The second time the partition is known.
+        for round in 1..=2 {
+            for row in 0..ROWS {
+                let bytes = write("key", &format!("row{row:06}"), &format!("value {round}"), round);
+                storage.apply(&bytes, Deadline::NEVER).await.expect("a write");
+            }
+            let merging = storage.clone();
+            let merged = reactor::spawn(Group::MEMTABLE, async move {
+                storage::measuring::update_row_cache(&merging, ID).await.expect("the table");
+            });
+            let turns = || count_of(Group::MEMTABLE, "scylla_scheduler_tasks_processed");
+            let before = turns();
+            // Somebody always wants to run.
+            while !merged.is_finished() {
+                reactor::yield_now().await;
+            }
+            merged.await.expect("no panic");
+            let turns = turns() - before;
+            // One turn took them all; how many it takes otherwise is the core's to say.
+            assert!(turns > 10, "{ROWS} rows in {turns} turns, round {round}");
+        }
+        assert_eq!(count("scylla_cache_rows_merged_from_memtable"), ROWS as u64);
     });
 }
