@@ -238,6 +238,9 @@ fn roles_permissions_and_service_levels() {
     same("LIST ROLES OF r NORECURSIVE");
     same("GRANT r TO s");
     same("REVOKE r FROM s");
+    for empty in ["GRANT '' TO r", "CREATE ROLE ''", "LIST ROLES OF ''", "GRANT ALTER ON ROLE '' TO ''"] {
+        same(empty);
+    }
     check("GRANT unmask TO s", "GRANT \"unmask\" TO s");
     check("GRANT ALL PERMISSIONS ON ALL KEYSPACES TO r", "GRANT ALL ON ALL KEYSPACES TO r");
     check("GRANT SELECT PERMISSION, MODIFY ON t TO r", "GRANT SELECT, MODIFY ON TABLE t TO r");

@@ -6,15 +6,24 @@ use super::{Quoted, clause, enclosed, optional, pairs, separated, when};
 use crate::ast::{
     AddIdentity, AlterRole, AlterServiceLevel, AlterUser, AttachServiceLevel, CreateRole, CreateServiceLevel,
     CreateUser, DetachServiceLevel, DropIdentity, DropRole, DropServiceLevel, DropUser, GrantPermissions,
-    GrantRole, ListPermissions, ListRoles, ListServiceLevel, Permission, Permissions, Resource,
+    GrantRole, Ident, ListPermissions, ListRoles, ListServiceLevel, Permission, Permissions, Resource,
     RevokePermissions, RevokeRole, RoleOption, UserPassword,
 };
+
+/// A role's name: the empty one, which only a string can say, as a string.
+struct Role<'a>(&'a Ident);
+
+impl Display for Role<'_> {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> Result {
+        if self.0.name.is_empty() { formatter.write_str("''") } else { write!(formatter, "{}", self.0) }
+    }
+}
 
 impl Display for CreateRole {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> Result {
         formatter.write_str("CREATE ROLE ")?;
         when(formatter, self.if_not_exists, "IF NOT EXISTS ")?;
-        write!(formatter, "{}", self.name)?;
+        write!(formatter, "{}", Role(&self.name))?;
         clause(formatter, " WITH ", &self.options)
     }
 }
@@ -23,7 +32,7 @@ impl Display for AlterRole {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> Result {
         formatter.write_str("ALTER ROLE ")?;
         when(formatter, self.if_exists, "IF EXISTS ")?;
-        write!(formatter, "{}", self.name)?;
+        write!(formatter, "{}", Role(&self.name))?;
         clause(formatter, " WITH ", &self.options)
     }
 }
@@ -32,7 +41,7 @@ impl Display for DropRole {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> Result {
         formatter.write_str("DROP ROLE ")?;
         when(formatter, self.if_exists, "IF EXISTS ")?;
-        write!(formatter, "{}", self.name)
+        write!(formatter, "{}", Role(&self.name))
     }
 }
 
@@ -103,20 +112,20 @@ impl Display for DropUser {
 
 impl Display for GrantRole {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> Result {
-        write!(formatter, "GRANT {} TO {}", self.role, self.grantee)
+        write!(formatter, "GRANT {} TO {}", Role(&self.role), Role(&self.grantee))
     }
 }
 
 impl Display for RevokeRole {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> Result {
-        write!(formatter, "REVOKE {} FROM {}", self.role, self.revokee)
+        write!(formatter, "REVOKE {} FROM {}", Role(&self.role), Role(&self.revokee))
     }
 }
 
 impl Display for ListRoles {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> Result {
         formatter.write_str("LIST ROLES")?;
-        optional(formatter, " OF ", self.of.as_ref())?;
+        optional(formatter, " OF ", self.of.as_ref().map(Role))?;
         when(formatter, !self.recursive, " NORECURSIVE")
     }
 }
@@ -138,13 +147,13 @@ impl Display for Permissions {
 
 impl Display for GrantPermissions {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> Result {
-        write!(formatter, "GRANT {} ON {} TO {}", self.permissions, self.resource, self.grantee)
+        write!(formatter, "GRANT {} ON {} TO {}", self.permissions, self.resource, Role(&self.grantee))
     }
 }
 
 impl Display for RevokePermissions {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> Result {
-        write!(formatter, "REVOKE {} ON {} FROM {}", self.permissions, self.resource, self.revokee)
+        write!(formatter, "REVOKE {} ON {} FROM {}", self.permissions, self.resource, Role(&self.revokee))
     }
 }
 
@@ -152,7 +161,7 @@ impl Display for ListPermissions {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> Result {
         write!(formatter, "LIST {}", self.permissions)?;
         optional(formatter, " ON ", self.resource.as_ref())?;
-        optional(formatter, " OF ", self.of.as_ref())?;
+        optional(formatter, " OF ", self.of.as_ref().map(Role))?;
         when(formatter, !self.recursive, " NORECURSIVE")
     }
 }
@@ -165,7 +174,7 @@ impl Display for Resource {
             Resource::AllTables(name) => write!(formatter, "ALL TABLES IN KEYSPACE {name}"),
             Resource::Table(name) => write!(formatter, "TABLE {name}"),
             Resource::AllRoles => formatter.write_str("ALL ROLES"),
-            Resource::Role(name) => write!(formatter, "ROLE {name}"),
+            Resource::Role(name) => write!(formatter, "ROLE {}", Role(name)),
             Resource::AllFunctions => formatter.write_str("ALL FUNCTIONS"),
             Resource::AllFunctionsIn(name) => write!(formatter, "ALL FUNCTIONS IN KEYSPACE {name}"),
             Resource::Function { name, argument_types } => {
@@ -221,13 +230,13 @@ impl Display for DropServiceLevel {
 
 impl Display for AttachServiceLevel {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> Result {
-        write!(formatter, "ATTACH SERVICE LEVEL {} TO {}", self.name, self.role)
+        write!(formatter, "ATTACH SERVICE LEVEL {} TO {}", self.name, Role(&self.role))
     }
 }
 
 impl Display for DetachServiceLevel {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> Result {
-        write!(formatter, "DETACH SERVICE LEVEL FROM {}", self.role)
+        write!(formatter, "DETACH SERVICE LEVEL FROM {}", Role(&self.role))
     }
 }
 
@@ -236,10 +245,12 @@ impl Display for ListServiceLevel {
         match self {
             ListServiceLevel::One(name) => write!(formatter, "LIST SERVICE LEVEL {name}"),
             ListServiceLevel::All => formatter.write_str("LIST ALL SERVICE LEVELS"),
-            ListServiceLevel::AttachedTo(role) => write!(formatter, "LIST ATTACHED SERVICE LEVEL OF {role}"),
+            ListServiceLevel::AttachedTo(role) => {
+                write!(formatter, "LIST ATTACHED SERVICE LEVEL OF {}", Role(role))
+            }
             ListServiceLevel::AllAttached => formatter.write_str("LIST ALL ATTACHED SERVICE LEVELS"),
             ListServiceLevel::EffectiveFor(role) => {
-                write!(formatter, "LIST EFFECTIVE SERVICE LEVEL OF {role}")
+                write!(formatter, "LIST EFFECTIVE SERVICE LEVEL OF {}", Role(role))
             }
         }
     }
