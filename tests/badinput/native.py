@@ -171,7 +171,9 @@ class Connection:
             options = {"COMPRESSION": compression} if compression else {}
             self.raw(frame(version, STARTUP, startup_body(**options)))
             answer = self.read()
-            assert answer and answer[1] == READY, f"STARTUP was answered with {answer}"
+            if answer is None:
+                raise ConnectionError("the node closed before it answered STARTUP")
+            assert answer[1] == READY, f"STARTUP was answered with {answer}"
             self.segments, self.lz4 = version >= 5, version >= 5 and compression is not None
 
     def __enter__(self):
