@@ -335,7 +335,12 @@ fn drive<T: 'static>(
     drop(waiter);
     let (mut departure, mut asked) = (Departure { together, told: false }, false);
     loop {
-        shard.turn(|| departure.told || outcome.borrow().is_none());
+        // A turn takes in others' calls before it asks: what they tell here must be looked at after that, or the call
+        // is lost and the shard sleeps for ever.
+        shard.turn(|| {
+            let news = (!asked && together.failed.load(Ordering::SeqCst)) || together.all_are_done();
+            !news && (departure.told || outcome.borrow().is_none())
+        });
         let ended = outcome.borrow().as_ref().map(Result::is_err);
         if let Some(failed) = ended
             && !departure.told

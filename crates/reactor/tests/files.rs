@@ -115,6 +115,77 @@ fn names_can_be_made_listed_moved_and_removed() {
     });
 }
 
+/// Each would hold up, mislead or be harmed by whoever takes it for a file.
+#[test]
+fn only_regular_files_are_opened_and_the_error_says_what_is_there() {
+    in_directory(|directory| async move {
+        let fifo = directory.join("fifo");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, 0o600.into()).unwrap();
+        let socket = directory.join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let inner = directory.join("folder");
+        std::fs::create_dir(&inner).unwrap();
+        let link = directory.join("link");
+        std::os::unix::fs::symlink(&fifo, &link).unwrap();
+        let read = OpenOptions::new().read(true);
+        let written = OpenOptions::new().write(true).create(true).truncate(true);
+        for (path, found) in [
+            (fifo.clone(), "a FIFO"),
+            (link, "a FIFO"),
+            (socket, "a socket"),
+            (inner, "a directory"),
+            (PathBuf::from("/dev/null"), "a character device"),
+        ] {
+            for options in [read, CREATE, written, read.direct(true), CREATE.direct(true)] {
+                let error = File::open(&path, options).await.expect_err("no regular file");
+                assert!(error.to_string().contains(found), "{}: {options:?}: {error}", path.display());
+            }
+            for error in [
+                file::read_all(&path, 10).await.unwrap_err(),
+                file::lock(&path).await.unwrap_err(),
+                file::read_text_now(&path, 10).unwrap_err(),
+            ] {
+                assert!(error.to_string().contains(found), "{}: {error}", path.display());
+            }
+        }
+        for list in [file::read_dir(&fifo).await.map(drop), file::sync_dir(&fifo).await] {
+            assert_eq!(list.unwrap_err().kind(), ErrorKind::NotADirectory);
+        }
+        assert_eq!(file::metadata_size(&fifo).await.unwrap(), 0, "it was left alone");
+    });
+}
+
+#[test]
+fn a_symbolic_link_is_listed_as_what_it_leads_to() {
+    in_directory(|directory| async move {
+        let (target, listed) = (directory.join("target"), directory.join("listed"));
+        std::fs::create_dir_all(target.join("inner")).unwrap();
+        std::fs::create_dir(&listed).unwrap();
+        std::fs::write(target.join("file"), pattern(5000)).unwrap();
+        for (to, name) in [("inner", "a"), ("file", "b"), ("nothing", "c")] {
+            std::os::unix::fs::symlink(target.join(to), listed.join(name)).unwrap();
+        }
+        let found: Vec<_> = file::read_dir(&listed).await.unwrap();
+        let found: Vec<_> = found.iter().map(|e| (e.name.as_str(), e.is_dir)).collect();
+        assert_eq!(found, [("a", true), ("b", false), ("c", false)]);
+        assert_eq!(file::read_dir(&listed).await.unwrap()[1].size, 5000);
+        // What is removed is the link.
+        file::remove_dir_all(listed.join("a")).await.unwrap();
+        assert!(target.join("inner").is_dir());
+    });
+}
+
+#[test]
+fn a_text_is_read_at_once_up_to_its_limit() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("text");
+    std::fs::write(&path, "twelve bytes").unwrap();
+    assert_eq!(file::read_text_now(&path, 12).unwrap(), "twelve bytes");
+    assert_eq!(file::read_text_now(&path, 11).unwrap_err().kind(), ErrorKind::FileTooLarge);
+    std::fs::write(&path, [0xff]).unwrap();
+    assert_eq!(file::read_text_now(&path, 11).unwrap_err().kind(), ErrorKind::InvalidData);
+}
+
 #[test]
 fn a_lock_is_held_until_dropped() {
     in_directory(|directory| async move {

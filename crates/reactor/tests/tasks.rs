@@ -201,6 +201,29 @@ fn a_panicking_main_is_reported_by_join() {
     assert!(panicked.message.contains("this shard fails"));
 }
 
+/// The call of a shard that ends, by a panic or not, reaches the others at every point of their loops.
+#[test]
+fn no_end_of_a_shard_is_missed_by_the_others() {
+    for round in 0..3_000 {
+        let panics = round % 2 == 0;
+        let config = Config { shards: 2, driver: DriverChoice::Poll, pin: false, ..Config::default() };
+        let running = reactor::start(config, move |info| async move {
+            if info.id == 1 {
+                // The two meet at another point of the other's loop in each round.
+                (0..round % 64).for_each(|_| std::hint::spin_loop());
+                assert!(!panics, "this shard fails");
+            } else if panics {
+                reactor::signal::terminated().await.unwrap();
+            }
+        })
+        .unwrap();
+        let (ended, end) = std::sync::mpsc::channel();
+        std::thread::spawn(move || ended.send(running.join().is_err()));
+        let failed = end.recv_timeout(Duration::from_secs(60)).expect("a shard sleeps for ever");
+        assert_eq!(failed, panics);
+    }
+}
+
 /// A waker whose call panics inside the loop, outside of any task: the loop's own failure.
 struct Bomb;
 

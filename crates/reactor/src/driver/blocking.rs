@@ -6,9 +6,9 @@
 
 use std::collections::VecDeque;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 
 use super::{Handle, HandleKind, Op, OpId, Output, PathOp};
 use crate::file::buffer::SECTOR_BYTES;
-use crate::file::{ALIGNMENT, DirEntry, OpenOptions};
+use crate::file::{ALIGNMENT, DirEntry, FileIdentity, OpenOptions, Place};
 use crate::waker::Remote;
 
 /// Jobs that may wait; beyond it `submit` says so and the operation fails with `ResourceBusy`.
@@ -51,6 +51,7 @@ enum Raw {
     Number(u64),
     File { descriptor: OwnedFd, direct: bool, read_alignment: u32, device: u64 },
     Entries(Vec<DirEntry>),
+    Ancestry(Vec<Place>),
 }
 
 struct Shared {
@@ -192,6 +193,7 @@ fn to_output(raw: Raw) -> Output {
             Output::File { handle, direct, read_alignment, device }
         }
         Raw::Entries(entries) => Output::Entries(entries),
+        Raw::Ancestry(places) => Output::Ancestry(places),
     }
 }
 
@@ -288,14 +290,23 @@ fn perform_path(op: PathOp) -> io::Result<Raw> {
         PathOp::CreateDirAll(path) => fs::create_dir_all(path).map(|()| Raw::Done),
         PathOp::RemoveDirAll(path) => fs::remove_dir_all(path).map(|()| Raw::Done),
         PathOp::RemoveDir(path) => fs::remove_dir(path).map(|()| Raw::Done),
-        PathOp::HardLink(from, to) => fs::hard_link(from, to).map(|()| Raw::Done),
-        PathOp::SyncDir(path) => fs::File::open(path)?.sync_all().map(|()| Raw::Done),
+        PathOp::HardLink(from, to) => {
+            use rustix::fs::{AtFlags, CWD, linkat};
+            linkat(CWD, &from, CWD, &to, AtFlags::SYMLINK_FOLLOW)?;
+            Ok(Raw::Done)
+        }
+        PathOp::SyncDir(path) => {
+            // Anything but a directory fails at once: to open a FIFO would wait for its other end.
+            let directory = fs::OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(path)?;
+            directory.sync_all().map(|()| Raw::Done)
+        }
         PathOp::ReadDir(path) => read_dir(&path),
         PathOp::MetadataSize(path) => fs::metadata(path).map(|metadata| Raw::Number(metadata.len())),
         PathOp::AvailableSpace(path) => {
             let stat = rustix::fs::statvfs(&path)?;
             Ok(Raw::Number(stat.f_bavail.saturating_mul(stat.f_frsize)))
         }
+        PathOp::Ancestry(path) => ancestry(&path),
         PathOp::Lock(path) => lock_file(&path),
     }
 }
@@ -305,7 +316,7 @@ fn open(path: &Path, options: OpenOptions) -> io::Result<Raw> {
     open.read(options.read).write(options.write);
     open.create(options.create).create_new(options.create_new).truncate(options.truncate);
     if options.direct {
-        match open.clone().custom_flags(libc::O_DIRECT).open(path) {
+        match open_regular(path, &open, libc::O_DIRECT) {
             Ok(file) => {
                 let read_alignment = if options.read { read_alignment(&file) } else { ALIGNMENT as u32 };
                 return opened(file, true, read_alignment);
@@ -319,7 +330,60 @@ fn open(path: &Path, options: OpenOptions) -> io::Result<Raw> {
             Err(error) => return Err(error),
         }
     }
-    opened(open.open(path)?, false, SECTOR_BYTES)
+    opened(open_regular(path, &open, 0)?, false, SECTOR_BYTES)
+}
+
+/// Opens a regular file, or says what else has its name; never waits for the other end of a FIFO.
+///
+/// # Errors
+/// As open(2); `InvalidInput` where the name is not that of a regular file.
+fn open_regular(path: &Path, options: &fs::OpenOptions, flags: i32) -> io::Result<fs::File> {
+    let file = options.clone().custom_flags(flags | libc::O_NONBLOCK).open(path).map_err(|error| {
+        // The codes of open(2) for a directory that is to be written, and for a FIFO or socket with nobody at
+        // its other end.
+        let is_other = matches!(error.raw_os_error(), Some(libc::EISDIR | libc::ENXIO));
+        let kind = fs::metadata(path).ok().filter(|_| is_other).map(|metadata| metadata.file_type());
+        kind.and_then(not_regular).unwrap_or(error)
+    })?;
+    if let Some(error) = not_regular(file.metadata()?.file_type()) {
+        return Err(error);
+    }
+    // io_uring fails requests on a file that is marked so, where it would otherwise have them wait.
+    let marked = rustix::fs::fcntl_getfl(&file)?;
+    rustix::fs::fcntl_setfl(&file, marked - rustix::fs::OFlags::NONBLOCK)?;
+    Ok(file)
+}
+
+/// What is wrong with opening what is not a regular file.
+fn not_regular(kind: fs::FileType) -> Option<io::Error> {
+    let found = match kind {
+        _ if kind.is_file() => return None,
+        _ if kind.is_dir() => "a directory",
+        _ if kind.is_fifo() => "a FIFO (named pipe)",
+        _ if kind.is_socket() => "a socket",
+        _ if kind.is_block_device() => "a block device",
+        _ if kind.is_char_device() => "a character device",
+        _ => "of an unknown kind",
+    };
+    Some(io::Error::new(
+        io::ErrorKind::InvalidInput,
+        format!("it is {found}, where a regular file has to be: move it away or put the file back"),
+    ))
+}
+
+/// The whole text of a small file, read on the calling thread: for the time before any shard runs.
+///
+/// # Errors
+/// As open(2) and read(2); `InvalidInput` where the name is not that of a regular file; `FileTooLarge` beyond
+/// `bytes_max`; `InvalidData` where it is not UTF-8.
+pub fn read_text_now(path: &Path, bytes_max: u64) -> io::Result<String> {
+    let file = open_regular(path, fs::OpenOptions::new().read(true), 0)?;
+    let mut text = String::new();
+    file.take(bytes_max.saturating_add(1)).read_to_string(&mut text)?;
+    if text.len() as u64 > bytes_max {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(text)
 }
 
 fn opened(file: fs::File, direct: bool, read_alignment: u32) -> io::Result<Raw> {
@@ -353,7 +417,8 @@ fn read_dir(path: &Path) -> io::Result<Raw> {
     for entry in fs::read_dir(path)? {
         let entry = entry?;
         let Ok(name) = entry.file_name().into_string() else { continue };
-        match entry.metadata() {
+        // A symbolic link counts as what it leads to; one that leads nowhere is a name all the same.
+        match fs::metadata(entry.path()).or_else(|_| entry.metadata()) {
             Ok(metadata) => {
                 entries.push(DirEntry { name, is_dir: metadata.is_dir(), size: metadata.len() });
             }
@@ -366,8 +431,20 @@ fn read_dir(path: &Path) -> io::Result<Raw> {
     Ok(Raw::Entries(entries))
 }
 
+fn ancestry(path: &Path) -> io::Result<Raw> {
+    let path = fs::canonicalize(path)?;
+    let place = |path: &Path| {
+        let metadata = fs::metadata(path)?;
+        let identity = FileIdentity { device: metadata.dev(), inode: metadata.ino() };
+        Ok(Place { path: path.to_owned(), identity })
+    };
+    path.ancestors().map(place).collect::<io::Result<_>>().map(Raw::Ancestry)
+}
+
 fn lock_file(path: &Path) -> io::Result<Raw> {
-    let file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+    let mut options = fs::OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    let file = open_regular(path, &options, 0)?;
     rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
     debug_assert!(file.as_raw_fd() >= 0);
     opened(file, false, SECTOR_BYTES)

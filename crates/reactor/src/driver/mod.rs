@@ -20,10 +20,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::task::{Poll, Waker};
 
+pub use blocking::read_text_now;
 pub use chunk::RecvChunk;
 pub use handle::{Handle, HandleKind};
 
-use crate::file::{AlignedBuf, DirEntry, OpenOptions};
+use crate::file::{AlignedBuf, DirEntry, OpenOptions, Place};
 use crate::sched::{GROUPS, Group};
 use crate::time::Instant;
 
@@ -184,6 +185,9 @@ pub enum PathOp {
     MetadataSize(PathBuf),
     /// Asks for the bytes an unprivileged user may still write there. Output: number.
     AvailableSpace(PathBuf),
+    /// Follows symbolic links, and asks what tells the place and each folder above it from all others.
+    /// Output: ancestry.
+    Ancestry(PathBuf),
     /// Opens or creates a file and takes its exclusive lock, failing when it is taken. Output: file.
     Lock(PathBuf),
 }
@@ -219,6 +223,8 @@ pub enum Output {
     },
     /// A directory's content.
     Entries(Vec<DirEntry>),
+    /// A place and the folders above it, innermost first.
+    Ancestry(Vec<Place>),
     /// A connection.
     Connection(Box<Connection>),
 }

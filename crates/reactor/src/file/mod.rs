@@ -13,10 +13,12 @@ use std::path::Path;
 
 pub use buffer::{ALIGNMENT, AlignedBuf, AlignedBytes, RangeBuf, aligned_bytes, forget_most_aligned_bytes};
 pub use names::{
-    DirEntry, LockedFile, available_space, create_dir_all, exists, hard_link, lock, metadata_size, read_all,
-    read_dir, remove_dir, remove_dir_all, remove_file, rename, sync_dir, write_all_atomic,
+    DirEntry, FileIdentity, LockedFile, Place, ancestry, available_space, create_dir_all, exists, hard_link,
+    lock, metadata_size, read_all, read_dir, remove_dir, remove_dir_all, remove_file, rename, sync_dir,
+    write_all_atomic,
 };
 
+pub use crate::driver::read_text_now;
 use crate::driver::{Handle, Op, Output, PathOp};
 use crate::op::OpFuture;
 use crate::sched::{GROUPS, Group};
@@ -90,6 +92,8 @@ impl OpenOptions {
 pub(crate) struct DiskCounters {
     operations: [Cell<u64>; GROUPS],
     bytes: [Cell<u64>; GROUPS],
+    /// Syncs of files, and of directories.
+    syncs: [Cell<u64>; 2],
     /// The log has said that a file system here refuses direct I/O.
     told_buffered: Cell<bool>,
 }
@@ -99,16 +103,25 @@ impl DiskCounters {
         Self {
             operations: std::array::from_fn(|_| Cell::new(0)),
             bytes: std::array::from_fn(|_| Cell::new(0)),
+            syncs: std::array::from_fn(|_| Cell::new(0)),
             told_buffered: Cell::new(false),
         }
     }
 
     pub(crate) fn count(&self, group: Group, op: &Op) {
+        if matches!(op, Op::Sync { .. }) {
+            self.syncs[0].set(self.syncs[0].get() + 1);
+        }
         if matches!(op, Op::Read { .. } | Op::Write { .. } | Op::Sync { .. }) {
             let number = group.0 as usize;
             self.operations[number].set(self.operations[number].get() + 1);
             self.bytes[number].set(self.bytes[number].get() + op.bytes() as u64);
         }
+    }
+
+    /// Counts a sync of a directory, which no group is charged for.
+    fn count_directory(&self) {
+        self.syncs[1].set(self.syncs[1].get() + 1);
     }
 }
 
@@ -116,6 +129,11 @@ impl DiskCounters {
 pub fn disk_usage(group: Group) -> (u64, u64) {
     let number = group.0 as usize;
     shard::with(|shard| (shard.disk.operations[number].get(), shard.disk.bytes[number].get()))
+}
+
+/// Syncs this shard has asked the disk for: of files, and of directories.
+pub fn syncs() -> (u64, u64) {
+    shard::with(|shard| (shard.disk.syncs[0].get(), shard.disk.syncs[1].get()))
 }
 
 fn unexpected(output: &Output) -> io::Error {
@@ -139,10 +157,11 @@ pub struct File {
 }
 
 impl File {
-    /// Opens a file. Where the file system refuses direct I/O the file is buffered; the shard's first one is logged.
+    /// Opens a regular file. Where the file system refuses direct I/O the file is buffered; the shard's first
+    /// one is logged.
     ///
     /// # Errors
-    /// As open(2).
+    /// As open(2); an error that says what is there where that is a directory, FIFO, socket or device.
     pub async fn open(path: impl AsRef<Path>, options: OpenOptions) -> io::Result<File> {
         match run_path(PathOp::Open(path.as_ref().to_owned(), options)).await? {
             Output::File { handle, direct, read_alignment, device } => {

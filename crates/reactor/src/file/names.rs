@@ -1,7 +1,12 @@
 //! The names of the file system: open, rename, remove, list; and small files read and replaced whole.
 
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use crate::sync::semaphore::Semaphore;
 
 use super::{AlignedBuf, File, OpenOptions, run_path, unexpected};
 use crate::driver::{Output, PathOp};
@@ -18,6 +23,24 @@ pub struct DirEntry {
     pub is_dir: bool,
     /// Length in bytes, of files.
     pub size: u64,
+}
+
+/// What tells a file or folder from all others, whatever names lead to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileIdentity {
+    /// The device it lies on.
+    pub device: u64,
+    /// Its number there.
+    pub inode: u64,
+}
+
+/// A file or folder by its own path, without symbolic links.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The path.
+    pub path: PathBuf,
+    /// What lies there.
+    pub identity: FileIdentity,
 }
 
 async fn done(op: PathOp) -> io::Result<()> {
@@ -71,7 +94,7 @@ pub async fn remove_dir(path: impl AsRef<Path>) -> io::Result<()> {
     done(PathOp::RemoveDir(path.as_ref().to_owned())).await
 }
 
-/// Gives the file `from` the second name `to`.
+/// Gives the file `from` the second name `to`; of a symbolic link, the file it leads to.
 ///
 /// # Errors
 /// As link(2).
@@ -79,12 +102,75 @@ pub async fn hard_link(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Resu
     done(PathOp::HardLink(from.as_ref().to_owned(), to.as_ref().to_owned())).await
 }
 
+/// Syncs of directories that are asked for on this shard, by path.
+#[derive(Default)]
+struct DirectorySyncs(RefCell<BTreeMap<PathBuf, Rc<DirectorySync>>>);
+
+/// The syncs of one directory, one after the other.
+struct DirectorySync {
+    turn: Semaphore,
+    /// How many have begun, and the last of them that has ended.
+    begun: Cell<u64>,
+    ended: Cell<u64>,
+    /// The last one that failed, and how.
+    failed: Cell<Option<(u64, io::ErrorKind, Option<i32>)>>,
+}
+
 /// Makes the names in `directory` durable: what was created, renamed or removed there.
+///
+/// One sync of the disk serves all who ask for the same directory while the one before it runs: a hundred flushes into the
+/// tables of a keyspace would else sync the keyspace's directory a hundred times, one after the other.
 ///
 /// # Errors
 /// As fsync(2).
 pub async fn sync_dir(directory: impl AsRef<Path>) -> io::Result<()> {
-    done(PathOp::SyncDir(directory.as_ref().to_owned())).await
+    let directory = directory.as_ref();
+    let all = crate::local::<DirectorySyncs>().unwrap_or_else(|| {
+        crate::set_local(Rc::new(DirectorySyncs::default()));
+        crate::local::<DirectorySyncs>().expect("just set")
+    });
+    let new = || {
+        let (begun, ended, failed) = (Cell::new(0), Cell::new(0), Cell::new(None));
+        Rc::new(DirectorySync { turn: Semaphore::new(1), begun, ended, failed })
+    };
+    let sync = Rc::clone(all.0.borrow_mut().entry(directory.to_owned()).or_insert_with(new));
+    let outcome = sync.join(directory).await;
+    // Nobody else asks for it: the map and this call hold it.
+    if Rc::strong_count(&sync) == 2 {
+        all.0.borrow_mut().remove(directory);
+    }
+    outcome
+}
+
+async fn sync_now(directory: &Path) -> io::Result<()> {
+    crate::shard::with(|shard| shard.disk.count_directory());
+    done(PathOp::SyncDir(directory.to_owned())).await
+}
+
+impl DirectorySync {
+    /// Returns when a sync has ended that began after this call.
+    async fn join(&self, directory: &Path) -> io::Result<()> {
+        let needed = self.begun.get() + 1;
+        let Ok(_turn) = self.turn.acquire(1).await else {
+            // Too many are in line.
+            return sync_now(directory).await;
+        };
+        if self.ended.get() >= needed {
+            // An error counts for all whose names that sync was to cover: the next one may succeed without them.
+            let failed = self.failed.get().filter(|(number, ..)| *number >= needed);
+            return failed.map_or(Ok(()), |(_, kind, errno)| {
+                Err(errno.map_or_else(|| kind.into(), io::Error::from_raw_os_error))
+            });
+        }
+        let number = self.begun.get() + 1;
+        self.begun.set(number);
+        let outcome = sync_now(directory).await;
+        if let Err(error) = &outcome {
+            self.failed.set(Some((number, error.kind(), error.raw_os_error())));
+        }
+        self.ended.set(number);
+        outcome
+    }
 }
 
 /// The names in `directory`, sorted.
@@ -116,6 +202,17 @@ pub async fn exists(path: impl AsRef<Path>) -> io::Result<bool> {
 /// As stat(2).
 pub async fn metadata_size(path: impl AsRef<Path>) -> io::Result<u64> {
     number(PathOp::MetadataSize(path.as_ref().to_owned())).await
+}
+
+/// The place that `path` leads to, then each folder above it up to the root.
+///
+/// # Errors
+/// As realpath(3) and stat(2).
+pub async fn ancestry(path: impl AsRef<Path>) -> io::Result<Vec<Place>> {
+    match run_path(PathOp::Ancestry(path.as_ref().to_owned())).await? {
+        Output::Ancestry(places) => Ok(places),
+        other => Err(unexpected(&other)),
+    }
 }
 
 /// Bytes an unprivileged user may still write to the file system that holds `path`.

@@ -119,6 +119,13 @@ impl Disk {
         self.write_bandwidth.store(model.write_bandwidth, Ordering::Relaxed);
     }
 
+    /// Forgets the model.
+    pub(super) fn lift(&self) {
+        for figure in [&self.read_iops, &self.read_bandwidth, &self.write_iops, &self.write_bandwidth] {
+            figure.store(0, Ordering::Relaxed);
+        }
+    }
+
     pub(super) fn model(&self) -> Option<DiskModel> {
         let model = DiskModel {
             read_iops: self.read_iops.load(Ordering::Relaxed),

@@ -181,6 +181,27 @@ pub fn set_model(mountpoint: &str, model: DiskModel) {
     shard::with(|shard| shard.io.borrow().disk(0).set(mountpoint, model));
 }
 
+/// Takes the model of [`set_model`] away, where `mountpoint` is that disk's name: its requests are not held back until it
+/// has another.
+pub fn lift_model(mountpoint: &str) {
+    shard::with(|shard| {
+        let io = shard.io.borrow();
+        let disk = io.disk(0);
+        if disk.name() == mountpoint {
+            disk.lift();
+        }
+    });
+}
+
+/// Gives a disk that has a name already another model; false where no disk has that name.
+pub fn replace_model(mountpoint: &str, model: DiskModel) -> bool {
+    shard::with(|shard| {
+        let io = shard.io.borrow();
+        let queue = io.queues.iter().find(|queue| queue.disk().name() == mountpoint);
+        queue.map(|queue| queue.disk().set(mountpoint, model)).is_some()
+    })
+}
+
 /// The model that [`set_model`] has set, or the configuration for the disk of that mount point.
 pub fn model(mountpoint: &str) -> Option<DiskModel> {
     shard::with(|shard| {

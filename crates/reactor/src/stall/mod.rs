@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use crate::sched::Group;
 use crate::task::Identity;
-pub(crate) use timer::Watch;
+pub(crate) use timer::{Watch, signal};
 
 /// Frames kept of a stall; deeper ones are of the loop, not of the task.
 const FRAMES_MAX: usize = 64;

@@ -25,7 +25,8 @@ thread_local! {
 const THRESHOLD_NS_MIN: u64 = 1_000_000;
 const MINUTE_NS: u64 = 60_000_000_000;
 
-fn signal() -> libc::c_int {
+/// The detector's own signal.
+pub(crate) fn signal() -> libc::c_int {
     libc::SIGRTMIN() + 3
 }
 

@@ -6,6 +6,7 @@
 //! `names`. Reads, writes and syncs fail with given probabilities.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -13,7 +14,7 @@ use super::content::Content;
 use super::names::{Entry, Names, normal};
 use crate::driver::{Handle, HandleKind, Op, Output, PathOp};
 use crate::file::buffer::SECTOR_BYTES;
-use crate::file::{DirEntry, OpenOptions};
+use crate::file::{DirEntry, FileIdentity, OpenOptions, Place};
 use crate::io::{DiskModel, is_scheduled};
 
 /// What a device writes whole.
@@ -289,8 +290,26 @@ impl Disk {
             PathOp::AvailableSpace(_) => {
                 Ok(Output::Number(self.faults.capacity_bytes.saturating_sub(self.used())))
             }
+            PathOp::Ancestry(path) => {
+                let path = normal(path);
+                self.names.get(&path).ok_or_else(|| error(libc::ENOENT))?;
+                Ok(Output::Ancestry(path.ancestors().map(|path| self.place(path)).collect()))
+            }
             PathOp::Lock(path) => self.lock(&normal(path)),
         }
+    }
+
+    /// A folder is its path here: nothing leads to it by another name.
+    fn place(&self, path: &Path) -> Place {
+        let inode = match self.names.get(path) {
+            Some(Entry::File(inode)) => inode,
+            _ => {
+                let mut hasher = DefaultHasher::new();
+                path.hash(&mut hasher);
+                hasher.finish()
+            }
+        };
+        Place { path: path.to_owned(), identity: FileIdentity { device: 0, inode } }
     }
 
     fn length(&self, inode: u64) -> u64 {
