@@ -2,7 +2,8 @@
 //!
 //! One addition to a thread's own number for each allocation: cheap enough for the server to run with, so that
 //! `ceto perf` counts in the very program that is shipped. Invariant: every call reaches the allocator below as it came.
-//! The binary names it as its global allocator; benches read [`allocations`].
+//! The binary names it as its global allocator; benches read [`allocations`]. Whoever keeps what clients made measures it by
+//! [`held_bytes`]: plans of statements take many times their text, and no estimate knows how many.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout};
@@ -11,6 +12,8 @@ use std::cell::Cell;
 thread_local! {
     // Constant and without a destructor: usable before and after everything else of a thread.
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    static HELD_BYTES: Cell<isize> = const { Cell::new(0) };
+    static LARGE: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Allocations of the calling thread so far, growths of what it had included; 0 where [`Counting`] is not the
@@ -19,40 +22,97 @@ pub fn allocations() -> u64 {
     ALLOCATIONS.get()
 }
 
+/// Bytes that the calling thread took from the heap and did not give back; less than nothing where it gave back what others took.
+/// Two of these, before and after something is made, are told apart by what that holds. 0 where [`Counting`] is not the process's allocator.
+pub fn held_bytes() -> isize {
+    HELD_BYTES.get()
+}
+
+/// Bytes from which on an allocation is large.
+const LARGE_BYTES: usize = 512 << 10;
+
+/// Large allocations of the calling thread so far: whoever makes some leaves pages behind that are worth giving back.
+pub fn large_allocations() -> u64 {
+    LARGE.get()
+}
+
+/// `mi_option_purge_delay` of mimalloc.h: how long pages that hold nothing are kept, in ms.
+const MI_OPTION_PURGE_DELAY: i32 = 15;
+/// One second, the default, keeps all that a second of large requests leaves behind: hundreds of MiB, measured.
+const PURGE_DELAY_MS: i64 = 20;
+
+unsafe extern "C" {
+    /// As mimalloc.h describes it.
+    fn mi_collect(force: bool);
+    /// As mimalloc.h describes it.
+    fn mi_option_set(option: i32, value: i64);
+}
+
+/// Has mimalloc keep pages that hold nothing for a short time only. Call it once, when the program begins; as of [`give_back_pages`].
+pub fn keep_pages_briefly<A>(_: &Counting<A>) {
+    // SAFETY: it may be called by any thread at any time; the option is one that there is.
+    unsafe { mi_option_set(MI_OPTION_PURGE_DELAY, PURGE_DELAY_MS) };
+}
+
+/// Has mimalloc give pages of the calling thread that hold nothing back to the kernel: by itself it does so only as more is allocated, and a
+/// thread that is idle after a load would keep the peak. Takes a millisecond or so.
+///
+/// Only for a program whose allocator is mimalloc; a generic function, so that others need not have it.
+pub fn give_back_pages<A>(_: &Counting<A>) {
+    // SAFETY: it may be called by any thread at any time, and frees nothing that is in use.
+    unsafe { mi_collect(true) };
+}
+
 /// An allocator that counts and leaves the work to `A`.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Counting<A>(pub A);
 
 #[inline(always)]
-fn count() {
+fn count(bytes: usize, before: usize) {
     ALLOCATIONS.set(ALLOCATIONS.get().wrapping_add(1));
+    hold(signed(bytes) - signed(before));
+    if bytes >= LARGE_BYTES {
+        LARGE.set(LARGE.get().wrapping_add(1));
+    }
+}
+
+#[inline(always)]
+fn hold(more: isize) {
+    HELD_BYTES.set(HELD_BYTES.get().wrapping_add(more));
+}
+
+/// A layout is never longer than `isize::MAX`.
+#[inline(always)]
+fn signed(bytes: usize) -> isize {
+    bytes.cast_signed()
 }
 
 // SAFETY: every call goes to `A` with the arguments it came with; counting touches no memory but its own number.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
+        count(layout.size(), 0);
         // SAFETY: the caller's promises are passed on.
         unsafe { self.0.alloc(layout) }
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
+        count(layout.size(), 0);
         // SAFETY: the caller's promises are passed on.
         unsafe { self.0.alloc_zeroed(layout) }
     }
 
     #[inline]
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        hold(-signed(layout.size()));
         // SAFETY: the caller's promises are passed on.
         unsafe { self.0.dealloc(pointer, layout) }
     }
 
     #[inline]
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
+        count(size, layout.size());
         // SAFETY: the caller's promises are passed on.
         unsafe { self.0.realloc(pointer, layout, size) }
     }
@@ -67,16 +127,16 @@ mod tests {
     fn what_takes_memory_is_counted_and_giving_it_back_is_not() {
         let counting = Counting(System);
         let layout = Layout::from_size_align(64, 8).unwrap();
-        let before = allocations();
+        let (before, held) = (allocations(), held_bytes());
         // SAFETY: the layout is not empty.
         let pointer = unsafe { counting.alloc_zeroed(layout) };
-        assert_eq!(allocations() - before, 1);
+        assert_eq!((allocations() - before, held_bytes() - held), (1, 64));
         // SAFETY: `pointer` came from this allocator with this layout.
         let pointer = unsafe { counting.realloc(pointer, layout, 128) };
-        assert_eq!(allocations() - before, 2);
+        assert_eq!((allocations() - before, held_bytes() - held), (2, 128));
         let layout = Layout::from_size_align(128, 8).unwrap();
         // SAFETY: as above, with the layout it has now.
         unsafe { counting.dealloc(pointer, layout) };
-        assert_eq!(allocations() - before, 2);
+        assert_eq!((allocations() - before, held_bytes() - held), (2, 0));
     }
 }

@@ -16,7 +16,9 @@ mod region;
 mod tree;
 
 pub use budget::{Budget, Charge, Kind, Reclaim};
-pub use counting::{Counting, allocations};
+pub use counting::{
+    Counting, allocations, give_back_pages, held_bytes, keep_pages_briefly, large_allocations,
+};
 pub use pieces::Pieces;
 pub use region::{Handle, Region, SEGMENT_BYTES};
 pub use tree::{Cursor, Forest, Tree};

@@ -58,9 +58,11 @@ pub fn ticks(uuid: &Uuid) -> Option<u64> {
     (high >> 12 & 0xf == 1).then(|| ordered_time(high) & TICK_MASK)
 }
 
-/// Milliseconds since the Unix epoch, rounded down, of a version 1 UUID; `None` for other versions.
+/// Milliseconds since the Unix epoch of a version 1 UUID; `None` for other versions.
+///
+/// The microseconds are rounded down, and the milliseconds towards the epoch, as Cassandra 5's `TimeUUID` does.
 pub fn unix_millis(uuid: &Uuid) -> Option<i64> {
-    unix_micros(uuid).map(|micros| micros.div_euclid(1000))
+    unix_micros(uuid).map(|micros| micros / 1000)
 }
 
 /// Microseconds since the Unix epoch, rounded down, of a version 1 UUID; `None` for other versions.
@@ -100,6 +102,13 @@ mod tests {
             ("13814000-1dd2-11b2-8080-808080808080", 0),
             ("8e7b0930-b4ee-11ee-9c73-e9a0a4bb2d3f", 1_705_464_718_070),
             ("d2177dd0-eaa2-11de-a572-001b779c76e3", 1_261_009_589_805),
+            // Before the epoch: 1 tick, 5,001, 9,999, 10,000 and 16,364 of them; then the first of all.
+            ("13813fff-1dd2-11b2-8080-808080808080", 0),
+            ("13812c77-1dd2-11b2-8080-808080808080", 0),
+            ("138118f1-1dd2-11b2-8080-808080808080", -1),
+            ("138118f0-1dd2-11b2-8080-808080808080", -1),
+            ("13810014-1dd2-11b2-8080-808080808080", -1),
+            ("00000000-0000-1000-8080-808080808080", -12_219_292_800_000),
         ] {
             let uuid = Uuid::parse_str(text).unwrap();
             assert_eq!(unix_millis(&uuid), Some(millis), "{text}");
@@ -152,8 +161,8 @@ mod tests {
             let uuid = from_unix_micros(micros, clock, node);
             prop_assert_eq!(unix_micros(&uuid), Some(micros));
             prop_assert_eq!(uuid.get_version_num(), 1);
+            prop_assert_eq!(unix_millis(&uuid), Some(micros / 1000));
             let millis = micros.div_euclid(1000);
-            prop_assert_eq!(unix_millis(&uuid), Some(millis));
             let order = |a: &Uuid, b: &Uuid| compare(&CqlType::Timeuuid, a.as_bytes(), b.as_bytes());
             prop_assert!(order(&min_at_unix_millis(millis), &uuid).is_le());
             prop_assert!(order(&max_at_unix_millis(millis), &uuid).is_ge());

@@ -143,7 +143,8 @@ pub struct EventTypes {
 /// Decodes the body of a request, already decompressed.
 ///
 /// # Errors
-/// [`ProtocolError`] for anything the version's specification does not allow, bytes left over included.
+/// [`ProtocolError`] for what the version's specification does not allow. Bytes after the message are no error: Cassandra
+/// ignores them, and there are drivers that send some.
 #[inline]
 pub fn decode<'a>(
     header: &FrameHeader,
@@ -159,20 +160,20 @@ pub fn decode<'a>(
         }
         custom_payload = BytesMap::read(&mut reader)?;
     }
-    let (request, message) = match header.opcode {
+    let request = match header.opcode {
         Opcode::Execute => {
             let values = |reader: &mut Reader<'a>, named| Values::read(reader, version, named);
             let Execute { id, result_metadata_id, parameters } =
                 read_execute(&mut reader, version, extensions, values)?;
-            (Request::Execute { id, result_metadata_id, parameters }, "EXECUTE")
+            Request::Execute { id, result_metadata_id, parameters }
         }
-        Opcode::Query => (read_query(&mut reader, version)?, "QUERY"),
-        Opcode::Batch => (read_batch(&mut reader, version)?, "BATCH"),
-        Opcode::Prepare => (read_prepare(&mut reader, version)?, "PREPARE"),
-        Opcode::Startup => (Request::Startup(Startup::new(StringMap::read(&mut reader)?)), "STARTUP"),
-        Opcode::Options => (Request::Options, "OPTIONS"),
-        Opcode::Register => (Request::Register(read_event_types(&mut reader)?), "REGISTER"),
-        Opcode::AuthResponse => (Request::AuthResponse(reader.bytes()?), "AUTH_RESPONSE"),
+        Opcode::Query => read_query(&mut reader, version)?,
+        Opcode::Batch => read_batch(&mut reader, version)?,
+        Opcode::Prepare => read_prepare(&mut reader, version)?,
+        Opcode::Startup => Request::Startup(Startup::new(StringMap::read(&mut reader)?)),
+        Opcode::Options => Request::Options,
+        Opcode::Register => Request::Register(read_event_types(&mut reader)?),
+        Opcode::AuthResponse => Request::AuthResponse(reader.bytes()?),
         Opcode::Credentials => return Err(ProtocolError::UnsupportedMessage),
         Opcode::Error
         | Opcode::Ready
@@ -185,7 +186,6 @@ pub fn decode<'a>(
             return Err(ProtocolError::WrongDirection { opcode: header.opcode.code() });
         }
     };
-    reader.finish(message)?;
     Ok(RequestEnvelope { tracing: header.flags.contains(Flags::TRACING), custom_payload, request })
 }
 
@@ -215,9 +215,7 @@ pub fn decode_execute<'a>(
     let mut reader = Reader::new(body);
     let version = header.version;
     let values = |reader: &mut Reader<'a>, named| Values::read_each(reader, version, named, take);
-    let execute = read_execute(&mut reader, version, extensions, values)?;
-    reader.finish("EXECUTE")?;
-    Ok(execute)
+    read_execute(&mut reader, version, extensions, values)
 }
 
 /// The statement's id in the body of an EXECUTE without a custom payload; `None` where there is none.

@@ -115,7 +115,6 @@ fn wrong_requests_are_named_as_cassandra_names_them() {
     );
     check(V4, Opcode::Register, b"\0\x01\0\x03OOM", "Invalid value 'OOM' for Type");
     check(V4, Opcode::Credentials, b"", "Unsupported message");
-    check(V4, Opcode::Options, b"x", "1 bytes left after the end of the OPTIONS message");
     check(
         V4,
         Opcode::Execute,
@@ -140,6 +139,38 @@ fn wrong_requests_are_named_as_cassandra_names_them() {
         request::decode(&with_payload, &body, &NONE).unwrap_err(),
         ProtocolError::CustomPayloadBeforeV4
     );
+}
+
+#[test]
+fn bytes_after_a_request_are_ignored_as_cassandra_does() {
+    use ProtocolVersion::{V3, V4, V5};
+    for version in [V3, V4, V5] {
+        // Flags and, of version 5, the count of a batch's options are 32 bits wide.
+        let flags: &[u8] = if version == V5 { b"\0\0\0\0" } else { b"\0" };
+        let metadata_id: &[u8] = if version == V5 { b"\0\x01m" } else { b"" };
+        let prepare_flags: &[u8] = if version == V5 { b"\0\0\0\0" } else { b"" };
+        for (opcode, body) in [
+            (Opcode::Startup, [b"\0\x01\0\x0bCQL_VERSION\0\x053.0.0", &b""[..], b""].concat()),
+            (Opcode::Options, Vec::new()),
+            (Opcode::Query, [b"\0\0\0\x01q\0\x01", flags, b""].concat()),
+            (Opcode::Prepare, [b"\0\0\0\x01q", prepare_flags, b""].concat()),
+            (Opcode::Execute, [b"\0\x02id", metadata_id, b"\0\x01", flags].concat()),
+            (Opcode::Batch, [b"\0\0\x01\0\0\0\0\x01q\0\0\0\x01", flags, b""].concat()),
+            (Opcode::Register, b"\0\x01\0\x0dSCHEMA_CHANGE".to_vec()),
+            (Opcode::AuthResponse, b"\0\0\0\x01t".to_vec()),
+        ] {
+            let longer = [&body[..], b"\0\x09rest"].concat();
+            let of = |body: &[u8]| {
+                let flags = wire::Flags::default();
+                let header =
+                    FrameHeader { version, flags, stream: 0, opcode, body_length: body.len() as u32 };
+                format!("{:?}", request::decode(&header, body, &NONE).map(|decoded| decoded.request))
+            };
+            let expected = of(&body);
+            assert!(expected.starts_with("Ok"), "{opcode:?} {expected}");
+            assert_eq!(of(&longer), expected, "{opcode:?} of {version:?}");
+        }
+    }
 }
 
 #[test]
@@ -506,5 +537,5 @@ fn an_execute_is_read_alike_with_and_without_room_for_other_requests() {
             }
         }
     }
-    assert_eq!(whole, 3 * 6, "each is whole at one length");
+    assert_eq!(whole, 3 * 6 * 2, "each is whole at its length, and with a byte behind it");
 }

@@ -105,6 +105,14 @@ pub enum SchemaChange {
         #[cbor(with = "minicbor::bytes")]
         version: [u8; 16],
     },
+    /// Tables that a longer history dropped: a commit log may still have entries of theirs.
+    #[n(14)]
+    Dropped {
+        /// Their ids.
+        #[n(0)]
+        #[cbor(with = "codec::table_ids")]
+        tables: Vec<TableId>,
+    },
     /// A user-defined function as it is from now on: a new one, or another body for the one of these argument types.
     #[n(9)]
     CreateFunction(#[n(0)] Box<FunctionDefinition>),
@@ -230,6 +238,7 @@ impl Schema {
                 self.version = *version;
                 return Ok(());
             }
+            SchemaChange::Dropped { .. } => return Ok(()),
             SchemaChange::CreateFunction(definition) => {
                 let functions = &mut self.keyspace_mut(&definition.keyspace)?.functions;
                 functions.retain(|function| {

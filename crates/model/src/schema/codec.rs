@@ -32,6 +32,31 @@ impl SchemaChange {
     }
 }
 
+pub(super) mod table_ids {
+    use super::{TableId, table_id};
+    use minicbor::decode::Error as DecodeError;
+    use minicbor::encode::Error as EncodeError;
+    use minicbor::encode::Write;
+    use minicbor::{Decoder, Encoder};
+
+    pub(in crate::schema) fn encode<C, W: Write>(
+        ids: &[TableId],
+        e: &mut Encoder<W>,
+        ctx: &mut C,
+    ) -> Result<(), EncodeError<W::Error>> {
+        e.array(ids.len() as u64)?;
+        ids.iter().try_for_each(|id| table_id::encode(id, e, ctx))
+    }
+
+    pub(in crate::schema) fn decode<C>(
+        d: &mut Decoder<'_>,
+        ctx: &mut C,
+    ) -> Result<Vec<TableId>, DecodeError> {
+        let length = d.array()?.ok_or_else(|| DecodeError::message("a list of table ids says its length"))?;
+        (0..length).map(|_| table_id::decode(d, ctx)).collect()
+    }
+}
+
 pub(super) mod table_id {
     use super::TableId;
     use minicbor::decode::Error as DecodeError;
