@@ -23,6 +23,7 @@ pub(crate) mod chunk_writer;
 pub(crate) mod chunks;
 pub(crate) mod decode;
 pub(crate) mod encode;
+pub(crate) mod long_rows;
 pub(crate) mod plain;
 pub(crate) mod reader;
 pub(crate) mod slicing;

@@ -4,8 +4,9 @@
 //! `uuid_sstable_identifiers_enabled`, ScyllaDB always. Such files are read; this crate numbers what it writes.
 //!
 //! A table file is a set of components that share a descriptor. It exists once its `TOC.txt` does: the writer
-//! renames that one last, and removal deletes it first, so that after a crash a set is whole or recognisably
-//! left over. Compaction and recovery in `storage` lean on [`sort_names`] to tell the two apart.
+//! renames that one last, and removal deletes it first, so that after a crash a set is whole or is not. Whether one
+//! that is not whole is left over or has lost something is for the manifest in `storage` to say, which leans on
+//! [`sort_names`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -116,7 +117,8 @@ pub enum FileId {
 impl FileId {
     fn parse(text: &str) -> Option<Self> {
         if text.bytes().all(|b| b.is_ascii_digit()) {
-            return text.parse().ok().map(Self::Number);
+            // Only as it is written: `007` would be another file than `7`.
+            return text.parse().ok().filter(|number: &u64| number.to_string() == text).map(Self::Number);
         }
         let bytes: [u8; TIME_ID_BYTES] = text.as_bytes().try_into().ok()?;
         let fits = |(at, byte): (usize, &u8)| match at {
@@ -227,39 +229,63 @@ impl fmt::Display for Descriptor {
     }
 }
 
+/// Whether a name would be that of a component but for its number, which is 2^64 or more or has zeros before
+/// it.
+pub fn is_misnumbered(name: &str) -> bool {
+    let mut parts = name.splitn(3, '-');
+    let (Some(version), Some(id), Some(rest)) = (parts.next(), parts.next(), parts.next()) else {
+        return false;
+    };
+    let is_number = !id.is_empty() && id.bytes().all(|b| b.is_ascii_digit());
+    let with_another = || Descriptor::parse(&format!("{version}-1-{rest}"));
+    is_number && FileId::parse(id).is_none() && !matches!(with_another(), Err(SstableError::Name { .. }))
+}
+
 /// The names in a folder, sorted out.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct SortedNames {
     /// Table files that are whole, by number or time.
     pub complete: Vec<Descriptor>,
-    /// Names that a crash left: unfinished components, and components without a `TOC.txt`. They may be removed.
-    pub leftovers: Vec<String>,
+    /// Names of components that were still being written.
+    pub temporary: Vec<String>,
+    /// Sets without a `TOC.txt`, with the components they have: what a crash left, or what lost it.
+    pub partial: Vec<(Descriptor, Vec<Component>)>,
     /// Names of components in a version that is not read. They are left alone.
     pub unsupported: Vec<String>,
+}
+
+impl SortedNames {
+    /// Names of everything that is no whole table file.
+    pub fn leftovers(&self) -> Vec<String> {
+        let partial = self.partial.iter();
+        let names =
+            partial.flat_map(|(descriptor, components)| components.iter().map(|c| descriptor.file_name(*c)));
+        self.temporary.iter().cloned().chain(names).collect()
+    }
 }
 
 /// Tells whole table files from what a crash left; names of other things are ignored.
 pub fn sort_names<'a>(names: impl IntoIterator<Item = &'a str>) -> SortedNames {
     let mut sorted = SortedNames::default();
-    let mut sets: BTreeMap<Descriptor, Vec<(Component, &str)>> = BTreeMap::new();
+    let mut sets: BTreeMap<Descriptor, Vec<Component>> = BTreeMap::new();
     for name in names {
         if let Some(base) = name.strip_suffix(TEMPORARY_SUFFIX) {
             if Descriptor::parse(base).is_ok() {
-                sorted.leftovers.push(name.to_owned());
+                sorted.temporary.push(name.to_owned());
             }
             continue;
         }
         match Descriptor::parse(name) {
-            Ok((descriptor, component)) => sets.entry(descriptor).or_default().push((component, name)),
+            Ok((descriptor, component)) => sets.entry(descriptor).or_default().push(component),
             Err(SstableError::Version { .. }) => sorted.unsupported.push(name.to_owned()),
             Err(_) => {}
         }
     }
     for (descriptor, components) in sets {
-        if components.iter().any(|(component, _)| *component == Component::Toc) {
+        if components.contains(&Component::Toc) {
             sorted.complete.push(descriptor);
         } else {
-            sorted.leftovers.extend(components.iter().map(|(_, name)| (*name).to_owned()));
+            sorted.partial.push((descriptor, components));
         }
     }
     sorted
@@ -290,6 +316,7 @@ mod tests {
             "me-x-big-Data.db",
             "m-1-big-Data.db",
             "me-99999999999999999999-big-Data.db",
+            "me-007-big-Data.db",
             "nb-3g7k_0h3x_3m1ow2a8r9wp4c2tu-big-Data.db",
             "nb-3g7k-0h3x_3m1ow2a8r9wp4c2tuv-big-Data.db",
             "nb-3g7k_0h3x_3m1ow2a8r9wp4c2t\u{e9}-big-Data.db",
@@ -304,6 +331,27 @@ mod tests {
             "db-3g7k_0h3x_3m1ow2a8r9wp4c2tuv-bti-TOC.txt",
         ] {
             assert!(matches!(Descriptor::parse(name), Err(SstableError::Version { .. })), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_number_that_none_has_is_told_from_other_names() {
+        for name in [
+            "me-18446744073709551616-big-TOC.txt",
+            "me-007-big-Data.db",
+            "me-00-big-Data.db",
+            "ob-01-big-Data.db",
+        ] {
+            assert!(is_misnumbered(name), "{name}");
+        }
+        for name in [
+            "me-18446744073709551615-big-TOC.txt",
+            "me-0-big-Data.db",
+            "me--big-Data.db",
+            "me-01-big-x",
+            "a-01-b",
+        ] {
+            assert!(!is_misnumbered(name), "{name}");
         }
     }
 
@@ -336,7 +384,7 @@ mod tests {
             "notes.tmp",
         ]);
         assert_eq!(sorted.complete, [Descriptor::new(1)]);
-        assert_eq!(sorted.leftovers, ["me-3-big-Data.db.tmp", "me-2-big-Data.db", "me-2-big-Index.db"]);
+        assert_eq!(sorted.leftovers(), ["me-3-big-Data.db.tmp", "me-2-big-Data.db", "me-2-big-Index.db"]);
         assert_eq!(sorted.unsupported, ["ob-4-big-Data.db"]);
     }
 }

@@ -32,10 +32,13 @@ pub use compression::{
     CHUNK_BYTES_DEFAULT, CHUNK_BYTES_MAX, Compression, CompressionOptionError, Compressor,
 };
 pub use data::chunks::DiskReads;
+pub use data::long_rows::{LongRows, RowRoom};
 pub use data::reader::{PartitionReader, Scanner};
 pub use data::stream::AtHand;
 pub use data::writer::{SUMMARY_RATIO_DEFAULT, SstableInfo, Writer, WriterOptions};
-pub use descriptor::{Component, Descriptor, FileId, SortedNames, TEMPORARY_SUFFIX, sort_names};
+pub use descriptor::{
+    Component, Descriptor, FileId, SortedNames, TEMPORARY_SUFFIX, is_misnumbered, sort_names,
+};
 pub use error::{Malformed, Problem, SstableError};
 pub use extras::{Extent, Extras, LargeCell, LargeData, LargePartition, LargeRow, SchemaMark, TabletMark};
 pub use filter::FILTER_BYTES_MAX;
@@ -47,7 +50,7 @@ pub use statistics::{
     Cardinality, CommitLogPosition, EncodingMinima, EstimatedHistogram, HeaderColumn, PARTITIONER,
     SerializationHeader, Statistics, Stats, TombstoneHistogram,
 };
-pub use table_file::{Sstable, read_header, remove};
+pub use table_file::{Sstable, read_header, remove, restore_toc};
 pub use told::{ReadNotes, ToldRead, call_and_note, noting};
 pub use verify::VerifyDepth;
 pub use version::{Format, Version};

@@ -16,6 +16,7 @@ use model::token::Token;
 use reactor::file::{read_all, remove_file, sync_dir};
 
 use crate::data::chunks::{DataFile, DiskReads, ReadCounter};
+use crate::data::long_rows::RowRoom;
 use crate::data::reader::{PartitionReader, Scanner};
 use crate::data::stream::Stream;
 use crate::data::window::READ_BYTES_MAX;
@@ -95,6 +96,8 @@ impl Open {
 #[derive(Debug, Clone)]
 pub struct Sstable {
     inner: Rc<Inner>,
+    /// Memory for long rows that its readers take; without it nothing bounds them.
+    room: Option<Rc<RowRoom>>,
 }
 
 fn resolve(
@@ -144,7 +147,7 @@ impl Sstable {
         let file = Rc::clone(&self.inner.file);
         let path = file.descriptor.path(&file.dir, Component::Statistics);
         let layout = resolve(file.descriptor, &path, &file.statistics, table)?;
-        Ok(Self { inner: Rc::new(Inner { layout, file }) })
+        Ok(Self { inner: Rc::new(Inner { layout, file }), room: None })
     }
 
     /// Its name.
@@ -234,6 +237,12 @@ impl Sstable {
         self.inner.resident.bytes()
     }
 
+    /// The same file, whose readers take memory for long rows from `room`, where there is one.
+    #[must_use]
+    pub fn in_room(self, room: Option<&Rc<RowRoom>>) -> Self {
+        Self { room: room.cloned(), ..self }
+    }
+
     /// Reads its readers have asked the disk for so far.
     pub fn disk_reads(&self) -> DiskReads {
         self.inner.reads.get()
@@ -259,7 +268,9 @@ impl Sstable {
         let index = match &inner.finder {
             Finder::Index(index) => index,
             Finder::Walked(walked) => {
-                let found = Box::pin(walked.find(inner, (token, key), slices, reversed)).await?;
+                let found =
+                    Box::pin(walked.find((inner, self.room.as_ref()), (token, key), slices, reversed))
+                        .await?;
                 return Ok(found.map(PartitionReader::new));
             }
         };
@@ -276,7 +287,7 @@ impl Sstable {
             Some(length) if length <= WHOLE_PARTITION_BYTES => length,
             _ => inner.data.chunk_length(),
         };
-        let mut stream = Stream::new(Rc::clone(inner), slices, reversed, ahead);
+        let mut stream = Stream::new(Rc::clone(inner), slices, reversed, ahead).in_room(self.room.as_ref());
         self.position(&mut stream, index, &entry, at_hand, key).await?;
         Ok(Some(PartitionReader::new(stream)))
     }
@@ -343,7 +354,7 @@ impl Sstable {
             }
             Finder::Walked(walked) => Box::pin(walked.position_behind(inner, from)).await?,
         };
-        let stream = Stream::new(Rc::clone(inner), slices, false, READ_BYTES_MAX);
+        let stream = Stream::new(Rc::clone(inner), slices, false, READ_BYTES_MAX).in_room(self.room.as_ref());
         Ok(Scanner::new(stream, to.clone(), start, inner.data.length()))
     }
 }
@@ -359,7 +370,7 @@ pub async fn read_header(dir: &Path, descriptor: Descriptor) -> Result<Serializa
     statistics.map(|statistics| statistics.header).map_err(|error| error.of(Component::Statistics, &path))
 }
 
-/// Removes a table file: its `TOC.txt` first, so that a crash leaves what [`crate::sort_names`] calls left over.
+/// Removes a table file: its `TOC.txt` first, so that a crash leaves a set that is not whole.
 ///
 /// # Errors
 /// [`SstableError::Io`]; components that do not exist are no error.
@@ -377,4 +388,23 @@ pub async fn remove(dir: &Path, descriptor: Descriptor) -> Result<(), SstableErr
         }
     }
     Ok(())
+}
+
+/// Makes the `TOC.txt` of a table file that lost it: it names the components there are, and the one that only this crate
+/// writes, without which the file would pass for one of others.
+///
+/// # Errors
+/// [`SstableError::Io`].
+pub async fn restore_toc(
+    dir: &Path,
+    descriptor: Descriptor,
+    components: &[Component],
+) -> Result<(), SstableError> {
+    let is_named = |component: &&Component| {
+        components.contains(component) || matches!(component, Component::Ceto | Component::Toc)
+    };
+    let names = descriptor.components().iter().filter(is_named);
+    let text: String = names.map(|component| format!("{component}\n")).collect();
+    let path = descriptor.path(dir, Component::Toc);
+    reactor::file::write_all_atomic(&path, text.as_bytes()).await.map_err(SstableError::io(&path))
 }

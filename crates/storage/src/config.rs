@@ -31,6 +31,10 @@ pub struct StorageConfig {
     pub commitlog_dir: PathBuf,
     /// Log of schema changes.
     pub schema_dir: PathBuf,
+    /// List of what must be there: `<manifest_dir>/`.
+    pub manifest_dir: PathBuf,
+    /// Losses that an operator accepts, each by the word that the refused start gave it.
+    pub accept_missing: Vec<String>,
     /// Bytes of a table file's summary for a byte of its data (`sstable_summary_ratio`), from 0 to 1.
     pub summary_ratio: f64,
     /// Bytes of a partition between two entries of its index (`column_index_size`).
@@ -94,6 +98,8 @@ impl StorageConfig {
             data_dir: workdir.join("data"),
             commitlog_dir: workdir.join("commitlog"),
             schema_dir: workdir.join("schema"),
+            manifest_dir: workdir.join("manifest"),
+            accept_missing: Vec::new(),
             summary_ratio: sstable::SUMMARY_RATIO_DEFAULT,
             components_share: COMPONENTS_SHARE_DEFAULT,
             column_index_bytes: sstable::COLUMN_INDEX_BYTES_DEFAULT,

@@ -14,6 +14,7 @@ use reactor::{Deadline, Group, mesh};
 use crate::commitlog::format::EntryKind;
 use crate::commitlog::replay::encode_truncation;
 use crate::error::StorageError;
+use crate::manifest::Edit;
 use crate::shard::Storage;
 use crate::snapshot::SnapshotRequest;
 use crate::tablet::TableStore;
@@ -43,6 +44,10 @@ impl Storage {
         (*self.schema()).clone().apply(change)?;
         self.snapshot_before(change).await?;
         log.append(change).await?;
+        // Noted before the answer, so that an acknowledged change is never taken for a torn record.
+        if let Err(error) = self.0.manifest.note(&[Edit::SchemaRecords(log.records())]).await {
+            reactor::warn!("the manifest cannot be told of a schema change"; error = error);
+        }
         self.apply_schema(change).await?;
         let mut result = Ok(());
         for shard in 1..self.0.shards {
@@ -72,14 +77,8 @@ impl Storage {
                 }
                 None => {
                     let place = (self.0.shard, self.0.shards);
-                    let store = TableStore::open(
-                        table,
-                        &self.0.config.data_dir,
-                        place,
-                        &self.0.cache,
-                        &self.0.damage,
-                    )
-                    .await?;
+                    let keepers = (&self.0.cache, &self.0.damage, &self.0.manifest);
+                    let store = TableStore::open(table, &self.0.config.data_dir, place, keepers).await?;
                     made.push((table.id(), Rc::new(store)));
                 }
             }
@@ -206,6 +205,11 @@ impl Storage {
         let record = encode_truncation(table, &generations);
         let hold = self.0.log.append(EntryKind::Truncate, &record, Deadline::after(TRUNCATE_WITHIN)).await?;
         self.0.log.sync().await?;
+        let removing: Vec<Edit> = generations.iter().map(|g| Edit::Removing((table, *g))).collect();
+        let noted = self.0.manifest.note(&removing).await;
+        if let Err(error) = &noted {
+            reactor::warn!("files of a truncated table stay until the manifest can be written"; error = error);
+        }
         for tablet in store.tablets() {
             let (memtables, files) = tablet.clear();
             memtables.iter().for_each(|memtable| memtable.release_log());

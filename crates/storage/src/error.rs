@@ -22,7 +22,9 @@ pub enum StorageError {
         source: Rc<io::Error>,
     },
     /// The disk is full: writes fail until space returns, reads go on.
-    #[error("{path}: no space left on the device")]
+    #[error(
+        "{path}: no space left on the device; drop or truncate tables, clear snapshots, or delete what is not the node's on that disk"
+    )]
     DiskFull {
         /// What was to be written.
         path: PathBuf,
@@ -85,6 +87,28 @@ pub enum StorageError {
         offset: u64,
         /// What is wrong.
         reason: String,
+    },
+    /// The manifest is damaged.
+    #[error("{}: the manifest is corrupt at offset {offset} ({reason}); restore the file from a backup", path.display())]
+    ManifestCorrupt {
+        /// The file.
+        path: PathBuf,
+        /// Where.
+        offset: u64,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A start found less than it must.
+    #[error(
+        "this node's data is not all there; missing:\n  {}\nPut it back (is every disk mounted? is there a backup?) and start \
+         again. To go on without it, and lose for good what it held, start once with --accept-missing {token}",
+        what.join("\n  ")
+    )]
+    Missing {
+        /// What is missing, by name.
+        what: Vec<String>,
+        /// The word that accepts exactly this loss.
+        token: String,
     },
     /// A table file is damaged; other files serve.
     #[error("{path}: corrupt table file: {reason}")]

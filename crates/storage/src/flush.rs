@@ -6,6 +6,7 @@
 
 mod output;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -24,6 +25,7 @@ use crate::commitlog::replay::encode_flushed;
 use crate::directory;
 use crate::error::StorageError;
 use crate::large_data::Watch;
+use crate::manifest::{Edit, FileState};
 use crate::memtable::Memtable;
 use crate::read::PartitionBound;
 use crate::read::merge::Merge;
@@ -37,6 +39,8 @@ pub(crate) use output::Output;
 
 /// Time between two attempts of a flush that the disk refused.
 const RETRY_EVERY: Duration = Duration::from_secs(1);
+/// Flushes side by side where many are asked for. Each takes the buffers of a table file's writer.
+const FLUSHES_MAX: usize = 16;
 /// Least time between two looks at the ages of memtables.
 const AGE_EVERY: Duration = Duration::from_millis(10);
 /// Time for writers to let go of a segment that should be freed.
@@ -60,12 +64,67 @@ impl Storage {
     /// # Errors
     /// As [`Storage::flush`], the first one; the others are tried all the same.
     pub async fn flush_all(&self) -> Result<(), StorageError> {
+        self.flush_each(self.tablets()).await
+    }
+
+    /// Flushes the memtables of several tables; a table that is not there any more is left out.
+    ///
+    /// # Errors
+    /// As [`Storage::flush_all`].
+    pub async fn flush_tables(&self, tables: &[TableId]) -> Result<(), StorageError> {
+        let stores = tables.iter().filter_map(|table| self.table_store(*table).ok());
+        self.flush_each(stores.flat_map(|store| store.tablets().cloned().collect::<Vec<_>>()).collect()).await
+    }
+
+    /// Flushes tablets, [`FLUSHES_MAX`] at a time: a small memtable's flush only waits for the disk's syncs, and those of
+    /// flushes side by side are one for the commit log, for each directory, and mostly for the file system.
+    async fn flush_each(&self, tablets: Vec<Rc<Tablet>>) -> Result<(), StorageError> {
+        // All are sealed first, so that one sync of the log covers them: the marks of flushes grow it.
+        for tablet in &tablets {
+            // One that is being flushed seals by itself afterwards.
+            if let Some(_turn) = tablet.flushing.try_acquire(1) {
+                tablet.seal_at(|| (!self.0.replaying.get()).then(|| self.0.log.end())).await;
+            }
+        }
+        let workers = tablets.len().min(FLUSHES_MAX);
+        let next = Rc::new(RefCell::new(tablets.into_iter()));
+        let work = |_| {
+            let (storage, next) = (self.clone(), Rc::clone(&next));
+            reactor::spawn(reactor::current_group(), async move {
+                let mut result = Ok(());
+                // Bounded: each round takes a tablet off the list.
+                loop {
+                    let Some(tablet) = next.borrow_mut().next() else { return result };
+                    let flushed = storage.flush_tablet(&tablet).await;
+                    result = result.and(flushed);
+                }
+            })
+        };
+        let workers: Vec<_> = (0..workers).map(work).collect();
         let mut result = Ok(());
-        for tablet in self.tablets() {
-            let flushed = self.flush_tablet(&tablet).await;
-            result = result.and(flushed);
+        for worker in workers {
+            match worker.await {
+                Ok(flushed) => result = result.and(flushed),
+                Err(panicked) => panic!("a flush broke: {panicked}"),
+            }
         }
         result
+    }
+
+    /// Memtables that hold what is in no table file yet, and their bytes.
+    pub fn unflushed(&self) -> (usize, usize) {
+        let tables = self.0.tables.borrow();
+        let tablets = tables.values().flat_map(|store| store.tablets());
+        let dirty = tablets.filter(|tablet| tablet.active_bytes() > 0 || tablet.sealed().is_some());
+        dirty.fold((0, 0), |(count, sum), tablet| (count + 1, sum + tablet.memtable_bytes()))
+    }
+
+    /// Makes durable what the commit log has taken so far.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub async fn sync_commitlog(&self) -> Result<(), StorageError> {
+        self.0.log.sync().await
     }
 
     /// Stops writing, flushes everything and closes the commit log. Reads go on.
@@ -89,7 +148,8 @@ impl Storage {
             reactor::warn!("the list of cached rows cannot be saved"; error = error);
         }
         self.0.tasks.close().await;
-        flushed.and(self.0.log.close().await)
+        let closed = self.0.log.close().await;
+        flushed.and(closed).and(self.0.manifest.settle().await)
     }
 
     /// Flushes one tablet.
@@ -101,13 +161,20 @@ impl Storage {
             if tablet.is_dropped() {
                 return Ok(());
             }
-            self.0.log.sync().await.inspect_err(|error| self.note_write_error(error, true))?;
+            let logged = match memtable.sealed_at() {
+                Some(upto) => self.0.log.sync_upto(upto).await,
+                None => self.0.log.sync().await,
+            };
+            logged.inspect_err(|error| self.note_write_error(error, true))?;
             let spool = self.0.throttle.spool(memtable.bytes(), memtable.partition_count());
             let file = self.write_memtable(tablet, &memtable, &spool).await;
             let file = file.inspect_err(|error| self.note_write_error(error, false))?;
             // A truncation may have taken the memtable while it was written.
             if tablet.sealed().is_some_and(|now| Rc::ptr_eq(&now, &memtable)) && !tablet.is_dropped() {
                 if let Some(file) = &file {
+                    // Before the entries it stands for may go.
+                    let listed = self.list_file(tablet, file).await;
+                    listed.inspect_err(|error| self.note_write_error(error, false))?;
                     self.0.compactions.note_flush(file.sstable().bytes_on_disk());
                 }
                 tablet.add_flushed(file.clone());
@@ -221,7 +288,7 @@ impl Storage {
             directory::ensure(directory).await?;
             tablet.set_directory();
         }
-        let generation = tablet.next_generation();
+        let generation = tablet.free_generation().await?;
         let options = WriterOptions {
             summary_ratio: self.0.config.summary_ratio,
             column_index_bytes: self.0.config.column_index_bytes,
@@ -282,6 +349,20 @@ impl Storage {
         Ok(Some(Rc::new(TableFile::new(sstable, &self.0.damage))))
     }
 
+    /// Lists a whole table file in the manifest; where that fails it is removed.
+    ///
+    /// # Errors
+    /// Those of writing the manifest.
+    pub(crate) async fn list_file(&self, tablet: &Tablet, file: &TableFile) -> Result<(), StorageError> {
+        let making = Making::new(tablet, file.generation());
+        let listed = self.0.manifest.note(&[Edit::Live((tablet.table().id(), file.generation()))]).await;
+        making.end();
+        if listed.is_err() {
+            self.discard(tablet, file.generation()).await;
+        }
+        listed
+    }
+
     /// Removes a table file that is in no set any more; says whether it is gone for good.
     pub(crate) async fn discard(&self, tablet: &Tablet, generation: u64) -> bool {
         self.discard_file(tablet, Descriptor::new(generation)).await
@@ -290,9 +371,20 @@ impl Storage {
     /// As [`Storage::discard`], of whatever version.
     pub(crate) async fn discard_file(&self, tablet: &Tablet, descriptor: Descriptor) -> bool {
         tablet.add_orphan_file(descriptor);
+        let key = (tablet.table().id(), descriptor.generation());
+        // A dropped table's files are obsolete by the schema. Of any other the manifest says so before the first component goes.
+        if !tablet.is_dropped()
+            && self.0.manifest.file(key) != Some(FileState::Removing)
+            && let Err(error) = self.0.manifest.note(&[Edit::Removing(key)]).await
+        {
+            reactor::warn_limited!("a table file that is not needed any more cannot be removed yet";
+                error = error);
+            return false;
+        }
         match sstable::remove(&tablet.directory, descriptor).await {
             Ok(()) => {
                 tablet.remove_orphan(descriptor.generation());
+                self.0.manifest.note_lazily([Edit::Gone(key)]);
                 true
             }
             Err(error) => {

@@ -15,6 +15,7 @@ use crate::commitlog::format::{
 use crate::commitlog::pieces::Piece;
 use crate::commitlog::replay::{batch_mutations, decode_flushed, decode_truncation};
 use crate::error::StorageError;
+use crate::manifest::format;
 use crate::schema_log;
 
 /// Most entries put into one segment.
@@ -83,6 +84,22 @@ fn payload(bytes: &[u8]) {
     }
 }
 
+/// A shard's log of the manifest: the bytes as a whole log, as the payload of an intact record, and as the file that names the epoch.
+///
+/// # Panics
+/// When what was read is not read back: that is the bug the fuzzer looks for.
+pub fn manifest(bytes: &[u8]) {
+    let read = crate::manifest::fuzzing::edits;
+    let edits = read(bytes);
+    assert_eq!(read(&crate::manifest::fuzzing::log(&edits)), edits, "edits that were read are read back");
+    if let Some(edits) = format::decode(bytes) {
+        assert_eq!(read(&crate::manifest::fuzzing::log(&edits)), edits, "edits of a record are read back");
+    }
+    if let Some(current) = format::Current::decode(bytes) {
+        assert_eq!(format::Current::decode(current.encode().as_bytes()), Some(current));
+    }
+}
+
 /// The log of schema changes: the bytes as a whole log, and as the payload of an intact record.
 ///
 /// # Panics
@@ -90,7 +107,7 @@ fn payload(bytes: &[u8]) {
 pub fn schema_log(bytes: &[u8]) {
     let path = Path::new("schema.log");
     let read = |log: &[u8]| match schema_log::read(log, path) {
-        Ok(contents) => contents.changes,
+        Ok(changes) => changes,
         Err(StorageError::SchemaLogCorrupt { offset, .. }) => {
             assert!(offset <= log.len() as u64, "damage at {offset} is in the log");
             Vec::new()

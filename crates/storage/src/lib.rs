@@ -9,6 +9,7 @@
 mod apply;
 mod batchlog;
 mod cache;
+mod clock;
 mod commitlog;
 mod compaction;
 mod config;
@@ -22,12 +23,14 @@ pub mod fuzzing;
 mod identity;
 mod import;
 mod large_data;
+mod manifest;
 #[doc(hidden)]
 pub mod measuring;
 mod memtable;
 mod open;
 mod partition_guard;
 mod read;
+mod records;
 mod report;
 mod schema_log;
 mod shard;
@@ -56,7 +59,7 @@ pub use read::{
     Dead, Flow, Now, PartitionBound, PartitionRange, Place, ReadCommand, Rest, RowConsumer, Slices,
     fragments_table,
 };
-pub use report::TableReport;
+pub use report::{SizeEstimate, TableReport};
 pub use schema_log::SchemaLog;
 pub use shard::{Storage, StorageStats, TableStats};
 pub use snapshot::{Describer, SnapshotInfo, SnapshotRequest, SnapshotsOf, is_tag};

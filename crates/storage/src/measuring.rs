@@ -9,6 +9,7 @@ use crate::commitlog::format::{BootId, EntryKind};
 use crate::commitlog::{Commitlog, CommitlogOptions};
 use crate::config::StorageConfig;
 use crate::error::StorageError;
+use crate::manifest::Manifest;
 use crate::shard::Storage;
 
 /// A commit log without a memtable behind it: its segments are free again once they are full.
@@ -19,7 +20,7 @@ impl Log {
     /// Opens an empty log in the directory of `config`.
     ///
     /// # Errors
-    /// Those of making the first segment.
+    /// Those of making the manifest and the first segment.
     pub async fn open(config: &StorageConfig) -> Result<Self, StorageError> {
         let options = CommitlogOptions {
             directory: config.commitlog_dir.join("shard-0"),
@@ -28,6 +29,7 @@ impl Log {
             segment_bytes: config.segment_bytes,
             bytes_max: config.commitlog_bytes_max,
             boot: BOOT,
+            manifest: Manifest::of_new(&config.manifest_dir).await?,
         };
         let (log, _) = Commitlog::open(options, Vec::new()).await?;
         Ok(Self(log))

@@ -2,7 +2,8 @@
 //!
 //! Read when somebody asks, never kept. `server::admin` adds up the shards' reports.
 
-use model::TableId;
+use model::tablet::TabletMap;
+use model::{TableId, Token};
 
 use crate::shard::Storage;
 
@@ -71,6 +72,44 @@ impl TableReport {
     }
 }
 
+/// What the partitions of one table come to on one shard, by equal parts of the ring.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SizeEstimate {
+    /// Id of the table.
+    pub id: [u8; 16],
+    /// Its keyspace.
+    pub keyspace: String,
+    /// Its name.
+    pub name: String,
+    /// Partitions and their bytes in each part of the ring. A partition that is in several files counts as often.
+    pub parts: Vec<(u64, u64)>,
+}
+
+impl SizeEstimate {
+    /// Adds what another shard has of the same table.
+    pub fn add(&mut self, other: &Self) {
+        for ((partitions, bytes), (more, more_bytes)) in self.parts.iter_mut().zip(&other.parts) {
+            *partitions += more;
+            *bytes += more_bytes;
+        }
+    }
+
+    /// Adds what one tablet has. Where it covers several parts of the ring they get equal shares: tokens are hashes.
+    fn add_tablet(&mut self, ring: TabletMap, (first, last): (Token, Token), partitions: u64, bytes: u64) {
+        let (from, to) = (ring.tablet_of(first).0 as usize, ring.tablet_of(last).0 as usize);
+        let covered = (to - from + 1) as u64;
+        // Cut where the sums of all shares up to here are, so that nothing is lost to rounding.
+        let share = |total: u64, at: u64| {
+            let up_to = |parts: u64| u128::from(total) * u128::from(parts) / u128::from(covered);
+            u64::try_from(up_to(at + 1) - up_to(at)).expect("a share is no more than the whole")
+        };
+        for (at, part) in (0..covered).zip(&mut self.parts[from..=to]) {
+            part.0 += share(partitions, at);
+            part.1 += share(bytes, at);
+        }
+    }
+}
+
 /// Levels that are told apart.
 const LEVELS_MAX: usize = 9;
 
@@ -85,6 +124,44 @@ impl Storage {
             reactor::maybe_yield().await;
         }
         reports
+    }
+
+    /// Estimates of each table's partitions in the parts of the ring that `ring` cuts it into, by table id; others have
+    /// their turn after each table. They come from the statistics of table files, and from memtables.
+    pub async fn size_estimates(&self, ring: TabletMap) -> Vec<SizeEstimate> {
+        let mut ids: Vec<TableId> = self.0.tables.borrow().keys().copied().collect();
+        ids.sort_unstable();
+        let mut estimates = Vec::with_capacity(ids.len());
+        for id in ids {
+            estimates.extend(self.size_estimate(id, ring));
+            reactor::maybe_yield().await;
+        }
+        estimates
+    }
+
+    fn size_estimate(&self, table: TableId, ring: TabletMap) -> Option<SizeEstimate> {
+        let store = self.table_store(table).ok()?;
+        let table = store.table();
+        let mut estimate = SizeEstimate {
+            id: table.id().0,
+            keyspace: table.keyspace().to_owned(),
+            name: table.name().to_owned(),
+            parts: vec![(0, 0); ring.count() as usize],
+        };
+        for tablet in store.tablets() {
+            let memtables = tablet.memtables();
+            let mut partitions = memtables.iter().map(|m| m.partition_count() as u64).sum::<u64>();
+            let mut bytes = tablet.memtable_bytes() as u64;
+            for file in tablet.files().iter() {
+                let file = file.sstable();
+                let sizes = &file.stats().partition_sizes;
+                let count = u64::try_from(sizes.count()).unwrap_or(0);
+                partitions += count;
+                bytes = bytes.saturating_add((sizes.mean() * count as f64) as u64);
+            }
+            estimate.add_tablet(ring, store.map().range(tablet.id), partitions, bytes);
+        }
+        Some(estimate)
     }
 
     /// The report of one table; `None` where this shard does not know it.
@@ -134,5 +211,40 @@ impl TableReport {
             self.files_by_level.resize(level + 1, 0);
         }
         self.files_by_level[level] += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_of_tablets_add_up_to_the_whole() {
+        let ring = TabletMap::new(2);
+        for log2 in 0..5 {
+            let tablets = TabletMap::new(log2);
+            let mut estimate = SizeEstimate {
+                id: [0; 16],
+                keyspace: String::new(),
+                name: String::new(),
+                parts: vec![(0, 0); 4],
+            };
+            let mut sums = (0, 0);
+            for tablet in tablets.tablets() {
+                let (partitions, bytes) = (u64::from(tablet.0) + 3, 1_001 * u64::from(tablet.0 + 1));
+                estimate.add_tablet(ring, tablets.range(tablet), partitions, bytes);
+                sums = (sums.0 + partitions, sums.1 + bytes);
+            }
+            let told = estimate.parts.iter().fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1));
+            assert_eq!(told, sums, "2^{log2} tablets");
+        }
+        let mut one = SizeEstimate {
+            id: [0; 16],
+            keyspace: String::new(),
+            name: String::new(),
+            parts: vec![(0, 0); 4],
+        };
+        one.add_tablet(ring, TabletMap::new(0).range(model::tablet::TabletId(0)), 10, 8);
+        assert_eq!(one.parts, [(2, 2), (3, 2), (2, 2), (3, 2)]);
     }
 }

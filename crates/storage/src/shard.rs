@@ -15,12 +15,14 @@ use model::schema::{Schema, TableId};
 use reactor::{Deadline, Event, Gate, Semaphore};
 
 use crate::cache::RowCache;
+use crate::clock::FutureWrites;
 use crate::commitlog::{Commitlog, CommitlogStats, Hold};
 use crate::compaction::Compactions;
 use crate::config::StorageConfig;
 use crate::disk::DiskWatch;
 use crate::error::StorageError;
 use crate::import::Imports;
+use crate::manifest::Manifest;
 use crate::read::permit::Permits;
 use crate::read::visible::VisibleScratch;
 use crate::schema_log::SchemaLog;
@@ -53,6 +55,7 @@ pub(crate) struct Inner {
     pub(crate) permits: Permits,
     /// On shard 0.
     pub(crate) schema_log: Option<SchemaLog>,
+    pub(crate) manifest: Manifest,
     /// One schema change at a time.
     pub(crate) changing: Semaphore,
     /// Memtable memory came back.
@@ -74,6 +77,7 @@ pub(crate) struct Inner {
     pub(crate) snapshots: Snapshots,
     pub(crate) imports: Imports,
     pub(crate) disk: DiskWatch,
+    pub(crate) future_writes: FutureWrites,
     scratches: RefCell<Vec<VisibleScratch>>,
 }
 
@@ -128,7 +132,7 @@ impl Inner {
         schema: Rc<Schema>,
         log: Commitlog,
         cache: Rc<RowCache>,
-        schema_log: Option<SchemaLog>,
+        (schema_log, manifest): (Option<SchemaLog>, Manifest),
         damage: Rc<Damage>,
     ) -> Self {
         let compactions = Rc::new(Compactions::new(&config));
@@ -145,6 +149,7 @@ impl Inner {
             memory_freed: Rc::clone(cache.memory_freed()),
             cache,
             schema_log,
+            manifest,
             changing: Semaphore::new(1),
             flush_wanted: Event::new(),
             compaction_wanted: Event::new(),
@@ -160,6 +165,7 @@ impl Inner {
             snapshots: Snapshots::default(),
             imports: Imports::default(),
             disk: DiskWatch::new(),
+            future_writes: FutureWrites::new(),
             mutation_bytes_max: config.mutation_bytes_max(),
             config,
             scratches: RefCell::new(Vec::new()),
@@ -370,6 +376,11 @@ impl Storage {
     /// Empties this shard's row cache.
     pub fn evict_cache(&self) {
         self.0.cache.evict_all();
+    }
+
+    /// Empties this shard's row cache of what it holds now, and lets others run meanwhile.
+    pub async fn evict_cache_in_steps(&self) {
+        self.0.cache.evict_all_in_steps().await;
     }
 
     /// Drops this shard's index pages.

@@ -1,4 +1,4 @@
-//! What a shard takes from the heap while it is written to: what its budget does not know must not grow with the data.
+//! What a shard takes from the heap while it is written to or read: what its budget does not know must not grow with the data.
 //!
 //! This test binary counts every byte that the shard's thread has of the heap; segments of the shard's memory are none of it.
 #![allow(unsafe_code)] // a counting allocator
@@ -6,28 +6,32 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use model::clustering::append_component;
+use model::clustering::{Slice, append_component};
 use model::mutation::MutationBuilder;
 use model::partition_key::DecoratedKey;
 use model::schema::SchemaChange;
-use model::{DeletionTime, Position};
-use reactor::Deadline;
+use model::{ColumnId, DeletionTime, Position, RowView, Token};
 use reactor::sim::{DiskFaults, World};
-use storage::{Storage, StorageConfig};
+use reactor::{Deadline, Group};
+use storage::{Flow, PartitionRange, ReadCommand, RowConsumer, Storage, StorageConfig};
 
-use crate::table::{ID, changes};
+use crate::table::{ID, changes, write};
 
 mod table;
 
 thread_local! {
     static HELD_BYTES: Cell<isize> = const { Cell::new(0) };
+    static MOST_BYTES: Cell<isize> = const { Cell::new(0) };
 }
 
 struct Counting;
 
 fn count(bytes: isize) {
     // A thread that ends has no counter any more, and nothing to count.
-    let _ = HELD_BYTES.try_with(|held| held.set(held.get() + bytes));
+    let _ = HELD_BYTES.try_with(|held| {
+        held.set(held.get() + bytes);
+        MOST_BYTES.try_with(|most| most.set(most.get().max(held.get())))
+    });
 }
 
 // SAFETY: every method hands its arguments to the system's allocator unchanged.
@@ -118,4 +122,81 @@ fn range_tombstones_of_one_partition_take_nothing_from_the_heap() {
 #[test]
 fn range_tombstones_of_many_partitions_take_no_more_of_the_heap_than_their_charged_records() {
     check(|row| format!("key{row}"), 112);
+}
+
+const LONG_ROW_BYTES: usize = 2 << 20;
+const LONG_READS: usize = 40;
+
+/// Counts the bytes of values.
+struct Length(usize);
+
+impl RowConsumer for Length {
+    fn partition(&mut self, _: &[u8], _: Token, _: Option<RowView<'_>>) -> Flow {
+        Flow::Continue
+    }
+    fn row(&mut self, _: &[u8], row: RowView<'_>) -> Flow {
+        self.0 += row.cell(ColumnId(2)).and_then(|cell| cell.value()).unwrap_or_default().len();
+        Flow::Continue
+    }
+    fn partition_end(&mut self) -> Flow {
+        Flow::Continue
+    }
+}
+
+/// Reads `range` as often as [`LONG_READS`] at once; each finds so many long rows. Bytes of the heap that this takes at most.
+async fn most_of_reads(storage: &Storage, range: &PartitionRange, rows: usize, bypass_cache: bool) -> isize {
+    let before = HELD_BYTES.get();
+    MOST_BYTES.set(before);
+    let reads: Vec<_> = (0..LONG_READS)
+        .map(|_| {
+            let (storage, range) = (storage.clone(), range.clone());
+            reactor::spawn(Group::STATEMENT, async move {
+                let table = storage.schema().table_by_id(ID).cloned().expect("the table");
+                let slices = [Slice::all()].into_iter().collect();
+                let command =
+                    ReadCommand { table, range, slices, reversed: false, now: 1_700_000_000, bypass_cache };
+                let mut length = Length(0);
+                storage.read(&command, &mut length).await.expect("a read");
+                length.0
+            })
+        })
+        .collect();
+    for read in reads {
+        assert_eq!(read.await.expect("no panic"), rows * LONG_ROW_BYTES);
+    }
+    MOST_BYTES.get() - before
+}
+
+#[test]
+fn reads_of_long_rows_from_files_take_no_more_of_the_heap_than_there_is_for_them() {
+    let mut world = World::new(5);
+    let node = world.add_node_with(1, DiskFaults::default(), move |_| async move {
+        let storage = open().await;
+        let keys = ["a", "b", "c"];
+        // Two files with a row each of every partition: a read of one holds two long rows at a time.
+        for timestamp in [1, 2] {
+            for key in keys {
+                let value = "v".repeat(LONG_ROW_BYTES);
+                let bytes = write(key, "c", &value, timestamp);
+                storage.apply(&bytes, Deadline::NEVER).await.expect("a write");
+            }
+            storage.flush(ID).await.expect("a flush");
+        }
+        // Of 256 MiB for memtables reads have 16 for long rows, and scans as much: two reads at a time.
+        let most = (5 * 2 * 2 * LONG_ROW_BYTES + LONG_READS * (512 << 10)) as isize;
+        let key = PartitionRange::Key(DecoratedKey::new(b"a".to_vec()));
+        for bypass_cache in [true, false] {
+            let heap = most_of_reads(&storage, &key, 1, bypass_cache).await;
+            assert!(heap > LONG_ROW_BYTES as isize || !bypass_cache, "they were read from files: {heap}");
+            assert!(
+                heap < most,
+                "{heap} bytes of the heap, {most} at most; bypassing the cache: {bypass_cache}"
+            );
+        }
+        let heap = most_of_reads(&storage, &PartitionRange::all(), keys.len(), true).await;
+        assert!(heap < most, "{heap} bytes of the heap for scans, {most} at most");
+        storage.drain().await.expect("a drain");
+    });
+    world.run().expect("an end");
+    assert_eq!(world.outcome(node), Some(Ok(())));
 }

@@ -17,6 +17,7 @@ use model::row::RowView;
 use model::{Clustering, Unfiltered};
 
 use super::decode::{self, Head, Item};
+use super::long_rows::{RowRoom, RowShare};
 use super::slicing::{Slicer, Step};
 use super::window::{READ_BYTES_MAX, Window};
 use crate::descriptor::Component;
@@ -33,6 +34,8 @@ const HEAD_BYTES: usize = 64;
 pub(crate) struct Stream {
     inner: Rc<Inner>,
     window: Window,
+    /// Its part of the memory that its read has for long rows.
+    share: Option<RowShare>,
     ahead: u64,
     slicer: Slicer,
     key: Vec<u8>,
@@ -94,6 +97,7 @@ impl Stream {
         Self {
             inner,
             window: Window::default(),
+            share: None,
             ahead,
             slicer: Slicer::new(slices, reversed),
             key: Vec::new(),
@@ -110,6 +114,13 @@ impl Stream {
             backward: reversed.then(Backward::default),
             ended: true,
         }
+    }
+
+    /// Takes memory for long rows from `room`, where there is one.
+    #[must_use]
+    pub(crate) fn in_room(mut self, room: Option<&Rc<RowRoom>>) -> Self {
+        self.share = room.map(RowShare::new);
+        self
     }
 
     pub(crate) fn key(&self) -> &[u8] {
@@ -135,6 +146,12 @@ impl Stream {
         let inner = &self.inner;
         if self.window.from(at).len() >= length {
             return Ok(true);
+        }
+        // A length beyond the data is an error, which needs no memory.
+        if let Some(share) = &mut self.share
+            && at.checked_add(length as u64).is_some_and(|end| end <= inner.data.length())
+        {
+            share.cover(length).await;
         }
         let enough = self.window.ensure(&inner.data, &inner.reads, at, length, self.ahead).await?;
         // Whoever reads on gets more at once.

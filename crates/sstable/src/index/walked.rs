@@ -13,6 +13,7 @@ use model::clustering::Slice;
 use model::partition_key::compare_decorated;
 use model::token::{Token, murmur3_token};
 
+use crate::data::long_rows::RowRoom;
 use crate::data::stream::Stream;
 use crate::data::window::READ_BYTES_MAX;
 use crate::descriptor::Component;
@@ -69,13 +70,14 @@ impl Walked {
     /// [`SstableError::Io`] and [`SstableError::Corrupt`].
     pub(crate) async fn find(
         &self,
-        inner: &Rc<Inner>,
+        (inner, room): (&Rc<Inner>, Option<&Rc<RowRoom>>),
         (token, key): (Token, &[u8]),
         slices: &[Slice],
         reversed: bool,
     ) -> Result<Option<Stream>, SstableError> {
         let mut at = self.before(inner, token).await?;
-        let mut stream = Stream::new(Rc::clone(inner), slices, reversed, inner.data.chunk_length());
+        let mut stream =
+            Stream::new(Rc::clone(inner), slices, reversed, inner.data.chunk_length()).in_room(room);
         while at < inner.data.length() {
             stream.open_partition(at).await?;
             let found = (murmur3_token(stream.key()), stream.key());

@@ -178,7 +178,7 @@ impl Sstable {
         if let Some(memory) = memory {
             memory.admit(&file).await;
         }
-        Ok(Self { inner: Rc::new(Inner { layout, file }) })
+        Ok(Self { inner: Rc::new(Inner { layout, file }), room: None })
     }
 }
 

@@ -93,7 +93,7 @@ async fn node(outside: Rc<Outside>) {
     }
     let names: Vec<String> = read_dir(dir).await.unwrap().into_iter().map(|entry| entry.name).collect();
     let sorted = sort_names(names.iter().map(String::as_str));
-    for name in &sorted.leftovers {
+    for name in &sorted.leftovers() {
         remove_file(dir.join(name)).await.unwrap();
     }
     let found: BTreeSet<u64> = sorted.complete.iter().map(|descriptor| descriptor.generation()).collect();

@@ -220,6 +220,26 @@ impl RowCache {
         self.count();
     }
 
+    /// As [`RowCache::evict_all`] of what is there now, a segment at a time: of 600,000 partitions all at once took up to
+    /// 18 ms. What comes meanwhile may stay.
+    pub(crate) async fn evict_all_in_steps(&self) {
+        let mut left = self.inner.borrow().region.live_bytes();
+        // Each round empties a segment, so bytes are fewer after it, or nothing is there.
+        while left > 0 {
+            let freed = {
+                let mut inner = self.inner.borrow_mut();
+                let before = inner.region.live_bytes();
+                if !inner.clean_one(false) {
+                    break;
+                }
+                before.saturating_sub(inner.region.live_bytes())
+            };
+            left = left.saturating_sub(freed.max(1));
+            self.count();
+            reactor::yield_now().await;
+        }
+    }
+
     /// Publishes what was evicted and what is held.
     fn count(&self) {
         self.metrics.update(&mut self.inner.borrow_mut());

@@ -293,6 +293,15 @@ impl Commitlog {
     /// # Errors
     /// [`StorageError::CommitlogDead`] when the device failed, now or before.
     pub(crate) async fn sync(&self) -> Result<(), StorageError> {
+        self.sync_upto(Position { segment: u64::MAX, offset: u32::MAX }).await
+    }
+
+    /// As [`Commitlog::sync`], but no more than what lies before `upto` has to be durable: where it is already, the device
+    /// has nothing to do.
+    ///
+    /// # Errors
+    /// As [`Commitlog::sync`].
+    pub(crate) async fn sync_upto(&self, upto: Position) -> Result<(), StorageError> {
         let Ok(_turn) = self.0.syncing.acquire(1).await else {
             return Err(StorageError::Draining);
         };
@@ -301,7 +310,7 @@ impl Commitlog {
             if let Health::Dead(path) = &state.health {
                 return Err(StorageError::CommitlogDead { path: path.clone() });
             }
-            if state.written <= state.durable {
+            if state.written.min(upto) <= state.durable {
                 return Ok(());
             }
             state.dirty = !state.groups.is_empty();

@@ -27,12 +27,13 @@ use reactor::{Event, Gate, Group as TaskGroup, Semaphore};
 
 use crate::config::CommitlogSync;
 use crate::error::StorageError;
+use crate::manifest::Manifest;
 pub(crate) use append::Pending;
 use format::{BootId, Position, SegmentHeader};
 use room::LogRoom;
 
 /// Settings of one shard's log.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct CommitlogOptions {
     /// Directory of this shard's segments.
     pub(crate) directory: PathBuf,
@@ -41,6 +42,8 @@ pub(crate) struct CommitlogOptions {
     pub(crate) segment_bytes: usize,
     pub(crate) bytes_max: u64,
     pub(crate) boot: BootId,
+    /// Lists the segments.
+    pub(crate) manifest: Manifest,
 }
 
 /// The log of this shard. Clones are the same log.
@@ -108,6 +111,9 @@ pub struct CommitlogStats {
     pub limit_exceeded: u64,
 }
 
+/// The greatest number of a segment or its file; no log gets there by counting.
+const NUMBER_MAX: u64 = 1 << 60;
+
 struct State {
     groups: VecDeque<group::Group>,
     group_states: Vec<Rc<group::GroupState>>,
@@ -173,6 +179,8 @@ pub(crate) struct Segment {
     header: SegmentHeader,
     /// Of `header`: every entry carries it.
     seed: u32,
+    /// Number of the file.
+    slot: u64,
     path: PathBuf,
     file: File,
     /// Whether the file has all its room: the first of a log takes it when it is first written.
@@ -265,16 +273,28 @@ impl Inner {
 impl Commitlog {
     /// Opens the log for writing; what an earlier process left is given by `old` and stays until its holds go.
     ///
+    /// A disk without space is no reason not to: a segment that nothing was written to is used then, and
+    /// where there is none writes fail until there is space.
+    ///
     /// # Errors
-    /// Those of creating the first segment.
+    /// Those of creating the first segment, but for a full disk.
     pub(crate) async fn open(
         options: CommitlogOptions,
-        old: Vec<replay::OldSegment>,
+        mut old: Vec<replay::OldSegment>,
     ) -> Result<(Self, Vec<Hold>), StorageError> {
         let directory = options.directory.clone();
         crate::directory::ensure(&directory).await?;
+        if let Some(last) = old.iter().find(|s| s.header.id > NUMBER_MAX) {
+            return Err(StorageError::CommitlogCorrupt {
+                path: last.path.clone(),
+                offset: 0,
+                reason: "a segment with a number that none has",
+            });
+        }
         let next_id = old.iter().map(|s| s.header.id + 1).max().unwrap_or(1);
-        let next_slot = old.iter().map(|s| s.slot + 1).max().unwrap_or(0);
+        // Names are anybody's; one that is taken is passed over where a file is made.
+        let slots = old.iter().map(|s| s.slot).filter(|slot| *slot <= NUMBER_MAX);
+        let next_slot = slots.map(|slot| slot + 1).max().unwrap_or(0);
         let start = Position { segment: 0, offset: 0 };
         let state = State {
             groups: VecDeque::new(),
@@ -317,11 +337,27 @@ impl Commitlog {
             stopped: Event::new(),
             counts: Counts::default(),
         }));
+        let first = match log.0.make_segment(false).await {
+            Err(error @ StorageError::DiskFull { .. }) => {
+                let whole = |s: &mut replay::OldSegment| s.is_unused(log.0.options.segment_bytes);
+                let unused = old.pop_if(whole);
+                let begun = match &unused {
+                    Some(unused) => Some(log.0.begin_unused(unused).await?),
+                    None => None,
+                };
+                reactor::error!("there is no space for the commit log: the node reads, and writes as far as it has room";
+                    has_room = begun.is_some(), error = &error);
+                log.0.state.borrow_mut().keeper_failure = Some(error);
+                begun
+            }
+            made => Some(made?),
+        };
         let mut holds = Vec::new();
         for segment in old {
             let segment = Rc::new(Segment {
                 header: segment.header,
                 seed: segment.header.seed(),
+                slot: segment.slot,
                 path: segment.path,
                 file: segment.file,
                 reserved: Cell::new(true),
@@ -331,8 +367,7 @@ impl Commitlog {
             log.0.state.borrow_mut().live.insert(segment.header.id, Rc::clone(&segment));
             holds.push(Hold::new(&log.0, &segment));
         }
-        let first = log.0.make_segment(false).await?;
-        log.0.state.borrow_mut().spares.push_back(first);
+        log.0.state.borrow_mut().spares.extend(first);
         log.start_tasks();
         Ok((log, holds))
     }

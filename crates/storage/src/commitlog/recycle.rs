@@ -12,8 +12,10 @@ use reactor::file::{AlignedBuf, File, OpenOptions};
 
 use super::format::{HEADER_BYTES, SegmentHeader};
 use super::group::RETRY_EVERY;
+use super::replay::OldSegment;
 use super::{Active, Commitlog, CommitlogOptions, Inner, Segment, State};
 use crate::error::StorageError;
+use crate::manifest::{Edit, SegmentKey};
 
 /// Segments kept ready where the log may be small; freed ones beyond it are deleted.
 const SPARES_MIN: usize = 2;
@@ -83,6 +85,7 @@ impl Commitlog {
             let fresh = Segment {
                 seed: header.seed(),
                 header,
+                slot: segment.slot,
                 path: path.clone(),
                 file,
                 reserved: Cell::new(true),
@@ -92,6 +95,7 @@ impl Commitlog {
             self.0.state.borrow_mut().spares.push_back(Rc::new(fresh));
             return Ok(());
         }
+        self.0.options.manifest.note(&[Edit::SegmentGone(self.0.key(segment))]).await?;
         match reactor::file::remove_file(path).await {
             // An attempt before this one may have got as far as that.
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -110,6 +114,10 @@ impl Commitlog {
             let kept = SPARES_MIN.min(state.spares.len());
             state.spares.drain(kept..).collect()
         };
+        let gone: Vec<Edit> = surplus.iter().map(|s| Edit::SegmentGone(self.0.key(s))).collect();
+        if self.0.options.manifest.note(&gone).await.is_err() {
+            return;
+        }
         for segment in surplus {
             // One that stays costs that start its time.
             drop(reactor::file::remove_file(&segment.path).await);
@@ -147,6 +155,11 @@ impl Segment {
 }
 
 impl Inner {
+    /// The segment's name in the manifest.
+    fn key(&self, segment: &Segment) -> SegmentKey {
+        (self.options.shard, segment.slot)
+    }
+
     fn spares_max(&self) -> usize {
         let segments = self.options.bytes_max / SPARES_SHARE / self.options.segment_bytes as u64;
         SPARES_MIN.max(usize::try_from(segments).unwrap_or(usize::MAX))
@@ -154,19 +167,26 @@ impl Inner {
 
     /// A new file, its header durable, its name too; `reserved` where it is to have all its room at once.
     pub(super) async fn make_segment(&self, reserved: bool) -> Result<Rc<Segment>, StorageError> {
-        let (header, slot) = {
-            let mut state = self.state.borrow_mut();
-            let slot = state.next_slot;
-            state.next_slot += 1;
-            drop(state);
-            (self.next_header(), slot)
+        let header = self.next_header();
+        let (slot, path) = loop {
+            let slot = self.state.borrow().next_slot;
+            self.state.borrow_mut().next_slot = slot + 1;
+            let path = self.options.directory.join(format!("{slot}.log"));
+            let is_taken = reactor::file::exists(&path).await;
+            if !is_taken.map_err(StorageError::of("look for", &path))? {
+                break (slot, path);
+            }
         };
-        let path = self.options.directory.join(format!("{slot}.log"));
-        let made = self.create(&path, header, reserved).await;
+        let listed = [Edit::Segment((self.options.shard, slot))];
+        let made = match self.create(&path, header, reserved).await {
+            Ok(file) => self.options.manifest.note(&listed).await.map(|()| file),
+            Err(error) => Err(error),
+        };
         match made {
             Ok(file) => Ok(Rc::new(Segment {
                 seed: header.seed(),
                 header,
+                slot,
                 path,
                 file,
                 reserved: Cell::new(reserved),
@@ -179,6 +199,22 @@ impl Inner {
                 Err(error)
             }
         }
+    }
+
+    /// A segment of an earlier process that has its room and nothing in it, as a new one.
+    pub(super) async fn begin_unused(&self, unused: &OldSegment) -> Result<Rc<Segment>, StorageError> {
+        let header = self.next_header();
+        self.begin_life(&unused.file, &unused.path, header).await?;
+        Ok(Rc::new(Segment {
+            seed: header.seed(),
+            header,
+            slot: unused.slot,
+            path: unused.path.clone(),
+            file: unused.file.clone(),
+            reserved: Cell::new(true),
+            uses: Cell::new(0),
+            closed: Cell::new(false),
+        }))
     }
 
     async fn create(

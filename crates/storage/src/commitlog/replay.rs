@@ -18,6 +18,7 @@ use super::format::{
 };
 use super::pieces::{Joined, Joiner, Whole};
 use crate::error::StorageError;
+use crate::manifest::{Edit, Manifest};
 
 /// Largest segment file that is read: what a `u32` offset can name.
 const SEGMENT_BYTES_MAX: u64 = u32::MAX as u64;
@@ -48,6 +49,8 @@ pub(crate) struct OldLog {
     pub(crate) truncated_files: BTreeMap<TableId, Vec<u64>>,
     /// Batches that were not done, with their places.
     batches: BTreeMap<BatchId, (Position, Vec<u8>)>,
+    /// How many mutations there are of each table.
+    pub(crate) entries_of: BTreeMap<TableId, u64>,
 }
 
 /// What is kept from one segment to the next while entries are read.
@@ -77,13 +80,15 @@ impl OldLog {
         directory: &Path,
         boot: BootId,
         ignore_errors: bool,
+        listed: (&Manifest, u32),
     ) -> Result<Self, StorageError> {
         let mut log = Self {
-            segments: open_segments(directory, ignore_errors).await?,
+            segments: open_segments(directory, ignore_errors, listed).await?,
             truncations: BTreeMap::new(),
             flushed: BTreeMap::new(),
             truncated_files: BTreeMap::new(),
             batches: BTreeMap::new(),
+            entries_of: BTreeMap::new(),
         };
         let (gaps, durable) = log.look_through().await?;
         if !ignore_errors {
@@ -223,7 +228,12 @@ impl OldLog {
                         let Ok(id) = BatchId::try_from(payload) else { continue };
                         self.batches.remove(&id);
                     }
-                    EntryKind::Mutation | EntryKind::Synced | EntryKind::End | EntryKind::Piece => {}
+                    EntryKind::Mutation => {
+                        if let Some(table) = table_of(payload) {
+                            *self.entries_of.entry(table).or_default() += 1;
+                        }
+                    }
+                    EntryKind::Synced | EntryKind::End | EntryKind::Piece => {}
                 }
                 reactor::maybe_yield().await;
             }
@@ -251,9 +261,8 @@ impl OldLog {
 
     /// Whether the table of a mutation was truncated behind `place`.
     fn is_truncated(&self, place: Position, mutation: &[u8]) -> bool {
-        mutation
-            .get(1..17)
-            .and_then(|id| self.truncations.get(&TableId(id.try_into().expect("sixteen bytes"))))
+        table_of(mutation)
+            .and_then(|table| self.truncations.get(&table))
             .is_some_and(|truncated| place < *truncated)
     }
 
@@ -376,6 +385,11 @@ impl<'b> Entry<'b> {
 }
 
 impl OldSegment {
+    /// Whether it has its whole room and nothing in it, so that it can be written from its beginning.
+    pub(crate) fn is_unused(&self, segment_bytes: usize) -> bool {
+        !self.has_entries() && self.bytes == segment_bytes
+    }
+
     /// Whether it holds any entry that counts.
     pub(crate) fn has_entries(&self) -> bool {
         self.stretches.iter().any(|(from, to)| to > from)
@@ -431,6 +445,11 @@ impl OldSegment {
     }
 }
 
+/// The table of a mutation.
+fn table_of(mutation: &[u8]) -> Option<TableId> {
+    mutation.get(1..17).map(|id| TableId(id.try_into().expect("sixteen bytes")))
+}
+
 /// Where the next intact entry begins, at or behind `from`.
 async fn find(bytes: &[u8], seed: u32, from: usize) -> Option<usize> {
     let mut at = from;
@@ -445,7 +464,11 @@ async fn find(bytes: &[u8], seed: u32, from: usize) -> Option<usize> {
     None
 }
 
-async fn open_segments(directory: &Path, ignore_errors: bool) -> Result<Vec<OldSegment>, StorageError> {
+async fn open_segments(
+    directory: &Path,
+    ignore_errors: bool,
+    (manifest, number): (&Manifest, u32),
+) -> Result<Vec<OldSegment>, StorageError> {
     let exists = reactor::file::exists(directory).await.map_err(StorageError::of("look for", directory))?;
     if !exists {
         return Ok(Vec::new());
@@ -461,9 +484,13 @@ async fn open_segments(directory: &Path, ignore_errors: bool) -> Result<Vec<OldS
         let path = directory.join(&entry.name);
         let options = OpenOptions::new().read(true).write(true);
         let file = File::open(&path, options).await.map_err(StorageError::of("open", &path))?;
+        let bytes = file.size().await.map_err(StorageError::of("measure", &path))?;
         let head = file.read_at(0, HEADER_BYTES).await.map_err(StorageError::of("read", &path))?;
         if head.iter().all(|byte| *byte == 0) {
             // Never begun, or given up: nothing was acknowledged in it.
+            if manifest.has_segment((number, slot)) {
+                manifest.note(&[Edit::SegmentGone((number, slot))]).await?;
+            }
             reactor::file::remove_file(&path).await.map_err(StorageError::of("delete", &path))?;
             continue;
         }
@@ -472,7 +499,7 @@ async fn open_segments(directory: &Path, ignore_errors: bool) -> Result<Vec<OldS
             Ok(header) => segments.push(OldSegment {
                 header,
                 slot,
-                bytes: entry.size.min(SEGMENT_BYTES_MAX) as usize,
+                bytes: bytes.min(SEGMENT_BYTES_MAX) as usize,
                 path,
                 file,
                 stretches: Vec::new(),

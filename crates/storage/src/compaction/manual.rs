@@ -3,6 +3,7 @@
 //! All act on this shard; whoever wants them for the node calls them on each. A major compaction takes the place of
 //! those that the strategy has at work in the tablet.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -29,6 +30,8 @@ pub struct CompactOptions {
     pub split_output: bool,
     /// Only files that have partitions from the first to the second token, both included.
     pub tokens: Option<(Token, Token)>,
+    /// What is in memtables stays there: only what files hold now is compacted.
+    pub skips_flush: bool,
     /// Only files with these generations.
     pub generations: Option<Vec<u64>>,
 }
@@ -85,7 +88,7 @@ impl Storage {
         self.compact_with(table, &CompactOptions::default()).await.map(|_| ())
     }
 
-    /// Compacts a table's files on this shard, tablet by tablet, after flushing it. Files that are known to be damaged stay as they
+    /// Compacts a table's files on this shard, tablet by tablet, after flushing it (unless `skips_flush`). Files that are known to be damaged stay as they
     /// are, and are told of.
     ///
     /// # Errors
@@ -98,7 +101,7 @@ impl Storage {
         let store = self.table_store(table)?;
         let mut outcome = CompactOutcome::default();
         for tablet in store.tablets() {
-            if options.generations.is_none() {
+            if options.generations.is_none() && !options.skips_flush {
                 self.flush_tablet(tablet).await?;
             }
             let named = |generation| options.generations.as_ref().is_none_or(|of| of.contains(&generation));
@@ -274,11 +277,11 @@ impl Storage {
         let mut outcome = CompactOutcome::default();
         for tablet in store.tablets() {
             // Each group once; what is made meanwhile is not taken again.
-            let newest = tablet.files().iter().map(|file| file.generation()).max().unwrap_or(0);
+            let there: BTreeSet<u64> = tablet.files().iter().map(|file| file.generation()).collect();
             // Bounded: each round takes at least one file that was there at the start.
             loop {
                 let taken = self.take_over(tablet, |facts, free| {
-                    let old = |at: &usize| facts.files[*at].generation() <= newest;
+                    let old = |at: &usize| there.contains(&facts.files[*at].generation());
                     let free: Vec<usize> = free.iter().copied().filter(old).collect();
                     tablet.with_chooser(|chooser| chooser.deleting(&facts.view(), free))
                 });

@@ -19,7 +19,7 @@ mod schedule;
 mod scrub;
 mod strategy;
 mod throughput;
-mod transaction;
+pub(crate) mod transaction;
 mod verify;
 mod view;
 
@@ -32,5 +32,4 @@ pub use verify::{DamagedFile, VerifyOptions, VerifyReport};
 
 pub(crate) use running::Compactions;
 pub(crate) use strategy::Chooser;
-pub(crate) use transaction::clean;
 pub(crate) use view::Facts;

@@ -13,6 +13,7 @@ use super::running::CompactionKind;
 use super::strategy::Reason;
 use super::view::Facts;
 use crate::error::StorageError;
+use crate::manifest::Edit;
 use crate::shard::Storage;
 use crate::tablet::{LeftOut, TableFile, Tablet, quarantine};
 
@@ -199,7 +200,12 @@ impl Storage {
         tablet.forget_cached();
         self.0.damage.count_set_aside();
         let descriptor = file.sstable().descriptor();
-        match quarantine(&tablet.directory, descriptor).await {
+        let gone = Edit::Gone((tablet.table().id(), descriptor.generation()));
+        let moved = match self.0.manifest.note(&[gone]).await {
+            Ok(()) => quarantine(&tablet.directory, descriptor).await,
+            Err(error) => Err(error),
+        };
+        match moved {
             Ok(()) => reactor::error!("a table file was set aside: its data is missing from reads";
                 file = descriptor, directory = tablet.directory.display()),
             Err(error) => {

@@ -15,6 +15,7 @@ use super::job::{Marked, minima};
 use super::running::{CompactionKind, CompactionRecord, Running};
 use crate::error::StorageError;
 use crate::flush::Output;
+use crate::manifest::Edit;
 use crate::read::merge::Merge;
 use crate::read::source::{Input, Source};
 use crate::shard::Storage;
@@ -133,6 +134,7 @@ impl Storage {
         if mode == ScrubMode::Abort {
             return Err(error.clone());
         }
+        self.0.manifest.note(&[Edit::Gone((tablet.table().id(), file.descriptor.generation()))]).await?;
         quarantine(&tablet.directory, file.descriptor).await?;
         self.0.damage.count_set_aside();
         tablet.forget_left_out(file.descriptor.generation());

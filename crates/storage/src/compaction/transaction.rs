@@ -1,17 +1,15 @@
-//! The record that makes a compaction's files replace its inputs, crash or no crash.
+//! Records of compactions that versions without a manifest left: which table files an interrupted exchange
+//! made obsolete.
 //!
-//! `compaction-<generation>.txn` beside the table files lists what is obsolete. It is written, durably, after
-//! the new file is whole and before the first old one is removed; with it the old files do not count any more, and
-//! the next start removes what is left of them. Without it both count, which gives the same answers.
+//! `compaction-<generation>.txn` beside the table files lists what is obsolete: those files do not count any
+//! more.
 //!
 //! ```text
 //! record := ("remove " generation "\n")* "crc " CRC-32 of the lines before, 8 hex digits "\n"
 //! ```
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-
-use sstable::{Component, Descriptor};
+use std::path::Path;
 
 use crate::error::StorageError;
 
@@ -19,14 +17,18 @@ const SUFFIX: &str = ".txn";
 const PREFIX: &str = "compaction-";
 const RECORD_BYTES_MAX: usize = 1 << 20;
 
-/// Where the record of a compaction lies.
-pub(super) fn path(directory: &Path, generation: u64) -> PathBuf {
-    directory.join(format!("{PREFIX}{generation}{SUFFIX}"))
+/// What records in a folder say.
+#[derive(Debug, Default)]
+pub(crate) struct Recorded {
+    /// Numbers of table files that do not count any more.
+    pub(crate) obsolete: BTreeSet<u64>,
+    /// Names of the records, unfinished ones too.
+    pub(crate) names: Vec<String>,
 }
 
-pub(super) fn encode(obsolete: &[u64]) -> String {
-    let lines: String = obsolete.iter().map(|generation| format!("remove {generation}\n")).collect();
-    format!("{lines}crc {:08x}\n", crc32fast::hash(lines.as_bytes()))
+/// Whether a name is that of a whole record.
+pub(crate) fn is_record(name: &str) -> bool {
+    name.starts_with(PREFIX) && name.ends_with(SUFFIX)
 }
 
 fn decode(bytes: &[u8]) -> Option<Vec<u64>> {
@@ -38,21 +40,14 @@ fn decode(bytes: &[u8]) -> Option<Vec<u64>> {
     lines.lines().map(|line| line.strip_prefix("remove ")?.parse().ok()).collect()
 }
 
-/// Ends what a crash left unfinished in a table's folder: obsolete files, half-written ones, and their records.
+/// Reads the records among the names of a folder.
 ///
 /// # Errors
-/// Those of listing and removing; a damaged record.
-pub(crate) async fn clean(directory: &Path) -> Result<(), StorageError> {
-    let entries = match reactor::file::read_dir(directory).await {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(StorageError::io("list", directory, error)),
-    };
-    let names: Vec<&str> = entries.iter().filter(|e| !e.is_dir).map(|e| e.name.as_str()).collect();
-    let mut obsolete = BTreeSet::new();
-    let mut records = Vec::new();
-    for name in &names {
-        if name.starts_with(PREFIX) && name.ends_with(SUFFIX) {
+/// Those of reading; a damaged record.
+pub(crate) async fn recorded(directory: &Path, names: &[&str]) -> Result<Recorded, StorageError> {
+    let mut recorded = Recorded::default();
+    for name in names {
+        if is_record(name) {
             let path = directory.join(name);
             let bytes = reactor::file::read_all(&path, RECORD_BYTES_MAX)
                 .await
@@ -63,42 +58,13 @@ pub(crate) async fn clean(directory: &Path) -> Result<(), StorageError> {
                     reason: "the record of a compaction is damaged".to_owned(),
                 });
             };
-            obsolete.extend(generations);
-            records.push(path);
+            recorded.obsolete.extend(generations);
+            recorded.names.push((*name).to_owned());
         } else if name.starts_with(PREFIX) && name.ends_with(".txn.tmp") {
-            records.push(directory.join(name));
+            recorded.names.push((*name).to_owned());
         }
     }
-    let sorted = sstable::sort_names(names.iter().copied());
-    // A table file of another version under such a number is not one of those that the record speaks of.
-    let own = |d: &&sstable::Descriptor| d.could_be_written();
-    for descriptor in sorted.complete.iter().filter(own).filter(|d| obsolete.contains(&d.generation())) {
-        remove(directory, *descriptor).await?;
-    }
-    for name in sorted.leftovers {
-        // What others left unfinished is theirs.
-        let written = name.strip_suffix(sstable::TEMPORARY_SUFFIX).unwrap_or(&name);
-        if !Descriptor::parse(written).is_ok_and(|(d, _)| d.could_be_written()) {
-            continue;
-        }
-        let path = directory.join(&name);
-        reactor::file::remove_file(&path).await.map_err(StorageError::of("delete", &path))?;
-    }
-    if !records.is_empty() {
-        reactor::file::sync_dir(directory).await.map_err(StorageError::of("sync", directory))?;
-    }
-    for record in records {
-        reactor::file::remove_file(&record).await.map_err(StorageError::of("delete", &record))?;
-    }
-    Ok(())
-}
-
-async fn remove(directory: &Path, descriptor: Descriptor) -> Result<(), StorageError> {
-    let toc = descriptor.path(directory, Component::Toc);
-    sstable::remove(directory, descriptor).await.map_err(|error| match error {
-        sstable::SstableError::Io { path, source } => StorageError::io("delete", path, source),
-        other => StorageError::TableFileCorrupt { path: toc, reason: other.to_string() },
-    })
+    Ok(recorded)
 }
 
 #[cfg(test)]
@@ -107,7 +73,8 @@ mod tests {
 
     #[test]
     fn a_record_comes_back_whole_or_not_at_all() {
-        let text = encode(&[3, 17, 4_000_000_000]);
+        let lines = "remove 3\nremove 17\nremove 4000000000\n";
+        let text = format!("{lines}crc {:08x}\n", crc32fast::hash(lines.as_bytes()));
         assert_eq!(decode(text.as_bytes()), Some(vec![3, 17, 4_000_000_000]));
         for at in 0..text.len() {
             assert_eq!(decode(&text.as_bytes()[..at]), None);

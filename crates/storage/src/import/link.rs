@@ -1,4 +1,5 @@
-//! Puts a source in place as it is, where it is wholly one tablet's and this node could have written it.
+//! Puts a source in place as it is, where it is wholly one tablet's, says no other table, and this node could
+//! have written it.
 //!
 //! It is read through first, so that a damaged source is found while nothing has changed; then its components are linked
 //! under the tablet's next number, `TOC.txt` last and everything durable, as a writer would do it.
@@ -10,6 +11,7 @@ use sstable::{Component, Descriptor, PartitionBound, Version};
 
 use crate::error::StorageError;
 use crate::flush::Making;
+use crate::manifest::Edit;
 use crate::shard::Storage;
 use crate::tablet::{self, TableFile, Tablet, to_storage_error};
 
@@ -30,6 +32,7 @@ impl Storage {
             within
                 && sstable.descriptor().version == Version::WRITTEN
                 && sstable.extras().tablet.is_some()
+                && sstable.extras().schema.is_none_or(|mark| mark.table == tablet.table().id().0)
                 && sstable.dir() != tablet.directory
         };
         if !is_ours {
@@ -40,9 +43,11 @@ impl Storage {
             crate::directory::ensure(&tablet.directory).await?;
             tablet.set_directory();
         }
-        let descriptor = Descriptor::new(tablet.next_generation());
+        let descriptor = Descriptor::new(tablet.free_generation().await?);
         // An orphan only where this is dropped in between: a compaction that ends meanwhile removes all orphans there are.
         let making = Making::new(tablet, descriptor.generation());
+        // A half-linked file that a crash leaves is removed at the next start.
+        self.0.manifest.note(&[Edit::Removing((tablet.table().id(), descriptor.generation()))]).await?;
         if !link(source, tablet, descriptor).await? {
             making.end();
             self.discard_file(tablet, descriptor).await;

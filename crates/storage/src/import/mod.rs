@@ -7,6 +7,7 @@
 //! A crash in between leaves the sources; taking them in again changes nothing, for rows know their timestamps.
 
 mod link;
+mod place;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -22,10 +23,11 @@ use sstable::{Descriptor, PartitionBound, Sstable};
 
 use crate::disk::FailurePolicy;
 use crate::error::StorageError;
+use crate::manifest::Edit;
 use crate::read::merge::Merge;
 use crate::read::source::{Input, Source};
 use crate::shard::Storage;
-use crate::tablet::{Damage, TableFile, Tablet, to_storage_error};
+use crate::tablet::{Damage, MISNUMBERED, TableFile, Tablet, to_storage_error};
 
 /// Folder below a table's where files wait to be taken in.
 pub(crate) const UPLOAD: &str = "upload";
@@ -110,11 +112,22 @@ impl Storage {
     /// Always to be called on the same shard of a node: imports wait for each other there.
     ///
     /// # Errors
-    /// [`StorageError::UnknownTable`]; [`StorageError::Import`] for files that cannot be taken in;
+    /// [`StorageError::UnknownTable`]; [`StorageError::Import`] for files that cannot be taken in, or are in
+    /// use;
     /// [`StorageError::Shard`] with what a shard met, a damaged file among it. The sources are then still there.
     pub async fn import(&self, table: TableId, from: &ImportSource) -> Result<ImportReport, StorageError> {
-        let store = self.table_store(table)?;
-        let directory = from.directory.clone().unwrap_or_else(|| store.directory.join(UPLOAD));
+        let directory = self.source_directory(table, from)?;
+        self.check_place(&directory).await?;
+        self.take_in(table, from).await
+    }
+
+    /// As [`Storage::import`], also from a folder that this node keeps files of its own in.
+    pub(crate) async fn take_in(
+        &self,
+        table: TableId,
+        from: &ImportSource,
+    ) -> Result<ImportReport, StorageError> {
+        let directory = self.source_directory(table, from)?;
         let Ok(_turn) = self.0.imports.turn.acquire(1).await else { return Err(StorageError::Draining) };
         let descriptors = whole_files(&directory, from.directory.is_some()).await?;
         if descriptors.is_empty() {
@@ -152,6 +165,11 @@ impl Storage {
         Ok(ImportReport { files: descriptors.len(), partitions })
     }
 
+    fn source_directory(&self, table: TableId, from: &ImportSource) -> Result<PathBuf, StorageError> {
+        let store = self.table_store(table)?;
+        Ok(from.directory.clone().unwrap_or_else(|| store.directory.join(UPLOAD)))
+    }
+
     /// Writes this shard's part of the sources; how many partitions.
     async fn write_import(&self, task: &Task) -> Result<u64, StorageError> {
         let store = self.table_store(task.table)?;
@@ -170,6 +188,12 @@ impl Storage {
             }
             progress.files += 1;
         }
+        let written: Vec<Edit> = {
+            let written = self.0.imports.written.borrow();
+            let files = written.get(&task.id).into_iter().flatten();
+            files.map(|(_, file)| Edit::Live((task.table, file.generation()))).collect()
+        };
+        self.0.manifest.note(&written).await?;
         Ok(progress.partitions)
     }
 
@@ -257,10 +281,17 @@ async fn whole_files(directory: &Path, must_exist: bool) -> Result<Vec<Descripto
     };
     let names = entries.iter().filter(|entry| !entry.is_dir).map(|entry| entry.name.as_str());
     let sorted = sstable::sort_names(names);
+    let misnumbered = entries.iter().find(|entry| sstable::is_misnumbered(&entry.name));
+    if let Some(entry) = misnumbered {
+        return Err(refused(format!(
+            "{}: {MISNUMBERED}; give all files of that number another one",
+            entry.name
+        )));
+    }
     if let Some(name) = sorted.unsupported.first() {
         return Err(refused(format!("{name}: {NOT_READ}")));
     }
-    if let Some(name) = sorted.leftovers.first() {
+    if let Some(name) = sorted.leftovers().first() {
         return Err(refused(format!("{name} is part of a table file that is not whole: it has no TOC.txt")));
     }
     if sorted.complete.len() > FILES_MAX {

@@ -19,7 +19,8 @@ const TOLD_EVERY: Duration = Duration::from_secs(10);
 /// What shards tell each other while they start.
 #[derive(Default)]
 pub(super) struct Boot {
-    pub(super) schema: RefCell<Option<Rc<Vec<SchemaChange>>>>,
+    /// The changes, and which logs of the manifest count.
+    pub(super) schema: RefCell<Option<(Rc<Vec<SchemaChange>>, u64)>>,
     pub(super) ready: Cell<bool>,
     /// Shards that have come as far, by [`Phase`].
     pub(super) reached: RefCell<[Vec<usize>; 3]>,
@@ -83,21 +84,25 @@ impl Boot {
     }
 }
 
-/// The schema changes, from shard 0.
-pub(super) async fn fetch_schema(shard: usize) -> Result<Rc<Vec<SchemaChange>>, StorageError> {
+/// The schema changes and the manifest's epoch, from shard 0.
+pub(super) async fn fetch_schema(shard: usize) -> Result<(Rc<Vec<SchemaChange>>, u64), StorageError> {
     let asked = mesh::call(0, Group::ADMIN, || async {
         let boot = Boot::here();
         let known = boot.wait("the schema is read", |boot| boot.schema.borrow().is_some());
         known.await.map_err(|error| error.to_string())?;
         match &*boot.schema.borrow() {
-            Some(changes) => Ok(changes.iter().map(SchemaChange::encode).collect::<Vec<_>>()),
+            Some((changes, epoch)) => {
+                Ok((changes.iter().map(SchemaChange::encode).collect::<Vec<_>>(), *epoch))
+            }
             None => Err("no schema".to_owned()),
         }
     });
     let failed = |reason: String| StorageError::Shard { shard: 0, reason };
-    let encoded = asked.await.map_err(|e| failed(e.to_string()))?.map_err(failed)?;
+    let (encoded, epoch) = asked.await.map_err(|e| failed(e.to_string()))?.map_err(failed)?;
     let changes: Result<Vec<_>, _> = encoded.iter().map(|bytes| SchemaChange::decode(bytes)).collect();
-    changes.map(Rc::new).map_err(|error| StorageError::Shard { shard, reason: error.to_string() })
+    changes
+        .map(|changes| (Rc::new(changes), epoch))
+        .map_err(|error| StorageError::Shard { shard, reason: error.to_string() })
 }
 
 /// Waits until another shard takes writes.

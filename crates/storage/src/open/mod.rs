@@ -10,11 +10,13 @@ mod boot;
 mod replay;
 mod schema;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
 
 use memory::Budget;
-use model::schema::Schema;
+use model::TableId;
+use model::schema::{Schema, SchemaChange};
 
 use crate::cache::RowCache;
 use crate::commitlog::format::{BOOT_UNKNOWN, BootId};
@@ -22,10 +24,13 @@ use crate::commitlog::replay::OldLog;
 use crate::commitlog::{Commitlog, CommitlogOptions};
 use crate::config::StorageConfig;
 use crate::error::StorageError;
+use crate::manifest::check::Missing;
+use crate::manifest::{Edit, Manifest};
+use crate::schema_log::dropped_tables;
 use crate::shard::{Inner, Storage};
 use crate::tablet::{Damage, TableStore};
 use boot::{Boot, Phase, fetch_schema, tell_all};
-use schema::open_schema;
+use schema::{Opened, open_schema};
 
 const BOOT_ID_PATH: &str = "/proc/sys/kernel/random/boot_id";
 
@@ -57,14 +62,16 @@ impl Storage {
 
     async fn open_here(config: StorageConfig, shard: usize, shards: usize) -> Result<Self, StorageError> {
         let boot = Boot::here();
-        let (schema_log, changes) = if shard == 0 {
-            let (log, changes) = open_schema(&config, shards).await?;
-            *boot.schema.borrow_mut() = Some(Rc::clone(&changes));
+        let (schema_log, changes, epoch) = if shard == 0 {
+            let Opened { log, changes, epoch } = open_schema(&config, shards).await?;
+            *boot.schema.borrow_mut() = Some((Rc::clone(&changes), epoch));
             boot.changed.notify_all();
-            (Some(log), changes)
+            (Some(log), changes, epoch)
         } else {
-            (None, fetch_schema(shard).await?)
+            let (changes, epoch) = fetch_schema(shard).await?;
+            (None, changes, epoch)
         };
+        let manifest = Manifest::open(&config.manifest_dir, epoch, shard).await?;
         let mut schema = Schema::empty();
         for change in changes.iter() {
             schema.apply(change)?;
@@ -76,11 +83,14 @@ impl Storage {
         let damage = Rc::new(Damage::new(config.disk_failure_policy));
         let mut tables = Vec::new();
         for table in schema.tables() {
-            let store = TableStore::open(table, &config.data_dir, (shard, shards), &cache, &damage).await?;
+            let keepers = (&cache, &damage, &manifest);
+            let store = TableStore::open(table, &config.data_dir, (shard, shards), keepers).await?;
             tables.push((table.id(), Rc::new(store)));
         }
         let boot_id = boot_id().await;
-        let mut logs = survey_logs(&config, shard, shards, boot_id).await?;
+        let mut logs = survey_logs(&config, shard, shards, boot_id, &manifest).await?;
+        refuse_unknown_tables(&config, &schema, &changes, &logs)?;
+        list_what_is_there(&manifest, &tables, &logs).await?;
         for log in logs.iter_mut().map(|(_, log)| log) {
             log.seal().await?;
         }
@@ -92,10 +102,11 @@ impl Storage {
             segment_bytes: config.segment_bytes,
             bytes_max: config.commitlog_bytes_max,
             boot: boot_id,
+            manifest: manifest.clone(),
         };
         let old = own.map(|own| logs[own].1.segments.clone()).unwrap_or_default();
         let (log, holds) = Commitlog::open(options, old).await?;
-        let inner = Inner::new(config, (shard, shards), schema, log, cache, schema_log, damage);
+        let inner = Inner::new(config, (shard, shards), schema, log, cache, (schema_log, manifest), damage);
         inner.tables.borrow_mut().extend(tables);
         inner.note_durability();
         let storage = Self(Rc::new(inner));
@@ -115,6 +126,7 @@ impl Storage {
         storage.0.log.keep_to_limit();
         if shard == 0 {
             storage.finish_takeover().await?;
+            storage.tell_future_writes().await;
         }
         tell_all(shard, shards, Ok(Phase::TakenOver)).await;
         let is_taken_over = |boot: &Boot| boot.reached.borrow()[Phase::TakenOver as usize].contains(&0);
@@ -133,7 +145,8 @@ impl Storage {
     }
 }
 
-fn log_directory(config: &StorageConfig, shard: usize) -> std::path::PathBuf {
+/// Where a shard's log is.
+pub(crate) fn log_directory(config: &StorageConfig, shard: usize) -> std::path::PathBuf {
     config.commitlog_dir.join(format!("shard-{shard}"))
 }
 
@@ -143,6 +156,7 @@ async fn survey_logs(
     shard: usize,
     shards: usize,
     boot: BootId,
+    manifest: &Manifest,
 ) -> Result<Vec<(usize, OldLog)>, StorageError> {
     let directory: &Path = &config.commitlog_dir;
     let exists = reactor::file::exists(directory).await.map_err(StorageError::of("look for", directory))?;
@@ -154,11 +168,68 @@ async fn survey_logs(
             let number = entry.name.strip_prefix("shard-").and_then(|n| n.parse::<usize>().ok());
             let Some(number) = number.filter(|number| number % shards == shard) else { continue };
             let path = directory.join(&entry.name);
-            let log = OldLog::survey(&path, boot, config.commitlog_replay_ignore_errors).await?;
+            let listed = (manifest, number as u32);
+            let log = OldLog::survey(&path, boot, config.commitlog_replay_ignore_errors, listed).await?;
             logs.push((number, log));
         }
     }
     Ok(logs)
+}
+
+/// Makes sure that every entry of the old logs is of a table that is there or was dropped: else the schema has lost one.
+///
+/// # Errors
+/// [`StorageError::Missing`].
+fn refuse_unknown_tables(
+    config: &StorageConfig,
+    schema: &Schema,
+    changes: &[SchemaChange],
+    logs: &[(usize, OldLog)],
+) -> Result<(), StorageError> {
+    let mut entries: BTreeMap<TableId, u64> = BTreeMap::new();
+    for (table, count) in logs.iter().flat_map(|(_, log)| &log.entries_of) {
+        *entries.entry(*table).or_default() += count;
+    }
+    entries.retain(|table, _| schema.table_by_id(*table).is_none());
+    if entries.is_empty() {
+        return Ok(());
+    }
+    let dropped = dropped_tables(changes);
+    let mut missing = Missing::default();
+    for (table, count) in entries.iter().filter(|(table, _)| !dropped.contains(table)) {
+        missing.add(format!(
+            "{}: the table with id {table}, which has {count} write(s) in the commit log and was never dropped",
+            crate::schema_log::path(&config.schema_dir).display()
+        ));
+    }
+    missing.settle(&config.accept_missing)
+}
+
+/// Lists table files and segments that are there and are not in the manifest: of a process before there was one, of one that
+/// ended between making and listing them, or put there by hand.
+async fn list_what_is_there(
+    manifest: &Manifest,
+    tables: &[(TableId, Rc<TableStore>)],
+    logs: &[(usize, OldLog)],
+) -> Result<(), StorageError> {
+    let mut edits = Vec::new();
+    for (table, store) in tables {
+        let generations = store.tablets().flat_map(|tablet| tablet.generations());
+        let unlisted = generations.map(|g| (*table, g)).filter(|key| manifest.file(*key).is_none());
+        edits.extend(unlisted.map(Edit::Live));
+    }
+    for (number, log) in logs {
+        let segments = log.segments.iter().map(|segment| (*number as u32, segment.slot));
+        edits.extend(segments.filter(|key| !manifest.has_segment(*key)).map(Edit::Segment));
+    }
+    match manifest.note(&edits).await {
+        // They are listed with the next exchange of their tablet's files, or at a start that finds room.
+        Err(error @ StorageError::DiskFull { .. }) => {
+            reactor::warn!("what is there cannot be listed"; error = error);
+            Ok(())
+        }
+        noted => noted,
+    }
 }
 
 /// The kernel's boot id: tells the end of the process from the end of the machine.

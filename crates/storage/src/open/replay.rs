@@ -16,6 +16,7 @@ use crate::commitlog::format::EntryKind;
 use crate::commitlog::replay::{OldLog, encode_flushed};
 use crate::ddl::on_shard;
 use crate::error::StorageError;
+use crate::manifest::Edit;
 use crate::shard::Storage;
 
 /// Mutations sent to another shard at once.
@@ -52,6 +53,7 @@ impl Storage {
                         return Ok(());
                     }
                     report.bytes += bytes.len() as u64;
+                    self.0.future_writes.note_mutation(&view);
                     let owner = map.shard_of(tablet, self.0.shards);
                     // A long entry began in an earlier segment, which keeps those behind it.
                     let begins = log.segment_of(place).filter(|_| own == Some(at));
@@ -104,6 +106,9 @@ impl Storage {
         for (at, (number, log)) in logs.iter().enumerate() {
             if own != Some(at) {
                 log.forget().await?;
+                let gone: Vec<Edit> =
+                    log.segments.iter().map(|s| Edit::SegmentGone((*number as u32, s.slot))).collect();
+                self.0.manifest.note(&gone).await?;
                 let directory = log_directory(&self.0.config, *number);
                 reactor::file::remove_dir_all(&directory)
                     .await

@@ -1,22 +1,27 @@
-//! Shard 0's part before the others look: the schema from its log, and folders in order.
+//! Shard 0's part before the others look: the schema from its log, whether all is there that must be, and folders in order.
 
 use std::path::Path;
 use std::rc::Rc;
 
 use model::schema::{Schema, SchemaChange};
 
-use crate::compaction;
 use crate::config::StorageConfig;
 use crate::error::StorageError;
+use crate::manifest::Listed;
+use crate::manifest::check::{self, Missing};
 use crate::schema_log::{SchemaLog, dropped_tables};
-use crate::tablet::directory_of;
 use crate::takeover;
 
-/// Reads the schema log and brings folders in order, before any shard looks at them.
-pub(super) async fn open_schema(
-    config: &StorageConfig,
-    shards: usize,
-) -> Result<(SchemaLog, Rc<Vec<SchemaChange>>), StorageError> {
+/// What shard 0 found out for all.
+pub(super) struct Opened {
+    pub(super) log: SchemaLog,
+    pub(super) changes: Rc<Vec<SchemaChange>>,
+    /// Which logs of the manifest count.
+    pub(super) epoch: u64,
+}
+
+/// Reads the schema log, makes sure that nothing is missing and brings folders in order, before any shard looks at them.
+pub(super) async fn open_schema(config: &StorageConfig, shards: usize) -> Result<Opened, StorageError> {
     crate::directory::ensure(&config.data_dir).await?;
     takeover::prepare(config, shards).await?;
     let (mut log, changes) = SchemaLog::open(&config.schema_dir).await?;
@@ -24,12 +29,31 @@ pub(super) async fn open_schema(
     for change in &changes {
         schema.apply(change)?;
     }
-    for table in schema.tables() {
-        compaction::clean(&directory_of(&config.data_dir, table)).await?;
+    let mut missing = Missing::default();
+    let listed = Listed::read(&config.manifest_dir, &mut missing).await?;
+    let mut looked = check::look(config, &schema, (&log, &changes), &listed, &mut missing).await?;
+    missing.settle(&config.accept_missing)?;
+    looked.settle().await?;
+    let shorter = SchemaLog::shorter(&changes);
+    // Before the log is replaced: the manifest may know of fewer records than there are, never of more.
+    if let Some(shorter) = &shorter {
+        looked.state.schema_records = shorter.len() as u64;
     }
+    let epoch = listed.go_on_with(&config.manifest_dir, &looked.state, &schema, shards).await?;
     remove_leftovers(config, &schema, &changes).await?;
-    log.compact(&changes).await?;
-    Ok((log, Rc::new(changes)))
+    let replaced = match shorter {
+        Some(shorter) => log.replace(&shorter).await,
+        None if !log.expects_manifest() => log.replace(&changes).await,
+        None => Ok(()),
+    };
+    match replaced {
+        // It is only longer than it had to be, until a start that finds room.
+        Err(error @ StorageError::DiskFull { .. }) => {
+            reactor::warn!("the schema log is not made shorter"; error = error);
+        }
+        replaced => replaced?,
+    }
+    Ok(Opened { log, changes: Rc::new(changes), epoch })
 }
 
 /// Empties a dropped table's folder; it goes as a whole where it has no snapshots.

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use model::reconcile::Purge;
 use model::{DeletionTime, RowView, Table, Token, Unfiltered};
+use sstable::RowRoom;
 
 use super::Slices;
 use super::merge::{AtHand, Merge};
@@ -26,6 +27,7 @@ pub(crate) struct CachedPartition {
     key: Vec<u8>,
     /// Those that may have the partition, as they were when the claim was taken.
     files: Vec<Rc<TableFile>>,
+    room: Rc<RowRoom>,
     deletion: DeletionTime,
     static_row: Vec<u8>,
     state: State,
@@ -65,7 +67,7 @@ impl CachedPartition {
         claim: Claim,
         table: &Rc<Table>,
         (token, key): (Token, &[u8]),
-        files: Vec<Rc<TableFile>>,
+        (files, room): (Vec<Rc<TableFile>>, &Rc<RowRoom>),
         shape: Shape<'_>,
     ) -> Result<Self, StorageError> {
         let mut static_row = Vec::new();
@@ -78,6 +80,7 @@ impl CachedPartition {
             token,
             key: key.to_vec(),
             files,
+            room: Rc::clone(room),
             deletion: head.unwrap_or(DeletionTime::LIVE),
             static_row,
             state: State::Known(Place::new()),
@@ -119,7 +122,7 @@ impl CachedPartition {
                 }
             }
             let opened = file
-                .open()
+                .open_in(Some(&self.room))
                 .partition(self.token, &self.key, &slices, reversed)
                 .await
                 .map_err(|error| file.failed(error))?;

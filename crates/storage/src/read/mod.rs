@@ -22,6 +22,8 @@ pub use command::{Dead, Flow, PartitionBound, PartitionRange, Place, ReadCommand
 pub use fragments::fragments_table;
 pub use now::{Now, Rest};
 
+use std::rc::Rc;
+
 use model::TableId;
 use model::tablet::TabletId;
 use reactor::Group;
@@ -49,7 +51,7 @@ impl Storage {
             return Box::pin(self.read_fragments(command, consumer)).await;
         };
         let scratch = self.take_scratch();
-        let mut reader = Reader { command, scratch, permits: &self.0.permits };
+        let mut reader = Reader { command, scratch, permits: &self.0.permits, room: None };
         let result = match &command.range {
             PartitionRange::Key(key) => {
                 let tablet = self.tablet(&store, key.token)?;
@@ -57,7 +59,8 @@ impl Storage {
                 reactor::in_place!(reader.partition(&tablet, key.token, &key.key, consumer)).map(|_| ())
             }
             PartitionRange::Between { from, to } => {
-                let _permit = Box::pin(self.begin_scan()).await?;
+                let permit = Box::pin(self.begin_scan()).await?;
+                reader.room = Some(Rc::clone(permit.room()));
                 let map = store.map();
                 let (first, last) = (map.tablet_of(from.token), map.tablet_of(to.token));
                 let mut result = Ok(());

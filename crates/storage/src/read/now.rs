@@ -91,7 +91,8 @@ impl Storage {
         consumer: &mut dyn RowConsumer,
     ) -> Result<(), StorageError> {
         let PartitionRange::Key(key) = &command.range else { return Ok(()) };
-        let mut reader = Reader { command, scratch: self.take_scratch(), permits: &self.0.permits };
+        let mut reader =
+            Reader { command, scratch: self.take_scratch(), permits: &self.0.permits, room: None };
         let Rest { tablet, claim, left } = *rest;
         let read = reader.merged_partition(&tablet, Some(claim), left, key.token, &key.key, consumer).await;
         self.return_scratch(reader.scratch);
@@ -180,7 +181,8 @@ impl Storage {
         let Some(claim) = tablet.cache().claim().filter(|_| !command.bypass_cache) else {
             return Now::NotBegun;
         };
-        let mut reader = Reader { command, scratch: self.take_scratch(), permits: &self.0.permits };
+        let mut reader =
+            Reader { command, scratch: self.take_scratch(), permits: &self.0.permits, room: None };
         let left = match memory {
             Some(memory) => match reader.row_of_both((&tablet, claim), memory, (token, key), consumer) {
                 Some(_) => Err(Now::Done),

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use model::clustering::Position;
 use model::reconcile::{deletion, is_live};
 use model::{DeletionTime, RowView, Token, Unfiltered};
+use sstable::RowRoom;
 
 use super::cached::CachedPartition;
 use super::dead::Graves;
@@ -27,6 +28,8 @@ pub(super) struct Reader<'c> {
     pub(super) command: &'c ReadCommand,
     pub(super) scratch: VisibleScratch,
     pub(super) permits: &'c Permits,
+    /// Memory of a scan for long rows; a read of one partition has its permit's.
+    pub(super) room: Option<Rc<RowRoom>>,
 }
 
 impl<'c> Reader<'c> {
@@ -109,15 +112,22 @@ impl<'c> Reader<'c> {
         for memtable in tablet.memtables().iter() {
             self.add_memory(&mut sources, memtable, token, key, !files.is_empty());
         }
-        let _permit = match self.permits.try_read(files.len()) {
+        let permit = match self.permits.try_read(files.len()) {
             Some(permit) => permit,
             None => self.permits.read(files.len()).await?,
         };
         match claim {
             Some(claim) if !files.is_empty() => {
                 let table = &self.command.table;
-                let opened =
-                    CachedPartition::open(tablet.cache(), claim, table, (token, key), files, shape).await?;
+                let opened = CachedPartition::open(
+                    tablet.cache(),
+                    claim,
+                    table,
+                    (token, key),
+                    (files, permit.room()),
+                    shape,
+                )
+                .await?;
                 sources.push(Source::new(Input::Cached(Box::new(opened))));
             }
             _ => {
@@ -138,7 +148,7 @@ impl<'c> Reader<'c> {
                         }
                     }
                     let opened = file
-                        .open()
+                        .open_in(Some(permit.room()))
                         .partition(token, key, slices, shape.reversed)
                         .await
                         .map_err(|error| file.failed(error))?;

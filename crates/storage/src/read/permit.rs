@@ -2,7 +2,7 @@
 //!
 //! A read that memory answers needs no permit. What a read holds while it waits for the disk (an index page and a chunk
 //! for each file) is charged to a fixed part of the shard's memory; a read costs at least a hundredth of it, so that the
-//! number of reads is bounded too. Scans have a pool of their own: a hundred of them do not hold up the read of one row.
+//! number of reads is bounded too. Rows of many bytes take memory of their own, when their length is known. Scans have a pool of their own: a hundred of them do not hold up the read of one row.
 //! Who waits is served in the order of coming; a read whose time is over has left the line, because its future is gone.
 //! Invariant: reads do not nest, so nobody waits for a permit while holding one.
 
@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use reactor::metrics::{self, Counter, Gauge};
 use reactor::{Permit, Semaphore};
+use sstable::{LongRows, RowRoom};
 
 use crate::error::StorageError;
 
@@ -37,12 +38,14 @@ struct Pool {
     kib: Semaphore,
     total_kib: usize,
     most: usize,
+    long_rows: LongRows,
     active: Rc<Gauge>,
     queued: Rc<Gauge>,
 }
 
 /// A read at work; dropping it lets the next one in.
 pub(crate) struct ReadPermit {
+    room: Rc<RowRoom>,
     _permit: Permit,
     _active: Counted,
 }
@@ -63,6 +66,13 @@ impl Drop for Counted {
     }
 }
 
+impl ReadPermit {
+    /// The memory of this read for long rows.
+    pub(crate) fn room(&self) -> &Rc<RowRoom> {
+        &self.room
+    }
+}
+
 impl Permits {
     /// Pools beside `memory_bytes` of memtables.
     pub(crate) fn new(memory_bytes: usize) -> Self {
@@ -71,6 +81,7 @@ impl Permits {
             kib: Semaphore::with_waiters_max(total_kib, waiting),
             total_kib,
             most,
+            long_rows: LongRows::new(total_kib * 1024 / 2),
             active: metrics::gauge(
                 "scylla_database_active_reads",
                 "Reads that hold a permit to read from disk, or to scan",
@@ -137,7 +148,7 @@ impl Pool {
     }
 
     fn permit(&self, permit: Permit) -> ReadPermit {
-        ReadPermit { _permit: permit, _active: Counted::new(&self.active) }
+        ReadPermit { room: self.long_rows.room(), _permit: permit, _active: Counted::new(&self.active) }
     }
 }
 

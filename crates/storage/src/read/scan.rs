@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use model::{Token, clustering::Slice};
-use sstable::Scanner;
+use sstable::{RowRoom, Scanner};
 
 use super::partition::Reader;
 use super::source::{Input, Source};
@@ -62,7 +62,7 @@ impl Reader<'_> {
             if place.token <= file.sstable().last_key().0 && file.sstable().first_key().0 <= to.token {
                 // A reversed scan opens each partition anew, from its end.
                 let slices: &[Slice] = if self.command.reversed { &[] } else { &self.command.slices };
-                files.extend(FileScan::open(file, &place, &to, slices).await?);
+                files.extend(FileScan::open(file, self.room.as_ref(), (&place, &to), slices).await?);
             }
         }
         let mut key = Vec::new();
@@ -127,8 +127,8 @@ impl Reader<'_> {
             let file = Rc::clone(&scan.file);
             if self.command.reversed {
                 let slices = &self.command.slices;
-                let opened =
-                    file.open().partition(token, key, slices, true).await.map_err(|e| file.failed(e))?;
+                let sstable = file.open_in(self.room.as_ref());
+                let opened = sstable.partition(token, key, slices, true).await.map_err(|e| file.failed(e))?;
                 let reader = opened.map(Box::new);
                 sources.extend(reader.map(|reader| Source::new(Input::Partition { file, reader })));
             } else if let Some(scanner) = scan.scanner.take() {
@@ -151,13 +151,14 @@ impl Reader<'_> {
 impl FileScan {
     async fn open(
         file: &Rc<TableFile>,
-        from: &PartitionBound,
-        to: &PartitionBound,
+        room: Option<&Rc<RowRoom>>,
+        (from, to): (&PartitionBound, &PartitionBound),
         slices: &[Slice],
     ) -> Result<Option<Self>, StorageError> {
         let failed = |error| file.failed(error);
+        let sstable = file.open_in(room);
         let mut scanner =
-            file.open().scan(&from.as_place(true), &to.as_place(false), slices).await.map_err(failed)?;
+            sstable.scan(&from.as_place(true), &to.as_place(false), slices).await.map_err(failed)?;
         let more = scanner.next_partition().await.map_err(failed)?;
         Ok(more.then(|| Self { file: Rc::clone(file), scanner: Some(Box::new(scanner)) }))
     }

@@ -1,53 +1,36 @@
 //! The durable schema: an append-only log of schema changes, kept by shard 0.
 //!
-//! ```text
-//! log    := "cetoddl\n" record*
-//! record := number:u64 length:u32 crc:u32 payload[length]     payload: `model::schema::SchemaChange`
-//! crc    := CRC-32 of number, length and payload
-//! ```
-//! Numbers grow by one. Every append is durable before the next begins, so that only the last record can be torn.
-//! When most records are history, the log is replaced at a start by one that makes the same tables in one step each and
-//! ends with the version they had.
+//! A file of records (`records`), each the bytes of a `model::schema::SchemaChange`. Every append is durable
+//! before the next begins, so that only the last record can be torn; the manifest knows how many records
+//! there were, so that a record which was acknowledged is never taken for a torn one. When most records are
+//! history, the log is replaced at a start by one that makes the same tables in one step each and ends with
+//! the version they had, and with the ids of the tables that were dropped.
 
 use std::path::{Path, PathBuf};
 
 use model::schema::{Schema, SchemaChange, TableId};
-use reactor::Semaphore;
-use reactor::file::{AlignedBuf, File, OpenOptions};
 
 use crate::error::StorageError;
+use crate::records::{self, Magic, RecordFile};
 
 #[cfg(test)]
 mod tests;
 
-const MAGIC: &[u8; 8] = b"cetoddl\n";
-const HEAD_BYTES: usize = 16;
-/// Largest log that is read; a schema of that size has long been compacted.
-const LOG_BYTES_MAX: usize = 1 << 30;
+/// Of a log beside which there is a manifest.
+const MAGIC: &Magic = b"cetodd2\n";
+/// Of a log that was made before there was one.
+const MAGIC_UNLISTED: &Magic = b"cetoddl\n";
 /// Fewer records than this are not worth replacing.
 const COMPACT_RECORDS_MIN: u64 = 1024;
+/// Ids of dropped tables that a shorter history keeps, the latest ones: an old commit log may have entries of
+/// theirs.
+const DROPPED_MAX: usize = 1 << 16;
 
 /// The log of schema changes, open for appending.
 pub struct SchemaLog {
     path: PathBuf,
-    file: File,
-    state: std::cell::Cell<End>,
-    turn: Semaphore,
-}
-
-#[derive(Clone, Copy)]
-struct End {
-    offset: u64,
-    next: u64,
-    /// A write failed: what stands behind `offset` is unknown and is overwritten by the next append.
-    dead: bool,
-}
-
-/// What a log says.
-pub(crate) struct Contents {
-    pub(crate) changes: Vec<SchemaChange>,
-    end: u64,
-    next: u64,
+    file: RecordFile,
+    expects_manifest: bool,
 }
 
 impl SchemaLog {
@@ -62,78 +45,55 @@ impl SchemaLog {
         if !exists {
             reactor::file::write_all_atomic(&path, MAGIC).await.map_err(StorageError::of("write", &path))?;
         }
-        let bytes =
-            reactor::file::read_all(&path, LOG_BYTES_MAX).await.map_err(StorageError::of("read", &path))?;
-        let contents = read(&bytes, &path)?;
-        let end = End { offset: contents.end, next: contents.next, dead: false };
-        if contents.end < bytes.len() as u64 {
-            reactor::warn!("the last record of the schema log is torn and is cut";
-                path = path.display(), offset = contents.end);
-        }
-        let file = open_file(&path).await?;
-        // The torn rest goes durably, so that a shorter record written over it leaves nothing behind.
-        file.truncate(end.offset).await.map_err(StorageError::of("cut", &path))?;
-        file.sync_all().await.map_err(StorageError::of("sync", &path))?;
-        let log = Self { path, file, state: std::cell::Cell::new(end), turn: Semaphore::new(1) };
-        Ok((log, contents.changes))
+        let bytes = records::read(&path).await?;
+        let (parsed, changes) = parse(&bytes, &path)?;
+        let file = RecordFile::open(&path, &bytes, &parsed, false).await?;
+        Ok((Self { path, file, expects_manifest: bytes.starts_with(MAGIC) }, changes))
     }
 
-    /// Replaces a log whose `changes` are mostly history by a short one that makes the same schema.
-    ///
-    /// Drops are forgotten with it, so folders of dropped tables have to be gone before.
+    /// A history that makes the same schema with much fewer records, where there is one.
+    pub(crate) fn shorter(changes: &[SchemaChange]) -> Option<Vec<SchemaChange>> {
+        compacted(changes)
+    }
+
+    /// Replaces the log by a shorter history of the same schema.
     ///
     /// # Errors
     /// File errors; the log is then as it was.
-    pub async fn compact(&mut self, changes: &[SchemaChange]) -> Result<(), StorageError> {
-        let Some(fewer) = compacted(changes) else { return Ok(()) };
-        let bytes = encode(&fewer);
+    pub(crate) async fn replace(&mut self, fewer: &[SchemaChange]) -> Result<(), StorageError> {
+        let bytes = encode(fewer);
         reactor::file::write_all_atomic(&self.path, &bytes)
             .await
             .map_err(StorageError::of("replace", &self.path))?;
-        self.file = open_file(&self.path).await?;
-        self.state.set(End { offset: bytes.len() as u64, next: fewer.len() as u64, dead: false });
+        let (parsed, _) = parse(&bytes, &self.path)?;
+        self.file = RecordFile::open(&self.path, &bytes, &parsed, false).await?;
+        self.expects_manifest = true;
         Ok(())
     }
 
     /// Appends a change; returns once it is durable.
     ///
     /// # Errors
-    /// File errors; the change is then not in the log, unless the flush of the device failed: then it is unknown
-    /// until the next start, and the log takes nothing more.
+    /// File errors; the change is then not in the log, unless the flush of the device failed: then it is
+    /// unknown until the next start, and the log takes nothing more.
     pub async fn append(&self, change: &SchemaChange) -> Result<(), StorageError> {
-        let Ok(_turn) = self.turn.acquire(1).await else { return Err(StorageError::Draining) };
-        let end = self.state.get();
-        if end.dead {
-            return Err(StorageError::CommitlogDead { path: self.path.clone() });
-        }
-        let mut record = Vec::new();
-        append_record(&mut record, end.next, &change.encode());
-        let mut buf = AlignedBuf::with_len(record.len());
-        buf.copy_from_slice(&record);
-        if let Err(error) = self.file.write_at(end.offset, buf).await.0 {
-            // What was half written must not look like a record once another one follows it.
-            if self.file.truncate(end.offset).await.is_err() {
-                self.state.set(End { dead: true, ..end });
-            }
-            return Err(StorageError::io("write", &self.path, error));
-        }
-        if self.file.fdatasync().await.is_err() {
-            self.state.set(End { dead: true, ..end });
-            return Err(StorageError::CommitlogDead { path: self.path.clone() });
-        }
-        self.state.set(End { offset: end.offset + record.len() as u64, next: end.next + 1, dead: false });
-        Ok(())
+        self.file.append(&change.encode()).await
+    }
+
+    /// Whether a manifest was made beside it, and has to be there.
+    pub(crate) fn expects_manifest(&self) -> bool {
+        self.expects_manifest
+    }
+
+    /// How many records the log has.
+    pub(crate) fn records(&self) -> u64 {
+        self.file.count()
     }
 }
 
 /// Where the log is in its folder.
 pub(crate) fn path(directory: &Path) -> PathBuf {
     directory.join("schema.log")
-}
-
-async fn open_file(path: &Path) -> Result<File, StorageError> {
-    let options = OpenOptions::new().read(true).write(true);
-    File::open(path, options).await.map_err(StorageError::of("open", path))
 }
 
 /// Tables that a history dropped and did not make again.
@@ -143,6 +103,7 @@ pub(crate) fn dropped_tables(changes: &[SchemaChange]) -> Vec<TableId> {
     for change in changes {
         match change {
             SchemaChange::DropTable { id, .. } => dropped.push(*id),
+            SchemaChange::Dropped { tables } => dropped.extend(tables),
             SchemaChange::DropKeyspace { name } => {
                 dropped.extend(
                     schema.keyspace(name).into_iter().flat_map(|k| k.tables.values().map(|t| t.id())),
@@ -181,75 +142,38 @@ fn compacted(changes: &[SchemaChange]) -> Option<Vec<SchemaChange>> {
             keyspace.aggregates.iter().map(|a| SchemaChange::CreateAggregate(Box::new((**a).clone()))),
         );
     }
+    let dropped = dropped_tables(changes);
+    let tables = dropped[dropped.len().saturating_sub(DROPPED_MAX)..].to_vec();
+    fewer.push(SchemaChange::Dropped { tables });
     fewer.push(SchemaChange::Version { version: schema.version() });
     (fewer.len() * 2 < changes.len()).then_some(fewer)
 }
 
 pub(crate) fn encode(changes: &[SchemaChange]) -> Vec<u8> {
-    let mut bytes = MAGIC.to_vec();
-    for (number, change) in changes.iter().enumerate() {
-        append_record(&mut bytes, number as u64, &change.encode());
-    }
-    bytes
+    records::encode(MAGIC, changes.iter().map(SchemaChange::encode))
 }
 
-fn append_record(out: &mut Vec<u8>, number: u64, payload: &[u8]) {
-    let length = (payload.len() as u32).to_le_bytes();
-    out.extend_from_slice(&number.to_le_bytes());
-    out.extend_from_slice(&length);
-    out.extend_from_slice(&crc(number, payload).to_le_bytes());
-    out.extend_from_slice(payload);
+/// The bytes of a log that is made before there is a manifest.
+pub(crate) fn encode_unlisted(changes: &[SchemaChange]) -> Vec<u8> {
+    records::encode(MAGIC_UNLISTED, changes.iter().map(SchemaChange::encode))
 }
 
-fn crc(number: u64, payload: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&number.to_le_bytes());
-    hasher.update(&(payload.len() as u32).to_le_bytes());
-    hasher.update(payload);
-    hasher.finalize()
+/// The changes in the bytes of a log.
+pub(crate) fn read(bytes: &[u8], path: &Path) -> Result<Vec<SchemaChange>, StorageError> {
+    parse(bytes, path).map(|(_, changes)| changes)
 }
 
-/// The record at `at`: its payload and where it ends.
-fn record_at(bytes: &[u8], at: usize) -> Option<(u64, &[u8], usize)> {
-    let head = bytes.get(at..at.checked_add(HEAD_BYTES)?)?;
-    let number = u64::from_le_bytes(head[..8].try_into().expect("eight bytes"));
-    let length = u32::from_le_bytes(head[8..12].try_into().expect("four bytes")) as usize;
-    let end = (at + HEAD_BYTES).checked_add(length)?;
-    let payload = bytes.get(at + HEAD_BYTES..end)?;
-    let recorded = u32::from_le_bytes(head[12..16].try_into().expect("four bytes"));
-    (recorded == crc(number, payload)).then_some((number, payload, end))
-}
-
-pub(crate) fn read(bytes: &[u8], path: &Path) -> Result<Contents, StorageError> {
+fn parse<'b>(bytes: &'b [u8], path: &Path) -> Result<(records::Parsed<'b>, Vec<SchemaChange>), StorageError> {
     let corrupt = |offset: usize, reason: String| StorageError::SchemaLogCorrupt {
         path: path.to_owned(),
         offset: offset as u64,
         reason,
     };
-    if !bytes.starts_with(MAGIC) {
-        return Err(corrupt(0, "it does not begin as a schema log".to_owned()));
+    let magic = if bytes.starts_with(MAGIC_UNLISTED) { MAGIC_UNLISTED } else { MAGIC };
+    let parsed = records::parse(bytes, magic).map_err(|damaged| corrupt(damaged.offset, damaged.reason))?;
+    let mut changes = Vec::with_capacity(parsed.payloads.len());
+    for (payload, offset) in parsed.payloads.iter().zip(&parsed.offsets) {
+        changes.push(SchemaChange::decode(payload).map_err(|error| corrupt(*offset, error.to_string()))?);
     }
-    let mut changes = Vec::new();
-    let mut at = MAGIC.len();
-    while let Some((number, payload, end)) = record_at(bytes, at) {
-        if number != changes.len() as u64 {
-            return Err(corrupt(at, format!("record {number} stands where {} should", changes.len())));
-        }
-        let change = SchemaChange::decode(payload).map_err(|error| corrupt(at, error.to_string()))?;
-        changes.push(change);
-        at = end;
-    }
-    let next = changes.len() as u64;
-    // Numbers first: only a place that could be a later record has its checksum computed.
-    let is_later = |place: usize| {
-        bytes
-            .get(place..place + 8)
-            .map(|number| u64::from_le_bytes(number.try_into().expect("eight bytes")))
-            .is_some_and(|number| number > next && number <= next + bytes.len() as u64)
-            && record_at(bytes, place).is_some()
-    };
-    if (at + 1..bytes.len()).any(is_later) {
-        return Err(corrupt(at, "a record is damaged and intact ones follow".to_owned()));
-    }
-    Ok(Contents { changes, end: at as u64, next })
+    Ok((parsed, changes))
 }

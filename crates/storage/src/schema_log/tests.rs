@@ -45,7 +45,7 @@ fn functions(keyspace: &str) -> [SchemaChange; 2] {
 }
 
 fn check(bytes: &[u8]) -> Result<usize, StorageError> {
-    read(bytes, Path::new("schema.log")).map(|contents| contents.changes.len())
+    read(bytes, Path::new("schema.log")).map(|changes| changes.len())
 }
 
 #[test]
@@ -113,7 +113,9 @@ fn a_log_of_many_records_is_shortened_and_its_schema_keeps_its_version() {
             let keyspace = schema.keyspace(&name).unwrap();
             assert_eq!((keyspace.functions.len(), keyspace.aggregates.len()), (1, 1), "start {start}");
             assert_eq!(changes.len() < 8, start > 0, "start {start}: {} records", changes.len());
-            log.compact(&changes).await.unwrap();
+            if let Some(fewer) = SchemaLog::shorter(&changes) {
+                log.replace(&fewer).await.unwrap();
+            }
             // The version moves on from where it was.
             version = append(change(start + 1), &log).await;
         }

@@ -71,10 +71,7 @@ impl Storage {
 
     async fn flush_everywhere(&self, tables: &[TableId]) -> Result<(), StorageError> {
         let flushed = self.on_every_shard(Group::MEMTABLE, tables.to_vec(), async |storage, tables| {
-            for table in tables {
-                storage.flush(table).await?;
-            }
-            Ok(())
+            storage.flush_tables(&tables).await
         });
         flushed.await.map(drop)
     }

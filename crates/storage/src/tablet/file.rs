@@ -5,13 +5,13 @@ use std::path::Path;
 use std::rc::Rc;
 
 use model::Table;
-use sstable::{Component, Descriptor, Sstable, SstableError};
+use sstable::{Component, Descriptor, RowRoom, Sstable, SstableError};
 
 use super::damage::Damage;
 use crate::error::StorageError;
 
 /// Folder below the table's that takes damaged files.
-const QUARANTINE: &str = "quarantine";
+pub(crate) const QUARANTINE: &str = "quarantine";
 
 /// A table file in use.
 pub(crate) struct TableFile {
@@ -89,6 +89,11 @@ impl TableFile {
     /// The file, for those who wait.
     pub(crate) fn open(&self) -> Sstable {
         self.sstable.borrow().clone()
+    }
+
+    /// As [`TableFile::open`], for a read whose long rows take memory of `room`, where there is one.
+    pub(crate) fn open_in(&self, room: Option<&Rc<RowRoom>>) -> Sstable {
+        self.open().in_room(room)
     }
 
     /// The table was altered: columns of the file are found by name anew, so that a column that was dropped and made

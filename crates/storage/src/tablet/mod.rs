@@ -7,6 +7,7 @@
 
 mod damage;
 mod file;
+mod numbers;
 mod store;
 
 use std::cell::{Cell, RefCell};
@@ -22,7 +23,7 @@ use model::mutation::MutationView;
 use model::tablet::TabletId;
 use reactor::{Event, Instant, Permit, Semaphore};
 use smallvec::SmallVec;
-use sstable::Descriptor;
+use sstable::{Component, Descriptor};
 
 use crate::cache::{RowCache, TabletCache};
 use crate::commitlog::Hold;
@@ -32,8 +33,9 @@ use crate::error::StorageError;
 use crate::memtable::Memtable;
 
 pub(crate) use damage::{Damage, LeftOut};
-pub(crate) use file::{TableFile, quarantine, to_storage_error};
-pub(crate) use store::{TableStore, directory_of, open};
+pub(crate) use file::{QUARANTINE, TableFile, quarantine, to_storage_error};
+pub(crate) use numbers::Numbers;
+pub(crate) use store::{MISNUMBERED, TableStore, directory_of, open};
 
 /// Compactions of one tablet at a time.
 pub(crate) const COMPACTIONS_MAX: usize = 16;
@@ -65,7 +67,7 @@ pub(crate) struct Tablet {
     files: RefCell<Rc<Vec<Rc<TableFile>>>>,
     /// What is known of the files' rows.
     cache: Rc<TabletCache>,
-    last_generation: Cell<u64>,
+    numbers: RefCell<Numbers>,
     /// Writes between the commit log and the memtable.
     writing: Cell<u32>,
     /// Who seals a memtable or wants to be alone: writes wait.
@@ -96,7 +98,7 @@ impl Tablet {
         directory: &Path,
         cache: &Rc<RowCache>,
         files: Vec<Rc<TableFile>>,
-        last_generation: u64,
+        numbers: Numbers,
     ) -> Self {
         let budget = cache.budget();
         Self {
@@ -117,7 +119,7 @@ impl Tablet {
             ))])),
             active_since: Cell::new(reactor::now()),
             files: RefCell::new(Rc::new(files)),
-            last_generation: Cell::new(last_generation),
+            numbers: RefCell::new(numbers),
             writing: Cell::new(0),
             closers: Cell::new(0),
             claims: Cell::new(0),
@@ -378,7 +380,7 @@ impl Tablet {
 
     /// A generation that must not be given out again: something durable speaks of it.
     pub(crate) fn skip_generation(&self, generation: u64) {
-        self.last_generation.set(self.last_generation.get().max(generation));
+        self.numbers.borrow_mut().take(generation);
     }
 
     /// Whether the commit log says how far the tablet is flushed; else nothing may be forgotten.
@@ -450,6 +452,11 @@ impl Tablet {
         self.orphans.borrow_mut().remove(&generation);
     }
 
+    /// Numbers of its files.
+    pub(crate) fn generations(&self) -> Vec<u64> {
+        self.files.borrow().iter().map(|file| file.generation()).collect()
+    }
+
     /// Generations of files that should not be there any more.
     pub(crate) fn orphans(&self) -> Vec<u64> {
         self.orphans.borrow().keys().copied().collect()
@@ -482,11 +489,25 @@ impl Tablet {
     /// The generation of the next table file: names the tablet, and grows.
     pub(crate) fn next_generation(&self) -> u64 {
         let count = u64::from(self.table.borrow().tablets().count());
-        let id = u64::from(self.id.0);
-        let base = self.last_generation.get() / count * count + id;
-        let next = if base > self.last_generation.get() { base } else { base + count };
-        self.last_generation.set(next);
-        next
+        self.numbers.borrow_mut().next(u64::from(self.id.0), count)
+    }
+
+    /// As [`Tablet::next_generation`], and there is no file of it: one that somebody put there meanwhile is
+    /// not written over.
+    ///
+    /// # Errors
+    /// Those of looking.
+    pub(crate) async fn free_generation(&self) -> Result<u64, StorageError> {
+        loop {
+            let generation = self.next_generation();
+            let path = Descriptor::new(generation).path(&self.directory, Component::Data);
+            let is_there = reactor::file::exists(&path).await;
+            if !is_there.map_err(StorageError::of("look for", &path))? {
+                return Ok(generation);
+            }
+            reactor::warn!("a table file was put into a table's folder while the node runs: it is left alone, and read from the \
+                next start on"; file = path.display());
+        }
     }
 }
 

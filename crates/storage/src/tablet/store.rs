@@ -11,9 +11,11 @@ use model::{Table, Token};
 use sstable::{Component, Descriptor, Sstable, SstableError};
 
 use super::damage::AtStart;
-use super::{Damage, LeftOut, TableFile, Tablet, quarantine, to_storage_error};
+use super::numbers::COUNTED_MAX;
+use super::{Damage, LeftOut, Numbers, QUARANTINE, TableFile, Tablet, quarantine, to_storage_error};
 use crate::cache::RowCache;
 use crate::error::StorageError;
+use crate::manifest::{Edit, Manifest};
 
 /// Longest `TOC.txt` that is read.
 const TOC_BYTES_MAX: usize = 1 << 16;
@@ -44,24 +46,33 @@ impl TableStore {
         table: &Rc<Table>,
         data: &Path,
         (shard, shards): (usize, usize),
-        cache: &Rc<RowCache>,
-        damage: &Rc<Damage>,
+        (cache, damage, manifest): (&Rc<RowCache>, &Rc<Damage>, &Manifest),
     ) -> Result<Self, StorageError> {
         let directory = directory_of(data, table);
         let map = table.tablets();
         let mut left_out: Vec<(TabletId, LeftOut)> = Vec::new();
-        let mut found: BTreeMap<TabletId, (Vec<Rc<TableFile>>, u64)> = map
+        let mut found: BTreeMap<TabletId, (Vec<Rc<TableFile>>, Numbers)> = map
             .tablets()
             .filter(|tablet| map.shard_of(*tablet, shards) == shard)
-            .map(|tablet| (tablet, (Vec::new(), 0)))
+            .map(|tablet| (tablet, (Vec::new(), Numbers::default())))
             .collect();
-        let Listed { own, taken } = list(&directory).await?;
-        found.values_mut().for_each(|(_, last_generation)| *last_generation = taken);
+        let Listed { own, taken, misnumbered } = list(&directory).await?;
+        if shard == 0 {
+            set_misnumbered_aside(&directory, &misnumbered, damage).await?;
+        }
+        for (_, numbers) in found.values_mut() {
+            taken.iter().for_each(|number| numbers.take(*number));
+        }
         for descriptor in own {
             let tablet = TabletId((descriptor.generation() % u64::from(map.count())) as u32);
-            let Some((files, last_generation)) = found.get_mut(&tablet) else { continue };
-            *last_generation = descriptor.generation().max(*last_generation);
+            let Some((files, numbers)) = found.get_mut(&tablet) else { continue };
+            numbers.take(descriptor.generation());
+            if descriptor.generation() > COUNTED_MAX {
+                reactor::warn!("a table file has a number that no node comes to by counting: it is served, and its next compaction \
+                    writes it under another"; file = descriptor, directory = directory.display());
+            }
             let opened = open(&directory, descriptor, table, cache).await.map_err(to_storage_error);
+            let opened = opened.and_then(|sstable| of_table(sstable, table));
             let sstable = match opened.and_then(|sstable| of_tablet(sstable, map.range(tablet))) {
                 Ok(sstable) => sstable,
                 Err(error) => {
@@ -70,6 +81,7 @@ impl TableStore {
                         AtStart::SetAside => {
                             reactor::error!("a table file cannot be used and is set aside: its data is missing from reads";
                                 error = &error);
+                            manifest.note(&[Edit::Gone((table.id(), descriptor.generation()))]).await?;
                             quarantine(&directory, descriptor).await?;
                             damage.count_set_aside();
                         }
@@ -86,8 +98,8 @@ impl TableStore {
         }
         let tablets: BTreeMap<_, _> = found
             .into_iter()
-            .map(|(id, (files, last))| {
-                (id, Rc::new(Tablet::new(id, Rc::clone(table), &directory, cache, files, last)))
+            .map(|(id, (files, numbers))| {
+                (id, Rc::new(Tablet::new(id, Rc::clone(table), &directory, cache, files, numbers)))
             })
             .collect();
         for (tablet, file) in left_out {
@@ -150,6 +162,41 @@ impl TableStore {
     }
 }
 
+/// What is wrong with a file whose number is none.
+pub(crate) const MISNUMBERED: &str = "it has the name of a table file with a number that none has: numbers are below 2^64 and have no \
+     zeros before them";
+
+/// Files that look like table files and cannot be taken for any: they may be all there is of some rows.
+async fn set_misnumbered_aside(
+    directory: &Path,
+    names: &[String],
+    damage: &Damage,
+) -> Result<(), StorageError> {
+    let Some(first) = names.first() else { return Ok(()) };
+    let reason = format!(
+        "{MISNUMBERED}; move all files of that number out of the folder, start, give them another number, and \
+        take them in with import"
+    );
+    let error = StorageError::TableFileCorrupt { path: directory.join(first), reason };
+    if damage.at_start(&error) != AtStart::SetAside {
+        // Which tablet's reads were to fail is not known.
+        return Err(error);
+    }
+    reactor::error!("table files cannot be used and are set aside: their data is missing from reads"; error = &error);
+    let aside = directory.join(QUARANTINE);
+    reactor::file::create_dir_all(&aside).await.map_err(StorageError::of("create", &aside))?;
+    for name in names {
+        let from = directory.join(name);
+        let moved = reactor::file::rename(&from, aside.join(name)).await;
+        moved.map_err(StorageError::of("rename", &from))?;
+    }
+    for directory in [&aside, directory] {
+        reactor::file::sync_dir(directory).await.map_err(StorageError::of("sync", directory))?;
+    }
+    damage.count_set_aside();
+    Ok(())
+}
+
 /// Opens a table file within this shard's memory.
 ///
 /// # Errors
@@ -161,6 +208,23 @@ pub(crate) async fn open(
     cache: &RowCache,
 ) -> Result<Sstable, SstableError> {
     Sstable::open_within(directory, descriptor, table, (cache.components(), cache.pages())).await
+}
+
+/// A file that was written for this table, or does not say for which. One of another table was put there by
+/// hand: where the two have the same columns its rows would be answered as this table's.
+fn of_table(sstable: Sstable, table: &Table) -> Result<Sstable, StorageError> {
+    let other = sstable.extras().schema.filter(|mark| mark.table != table.id().0);
+    let Some(mark) = other else { return Ok(sstable) };
+    let id: String = mark.table.iter().map(|byte| format!("{byte:02x}")).collect();
+    Err(StorageError::TableFileCorrupt {
+        path: sstable.descriptor().path(sstable.dir(), Component::Data),
+        reason: format!(
+            "it was written for another table, whose id is {id}: move all its files out of the folder and start; where its rows \
+             belong to {}.{}, take it in with refresh or import",
+            table.keyspace(),
+            table.name()
+        ),
+    })
 }
 
 /// A file that has nothing outside its tablet. Another one was put there by hand, from a node with other tablets: its rows belong
@@ -182,8 +246,10 @@ fn of_tablet(sstable: Sstable, (first, last): (Token, Token)) -> Result<Sstable,
 struct Listed {
     /// Whole table files that this node wrote.
     own: Vec<Descriptor>,
-    /// The greatest number that a file of others has under the version that this node writes.
-    taken: u64,
+    /// Numbers that files of others have under the version that this node writes.
+    taken: Vec<u64>,
+    /// Files whose number is none, as [`sstable::is_misnumbered`] says.
+    misnumbered: Vec<String>,
 }
 
 /// Whole table files in a table's folder, which may not be there yet.
@@ -202,7 +268,9 @@ async fn list(directory: &Path) -> Result<Listed, StorageError> {
         .filter(|(_, component)| *component == Component::Ceto)
         .map(|(descriptor, _)| descriptor)
         .collect();
-    let mut listed = Listed::default();
+    let misnumbered = names.iter().filter(|entry| !entry.is_dir && sstable::is_misnumbered(&entry.name));
+    let mut listed =
+        Listed { misnumbered: misnumbered.map(|entry| entry.name.clone()).collect(), ..Listed::default() };
     let mut others = Vec::new();
     for descriptor in sstable::sort_names(names.iter().map(|entry| entry.name.as_str())).complete {
         let written = descriptor.could_be_written();
@@ -210,7 +278,7 @@ async fn list(directory: &Path) -> Result<Listed, StorageError> {
             listed.own.push(descriptor);
         } else {
             others.push(descriptor);
-            listed.taken = if written { listed.taken.max(descriptor.generation()) } else { listed.taken };
+            listed.taken.extend(written.then_some(descriptor.generation()));
         }
     }
     if let Some(first) = others.first() {

@@ -85,7 +85,7 @@ pub(crate) async fn prepare(config: &StorageConfig, shards: usize) -> Result<(),
     let mut left: Vec<PathBuf> = folders.into_values().flatten().collect();
     left.sort();
     write_list(config, &left).await?;
-    let bytes = schema_log::encode(&changes);
+    let bytes = schema_log::encode_unlisted(&changes);
     reactor::file::write_all_atomic(&log, &bytes).await.map_err(StorageError::of("write", &log))?;
     let tables = changes.iter().filter(|change| matches!(change, SchemaChange::CreateTable(_))).count();
     reactor::info!("the schema is taken over"; tables = tables);
@@ -152,7 +152,7 @@ impl Storage {
                 for some in sets.chunks(if keeps { FILES_AT_ONCE } else { 1 }) {
                     let staged = Staged::of(&directory, some).await?;
                     let from = ImportSource { directory: Some(staged.directory.clone()), keep: true };
-                    let taken = self.import(table, &from).await;
+                    let taken = self.take_in(table, &from).await;
                     staged.remove().await?;
                     partitions += taken?.partitions;
                     if !keeps {

@@ -128,6 +128,33 @@ fn what_was_flushed_is_read_without_the_disk() {
 }
 
 #[test]
+fn a_cache_that_is_emptied_by_request_lets_others_run() {
+    with_storage((8 << 20, 32 << 20), async |storage| {
+        const PARTITIONS: u64 = 4_000;
+        for number in 0..PARTITIONS {
+            put(&storage, &format!("key{number}"), "c", &"v".repeat(1_000), 1).await;
+        }
+        storage.flush(ID).await.expect("a flush");
+        let held = storage.stats();
+        assert!(held.cache_partitions > PARTITIONS / 2, "{held:?}");
+        let (turns, ended) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
+        let (counted, end) = (Rc::clone(&turns), Rc::clone(&ended));
+        let other = reactor::spawn(reactor::current_group(), async move {
+            while !end.get() {
+                counted.set(counted.get() + 1);
+                reactor::yield_now().await;
+            }
+        });
+        storage.evict_cache_in_steps().await;
+        ended.set(true);
+        other.await.expect("no panic");
+        assert_eq!((storage.stats().cache_partitions, storage.stats().cache_rows), (0, 0));
+        // A turn for each piece of memory of a MiB at least.
+        assert!(turns.get() >= held.cache_bytes >> 20, "{} turns, {held:?}", turns.get());
+    });
+}
+
+#[test]
 fn what_was_read_once_is_read_without_the_disk() {
     with_storage((8 << 20, 16 << 20), async |storage| {
         for round in 0..3 {

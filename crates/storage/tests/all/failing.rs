@@ -248,6 +248,15 @@ pub(crate) fn run<T: 'static>(work: impl Future<Output = T> + 'static) -> T {
     reactor::run_one(reactor::Config::default(), work)
 }
 
+/// A configuration that accepts what a start of it finds missing.
+pub(crate) fn accepting(mut config: StorageConfig) -> StorageConfig {
+    let tried = config.clone();
+    let refused = run(async move { Storage::open(tried, 0, 1).await.map(drop) });
+    let Err(StorageError::Missing { token, .. }) = refused else { panic!("nothing is missing: {refused:?}") };
+    config.accept_missing.push(token);
+    config
+}
+
 /// A node's folder with five rows in a table file and five in the commit log, and the path of a component of the file.
 pub(crate) fn stopped(end: &str) -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::table::{ID, changes, changes_with, values, write};
+use crate::table::{ID, another_id, another_table, changes, changes_with, values, write, write_to};
 use model::schema::{SchemaChange, TableOptions};
 use reactor::file::{aligned_bytes, forget_most_aligned_bytes};
 use reactor::sim::{DiskFaults, World};
@@ -198,4 +198,42 @@ fn a_flush_has_two_buffers_of_each_of_its_two_files_in_memory_and_a_compaction_t
             "{compaction} bytes, compressed: {compressed}"
         );
     }
+}
+
+/// The syncs of a drain of `tables` tables with a row each: of files, of directories, of the commit log alone.
+async fn syncs_of_a_drain(directory: &str, tables: u8) -> (u64, u64, u64) {
+    let config = config();
+    let mut of_its_own = StorageConfig::new(directory, 8 << 20);
+    (of_its_own.segment_bytes, of_its_own.auto_compaction) = (config.segment_bytes, false);
+    let storage = open(of_its_own, changes()).await;
+    for number in 100..100 + tables {
+        storage.change_schema(&another_table(number)).await.expect("a table");
+        let bytes = write_to(another_id(number), "key", "c", "v", 1);
+        storage.apply(&bytes, Deadline::NEVER).await.expect("a write");
+    }
+    assert_eq!(storage.unflushed().0, usize::from(tables));
+    let ((files, directories), log) = (reactor::file::syncs(), storage.stats().commitlog.device_flushes);
+    storage.drain().await.expect("a drain");
+    assert_eq!(storage.unflushed(), (0, 0));
+    let (files_after, directories_after) = reactor::file::syncs();
+    let log = storage.stats().commitlog.device_flushes - log;
+    assert_eq!(storage.stats().tables.iter().map(|table| table.files).sum::<usize>(), usize::from(tables));
+    (files_after - files, directories_after - directories, log)
+}
+
+#[test]
+fn a_drain_of_many_tables_shares_the_syncs_of_the_log_and_of_the_directories() {
+    const TABLES: u64 = 128;
+    run(|| async {
+        let one = syncs_of_a_drain("/one", 1).await;
+        let many = syncs_of_a_drain("/many", TABLES as u8).await;
+        let of_table = |(files, directories, log): (u64, u64, u64)| (files - log, directories, log);
+        let ((files, alone, _), (files_of_many, directories, log)) = (of_table(one), of_table(many));
+        // A table file's components have to be durable one by one; nothing else is.
+        assert!(files_of_many <= TABLES * files, "{many:?} {one:?}");
+        // Two for the names in each table's own folder. Those of the folders above are shared by flushes that ask for them at
+        // the same moment, which are few where a sync takes as little of a flush's time as here.
+        assert!(directories < TABLES * alone, "{many:?} {one:?}");
+        assert!(log <= TABLES / 8, "{many:?}");
+    });
 }

@@ -210,3 +210,66 @@ fn errors_of_the_disk_fail_the_request_are_told_and_leave_the_rest_alone() {
     let heard = heard.borrow();
     assert!(matches!(&heard[..], [Trouble::Data { reason }] if reason.contains("-Data.db")), "{heard:?}");
 }
+
+/// A process that was killed on a full disk has to come back on it: to read, and to be told what to drop.
+#[test]
+fn a_killed_node_starts_on_a_disk_without_any_space() {
+    // With few writes the log has one segment; with many there is one more, which is ready and unused.
+    for (keys, writes_go_on) in [(5, false), (10, true)] {
+        let mut world = World::new(15);
+        let (lives, done) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
+        let seen = (Rc::clone(&lives), Rc::clone(&done));
+        let node = world.add_node_with(1, DiskFaults::default(), move |_| {
+            let (lives, done) = seen.clone();
+            async move {
+                let mut config = config();
+                config.disk_marks.clear();
+                let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+                lives.set(lives.get() + 1);
+                if lives.get() == 1 {
+                    for change in changes() {
+                        storage.change_schema(&change).await.expect("a schema change");
+                    }
+                    for key in 0..keys {
+                        let bytes = write(&format!("key{key}"), "c", &long_text()[..40_000], 1);
+                        storage.apply(&bytes, Deadline::NEVER).await.expect("a write");
+                    }
+                    reactor::sleep(Duration::from_secs(30)).await;
+                    lives.set(2);
+                    reactor::sleep(Duration::from_secs(1000)).await;
+                    return;
+                }
+                let found = values(&storage, PartitionRange::all()).await.expect("a read");
+                assert_eq!(found.len(), keys);
+                let until = || Deadline::after(Duration::from_secs(5));
+                let written = storage.apply(&write("one", "c", "v", 2), until()).await;
+                assert_eq!(written.is_ok(), writes_go_on, "{written:?}");
+                if let Err(error) = written {
+                    let said = error.to_string();
+                    assert!(
+                        matches!(error, StorageError::DiskFull { .. }) && said.contains("truncate"),
+                        "{said}"
+                    );
+                } else {
+                    storage.truncate(ID).await.expect("a truncation");
+                    assert_eq!(values(&storage, PartitionRange::all()).await.expect("a read").len(), 0);
+                }
+                done.set(true);
+                // Bounded by the test's steps: there is space again.
+                while storage.apply(&write("two", "c", "v", 3), until()).await.is_err() {
+                    reactor::sleep(Duration::from_millis(100)).await;
+                }
+                storage.drain().await.expect("a drain");
+            }
+        });
+        let (first, second) = (Rc::clone(&lives), Rc::clone(&done));
+        world.run_until(|_| first.get() == 2).expect("the writes");
+        world.crash(node);
+        world.set_disk_faults(node, DiskFaults { capacity_bytes: 0, ..DiskFaults::default() });
+        world.restart(node);
+        world.run_until(|_| second.get()).expect("a start on a full disk");
+        world.set_disk_faults(node, DiskFaults::default());
+        world.run().expect("an end");
+        assert_eq!(world.outcome(node), Some(Ok(())), "{keys}");
+    }
+}

@@ -3,10 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::failing::accepting;
 use crate::table::{ID, changes, values, write};
+use model::TableId;
 use model::schema::SchemaChange;
 use reactor::{Deadline, ShardInfo};
-use storage::{ImportSource, PartitionRange, Storage, StorageConfig};
+use storage::{FailurePolicy, ImportSource, PartitionRange, Storage, StorageConfig, StorageError};
 
 const KEYS: usize = 60;
 
@@ -240,4 +242,146 @@ fn a_damaged_or_half_source_changes_nothing_and_stays() {
         let nowhere = ImportSource { directory: Some(folder.join("nowhere")), keep: true };
         assert!(storage.import(ID, &nowhere).await.is_err());
     });
+}
+
+/// Its own files would be removed as taken in, and be gone at the next start.
+#[test]
+fn a_folder_whose_files_are_in_use_is_refused_by_whatever_name() {
+    use std::os::unix::fs::symlink;
+    let directory = tempfile::tempdir().unwrap();
+    let live = made(directory.path(), 1);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let link = elsewhere.path().join("link");
+    symlink(&live, &link).unwrap();
+    let upload = live.join("upload");
+    symlink(&live, &upload).unwrap();
+    let (folder, to) = (live.clone(), upload.clone());
+    node(directory.path(), 2, 1, async move |storage, _| {
+        let before = names(&folder);
+        for directory in [
+            Some(folder.clone()),
+            Some(folder.join("upload/..").join(folder.file_name().unwrap())),
+            Some(link.clone()),
+            Some(folder.join("elsewhere")),
+            Some(folder.parent().unwrap().to_owned()),
+            // Its `upload`, which is a link to where it stands.
+            None,
+        ] {
+            std::fs::create_dir_all(folder.join("elsewhere")).unwrap();
+            let said = format!("{directory:?}");
+            let from = ImportSource { directory, keep: false };
+            let error = storage.import(ID, &from).await.expect_err(&said).to_string();
+            assert!(error.contains("in use") && error.contains("`upload`"), "{said}: {error}");
+        }
+        std::fs::remove_dir(folder.join("elsewhere")).unwrap();
+        assert_eq!(names(&folder), before);
+        assert_eq!(partitions().await, KEYS);
+    });
+    node(directory.path(), 1, 1, async move |storage, folder| {
+        assert_eq!(partitions().await, KEYS, "after a restart");
+        std::fs::remove_file(&to).unwrap();
+        // Folders whose files nobody uses, below a table's.
+        let own: Vec<_> = names(&folder).into_iter().filter(|name| name.starts_with("me-")).collect();
+        for place in ["upload", "staging", "snapshots/mine", "quarantine"] {
+            std::fs::create_dir_all(folder.join(place)).unwrap();
+            for name in &own {
+                std::fs::hard_link(folder.join(name), folder.join(place).join(name)).unwrap();
+            }
+            let from = ImportSource { directory: Some(folder.join(place)), keep: false };
+            let report = storage.import(ID, &from).await.expect(place);
+            assert_eq!(report.partitions, KEYS as u64, "{place}");
+        }
+        storage.compact(ID).await.expect("a compaction");
+    });
+    node(directory.path(), 1, 1, async |_, _| assert_eq!(partitions().await, KEYS));
+}
+
+/// A link in the place of a table's file would lead out of its folder, to a file that others may remove.
+#[test]
+fn a_source_of_symbolic_links_is_taken_in_as_what_they_lead_to() {
+    let (source, directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let from = made(source.path(), 2);
+    let links = source.path().join("links");
+    std::fs::create_dir(&links).unwrap();
+    for name in names(&from).into_iter().filter(|name| name.starts_with("me-")) {
+        std::os::unix::fs::symlink(from.join(&name), links.join(&name)).unwrap();
+    }
+    node(directory.path(), 1, 2, async move |storage, folder| {
+        let kept = ImportSource { directory: Some(links), keep: true };
+        let report = storage.import(ID, &kept).await.expect("an import");
+        assert_eq!(report.partitions, KEYS as u64);
+        for name in names(&folder) {
+            let file = std::fs::symlink_metadata(folder.join(&name)).unwrap();
+            assert!(!file.is_symlink(), "{name}");
+        }
+    });
+    drop(source);
+    node(directory.path(), 1, 2, async |_, _| assert_eq!(partitions().await, KEYS));
+}
+
+/// Files with the same rows, made for a table of the same columns and another id.
+fn made_for_another_table(directory: &Path) -> PathBuf {
+    let config = config(directory);
+    reactor::run_one(reactor::Config::default(), async move {
+        let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+        let [keyspace, table] = with_tablets(1);
+        let SchemaChange::CreateTable(mut definition) = table else {
+            panic!("the second change makes the table")
+        };
+        definition.id = TableId([8; 16]);
+        for change in [keyspace, SchemaChange::CreateTable(definition)] {
+            storage.change_schema(&change).await.expect("a schema change");
+        }
+        for key in 0..KEYS {
+            let mut bytes = write(&format!("key{key}"), "c", &format!("value{key}"), 5);
+            let at = bytes.windows(16).position(|window| window == ID.0).expect("the table's id");
+            bytes[at..at + 16].copy_from_slice(&[8; 16]);
+            storage.apply(&bytes, Deadline::NEVER).await.expect("a write");
+        }
+        storage.drain().await.expect("a drain");
+    });
+    directory.join("data/k/t-08080808080808080808080808080808")
+}
+
+#[test]
+fn files_of_another_table_are_refused_in_a_tables_folder_and_taken_in_by_import() {
+    use std::os::unix::fs::MetadataExt;
+    let (source, directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let from = made_for_another_table(source.path());
+    let live = made(directory.path(), 1);
+    for name in names(&live) {
+        std::fs::remove_file(live.join(name)).unwrap();
+    }
+    upload(&from, &live);
+    for policy in [FailurePolicy::Stop, FailurePolicy::Ignore] {
+        let config = StorageConfig { disk_failure_policy: policy, ..config(directory.path()) };
+        let error: StorageError = reactor::run_one(reactor::Config::default(), async move {
+            let storage = Storage::open(config, 0, 1).await?;
+            values(&storage, PartitionRange::all()).await.map(|_| panic!("another table's rows are read"))
+        })
+        .expect_err("files of another table");
+        let said = error.to_string();
+        assert!(
+            said.contains("another table") && said.contains("08080808") && said.contains("-Data.db"),
+            "{said}"
+        );
+    }
+    for name in names(&live) {
+        std::fs::remove_file(live.join(name)).unwrap();
+    }
+    // The table's own files are missing now.
+    let accepting = accepting(config(directory.path()));
+    reactor::run_one(reactor::Config::default(), async move {
+        drop(Storage::open(accepting, 0, 1).await.expect("a start without them"));
+    });
+    let kept = ImportSource { directory: Some(from.clone()), keep: true };
+    node(directory.path(), 1, 1, async move |storage, _| {
+        let report = storage.import(ID, &kept).await.expect("an import");
+        assert_eq!(report.partitions, KEYS as u64);
+        for name in names(&from).into_iter().filter(|name| name.ends_with(".db")) {
+            // As it is it would be refused at the next start.
+            assert_eq!(std::fs::metadata(from.join(&name)).unwrap().nlink(), 1, "{name}");
+        }
+    });
+    node(directory.path(), 2, 1, async |_, _| assert_eq!(partitions().await, KEYS));
 }

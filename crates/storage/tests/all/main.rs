@@ -16,6 +16,7 @@ mod log_room;
 mod long_entries;
 mod made;
 mod misplaced;
+mod missing;
 mod model;
 mod moved;
 mod resident;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use storage::{FailurePolicy, ImportSource, ScrubMode, Storage, StorageError};
 
-use crate::failing::{POLICIES, all, config, names, run, stopped, table_folder};
+use crate::failing::{POLICIES, accepting, all, config, names, run, stopped, table_folder};
 use crate::table::ID;
 use FailurePolicy::{BestEffort, Die, Ignore, Stop, StopParanoid};
 
@@ -26,7 +26,8 @@ fn a_file_of_other_tablets_ends_the_start_or_is_set_aside_or_makes_reads_fail_an
         let (directory, _) = stopped("-Data.db");
         let folder = table_folder(directory.path());
         misplace(&folder);
-        let config = config(directory.path(), policy);
+        // Under its own number it is missing.
+        let config = accepting(config(directory.path(), policy));
         run(async move {
             let names_the_file = |error: StorageError| match error {
                 StorageError::TableFileCorrupt { path, reason } => {

@@ -68,3 +68,66 @@ fn shards_wait_for_one_whose_log_takes_long_and_say_so() {
     let waited = said.iter().filter(|line| line.contains("the start waits for another shard"));
     assert!(waited.count() > 6, "{said:?}");
 }
+
+/// Until the clock has passed them, what this node stamps is older than they are.
+#[test]
+fn writes_from_the_future_are_told_at_the_start_with_their_table() {
+    const DAY_US: i64 = 86_400_000_000;
+    // Days ahead, whether they are in a table file by then, and whether that is told.
+    for (days, is_flushed, is_told) in [
+        (3, false, true),
+        (3, true, true),
+        (0, true, false),
+        (-1, false, false),
+        // No clock is so far off: the stamp is a client's own.
+        (40_000, false, false),
+        (40_000, true, false),
+    ] {
+        let mut world = reactor::sim::World::new(3);
+        let life = Rc::new(Cell::new(0));
+        let told = Rc::new(Cell::new(None));
+        let (of_life, of_told) = (Rc::clone(&life), Rc::clone(&told));
+        let node = world.add_node(1, move |_| {
+            let (life, told) = (Rc::clone(&of_life), Rc::clone(&of_told));
+            async move {
+                let storage =
+                    Storage::open(StorageConfig::new("/n", 8 << 20), 0, 1).await.expect("an open storage");
+                life.set(life.get() + 1);
+                if life.get() == 1 {
+                    for change in changes() {
+                        storage.change_schema(&change).await.expect("a schema change");
+                    }
+                    let stamp = reactor::wall_clock_us() + days * DAY_US;
+                    let bytes = write("key", "c", "v", stamp);
+                    storage.apply(&bytes, Deadline::NEVER).await.expect("a write");
+                    if is_flushed {
+                        storage.flush(ID).await.expect("a flush");
+                    }
+                    reactor::sleep(Duration::from_secs(30)).await;
+                    life.set(2);
+                    reactor::sleep(Duration::from_secs(1000)).await;
+                    return;
+                }
+                let samples = reactor::metrics::snapshot();
+                let name = "scylla_database_future_write_timestamp_seconds";
+                let sample = samples.into_iter().find(|sample| sample.name == name).expect("the gauge");
+                let reactor::metrics::Value::Gauge(seconds) = sample.value else { panic!("a gauge") };
+                told.set(Some(seconds - reactor::wall_clock_us() / 1_000_000));
+                storage.drain().await.expect("a drain");
+            }
+        });
+        let at_work = Rc::clone(&life);
+        world.run_until(|_| at_work.get() == 2).expect("the write");
+        world.crash(node);
+        world.restart(node);
+        world.run().expect("an end");
+        assert_eq!(world.outcome(node), Some(Ok(())));
+        let lines: Vec<_> = world.log().into_iter().filter(|line| line.contains("stamped later")).collect();
+        assert_eq!(lines.len(), usize::from(is_told), "{days} {is_flushed}: {lines:?}");
+        if is_told {
+            assert!(lines[0].contains("k.t"), "{lines:?}");
+            let ahead = told.get().expect("a start");
+            assert!((3 * 86_400 - 3600..=3 * 86_400).contains(&ahead), "{ahead}");
+        }
+    }
+}

@@ -73,10 +73,40 @@ fn write_kind(key: &str, clustering: &str, kind: CellKind<'_>, timestamp: i64) -
     write_row(key, clustering, Liveness::NONE, kind, timestamp)
 }
 
+/// A further table of the keyspace, with the same columns.
+pub fn another_table(number: u8) -> SchemaChange {
+    let [_, mut table] = changes_with(0, |_| ());
+    if let SchemaChange::CreateTable(definition) = &mut table {
+        (definition.id, definition.name) = (another_id(number), format!("t{number}"));
+    }
+    table
+}
+
+/// The id of [`another_table`].
+pub fn another_id(number: u8) -> TableId {
+    TableId([number; 16])
+}
+
+/// Mutation bytes of one cell in any table.
+pub fn write_to(table: TableId, key: &str, clustering: &str, value: &str, timestamp: i64) -> Vec<u8> {
+    write_row_to(table, key, clustering, Liveness::NONE, CellKind::Live(value.as_bytes()), timestamp)
+}
+
 fn write_row(key: &str, clustering: &str, marker: Liveness, kind: CellKind<'_>, timestamp: i64) -> Vec<u8> {
+    write_row_to(ID, key, clustering, marker, kind, timestamp)
+}
+
+fn write_row_to(
+    table: TableId,
+    key: &str,
+    clustering: &str,
+    marker: Liveness,
+    kind: CellKind<'_>,
+    timestamp: i64,
+) -> Vec<u8> {
     let key = DecoratedKey::new(key.as_bytes().to_vec());
     let mut out = Vec::new();
-    let builder = MutationBuilder::new(&mut out, ID, key.token, &key.key, DeletionTime::LIVE, |_| ());
+    let builder = MutationBuilder::new(&mut out, table, key.token, &key.key, DeletionTime::LIVE, |_| ());
     let mut prefix = Vec::new();
     append_component(&mut prefix, Some(clustering.as_bytes()));
     let mut rows = builder.rows();

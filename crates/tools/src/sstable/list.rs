@@ -51,7 +51,7 @@ pub(super) async fn list(dir: &Path) -> Result<(), ToolError> {
                 eprintln!("{}: a version that is not read", folder.join(name).display());
             }
         }
-        for name in &sorted.leftovers {
+        for name in &sorted.leftovers() {
             eprintln!("{}: left over from a crash", folder.join(name).display());
         }
         for descriptor in sorted.complete {

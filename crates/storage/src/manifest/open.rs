@@ -1,0 +1,248 @@
+//! Reads what an earlier process listed, and begins the logs of this one.
+
+use std::path::Path;
+
+use model::schema::Schema;
+
+use super::check::Missing;
+use super::format::{self, Current};
+use super::{Manifest, State};
+use crate::error::StorageError;
+use crate::records::{self, Parsed};
+
+const CURRENT: &str = "current";
+const CURRENT_BYTES_MAX: usize = 4096;
+/// Logs of more bytes together are written anew at a start.
+const LOGS_BYTES_MAX: usize = 1 << 20;
+
+/// What an earlier process listed, all shards together.
+#[derive(Debug, Default)]
+pub(crate) struct Listed {
+    /// `None` where there has been no manifest yet.
+    pub(crate) current: Option<Current>,
+    pub(crate) state: State,
+    bytes: usize,
+    /// A log of it is missing.
+    is_incomplete: bool,
+}
+
+/// Applies the edits in the bytes of a log.
+pub(super) fn replay<'b>(bytes: &'b [u8], path: &Path) -> Result<(State, Parsed<'b>), StorageError> {
+    let corrupt = |offset: usize, reason: String| StorageError::ManifestCorrupt {
+        path: path.to_owned(),
+        offset: offset as u64,
+        reason,
+    };
+    let parsed = records::parse(bytes, format::MAGIC).map_err(|d| corrupt(d.offset, d.reason))?;
+    let mut state = State::default();
+    for (payload, offset) in parsed.payloads.iter().zip(&parsed.offsets) {
+        let edits = format::decode(payload)
+            .ok_or_else(|| corrupt(*offset, "its record is none of this version".to_owned()))?;
+        edits.into_iter().for_each(|edit| state.apply(edit));
+    }
+    Ok((state, parsed))
+}
+
+impl Listed {
+    /// Reads all shards' logs; a log that is not there is `missing`.
+    ///
+    /// # Errors
+    /// [`StorageError::ManifestCorrupt`]; file errors.
+    pub(crate) async fn read(directory: &Path, missing: &mut Missing) -> Result<Self, StorageError> {
+        let path = directory.join(CURRENT);
+        let exists = reactor::file::exists(&path).await.map_err(StorageError::of("look for", &path))?;
+        if !exists {
+            return Ok(Self::default());
+        }
+        let bytes = reactor::file::read_all(&path, CURRENT_BYTES_MAX)
+            .await
+            .map_err(StorageError::of("read", &path))?;
+        let current = Current::decode(&bytes).ok_or_else(|| StorageError::ManifestCorrupt {
+            path,
+            offset: 0,
+            reason: "its checksum is wrong".to_owned(),
+        })?;
+        let mut listed = Self { current: Some(current), ..Self::default() };
+        for shard in 0..current.shards {
+            let path = Manifest::path_of(directory, current.epoch, shard);
+            let exists = reactor::file::exists(&path).await.map_err(StorageError::of("look for", &path))?;
+            if !exists {
+                missing.add(format!("{}: a log of the manifest", path.display()));
+                listed.is_incomplete = true;
+                continue;
+            }
+            let bytes = records::read(&path).await?;
+            let (state, parsed) = replay(&bytes, &path)?;
+            listed.bytes += parsed.end;
+            listed.state.files.extend(state.files);
+            listed.state.segments.extend(state.segments);
+            listed.state.schema_records = listed.state.schema_records.max(state.schema_records);
+        }
+        Ok(listed)
+    }
+
+    /// Makes logs for `shards` shards that say `state`, where those there are do not; the epoch that counts.
+    ///
+    /// A full disk that has logs for as many shards goes on with them: what they say too much goes at a later
+    /// start.
+    ///
+    /// # Errors
+    /// File errors.
+    pub(crate) async fn go_on_with(
+        &self,
+        directory: &Path,
+        state: &State,
+        schema: &Schema,
+        shards: usize,
+    ) -> Result<u64, StorageError> {
+        let usable = self.current.filter(|c| c.shards == shards && !self.is_incomplete);
+        if let Some(current) = usable
+            && *state == self.state
+            && self.bytes < LOGS_BYTES_MAX
+        {
+            return Ok(current.epoch);
+        }
+        match (self.write(directory, state, schema, shards).await, usable) {
+            (Err(StorageError::DiskFull { path }), Some(current)) => {
+                reactor::warn!("the disk is full: the manifest stays as it is"; path = path.display());
+                Ok(current.epoch)
+            }
+            (written, _) => written,
+        }
+    }
+
+    async fn write(
+        &self,
+        directory: &Path,
+        state: &State,
+        schema: &Schema,
+        shards: usize,
+    ) -> Result<u64, StorageError> {
+        crate::directory::ensure(directory).await?;
+        let epoch = self.current.map_or(1, |current| current.epoch + 1);
+        for shard in 0..shards {
+            let path = Manifest::path_of(directory, epoch, shard);
+            let bytes = of_shard(state, schema, shard, shards).encode();
+            reactor::file::write_all_atomic(&path, &bytes).await.map_err(StorageError::of("write", &path))?;
+        }
+        let path = directory.join(CURRENT);
+        let text = Current { epoch, shards }.encode();
+        reactor::file::write_all_atomic(&path, text.as_bytes())
+            .await
+            .map_err(StorageError::of("write", &path))?;
+        for entry in reactor::file::read_dir(directory).await.map_err(StorageError::of("list", directory))? {
+            let of_epoch = entry.name.split_once('-').and_then(|(epoch, _)| epoch.parse::<u64>().ok());
+            if of_epoch.is_some_and(|other| other != epoch) {
+                // One that stays is passed over, and goes at a later start.
+                drop(reactor::file::remove_file(directory.join(&entry.name)).await);
+            }
+        }
+        Ok(epoch)
+    }
+}
+
+impl Manifest {
+    /// The manifest of a directory of one shard that has nothing yet.
+    ///
+    /// # Errors
+    /// File errors.
+    pub(crate) async fn of_new(directory: &Path) -> Result<Self, StorageError> {
+        let (listed, state) = (Listed::default(), State::default());
+        let epoch = listed.go_on_with(directory, &state, &Schema::empty(), 1).await?;
+        Self::open(directory, epoch, 0).await
+    }
+}
+
+/// The part of the state that one shard keeps: its tablets' files, and its logs' segments.
+fn of_shard(state: &State, schema: &Schema, shard: usize, shards: usize) -> State {
+    let owner = |table: model::TableId, generation: u64| {
+        let map = schema.table_by_id(table).map(|table| table.tablets())?;
+        Some(map.shard_of(super::check::tablet_of(map, generation), shards))
+    };
+    State {
+        files: (state.files.iter())
+            .filter(|((table, generation), _)| owner(*table, *generation).unwrap_or(0) == shard)
+            .map(|(key, file)| (*key, *file))
+            .collect(),
+        segments: state.segments.iter().filter(|(log, _)| *log as usize % shards == shard).copied().collect(),
+        schema_records: if shard == 0 { state.schema_records } else { 0 },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::manifest::Edit;
+
+    async fn listed(directory: &Path) -> Listed {
+        let mut missing = Missing::default();
+        let listed = Listed::read(directory, &mut missing).await.unwrap();
+        missing.settle(&[]).unwrap();
+        listed
+    }
+
+    #[test]
+    fn another_number_of_shards_begins_a_new_epoch_that_says_the_same() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().to_owned();
+        reactor::run_one(reactor::Config::default(), async move {
+            let mut said = State { schema_records: 3, ..State::default() };
+            let mut epochs = BTreeSet::new();
+            for (round, shards) in [1usize, 1, 3, 3, 2].into_iter().enumerate() {
+                let before = listed(&path).await;
+                assert_eq!(before.state, if round == 0 { State::default() } else { said.clone() }, "{round}");
+                let epoch = before.go_on_with(&path, &said, &Schema::empty(), shards).await.unwrap();
+                let again =
+                    listed(&path).await.go_on_with(&path, &said, &Schema::empty(), shards).await.unwrap();
+                assert_eq!(again, epoch, "nothing has changed");
+                epochs.insert(epoch);
+                for shard in 0..shards {
+                    let manifest = Manifest::open(&path, epoch, shard).await.unwrap();
+                    let edit = Edit::Segment((shard as u32, round as u64));
+                    manifest.note(&[edit]).await.unwrap();
+                    said.apply(edit);
+                }
+                assert_eq!(reactor::file::read_dir(&path).await.unwrap().len(), 1 + shards, "{round}");
+            }
+            assert_eq!(epochs.len(), 3);
+            let last = *epochs.last().unwrap();
+            reactor::file::remove_file(Manifest::path_of(&path, last, 1)).await.unwrap();
+            let mut missing = Missing::default();
+            Listed::read(&path, &mut missing).await.unwrap();
+            let told = missing.settle(&[]).unwrap_err().to_string();
+            assert!(told.contains(&format!("{last}-1.log")), "{told}");
+        });
+    }
+
+    #[test]
+    fn notes_of_many_share_a_record_and_a_long_log_is_shortened() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().to_owned();
+        reactor::run_one(reactor::Config::default(), async move {
+            let manifest = Manifest::of_new(&path).await.unwrap();
+            let before = manifest.records();
+            let notes: Vec<_> = (0..64)
+                .map(|slot| {
+                    let manifest = manifest.clone();
+                    reactor::spawn(reactor::current_group(), async move {
+                        manifest.note(&[Edit::Segment((0, slot))]).await
+                    })
+                })
+                .collect();
+            for note in notes {
+                note.await.unwrap().unwrap();
+            }
+            assert!(manifest.records() - before <= 3, "{} records", manifest.records() - before);
+            let many: Vec<Edit> =
+                (100..60_000).flat_map(|s| [Edit::Segment((0, s)), Edit::SegmentGone((0, s))]).collect();
+            manifest.note(&many).await.unwrap();
+            drop(manifest);
+            let listed = listed(&path).await;
+            assert_eq!(listed.state.segments, (0..64).map(|slot| (0, slot)).collect::<BTreeSet<_>>());
+            let length = reactor::file::metadata_size(Manifest::path_of(&path, 1, 0)).await.unwrap();
+            assert!(length < 1 << 18, "{length} bytes");
+        });
+    }
+}

@@ -1,0 +1,230 @@
+//! A file of numbered records that only grows: the bytes below the schema log and the manifest.
+//!
+//! ```text
+//! file   := magic[8] record* zero*
+//! record := number:u64 length:u32 crc:u32 payload[length]     little endian; numbers count from 0
+//! crc    := CRC-32 of number, length and payload
+//! ```
+//! Invariant: a record is durable before the next one is begun, so only the last one can be torn. A damaged
+//! record with an intact one behind it is therefore damage, and never taken for the end.
+
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+
+use reactor::Semaphore;
+use reactor::file::{AlignedBuf, File, OpenOptions};
+
+use crate::error::StorageError;
+
+const MAGIC_BYTES: usize = 8;
+const HEAD_BYTES: usize = 16;
+/// Largest file that is read.
+const FILE_BYTES_MAX: usize = 1 << 30;
+/// Room that a reserving file keeps behind its end.
+const RESERVE_BYTES: u64 = 64 << 10;
+
+/// The first eight bytes of a file: what it is, and in which version.
+pub(crate) type Magic = [u8; MAGIC_BYTES];
+
+/// What the bytes of a file say.
+#[derive(Debug)]
+pub(crate) struct Parsed<'b> {
+    /// Payloads of the intact records, in order.
+    pub(crate) payloads: Vec<&'b [u8]>,
+    /// Offsets at which they begin.
+    pub(crate) offsets: Vec<usize>,
+    /// Where the last intact record ends.
+    pub(crate) end: usize,
+    /// Whether bytes behind the end are not zero: the last append was cut off.
+    pub(crate) is_torn: bool,
+}
+
+/// Where a file is damaged, and how.
+#[derive(Debug)]
+pub(crate) struct Damaged {
+    pub(crate) offset: usize,
+    pub(crate) reason: String,
+}
+
+/// Takes the bytes of a file apart.
+///
+/// # Errors
+/// [`Damaged`] for another magic, and where an intact record follows something that is none.
+pub(crate) fn parse<'b>(bytes: &'b [u8], magic: &Magic) -> Result<Parsed<'b>, Damaged> {
+    if !bytes.starts_with(magic) {
+        let name = String::from_utf8_lossy(magic).trim_end().to_owned();
+        return Err(Damaged { offset: 0, reason: format!("it does not begin with {name:?}") });
+    }
+    let mut parsed = Parsed { payloads: Vec::new(), offsets: Vec::new(), end: MAGIC_BYTES, is_torn: false };
+    while let Some((number, payload, end)) = record_at(bytes, parsed.end) {
+        if number != parsed.payloads.len() as u64 {
+            let reason = format!("record {number} stands where {} should", parsed.payloads.len());
+            return Err(Damaged { offset: parsed.end, reason });
+        }
+        parsed.payloads.push(payload);
+        parsed.offsets.push(parsed.end);
+        parsed.end = end;
+    }
+    let next = parsed.payloads.len() as u64;
+    // Numbers first: only a place that could be a later record has its checksum computed.
+    let is_later = |place: usize| {
+        bytes
+            .get(place..place + 8)
+            .map(|number| u64::from_le_bytes(number.try_into().expect("eight bytes")))
+            .is_some_and(|number| number > next && number <= next + bytes.len() as u64)
+            && record_at(bytes, place).is_some()
+    };
+    if (parsed.end + 1..bytes.len()).any(is_later) {
+        let reason = "a record is damaged and intact ones follow".to_owned();
+        return Err(Damaged { offset: parsed.end, reason });
+    }
+    parsed.is_torn = bytes[parsed.end..].iter().any(|byte| *byte != 0);
+    Ok(parsed)
+}
+
+/// The bytes of a file with these payloads.
+pub(crate) fn encode(magic: &Magic, payloads: impl IntoIterator<Item = Vec<u8>>) -> Vec<u8> {
+    let mut bytes = magic.to_vec();
+    for (number, payload) in payloads.into_iter().enumerate() {
+        append_record(&mut bytes, number as u64, &payload);
+    }
+    bytes
+}
+
+fn append_record(out: &mut Vec<u8>, number: u64, payload: &[u8]) {
+    out.extend_from_slice(&number.to_le_bytes());
+    out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+    out.extend_from_slice(&crc(number, payload).to_le_bytes());
+    out.extend_from_slice(payload);
+}
+
+fn crc(number: u64, payload: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&number.to_le_bytes());
+    hasher.update(&(payload.len() as u32).to_le_bytes());
+    hasher.update(payload);
+    hasher.finalize()
+}
+
+/// The record at `at`: its number, its payload and where it ends.
+fn record_at(bytes: &[u8], at: usize) -> Option<(u64, &[u8], usize)> {
+    let head = bytes.get(at..at.checked_add(HEAD_BYTES)?)?;
+    let number = u64::from_le_bytes(head[..8].try_into().expect("eight bytes"));
+    let length = u32::from_le_bytes(head[8..12].try_into().expect("four bytes")) as usize;
+    let end = (at + HEAD_BYTES).checked_add(length)?;
+    let payload = bytes.get(at + HEAD_BYTES..end)?;
+    let recorded = u32::from_le_bytes(head[12..16].try_into().expect("four bytes"));
+    (recorded == crc(number, payload)).then_some((number, payload, end))
+}
+
+/// Reads a file of records whole.
+///
+/// # Errors
+/// File errors.
+pub(crate) async fn read(path: &Path) -> Result<Vec<u8>, StorageError> {
+    reactor::file::read_all(path, FILE_BYTES_MAX).await.map_err(StorageError::of("read", path))
+}
+
+/// A file of records, open for appending.
+pub(crate) struct RecordFile {
+    path: PathBuf,
+    file: File,
+    end: Cell<End>,
+    /// Bytes of the file, where it keeps room behind its end.
+    reserved: Option<Cell<u64>>,
+    turn: Semaphore,
+}
+
+#[derive(Clone, Copy)]
+struct End {
+    offset: u64,
+    next: u64,
+    /// A write failed, and what stands behind `offset` is unknown: nothing more is appended.
+    dead: bool,
+}
+
+impl RecordFile {
+    /// Opens a file whose `bytes` were `parsed`; a torn last record is cut off, durably. A `reserving` file
+    /// keeps room behind its end, so that what frees space can be recorded on a full disk.
+    ///
+    /// # Errors
+    /// File errors.
+    pub(crate) async fn open(
+        path: &Path,
+        bytes: &[u8],
+        parsed: &Parsed<'_>,
+        reserving: bool,
+    ) -> Result<Self, StorageError> {
+        let options = OpenOptions::new().read(true).write(true);
+        let file = File::open(path, options).await.map_err(StorageError::of("open", path))?;
+        let mut size = bytes.len() as u64;
+        if parsed.is_torn {
+            reactor::warn!("the last record of a file is torn and is cut";
+                path = path.display(), offset = parsed.end);
+        }
+        if parsed.is_torn || !reserving && size > parsed.end as u64 {
+            // The rest goes durably, so that a shorter record written over it leaves nothing behind.
+            file.truncate(parsed.end as u64).await.map_err(StorageError::of("cut", path))?;
+            file.sync_all().await.map_err(StorageError::of("sync", path))?;
+            size = parsed.end as u64;
+        }
+        let end = End { offset: parsed.end as u64, next: parsed.payloads.len() as u64, dead: false };
+        let reserved = reserving.then(|| Cell::new(size));
+        Ok(Self { path: path.to_owned(), file, end: Cell::new(end), reserved, turn: Semaphore::new(1) })
+    }
+
+    /// How many records it has.
+    pub(crate) fn count(&self) -> u64 {
+        self.end.get().next
+    }
+
+    /// Where its last record ends, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.end.get().offset
+    }
+
+    /// Appends a record; returns once it is durable.
+    ///
+    /// # Errors
+    /// File errors: the record is not in the file, unless the flush of the device failed. Then that is
+    /// unknown until the next start, and the file takes nothing more ([`StorageError::CommitlogDead`]).
+    pub(crate) async fn append(&self, payload: &[u8]) -> Result<(), StorageError> {
+        let Ok(_turn) = self.turn.acquire(1).await else { return Err(StorageError::Draining) };
+        let end = self.end.get();
+        if end.dead {
+            return Err(StorageError::CommitlogDead { path: self.path.clone() });
+        }
+        let mut record = Vec::new();
+        append_record(&mut record, end.next, payload);
+        self.reserve(end.offset + record.len() as u64).await;
+        let mut buf = AlignedBuf::with_len(record.len());
+        buf.copy_from_slice(&record);
+        if let Err(error) = self.file.write_at(end.offset, buf).await.0 {
+            // What was half written must not look like a record once another one follows it.
+            if self.file.truncate(end.offset).await.is_err() {
+                self.end.set(End { dead: true, ..end });
+            }
+            self.reserved.iter().for_each(|size| size.set(end.offset));
+            return Err(StorageError::io("write", &self.path, error));
+        }
+        if self.file.fdatasync().await.is_err() {
+            self.end.set(End { dead: true, ..end });
+            return Err(StorageError::CommitlogDead { path: self.path.clone() });
+        }
+        self.end.set(End { offset: end.offset + record.len() as u64, next: end.next + 1, dead: false });
+        Ok(())
+    }
+
+    /// Keeps room behind `upto`, where there is any to be had: a full disk shows where a record needs more
+    /// than was kept.
+    async fn reserve(&self, upto: u64) {
+        let Some(size) = &self.reserved else { return };
+        if upto + RESERVE_BYTES / 2 <= size.get() {
+            return;
+        }
+        let wanted = upto + RESERVE_BYTES;
+        if self.file.fallocate(size.get(), wanted - size.get()).await.is_ok() {
+            size.set(wanted);
+        }
+    }
+}

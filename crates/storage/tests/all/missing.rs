@@ -1,0 +1,262 @@
+//! What must be there and is not: each file and folder that a node keeps, gone, emptied or cut. A start has
+//! all rows or refuses and names what is missing; it goes on without it only when it is told exactly that.
+#![allow(clippy::disallowed_methods)]
+
+use std::path::{Path, PathBuf};
+
+use storage::{FailurePolicy, Identity, Storage, StorageConfig, StorageError};
+
+use crate::failing::{all, config, names, opened, run, stopped, table_folder};
+use crate::table::{ID, write};
+
+const ROWS: &str = "0123456789";
+
+fn die(directory: &Path) -> StorageConfig {
+    config(directory, FailurePolicy::Die)
+}
+
+/// Starts once; all rows, or why not.
+fn start(config: StorageConfig) -> Result<String, StorageError> {
+    run(async move {
+        let storage = Storage::open(config, 0, 1).await?;
+        all(&storage).await
+    })
+}
+
+/// A start is refused twice for what `path` names, and is not where exactly this loss is accepted.
+fn refused(directory: &Path, path: &Path) -> String {
+    let error = start(die(directory)).expect_err("a start without something that must be there");
+    let StorageError::Missing { what, token } = &error else { panic!("{}: {error}", path.display()) };
+    let text = error.to_string();
+    assert!(text.contains(&path.display().to_string()) && text.contains(token), "{}: {text}", path.display());
+    let again = start(die(directory)).expect_err("nothing has changed");
+    assert!(matches!(&again, StorageError::Missing { what: same, .. } if same == what), "{again}");
+    let mut other = die(directory);
+    other.accept_missing.push("00000000".to_owned());
+    start(other).expect_err("the word of another loss");
+    token.clone()
+}
+
+/// Paths below a folder, files and folders.
+fn below(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries
+        .flat_map(|path| {
+            let inner = if path.is_dir() { below(&path) } else { Vec::new() };
+            std::iter::once(path).chain(inner)
+        })
+        .collect()
+}
+
+/// Gives every path below a node's folder in turn to `harm`, on a node of its own, and starts it: it has all
+/// rows or refuses, twice with the same words; put back, nothing is lost.
+fn harmed(what: &str, harm: impl Fn(&Path)) -> usize {
+    let (template, _) = stopped("-Data.db");
+    let mut refusals = 0;
+    for path in below(template.path()) {
+        // Whole and alike each time: a start changes what it finds.
+        let copy = tempfile::tempdir().unwrap();
+        copy_all(template.path(), copy.path());
+        let place = copy.path().join(path.strip_prefix(template.path()).unwrap());
+        harm(&place);
+        match start(die(copy.path())) {
+            Ok(rows) => assert_eq!(rows, ROWS, "{what} {place:?}"),
+            Err(error) => {
+                assert!(
+                    error.to_string().contains(&copy.path().display().to_string()),
+                    "{what} {place:?}: {error}"
+                );
+                let again = start(die(copy.path())).expect_err("nothing has changed");
+                assert_eq!(error.to_string(), again.to_string(), "{what} {place:?}");
+                refusals += 1;
+                // An operator puts it back.
+                if place.is_dir() {
+                    std::fs::remove_dir_all(&place).unwrap();
+                } else if place.exists() {
+                    std::fs::remove_file(&place).unwrap();
+                }
+                if path.is_dir() {
+                    copy_all(&path, &place);
+                } else {
+                    std::fs::copy(&path, &place).unwrap();
+                }
+                let back = start(die(copy.path()));
+                assert_eq!(back.as_deref().ok(), Some(ROWS), "{what} {place:?}, put back: {back:?}");
+            }
+        }
+    }
+    refusals
+}
+
+fn copy_all(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let place = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_all(&entry.path(), &place);
+        } else {
+            std::fs::copy(entry.path(), place).unwrap();
+        }
+    }
+}
+
+#[test]
+fn whatever_is_removed_is_missed_or_not_needed() {
+    let refusals = harmed("removed", |path| {
+        if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) }.unwrap();
+    });
+    assert!(refusals > 10, "{refusals} refusals");
+}
+
+#[test]
+fn whatever_is_emptied_is_missed_or_not_needed() {
+    let refusals = harmed("emptied", |path| {
+        if path.is_dir() {
+            std::fs::remove_dir_all(path).unwrap();
+            std::fs::create_dir(path).unwrap();
+        } else {
+            std::fs::write(path, []).unwrap();
+        }
+    });
+    assert!(refusals > 10, "{refusals} refusals");
+}
+
+#[test]
+fn whatever_is_a_folder_in_place_of_a_file_is_told() {
+    let refusals = harmed("a folder", |path| {
+        if path.is_file() {
+            std::fs::remove_file(path).unwrap();
+            std::fs::create_dir(path).unwrap();
+        }
+    });
+    assert!(refusals > 5, "{refusals} refusals");
+}
+
+#[test]
+fn a_table_file_that_lost_its_toc_gets_it_back() {
+    let (directory, toc) = stopped("-TOC.txt");
+    std::fs::remove_file(&toc).unwrap();
+    assert_eq!(start(die(directory.path())).unwrap(), ROWS);
+    assert!(toc.exists());
+    assert_eq!(start(die(directory.path())).unwrap(), ROWS);
+}
+
+/// Removes the table files of a folder.
+fn remove_set(folder: &Path) {
+    for name in names(folder).into_iter().filter(|name| name.starts_with("me-")) {
+        std::fs::remove_file(folder.join(name)).unwrap();
+    }
+}
+
+#[test]
+fn a_loss_that_is_accepted_is_told_once() {
+    let (directory, data) = stopped("-Data.db");
+    let folder = data.parent().unwrap();
+    remove_set(folder);
+    let token = refused(directory.path(), folder);
+    let mut accepting = die(directory.path());
+    accepting.accept_missing.push(token);
+    assert_eq!(start(accepting).unwrap(), "56789", "what the commit log has");
+    assert_eq!(start(die(directory.path())).unwrap(), "56789", "without the word");
+}
+
+#[test]
+fn a_schema_log_that_lost_an_acknowledged_change_stops_the_start() {
+    let (directory, _) = stopped("-Data.db");
+    let path = directory.path().join("schema/schema.log");
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &bytes[..bytes.len() - 3]).unwrap();
+    refused(directory.path(), &path);
+    std::fs::write(&path, &bytes).unwrap();
+    assert_eq!(start(die(directory.path())).unwrap(), ROWS);
+}
+
+#[test]
+fn entries_of_a_table_that_was_never_dropped_stop_the_start() {
+    let (directory, _) = stopped("-Data.db");
+    // Both know of the keyspace alone, and of no table file: as a backup of an earlier day would.
+    std::fs::remove_dir_all(directory.path().join("manifest")).unwrap();
+    let path = directory.path().join("schema/schema.log");
+    let bytes = std::fs::read(&path).unwrap();
+    let first = 24 + u32::from_le_bytes(bytes[16..20].try_into().unwrap()) as usize;
+    std::fs::write(&path, [b"cetoddl\n", &bytes[8..first]].concat()).unwrap();
+    let error = start(die(directory.path())).expect_err("writes of an unknown table");
+    assert!(error.to_string().contains("write(s) in the commit log and was never dropped"), "{error}");
+}
+
+#[test]
+fn writes_of_a_dropped_table_are_no_loss() {
+    let directory = tempfile::tempdir().unwrap();
+    let of_run = die(directory.path());
+    run(async move {
+        let storage = opened(of_run).await;
+        storage.apply(&write("key", "1", "1", 1), reactor::Deadline::NEVER).await.expect("a write");
+        let (keyspace, name) = ("k".to_owned(), "t".to_owned());
+        let dropped = model::schema::SchemaChange::DropTable { keyspace, name, id: ID };
+        storage.change_schema(&dropped).await.expect("a drop");
+    });
+    run(async move { drop(Storage::open(die(directory.path()), 0, 1).await.expect("a start")) });
+}
+
+#[test]
+fn a_directory_of_a_version_without_a_manifest_is_taken_and_listed() {
+    let (directory, data) = stopped("-Data.db");
+    std::fs::remove_dir_all(directory.path().join("manifest")).unwrap();
+    let path = directory.path().join("schema/schema.log");
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, [b"cetoddl\n", &bytes[8..]].concat()).unwrap();
+    assert_eq!(start(die(directory.path())).unwrap(), ROWS);
+    remove_set(data.parent().unwrap());
+    refused(directory.path(), data.parent().unwrap());
+}
+
+#[test]
+fn a_set_that_nobody_began_is_set_aside_and_not_deleted() {
+    let (directory, _) = stopped("-Data.db");
+    let folder = table_folder(directory.path());
+    for name in
+        names(&folder).into_iter().filter(|name| name.starts_with("me-") && !name.ends_with("TOC.txt"))
+    {
+        let parts: Vec<&str> = name.splitn(3, '-').collect();
+        std::fs::copy(folder.join(&name), folder.join(format!("me-900-{}", parts[2]))).unwrap();
+    }
+    assert_eq!(start(die(directory.path())).unwrap(), ROWS);
+    assert!(folder.join("quarantine/me-900-big-Data.db").exists());
+    assert!(!folder.join("me-900-big-Data.db").exists());
+}
+
+/// Finds out who a node is; its host id.
+fn identify(directory: &Path) -> Result<[u8; 16], StorageError> {
+    let places = die(directory);
+    let directory = directory.to_owned();
+    run(async move { Ok(Identity::open(&directory, "a cluster", &places).await?.host_id) })
+}
+
+#[test]
+fn a_folder_that_was_marked_and_is_another_ones_or_gone_refuses_the_identity() {
+    let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let id = identify(first.path()).unwrap();
+    assert_eq!(identify(first.path()).unwrap(), id);
+    identify(second.path()).unwrap();
+    for folder in ["data", "commitlog", "schema", "manifest"] {
+        let (mine, theirs) = (first.path().join(folder), second.path().join(folder));
+        let aside = first.path().join("aside");
+        std::fs::rename(&mine, &aside).unwrap();
+        let told = identify(first.path()).expect_err(folder).to_string();
+        assert!(told.contains(&mine.display().to_string()), "{told}");
+        assert!(!mine.exists(), "nothing was made in its place");
+        copy_all(&theirs, &mine);
+        let told = identify(first.path()).expect_err(folder).to_string();
+        assert!(told.contains("of node"), "{told}");
+        std::fs::remove_dir_all(&mine).unwrap();
+        std::fs::rename(&aside, &mine).unwrap();
+        assert_eq!(identify(first.path()).unwrap(), id);
+    }
+    let path = first.path().join("identity");
+    let kept = std::fs::read(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let told = identify(first.path()).expect_err("no identity");
+    assert!(told.to_string().contains(&path.display().to_string()), "{told}");
+    std::fs::write(&path, kept).unwrap();
+    assert_eq!(identify(first.path()).unwrap(), id);
+}
