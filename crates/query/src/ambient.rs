@@ -9,6 +9,8 @@ use model::deletion::LocalSeconds;
 use model::timeuuid;
 use uuid::Uuid;
 
+use crate::functions::effort;
+
 /// Ticks of 100 ns at 2010-01-01: list elements put in front mirror their time around it, so that a later one
 /// sorts before an earlier one and all of them before what is appended (as Cassandra's `Lists.Prepender`).
 const PREPEND_REFERENCE_MILLIS: i64 = 1_262_304_000_000;
@@ -23,6 +25,8 @@ pub struct Ambient {
     slice_clock: Cell<(Option<reactor::Instant>, i64)>,
     last_ticks: Cell<u64>,
     last_prepend_ticks: Cell<u64>,
+    /// The slice of the core in which long numbers were last computed with, and how much work they were since the last row began.
+    work: Cell<(Option<reactor::Instant>, u64)>,
 }
 
 impl Ambient {
@@ -40,7 +44,42 @@ impl Ambient {
             slice_clock: Cell::new((None, 0)),
             last_ticks: Cell::new(0),
             last_prepend_ticks: Cell::new(u64::MAX),
+            work: Cell::new((None, 0)),
         }
+    }
+
+    /// The numbers of another row are computed with: what was counted is over.
+    #[inline]
+    pub fn begin_row(&self) {
+        self.work.set((None, 0));
+    }
+
+    /// Whether the last row was work that others should not wait behind more of.
+    #[inline]
+    pub fn is_busy(&self) -> bool {
+        self.work.get().1 > 0
+    }
+
+    /// Counts work that is about to be done for the numbers of one row, or of a statement's terms, in one slice of the core.
+    ///
+    /// # Errors
+    /// That it is more than [`effort::WORK_MAX`]; then it must not be done.
+    pub fn charge(&self, work: u64) -> Result<(), String> {
+        if work == 0 {
+            return Ok(());
+        }
+        let slice = reactor::coarse_now();
+        let (counted_in, before) = self.work.get();
+        let before = if counted_in.is_none_or(|counted_in| counted_in == slice) { before } else { 0 };
+        let all = before.saturating_add(work);
+        if all > effort::WORK_MAX {
+            return Err(format!(
+                "The numbers are too long to compute with: about {all} steps for one row, at most {} are allowed",
+                effort::WORK_MAX
+            ));
+        }
+        self.work.set((Some(slice), all));
+        Ok(())
     }
 
     /// A write timestamp in microseconds, greater than every one given before.

@@ -1,8 +1,9 @@
-//! The memory of a shard for large answers: those that are being made and those that wait for their clients, under one limit.
+//! The memory of a shard for answers: those that are being made and those that wait for their clients, under one limit.
 //!
-//! An answer up to the size of a few pages is free of it: how many of those there are is bounded by the requests at work.
-//! What goes beyond takes its room before it takes its memory, so that an answer that finds none fails by itself and leaves the
-//! others, and the node, alone. `execute::rows` asks; the listeners count what clients have not read yet.
+//! A small answer ([`SMALL_BYTES`]) is free of it until it waits for its client: how many of those there are is bounded by the requests
+//! at work. An answer that grows beyond takes its room before it takes its memory. One that finds none fails by itself and leaves the
+//! others, and the node, alone. `execute::rows` and `execute::point` ask; the listeners count what clients have not read yet.
+//! Small answers may go an eighth beyond the limit, so that those who read slowly cannot take the room of everybody else.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -11,14 +12,17 @@ use crate::QueryError;
 use crate::execute::rows::{PAGE_BYTES_MAX, UNPAGED_BYTES_MAX};
 
 /// Bytes of an answer that nothing is asked for.
-const FREE_BYTES: usize = 2 * PAGE_BYTES_MAX;
+pub const SMALL_BYTES: usize = 16 << 10;
+
+/// Part of the limit that small answers may go beyond it.
+const BEYOND_PART: usize = 8;
 
 /// What a shard has room for: a quarter of its memory, and a value of the largest frame in any case.
 pub fn bytes_max_for(shard_bytes: u64) -> usize {
     usize::try_from(shard_bytes / 4).unwrap_or(usize::MAX).max(32 << 20)
 }
 
-/// Bytes of large answers against their limit.
+/// Bytes of answers against their limit.
 #[derive(Debug)]
 pub struct AnswerRoom {
     bytes_max: usize,
@@ -36,12 +40,28 @@ impl AnswerRoom {
         self.bytes_max.min(UNPAGED_BYTES_MAX)
     }
 
+    /// Bytes that all answers may have, but for small ones.
+    pub fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
     /// Bytes that are taken.
     pub fn taken(&self) -> usize {
         self.bytes.get()
     }
 
+    /// Whether `more` bytes are free.
+    pub fn has(&self, more: usize) -> bool {
+        self.bytes.get().saturating_add(more) <= self.bytes_max
+    }
+
+    /// Whether not even a small answer has room: clients have to read some first.
+    pub fn is_full(&self) -> bool {
+        self.bytes.get() > self.bytes_max + self.bytes_max / BEYOND_PART
+    }
+
     /// Somebody who had `before` bytes has `after`: counted without being refused.
+    #[inline]
     pub fn count(&self, before: usize, after: usize) {
         self.bytes.set(self.bytes.get() - before + after);
     }
@@ -63,7 +83,7 @@ impl Grant {
     /// Bytes that the answer may have without asking.
     #[inline]
     pub fn bytes(&self) -> usize {
-        FREE_BYTES + self.taken
+        SMALL_BYTES.max(self.taken)
     }
 
     /// Bytes that it may have at most.
@@ -71,7 +91,7 @@ impl Grant {
         self.room.one_max()
     }
 
-    /// Has the grant cover `bytes`, and a part more so that it is not asked for each row.
+    /// Has the grant cover `bytes`, and where there is room a part more, so that it is not asked for each row.
     ///
     /// # Errors
     /// [`QueryError::Invalid`] where no answer may be so large, [`QueryError::Overloaded`] where others have the room.
@@ -80,13 +100,14 @@ impl Grant {
         if bytes > self.most() {
             return Err(too_large(self.most()));
         }
-        let wanted = (bytes + bytes / 4).min(self.most()).saturating_sub(FREE_BYTES);
         let (others, bytes_max) = (self.room.taken() - self.taken, self.room.bytes_max);
-        if others + wanted > bytes_max {
-            return Err(QueryError::Overloaded(format!(
-                "No memory for an answer of {bytes} bytes: others take {others} of {bytes_max}; ask for it in pages"
-            )));
+        let free = bytes_max.saturating_sub(others);
+        if bytes > free {
+            return Err(overloaded(bytes, &self.room));
         }
+        // The buffer of a page grows by doubling; a longer answer is not to take the room of others for nothing.
+        let margin = if bytes < PAGE_BYTES_MAX { bytes } else { bytes / 4 };
+        let wanted = (bytes + margin).min(self.most()).min(free);
         self.room.count(self.taken, wanted);
         self.taken = wanted;
         Ok(())
@@ -97,6 +118,14 @@ impl Drop for Grant {
     fn drop(&mut self) {
         self.room.count(self.taken, 0);
     }
+}
+
+/// The error of an answer that finds no room.
+pub fn overloaded(bytes: usize, room: &AnswerRoom) -> QueryError {
+    let (taken, bytes_max) = (room.taken(), room.bytes_max);
+    QueryError::Overloaded(format!(
+        "No memory for an answer of {bytes} bytes: {taken} of {bytes_max} are taken; ask again later, or for less at once in pages"
+    ))
 }
 
 /// What is said of an answer that may not be so large.
@@ -112,7 +141,7 @@ mod tests {
     fn large_answers_share_the_room_and_one_that_finds_none_is_refused() {
         let room = Rc::new(AnswerRoom::new(32 << 20));
         let (mut first, mut second) = (Grant::new(Rc::clone(&room)), Grant::new(Rc::clone(&room)));
-        assert_eq!((first.bytes(), room.taken()), (FREE_BYTES, 0));
+        assert_eq!((first.bytes(), room.taken()), (SMALL_BYTES, 0));
         first.cover(20 << 20).expect("room");
         assert!(first.bytes() >= 20 << 20);
         assert!(matches!(second.cover(20 << 20), Err(QueryError::Overloaded(_))));
@@ -122,6 +151,33 @@ mod tests {
         second.cover(32 << 20).expect("the room of the first one");
         drop(second);
         assert_eq!(room.taken(), 0);
+    }
+
+    #[test]
+    fn a_grant_never_takes_more_than_is_free_and_gives_all_of_it_back() {
+        let room = Rc::new(AnswerRoom::new(32 << 20));
+        for others in [0, 1 << 20, 31 << 20, 32 << 20, 33 << 20] {
+            room.count(0, others);
+            let mut grant = Grant::new(Rc::clone(&room));
+            let mut bytes = SMALL_BYTES + 1;
+            while grant.cover(bytes).is_ok() {
+                assert!(grant.bytes() >= bytes && room.taken() <= 32 << 20, "{grant:?}");
+                bytes = grant.bytes() + 1;
+            }
+            assert!(room.taken() >= others && bytes > (32usize << 20).saturating_sub(others), "{grant:?}");
+            drop(grant);
+            assert_eq!(room.taken(), others);
+            room.count(others, 0);
+        }
+    }
+
+    #[test]
+    fn small_answers_find_room_where_large_ones_have_taken_theirs() {
+        let room = AnswerRoom::new(32 << 20);
+        room.count(0, 32 << 20);
+        assert!(!room.has(1) && !room.is_full());
+        room.count(0, (4 << 20) + 1);
+        assert!(room.is_full());
     }
 
     #[test]

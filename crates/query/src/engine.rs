@@ -24,7 +24,7 @@ use wire::values::ValueRef;
 use wire::version::ProtocolVersion;
 
 pub(crate) use self::values::bind_values;
-use self::values::bind_values_into;
+use self::values::{bind_values_into, ordered, with_ordered};
 use crate::ambient::Ambient;
 use crate::answer_room::AnswerRoom;
 use crate::execute::disk_guard::DiskUsage;
@@ -64,6 +64,9 @@ pub trait VirtualTables {
         consumer: &'a mut dyn RowConsumer,
     ) -> Pin<Box<dyn Future<Output = Result<(), QueryError>> + 'a>>;
 }
+
+/// Part of the memory for answers that sandboxes of the user's functions may have beside it, between their slices.
+const SANDBOXES_PART: usize = 4;
 
 /// Lists the clients connected to a shard, some at a time.
 pub type ClientLister = Rc<dyn Fn() -> Pin<Box<dyn Future<Output = Vec<ClientRow>>>>>;
@@ -105,6 +108,7 @@ impl Engine {
         virtual_tables: Rc<dyn VirtualTables>,
     ) -> Self {
         config.user_function_times.set();
+        crate::functions::user::calls::set_memory(config.answers_bytes_max / SANDBOXES_PART);
         let engine = Self(Rc::new(EngineInner {
             prepared: PreparedCache::new(config.prepared_bytes_max),
             answers: Rc::new(AnswerRoom::new(config.answers_bytes_max)),
@@ -127,6 +131,12 @@ impl Engine {
     /// The memory that this shard has for large answers.
     pub fn answers(&self) -> Rc<AnswerRoom> {
         Rc::clone(&self.0.answers)
+    }
+
+    /// Whether the memory for answers has room for one of so many bytes.
+    #[cold]
+    pub(crate) fn has_room_for_answer(&self, bytes: usize) -> bool {
+        self.0.answers.has(bytes)
     }
 
     /// The engine of the shard this runs on.
@@ -217,15 +227,50 @@ impl Engine {
             .map_err(|_| QueryError::invalid("Invalid amount of bind variables"))?;
         self.0.executed.1.set(self.0.executed.1.get() + 1);
         let mode = MetadataMode::Full;
-        match self.answer_at_once(client, &prepared, parameters, &values, mode, out)? {
+        if prepared.ordered_markers.is_empty() {
+            self.carry_out(client, &prepared, parameters, &values, mode, out).await
+        } else {
+            self.carry_out_in_order(client, &prepared, parameters, &values, mode, out).await
+        }
+    }
+
+    /// Executes a statement whose values may have to be put in order first.
+    #[cold]
+    fn carry_out_in_order<'a>(
+        &'a self,
+        client: &'a ClientState,
+        prepared: &'a Prepared,
+        parameters: &'a QueryParameters<'_>,
+        values: &'a [ValueRef<'_>],
+        mode: MetadataMode,
+        out: &'a mut Response,
+    ) -> Pin<Box<dyn Future<Output = Result<(), QueryError>> + 'a>> {
+        Box::pin(async move {
+            let ordered = ordered(prepared, values).await;
+            let values = with_ordered(values, &ordered);
+            self.carry_out(client, prepared, parameters, &values, mode, out).await
+        })
+    }
+
+    /// Executes a statement and appends its RESULT body.
+    async fn carry_out(
+        &self,
+        client: &ClientState,
+        prepared: &Prepared,
+        parameters: &QueryParameters<'_>,
+        values: &[ValueRef<'_>],
+        mode: MetadataMode,
+        out: &mut Response,
+    ) -> Result<(), QueryError> {
+        match self.answer_at_once(client, prepared, parameters, values, mode, out)? {
             AtOnce::Done => Ok(()),
             AtOnce::Writing(writing) => {
-                let timed = self.time_write(&prepared);
+                let timed = self.time_write(prepared);
                 let done = writing.await;
                 timed.end();
                 Self::written(done, out)
             }
-            AtOnce::Left(rest) => self.run(client, &prepared, parameters, (&values, rest), mode, out).await,
+            AtOnce::Left(rest) => self.run(client, prepared, parameters, (values, rest), mode, out).await,
         }
     }
 
@@ -284,6 +329,9 @@ impl Engine {
         let mut values = BoundValues::new();
         bind_values_into(&parameters.values, prepared, &mut values)?;
         let mode = metadata_mode(prepared.result().id(), result_metadata_id, parameters.skip_metadata);
+        if !prepared.ordered_markers.is_empty() {
+            return self.carry_out_in_order(client, prepared, parameters, &values, mode, out).await;
+        }
         let rest = match self.answer_at_once(client, prepared, parameters, &values, mode, out)? {
             AtOnce::Done => return Ok(()),
             AtOnce::Writing(writing) => {

@@ -43,8 +43,9 @@ pub struct CachedStatement {
 }
 
 impl CachedStatement {
+    /// As measured when it was made, where the allocator counts; a long list of terms takes many times its text.
     fn bytes(&self) -> usize {
-        self.text.len() + ENTRY_BYTES
+        self.text.len() + self.prepared.held_bytes.max(ENTRY_BYTES)
     }
 }
 
@@ -173,6 +174,19 @@ impl State {
 mod tests {
     use super::*;
     use crate::prepare::Plan;
+
+    #[test]
+    fn statements_count_with_what_their_plans_hold() {
+        let cache = PreparedCache::new(10 * ENTRY_BYTES);
+        for text in ["s1", "s2", "s3"] {
+            let mut prepared = Prepared::for_tests(Plan::Use(text.to_owned()));
+            prepared.held_bytes = 6 * ENTRY_BYTES;
+            cache.insert(statement_id(None, text), None, text, prepared);
+            assert_eq!(cache.len(), 1, "two do not fit");
+        }
+        cache.retain(|_| false);
+        assert_eq!(cache.state.borrow().bytes, 0);
+    }
 
     fn put(cache: &PreparedCache, text: &str) -> StatementId {
         let id = statement_id(None, text);

@@ -239,8 +239,10 @@ impl PreparedBody<'_> {
         int(out, mark | if global { GLOBAL_TABLES_SPEC } else { 0 });
         length(out, self.markers.len());
         if version >= ProtocolVersion::V4 {
-            length(out, self.partition_key_indexes.len());
-            for index in self.partition_key_indexes {
+            // Markers of a key are told only where all markers are of one table, as in Cassandra.
+            let indexes = if global { self.partition_key_indexes } else { &[] };
+            length(out, indexes.len());
+            for index in indexes {
                 out.extend_from_slice(&index.to_be_bytes());
             }
         }

@@ -112,8 +112,10 @@ impl SchemaEvent {
                 event(Change::Updated, Target::Type, keyspace, name)
             }
             SchemaChange::DropType { keyspace, name } => event(Change::Dropped, Target::Type, keyspace, name),
-            // Stands in a shortened log only; no statement makes it.
-            SchemaChange::Version { .. } => event(Change::Updated, Target::Keyspace, "", ""),
+            // They stand in a shortened log only; no statement makes them.
+            SchemaChange::Version { .. } | SchemaChange::Dropped { .. } => {
+                event(Change::Updated, Target::Keyspace, "", "")
+            }
             SchemaChange::CreateFunction(function) => Self {
                 arguments: texts(&mut function.argument_types()),
                 ..event(Change::Created, Target::Function, &function.keyspace, &function.name)

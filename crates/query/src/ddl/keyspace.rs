@@ -157,10 +157,16 @@ fn check(properties: &Properties) -> Result<(), QueryError> {
 /// (`consistency`), and table files that are not on the node's disks (`storage`).
 fn elsewhere(properties: &Properties) -> Result<(), QueryError> {
     if let Some(map) = properties.map("storage")?
-        && map.get("type").is_none_or(|kind| !kind.eq_ignore_ascii_case("local"))
         && !map.is_empty()
     {
-        return Err(unsupported("Table files in an object store are"));
+        if map.get("type").is_none_or(|kind| !kind.eq_ignore_ascii_case("local")) {
+            return Err(unsupported("Table files in an object store are"));
+        }
+        let superfluous: Vec<&str> = map.keys().map(String::as_str).filter(|name| *name != "type").collect();
+        if !superfluous.is_empty() {
+            let superfluous = superfluous.join(", ");
+            return Err(config(format!("Storage of type LOCAL has no option {superfluous}: leave it out")));
+        }
     }
     if properties.text("consistency")?.is_some_and(|kind| !kind.eq_ignore_ascii_case("eventual")) {
         return Err(unsupported("Keyspaces with a consistency other than 'eventual' are"));

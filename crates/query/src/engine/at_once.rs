@@ -48,7 +48,7 @@ impl Engine {
     pub fn one_row(&self, id: &[u8]) -> Option<OneRow> {
         let statement = self.0.prepared.get(id)?;
         let writes = match &statement.prepared.plan {
-            _ if statement.prepared.calls_user => return None,
+            _ if statement.prepared.needs_task => return None,
             Plan::Select(plan) if plan.point => false,
             Plan::Modify(plan) if one_row::is_one(self, plan) => true,
             _ => return None,

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use wire::request::{BatchKind, BatchStatementKind, BatchStatements, QueryParameters};
 
 use super::Engine;
-use super::values::bind_values;
+use super::values::{Ordered, bind_values, ordered, with_ordered};
 use crate::execute::{self, Part, Request};
 use crate::functions::user::calls::Calls;
 use crate::prepare::{self, Prepared};
@@ -27,6 +27,7 @@ impl Engine {
         out: &mut Response,
     ) -> Result<(), QueryError> {
         let keyspace = parameters.keyspace.or(client.keyspace.as_deref());
+        let mut in_order = Vec::with_capacity(statements.len());
         let mut held = Vec::with_capacity(statements.len());
         for statement in statements.iter() {
             let prepared = match statement.statement {
@@ -47,8 +48,18 @@ impl Engine {
                     statement.values.len()
                 ))
             })?;
+            let ordered = match prepared.get().ordered_markers.is_empty() {
+                true => Ordered::new(),
+                false => ordered(prepared.get(), &values).await,
+            };
             held.push((prepared, values));
+            in_order.push(ordered);
             reactor::maybe_yield().await;
+        }
+        for ((_, values), ordered) in held.iter_mut().zip(&in_order) {
+            if !ordered.is_empty() {
+                *values = with_ordered(values, ordered);
+            }
         }
         let plans = held.iter().filter_map(|(prepared, _)| prepared.get().modification());
         prepare::batch::check(kind, false, plans)?;

@@ -72,8 +72,9 @@ impl Engine {
         &self,
         writes: Vec<BatchWrite>,
         level: Consistency,
+        timeout: Option<Duration>,
     ) -> Result<(), QueryError> {
-        let deadline = Deadline::after(self.0.config.write_timeout);
+        let deadline = Deadline::after(timeout.unwrap_or(self.0.config.write_timeout));
         let id = self.ambient().timeuuid();
         // What the error tells of the write that failed.
         let named: Vec<_> = writes.iter().map(|write| Rc::clone(&write.table)).collect();

@@ -68,6 +68,7 @@ impl Engine {
                 self.0.config.statement_bytes_max
             )));
         }
+        let held = memory::held_bytes();
         let parsed = cql::parse_statement_as(text, self.0.config.markers.same_names)?;
         let schema = self.0.storage.schema();
         let lookup = Lookup { engine: self, keyspace, schema: &schema, leant_on_keyspace: Cell::new(false) };
@@ -83,6 +84,7 @@ impl Engine {
         let names_tables =
             matches!(prepared.plan, Plan::Select(_) | Plan::Modify(_) | Plan::Batch(_) | Plan::Truncate(..));
         prepared.qualified = names_tables && !lookup.leant_on_keyspace.get();
+        prepared.held_bytes = usize::try_from(memory::held_bytes() - held).unwrap_or(0);
         Ok(prepared)
     }
 

@@ -5,6 +5,7 @@ use wire::values::{ValueRef, Values};
 
 use crate::QueryError;
 use crate::prepare::Prepared;
+use crate::terms::order;
 
 /// Values of a request, by marker.
 pub type BoundValues<'a> = SmallVec<[ValueRef<'a>; 32]>;
@@ -49,4 +50,29 @@ pub(super) fn check_count(bound: &[ValueRef<'_>], prepared: &Prepared) -> Result
 #[cold]
 fn wrong_count(markers: usize, bound: usize) -> QueryError {
     QueryError::Invalid(format!("there were {markers} markers(?) in CQL but {bound} bound variables"))
+}
+
+/// Values that were put in order, each with its marker.
+pub(super) type Ordered = Vec<(usize, Vec<u8>)>;
+
+/// The values of sets and maps that were not sent in order, in order.
+pub(super) async fn ordered(prepared: &Prepared, values: &[ValueRef<'_>]) -> Ordered {
+    let mut ordered = Vec::new();
+    for &at in &prepared.ordered_markers {
+        if let (ValueRef::Bytes(value), Some(marker)) = (values[at], prepared.markers.get(at))
+            && let Some(value) = order::in_order(&marker.ty, value).await
+        {
+            ordered.push((at, value));
+        }
+    }
+    ordered
+}
+
+/// The values, those among `ordered` as they are there.
+pub(super) fn with_ordered<'a>(values: &[ValueRef<'a>], ordered: &'a Ordered) -> BoundValues<'a> {
+    let mut values = BoundValues::from_slice(values);
+    for (at, value) in ordered {
+        values[*at] = ValueRef::Bytes(value);
+    }
+    values
 }

@@ -297,7 +297,7 @@ impl Gathered {
                 update.encode(&mut mutation);
                 BatchWrite { table: Rc::clone(&update.table), mutation }
             });
-            return Box::pin(engine.write_batch(encoded.collect(), level)).await;
+            return Box::pin(engine.write_batch(encoded.collect(), level, timeout)).await;
         }
         let mut mutation = Vec::new();
         for update in updates {

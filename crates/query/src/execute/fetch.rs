@@ -205,6 +205,7 @@ impl<'r, 'q> Fetch<'r, 'q> {
     /// Before something is handed over.
     #[inline]
     fn begin(&self) {
+        self.rows.begin_row();
         if self.gives_way
             && let Some(calls) = self.rows.calls()
         {
@@ -243,7 +244,8 @@ impl RowConsumer for Fetch<'_, '_> {
         self.begin();
         match self.rows.row(clustering, row) {
             Flow::Continue => {
-                let things = if self.gives_way && reactor::need_preempt() { self.left } else { 1 };
+                let gives_way = self.gives_way || self.rows.is_busy();
+                let things = if gives_way && reactor::need_preempt() { self.left } else { 1 };
                 self.count(things, Flow::Continue, Some(Position::row(clustering)))
             }
             _ if self.rows.is_paused() => {

@@ -13,6 +13,7 @@ use storage::{Dead, Flow, Now, PartitionRange, Place, Rest, RowConsumer};
 use super::evaluate::RowInput;
 use super::rows::{PAGE_BYTES_MAX, append_columns, most_bytes};
 use super::{Request, consistency, routing, select};
+use crate::answer_room::SMALL_BYTES;
 use crate::engine::Engine;
 use crate::prepare::select::SelectPlan;
 use crate::prepare::selection::{SelectionKind, Source};
@@ -66,6 +67,7 @@ pub fn execute(
     let start = out.body.len();
     let body = RowsBody::begin(&mut out.body, request.client.version, &plan.metadata, mode);
     let mut row = PointRow {
+        engine,
         plan,
         sources,
         key: &key.key,
@@ -93,6 +95,7 @@ pub fn execute(
 
 /// Takes the one row.
 struct PointRow<'p> {
+    engine: &'p Engine,
     plan: &'p SelectPlan,
     sources: &'p [Source],
     key: &'p [u8],
@@ -127,8 +130,9 @@ impl RowConsumer for PointRow<'_> {
             clusterings = Clustering(clustering).components().collect();
             (input.key, input.clustering) = (&keys, &clusterings);
         }
-        if most_bytes(self.sources, &input) > PAGE_BYTES_MAX {
-            // Large answers ask for their memory.
+        let most = most_bytes(self.sources, &input);
+        if most > SMALL_BYTES && (most > PAGE_BYTES_MAX || !self.engine.has_room_for_answer(most)) {
+            // `select` asks for the memory of what it really takes, and says so where there is none.
             self.other = true;
             return Flow::Stop;
         }

@@ -168,6 +168,18 @@ impl<'q> Rows<'q> {
         self.resumed = true;
     }
 
+    /// Another row comes.
+    #[inline]
+    pub(super) fn begin_row(&self) {
+        self.binding.ambient.begin_row();
+    }
+
+    /// Whether long numbers were computed with for the last row.
+    #[inline]
+    pub(super) fn is_busy(&self) -> bool {
+        self.binding.ambient.is_busy()
+    }
+
     /// Calls of the user's functions that rows go through.
     pub(super) fn calls(&self) -> Option<&'q Calls> {
         self.binding.calls

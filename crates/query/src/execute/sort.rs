@@ -7,7 +7,10 @@ use model::compare::compare;
 use crate::prepare::select::SelectPlan;
 
 /// Sorts the rows that begin at `starts` and run to the end of `out`, leaves `limit` of them without the values that
-/// are for sorting alone, and gives their number. Nulls come last.
+/// are for sorting alone, and gives their number.
+///
+/// Rows without a value, of partitions that only have a static row, come first, as in Cassandra's `ColumnComparator`; last
+/// where the partitions are read backwards.
 pub(super) fn sort_rows(plan: &SelectPlan, out: &mut Vec<u8>, starts: &[usize], limit: u64) -> usize {
     let Some(&first) = starts.first() else { return 0 };
     let rows: Vec<&[u8]> = starts
@@ -50,11 +53,14 @@ fn nth(row: &[u8], place: usize) -> Option<&[u8]> {
 
 fn compare_rows(plan: &SelectPlan, a: &[u8], b: &[u8]) -> Ordering {
     for (place, ty, descending) in &plan.sort {
-        let order = match (nth(a, *place), nth(b, *place)) {
+        let (a, b) = (nth(a, *place), nth(b, *place));
+        let order = match (a, b) {
             (Some(a), Some(b)) => compare(ty, a, b),
             (None, None) => Ordering::Equal,
-            (None, Some(_)) => return Ordering::Greater,
-            (Some(_), None) => return Ordering::Less,
+            (None, Some(_)) | (Some(_), None) => {
+                let first_is_less = a.is_none() != plan.reversed;
+                return if first_is_less { Ordering::Less } else { Ordering::Greater };
+            }
         };
         let order = if *descending { order.reverse() } else { order };
         if order.is_ne() {

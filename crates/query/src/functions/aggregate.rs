@@ -250,7 +250,8 @@ impl Accumulator {
             }
             State::Decimal(sum) => {
                 let Some(number) = number::decode_decimal(value).map_err(|_| bad())? else { return Ok(()) };
-                if number.as_bigint_and_scale().1.abs() > DECIMAL_SCALE_MAX {
+                let longest = value.len() > DECIMAL_BYTES_MAX;
+                if longest || number.as_bigint_and_scale().1.abs() > DECIMAL_SCALE_MAX {
                     return Err(QueryError::Invalid(format!(
                         "{} of decimals with more than {DECIMAL_SCALE_MAX} digits is not supported",
                         self.kind.name()
@@ -370,6 +371,8 @@ fn add_decimal(sum: &mut BigDecimal, number: &BigDecimal) {
     }
 }
 
+/// Longest decimal that is summed, some 10,000 digits: each is brought to the scale of the sum.
+const DECIMAL_BYTES_MAX: usize = 4160;
 /// Largest scale, either way, of decimals that are summed: adding expands the digits between two scales.
 const DECIMAL_SCALE_MAX: i64 = 10_000;
 

@@ -9,7 +9,7 @@ use num_bigint::BigInt;
 use uuid::Uuid;
 
 use super::number::{Number, is_number, read};
-use super::{Function, number_text};
+use super::{Function, effort, number_text};
 use crate::QueryError;
 use crate::terms::{duration, time};
 
@@ -161,6 +161,17 @@ fn check_digits(value: &BigDecimal) -> Result<(), QueryError> {
     Ok(())
 }
 
+fn check_length(ty: &CqlType, number: &BigInt) -> Result<(), QueryError> {
+    // log2(10) = 3.3219...
+    if number.bits() > effort::DIGITS_MAX as u64 * 33_220 / 10_000 {
+        return Err(QueryError::Invalid(format!(
+            "A {ty} of more than {} digits is too long to be written as text",
+            effort::DIGITS_MAX
+        )));
+    }
+    Ok(())
+}
+
 /// The text of a value of a scalar type, but for those that are text.
 ///
 /// # Errors
@@ -182,8 +193,14 @@ pub(crate) fn text(from: &CqlType, value: &[u8]) -> Result<String, QueryError> {
             Number::Integer(value) => value.to_string(),
             Number::Single(value) => number_text::float(value),
             Number::Double(value) => number_text::double(value),
-            Number::Varint(value) => value.to_string(),
-            Number::Decimal(value) => number_text::decimal(&value),
+            Number::Varint(number) => {
+                check_length(from, &number)?;
+                number.to_string()
+            }
+            Number::Decimal(number) => {
+                check_length(from, &number.as_bigint_and_scale().0)?;
+                number_text::decimal(&number)
+            }
         },
     })
 }

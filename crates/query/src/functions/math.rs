@@ -9,7 +9,7 @@ use model::CqlType;
 use num_bigint::{BigInt, Sign};
 
 use super::number::{self, Number, decimal_bytes, integer_bytes, varint_bytes};
-use super::{Function, Kind, decimal, elementary};
+use super::{Function, Kind, decimal, effort, elementary};
 
 /// Most digits of an argument whose exponential or logarithm is computed.
 const DIGITS_MAX: u64 = 2000;
@@ -40,6 +40,17 @@ pub(super) fn overloads(name: &str) -> Vec<Function> {
         .iter()
         .map(|ty| Function::new(name, Kind::Math(math), std::slice::from_ref(ty), ty.clone()))
         .collect()
+}
+
+impl Math {
+    /// How much work it is.
+    pub(super) fn work(self, ty: &CqlType, value: &[u8]) -> u64 {
+        match self {
+            Self::Abs => 0,
+            Self::Round => effort::of_conversion(ty, value),
+            Self::Exp | Self::Log | Self::Log10 => effort::of_elementary(ty, value),
+        }
+    }
 }
 
 /// Computes the function; an empty value gives null.

@@ -9,6 +9,7 @@ mod calendar;
 pub mod cast;
 mod collection;
 mod decimal;
+pub mod effort;
 mod elementary;
 mod factory;
 mod java_digits;
@@ -230,11 +231,16 @@ impl Function {
             Kind::NowTime => return Ok(Some(time::now_time(ambient.now_ms()))),
             Kind::RandomUuid => return Ok(Some(ambient.random_uuid().as_bytes().to_vec())),
             Kind::Token => return self.token(arguments),
-            Kind::Operation(operator) => return self.operate(*operator, arguments),
+            Kind::Operation(operator) => return self.operate(*operator, arguments, ambient),
             Kind::User(_) => {
                 return Err(QueryError::Internal(format!("{} was called out of its turn", self.full_name())));
             }
             Kind::ToJson => {
+                if let Some(Some(value)) = arguments.first() {
+                    ambient
+                        .charge(effort::of_text(&self.arguments[0], value))
+                        .map_err(QueryError::Invalid)?;
+                }
                 return Ok(Some(json::to_json(&self.arguments[0], arguments.first().copied().flatten())));
             }
             Kind::MaskNull => return Ok(None),
@@ -276,7 +282,10 @@ impl Function {
             Kind::FromJson => json::from_json(&self.name, &self.result, first, ambient.now_ms()),
             Kind::Negate => operation::negate(ty, first),
             // What is outside of a function's domain is a mistake of the server in Cassandra; here it is the client's.
-            Kind::Math(math) => math::compute(*math, ty, first).map_err(QueryError::Invalid),
+            Kind::Math(math) => {
+                ambient.charge(math.work(ty, first)).map_err(QueryError::Invalid)?;
+                math::compute(*math, ty, first).map_err(QueryError::Invalid)
+            }
             Kind::MaskHash => mask::hash(first, more(0)).map(Some),
             Kind::MaskPart(part) => {
                 let number =
@@ -292,7 +301,12 @@ impl Function {
                 Some(second) => vector::score(&self.name, *similarity, first, second).map(Some),
                 None => Ok(None),
             },
-            _ => cast::convert(ty, &self.result, first),
+            _ => {
+                if *ty != self.result {
+                    ambient.charge(effort::of_conversion(ty, first)).map_err(QueryError::Invalid)?;
+                }
+                cast::convert(ty, &self.result, first)
+            }
         }
     }
 
@@ -310,12 +324,16 @@ impl Function {
         &self,
         operator: ArithmeticOperator,
         arguments: &[Option<&[u8]>],
+        ambient: &Ambient,
     ) -> Result<Option<Vec<u8>>, QueryError> {
         let ([Some(left), Some(right)], [left_type, right_type]) = (arguments, self.arguments.as_slice())
         else {
             return Ok(None);
         };
-        operation::operate(operator, [left_type, right_type], &self.result, left, right).map_err(|problem| {
+        let (types, values) = ([left_type, right_type], [*left, *right]);
+        let admitted = ambient.charge(effort::of_operation(operator, types, &self.result, values));
+        let done = admitted.and_then(|()| operation::operate(operator, types, &self.result, left, right));
+        done.map_err(|problem| {
             self.failure(format!(
                 "the operation '{left_type} {} {right_type}' failed: {problem}",
                 operator.symbol()
@@ -460,7 +478,6 @@ pub fn type_assignment(have: &CqlType, want: &CqlType) -> Assignment {
                 | (T::Text, T::Ascii)
                 | (T::Uuid, T::Timeuuid)
                 | (T::Bigint, T::Timestamp)
-                | (T::Counter, T::Bigint)
                 | (T::Varint, T::Int | T::Bigint | T::Timestamp)
                 | (T::Timestamp | T::Time, T::Bigint)
                 | (T::Date, T::Int)

@@ -47,8 +47,6 @@ impl MarkerSet {
 pub fn of(operations: &[Operation]) -> Option<Box<[MarkerSet]>> {
     let in_order = operations.windows(2).all(|pair| pair[0].column.id < pair[1].column.id);
     let sets = operations.iter().map(|operation| match &operation.action {
-        // The elements of bound sets and maps are put in order.
-        Action::Set(Term::Marker { ty: CqlType::Set { .. } | CqlType::Map { .. }, .. }) => None,
         Action::Set(Term::Marker { index, ty }) if !operation.column.ty.is_multi_cell() => Some(MarkerSet {
             column: operation.column.id,
             marker: *index,
@@ -63,8 +61,6 @@ pub fn of(operations: &[Operation]) -> Option<Box<[MarkerSet]>> {
 /// The key that is the value of one marker; `None` where the term is anything else.
 pub fn key_of(column: &Column, term: &Term) -> Option<MarkerSet> {
     match term {
-        // As above: elements are put in order.
-        Term::Marker { ty: CqlType::Set { .. } | CqlType::Map { .. }, .. } => None,
         Term::Marker { index, ty } => Some(MarkerSet {
             column: column.id,
             marker: *index,

@@ -33,8 +33,8 @@ use crate::QueryError;
 use crate::ambient::Ambient;
 use crate::load::TableLoad;
 use crate::results::ResultMetadata;
-use crate::terms::prepare::Context;
-use crate::terms::{BindSpecification, Call, MarkerOptions, Markers, Term};
+use crate::terms::prepare::{Context, Progress};
+use crate::terms::{BindSpecification, Call, MarkerOptions, Markers, Term, order};
 
 /// Most markers a statement may have: their number is 16 bits on the wire.
 pub const MARKERS_MAX: usize = u16::MAX as usize;
@@ -52,8 +52,14 @@ pub struct Prepared {
     pub calls: Vec<Call>,
     /// Whether functions of the user's are called at all.
     pub calls_user: bool,
+    /// Markers whose values may have to be put in order before anything else is done.
+    pub ordered_markers: Box<[usize]>,
+    /// Whether executing it always needs a task: it calls functions of the user's, or has ordered markers.
+    pub needs_task: bool,
     /// Whether it is about tables that it names with their keyspaces, so that a connection's keyspace means nothing to it.
     pub qualified: bool,
+    /// Bytes of memory that preparing it took and kept; 0 where the allocator does not count.
+    pub held_bytes: usize,
     /// What its one table is asked for, once it was executed.
     pub(crate) load: OnceCell<Rc<TableLoad>>,
     /// Result of statements that have none.
@@ -171,7 +177,13 @@ pub fn prepare(
                 SelectSource::Table(_) | SelectSource::Nothing => (named, None),
             };
             markers.enter(table.keyspace(), table.name());
-            let mut cx = Context { schema, table: &table, ambient, markers: &mut markers };
+            let mut cx = Context {
+                schema,
+                table: &table,
+                ambient,
+                markers: &mut markers,
+                progress: Progress::default(),
+            };
             let mut plan = select::prepare(&mut cx, &table, &statement)?;
             plan.fragments_of = fragments_of;
             let indexes = markers.partition_key_indexes(&table);
@@ -195,7 +207,13 @@ pub fn prepare(
         Statement::Batch(statement) => return prepare_batch(&statement, names, ambient, markers),
         Statement::Truncate(truncate) => {
             let table = names.table(&truncate.table)?;
-            let mut cx = Context { schema: names.schema(), table: &table, ambient, markers: &mut markers };
+            let mut cx = Context {
+                schema: names.schema(),
+                table: &table,
+                ambient,
+                markers: &mut markers,
+                progress: Progress::default(),
+            };
             let timeout = modify::attributes(&mut cx, &truncate.attributes)?.timeout;
             Plan::Truncate(table, timeout)
         }
@@ -238,7 +256,8 @@ fn modify_plan(
         return Err(QueryError::Invalid(format!("{} keyspace is not user-modifiable.", table.keyspace())));
     }
     markers.enter(table.keyspace(), table.name());
-    let mut cx = Context { schema: names.schema(), table: &table, ambient, markers };
+    let mut cx =
+        Context { schema: names.schema(), table: &table, ambient, markers, progress: Progress::default() };
     let plan = modify::prepare(&mut cx, &table, modification)?;
     if is_virtual {
         return Err(not_written(&plan, batch));
@@ -286,8 +305,15 @@ fn prepare_batch(
         return finish(Plan::Batch(Box::new(plan)), markers, Vec::new());
     };
     let attributes = {
-        markers.enter(first.keyspace(), first.name());
-        let mut cx = Context { schema: names.schema(), table: &first, ambient, markers: &mut markers };
+        // Markers of the batch itself belong to no table: this is what Cassandra calls theirs.
+        markers.enter("[batch]", "[batch]");
+        let mut cx = Context {
+            schema: names.schema(),
+            table: &first,
+            ambient,
+            markers: &mut markers,
+            progress: Progress::default(),
+        };
         modify::attributes(&mut cx, &batch.attributes)?
     };
     let one_table = tables.iter().all(|table| table.id() == first.id());
@@ -299,13 +325,20 @@ fn prepare_batch(
 fn finish(plan: Plan, mut markers: Markers, partition_key_indexes: Vec<u16>) -> Result<Prepared, QueryError> {
     let calls = markers.take_calls();
     let of_rows = matches!(&plan, Plan::Select(plan) if plan.calls_user);
+    let markers = markers.finish()?;
+    let is_ordered = |(at, marker): (usize, &BindSpecification)| order::is_ordered(&marker.ty).then_some(at);
+    let ordered_markers: Box<[usize]> = markers.iter().enumerate().filter_map(is_ordered).collect();
+    let calls_user = of_rows || !calls.is_empty();
     Ok(Prepared {
-        calls_user: of_rows || !calls.is_empty(),
+        needs_task: calls_user || !ordered_markers.is_empty(),
+        calls_user,
         calls,
         plan,
-        markers: markers.finish()?,
+        markers,
+        ordered_markers,
         partition_key_indexes,
         qualified: false,
+        held_bytes: 0,
         load: OnceCell::new(),
         no_result: ResultMetadata::none(),
     })
@@ -335,7 +368,10 @@ impl Prepared {
             partition_key_indexes: Vec::new(),
             calls: Vec::new(),
             calls_user: false,
+            ordered_markers: Box::default(),
+            needs_task: false,
             qualified: false,
+            held_bytes: 0,
             load: OnceCell::new(),
             no_result: ResultMetadata::none(),
         }

@@ -7,11 +7,13 @@
 //! Invariant: a read sees one snapshot of the schema. DML leans on `Catalog::table` and
 //! `Catalog::read`, `describe` on the definitions.
 
+mod estimates;
 mod large;
 mod node;
 mod read;
 mod rows;
 mod schema_tables;
+mod scylla;
 mod views;
 
 use std::pin::Pin;
@@ -183,6 +185,10 @@ impl VirtualTables for SystemTables {
                 views: match (command.table.keyspace(), command.table.name()) {
                     ("system_views", name) => Views::load(engine, name).await?,
                     ("system", name) if large::is_large_data(name) => Views::large_data(engine).await?,
+                    ("system", name @ ("config" | "snapshots" | "clients" | "tablets")) => {
+                        Views::of_system(engine, name).await?
+                    }
+                    ("system", name) if estimates::is_estimates(name) => Views::estimates(engine).await?,
                     _ => Views::default(),
                 },
             };

@@ -1,5 +1,6 @@
 //! Tables about the node itself: `system.local`, `system.versions` and what goes with them.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -61,9 +62,14 @@ impl NodeFacts {
     }
 }
 
+/// The equal parts of the ring that the node's tokens end.
+pub(super) fn ring_parts() -> TabletMap {
+    TabletMap::new(RING_TOKENS_LOG2)
+}
+
 /// The tokens shown for the node: the ends of equal parts of the ring.
 pub(crate) fn ring_tokens() -> impl Iterator<Item = i64> {
-    let parts = TabletMap::new(RING_TOKENS_LOG2);
+    let parts = ring_parts();
     parts.tablets().map(move |part| parts.range(part).1.0)
 }
 
@@ -121,8 +127,11 @@ pub(super) fn versions(rows: &mut Rows<'_>) {
     });
 }
 
-/// Fills `system_views.settings` with what this node was configured with: `more`, and what follows from `node`.
-pub(super) fn settings(rows: &mut Rows<'_>, node: &NodeFacts, more: &[(String, String)]) {
+/// What this node was configured with, by name: `more`, and what follows from `node`.
+pub(super) fn all_settings<'s>(
+    node: &NodeFacts,
+    more: &'s [(String, String)],
+) -> BTreeMap<Cow<'s, str>, Cow<'s, str>> {
     let own = [
         ("cluster_name", node.cluster_name.clone()),
         ("listen_address", node.listen_address.to_string()),
@@ -131,13 +140,18 @@ pub(super) fn settings(rows: &mut Rows<'_>, node: &NodeFacts, more: &[(String, S
         ("rpc_address", node.rpc_address.to_string()),
         ("storage_port", node.listen_port.to_string()),
     ];
-    let more = more.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let mut all: BTreeMap<&str, &str> = own.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    all.extend(more);
-    for (name, value) in all {
+    let mut all: BTreeMap<Cow<'s, str>, Cow<'s, str>> =
+        own.into_iter().map(|(name, value)| (Cow::Borrowed(name), Cow::Owned(value))).collect();
+    all.extend(more.iter().map(|(name, value)| (Cow::Borrowed(&**name), Cow::Borrowed(&**value))));
+    all
+}
+
+/// Fills `system_views.settings`.
+pub(super) fn settings(rows: &mut Rows<'_>, node: &NodeFacts, more: &[(String, String)]) {
+    for (name, value) in all_settings(node, more) {
         rows.row(|row| {
-            row.text("name", name);
-            row.text("value", value);
+            row.text("name", &name);
+            row.text("value", &value);
         });
     }
 }

@@ -8,12 +8,14 @@ use std::rc::Rc;
 
 use model::schema::Keyspace;
 use model::{Schema, Table, Token, partition_key, token};
-use storage::{CompactionRecord, Flow, PartitionBound, PartitionRange, ReadCommand, RowConsumer};
+use storage::{
+    CompactionRecord, Flow, PartitionBound, PartitionRange, ReadCommand, RowConsumer, SizeEstimate,
+};
 
 use super::node::{self, NodeFacts};
 use super::rows::{Partition, Rows};
 use super::views::{self, ClientRow, Views};
-use super::{Catalog, is_virtual, large, schema_tables};
+use super::{Catalog, estimates, is_virtual, large, schema_tables, scylla};
 use model::RowView;
 
 /// What made-up rows tell about.
@@ -38,17 +40,49 @@ impl Catalog {
     ) {
         let table = &*command.table;
         let mut giver = Giver { command, consumer, open: None, flow: Flow::Continue };
-        if let Views::Clients(clients) = &world.views {
-            return give_clients(table, clients, giver).await;
+        match &world.views {
+            Views::Clients(clients) => {
+                let fill = |rows: &mut Rows<'_>, one: &ClientRow| views::client(rows, one);
+                return give_clients(table, clients, fill, giver).await;
+            }
+            Views::ClientsOfShards(clients) => {
+                let fill = |rows: &mut Rows<'_>, (shard, one): &(usize, ClientRow)| {
+                    scylla::client(rows, *shard, one);
+                };
+                return give_clients(table, clients, fill, giver).await;
+            }
+            Views::Shards(shards) => {
+                for of in scylla::tables_by_token(&world.schema) {
+                    let fill = |rows: &mut Rows<'_>| scylla::tablets(rows, of, *shards, &world.node);
+                    if give_piece(table, fill, &mut giver).await == Flow::Stop {
+                        return;
+                    }
+                }
+                return giver.close();
+            }
+            _ => {}
+        }
+        if (table.keyspace(), table.name()) == ("system", "token_ring") {
+            let mut keyspaces: Vec<(Token, &str)> = world
+                .schema
+                .keyspaces()
+                .map(|keyspace| (token::murmur3_token(keyspace.name.as_bytes()), keyspace.name.as_str()))
+                .collect();
+            keyspaces.sort_unstable();
+            for (_, keyspace) in keyspaces {
+                let fill = |rows: &mut Rows<'_>| scylla::token_ring(rows, keyspace, &world.node);
+                if give_piece(table, fill, &mut giver).await == Flow::Stop {
+                    return;
+                }
+            }
+            return giver.close();
+        }
+        if let Views::Estimates(tables) = &world.views {
+            return give_estimates(table, tables, giver).await;
         }
         if !matches!(table.keyspace(), "system_schema" | "system_virtual_schema") {
-            let mut rows = Rows::new(table);
-            fill(&mut rows, table, world);
-            for partition in rows.finish() {
-                giver.give(&partition);
-            }
-            giver.close();
-            return;
+            give_piece(table, |rows| fill(rows, table, world), &mut giver).await;
+            return giver.close();
         }
         for (token, name) in self.shown_keyspaces(world, table.keyspace()) {
             if !is_in(&command.range, token, name.as_bytes()) {
@@ -62,17 +96,15 @@ impl Catalog {
                 pieces.reverse();
             }
             for piece in pieces {
-                let mut rows = Rows::new(table);
-                if table.keyspace() == "system_schema" {
-                    schema_tables::fill(&mut rows, table.name(), piece);
-                } else {
-                    schema_tables::fill_virtual(&mut rows, table.name(), piece);
-                }
-                for partition in rows.finish() {
-                    giver.give(&partition);
-                }
-                match giver.flow {
-                    Flow::Continue => reactor::maybe_yield().await,
+                let fill = |rows: &mut Rows<'_>| {
+                    if table.keyspace() == "system_schema" {
+                        schema_tables::fill(rows, table.name(), piece);
+                    } else {
+                        schema_tables::fill_virtual(rows, table.name(), piece);
+                    }
+                };
+                match give_piece(table, fill, &mut giver).await {
+                    Flow::Continue => {}
                     Flow::SkipPartition => break,
                     Flow::Stop => return,
                 }
@@ -101,24 +133,58 @@ impl Catalog {
     }
 }
 
-/// Hands over `system_views.clients` in pieces.
-async fn give_clients(table: &Table, clients: &[ClientRow], mut giver: Giver<'_>) {
-    let mut pieces: Vec<&[ClientRow]> = clients.chunks(views::CLIENTS_PER_PIECE).collect();
+/// Hands over the rows that `fill` makes, of whole partitions, and lets others have their turn.
+async fn give_piece(table: &Table, fill: impl FnOnce(&mut Rows<'_>), giver: &mut Giver<'_>) -> Flow {
+    let mut rows = Rows::new(table);
+    fill(&mut rows);
+    for partition in rows.finish() {
+        giver.give(&partition);
+    }
+    reactor::maybe_yield().await;
+    giver.flow
+}
+
+/// Hands over the clients in pieces.
+async fn give_clients<C>(
+    table: &Table,
+    clients: &[C],
+    fill: impl Fn(&mut Rows<'_>, &C),
+    mut giver: Giver<'_>,
+) {
+    let mut pieces: Vec<&[C]> = clients.chunks(views::CLIENTS_PER_PIECE).collect();
     if giver.command.reversed {
         pieces.reverse();
     }
     for piece in pieces {
-        let mut rows = Rows::new(table);
-        piece.iter().for_each(|client| views::client(&mut rows, client));
-        for partition in rows.finish() {
-            giver.give(&partition);
+        let fill = |rows: &mut Rows<'_>| piece.iter().for_each(|client| fill(rows, client));
+        if give_piece(table, fill, &mut giver).await == Flow::Stop {
+            return;
         }
+    }
+    giver.close();
+}
+
+/// Hands over `system.size_estimates` or `system.table_estimates`, one table at a time.
+async fn give_estimates(table: &Table, tables: &[SizeEstimate], mut giver: Giver<'_>) {
+    let ranges = estimates::ranges();
+    // Partitions come in the order of their tokens always, their rows as they are asked for.
+    for keyspace in tables.chunk_by(|a, b| a.keyspace == b.keyspace) {
+        let mut pieces: Vec<&SizeEstimate> = keyspace.iter().collect();
+        if giver.command.reversed {
+            pieces.reverse();
+        }
+        for piece in pieces {
+            match give_piece(table, |rows| estimates::fill(rows, piece, &ranges), &mut giver).await {
+                Flow::Continue => {}
+                Flow::SkipPartition => break,
+                Flow::Stop => return,
+            }
+        }
+        giver.close();
         if giver.flow == Flow::Stop {
             return;
         }
-        reactor::maybe_yield().await;
     }
-    giver.close();
 }
 
 fn fill(rows: &mut Rows<'_>, table: &Table, world: &World) {
@@ -128,11 +194,13 @@ fn fill(rows: &mut Rows<'_>, table: &Table, world: &World) {
         ("system", "compaction_history") => {
             world.compactions.iter().for_each(|record| node::compaction(rows, record));
         }
-        ("system", name) => {
-            if let Views::LargeData(files) = &world.views {
-                large::fill(rows, name, files, &world.schema);
-            }
-        }
+        ("system", "protocol_servers") => scylla::protocol_servers(rows, &world.node),
+        ("system", name) => match &world.views {
+            Views::LargeData(files) => large::fill(rows, name, files, &world.schema),
+            Views::Settings(settings) => scylla::config(rows, &world.node, settings),
+            Views::Snapshots(snapshots) => scylla::snapshots(rows, snapshots),
+            _ => {}
+        },
         ("system_views", name) => views::fill(rows, name, &world.views, &world.node),
         // What the others would tell of has not happened on this node: no peers, no repairs, no hints.
         _ => {}

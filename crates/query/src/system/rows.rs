@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use model::collection::CollectionBuilder;
+use model::collection::{CollectionBuilder, append_element};
 use model::partition_key::compare_decorated;
 use model::row::{CellKind, CellView};
 use model::{Column, ColumnId, ColumnKind, CqlType, DeletionTime, Liveness, RowBuilder, Table, Token};
@@ -42,6 +42,11 @@ enum Value {
 impl<'t> Rows<'t> {
     pub(super) fn new(table: &'t Table) -> Self {
         Self { table, partitions: Vec::new() }
+    }
+
+    /// Whether the table has a column of that name.
+    pub(super) fn has_column(&self, name: &str) -> bool {
+        self.table.column(name).is_some()
     }
 
     /// Adds the row that `fill` describes.
@@ -160,6 +165,21 @@ impl RowDraft<'_> {
         self.put(name, value, |ty| {
             matches!(ty, CqlType::Set { frozen: true, .. } | CqlType::List { frozen: true, .. })
         });
+    }
+
+    /// A frozen list of hosts, by their ids, and shards.
+    pub(super) fn replicas(&mut self, name: &str, replicas: impl IntoIterator<Item = ([u8; 16], usize)>) {
+        let mut value = Vec::new();
+        let mut builder = CollectionBuilder::begin(&mut value);
+        for (host, shard) in replicas {
+            let mut replica = Vec::new();
+            append_element(&mut replica, Some(&host));
+            let shard = i32::try_from(shard).unwrap_or(i32::MAX);
+            append_element(&mut replica, Some(&shard.to_be_bytes()));
+            builder.push(&replica);
+        }
+        builder.finish();
+        self.put(name, value, |ty| matches!(ty, CqlType::List { frozen: true, .. }));
     }
 
     /// A set of texts whose elements are cells.

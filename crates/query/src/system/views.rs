@@ -13,8 +13,9 @@ use model::Token;
 use model::token::murmur3_token;
 use reactor::metrics::Sample;
 use reactor::{Group, mesh};
-use storage::{CompactionStats, LargeDataOf, SnapshotInfo, SnapshotsOf, TableReport};
+use storage::{CompactionStats, LargeDataOf, SizeEstimate, SnapshotInfo, SnapshotsOf, TableReport};
 
+use super::node;
 use crate::load::{Of, Told, Weights};
 use crate::prepared_cache::StatementId;
 use crate::running::RunningRow;
@@ -83,6 +84,12 @@ pub(crate) enum Views {
     Settings(Vec<(String, String)>),
     /// What is large in table files, for tables of `system`.
     LargeData(Vec<LargeDataOf>),
+    /// Clients with their shards, in the order of their rows, for `system.clients`.
+    ClientsOfShards(Vec<(usize, ClientRow)>),
+    /// How many shards there are, for `system.tablets`.
+    Shards(usize),
+    /// Sizes of tables by parts of the ring, in the order of their rows, for tables of `system`.
+    Estimates(Vec<SizeEstimate>),
 }
 
 impl Views {
@@ -125,16 +132,7 @@ impl Views {
                 Self::Compactions(tasks.into_iter().flatten().collect())
             }
             "clients" => {
-                let mut sorted = BTreeMap::new();
-                for shard in 0..engine.config().shards {
-                    for client in of_shard(shard, async |engine| engine.clients().await).await? {
-                        sorted.insert(place_of_client(&client), client);
-                        if sorted.len() % CLIENTS_PER_PIECE == 0 {
-                            reactor::maybe_yield().await;
-                        }
-                    }
-                }
-                Self::Clients(sorted.into_values().collect())
+                Self::Clients(clients(engine).await?.into_iter().map(|(_, client)| client).collect())
             }
             "snapshots" => Self::Snapshots(engine.storage().snapshots(&SnapshotsOf::default()).await?),
             "caches" | "thread_pools" => Self::Samples(
@@ -174,6 +172,43 @@ impl Views {
         Ok(Self::LargeData(files))
     }
 
+    /// Asks the shards for what `table` of `system`, one of ScyllaDB's, shows.
+    ///
+    /// # Errors
+    /// As [`Views::load`].
+    pub(super) async fn of_system(engine: &Engine, table: &str) -> Result<Self, QueryError> {
+        Ok(match table {
+            "clients" => Self::ClientsOfShards(clients(engine).await?),
+            "tablets" => Self::Shards(engine.config().shards),
+            "config" => Self::load(engine, "settings").await?,
+            _ => Self::load(engine, table).await?,
+        })
+    }
+
+    /// What the partitions of all tables come to, the shards' added up, in the order of `system.size_estimates`.
+    ///
+    /// # Errors
+    /// As [`Views::load`].
+    pub(super) async fn estimates(engine: &Engine) -> Result<Self, QueryError> {
+        let mut sums: BTreeMap<(Token, String, String), SizeEstimate> = BTreeMap::new();
+        for shard in 0..engine.config().shards {
+            let ring = node::ring_parts();
+            let ask = async move |engine: Rc<Engine>| engine.storage().size_estimates(ring).await;
+            for estimate in of_shard(shard, ask).await? {
+                let token = murmur3_token(estimate.keyspace.as_bytes());
+                let place = (token, estimate.keyspace.clone(), estimate.name.clone());
+                match sums.get_mut(&place) {
+                    // A table of the same name may have come between two shards' answers.
+                    Some(sum) if sum.id == estimate.id => sum.add(&estimate),
+                    Some(_) => {}
+                    None => drop(sums.insert(place, estimate)),
+                }
+                reactor::maybe_yield().await;
+            }
+        }
+        Ok(Self::Estimates(sums.into_values().collect()))
+    }
+
     /// What all shards tell of one kind of request.
     async fn loads(engine: &Engine, of: Of) -> Result<Self, QueryError> {
         let mut sums: BTreeMap<[u8; 16], Told> = BTreeMap::new();
@@ -192,6 +227,20 @@ impl Views {
                 .collect(),
         ))
     }
+}
+
+/// The clients of all shards with their shards, in the order of their rows.
+async fn clients(engine: &Engine) -> Result<Vec<(usize, ClientRow)>, QueryError> {
+    let mut sorted = BTreeMap::new();
+    for shard in 0..engine.config().shards {
+        for client in of_shard(shard, async |engine| engine.clients().await).await? {
+            sorted.insert(place_of_client(&client), (shard, client));
+            if sorted.len() % CLIENTS_PER_PIECE == 0 {
+                reactor::maybe_yield().await;
+            }
+        }
+    }
+    Ok(sorted.into_values().collect())
 }
 
 /// Reports of all tables, the shards' added up.

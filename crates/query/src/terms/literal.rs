@@ -12,7 +12,7 @@ use num_bigint::BigInt;
 
 use super::composite::{CompositeClass, append_composite};
 use super::{duration, time};
-use crate::functions::number_text;
+use crate::functions::{effort, number_text};
 
 /// How well a value fits a type, for choosing between overloads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,6 +48,7 @@ pub fn preferred_type(constant: &Constant) -> Option<CqlType> {
             Ok(uuid) if uuid.get_version_num() == 1 => CqlType::Timeuuid,
             _ => CqlType::Uuid,
         },
+        ConstantKind::Float if effort::check_text(text).is_err() => CqlType::Decimal,
         ConstantKind::Float => match (text.parse::<f64>(), text.parse::<BigDecimal>()) {
             (Ok(double), Ok(decimal)) if printed_decimal(double).as_ref() != Some(&decimal) => {
                 CqlType::Decimal
@@ -235,12 +236,14 @@ pub fn append_text(text: &str, ty: &CqlType, now_ms: i64, out: &mut Vec<u8>) -> 
             out.extend_from_slice(&integer::<i64>(text, "long")?.to_be_bytes());
         }
         CqlType::Varint => {
+            effort::check_text(text)?;
             // The library would also take underscores between digits.
             let value: Option<BigInt> = text.parse().ok().filter(|_| !text.contains('_'));
             let value = value.ok_or_else(|| format!("unable to make int from '{text}'"))?;
             number::append_varint(out, &value);
         }
         CqlType::Decimal => {
+            effort::check_text(text)?;
             let wrong = || format!("unable to make BigDecimal from '{text}'");
             let value: BigDecimal = text.parse().ok().filter(|_| !text.contains('_')).ok_or_else(wrong)?;
             if value.as_bigint_and_scale().1.abs() > DECIMAL_EXPONENT_MAX {

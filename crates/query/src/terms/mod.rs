@@ -10,6 +10,7 @@ mod date_time;
 pub mod duration;
 pub mod literal;
 pub mod markers;
+pub mod order;
 pub mod prepare;
 pub mod receiver;
 pub mod text;
@@ -19,7 +20,7 @@ mod typing;
 use std::borrow::Cow;
 
 use model::CqlType;
-use model::collection::{CollectionBuilder, Elements, Entries, append_element, append_vector_element};
+use model::collection::{CollectionBuilder, append_element, append_vector_element};
 use model::compare::compare;
 use model::validate::validate;
 use wire::values::ValueRef;
@@ -65,7 +66,8 @@ impl<'a> Bound<'a> {
 /// What one execution brings along.
 #[derive(Debug, Clone, Copy)]
 pub struct Binding<'a> {
-    /// Values by marker index; the engine has checked that there are as many as markers.
+    /// Values by marker index; the engine has checked that there are as many as markers, and has put those of sets and
+    /// maps in order (`order`).
     pub values: &'a [ValueRef<'a>],
     /// What the markers are bound to, for errors.
     pub markers: &'a [BindSpecification],
@@ -182,10 +184,7 @@ impl Term {
                 ValueRef::Unset => Ok(Bound::Unset),
                 ValueRef::Bytes(bytes) => {
                     validate(ty, bytes).map_err(|error| binding.invalid(*index, &error))?;
-                    Ok(Bound::Value(match ty {
-                        CqlType::Set { .. } | CqlType::Map { .. } => in_order(ty, bytes),
-                        _ => Cow::Borrowed(bytes),
-                    }))
+                    Ok(Bound::Value(Cow::Borrowed(bytes)))
                 }
             },
             Self::Composite(composite) => {
@@ -208,9 +207,6 @@ impl Term {
     #[inline]
     pub fn marker<'a>(&self, binding: &Binding<'a>) -> Result<Option<ValueRef<'a>>, QueryError> {
         let Self::Marker { index, ty } = self else { return Ok(None) };
-        if matches!(ty, CqlType::Set { .. } | CqlType::Map { .. }) {
-            return Ok(None);
-        }
         let value = binding.values[*index];
         if let ValueRef::Bytes(bytes) = value {
             validate(ty, bytes).map_err(|error| binding.invalid(*index, &error))?;
@@ -278,28 +274,6 @@ impl Collection {
     }
 }
 
-/// A valid set or map as it is stored: clients send elements in whatever order they have them, and may send some twice.
-/// What lies deeper stays as it is, as in Cassandra.
-#[cold]
-fn in_order<'a>(ty: &CqlType, bytes: &'a [u8]) -> Cow<'a, [u8]> {
-    let (key, parts_per_entry) = match ty {
-        CqlType::Set { element, .. } => (element, 1),
-        CqlType::Map { key, .. } => (key, 2),
-        _ => return Cow::Borrowed(bytes),
-    };
-    let parts: Vec<&[u8]> = match parts_per_entry {
-        1 => Elements::parse(bytes).into_iter().flatten().flatten().collect(),
-        _ => {
-            let entries = Entries::parse(bytes).into_iter().flatten().flatten();
-            entries.flat_map(|(key, value)| [key, value]).collect()
-        }
-    };
-    let mut keys = parts.iter().step_by(parts_per_entry);
-    let mut previous = keys.next();
-    let ordered = keys.all(|next| previous.replace(next).is_none_or(|last| compare(key, last, next).is_lt()));
-    if ordered { Cow::Borrowed(bytes) } else { Cow::Owned(assemble_collection(ty, parts)) }
-}
-
 /// The serialised collection of these parts: sets and maps sorted, of equal elements one, of equal keys the last.
 pub fn assemble_collection<B: AsRef<[u8]>>(ty: &CqlType, parts: Vec<B>) -> Vec<u8> {
     let mut out = Vec::new();
@@ -362,37 +336,6 @@ impl Call {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bound_sets_and_maps_are_stored_in_order_and_without_doubles() {
-        let ambient = reactor::run_one(reactor::Config::default(), async { Ambient::new() });
-        let int = || Box::new(CqlType::Int);
-        let set = CqlType::Set { element: int(), frozen: true };
-        let map = CqlType::Map { key: int(), value: int(), frozen: true };
-        let collection = |parts: &[i32], per_entry: i32| {
-            let mut out = (parts.len() as i32 / per_entry).to_be_bytes().to_vec();
-            for part in parts {
-                append_element(&mut out, Some(&part.to_be_bytes()));
-            }
-            out
-        };
-        for (ty, per_entry, sent, stored) in [
-            (&set, 1, &[3, -1, 3][..], &[-1, 3][..]),
-            (&set, 1, &[-1, 3], &[-1, 3]),
-            (&set, 1, &[], &[]),
-            (&map, 2, &[2, 20, 1, 10, 2, 21], &[1, 10, 2, 21]),
-            (&map, 2, &[1, 10, 2, 20], &[1, 10, 2, 20]),
-        ] {
-            let (sent, stored) = (collection(sent, per_entry), collection(stored, per_entry));
-            let values = [ValueRef::Bytes(&sent)];
-            let binding = Binding { values: &values, markers: &[], ambient: &ambient, calls: None };
-            let term = Term::Marker { index: 0, ty: ty.clone() };
-            let bound = term.bind(&binding).unwrap();
-            assert_eq!(bound.as_bytes(), Some(&*stored), "{ty}");
-            let copied = matches!(bound, Bound::Value(Cow::Owned(_)));
-            assert_eq!(copied, sent != stored, "what is in order is not copied");
-        }
-    }
 
     #[test]
     fn a_wrong_value_names_what_it_is_bound_to() {

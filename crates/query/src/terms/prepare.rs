@@ -6,7 +6,7 @@ use cql::ast::{self, ConstantKind, FunctionCall};
 use model::{CqlType, Schema, Table};
 
 use super::literal::{self, Assignment};
-use super::typing::Typing;
+use super::typing::{Answers, Typing};
 use super::{
     Binding, Call, Collection, Composite, Markers, Receiver, Term, append_vector_component,
     assemble_collection, text,
@@ -27,6 +27,18 @@ pub struct Context<'a> {
     pub ambient: &'a Ambient,
     /// Markers met so far.
     pub markers: &'a mut Markers,
+    /// Findings about the term that is being prepared.
+    pub progress: Progress,
+}
+
+/// How far the preparation of a term has come.
+#[derive(Debug, Default)]
+pub struct Progress {
+    answers: Answers,
+    /// Terms around the one that is being prepared.
+    depth: usize,
+    /// Whether the literal around it fits its type: then so do its parts, and are not asked again at each level.
+    fits: bool,
 }
 
 impl Context<'_> {
@@ -35,6 +47,38 @@ impl Context<'_> {
     /// # Errors
     /// [`QueryError::Invalid`] with Cassandra's words where the term cannot be such a value.
     pub fn prepare(&mut self, term: &ast::Term, receiver: &Receiver) -> Result<Term, QueryError> {
+        self.begin();
+        self.progress.depth += 1;
+        let prepared = self.prepare_part(term, receiver);
+        self.progress.depth -= 1;
+        prepared
+    }
+
+    /// Forgets what was found about the term before, where this is not a part of it.
+    fn begin(&self) {
+        if self.progress.depth == 0 {
+            self.progress.answers.clear();
+        }
+    }
+
+    pub(super) fn answers(&self) -> &Answers {
+        &self.progress.answers
+    }
+
+    /// Prepares a part of a literal that fits, or of something that does not say so.
+    fn prepare_inside(
+        &mut self,
+        term: &ast::Term,
+        receiver: &Receiver,
+        fits: bool,
+    ) -> Result<Term, QueryError> {
+        let before = std::mem::replace(&mut self.progress.fits, fits);
+        let prepared = self.prepare(term, receiver);
+        self.progress.fits = before;
+        prepared
+    }
+
+    fn prepare_part(&mut self, term: &ast::Term, receiver: &Receiver) -> Result<Term, QueryError> {
         match term {
             ast::Term::Constant(constant) => self.constant(constant, receiver),
             ast::Term::BindMarker(marker) => {
@@ -59,7 +103,7 @@ impl Context<'_> {
                 if !type_assignment(&ty, &receiver.ty).is_assignable() {
                     return Err(cannot_assign(term, receiver));
                 }
-                self.prepare(operand, receiver)
+                self.prepare_inside(operand, receiver, false)
             }
             ast::Term::Cast { operand, .. } => self.operation(term, &[operand], receiver),
             ast::Term::Arithmetic { left, right, .. } => self.operation(term, &[left, right], receiver),
@@ -113,7 +157,7 @@ impl Context<'_> {
         receiver: &Receiver,
     ) -> Result<Term, QueryError> {
         check_list(element, &receiver.ty)?;
-        if !self.assignment(element, &receiver.ty).is_assignable() {
+        if !self.progress.fits && !self.assignment(element, &receiver.ty).is_assignable() {
             return Err(QueryError::Invalid(format!(
                 "Invalid {kind} literal for {}: {role} {} is not of type {}",
                 collection.name,
@@ -121,7 +165,7 @@ impl Context<'_> {
                 receiver.ty
             )));
         }
-        let prepared = self.prepare(element, receiver)?;
+        let prepared = self.prepare_inside(element, receiver, true)?;
         if prepared.has_marker() {
             return Err(QueryError::Invalid(format!(
                 "Invalid {kind} literal for {}: bind variables are not supported inside collection literals",
@@ -168,14 +212,14 @@ impl Context<'_> {
         let mut components = Vec::with_capacity(elements.len());
         for part in elements {
             check_list(part, element)?;
-            if !self.assignment(part, element).is_assignable() {
+            if !self.progress.fits && !self.assignment(part, element).is_assignable() {
                 return Err(QueryError::Invalid(format!(
                     "Invalid vector literal for {}: value {} is not of type {element}",
                     receiver.name,
                     text::of_term(part)
                 )));
             }
-            components.push(self.prepare(part, &inner)?);
+            components.push(self.prepare_inside(part, &inner, true)?);
         }
         composite(receiver.ty.clone(), components)
     }
@@ -241,14 +285,14 @@ impl Context<'_> {
         }
         let mut prepared = Vec::with_capacity(components.len());
         for (at, (component, ty)) in components.iter().zip(types).enumerate() {
-            if !self.assignment(component, ty).is_assignable() {
+            if !self.progress.fits && !self.assignment(component, ty).is_assignable() {
                 return Err(QueryError::Invalid(format!(
                     "Invalid tuple literal for {}: component {at} is not of type {ty}",
                     receiver.name
                 )));
             }
             let inner = Receiver::new(format!("{}[{at}]", receiver.name), ty.clone());
-            prepared.push(self.prepare(component, &inner)?);
+            prepared.push(self.prepare_inside(component, &inner, true)?);
         }
         composite(receiver.ty.clone(), prepared)
     }
@@ -278,14 +322,14 @@ impl Context<'_> {
                 prepared.push(Term::NULL);
                 continue;
             };
-            if !self.assignment(value, ty).is_assignable() {
+            if !self.progress.fits && !self.assignment(value, ty).is_assignable() {
                 return Err(QueryError::Invalid(format!(
                     "Invalid user type literal for {}: field {field} is not of type {ty}",
                     receiver.name
                 )));
             }
             let inner = Receiver::new(format!("{}.{field}", receiver.name), ty.clone());
-            prepared.push(self.prepare(value, &inner)?);
+            prepared.push(self.prepare_inside(value, &inner, true)?);
         }
         composite(receiver.ty.clone(), prepared)
     }
@@ -334,7 +378,7 @@ impl Context<'_> {
         let mut arguments = Vec::with_capacity(terms.len());
         for (at, (argument, ty)) in terms.iter().zip(function.arguments().to_vec()).enumerate() {
             let receiver = Receiver::new(format!("arg{at}({})", function.full_name()), ty);
-            arguments.push(self.prepare(argument, &receiver)?);
+            arguments.push(self.prepare_inside(argument, &receiver, false)?);
         }
         self.fold(function, arguments)
     }
@@ -356,11 +400,13 @@ impl Context<'_> {
 
     /// The type a term has whatever asks for it; `None` for markers and null.
     pub fn known_type(&self, term: &ast::Term) -> Option<CqlType> {
+        self.begin();
         Typing::new(self).known_type(term)
     }
 
     /// How well a term fits a type.
     pub fn assignment(&self, term: &ast::Term, ty: &CqlType) -> Assignment {
+        self.begin();
         Typing::new(self).assignment(term, ty)
     }
 }

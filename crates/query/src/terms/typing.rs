@@ -1,12 +1,12 @@
 //! Types of terms before anything is computed: which a term has of itself, and which it may stand for.
 //!
 //! Invariant: each part of a term is resolved at most once for each type asked of it, so that the work grows with the
-//! text and not with the depth of calls inside calls; what was found is remembered for the time of one question.
+//! text and not with the depth of calls inside calls; what was found is remembered while the outermost term is prepared.
 
 use std::cell::RefCell;
 
 use cql::ast;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use model::CqlType;
 
 use super::literal::{self, Assignment};
@@ -22,16 +22,31 @@ type Question = (usize, Option<CqlType>);
 /// Keyspace of the functions that operators and casts stand for.
 const SYSTEM: Option<&str> = Some("system");
 
-/// Answers questions about one term.
-pub(super) struct Typing<'t, 'c> {
-    context: &'t Context<'c>,
+/// Findings about the parts of a term that is being prepared.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
     /// The overload a call means; `None` where there is none or no single one.
     known: RefCell<HashMap<Question, Option<Function>, foldhash::fast::FixedState>>,
+    /// Types of literals with parts, by their place in memory.
+    composed: RefCell<HashMap<usize, Option<CqlType>, foldhash::fast::FixedState>>,
+}
+
+impl Answers {
+    /// Forgets all: another term may stand at the same place.
+    pub(super) fn clear(&self) {
+        self.known.borrow_mut().clear();
+        self.composed.borrow_mut().clear();
+    }
+}
+
+/// Answers questions about a term.
+pub(super) struct Typing<'t, 'c> {
+    context: &'t Context<'c>,
 }
 
 impl<'t, 'c> Typing<'t, 'c> {
     pub(super) fn new(context: &'t Context<'c>) -> Self {
-        Self { context, known: RefCell::default() }
+        Self { context }
     }
 
     /// The overload that a call or an operator means where `receiver` is asked for; `None` where nothing has the name.
@@ -63,16 +78,30 @@ impl<'t, 'c> Typing<'t, 'c> {
 
     fn known_overload(&self, term: &ast::Term, receiver: Option<&CqlType>) -> Option<Function> {
         let question = (std::ptr::from_ref(term) as usize, receiver.cloned());
-        if let Some(known) = self.known.borrow().get(&question) {
+        if let Some(known) = self.context.answers().known.borrow().get(&question) {
             return known.clone();
         }
         let found = self.overload(term, receiver).ok().flatten();
-        self.known.borrow_mut().insert(question, found.clone());
+        self.context.answers().known.borrow_mut().insert(question, found.clone());
         found
     }
 
     /// The type a term has whatever asks for it; `None` for markers and null.
     pub(super) fn known_type(&self, term: &ast::Term) -> Option<CqlType> {
+        if !matches!(term, ast::Term::Set(_) | ast::Term::Map(_) | ast::Term::Tuple(_)) {
+            return self.find_type(term);
+        }
+        // Asked twice at each level of tuples in sets: without the answer kept, that is 2^depth times at the innermost.
+        let place = std::ptr::from_ref(term) as usize;
+        if let Some(known) = self.context.answers().composed.borrow().get(&place) {
+            return known.clone();
+        }
+        let found = self.find_type(term);
+        self.context.answers().composed.borrow_mut().insert(place, found.clone());
+        found
+    }
+
+    fn find_type(&self, term: &ast::Term) -> Option<CqlType> {
         match term {
             ast::Term::Constant(constant) => literal::preferred_type(constant),
             ast::Term::Function(_) | ast::Term::Arithmetic { .. } | ast::Term::Negate(_) => {
@@ -126,9 +155,31 @@ impl<'t, 'c> Typing<'t, 'c> {
 
     /// The first type among those of some terms that all of them fit.
     fn common_type<'e>(&self, terms: impl Iterator<Item = &'e ast::Term>) -> Option<CqlType> {
-        let types: Vec<CqlType> = terms.filter_map(|term| self.known_type(term)).collect();
-        let fits = |want: &&CqlType| types.iter().all(|ty| type_assignment(ty, want).is_assignable());
-        types.iter().find(fits).cloned()
+        let mut types: Vec<CqlType> = Vec::new();
+        let mut seen = HashSet::<CqlType, foldhash::fast::FixedState>::default();
+        for ty in terms.filter_map(|term| self.known_type(term)) {
+            if seen.insert(ty.clone()) {
+                types.push(ty);
+            }
+        }
+        // The type that one candidate does not stand for is likely to refuse the next as well, so it is asked first.
+        let mut unlike = 0;
+        types
+            .iter()
+            .find(|want| {
+                let refuses = |ty: &CqlType| !type_assignment(ty, want).is_assignable();
+                if types.get(unlike).is_some_and(refuses) {
+                    return false;
+                }
+                match types.iter().position(refuses) {
+                    Some(at) => {
+                        unlike = at;
+                        false
+                    }
+                    None => true,
+                }
+            })
+            .cloned()
     }
 
     /// How well a term fits a type.

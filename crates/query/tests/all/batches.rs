@@ -80,6 +80,28 @@ fn batches_warn_of_their_size_and_spread() {
     }
 }
 
+/// A batch that had no time fails, whatever its kind and how many partitions it is about.
+async fn no_time(engine: Engine) {
+    run(&engine, "CREATE TABLE x (k int PRIMARY KEY, v int)").await;
+    for kind in ["", "UNLOGGED "] {
+        for keys in [1, 3] {
+            let inserts = many(keys, |k| format!("INSERT INTO x (k, v) VALUES ({k}, 1);"));
+            let statement = format!("BEGIN {kind}BATCH USING TIMEOUT 0ms {inserts} APPLY BATCH");
+            let error = warnings(&engine, &statement).await.expect_err(&statement);
+            assert!(error.contains("timed out"), "{statement}: {error}");
+            let statement = format!("BEGIN {kind}BATCH USING TIMEOUT 1h {inserts} APPLY BATCH");
+            assert_eq!(warnings(&engine, &statement).await, Ok(Vec::new()), "{statement}");
+        }
+    }
+}
+
+#[test]
+fn the_timeout_of_a_batch_is_that_of_every_kind() {
+    for shards in [1, 2] {
+        node(tempfile::tempdir().unwrap().path(), shards, no_time);
+    }
+}
+
 async fn other_sizes(engine: Engine) {
     run(&engine, "CREATE TABLE x (k int PRIMARY KEY, v text)").await;
     let batch = |count: usize, bytes: usize| {

@@ -139,6 +139,9 @@ macro_rules! script {
 }
 
 script!(rows_are_selected_written_and_deleted, "rows.cql");
+script!(bound_sets_and_maps_are_put_in_order_at_every_depth, "bound_order.cql");
+script!(partitions_without_rows_are_sorted_as_in_cassandra, "order_statics.cql");
+script!(arguments_and_times_of_functions_are_cassandras, "function_names.cql");
 script!(conditional_statements_are_decided_by_what_is_there, "conditional.cql");
 script!(counters_count, "counters.cql");
 script!(inserts_as_json_and_mistakes, "inserts.cql");

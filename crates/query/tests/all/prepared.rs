@@ -39,6 +39,17 @@ async fn metadata(engine: Engine) {
         ),
         ("DELETE l[?] FROM t WHERE a = 1 AND b = 'x' AND c = 1 AND d = 1", vec!["idx(l) int"], vec![]),
         ("SELECT cast(v as ascii) FROM t", vec![], vec![]),
+        (
+            "BEGIN BATCH UPDATE t USING TIMESTAMP ? SET v = ? WHERE a = ? AND b = ? AND c = 1 AND d = 1 APPLY BATCH",
+            vec!["[timestamp] bigint", "v text", "a int", "b text"],
+            vec![2, 3],
+        ),
+        // A marker of the batch itself is of no table, so the markers are not of one.
+        (
+            "BEGIN BATCH USING TIMESTAMP ? UPDATE t SET v = ? WHERE a = ? AND b = ? AND c = 1 AND d = 1 APPLY BATCH",
+            vec!["[timestamp] bigint", "v text", "a int", "b text"],
+            vec![],
+        ),
     ] {
         match prepare(&engine, statement).await {
             Ok(prepared) => {

@@ -370,6 +370,32 @@ fn wrong_ttl_columns_are_told() {
     node(tempfile::tempdir().unwrap().path(), 1, ttl_columns_refused);
 }
 
+async fn local_storage(engine: Engine) {
+    let replication = "replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
+    for (name, storage, expected) in [
+        ("a", "{'type': 'LOCAL'}", None),
+        ("b", "{}", None),
+        (
+            "c",
+            "{'type': 'local', 'bucket': 'x', 'superfluous': 'y'}",
+            Some("Storage of type LOCAL has no option bucket, superfluous: leave it out"),
+        ),
+    ] {
+        for statement in [
+            format!("CREATE KEYSPACE {name} WITH {replication} AND storage = {storage}"),
+            format!("ALTER KEYSPACE ks WITH {replication} AND storage = {storage}"),
+        ] {
+            let found = body(&engine, &statement).await.err().map(|error| error.to_string());
+            assert_eq!(found.as_deref(), expected, "{statement}");
+        }
+    }
+}
+
+#[test]
+fn local_storage_has_no_options() {
+    node(tempfile::tempdir().unwrap().path(), 1, local_storage);
+}
+
 async fn without_from(engine: Engine) {
     for (statement, names, values) in [
         ("SELECT 1", "1", "1"),

@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use crate::support::{self, Options, body, int, node_with, prepare, rows, run};
 use crate::user_functions::patient;
-use query::functions::user::calls::{PAUSED_MAX, of_shard};
+use query::functions::user::calls::{PAUSED_MAX, of_shard, set_memory};
 use query::{Engine, QueryError};
 use reactor::Group;
 
@@ -399,5 +399,173 @@ fn lua_stops_inside_of_what_calls_functions() {
                 body(&engine, &format!("SELECT {name}(v) FROM t WHERE k = 1")).await.unwrap_err().to_string();
             assert!(error.contains(problem), "{name}: {error}");
         }
+    });
+}
+
+/// Library functions that would run for ever, or for seconds, in one piece: each ends with a limit, and quickly.
+#[test]
+fn no_library_function_of_lua_is_asked_for_more_than_a_piece_of_work() {
+    let folder = tempfile::tempdir().unwrap();
+    node_with(folder.path(), 1, patient, |engine| async move {
+        table(&engine).await;
+        let zeros = "local s = ('0'):rep(2000) ";
+        for (source, problem) in [
+            ("return string.rep('x', 1e12)", "asked for too much at once"),
+            ("return string.rep('x', '1000000000000')", "asked for too much at once"),
+            ("return string.rep('', 0x7fffffffffffffff, 'y')", "asked for too much at once"),
+            ("return string.rep('x', 10, ('y'):rep(1000000))", "asked for too much at once"),
+            ("return string.rep('x', 4000000, ('y'):rep(10))", "asked for too much at once"),
+            ("return ({table.unpack({}, 1, 900000)})[1]", "asked for too much at once"),
+            ("local s = ('x'):rep(900000) return (string.byte(s, 1, -1))", "asked for too much at once"),
+            ("local s = ('x'):rep(900000) return (utf8.codepoint(s, 1, -1))", "asked for too much at once"),
+            ("return string.pack('c900000000', '')", "asked for too much at once"),
+            ("return string.pack(('c9000000'):rep(3), '', '', '')", "asked for too much at once"),
+            ("local s = ('x'):rep(4000000) return s:upper()", "asked for too much at once"),
+            (
+                "local t = {} for n = 1, 200000 do t[n] = 1 end table.insert(t, 1, 1) return ''",
+                "asked for too much at once",
+            ),
+            (
+                "local s, t = ('x'):rep(2000000), {} for n = 1, 9 do t[n] = s end return table.concat(t)",
+                "asked for too much at once",
+            ),
+            ("ZEROS return tostring(s + 1)", "a text of 2000 bytes is no number"),
+            ("ZEROS return tostring(1 // s)", "a text of 2000 bytes is no number"),
+            ("ZEROS return tostring(-s)", "a text of 2000 bytes is no number"),
+            ("ZEROS return tostring(math.floor(s))", "a text of 2000 bytes is no number"),
+            ("ZEROS return tostring(math.max(1, 2, 3, s))", "a text of 2000 bytes is no number"),
+            ("ZEROS return ('x'):rep(s)", "a text of 2000 bytes is no number"),
+            ("ZEROS return ('x'):sub(s)", "a text of 2000 bytes is no number"),
+            ("ZEROS return select(s, 1)", "a text of 2000 bytes is no number"),
+            ("ZEROS return table.concat({1}, '', s)", "a text of 2000 bytes is no number"),
+            ("local s = 'x' for n = 1, 60 do s = s .. s end return s", "not enough memory"),
+        ] {
+            let source = source.replace("ZEROS ", zeros);
+            lua(&engine, "asks", "a int", "text", &source).await;
+            let error =
+                body(&engine, "SELECT asks(v) FROM t WHERE k = 1 AND c = 1").await.unwrap_err().to_string();
+            assert!(error.contains(problem), "{source}: {error}");
+            run(&engine, "DROP FUNCTION asks").await;
+        }
+        for (source, expected) in [
+            ("return ('ab'):rep(3, '-')", "'ab-ab-ab'"),
+            ("return ('ab'):rep('2') .. ('').rep('', 1e12) .. string.rep('', '1000000000000')", "'abab'"),
+            ("return ('').rep('', 0x7fffffffffffffff) .. string.rep(7, 3) .. ('x'):rep(2, 1)", "'777x1x'"),
+            (
+                "local n = 0 for _, k in ipairs({1, 63, 64, 65, 1000, 65535, 65536, 70001}) do \
+                 local s, t = ('ab'):rep(k), ('a'):rep(k, '-') n = n + #s + #t \
+                 if s:sub(-2) ~= 'ab' or t:sub(-1) ~= 'a' or (k > 1 and t:sub(1, 3) ~= 'a-a') then return 'wrong' end end \
+                 return tostring(n == 4 * (1 + 63 + 64 + 65 + 1000 + 65535 + 65536 + 70001) - 8)",
+                "'true'",
+            ),
+            ("return ('ab'):rep(-1) .. ('ab'):rep(0) .. ('ab'):rep(2.0)", "'abab'"),
+            ("return ('abcdef'):sub(2, -2) .. ('abc'):sub(-2) .. ('abc'):sub(9)", "'bcdebc'"),
+            ("return table.concat({1, 'b', 2.5}, ', ')", "'1, b, 2.5'"),
+            ("return table.concat({1, 2, 3}, '-', 2) .. table.concat({})", "'2-3'"),
+            (
+                "local t = {1, 2, 3} table.insert(t, 1, 0) table.insert(t, 4) table.remove(t, 2) table.remove(t) \
+                 return table.concat(t, ' ')",
+                "'0 2 3'",
+            ),
+            ("return string.format('%5.1f|%s|%q|%d', 2.25, 'x', 'a', '7')", "'  2.2|x|\"a\"|7'"),
+            ("return tostring('10' + 1) .. tostring(2 * '3') .. tostring(-'2')", "'116-2'"),
+            ("return tostring(math.max(1, 7, 3)) .. tostring(math.floor('3.7')) .. math.min(4, 2)", "'732'"),
+            (
+                "return tostring(tonumber('  12 ')) .. tostring(tonumber('ff', 16)) .. tostring(tonumber('x'))",
+                "'12255nil'",
+            ),
+            ("return tostring(tonumber(('0'):rep(2000)))", "'nil'"),
+            (
+                "local a, b = ('xyz'):byte(1, 2) return a .. ' ' .. b .. ' ' .. utf8.codepoint('\u{e9}')",
+                "'120 121 233'",
+            ),
+            ("return tostring(select('#', table.unpack({1, 2, 3}))) .. (select(2, 'a', 'b'))", "'3b'"),
+            ("local t = {'c', 'a', 'b'} table.sort(t) return table.concat(t)", "'abc'"),
+            ("local t = {3, 1, 2} table.sort(t) return table.concat(t)", "'123'"),
+            (
+                "return string.pack('>I2', 258) .. string.unpack('s1', string.char(3) .. 'abc')",
+                "'\u{1}\u{2}abc'",
+            ),
+            ("return ('x'):rep(2000000):sub(1, 3) .. #(('y'):rep(3000000))", "'xxx3000000'"),
+            (
+                "local t = {} for n = 1, 20000 do t[n] = ('k'):rep(50) end return tostring(#table.concat(t, ','))",
+                "'1019999'",
+            ),
+        ] {
+            lua(&engine, "gives", "a int", "text", source).await;
+            assert_eq!(
+                rows(&engine, "SELECT gives(v) FROM t WHERE k = 1 AND c = 1").await,
+                [expected],
+                "{source}"
+            );
+            run(&engine, "DROP FUNCTION gives").await;
+        }
+        assert_eq!(of_shard().paused, 0);
+    });
+}
+
+/// One instruction may work on all the memory there is, so the more of it a call holds, the shorter are its slices.
+#[test]
+fn a_call_that_holds_much_is_looked_at_more_often() {
+    let folder = tempfile::tempdir().unwrap();
+    node_with(folder.path(), 1, patient, |engine| async move {
+        table(&engine).await;
+        let source = |bytes: usize| {
+            format!(
+                "local a, b = ('x'):rep({bytes}) .. 'a', ('x'):rep({bytes}) .. 'b' local n = 0 \
+                 for i = 1, 300 do if a < b then n = n + #(a .. b) // #a end end return tostring(n)"
+            )
+        };
+        let mut slices = Vec::new();
+        for bytes in [100, 100_000, 2_000_000] {
+            lua(&engine, "compares", "a int", "text", &source(bytes)).await;
+            let before = of_shard().slices;
+            assert_eq!(rows(&engine, "SELECT compares(v) FROM t WHERE k = 1 AND c = 1").await, ["'600'"]);
+            slices.push(of_shard().slices - before);
+            run(&engine, "DROP FUNCTION compares").await;
+        }
+        // Texts that are longer than the first slice has room for are made in another.
+        assert!(slices[2] > slices[0], "{slices:?}");
+    });
+}
+
+#[test]
+fn sandboxes_hold_no_more_memory_together_than_the_shard_has_for_them() {
+    let folder = tempfile::tempdir().unwrap();
+    node_with(folder.path(), 1, patient, |engine| async move {
+        const MEMORY_BYTES: usize = 4 << 20;
+        set_memory(MEMORY_BYTES);
+        table(&engine).await;
+        // Each holds a little more than 1 MiB for many slices: three of them have room.
+        let hungry = "local text = string.rep('x', 1 << 20) for n = 1, 200000 do end return a + #text";
+        lua(&engine, "hungry", "a int", "int", hungry).await;
+        // One that holds more than all there is stands still alone.
+        let greedy = "local text = string.rep('x', 6 << 20) for n = 1, 100000 do end return a + #text";
+        lua(&engine, "greedy", "a int", "int", greedy).await;
+        let tasks: Vec<_> = (0..12)
+            .map(|at| {
+                let engine = engine.clone();
+                let function = if at % 6 == 5 { "greedy" } else { "hungry" };
+                reactor::spawn(Group::STATEMENT, async move {
+                    rows(&engine, &format!("SELECT {function}(c) FROM t WHERE k = 1 AND c = 1")).await
+                })
+            })
+            .collect();
+        let (mut most, mut most_paused) = (0, 0);
+        while !tasks.iter().all(|task| task.is_finished()) {
+            let shard = of_shard();
+            assert!(shard.held_bytes <= MEMORY_BYTES, "{shard:?}");
+            assert!(shard.held_bytes > 0 || shard.paused == 0, "who stands still holds memory: {shard:?}");
+            (most, most_paused) = (most.max(shard.held_bytes), most_paused.max(shard.paused));
+            reactor::yield_now().await;
+        }
+        for (at, task) in tasks.into_iter().enumerate() {
+            let expected = if at % 6 == 5 { 1 + (6 << 20) } else { 1 + (1 << 20) };
+            assert_eq!(task.await.unwrap(), [expected.to_string()], "call {at}");
+        }
+        // Some stand still before they hold what they are going to: those take less.
+        assert!(most == MEMORY_BYTES && most_paused > 0, "{most} bytes, {most_paused} calls");
+        let after = of_shard();
+        assert_eq!((after.paused, after.held_bytes), (0, 0));
     });
 }

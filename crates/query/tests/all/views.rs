@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use crate::support::{Options, int, node, prepare, rows, run};
+use crate::support::{Options, int, node, prepare, rows, run, text};
 use query::Engine;
 use query::system::ClientRow;
 
@@ -53,6 +53,116 @@ async fn told(engine: Engine) {
         let found = rows(&engine, &format!("SELECT * FROM system_views.{empty}")).await;
         assert_eq!(found, [""; 0], "{empty}");
     }
+}
+
+async fn sizes(engine: Engine) {
+    run(&engine, "CREATE TABLE t (k int PRIMARY KEY, v text)").await;
+    run(&engine, "CREATE TABLE nothing (k int PRIMARY KEY)").await;
+    let insert = prepare(&engine, "INSERT INTO t (k, v) VALUES (?, ?)").await.unwrap();
+    for key in 0..800 {
+        insert.execute(&engine, &Options::values([int(key), text(&"v".repeat(1_000))])).await.unwrap();
+        if key == 399 {
+            let table = engine.storage().schema().table("ks", "t").unwrap().id();
+            engine.storage().flush(table).await.unwrap();
+        }
+    }
+    let columns = "range_start, range_end, mean_partition_size, partitions_count";
+    let of = |table: &str| format!("FROM system.{table} WHERE keyspace_name = 'ks' AND table_name");
+    let found = rows(&engine, &format!("SELECT {columns} {} = 't'", of("size_estimates"))).await;
+    let mut parts: Vec<Vec<i64>> = found
+        .iter()
+        .map(|row| row.split(" | ").map(|value| value.trim_matches('\'').parse().unwrap()).collect())
+        .collect();
+    parts.sort_unstable();
+    // The ranges are those between the node's tokens, from the first to the last.
+    assert_eq!(parts.len(), 16);
+    assert_eq!((parts[0][0], parts[15][1]), (i64::MIN, i64::MAX));
+    assert!(parts.windows(2).all(|pair| pair[0][1] == pair[1][0]), "{parts:?}");
+    // Those of table files and memtables on both shards; a histogram tells sizes in steps of a fifth.
+    assert_eq!(parts.iter().map(|part| part[3]).sum::<i64>(), 800, "{parts:?}");
+    assert!(parts.iter().all(|part| part[3] >= 20 && (900..2_000).contains(&part[2])), "{parts:?}");
+    let zeros = rows(&engine, &format!("SELECT {columns} {} = 'nothing'", of("size_estimates"))).await;
+    assert!(zeros.len() == 16 && zeros.iter().all(|row| row.ends_with("| 0 | 0")), "{zeros:?}");
+    for kind in ["primary", "local_primary"] {
+        let same = format!("SELECT {columns} {} = 't' AND range_type = '{kind}'", of("table_estimates"));
+        assert_eq!(rows(&engine, &same).await, found, "{kind}");
+    }
+    let mut backwards = rows(
+        &engine,
+        &format!(
+            "SELECT {columns} {} = 't' ORDER BY table_name DESC, range_start DESC",
+            of("size_estimates")
+        ),
+    )
+    .await;
+    backwards.reverse();
+    assert_eq!(backwards, found);
+    let tables = "SELECT table_name FROM system.size_estimates WHERE keyspace_name = 'ks'";
+    let mut names = rows(&engine, tables).await;
+    names.dedup();
+    assert_eq!(names, ["'nothing'", "'t'"]);
+    // Keyspaces of the system that are stored count, as in Cassandra; those that are made up do not.
+    let mut keyspaces = rows(&engine, "SELECT keyspace_name FROM system.size_estimates").await;
+    keyspaces.dedup();
+    keyspaces.sort_unstable();
+    assert_eq!(keyspaces, ["'ks'", "'system_auth'", "'system_distributed'", "'system_traces'"]);
+}
+
+#[test]
+fn sizes_of_tables_are_estimated_by_ranges_of_the_ring() {
+    for shards in [1, 2] {
+        node(tempfile::tempdir().unwrap().path(), shards, sizes);
+    }
+}
+
+async fn scyllas(engine: Engine) {
+    run(&engine, "CREATE TABLE t (k int PRIMARY KEY, v int)").await;
+    let client = |port| ClientRow {
+        address: [127, 0, 0, 1].into(),
+        port,
+        stage: "ready",
+        version: 5,
+        options: BTreeMap::from([("DRIVER_NAME".to_owned(), "a driver".to_owned())]),
+        requests: 7,
+        keyspace: None,
+        user: "anonymous".to_owned(),
+    };
+    engine.list_clients_with(Rc::new(move || Box::pin(async move { vec![client(2), client(1)] })));
+    let clients = "SELECT port, client_type, connection_stage, driver_name, shard_id FROM system.clients";
+    assert_eq!(
+        rows(&engine, clients).await,
+        ["1 | 'cql' | 'READY' | 'a driver' | 0", "2 | 'cql' | 'READY' | 'a driver' | 0"]
+    );
+    let config = "SELECT type, value FROM system.config WHERE name = 'cluster_name'";
+    assert_eq!(rows(&engine, config).await, ["'string' | 'Test Cluster'"]);
+    let servers = "SELECT name, is_running, listen_addresses, protocol FROM system.protocol_servers";
+    assert_eq!(rows(&engine, servers).await, ["'native' | true | ['127.0.0.1:9042'] | 'cql'"]);
+    assert_eq!(rows(&engine, "SELECT * FROM system.snapshots").await, [""; 0]);
+
+    let ring = "SELECT start_token, end_token, dc FROM system.token_ring WHERE keyspace_name = 'ks'";
+    let ring = rows(&engine, ring).await;
+    assert_eq!(ring.len(), 16, "{ring:?}");
+    let first = format!("'{}' | '{}' | 'datacenter1'", i64::MAX, i64::MIN + (1 << 60) - 1);
+    assert!(ring.contains(&first), "{ring:?}");
+    assert_eq!(rows(&engine, "SELECT DISTINCT keyspace_name FROM system.token_ring").await.len(), 4);
+
+    let id = engine.storage().schema().table("ks", "t").unwrap().id().0;
+    let id = format!("0x{}", id.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+    let tablets = "SELECT last_token, replicas, tablet_count, table_name FROM system.tablets WHERE keyspace_name = 'ks' \
+         AND table_id = blob_as_uuid(";
+    let tablets = rows(&engine, &format!("{tablets}{id})")).await;
+    let host = "07070707-0707-0707-0707-070707070707";
+    let expected: Vec<String> = [(-1_i64, 0), (i64::MAX, 1)]
+        .map(|(last, shard)| format!("{last} | [({host}, {shard})] | 2 | 't'"))
+        .into();
+    assert_eq!(tablets, expected);
+    let named = rows(&engine, "SELECT table_name FROM system.tablets").await;
+    assert_eq!(named.iter().filter(|name| *name == "'t'").count(), 2, "{named:?}");
+}
+
+#[test]
+fn tables_that_scylladb_documents_tell_of_the_node() {
+    node(tempfile::tempdir().unwrap().path(), 2, scyllas);
 }
 
 /// The row of table `ks.t` in a view.

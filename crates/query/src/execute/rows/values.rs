@@ -6,7 +6,7 @@ use crate::QueryError;
 use crate::answer_room::{Grant, too_large};
 use crate::execute::cells::{self, Finder};
 use crate::execute::evaluate::{Aggregated, RowInput, evaluate};
-use crate::functions::json;
+use crate::functions::{effort, json};
 use crate::prepare::selection::{Selection, Source};
 use crate::prepare::selector::Selector;
 use crate::results::append_value;
@@ -32,6 +32,7 @@ pub(super) fn append_values<'v>(
     binding: &Binding<'v>,
     (out, end_max): (&mut Vec<u8>, usize),
 ) -> Result<(), QueryError> {
+    binding.ambient.begin_row();
     let mut selectors = selectors.iter();
     if let Some(json) = &selection.json {
         let mut text = String::from("{");
@@ -44,7 +45,11 @@ pub(super) fn append_values<'v>(
             match value.as_deref() {
                 // The empty value of a type that has none: Cassandra writes nothing, in quotes.
                 Some([]) if ty.is_empty_value_meaningless() => text.push_str("\"\""),
-                value => json::append(ty, value, &mut text),
+                value => {
+                    let work = value.map_or(0, |value| effort::of_text(ty, value));
+                    binding.ambient.charge(work).map_err(QueryError::Invalid)?;
+                    json::append(ty, value, &mut text);
+                }
             }
             check_end(out.len() + text.len(), end_max)?;
         }

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use num_bigint::BigInt;
 
-use crate::functions::number_text;
+use crate::functions::{effort, number_text};
 
 /// Most arrays and objects inside each other.
 pub const DEPTH_MAX: usize = 256;
@@ -223,6 +223,9 @@ impl<'a> Parser<'a> {
         }
         match text.parse::<i64>() {
             Ok(value) => Ok(Json::Integer(value)),
+            Err(_) if whole > effort::DIGITS_MAX => {
+                Err(ParseError { problem: "a number has too many digits", at: start })
+            }
             Err(_) => text.parse().map(Json::Big).map_err(|_| wrong(())),
         }
     }

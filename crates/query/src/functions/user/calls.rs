@@ -5,7 +5,8 @@
 //! again: calls that have ended are answered from here, in the order they were made, and the one that stopped goes on. So
 //! one step of evaluation makes the same calls each time and changes nothing until it has succeeded. What an execution that
 //! is given up had under way goes with it.
-//! Invariant: of one execution at most one call is under way; of one shard [`PAUSED_MAX`], each of which may hold memory.
+//! Invariant: of one execution at most one call is under way; of one shard at most [`PAUSED_MAX`] stand still, and their sandboxes hold no
+//! more memory together than the shard has for them.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -19,6 +20,11 @@ use crate::QueryError;
 
 /// Calls of one shard that may wait for their next slice; with more of them, others begin later.
 pub const PAUSED_MAX: usize = 16;
+
+/// Bytes that sandboxes of one shard hold between their slices, before [`set_memory`].
+const MEMORY_BYTES: usize = 16 << 20;
+/// Sandboxes take their memory in steps of so many bytes.
+const MEMORY_STEP_BYTES: usize = 256 << 10;
 
 /// Slow functions that the client of one statement is told of.
 const WARNINGS_MAX: usize = 16;
@@ -34,7 +40,10 @@ pub struct Calls {
     running: RefCell<Option<Running>>,
     paused: Cell<bool>,
     slice: Slice,
+    /// Its place among calls that stand still.
     permit: RefCell<Option<Permit>>,
+    /// Memory that its sandbox may hold meanwhile.
+    memory: RefCell<Vec<Permit>>,
     times: CallTimes,
     warnings: RefCell<Vec<String>>,
 }
@@ -42,6 +51,8 @@ pub struct Calls {
 /// What a shard knows of calls that wait.
 struct Shard {
     permits: Semaphore,
+    memory: Semaphore,
+    memory_max: usize,
     rests: Cell<u64>,
 }
 
@@ -52,22 +63,43 @@ pub struct CallsOfShard {
     pub paused: usize,
     /// Slices that ended before their call did, so far.
     pub slices: u64,
+    /// Bytes that were set aside for their sandboxes.
+    pub held_bytes: usize,
 }
 
 impl Shard {
     fn here() -> Rc<Self> {
         reactor::local::<Self>().unwrap_or_else(|| {
-            let shard = Rc::new(Self { permits: Semaphore::new(PAUSED_MAX), rests: Cell::new(0) });
+            let shard = Rc::new(Self::new(MEMORY_BYTES));
             reactor::set_local(Rc::clone(&shard));
             shard
         })
     }
+
+    fn new(memory_max: usize) -> Self {
+        Self {
+            permits: Semaphore::new(PAUSED_MAX),
+            memory: Semaphore::new(memory_max),
+            memory_max,
+            rests: Cell::new(0),
+        }
+    }
+}
+
+/// Has sandboxes of this shard hold at most so many bytes between their slices, from now on. A sandbox that alone holds more
+/// takes all of it.
+pub fn set_memory(bytes: usize) {
+    reactor::set_local(Rc::new(Shard::new(bytes)));
 }
 
 /// What this shard has under way.
 pub fn of_shard() -> CallsOfShard {
     let shard = Shard::here();
-    CallsOfShard { paused: PAUSED_MAX - shard.permits.available(), slices: shard.rests.get() }
+    CallsOfShard {
+        paused: PAUSED_MAX - shard.permits.available(),
+        slices: shard.rests.get(),
+        held_bytes: shard.memory_max - shard.memory.available(),
+    }
 }
 
 impl fmt::Debug for Calls {
@@ -89,6 +121,7 @@ impl Default for Calls {
             paused: Cell::new(false),
             slice: Slice::new(),
             permit: RefCell::default(),
+            memory: RefCell::default(),
             times: CallTimes::here(),
             warnings: RefCell::default(),
         }
@@ -195,6 +228,7 @@ impl Calls {
         self.step();
         self.running.take();
         self.permit.take();
+        self.memory.take();
     }
 
     /// Lets others run, for as long as it takes; the next evaluation has a slice of its own.
@@ -203,17 +237,9 @@ impl Calls {
     /// [`TimedOut`] where the deadline has come.
     pub async fn rest(&self, deadline: Deadline) -> Result<(), TimedOut> {
         let shard = Shard::here();
-        if self.running.borrow().is_some() && self.permit.borrow().is_none() {
-            let permit = match shard.permits.try_acquire(1) {
-                Some(permit) => permit,
-                None => {
-                    // It gives back what it holds, and begins anew when its time has come: nobody has seen anything of it.
-                    self.running.take();
-                    // The line has as many places as there are statements.
-                    reactor::timeout(deadline, shard.permits.acquire(1)).await?.map_err(|_| TimedOut)?
-                }
-            };
-            self.permit.replace(Some(permit));
+        let held = self.running.borrow().as_ref().map(|running| running.held_bytes());
+        if let Some(held) = held {
+            self.hold(&shard, held, deadline).await?;
         }
         shard.rests.set(shard.rests.get() + 1);
         reactor::yield_now().await;
@@ -222,6 +248,36 @@ impl Calls {
         }
         self.paused.set(false);
         self.slice.refill();
+        Ok(())
+    }
+
+    /// Takes a place among calls that stand still, and memory for what its sandbox holds. A call that finds none gives back what it
+    /// holds, waits for as much, and begins anew: nobody has seen anything of it. So nobody waits for memory and holds some.
+    async fn hold(&self, shard: &Shard, held: usize, deadline: Deadline) -> Result<(), TimedOut> {
+        let wanted = held.next_multiple_of(MEMORY_STEP_BYTES).min(shard.memory_max);
+        let missing = wanted.saturating_sub(self.memory.borrow().iter().map(Permit::count).sum());
+        let has_place = self.permit.borrow().is_some();
+        let place = if has_place { None } else { shard.permits.try_acquire(1) };
+        let more = if missing == 0 { None } else { shard.memory.try_acquire(missing) };
+        if (has_place || place.is_some()) && (missing == 0 || more.is_some()) {
+            self.memory.borrow_mut().extend(more);
+            if place.is_some() {
+                self.permit.replace(place);
+            }
+            return Ok(());
+        }
+        drop((place, more));
+        self.running.take();
+        self.permit.take();
+        self.memory.take();
+        // The lines have as many places as there are statements.
+        let waited = async {
+            let memory = shard.memory.acquire(wanted).await?;
+            shard.permits.acquire(1).await.map(|place| (place, memory))
+        };
+        let (place, memory) = reactor::timeout(deadline, waited).await?.map_err(|_| TimedOut)?;
+        self.permit.replace(Some(place));
+        self.memory.replace(vec![memory]);
         Ok(())
     }
 

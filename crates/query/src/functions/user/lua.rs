@@ -13,13 +13,15 @@ use std::time::Duration;
 use mlua::{Lua, LuaOptions, MultiValue, StdLib, Table, Thread, Value};
 use model::schema::FunctionDefinition;
 
-use super::lua_limits::{Budget, INSTRUCTIONS_SLICE, limit};
-use super::lua_values::{from_lua, to_lua};
+use super::lua_limits::{Budget, INSTRUCTIONS_SLICE, Room, is_out_of_memory, limit};
+use super::lua_values::{check, from_lua, to_lua};
 use super::slice::Slice;
 use super::{CallTimes, Step};
 
 /// Bytes one function's virtual machine may hold.
-const MEMORY_BYTES_MAX: usize = 16 << 20;
+pub(super) const MEMORY_BYTES_MAX: usize = 16 << 20;
+/// Bytes a virtual machine may hold behind a call to be kept for the next one: a shard keeps many of them.
+const KEPT_BYTES_MAX: usize = 512 << 10;
 /// What a call takes of a slice before its first instruction, measured: globals and a coroutine are made.
 const INSTRUCTIONS_OF_BEGINNING: u32 = 3000;
 /// The globals of one call: what there is at first, libraries copied too, so that nothing written is left behind.
@@ -101,7 +103,7 @@ impl LuaFunction {
         machine.and_then(|machine| machine.begin(definition, arguments)).map_err(|error| text(&error))
     }
 
-    /// Goes on with a call for a slice. One that ended well leaves its machine to the next call.
+    /// Goes on with a call for a slice. One that ended well leaves its machine to the next call, unless much is in it.
     ///
     /// # Errors
     /// What Lua says; that a limit was reached; a result that is no value of the type.
@@ -111,12 +113,14 @@ impl LuaFunction {
         mut call: Box<LuaCall>,
         slice: &Slice,
     ) -> Result<Step<Box<LuaCall>>, String> {
-        let Some(result) = call.run(slice).map_err(|error| text(&error))? else {
+        let Some(result) = call.run(slice).map_err(|error| call.failure(&error))? else {
             return Ok(Step::Paused(call));
         };
         let value = from_lua(&definition.returns, &result)?;
         drop(result);
-        self.machine.replace(Some(call.machine));
+        if call.held_bytes() <= KEPT_BYTES_MAX {
+            self.machine.replace(Some(call.machine));
+        }
         Ok(Step::Done(value))
     }
 }
@@ -127,7 +131,7 @@ impl Machine {
         let lua = Lua::new_with(libraries, LuaOptions::default())?;
         lua.set_memory_limit(MEMORY_BYTES_MAX)?;
         let budget = Budget::new();
-        limit(&lua, &["string", "table", "utf8"], &budget)?;
+        limit(&lua, &budget)?;
         restrict(&lua)?;
         let names: Vec<&str> = definition.arguments.iter().map(|(name, _)| name.as_str()).collect();
         let locals =
@@ -139,20 +143,31 @@ impl Machine {
     }
 
     fn begin(self, definition: &FunctionDefinition, arguments: &[Option<&[u8]>]) -> mlua::Result<LuaCall> {
+        self.budget.set_room(&self.lua, Room::SMALL)?;
+        // Arguments may be as long as memory is.
+        self.lua.set_memory_limit(MEMORY_BYTES_MAX)?;
         // Once for what is made here, which is not the call's to pay.
         self.budget.fill(Duration::MAX);
         self.function.set_environment(self.globals.call::<Table>(())?)?;
         self.budget.fill(CallTimes::here().fail);
         let mut values = MultiValue::new();
         for (ty, argument) in definition.argument_types().zip(arguments) {
+            check(ty, *argument)?;
             values.push_back(to_lua(&self.lua, ty, *argument)?);
         }
+        // The coroutine takes its hook over from what is in force when it is made.
+        self.budget.set_room(&self.lua, Room::of(self.lua.used_memory()))?;
         let thread = self.lua.create_thread(self.function.clone())?;
         Ok(LuaCall { machine: self, thread, arguments: Some(values) })
     }
 }
 
 impl LuaCall {
+    /// Bytes of its virtual machine.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.machine.lua.used_memory()
+    }
+
     /// Runs for a slice; what the function returned, where it has.
     fn run(&mut self, slice: &Slice) -> mlua::Result<Option<Value>> {
         let budget = &self.machine.budget;
@@ -168,6 +183,18 @@ impl LuaCall {
             return Ok(None);
         }
         Ok(Some(value))
+    }
+
+    /// The text that the statement gets for an error.
+    fn failure(&self, error: &mlua::Error) -> String {
+        let limit = self.machine.budget.limit_bytes();
+        if limit < MEMORY_BYTES_MAX && is_out_of_memory(error) {
+            return format!(
+                "not enough memory: it may hold {MEMORY_BYTES_MAX} bytes, but grew beyond {limit} within a few \
+                 instructions; make long texts by string.rep or table.concat"
+            );
+        }
+        text(error)
     }
 }
 

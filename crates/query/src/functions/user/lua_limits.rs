@@ -1,7 +1,8 @@
-//! What a call in Lua may use up: instructions, the work of library functions, and time; of each in one slice only a part.
+//! Limits of a call in Lua: instructions, the work of library functions, memory and time; of each in one slice only a part.
 //!
-//! Library functions run in C, where instructions are not counted: each is charged for the bytes and elements it is given. What
-//! no count sees (one long text joined to another, again and again) ends with the time. Errors may be caught, limits not:
+//! Library functions run in C, where instructions are not counted: each is charged in advance for the work it is asked for
+//! (`lua_work`), and refused where that is too much for one piece. What is left is instructions that work on long texts and
+//! tables: the more memory a call holds, the more often it is looked at ([`Room`]). Errors may be caught, limits not:
 //! once one is reached, every look at it fails again. Where a slice is over, the next look stops the coroutine; so what calls
 //! functions of the user's (`pcall`, `table.sort`) is here in Lua, for code called from C cannot stop.
 
@@ -12,20 +13,49 @@ use std::time::Duration;
 use mlua::{HookTriggers, Lua, MultiValue, Table, Value, VmState};
 use reactor::Instant;
 
+use super::lua::MEMORY_BYTES_MAX;
+use super::lua_work::{self, Work};
+
 /// Instructions of the virtual machine one call may take, with what its library functions are charged.
 pub(super) const INSTRUCTIONS_MAX: u32 = 2_000_000;
 /// Instructions of one slice: about 200 microseconds.
 pub(super) const INSTRUCTIONS_SLICE: u32 = 20_000;
 /// Time after which a slice ends whatever was counted.
 const SLICE_TIME_MAX: Duration = Duration::from_micros(300);
-/// Instructions between two looks at how many there were.
-const INSTRUCTIONS_STEP: u32 = 200;
-/// Bytes of text that a library function handles for one instruction.
-const BYTES_PER_INSTRUCTION: usize = 32;
-/// Elements of a table that a library function handles for one instruction.
-const ELEMENTS_PER_INSTRUCTION: usize = 8;
-/// Longest table that is sorted in C, where it cannot be stopped.
-const SORTED_IN_C_MAX: usize = 128;
+/// Most instructions one call of a library function may be charged: about 3 milliseconds, for nothing stops it there.
+pub(super) const INSTRUCTIONS_OF_CALL_MAX: usize = 300_000;
+/// Bytes a library function may hold at once for each byte of its result, as its buffer grows.
+const BYTES_PER_RESULT: usize = 4;
+
+/// How much memory a call may hold between two looks at it, and how many instructions those are apart.
+///
+/// One instruction works on no more bytes than there are (texts are joined and compared, tables grow), so the more a call
+/// holds, the fewer instructions pass between two looks. A call that outgrows its room is given more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Room {
+    /// Bytes beyond which it is given more room at the next look.
+    used_bytes_max: usize,
+    /// Bytes it cannot go beyond between two looks.
+    limit_bytes: usize,
+    /// Instructions between two looks.
+    instructions_step: u32,
+}
+
+impl Room {
+    pub(super) const SMALL: Self =
+        Self { used_bytes_max: 256 << 10, limit_bytes: 1 << 20, instructions_step: 25 };
+    const MEDIUM: Self = Self { used_bytes_max: 1 << 20, limit_bytes: 4 << 20, instructions_step: 5 };
+    const LARGE: Self =
+        Self { used_bytes_max: usize::MAX, limit_bytes: MEMORY_BYTES_MAX, instructions_step: 1 };
+
+    /// The least that has room for so much.
+    pub(super) fn of(used_bytes: usize) -> Self {
+        [Self::SMALL, Self::MEDIUM]
+            .into_iter()
+            .find(|room| used_bytes <= room.used_bytes_max)
+            .unwrap_or(Self::LARGE)
+    }
+}
 
 /// What is left to a call.
 #[derive(Debug)]
@@ -33,6 +63,7 @@ pub(super) struct Budget {
     instructions: Cell<u32>,
     time: Cell<Duration>,
     slice: Cell<u32>,
+    room: Cell<Room>,
     slice_begin: Cell<Instant>,
     /// Whether nothing is left of instructions or time.
     spent: Cell<bool>,
@@ -44,6 +75,7 @@ impl Budget {
             instructions: Cell::new(INSTRUCTIONS_MAX),
             time: Cell::new(Duration::MAX),
             slice: Cell::new(0),
+            room: Cell::new(Room::SMALL),
             slice_begin: Cell::new(Instant::default()),
             spent: Cell::new(false),
         })
@@ -64,6 +96,39 @@ impl Budget {
         self.slice_begin.set(reactor::now());
     }
 
+    /// How much memory the call may hold until it is looked at again.
+    pub(super) fn limit_bytes(&self) -> usize {
+        self.room.get().limit_bytes
+    }
+
+    /// Puts a room in force for the coroutine that runs, and for those that are made.
+    pub(super) fn set_room(self: &Rc<Self>, lua: &Lua, room: Room) -> mlua::Result<()> {
+        self.room.set(room);
+        lua.set_memory_limit(room.limit_bytes)?;
+        let budget = Rc::clone(self);
+        lua.set_global_hook(
+            HookTriggers::new().every_nth_instruction(room.instructions_step),
+            move |lua, _| {
+                budget.charge(budget.room.get().instructions_step as usize)?;
+                let used = lua.used_memory();
+                if used > budget.room.get().used_bytes_max {
+                    budget.set_room(lua, Room::of(used))?;
+                }
+                Ok(if budget.is_slice_over() { VmState::Yield } else { VmState::Continue })
+            },
+        )
+    }
+
+    /// Makes room for a result of so many bytes.
+    fn make_room(self: &Rc<Self>, lua: &Lua, bytes: usize) -> mlua::Result<()> {
+        let room = self.room.get();
+        let held = lua.used_memory().saturating_add(bytes.saturating_mul(BYTES_PER_RESULT));
+        if held <= room.limit_bytes || room == Room::LARGE {
+            return Ok(());
+        }
+        self.set_room(lua, Room::of(held))
+    }
+
     /// It ends; how many of its instructions are left.
     pub(super) fn end_slice(&self) -> u32 {
         self.time.set(self.time.get().saturating_sub(self.slice_begin.get().elapsed()));
@@ -72,6 +137,19 @@ impl Budget {
 
     fn is_slice_over(&self) -> bool {
         self.slice.get() == 0
+    }
+
+    /// Charges a library function for its work, and makes room for what it gives.
+    fn admit(self: &Rc<Self>, lua: &Lua, function: &str, work: Work) -> mlua::Result<()> {
+        if work.instructions > INSTRUCTIONS_OF_CALL_MAX {
+            return Err(mlua::Error::runtime(format!(
+                "{function} was asked for too much at once: the work of {} instructions, of at most \
+                 {INSTRUCTIONS_OF_CALL_MAX}; ask for it in parts",
+                work.instructions
+            )));
+        }
+        self.charge(work.instructions)?;
+        self.make_room(lua, work.bytes)
     }
 
     fn charge(&self, instructions: usize) -> mlua::Result<()> {
@@ -99,35 +177,29 @@ impl Budget {
     }
 }
 
-/// Puts a machine under the limits of `budget`: its instructions, and the functions of these libraries.
+/// Puts a machine under the limits of `budget`: its instructions, and the library functions whose work grows with what they
+/// are given.
 ///
 /// # Errors
 /// Where the machine has no room for it.
-pub(super) fn limit(lua: &Lua, libraries: &[&'static str], budget: &Rc<Budget>) -> mlua::Result<()> {
-    let of_hook = Rc::clone(budget);
-    lua.set_global_hook(HookTriggers::new().every_nth_instruction(INSTRUCTIONS_STEP), move |_, _| {
-        of_hook.charge(INSTRUCTIONS_STEP as usize)?;
-        Ok(if of_hook.is_slice_over() { VmState::Yield } else { VmState::Continue })
-    })?;
+pub(super) fn limit(lua: &Lua, budget: &Rc<Budget>) -> mlua::Result<()> {
     let globals = lua.globals();
-    for name in libraries {
+    let guard: mlua::Function = lua.load(GUARD).set_name("=library").eval()?;
+    for (name, function, work) in lua_work::WORK {
         let library: Table = globals.get(*name)?;
-        let functions: Vec<(String, mlua::Function)> =
-            library.pairs::<String, Value>().filter_map(as_function).collect();
-        for (function, original) in functions {
-            let budget = Rc::clone(budget);
-            let (library_name, of_function) = (*name, function.clone());
-            let charged = lua.create_function(move |_, arguments: MultiValue| {
-                budget.charge(cost(library_name, &of_function, &arguments))?;
-                original.call::<MultiValue>(arguments)
-            })?;
-            library.set(function, charged)?;
-        }
+        let original: mlua::Function = library.get(*function)?;
+        let (budget, work, function_name) = (Rc::clone(budget), *work, format!("{name}.{function}"));
+        let admit = lua.create_function(move |lua, arguments: MultiValue| {
+            budget.admit(lua, &function_name, work(lua, &arguments)?)
+        })?;
+        library.set(*function, guard.call::<mlua::Function>((admit, original))?)?;
     }
-    let table: Table = globals.get("table")?;
-    let sort: mlua::Function =
-        lua.load(SORT).set_name("=sort").call((table.get::<Value>("sort")?, SORTED_IN_C_MAX))?;
-    table.set("sort", sort)?;
+    let of_concat = Rc::clone(budget);
+    let admit = lua.create_function(move |lua, (name, bytes, more): (String, usize, usize)| {
+        let instructions = (bytes / lua_work::COPIED).saturating_add(more);
+        of_concat.admit(lua, &name, Work { instructions, bytes })
+    })?;
+    lua.load(lua_work::LIBRARY).set_name("=library").call::<()>((admit, lua_work::NUMERAL_BYTES_MAX))?;
     let pcall: mlua::Function =
         lua.load(PCALL).set_name("=pcall").call((globals.get::<Value>("pcall")?, caught(lua, budget)?))?;
     globals.set("pcall", pcall)
@@ -136,78 +208,14 @@ pub(super) fn limit(lua: &Lua, libraries: &[&'static str], budget: &Rc<Budget>) 
 /// `pcall` by Lua's own, what that gives seen through by the host.
 const PCALL: &str = "local raw, caught = ... return function(...) return caught(raw(...)) end";
 
-/// `table.sort`: long tables, and those with a comparison of their own, are merged from ever longer runs.
-const SORT: &str = "
-local raw, short, type = ..., select(2, ...), type
-return function(list, before)
-    local own = before ~= nil
-    if type(list) ~= 'table' or (own and type(before) ~= 'function') or (not own and #list <= short) then
-        return raw(list, before)
+/// A library function that is charged first.
+const GUARD: &str = "
+return function(admit, raw)
+    return function(...)
+        admit(...)
+        return raw(...)
     end
-    local count = #list
-    local from, to = {}, {}
-    for at = 1, count do from[at] = list[at] end
-    local width = 1
-    while width < count do
-        for first = 1, count, 2 * width do
-            local middle, last = first + width, first + 2 * width
-            if middle > count + 1 then middle = count + 1 end
-            if last > count + 1 then last = count + 1 end
-            local left, right = first, middle
-            for at = first, last - 1 do
-                local takes_right = right < last
-                if takes_right and left < middle then
-                    local a, b = from[left], from[right]
-                    if own then takes_right = before(b, a) else takes_right = b < a end
-                end
-                if takes_right then
-                    to[at] = from[right]
-                    right = right + 1
-                else
-                    to[at] = from[left]
-                    left = left + 1
-                end
-            end
-        end
-        from, to = to, from
-        width = 2 * width
-    end
-    for at = 1, count do list[at] = from[at] end
 end";
-
-fn as_function(pair: mlua::Result<(String, Value)>) -> Option<(String, mlua::Function)> {
-    match pair {
-        Ok((name, Value::Function(function))) => Some((name, function)),
-        _ => None,
-    }
-}
-
-/// Instructions that a library function is charged.
-fn cost(library: &str, function: &str, arguments: &MultiValue) -> usize {
-    let mut cost = 1_usize;
-    for argument in arguments {
-        cost = cost.saturating_add(match argument {
-            Value::String(text) => text.as_bytes().len() / BYTES_PER_INSTRUCTION,
-            Value::Table(table) if library == "table" => table.raw_len() / ELEMENTS_PER_INSTRUCTION,
-            _ => 0,
-        });
-    }
-    let times = match (function, arguments.get(1)) {
-        ("rep", Some(Value::Integer(times))) => usize::try_from(*times).unwrap_or(0),
-        ("rep", Some(Value::Number(times))) if *times >= 1.0 => *times as usize,
-        // Comparisons: as many for each element as its place has digits, in twos.
-        ("sort", _) => 20,
-        _ => 1,
-    };
-    let by_times = match arguments.front() {
-        Some(Value::String(text)) if function == "rep" => {
-            text.as_bytes().len().saturating_mul(times) / BYTES_PER_INSTRUCTION
-        }
-        _ if function == "sort" => cost.saturating_mul(times),
-        _ => 0,
-    };
-    cost.saturating_add(by_times)
-}
 
 /// What `pcall` gives for what Lua's own gave: errors as text, and none for a limit that was reached, which is no error
 /// to be caught.
@@ -231,7 +239,7 @@ fn caught(lua: &Lua, budget: &Rc<Budget>) -> mlua::Result<mlua::Function> {
     })
 }
 
-fn is_out_of_memory(error: &mlua::Error) -> bool {
+pub(super) fn is_out_of_memory(error: &mlua::Error) -> bool {
     match error {
         mlua::Error::MemoryError(_) => true,
         // So Lua says it to those who catch it.

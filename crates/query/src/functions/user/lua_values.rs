@@ -16,15 +16,96 @@
 //!
 //! Strings in the notation of CQL literals are taken wherever a scalar is.
 
+use std::cell::Cell;
+
 use mlua::{Lua, Table, Value};
 use model::collection::{Components, Elements, Entries, VectorElements, append_element};
 use model::{CqlType, number};
 
-use crate::functions::cast;
+use crate::functions::{cast, effort};
 use crate::terms::{append_vector_component, assemble_collection, literal, time};
 
-/// Most elements taken from a table.
-const ELEMENTS_MAX: usize = 1 << 20;
+/// Most elements that one value may have, those of collections inside it counted each time: what is made of them is made in one
+/// piece.
+const ELEMENTS_MAX: usize = 1 << 16;
+/// Most bytes of a result; a text may stand in a table any number of times.
+const RESULT_BYTES_MAX: usize = super::lua::MEMORY_BYTES_MAX;
+/// How much more work a text is that is read as a value of another type.
+const READ_BYTES: usize = 16;
+
+/// Elements and bytes that may still be taken of a result.
+struct Left {
+    elements: Cell<usize>,
+    bytes: Cell<usize>,
+}
+
+impl Left {
+    fn take_element(&self) -> Result<(), String> {
+        let left = self.elements.get().checked_sub(1);
+        self.elements.set(left.ok_or_else(|| format!("more than {ELEMENTS_MAX} elements were returned"))?);
+        Ok(())
+    }
+
+    fn take_bytes(&self, bytes: usize) -> Result<(), String> {
+        let left = self.bytes.get().checked_sub(bytes);
+        self.bytes.set(left.ok_or_else(|| {
+            format!(
+                "more than {RESULT_BYTES_MAX} bytes were returned (a text that stands for another type counts \
+                 {READ_BYTES} times)"
+            )
+        })?);
+        Ok(())
+    }
+}
+
+/// Whether an argument can be made in one piece.
+///
+/// # Errors
+/// That it has too many elements, or numbers that are too long.
+pub(super) fn check(ty: &CqlType, value: Option<&[u8]>) -> mlua::Result<()> {
+    let Some(value) = value else { return Ok(()) };
+    let elements = elements(ty, value);
+    if elements > ELEMENTS_MAX {
+        return Err(mlua::Error::runtime(format!(
+            "an argument has {elements} elements, a function in Lua takes at most {ELEMENTS_MAX}"
+        )));
+    }
+    if effort::of_text(ty, value) > effort::WORK_MAX {
+        return Err(mlua::Error::runtime(format!(
+            "the numbers of an argument of type {ty} have too many digits"
+        )));
+    }
+    Ok(())
+}
+
+/// Elements of a value and of those inside it.
+fn elements(ty: &CqlType, value: &[u8]) -> usize {
+    let of = |ty: &CqlType, part: &[u8]| 1 + elements(ty, part);
+    match ty {
+        CqlType::List { element, .. } | CqlType::Set { element, .. } => {
+            Elements::parse(value).into_iter().flatten().flatten().map(|part| of(element, part)).sum()
+        }
+        CqlType::Map { key, value: held, .. } => Entries::parse(value)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|(name, part)| of(key, name) + of(held, part))
+            .sum(),
+        CqlType::Vector { element, dimension } => {
+            VectorElements::new(element, *dimension, value).flatten().map(|part| of(element, part)).sum()
+        }
+        CqlType::Tuple(types) => {
+            types.iter().zip(Components::new(value)).filter_map(|(ty, part)| Some(of(ty, part.ok()??))).sum()
+        }
+        CqlType::Udt(udt) => udt
+            .fields
+            .iter()
+            .zip(Components::new(value))
+            .filter_map(|((_, ty), part)| Some(of(ty, part.ok()??)))
+            .sum(),
+        _ => 0,
+    }
+}
 
 /// A value for Lua; nothing is nil.
 pub(super) fn to_lua(lua: &Lua, ty: &CqlType, value: Option<&[u8]>) -> mlua::Result<Value> {
@@ -59,7 +140,7 @@ pub(super) fn to_lua(lua: &Lua, ty: &CqlType, value: Option<&[u8]>) -> mlua::Res
             let number = number::decode_varint(value).ok_or_else(broken)?;
             match i64::try_from(&number) {
                 Ok(number) => Value::Integer(number),
-                Err(_) => string(number.to_string().as_bytes())?,
+                Err(_) => string(shown(ty, value)?.as_bytes())?,
             }
         }
         CqlType::Date => {
@@ -114,9 +195,13 @@ pub(super) fn to_lua(lua: &Lua, ty: &CqlType, value: Option<&[u8]>) -> mlua::Res
             Value::Table(table)
         }
         CqlType::Decimal | CqlType::Inet | CqlType::Uuid | CqlType::Timeuuid => {
-            string(cast::text(ty, value).map_err(|_| broken())?.as_bytes())?
+            string(shown(ty, value)?.as_bytes())?
         }
     })
+}
+
+fn shown(ty: &CqlType, value: &[u8]) -> mlua::Result<String> {
+    cast::text(ty, value).map_err(|error| mlua::Error::runtime(format!("an argument is no {ty}: {error}")))
 }
 
 fn sequence<'v>(lua: &Lua, ty: &CqlType, parts: impl Iterator<Item = &'v [u8]>) -> mlua::Result<Value> {
@@ -132,16 +217,23 @@ fn sequence<'v>(lua: &Lua, ty: &CqlType, parts: impl Iterator<Item = &'v [u8]>) 
 /// # Errors
 /// What does not fit.
 pub(super) fn from_lua(ty: &CqlType, value: &Value) -> Result<Option<Vec<u8>>, String> {
+    let left = Left { elements: Cell::new(ELEMENTS_MAX), bytes: Cell::new(RESULT_BYTES_MAX) };
+    part_of(ty, value, &left)
+}
+
+fn part_of(ty: &CqlType, value: &Value, left: &Left) -> Result<Option<Vec<u8>>, String> {
     if value.is_nil() {
         return Ok(None);
     }
     let unexpected = || format!("a Lua {} was returned where a {ty} is declared", value.type_name());
     let text = |text: &str| {
+        left.take_bytes(text.len().saturating_mul(READ_BYTES))?;
         let mut out = Vec::new();
         literal::append_text(text, ty, 0, &mut out).map(|()| out)
     };
     let bytes = match (ty, value) {
         (CqlType::Text | CqlType::Ascii | CqlType::Blob | CqlType::Custom(_), Value::String(string)) => {
+            left.take_bytes(string.as_bytes().len())?;
             string.as_bytes().to_vec()
         }
         (CqlType::Boolean, Value::Boolean(value)) => vec![u8::from(*value)],
@@ -153,7 +245,7 @@ pub(super) fn from_lua(ty: &CqlType, value: &Value) -> Result<Option<Vec<u8>>, S
             | CqlType::Tuple(_)
             | CqlType::Udt(_),
             Value::Table(table),
-        ) => composed(ty, table)?,
+        ) => composed(ty, table, left)?,
         (CqlType::Date, Value::Table(table)) => {
             let field = |name| table.get::<i64>(name).map_err(|_| format!("a date needs its {name}"));
             text(&format!("{:04}-{:02}-{:02}", field("year")?, field("month")?, field("day")?))?
@@ -207,17 +299,23 @@ fn is_integer_like(ty: &CqlType) -> bool {
     )
 }
 
-fn present(ty: &CqlType, value: &Value) -> Result<Vec<u8>, String> {
-    from_lua(ty, value)?.ok_or_else(|| format!("nil inside a {ty}"))
+fn present(ty: &CqlType, value: &Value, left: &Left) -> Result<Vec<u8>, String> {
+    left.take_element()?;
+    part_of(ty, value, left)?.ok_or_else(|| format!("nil inside a {ty}"))
 }
 
-fn composed(ty: &CqlType, table: &Table) -> Result<Vec<u8>, String> {
+fn nullable(ty: &CqlType, value: &Value, left: &Left) -> Result<Option<Vec<u8>>, String> {
+    left.take_element()?;
+    part_of(ty, value, left)
+}
+
+fn composed(ty: &CqlType, table: &Table, left: &Left) -> Result<Vec<u8>, String> {
     let get = |key: Value| table.raw_get::<Value>(key).map_err(|error| error.to_string());
     let mut out = Vec::new();
     match ty {
         CqlType::List { element, .. } => {
             let parts =
-                (1..=bounded(table.raw_len())?).map(|at| present(element, &get(Value::Integer(at as i64))?));
+                (1..=table.raw_len()).map(|at| present(element, &get(Value::Integer(at as i64))?, left));
             out = assemble_collection(ty, parts.collect::<Result<Vec<_>, _>>()?);
         }
         CqlType::Vector { element, dimension } => {
@@ -228,15 +326,14 @@ fn composed(ty: &CqlType, table: &Table) -> Result<Vec<u8>, String> {
                 ));
             }
             for at in 1..=i64::from(*dimension) {
-                let part = present(element, &get(Value::Integer(at))?)?;
+                let part = present(element, &get(Value::Integer(at))?, left)?;
                 append_vector_component(&mut out, element, &part).map_err(|error| error.to_string())?;
             }
         }
         CqlType::Set { element, .. } => {
             let mut parts = Vec::new();
             for pair in table.pairs::<Value, Value>() {
-                parts.push(present(element, &pair.map_err(|error| error.to_string())?.0)?);
-                bounded(parts.len())?;
+                parts.push(present(element, &pair.map_err(|error| error.to_string())?.0, left)?);
             }
             out = assemble_collection(ty, parts);
         }
@@ -244,31 +341,23 @@ fn composed(ty: &CqlType, table: &Table) -> Result<Vec<u8>, String> {
             let mut parts = Vec::new();
             for pair in table.pairs::<Value, Value>() {
                 let (name, value) = pair.map_err(|error| error.to_string())?;
-                parts.push(present(key, &name)?);
-                parts.push(present(of, &value)?);
-                bounded(parts.len())?;
+                parts.push(present(key, &name, left)?);
+                parts.push(present(of, &value, left)?);
             }
             out = assemble_collection(ty, parts);
         }
         CqlType::Tuple(types) => {
             for (at, ty) in (1..).zip(types) {
-                append_element(&mut out, from_lua(ty, &get(Value::Integer(at))?)?.as_deref());
+                append_element(&mut out, nullable(ty, &get(Value::Integer(at))?, left)?.as_deref());
             }
         }
         CqlType::Udt(udt) => {
             for (name, ty) in &udt.fields {
                 let value: Value = table.raw_get(name.as_str()).map_err(|error| error.to_string())?;
-                append_element(&mut out, from_lua(ty, &value)?.as_deref());
+                append_element(&mut out, nullable(ty, &value, left)?.as_deref());
             }
         }
         other => return Err(format!("a table is no {other}")),
     }
     Ok(out)
-}
-
-fn bounded(elements: usize) -> Result<usize, String> {
-    if elements > ELEMENTS_MAX {
-        return Err(format!("more than {ELEMENTS_MAX} elements were returned"));
-    }
-    Ok(elements)
 }

@@ -18,9 +18,13 @@ mod lua;
 mod lua_limits;
 #[cfg(feature = "udf-lua")]
 mod lua_values;
+#[cfg(feature = "udf-lua")]
+mod lua_work;
 mod slice;
 #[cfg(feature = "udf-wasm")]
 mod wasm;
+#[cfg(feature = "udf-wasm")]
+mod wat;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -112,6 +116,18 @@ impl std::fmt::Debug for Running {
 }
 
 impl Running {
+    /// Bytes that its sandbox holds.
+    fn held_bytes(&self) -> usize {
+        match &self.state {
+            #[cfg(feature = "udf-lua")]
+            State::Lua(call) => call.held_bytes(),
+            #[cfg(feature = "udf-wasm")]
+            State::Wasm(call) => call.held_bytes(),
+            #[allow(unreachable_patterns, reason = "a node may have no language")]
+            _ => 0,
+        }
+    }
+
     /// Goes on for a slice.
     ///
     /// # Errors

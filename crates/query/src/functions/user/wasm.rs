@@ -9,12 +9,12 @@
 use model::CqlType;
 use model::schema::FunctionDefinition;
 use wasmi::{
-    Config, Engine, ExternType, Func, Instance, Linker, Memory, Module, ResumableCall,
+    Config, EnforcedLimits, Engine, ExternType, Func, Instance, Linker, Memory, Module, ResumableCall,
     ResumableCallOutOfFuel, Store, StoreLimits, StoreLimitsBuilder, TrapCode, Val, ValType,
 };
 
-use super::Step;
 use super::slice::Slice;
+use super::{Step, wat};
 
 /// Fuel of one call: about as many instructions.
 const FUEL_MAX: u64 = 20_000_000;
@@ -27,6 +27,10 @@ const FUEL_OF_BEGINNING: u64 = 5_000;
 const MEMORY_BYTES_MAX: usize = 16 << 20;
 /// Entries of tables one call may have.
 const TABLE_ELEMENTS_MAX: usize = 100_000;
+/// Functions a module may import: each call makes all of them anew, in one piece.
+const IMPORTS_MAX: usize = 100;
+/// Bytes of source that are one unit of fuel of a call's beginning.
+const SOURCE_BYTES_PER_FUEL: u64 = 4;
 /// Bytes memory grows by.
 const PAGE_BYTES: usize = 64 << 10;
 
@@ -98,8 +102,18 @@ impl WasmFunction {
     pub(super) fn compile(definition: &FunctionDefinition) -> Result<Self, String> {
         let mut config = Config::default();
         config.consume_fuel(true);
+        // Of globals and segments at most 1000 each, of tables 100: a call makes them anew, in one piece.
+        config.enforced_limits(EnforcedLimits::strict());
         let engine = Engine::new(&config);
-        let module = Module::new(&engine, definition.body.as_bytes()).map_err(|error| error.to_string())?;
+        let module = Module::new(&engine, definition.body.as_bytes()).or_else(|error| {
+            let Some(body) = wat::with_branches(&definition.body) else { return Err(error) };
+            Module::new(&engine, body.as_bytes())
+        });
+        let module = module.map_err(|error| error.to_string())?;
+        let imports = module.imports().count();
+        if imports > IMPORTS_MAX {
+            return Err(format!("the module imports {imports} things, at most {IMPORTS_MAX} are allowed"));
+        }
         let Some(ExternType::Func(exported)) = module.get_export(&definition.name) else {
             return Err(format!("the module exports no function {}", definition.name));
         };
@@ -116,9 +130,17 @@ impl WasmFunction {
             ));
         }
         let function = Self { engine, module };
-        let version = function.start()?.abi()?;
-        if !(1..=2).contains(&version) {
-            return Err(format!("version {version} of the calling convention is not supported"));
+        let instance = function.start()?;
+        // Where nothing goes through memory the versions do not differ. There is a mark then, but compilers of other
+        // languages put it where its address is read, not its value.
+        let mut types = definition.argument_types().chain([&definition.returns]);
+        if types.any(|ty| Passing::of(ty, takes_null) == Passing::Memory) {
+            let version = instance.abi()?;
+            if !(1..=2).contains(&version) {
+                return Err(format!("version {version} of the calling convention is not supported"));
+            }
+        } else {
+            instance.abi_address()?;
         }
         Ok(function)
     }
@@ -163,11 +185,10 @@ impl WasmFunction {
         arguments: &[Option<&[u8]>],
     ) -> Result<WasmCall, String> {
         let mut instance = self.start()?;
-        let version = instance.abi()?;
         let takes_null = definition.called_on_null_input;
         let mut values = Vec::with_capacity(arguments.len());
         for (ty, argument) in definition.argument_types().zip(arguments) {
-            values.push(instance.argument(ty, Passing::of(ty, takes_null), *argument, version)?);
+            values.push(instance.argument(ty, Passing::of(ty, takes_null), *argument)?);
         }
         let function = instance
             .instance
@@ -197,7 +218,8 @@ impl WasmFunction {
         let mut results = [Val::I64(0)];
         let began = match next {
             Next::Begin(function, values) => {
-                slice.spend(FUEL_OF_BEGINNING, FUEL_SLICE);
+                let of_source = definition.body.len() as u64 / SOURCE_BYTES_PER_FUEL;
+                slice.spend(FUEL_OF_BEGINNING + of_source, FUEL_SLICE);
                 function.call_resumable(&mut instance.store, &values, &mut results)
             }
             Next::Resume(paused) => paused.resume(&mut instance.store, &mut results),
@@ -222,15 +244,27 @@ impl WasmFunction {
     }
 }
 
+impl WasmCall {
+    /// Bytes of its instance: its memory, most of all.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.instance.memory.data_size(&self.instance.store)
+    }
+}
+
 impl Instantiated {
     /// The version of the calling convention.
     fn abi(&self) -> Result<u32, String> {
-        let global = self.instance.get_global(&self.store, "_scylla_abi");
-        let Some(Val::I32(offset)) = global.map(|global| global.get(&self.store)) else {
-            return Err("the module exports no global _scylla_abi of type i32".to_owned());
-        };
-        let bytes = self.bytes(offset as u32, 4)?;
+        let bytes = self.bytes(self.abi_address()?, 4)?;
         Ok(u32::from_le_bytes(bytes.try_into().map_err(|_| "a version has four bytes")?))
+    }
+
+    /// The address of the version in the module's memory.
+    fn abi_address(&self) -> Result<u32, String> {
+        let global = self.instance.get_global(&self.store, "_scylla_abi");
+        match global.map(|global| global.get(&self.store)) {
+            Some(Val::I32(address)) => Ok(address as u32),
+            _ => Err("the module exports no global _scylla_abi of type i32".to_owned()),
+        }
     }
 
     fn bytes(&self, address: u32, size: u32) -> Result<&[u8], String> {
@@ -241,16 +275,10 @@ impl Instantiated {
             .ok_or_else(|| format!("{size} bytes at {from} lie outside of the module's memory"))
     }
 
-    fn argument(
-        &mut self,
-        ty: &CqlType,
-        passing: Passing,
-        value: Option<&[u8]>,
-        version: u32,
-    ) -> Result<Val, String> {
+    fn argument(&mut self, ty: &CqlType, passing: Passing, value: Option<&[u8]>) -> Result<Val, String> {
         let broken = || format!("an argument is no {ty}");
         if passing == Passing::Memory {
-            return self.put(value, version).map(Val::I64);
+            return self.put(value).map(Val::I64);
         }
         let value = value.ok_or_else(broken)?;
         Ok(match passing {
@@ -267,11 +295,11 @@ impl Instantiated {
     }
 
     /// Puts bytes into memory; gives size and address.
-    fn put(&mut self, value: Option<&[u8]>, version: u32) -> Result<i64, String> {
+    fn put(&mut self, value: Option<&[u8]>) -> Result<i64, String> {
         const NULL: i64 = -1 << 32;
         let Some(value) = value else { return Ok(NULL) };
         let size = u32::try_from(value.len()).map_err(|_| "an argument is too long")?;
-        let address = if version == 2 {
+        let address = if self.abi()? == 2 {
             let allocate = self
                 .instance
                 .get_typed_func::<i32, i32>(&self.store, "_scylla_malloc")

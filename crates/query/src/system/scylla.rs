@@ -1,0 +1,133 @@
+//! Tables of `system` that ScyllaDB has and Cassandra has not, with the columns that its documentation names.
+//!
+//! What is asked for by table or keyspace is made up one of them at a time. Columns without a like here are null:
+//! nobody encrypts connections, no tablet is on its way, and settings do not say where they came from.
+
+use model::partition_key::{self, compare_decorated};
+use model::token::murmur3_token;
+use model::{Schema, Table, Token};
+use storage::SnapshotInfo;
+
+use super::node::{self, CQL_VERSION, NodeFacts};
+use super::rows::Rows;
+use super::views::ClientRow;
+
+/// Fills `system.protocol_servers`: what clients can connect to.
+pub(super) fn protocol_servers(rows: &mut Rows<'_>, node: &NodeFacts) {
+    let address = format!("{}:{}", node.rpc_address, node.rpc_port);
+    rows.row(|row| {
+        row.text("name", "native");
+        row.boolean("is_running", true);
+        row.texts("listen_addresses", [address.as_str()]);
+        row.text("protocol", "cql");
+        row.text("protocol_version", CQL_VERSION);
+    });
+}
+
+/// Fills `system.config`.
+pub(super) fn config(rows: &mut Rows<'_>, node: &NodeFacts, settings: &[(String, String)]) {
+    for (name, value) in node::all_settings(node, settings) {
+        rows.row(|row| {
+            row.text("name", &name);
+            row.text("type", type_of(&value));
+            row.text("value", &value);
+        });
+    }
+}
+
+/// The type of a setting's value, by its looks.
+fn type_of(value: &str) -> &'static str {
+    if matches!(value, "true" | "false") {
+        "bool"
+    } else if value.parse::<i64>().is_ok() {
+        "integer"
+    } else if value.parse::<f64>().is_ok() {
+        "double"
+    } else {
+        "string"
+    }
+}
+
+/// Fills `system.snapshots`.
+pub(super) fn snapshots(rows: &mut Rows<'_>, snapshots: &[SnapshotInfo]) {
+    let bigint = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    for snapshot in snapshots {
+        rows.row(|row| {
+            row.text("keyspace_name", &snapshot.keyspace);
+            row.text("table_name", &snapshot.table);
+            row.text("snapshot_name", &snapshot.tag);
+            row.bigint("live", bigint(snapshot.true_bytes));
+            row.bigint("total", bigint(snapshot.disk_bytes));
+        });
+    }
+}
+
+/// Adds the row of a client of a shard to `system.clients`.
+pub(super) fn client(rows: &mut Rows<'_>, shard: usize, client: &ClientRow) {
+    rows.row(|row| {
+        row.inet("address", client.address);
+        row.int("port", i32::from(client.port));
+        row.text("client_type", "cql");
+        row.text("connection_stage", &client.stage.to_uppercase());
+        for (column, option) in [("driver_name", "DRIVER_NAME"), ("driver_version", "DRIVER_VERSION")] {
+            if let Some(value) = client.options.get(option) {
+                row.text(column, value);
+            }
+        }
+        row.text("hostname", &client.address.to_string());
+        row.int("protocol_version", i32::from(client.version));
+        row.int("shard_id", i32::try_from(shard).unwrap_or(i32::MAX));
+        row.boolean("ssl_enabled", false);
+        row.text("username", &client.user);
+    });
+}
+
+/// Fills `system.token_ring` for one keyspace: all ranges are the node's own.
+pub(super) fn token_ring(rows: &mut Rows<'_>, keyspace: &str, node: &NodeFacts) {
+    let tokens: Vec<String> = node::ring_tokens().map(|token| token.to_string()).collect();
+    let starts = tokens.iter().cycle().skip(tokens.len() - 1);
+    for (start, end) in starts.zip(&tokens) {
+        rows.row(|row| {
+            row.text("keyspace_name", keyspace);
+            row.text("start_token", start);
+            row.inet("endpoint", node.rpc_address);
+            row.text("dc", &node.data_center);
+            row.text("end_token", end);
+            row.text("rack", &node.rack);
+        });
+    }
+}
+
+/// The tables of a schema in the order of their partitions in `system.tablets`.
+pub(super) fn tables_by_token(schema: &Schema) -> Vec<&Table> {
+    let mut tables: Vec<((Token, Vec<u8>), &Table)> = schema
+        .keyspaces()
+        .flat_map(|keyspace| keyspace.tables.values())
+        .map(|table| {
+            let mut key = Vec::new();
+            for part in [table.keyspace().as_bytes(), &table.id().0] {
+                partition_key::append_component(&mut key, 2, part).expect("names and ids fit a key");
+            }
+            ((murmur3_token(&key), key), &**table)
+        })
+        .collect();
+    tables.sort_by(|((a, a_key), _), ((b, b_key), _)| compare_decorated((*a, a_key), (*b, b_key)));
+    tables.into_iter().map(|(_, table)| table).collect()
+}
+
+/// Fills `system.tablets` for one table of a node with so many shards.
+pub(super) fn tablets(rows: &mut Rows<'_>, table: &Table, shards: usize, node: &NodeFacts) {
+    let map = table.tablets();
+    for tablet in map.tablets() {
+        rows.row(|row| {
+            row.text("keyspace_name", table.keyspace());
+            row.uuid("table_id", table.id().0);
+            row.bigint("last_token", map.range(tablet).1.0);
+            row.replicas("replicas", [(node.host_id, map.shard_of(tablet, shards))]);
+            row.text("resize_type", "none");
+            row.bigint("resize_seq_number", 0);
+            row.text("table_name", table.name());
+            row.int("tablet_count", i32::try_from(map.count()).unwrap_or(i32::MAX));
+        });
+    }
+}

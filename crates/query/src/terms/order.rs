@@ -1,0 +1,360 @@
+//! Puts the elements of bound sets and maps in order: clients send them in any order, and may send some twice.
+//!
+//! What is stored must be in order at every depth, or one value has several tokens and nothing finds it. As in Cassandra,
+//! sets and maps inside lists, sets, maps and vectors are put in order too; those inside tuples and user types stay as they
+//! were sent. The engine does this to a request's values before the statement runs, so that terms, restrictions and
+//! conditions only see values in order. Which markers need it is known when a statement is prepared
+//! (`Prepared::ordered_markers`), and statements without such markers do nothing here.
+//!
+//! Large values are put in order in steps between which other tasks run. The time is n log n of their length.
+
+use std::cmp::Ordering;
+use std::ops::Range;
+use std::pin::Pin;
+
+use model::CqlType;
+use model::collection::{
+    CollectionError, Elements, Entries, VectorElements, append_element, append_vector_element,
+};
+use model::compare::compare;
+use model::validate::validate;
+
+/// Values up to this length are put in order in one go: less than half a millisecond of work.
+const STEP_BYTES: usize = 16 << 10;
+/// Most elements that are sorted or merged between two looks at who else wants to run.
+const STEP_ELEMENTS: usize = 256;
+
+/// Whether a value bound to a marker of this type may need to be put in order.
+pub fn is_ordered(ty: &CqlType) -> bool {
+    // A vector or tuple that is bound by itself is stored as it was sent.
+    ty.is_collection() && holds_order(ty)
+}
+
+/// Whether a set or map is reached from the type through lists, sets, maps and vectors alone.
+fn holds_order(ty: &CqlType) -> bool {
+    match ty {
+        CqlType::Set { .. } | CqlType::Map { .. } => true,
+        CqlType::List { element, .. } | CqlType::Vector { element, .. } => holds_order(element),
+        _ => false,
+    }
+}
+
+/// The value with the elements of its sets and maps in order; `None` where they are already, and where the bytes are no
+/// value of the type, which binding them will report.
+pub async fn in_order(ty: &CqlType, value: &[u8]) -> Option<Vec<u8>> {
+    if value.len() <= STEP_BYTES {
+        return in_order_at_once(ty, value);
+    }
+    validate(ty, value).ok()?;
+    let mut out = Vec::with_capacity(value.len());
+    append_in_steps(ty, value, &mut out).await.ok()?;
+    (out != value).then_some(out)
+}
+
+fn in_order_at_once(ty: &CqlType, value: &[u8]) -> Option<Vec<u8>> {
+    if check(ty, value).ok()? {
+        return None;
+    }
+    validate(ty, value).ok()?;
+    let mut out = Vec::with_capacity(value.len());
+    append(ty, value, &mut out).ok()?;
+    Some(out)
+}
+
+/// Whether the value is in order already.
+fn check(ty: &CqlType, value: &[u8]) -> Result<bool, CollectionError> {
+    let mut previous: Option<&[u8]> = None;
+    let parts = PartTypes::of(ty);
+    for (at, part) in Parts::of(ty, value)?.enumerate() {
+        let part = part?;
+        let part_type = parts.at(at);
+        if holds_order(part_type) && !check(part_type, part)? {
+            return Ok(false);
+        }
+        if parts.has_keys && at.is_multiple_of(parts.in_entry) {
+            let last = previous.replace(part);
+            if last.is_some_and(|last| compare(part_type, last, part).is_ge()) {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// Appends the value in order.
+fn append(ty: &CqlType, value: &[u8], out: &mut Vec<u8>) -> Result<(), CollectionError> {
+    let mut collected = Collected::new(ty, value, out);
+    for part in Parts::of(ty, value)? {
+        let part = part?;
+        let part_type = collected.begin_part();
+        if holds_order(part_type) {
+            append(part_type, part, collected.part())?;
+        } else {
+            collected.part().extend_from_slice(part);
+        }
+        collected.end_part();
+    }
+    if collected.types.has_keys {
+        let Collected { entries, bytes, .. } = &mut collected;
+        entries.sort_by(|a, b| a.compare(b, ty, bytes));
+    }
+    let start = collected.begin(out);
+    let (mut at, mut entries) = (0, 0_usize);
+    while at < collected.entries.len() {
+        at = collected.keep_one(at, out);
+        entries += 1;
+    }
+    collected.end(out, start, entries);
+    Ok(())
+}
+
+/// As [`append`], giving way.
+fn append_in_steps<'v>(
+    ty: &'v CqlType,
+    value: &'v [u8],
+    out: &'v mut Vec<u8>,
+) -> Pin<Box<dyn Future<Output = Result<(), CollectionError>> + 'v>> {
+    Box::pin(async move {
+        let mut collected = Collected::new(ty, value, out);
+        for part in Parts::of(ty, value)? {
+            let part = part?;
+            let part_type = collected.begin_part();
+            match holds_order(part_type) {
+                true if part.len() > STEP_BYTES => {
+                    append_in_steps(part_type, part, collected.part()).await?;
+                }
+                true => append(part_type, part, collected.part())?,
+                false => collected.part().extend_from_slice(part),
+            }
+            collected.end_part();
+            reactor::maybe_yield().await;
+        }
+        if collected.types.has_keys {
+            let step = STEP_BYTES * collected.entries.len() / collected.bytes.len().max(1);
+            let Collected { entries, bytes, .. } = &mut collected;
+            sort_in_steps(entries, step.clamp(1, STEP_ELEMENTS), |a, b| a.compare(b, ty, bytes)).await;
+        }
+        reactor::maybe_yield().await;
+        let start = collected.begin(out);
+        let (mut at, mut entries) = (0, 0_usize);
+        while at < collected.entries.len() {
+            at = collected.keep_one(at, out);
+            entries += 1;
+            if entries.is_multiple_of(STEP_ELEMENTS) {
+                reactor::maybe_yield().await;
+            }
+        }
+        collected.end(out, start, entries);
+        Ok(())
+    })
+}
+
+/// Sorts, equal ones staying in their order, and gives way after about `step` comparisons, or so many elements sorted at once.
+async fn sort_in_steps<T: Copy>(items: &mut Vec<T>, step: usize, order: impl Fn(&T, &T) -> Ordering) {
+    for run in items.chunks_mut(step) {
+        run.sort_by(&order);
+        reactor::maybe_yield().await;
+    }
+    let mut width = step;
+    let mut merged = Vec::with_capacity(items.len());
+    while width < items.len() {
+        merged.clear();
+        let mut since = 0;
+        for pair in items.chunks(width * 2) {
+            let (mut left, mut right) = pair.split_at(width.min(pair.len()));
+            while let (Some(first), Some(second)) = (left.first(), right.first()) {
+                if order(first, second).is_le() {
+                    merged.push(*first);
+                    left = &left[1..];
+                } else {
+                    merged.push(*second);
+                    right = &right[1..];
+                }
+                since += 1;
+                if since >= step {
+                    since = 0;
+                    reactor::maybe_yield().await;
+                }
+            }
+            merged.extend_from_slice(left);
+            merged.extend_from_slice(right);
+        }
+        std::mem::swap(items, &mut merged);
+        width *= 2;
+    }
+}
+
+/// The parts of a value under construction: its elements; of a map keys and values in turn.
+struct Collected<'t> {
+    types: PartTypes<'t>,
+    ty: &'t CqlType,
+    /// Where each entry's key and the whole entry lie in `bytes`; only where entries are sorted.
+    entries: Vec<Entry>,
+    /// The parts as they are stored.
+    bytes: Vec<u8>,
+    /// The part that is being made.
+    part: Vec<u8>,
+    parts: usize,
+}
+
+/// An element of a set, or a key and its value.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    start: u32,
+    key_end: u32,
+    end: u32,
+}
+
+impl Entry {
+    fn key(self) -> Range<usize> {
+        // Each part is behind the four bytes of its length.
+        self.start as usize + 4..self.key_end as usize
+    }
+
+    fn compare(self, other: &Self, ty: &CqlType, bytes: &[u8]) -> Ordering {
+        compare(PartTypes::of(ty).at(0), &bytes[self.key()], &bytes[other.key()])
+    }
+}
+
+impl<'t> Collected<'t> {
+    fn new(ty: &'t CqlType, value: &[u8], out: &mut Vec<u8>) -> Self {
+        out.reserve(value.len());
+        let bytes = Vec::with_capacity(value.len());
+        Self { types: PartTypes::of(ty), ty, entries: Vec::new(), bytes, part: Vec::new(), parts: 0 }
+    }
+
+    /// Begins a part and returns its type.
+    fn begin_part(&mut self) -> &'t CqlType {
+        self.part.clear();
+        self.types.at(self.parts)
+    }
+
+    fn part(&mut self) -> &mut Vec<u8> {
+        &mut self.part
+    }
+
+    fn end_part(&mut self) {
+        let begins = self.parts.is_multiple_of(self.types.in_entry);
+        // A frame, and so a value, is shorter than 2^31 bytes.
+        let here = |bytes: &[u8]| u32::try_from(bytes.len()).expect("a value shorter than 4 GiB");
+        let start = here(&self.bytes);
+        match self.ty {
+            CqlType::Vector { element, .. } => append_vector_element(&mut self.bytes, element, &self.part),
+            _ => append_element(&mut self.bytes, Some(&self.part)),
+        }
+        let end = here(&self.bytes);
+        if self.types.has_keys {
+            match self.entries.last_mut() {
+                Some(entry) if !begins => entry.end = end,
+                _ => self.entries.push(Entry { start, key_end: end, end }),
+            }
+        }
+        self.parts += 1;
+    }
+
+    /// Appends the value up to its first entry, or all of it where entries keep their places. Says where it begins.
+    fn begin(&self, out: &mut Vec<u8>) -> usize {
+        let start = out.len();
+        if !matches!(self.ty, CqlType::Vector { .. }) {
+            append_count(out, if self.types.has_keys { 0 } else { self.parts });
+        }
+        if !self.types.has_keys {
+            out.extend_from_slice(&self.bytes);
+        }
+        start
+    }
+
+    /// Appends one of the equal entries that begin at `at`: of elements the first, of keys the last. Says where others begin.
+    fn keep_one(&self, at: usize, out: &mut Vec<u8>) -> usize {
+        let is_equal = |pair: &[Entry]| pair[0].compare(&pair[1], self.ty, &self.bytes).is_eq();
+        let more = self.entries[at..].windows(2).take_while(|pair| is_equal(pair)).count();
+        let kept = self.entries[if self.types.in_entry == 2 { at + more } else { at }];
+        out.extend_from_slice(&self.bytes[kept.start as usize..kept.end as usize]);
+        at + more + 1
+    }
+
+    /// Puts the number of entries in its place.
+    fn end(&self, out: &mut [u8], start: usize, entries: usize) {
+        if self.types.has_keys {
+            let mut count = Vec::with_capacity(4);
+            append_count(&mut count, entries);
+            out[start..start + 4].copy_from_slice(&count);
+        }
+    }
+}
+
+fn append_count(out: &mut Vec<u8>, count: usize) {
+    let count = i32::try_from(count).expect("fewer elements than the value has bytes");
+    out.extend_from_slice(&count.to_be_bytes());
+}
+
+/// The types of a value's parts.
+#[derive(Clone, Copy)]
+struct PartTypes<'t> {
+    first: &'t CqlType,
+    second: &'t CqlType,
+    in_entry: usize,
+    /// Whether the first part of each entry decides on the order of entries.
+    has_keys: bool,
+}
+
+impl<'t> PartTypes<'t> {
+    fn of(ty: &'t CqlType) -> Self {
+        match ty {
+            CqlType::Map { key, value, .. } => {
+                Self { first: key, second: value, in_entry: 2, has_keys: true }
+            }
+            CqlType::Set { element, .. } => {
+                Self { first: element, second: element, in_entry: 1, has_keys: true }
+            }
+            CqlType::List { element, .. } | CqlType::Vector { element, .. } => {
+                Self { first: element, second: element, in_entry: 1, has_keys: false }
+            }
+            other => Self { first: other, second: other, in_entry: 1, has_keys: false },
+        }
+    }
+
+    fn at(&self, part: usize) -> &'t CqlType {
+        if part.is_multiple_of(self.in_entry) { self.first } else { self.second }
+    }
+}
+
+/// Walks the parts of a value.
+enum Parts<'v> {
+    Elements(Elements<'v>),
+    Entries(Entries<'v>, Option<&'v [u8]>),
+    Vector(VectorElements<'v>),
+}
+
+impl<'v> Parts<'v> {
+    fn of(ty: &CqlType, value: &'v [u8]) -> Result<Self, CollectionError> {
+        Ok(match ty {
+            CqlType::Map { .. } => Self::Entries(Entries::parse(value)?, None),
+            CqlType::Vector { element, dimension } => {
+                Self::Vector(VectorElements::new(element, *dimension, value))
+            }
+            _ => Self::Elements(Elements::parse(value)?),
+        })
+    }
+}
+
+impl<'v> Iterator for Parts<'v> {
+    type Item = Result<&'v [u8], CollectionError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            Self::Elements(elements) => elements.next(),
+            Self::Vector(elements) => elements.next(),
+            Self::Entries(entries, second) => match second.take() {
+                Some(value) => Some(Ok(value)),
+                None => Some(entries.next()?.map(|(key, value)| {
+                    *second = Some(value);
+                    key
+                })),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
