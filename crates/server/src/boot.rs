@@ -3,13 +3,16 @@
 //! Phases, each with its own error: configuration → lock on the work directory → shards → storage on every shard →
 //! engines → listeners on shard 0 → `ceto ready`. Administration's ports are bound once the lock is held, before anything is
 //! opened, and answered by a thread of its own (`admin`). On SIGINT or SIGTERM the listeners close, requests in flight end,
-//! memtables are flushed, and the process ends with 0. What fails before `ceto ready` ends it with 1 and one line
-//! that says what to do.
+//! memtables are flushed, and the process ends with 0; another thread (`signals`) sees to it that the process ends in any
+//! case. What fails before `ceto ready` ends it with 1 and one line that says what to do.
 
+mod advice;
 mod disks;
 mod lock;
 mod memory;
+mod probe;
 mod shard;
+mod signals;
 mod trouble;
 
 use std::path::PathBuf;
@@ -35,7 +38,7 @@ pub enum BootError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The work directory cannot be used.
-    #[error("cannot use the work directory {}: {source}{}", path.display(), if source.kind() == std::io::ErrorKind::WouldBlock { "; another ceto runs on it" } else { "; give a directory that this user may write to with --workdir or workdir" })]
+    #[error("cannot use the work directory {}: {source}{}", path.display(), advice::work_directory(source))]
     Workdir {
         /// The directory.
         path: PathBuf,
@@ -53,9 +56,23 @@ pub enum BootError {
         /// Those of its affinity mask and cgroup.
         processors: usize,
     },
+    /// More memory than the machine or its cgroup has.
+    #[error(
+        "--memory of {asked_mib} MiB is more than the {available_mib} MiB that this process may use ({}): give less with --memory or \
+         memory, or raise that limit", source_file.display()
+    )]
+    TooMuchMemory {
+        /// `memory`, in MiB.
+        asked_mib: u64,
+        /// The limit, in MiB.
+        available_mib: u64,
+        /// The file that states the limit.
+        source_file: PathBuf,
+    },
     /// A port cannot be listened on.
     #[error(
-        "cannot listen on {address}: {source}; choose another with --listen, --port or --shard-aware-port"
+        "cannot listen on {address}: {source}{}",
+        advice::port(source, "--listen, --port or --shard-aware-port")
     )]
     Listen {
         /// Address and port.
@@ -64,9 +81,7 @@ pub enum BootError {
         source: std::io::Error,
     },
     /// A port of administration cannot be listened on.
-    #[error(
-        "cannot listen on {address} ({key}): {source}; choose another with {option} or {key}, 0 for none"
-    )]
+    #[error("cannot listen on {address} ({key}): {source}{}", advice::port(source, &format!("{option} or {key}, 0 for none")))]
     AdminListen {
         /// Its key in the configuration.
         key: &'static str,
@@ -78,8 +93,14 @@ pub enum BootError {
         source: std::io::Error,
     },
     /// Administration has no thread.
-    #[error("cannot serve administration: {0}")]
+    #[error("cannot serve administration: {}{}", .0, advice::system(.0))]
     Administration(std::io::Error),
+    /// Signals cannot be taken.
+    #[error("cannot take signals: {}{}", .0, advice::system(.0))]
+    Signals(std::io::Error),
+    /// The shards could not be started.
+    #[error("{}{}", .0, start_advice(.0))]
+    Start(reactor::StartError),
     /// Storage did not open.
     #[error(transparent)]
     Storage(#[from] storage::StorageError),
@@ -104,9 +125,34 @@ pub enum BootError {
     },
 }
 
-/// Runs a node until it is told to stop.
-pub fn main(options: &ServerOptions) -> ExitCode {
-    match run(options) {
+pub(crate) use advice::port as port_advice;
+
+/// What to do about shards that did not start.
+fn start_advice(error: &reactor::StartError) -> String {
+    use reactor::{DriverChoice, StartError};
+    match error {
+        StartError::NoShards => String::new(),
+        StartError::Driver { driver: DriverChoice::Uring, source, .. }
+            if source.kind() != std::io::ErrorKind::OutOfMemory =>
+        {
+            "; the kernel or its container does not allow io_uring: use --driver auto or poll".to_owned()
+        }
+        StartError::Disk { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+            "; measure the disks there are with `ceto io-setup`, or remove it from io_properties.yaml"
+                .to_owned()
+        }
+        StartError::Driver { source, .. }
+        | StartError::Disk { source, .. }
+        | StartError::System { source, .. } => advice::system(source),
+    }
+}
+
+/// Has the allocator give back what it keeps of the calling thread's memory; of each shard that has one.
+pub(crate) struct GiveBackPages(pub(crate) fn());
+
+/// Runs a node until it is told to stop. `give_back_pages` has the allocator give the kernel what it keeps.
+pub fn main(options: &ServerOptions, give_back_pages: fn()) -> ExitCode {
+    match run(options, give_back_pages) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("ceto: {error}");
@@ -115,7 +161,9 @@ pub fn main(options: &ServerOptions) -> ExitCode {
     }
 }
 
-fn run(options: &ServerOptions) -> Result<(), Box<dyn std::error::Error>> {
+fn run(options: &ServerOptions, give_back_pages: fn()) -> Result<(), Box<dyn std::error::Error>> {
+    // First of all: a signal that came before would end the process without a line.
+    let taken = signals::take()?;
     let (config, warnings) = options.configuration()?;
     reactor::log::set_level(config.log_level);
     for warning in warnings {
@@ -127,8 +175,10 @@ fn run(options: &ServerOptions) -> Result<(), Box<dyn std::error::Error>> {
     if shards > processors && !shares_processors {
         return Err(BootError::TooManyShards { shards, processors }.into());
     }
+    memory::check(config.memory_bytes, config.developer_mode)?;
     let disks = disks::configured(&config)?;
-    let probes = disks.is_none() && !config.developer_mode;
+    let has_disks = disks.is_some();
+    let probes = !has_disks && !config.developer_mode;
     let reactor_config = reactor::Config {
         shards,
         driver: match config.driver {
@@ -150,9 +200,13 @@ fn run(options: &ServerOptions) -> Result<(), Box<dyn std::error::Error>> {
     // The first error of any shard, as text, for the exit code; and the thread to end when all shards have.
     let (failed, failure) = std::sync::mpsc::channel::<String>();
     let (administered, administration) = std::sync::mpsc::channel::<Admin>();
+    let attach = signals::watch(taken, options.clone(), config.clone(), has_disks)?;
     let running = reactor::start(reactor_config, move |shard: ShardInfo| {
         let (config, failed, administered) = (config.clone(), failed.clone(), administered.clone());
+        let attach = attach.clone();
         async move {
+            attach.shard(shard);
+            reactor::set_local(Rc::new(GiveBackPages(give_back_pages)));
             if shard.id == 0
                 && let Err(error) = lead(config, shard, probes, administered).await
             {
@@ -160,7 +214,8 @@ fn run(options: &ServerOptions) -> Result<(), Box<dyn std::error::Error>> {
                 let _ = failed.send(error.to_string());
             }
         }
-    })?;
+    })
+    .map_err(BootError::Start)?;
     let joined = running.join();
     if let Ok(admin) = administration.try_recv() {
         admin.stop();
@@ -199,7 +254,7 @@ async fn lead(
 
 /// Finds out who this node is, then opens it.
 pub(crate) async fn open_node(config: &Config, shards: usize) -> Result<(), BootError> {
-    let identity = Identity::open(&config.workdir, &config.cluster_name).await?;
+    let identity = Identity::open(&config.workdir, &config.cluster_name, &shard::places(config, 0)).await?;
     open_all(config, &identity, shards).await
 }
 
@@ -257,13 +312,10 @@ async fn serve(
         reactor::shard_count()
     );
     println!("connect with: cqlsh {} {}", config.rpc_address, config.native_port);
-    let probe = probes.then(|| disks::probe(config));
-    let stopped = stop.await;
-    if let Some(probe) = probe {
-        // Done long since, or in a moment; a panic of it was logged.
-        let _ = probe.await;
+    if probes {
+        probe::begin(config);
     }
-    match stopped {
+    match stop.await {
         Ok(Ok(())) => {
             lock::say_ending(&config.workdir).await;
             reactor::info!("told to stop: draining");

@@ -36,7 +36,7 @@ pub enum Command {
 }
 
 /// Options of `ceto server`; each goes before the same key of the configuration file.
-#[derive(Debug, Args, Default)]
+#[derive(Debug, Clone, Args, Default)]
 pub struct ServerOptions {
     /// Configuration file in YAML, with the keys of cassandra.yaml and scylla.yaml
     #[arg(long, value_name = "FILE")]
@@ -44,6 +44,9 @@ pub struct ServerOptions {
     /// Directory of everything the node keeps [default: ceto-data]
     #[arg(long, value_name = "DIR")]
     pub workdir: Option<PathBuf>,
+    /// Go on without what a refused start named as missing, and lose it for good; WORD is what that start printed
+    #[arg(long, value_name = "WORD")]
+    pub accept_missing: Vec<String>,
     /// Address for CQL clients [default: 127.0.0.1]
     #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
     pub listen: Option<IpAddr>,
@@ -68,6 +71,9 @@ pub struct ServerOptions {
     /// Report a task that holds its core for longer than this, in milliseconds, 0 for never [default: 5]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(0..=3_600_000))]
     pub blocked_reactor_notify_ms: Option<u64>,
+    /// A node that was told to end and has not after this many seconds ends without a drain, 0 for never [default: 60]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    pub shutdown_timeout: Option<u64>,
     /// Address of the administration API [default: the CQL address if it is a loopback one, else 127.0.0.1]
     #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
     pub api_address: Option<IpAddr>,
@@ -102,6 +108,7 @@ impl ServerOptions {
         if let Some(workdir) = &self.workdir {
             config.workdir.clone_from(workdir);
         }
+        config.accept_missing.clone_from(&self.accept_missing);
         if let Some(listen) = self.listen {
             config.rpc_address = listen;
         }
@@ -125,6 +132,9 @@ impl ServerOptions {
         }
         if let Some(ms) = self.blocked_reactor_notify_ms {
             config.blocked_reactor_notify = Duration::from_millis(ms);
+        }
+        if let Some(seconds) = self.shutdown_timeout {
+            config.shutdown_timeout = Duration::from_secs(seconds);
         }
         if let Some(address) = self.api_address {
             config.admin.api_address = Some(address);
@@ -175,6 +185,8 @@ mod tests {
             "io.yaml",
             "--shard-aware-port",
             "0",
+            "--shutdown-timeout",
+            "7",
             "--api-address",
             "127.0.0.6",
             "--api-port",
@@ -190,6 +202,7 @@ mod tests {
         assert_eq!((config.shards, config.memory_bytes), (Some(2), Some(512 << 20)));
         assert_eq!(config.io_properties_file, Some("io.yaml".into()));
         assert_eq!(config.blocked_reactor_notify, Duration::from_millis(20));
+        assert_eq!(config.shutdown_timeout, Duration::from_secs(7));
         assert_eq!(config.admin.api_address, Some("127.0.0.6".parse().unwrap()));
         // Who is told of nothing else knows the node by where clients connect.
         assert_eq!(config.own_address(), IpAddr::from([127, 0, 0, 5]));

@@ -8,6 +8,7 @@ mod guardrails;
 pub(crate) mod io_properties;
 mod keys;
 mod known;
+mod security;
 pub(crate) mod settings;
 mod value;
 
@@ -22,7 +23,7 @@ use query::MarkerOptions;
 use query::guardrails::Guardrails;
 use reactor::log::Level;
 use storage::LargeLimits;
-use value::Document;
+use value::{Document, Value};
 
 /// Everything the process is told before it starts.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,6 +36,8 @@ pub struct Config {
     pub rack: String,
     /// `workdir`: where everything lies that has no path of its own.
     pub workdir: PathBuf,
+    /// Words of refused starts whose losses are accepted; on the command line only (`--accept-missing`).
+    pub accept_missing: Vec<String>,
     /// `data_file_directories`, of which there may be one.
     pub data_dir: Option<PathBuf>,
     /// `commitlog_directory`.
@@ -111,8 +114,12 @@ pub struct Config {
     pub developer_mode: bool,
     /// `overprovisioned`: no pinning, and more shards than processors may be.
     pub overprovisioned: bool,
-    /// `ignore_authentication`: start though an `authenticator` or `authorizer` is asked for that is not there.
+    /// `ignore_authentication`: start though an `authenticator`, an `authorizer` or their like is asked for.
     pub ignores_authentication: bool,
+    /// `ignore_encryption`: start though encryption of connections or files is asked for.
+    pub ignores_encryption: bool,
+    /// `ignore_audit`: start though a record of what clients do is asked for.
+    pub ignores_audit: bool,
     /// `reactor_spin_us`: how long an idle shard looks for work before it sleeps.
     pub spin_us: u32,
     /// `reactor_driver`: `auto`, `uring` or `poll`.
@@ -145,6 +152,8 @@ pub struct Config {
     pub blocked_reactor_notify: Duration,
     /// `blocked_reactor_reports_per_minute`, for each shard.
     pub blocked_reactor_reports_per_minute: u32,
+    /// `shutdown_timeout`: how long a node that was told to end may take before it ends without a drain; zero for any time.
+    pub shutdown_timeout: Duration,
     /// `default_log_level`: `error`, `warn`, `info`, `debug`.
     pub log_level: Level,
 }
@@ -178,6 +187,7 @@ impl Default for Config {
             data_center: "datacenter1".into(),
             rack: "rack1".into(),
             workdir: "ceto-data".into(),
+            accept_missing: Vec::new(),
             data_dir: None,
             commitlog_dir: None,
             rpc_address: localhost,
@@ -217,6 +227,8 @@ impl Default for Config {
             developer_mode: false,
             overprovisioned: false,
             ignores_authentication: false,
+            ignores_encryption: false,
+            ignores_audit: false,
             spin_us: 0,
             driver: Driver::Auto,
             user_functions: true,
@@ -232,6 +244,7 @@ impl Default for Config {
             io_properties_file: None,
             blocked_reactor_notify: Duration::from_millis(5),
             blocked_reactor_reports_per_minute: 5,
+            shutdown_timeout: Duration::from_secs(60),
             log_level: Level::Info,
         }
     }
@@ -290,13 +303,46 @@ pub enum ConfigError {
     },
 }
 
+/// Longest file of settings that is read.
+pub(crate) const TEXT_BYTES_MAX: u64 = 16 << 20;
+
+/// A configuration file's keys as they are written.
+#[derive(Debug, Default)]
+pub(crate) struct Written(BTreeMap<String, Value>);
+
+impl Written {
+    /// Keys that a running node follows when it reads its configuration again.
+    const FOLLOWED: [&str; 3] = ["default_log_level", "io_properties_file", "shutdown_timeout"];
+
+    /// Those of the file at `path`; none without a file.
+    ///
+    /// # Errors
+    /// [`ConfigError`] where it cannot be read.
+    pub(crate) fn of(path: Option<&Path>) -> Result<Self, ConfigError> {
+        let Some(path) = path else { return Ok(Self::default()) };
+        let text = reactor::file::read_text_now(path, TEXT_BYTES_MAX)
+            .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
+        let entries = Document::parse(path, &text)?.entries.into_iter();
+        Ok(Self(entries.map(|entry| (entry.key, entry.value)).collect()))
+    }
+
+    /// Keys whose values differ from those before and take effect with a restart.
+    pub(crate) fn changed(&self, before: &Self) -> Vec<String> {
+        let mut keys: Vec<&String> = self.0.keys().chain(before.0.keys()).collect();
+        keys.sort();
+        keys.dedup();
+        keys.retain(|key| self.0.get(*key) != before.0.get(*key) && !Self::FOLLOWED.contains(&key.as_str()));
+        keys.into_iter().cloned().collect()
+    }
+}
+
 impl Config {
     /// The defaults changed by the YAML file at `path`, and warnings about keys that have no effect yet.
     ///
     /// # Errors
     /// [`ConfigError`] names file, line and column.
     pub fn from_file(path: &Path) -> Result<(Self, Vec<String>), ConfigError> {
-        let text = std::fs::read_to_string(path)
+        let text = reactor::file::read_text_now(path, TEXT_BYTES_MAX)
             .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
         Self::from_yaml(path, &text)
     }
@@ -309,7 +355,7 @@ impl Config {
         let mut config = Self::default();
         let mut warnings = Vec::new();
         let mut places = BTreeMap::new();
-        let mut open = None;
+        let mut open = Vec::new();
         for entry in Document::parse(path, text)?.entries {
             let (line, column) = entry.key_at;
             places.insert(entry.key.clone(), entry.value_at);
@@ -337,17 +383,18 @@ impl Config {
                             message: format!("{expected}, found {}", entry.value),
                         });
                     }
-                    known::Meaning::Open(consequence) => {
-                        open.get_or_insert_with(|| ConfigError::BadValue {
+                    known::Meaning::Open(lack, consequence) => {
+                        let error = ConfigError::BadValue {
                             path: path.to_owned(),
                             line: entry.value_at.0,
                             column: entry.value_at.1,
                             key: entry.key.clone(),
                             message: format!(
-                                "not there yet, so {consequence}; a node that is to start all the same has \
-                                 ignore_authentication: true"
+                                "not there yet, so {consequence}; a node that is to start all the same has {}: true",
+                                lack.key()
                             ),
-                        });
+                        };
+                        open.push((lack, error));
                         Some(format!(": {consequence}"))
                     }
                 };
@@ -368,9 +415,8 @@ impl Config {
                 });
             }
         }
-        if let Some(error) = open
-            && !config.ignores_authentication
-        {
+        // The file may say at its end what it goes without.
+        if let Some((_, error)) = open.into_iter().find(|(lack, _)| !lack.is_accepted(&config)) {
             return Err(error);
         }
         guardrails::check(&config).map_err(|(key, message)| {

@@ -9,8 +9,9 @@ use server::cli::{Cli, Command};
 static ALLOCATOR: memory::Counting<mimalloc::MiMalloc> = memory::Counting(mimalloc::MiMalloc);
 
 fn main() -> ExitCode {
+    memory::keep_pages_briefly(&ALLOCATOR);
     match Cli::parse().command {
-        Command::Server(options) => server::boot::main(&options),
+        Command::Server(options) => server::boot::main(&options, || memory::give_back_pages(&ALLOCATOR)),
         Command::Perf(command) => command.run(),
         Command::Tool(tool) => tool.run(),
     }

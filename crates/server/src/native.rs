@@ -31,7 +31,7 @@ use reactor::metrics::{self, Counter, Gauge};
 use reactor::net::DetachedStream;
 use reactor::{Deadline, Gate, Group, Permit, mesh};
 
-use crate::boot::{BootError, Shard};
+use crate::boot::{BootError, GiveBackPages, Shard};
 use crate::config::Config;
 use auth::{AllowAll, Authenticator};
 use connection::Connection;
@@ -43,9 +43,14 @@ pub use listener::OpenListener;
 use session::StartupOptions;
 use writes::WriteLine;
 
-/// Bytes of buffers kept for reuse, and the largest worth keeping.
+/// Bytes of buffers kept for reuse, the part of the memory for answers that they may be, and the largest worth keeping.
 const POOLED_BYTES_MAX: usize = 16 << 20;
+const POOLED_PART: usize = 16;
 const POOLED_BUFFER_BYTES_MAX: usize = 256 << 10;
+
+/// How often it is looked whether a burst of large allocations is over, and after how many looks it has lasted long.
+const QUIET_LOOK: Duration = Duration::from_secs(1);
+const BURST_LOOKS_MAX: u32 = 8;
 
 /// Clients listed before others have their turn.
 const CLIENTS_PER_LOOK: usize = 64;
@@ -74,8 +79,9 @@ pub struct Native {
     /// Writes that wait for the commit log.
     writes: Rc<WriteLine>,
     buffers: RefCell<Vec<Vec<u8>>>,
-    /// What they take.
+    /// What they take, and may take.
     pooled_bytes: Cell<usize>,
+    pooled_max: usize,
     served: Rc<Counter>,
     failed: Rc<Counter>,
     open: Rc<Gauge>,
@@ -94,6 +100,7 @@ impl Native {
     /// A service that answers with `engine`; nothing listens yet.
     pub fn new(config: &Config, engine: Engine) -> Rc<Self> {
         let room = engine.answers();
+        let pooled_max = (room.bytes_max() / POOLED_PART).min(POOLED_BYTES_MAX);
         let native = Rc::new(Self {
             engine,
             config: NativeConfig {
@@ -115,6 +122,7 @@ impl Native {
             writes: WriteLine::open(),
             buffers: RefCell::default(),
             pooled_bytes: Cell::new(0),
+            pooled_max,
             served: metrics::counter("scylla_transport_requests_served", "CQL requests answered", &[]),
             failed: metrics::counter(
                 "scylla_transport_cql_errors_total",
@@ -123,6 +131,7 @@ impl Native {
             ),
             open: metrics::gauge("scylla_transport_current_connections", "CQL connections open", &[]),
         });
+        native.give_back_after_bursts();
         let listener = Rc::downgrade(&native);
         native.engine.on_schema_change(Rc::new(move |event| {
             if let Some(native) = listener.upgrade() {
@@ -140,6 +149,33 @@ impl Native {
             })
         }));
         native
+    }
+
+    /// Gives back what is kept of memory once a burst of large allocations is over, whoever made them, or has lasted long.
+    fn give_back_after_bursts(self: &Rc<Self>) {
+        let Some(pages) = reactor::local::<GiveBackPages>() else { return };
+        let watched = Rc::downgrade(self);
+        reactor::spawn(Group::ADMIN, async move {
+            let (mut given_back_at, mut known, mut looks) = (0, 0, 0);
+            // Until the service is gone.
+            loop {
+                reactor::sleep(QUIET_LOOK).await;
+                let Some(native) = watched.upgrade() else { return };
+                let large = memory::large_allocations();
+                let is_quiet = known == large;
+                known = large;
+                looks += 1;
+                if large == given_back_at {
+                    looks = 0;
+                } else if is_quiet || looks >= BURST_LOOKS_MAX {
+                    (given_back_at, looks) = (large, 0);
+                    native.buffers.take();
+                    native.pooled_bytes.set(0);
+                    (pages.0)();
+                }
+            }
+        })
+        .detach();
     }
 
     /// The clients that are connected, looked at a few at a time: ten thousand take milliseconds.
@@ -223,6 +259,11 @@ impl Native {
         &self.engine
     }
 
+    /// Connections that are open, and requests at work.
+    pub(crate) fn open_now(&self) -> (usize, usize) {
+        (self.connections.borrow().len(), self.limits.serving())
+    }
+
     /// Ends every connection after its requests in flight; new ones may come.
     pub(crate) fn disconnect(&self) {
         let open: Vec<_> = self.connections.borrow().values().filter_map(Weak::upgrade).collect();
@@ -264,7 +305,7 @@ impl Native {
     fn give_buffer(&self, mut buffer: Vec<u8>) {
         let pooled = self.pooled_bytes.get() + buffer.capacity();
         let is_worth_it = (1..=POOLED_BUFFER_BYTES_MAX).contains(&buffer.capacity());
-        if pooled <= POOLED_BYTES_MAX && is_worth_it {
+        if pooled <= self.pooled_max && is_worth_it {
             buffer.clear();
             self.pooled_bytes.set(pooled);
             self.buffers.borrow_mut().push(buffer);

@@ -17,7 +17,7 @@ use crate::boot::Shard;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rewrite {
     /// All of each tablet into one, or into several of half, a quarter, … of it.
-    Major { split_output: bool },
+    Major { split_output: bool, skips_flush: bool },
     /// What does not belong here goes.
     Cleanup,
     /// Files of older versions become new ones; or all files.
@@ -34,8 +34,8 @@ pub(super) async fn rewrite(tables: Vec<TableName>, what: Rewrite) -> Result<Com
         let outcomes = on_each(Group::COMPACTION, move |shard: Rc<Shard>| async move {
             let storage = shard.storage();
             let outcome = match what {
-                Rewrite::Major { split_output } => {
-                    let options = CompactOptions { split_output, ..CompactOptions::default() };
+                Rewrite::Major { split_output, skips_flush } => {
+                    let options = CompactOptions { split_output, skips_flush, ..CompactOptions::default() };
                     storage.compact_with(id, &options).await
                 }
                 Rewrite::Cleanup => storage.cleanup(id).await,

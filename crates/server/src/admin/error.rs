@@ -33,6 +33,32 @@ impl ApiError {
         Self { status: StatusCode::SERVICE_UNAVAILABLE, message: message.into() }
     }
 
+    /// Not for whoever asks.
+    pub(crate) fn forbidden(message: impl Into<String>) -> Self {
+        Self { status: StatusCode::FORBIDDEN, message: message.into() }
+    }
+
+    /// A body of a type that is not taken.
+    pub(crate) fn unsupported_type(message: impl Into<String>) -> Self {
+        Self { status: StatusCode::UNSUPPORTED_MEDIA_TYPE, message: message.into() }
+    }
+
+    /// A body beyond its limit.
+    pub(crate) fn too_large(message: impl Into<String>) -> Self {
+        Self { status: StatusCode::PAYLOAD_TOO_LARGE, message: message.into() }
+    }
+
+    /// The client took too long.
+    pub(crate) fn timed_out(message: impl Into<String>) -> Self {
+        Self { status: StatusCode::REQUEST_TIMEOUT, message: message.into() }
+    }
+
+    /// Its status.
+    #[cfg(test)]
+    pub(super) fn status(&self) -> u16 {
+        self.status.as_u16()
+    }
+
     /// The node could not do it.
     pub(crate) fn failed(message: impl std::fmt::Display) -> Self {
         Self { status: StatusCode::INTERNAL_SERVER_ERROR, message: message.to_string() }

@@ -3,13 +3,15 @@
 //! One thread of its own, not pinned, runs a small tokio runtime for sockets and HTTP; no shard ever does. It talks to the
 //! node through `bridge` alone, a bounded queue to shard 0, which asks the other shards over the mesh (`node`).
 //! The ports are bound before the shards start and answered once shard 0 serves, so that a start waits for nothing.
-//! Bounds: connections, body and header sizes, calls on their way; see the constants.
+//! Bounds: connections and how long they may wait for their clients (`limit`), body and header sizes, calls on their way;
+//! see the constants. Web pages of strangers are kept out by `guard`.
 #![allow(clippy::disallowed_types)] // no shard runs here: this thread has sockets of its own
 
 mod bridge;
 mod compactions;
 pub(crate) mod describe;
 mod error;
+mod guard;
 mod limit;
 mod metrics;
 pub(crate) mod node;
@@ -26,7 +28,8 @@ use tokio::sync::{mpsc, watch};
 
 pub use bridge::Attach;
 use bridge::Bridge;
-use limit::Limited;
+use guard::Guard;
+use limit::{Limited, Place, Times};
 
 use crate::boot::BootError;
 use crate::config::{Config, Port};
@@ -38,6 +41,8 @@ const END_TIME: Duration = Duration::from_secs(1);
 pub struct Ports {
     api: Option<TcpListener>,
     prometheus: Option<TcpListener>,
+    /// Names of the node besides its addresses (`api_allowed_hosts`).
+    names: Vec<String>,
 }
 
 /// The administration thread.
@@ -65,6 +70,7 @@ impl Ports {
                 prometheus,
                 config.admin.prometheus_port,
             )?,
+            names: config.admin.allowed_hosts.clone(),
         })
     }
 
@@ -112,9 +118,8 @@ fn bind(
         (Ok(listener), _) => Ok(Some(listener)),
         (Err(source), Port::Given(_)) => Err(BootError::AdminListen { key, option, address, source }),
         (Err(source), Port::Default(_)) => {
-            reactor::warn!(
-                "cannot listen on {address} ({key}): {source}; this node goes on without: choose another with {option}, 0 for none"
-            );
+            let advice = crate::boot::port_advice(&source, &format!("{option}, 0 for none"));
+            reactor::warn!("cannot listen on {address} ({key}): {source}; this node goes on without{advice}");
             Ok(None)
         }
     }
@@ -131,8 +136,9 @@ fn run(ports: Ports, mut attached: mpsc::Receiver<Bridge>, stopped: watch::Recei
     runtime.block_on(async {
         // None when the node did not get as far as a shard.
         let Some(bridge) = attached.recv().await else { return };
-        let api = serve_one(ports.api, rest::router(bridge.clone()), stopped.clone());
-        let prometheus = serve_one(ports.prometheus, metrics::router(bridge), stopped.clone());
+        let names = &ports.names;
+        let api = serve_one(ports.api, rest::router(bridge.clone()), names, true, stopped.clone());
+        let prometheus = serve_one(ports.prometheus, metrics::router(bridge), names, false, stopped.clone());
         let mut stopped = stopped;
         let ended = async {
             // An error is the end of the node too.
@@ -146,15 +152,26 @@ fn run(ports: Ports, mut attached: mpsc::Receiver<Bridge>, stopped: watch::Recei
     });
 }
 
-async fn serve_one(listener: Option<TcpListener>, router: Router, mut stopped: watch::Receiver<bool>) {
+/// Serves a port; one where much can be asked, such as the API's, answers under names of the node alone.
+async fn serve_one(
+    listener: Option<TcpListener>,
+    router: Router,
+    names: &[String],
+    strict: bool,
+    mut stopped: watch::Receiver<bool>,
+) {
     let stop = async move {
         let _ = stopped.wait_for(|stop| *stop).await;
     };
     let Some(listener) = listener else { return stop.await };
-    let served = match tokio::net::TcpListener::from_std(listener) {
-        Ok(listener) => axum::serve(Limited::new(listener), router).with_graceful_shutdown(stop).await,
-        Err(error) => Err(error),
+    let served = async {
+        let address = listener.local_addr()?.ip();
+        let guard = Guard::new(address, names, strict || address.is_loopback());
+        let service = guard::around(router, guard).into_make_service_with_connect_info::<Place>();
+        let limited = Limited::new(tokio::net::TcpListener::from_std(listener)?, Times::default());
+        axum::serve(limited, service).with_graceful_shutdown(stop).await
     };
+    let served: std::io::Result<()> = served.await;
     if let Err(error) = served {
         reactor::error!("administration is not served any more: {error}");
     }

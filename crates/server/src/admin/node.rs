@@ -65,6 +65,10 @@ impl Mode {
 pub(crate) struct NodeState {
     pub(crate) mode: Cell<Mode>,
     pub(crate) started: reactor::Instant,
+    /// Seconds since 1970 when it began to serve.
+    pub(crate) generation: i64,
+    /// Repairs that were asked for: of a node alone each is done at once.
+    pub(crate) repairs: Cell<u32>,
     /// Ports that take CQL clients; empty while the native transport is off.
     pub(crate) listeners: RefCell<Vec<OpenListener>>,
     /// One change of the transport or the mode at a time.
@@ -78,6 +82,8 @@ impl NodeState {
         Self {
             mode: Cell::new(Mode::Normal),
             started,
+            generation: reactor::wall_clock_us() / 1_000_000,
+            repairs: Cell::new(0),
             listeners: RefCell::new(listeners),
             changing: reactor::Semaphore::new(1),
             config: config.clone(),
@@ -248,10 +254,8 @@ pub(crate) async fn report_of(table: &TableName) -> Result<TableReport, ApiError
 /// Flushes tables everywhere; returns when what they held is in table files.
 pub(crate) async fn flush(tables: Vec<TableName>) -> Result<(), ApiError> {
     let flushed = on_each(Group::MEMTABLE, move |shard: Rc<Shard>| async move {
-        for table in tables {
-            shard.storage().flush(table.id).await?;
-        }
-        Ok(())
+        let tables: Vec<TableId> = tables.iter().map(|table| table.id).collect();
+        Ok(shard.storage().flush_tables(&tables).await?)
     });
     flushed.await.map(drop)
 }

@@ -56,6 +56,12 @@ pub(super) async fn of(shard: &Shard) -> Vec<Sample> {
             Value::Gauge(mode.number()),
         );
     }
+    push(
+        "scylla_memory_total_memory",
+        "Bytes of memory the shard may take.",
+        Vec::new(),
+        gauge(shard.memory_bytes()),
+    );
     push("scylla_memory_dirty_bytes", "Bytes in memtables.", Vec::new(), gauge(stats.memtable_bytes as u64));
     push(
         "scylla_memory_dirty_bytes_max",

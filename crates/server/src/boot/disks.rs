@@ -1,12 +1,11 @@
-//! What the node's disks can do: from `io_properties.yaml`, or from a short look after the start.
+//! What the node's disks can do, from `io_properties.yaml`, and how much of them has to stay free.
 //!
 //! The file is the one the configuration names, else `io_properties.yaml` in the work directory, where `ceto io-setup`
-//! puts it. Without one the disk is probed once the node serves, so that the start waits for nothing.
+//! puts it. Without one the disk is looked at once the node serves (`probe`), so that the start waits for nothing.
 
-use reactor::io::{DiskSpec, measure};
 use std::path::Path;
 
-use reactor::{Group, JoinHandle};
+use reactor::io::DiskSpec;
 use storage::{DiskMark, StorageConfig};
 
 use crate::config::{CRITICAL_DISK_UTILIZATION, Config, ConfigError, io_properties};
@@ -54,21 +53,7 @@ pub(super) fn marks(config: &Config, storage: &StorageConfig) -> Vec<DiskMark> {
     [&storage.data_dir, &storage.commitlog_dir].into_iter().filter_map(|path| mark(path)).collect()
 }
 
-/// Looks at the disk of the data for some 20 ms and makes every shard follow what was seen.
-pub(super) fn probe(config: &Config) -> JoinHandle<()> {
-    let directory = config.data_dir.clone().unwrap_or_else(|| config.workdir.clone());
-    reactor::spawn(Group::BACKGROUND, async move {
-        match measure::probe(&directory).await {
-            Ok(model) => {
-                reactor::io::set_model(&directory.display().to_string(), model);
-                reactor::info!("disk probed in a hurry; `ceto io-setup` measures it";
-                    read_iops = model.read_iops,
-                    read_bandwidth = model.read_bandwidth,
-                    write_iops = model.write_iops,
-                    write_bandwidth = model.write_bandwidth
-                );
-            }
-            Err(error) => reactor::info!("disk not probed, its requests are not scheduled"; reason = error),
-        }
-    })
+/// The folder whose disk is probed, and whose path names that disk.
+pub(super) fn data_directory(config: &Config) -> &Path {
+    config.data_dir.as_deref().unwrap_or(&config.workdir)
 }

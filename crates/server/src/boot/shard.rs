@@ -25,6 +25,8 @@ pub(crate) struct Shard {
     pub(crate) native: Rc<Native>,
     replicator: Replicator,
     storage: Storage,
+    /// Its part of the node's memory.
+    memory_bytes: u64,
 }
 
 impl Shard {
@@ -39,7 +41,8 @@ impl Shard {
         storage.set_describer(Rc::new(crate::admin::describe::table));
         engine.start_row_expiry(config.row_expiry_period);
         let native = Native::new(config, engine);
-        Ok(Self { native, replicator, storage })
+        let memory_bytes = memory::node_bytes(config.memory_bytes) / shards as u64;
+        Ok(Self { native, replicator, storage, memory_bytes })
     }
 
     /// Makes the stored system tables, where there are none; shard 0 does it before the node serves.
@@ -50,6 +53,11 @@ impl Shard {
     /// What is stored here.
     pub(crate) fn storage(&self) -> &Storage {
         &self.storage
+    }
+
+    /// Bytes of memory that this shard may take.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
     }
 
     /// Ends writing: memtables go to files and the commit log is closed. Reads go on.
@@ -72,6 +80,19 @@ impl Shard {
     }
 }
 
+/// Where things lie, and with how much memory for memtables; all else is as nobody says.
+pub(super) fn places(config: &Config, memtable_bytes: u64) -> StorageConfig {
+    let mut places = StorageConfig::new(&config.workdir, memtable_bytes as usize);
+    if let Some(data_dir) = &config.data_dir {
+        places.data_dir.clone_from(data_dir);
+    }
+    if let Some(commitlog_dir) = &config.commitlog_dir {
+        places.commitlog_dir.clone_from(commitlog_dir);
+    }
+    places.accept_missing.clone_from(&config.accept_missing);
+    places
+}
+
 fn storage_config(config: &Config, shards: usize) -> StorageConfig {
     let node_bytes = memory::node_bytes(config.memory_bytes);
     let shard_bytes = node_bytes / shards as u64;
@@ -82,13 +103,7 @@ fn storage_config(config: &Config, shards: usize) -> StorageConfig {
         );
     }
     let memtable_bytes = config.memtable_bytes.map_or(shard_bytes / 2, |bytes| bytes / shards as u64);
-    let mut storage = StorageConfig::new(&config.workdir, memtable_bytes as usize);
-    if let Some(data_dir) = &config.data_dir {
-        storage.data_dir.clone_from(data_dir);
-    }
-    if let Some(commitlog_dir) = &config.commitlog_dir {
-        storage.commitlog_dir.clone_from(commitlog_dir);
-    }
+    let mut storage = places(config, memtable_bytes);
     if let Some(bytes) = config.commitlog_bytes_max {
         storage.commitlog_bytes_max = bytes / shards as u64;
     }
@@ -146,7 +161,12 @@ fn partition_guards(guardrails: &Guardrails) -> Option<PartitionGuards> {
     limits.into_iter().any(PartitionLimit::is_on).then_some(guards)
 }
 
+/// Part of a shard's memory that its prepared statements may take at most.
+const PREPARED_PART: u64 = 32;
+
 fn engine_config(config: &Config, identity: &Identity) -> EngineConfig {
+    let shard_bytes = memory::node_bytes(config.memory_bytes) / reactor::shard_count() as u64;
+    let defaults = EngineConfig::new(identity.host_id, reactor::shard_count());
     EngineConfig {
         cluster_name: config.cluster_name.clone(),
         data_center: config.data_center.clone(),
@@ -166,10 +186,9 @@ fn engine_config(config: &Config, identity: &Identity) -> EngineConfig {
         user_function_times: config.user_function_times,
         markers: config.markers,
         guardrails: config.guardrails.clone(),
-        answers_bytes_max: query::answer_room::bytes_max_for(
-            memory::node_bytes(config.memory_bytes) / reactor::shard_count() as u64,
-        ),
+        answers_bytes_max: query::answer_room::bytes_max_for(shard_bytes),
         settings: crate::config::settings::list(config),
-        ..EngineConfig::new(identity.host_id, reactor::shard_count())
+        prepared_bytes_max: defaults.prepared_bytes_max.min((shard_bytes / PREPARED_PART) as usize),
+        ..defaults
     }
 }

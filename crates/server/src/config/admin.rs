@@ -39,6 +39,8 @@ pub struct AdminConfig {
     pub prometheus_address: Option<IpAddr>,
     /// `prometheus_port`.
     pub prometheus_port: Port,
+    /// `api_allowed_hosts`: names that requests to both ports may have in `Host`, besides addresses and the machine's own.
+    pub allowed_hosts: Vec<String>,
     /// `auto_snapshot`: whether truncated and dropped tables are snapshotted first.
     pub auto_snapshot: bool,
     /// `critical_disk_utilization_level`: the share of the disk in use above which writes are refused; `None` for
@@ -59,6 +61,7 @@ impl Default for AdminConfig {
             api_port: Port::Default(10_000),
             prometheus_address: None,
             prometheus_port: Port::Default(9180),
+            allowed_hosts: Vec::new(),
             auto_snapshot: true,
             takeover_keeps_files: true,
             critical_disk_utilization: None,
@@ -73,6 +76,7 @@ pub(super) const SETTERS: &[(&str, Setter)] = &[
     ("api_port", |c, v| port_or_none(v).map(|v| c.admin.api_port = v)),
     ("prometheus_address", |c, v| address(v).map(|v| c.admin.prometheus_address = Some(v))),
     ("prometheus_port", |c, v| port_or_none(v).map(|v| c.admin.prometheus_port = v)),
+    ("api_allowed_hosts", |c, v| names(v).map(|v| c.admin.allowed_hosts = v)),
     ("auto_snapshot", |c, v| flag(v).map(|v| c.admin.auto_snapshot = v)),
     ("takeover_keeps_files", |c, v| flag(v).map(|v| c.admin.takeover_keeps_files = v)),
     ("critical_disk_utilization_level", |c, v| share(v).map(|v| c.admin.critical_disk_utilization = Some(v))),
@@ -82,6 +86,18 @@ pub(super) const SETTERS: &[(&str, Setter)] = &[
 
 fn port_or_none(value: &Value) -> Result<Port, String> {
     if *value == Value::Integer(0) { Ok(Port::Given(0)) } else { port(value).map(Port::Given) }
+}
+
+/// A list of names, or one.
+fn names(value: &Value) -> Result<Vec<String>, String> {
+    let name = |value: &Value| match value {
+        Value::Text(name) if !name.is_empty() && !name.contains([':', '/', ' ']) => Ok(name.clone()),
+        _ => Err(format!("expected names of hosts without a port, such as [db1.example.org], found {value}")),
+    };
+    match value {
+        Value::List(list) => list.iter().map(name).collect(),
+        _ => name(value).map(|name| vec![name]),
+    }
 }
 
 fn share(value: &Value) -> Result<f64, String> {

@@ -9,19 +9,23 @@ use std::path::{Path, PathBuf};
 use reactor::io::{DISKS_MAX, DiskModel, DiskSpec};
 
 use super::value::{Document, Value};
-use super::{ConfigError, parse_size};
+use super::{ConfigError, TEXT_BYTES_MAX, parse_size};
 
 /// The disks of the file at `path`.
 ///
 /// # Errors
 /// [`ConfigError`] names the file, the line of `disks`, and what is wrong.
 pub(crate) fn read(path: &Path) -> Result<Vec<DiskSpec>, ConfigError> {
-    let text = std::fs::read_to_string(path)
+    let text = reactor::file::read_text_now(path, TEXT_BYTES_MAX)
         .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
     parse(path, &text)
 }
 
-fn parse(path: &Path, text: &str) -> Result<Vec<DiskSpec>, ConfigError> {
+/// The disks of `text`, which is that of the file at `path`.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn parse(path: &Path, text: &str) -> Result<Vec<DiskSpec>, ConfigError> {
     let document = Document::parse(path, text)?;
     let Some(entry) = document.entries.into_iter().find(|entry| entry.key == "disks") else {
         return Err(ConfigError::Yaml {

@@ -113,6 +113,8 @@ const SETTERS: &[(&str, Setter)] = &[
     ("developer_mode", |c, v| flag(v).map(|v| c.developer_mode = v)),
     ("overprovisioned", |c, v| flag(v).map(|v| c.overprovisioned = v)),
     ("ignore_authentication", |c, v| flag(v).map(|v| c.ignores_authentication = v)),
+    ("ignore_encryption", |c, v| flag(v).map(|v| c.ignores_encryption = v)),
+    ("ignore_audit", |c, v| flag(v).map(|v| c.ignores_audit = v)),
     ("reactor_spin_us", |c, v| count(v, 0, 100_000).map(|v| c.spin_us = v as u32)),
     ("saved_caches_directory", |c, v| path(v).map(|v| c.saved_caches_dir = Some(v))),
     ("row_cache_save_period", |c, v| period(v).map(|v| c.cache_save_period = v)),
@@ -129,6 +131,7 @@ const SETTERS: &[(&str, Setter)] = &[
     ("blocked_reactor_reports_per_minute", |c, v| {
         count(v, 0, 1_000_000).map(|n| c.blocked_reactor_reports_per_minute = n as u32)
     }),
+    ("shutdown_timeout", |c, v| period(v).map(|v| c.shutdown_timeout = v)),
     ("reactor_driver", |c, v| {
         choice(v, &[("auto", Driver::Auto), ("uring", Driver::Uring), ("poll", Driver::Poll)])
             .map(|v| c.driver = v)

@@ -1,6 +1,7 @@
 //! Every key that `cassandra.yaml` and `scylla.yaml` define, so that a real file starts a node here too.
 
 use super::keys;
+use super::security::{self, Follows, Lack};
 use super::value::Value;
 
 /// Keys by name, sorted.
@@ -301,40 +302,25 @@ pub(super) enum Meaning {
     NoEffect(Option<&'static str>),
     /// A node that went on would not be what was asked for.
     Refused(&'static str),
-    /// A node that went on would be open to everybody, who is told to whom: only `ignore_authentication` lets it.
-    Open(&'static str),
+    /// A node that went on would be open in some way: only a file that says so lets it.
+    Open(Lack, &'static str),
 }
 
 /// What the value of a key of [`KEYS`] means.
 pub(super) fn meaning(key: &str, value: &Value) -> Meaning {
-    let option = |name: &str| match value {
-        Value::Map(options) => options.iter().find(|(key, _)| key == name).map(|(_, value)| value),
-        _ => None,
-    };
-    // Cassandra takes a class by its name, or with options of its own; nothing is the default.
-    let class = |name: &str| match option("class_name").unwrap_or(value) {
-        Value::Text(text) => text.rsplit('.').next() == Some(name),
-        Value::Null => true,
-        _ => false,
-    };
-    let is_on = |value: &Value| match value {
-        Value::Bool(on) => *on,
-        Value::Text(text) => text.eq_ignore_ascii_case("true") || text.eq_ignore_ascii_case("all"),
-        _ => false,
-    };
-    match key {
-        "partitioner" if class("Murmur3Partitioner") => Meaning::Kept,
-        "partitioner" => Meaning::Refused("expected org.apache.cassandra.dht.Murmur3Partitioner"),
-        "authenticator" if class("AllowAllAuthenticator") => Meaning::Kept,
-        "authenticator" => Meaning::Open("clients need no password"),
-        "authorizer" if class("AllowAllAuthorizer") => Meaning::Kept,
-        "authorizer" => Meaning::Open("clients may do everything"),
-        "client_encryption_options" => match option("enabled") {
-            Some(enabled) if is_on(enabled) => {
-                Meaning::NoEffect(Some("connections of clients are not encrypted"))
-            }
-            _ => Meaning::Kept,
-        },
+    if let Some(follows) = security::follows(key, value) {
+        return match follows {
+            Follows::Stops(lack, consequence) => Meaning::Open(lack, consequence),
+            Follows::Warns(consequence) => Meaning::NoEffect(Some(consequence)),
+            Follows::Nothing => Meaning::Kept,
+        };
+    }
+    match (key, value) {
+        ("partitioner", Value::Null) => Meaning::Kept,
+        ("partitioner", Value::Text(class)) if class.rsplit('.').next() == Some("Murmur3Partitioner") => {
+            Meaning::Kept
+        }
+        ("partitioner", _) => Meaning::Refused("expected org.apache.cassandra.dht.Murmur3Partitioner"),
         _ => Meaning::NoEffect(None),
     }
 }

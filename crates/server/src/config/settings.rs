@@ -42,9 +42,12 @@ pub(crate) fn list(config: &Config) -> Vec<(String, String)> {
     add("developer_mode", config.developer_mode.to_string());
     add("overprovisioned", config.overprovisioned.to_string());
     add("ignore_authentication", config.ignores_authentication.to_string());
+    add("ignore_encryption", config.ignores_encryption.to_string());
+    add("ignore_audit", config.ignores_audit.to_string());
     add("user_defined_functions_enabled", config.user_functions.to_string());
     add("user_defined_functions_warn_timeout", milliseconds(config.user_function_times.warn));
     add("user_defined_functions_fail_timeout", milliseconds(config.user_function_times.fail));
+    add("shutdown_timeout", format!("{}s", config.shutdown_timeout.as_secs()));
     add("row_cache_keys_to_save", config.cache_keys_to_save.to_string());
     add("row_cache_save_period", format!("{}s", config.cache_save_period.as_secs()));
     add(
@@ -53,6 +56,7 @@ pub(crate) fn list(config: &Config) -> Vec<(String, String)> {
     );
     add("cql_in_bind_variable_name_uses_uppercase_operator", config.markers.uppercase_in.to_string());
     add("alternator_ttl_period_in_seconds", config.row_expiry_period.as_secs().to_string());
+    add("api_allowed_hosts", format!("[{}]", config.admin.allowed_hosts.join(", ")));
     add("auto_snapshot", config.admin.auto_snapshot.to_string());
     for (name, time) in [
         ("commitlog_sync_period", config.commitlog_sync_period),

@@ -196,7 +196,7 @@ fn what_has_no_effect_says_what_follows() {
     let (_, warnings) = parse(
         "partitioner: org.apache.cassandra.dht.Murmur3Partitioner\nauthenticator: AllowAllAuthenticator\n\
          authorizer:\n  class_name: CassandraAuthorizer\nclient_encryption_options:\n  enabled: true\n\
-         ignore_authentication: true\n",
+         ignore_authentication: true\nignore_encryption: true\n",
     )
     .unwrap();
     assert_eq!(
@@ -228,6 +228,84 @@ fn a_node_that_would_be_open_is_refused() {
         "c.yaml:1:13: authorizer: not there yet, so clients may do everything; a node that is to start \
          all the same has ignore_authentication: true",
     );
+}
+
+#[test]
+fn no_key_of_security_is_taken_and_ignored() {
+    // What stops the start, what would be so, and the key that says it is known.
+    for (text, consequence, accepted) in [
+        ("authenticator: {class_name: MutualTlsAuthenticator}", "clients need no password", "authentication"),
+        ("role_manager: com.scylladb.auth.LDAPRoleManager", "there are no roles", "authentication"),
+        ("network_authorizer: CassandraNetworkAuthorizer", "every data center", "authentication"),
+        ("cidr_authorizer: {class_name: CassandraCIDRAuthorizer}", "from every address", "authentication"),
+        ("maintenance_mode: true", "clients may connect", "authentication"),
+        ("client_encryption_options: {enabled: true, optional: false}", "not encrypted", "encryption"),
+        ("client_encryption_options: {enabled: true}", "not encrypted", "encryption"),
+        ("client_encryption_options: {enabled: 'True', certificate: c}", "not encrypted", "encryption"),
+        ("native_transport_port_ssl: 9142", "no port for encrypted", "encryption"),
+        ("native_shard_aware_transport_port_ssl: 19142", "no port for encrypted", "encryption"),
+        ("transparent_data_encryption_options: {enabled: true}", "commit log is not encrypted", "encryption"),
+        ("system_info_encryption: {enabled: true}", "commit log is not encrypted", "encryption"),
+        ("user_info_encryption: {enabled: yes}", "files are not encrypted", "encryption"),
+        ("config_encryption_active: true", "cannot be read", "encryption"),
+        ("audit: table", "not recorded", "audit"),
+        (
+            "audit_logging_options: {enabled: true, logger: [{class_name: BinAuditLogger}]}",
+            "not recorded",
+            "audit",
+        ),
+    ] {
+        let error = parse(&format!("{text}\n")).unwrap_err();
+        assert!(error.contains(consequence) && error.contains("not there yet, so "), "{text}: {error}");
+        assert!(error.ends_with(&format!("has ignore_{accepted}: true")), "{text}: {error}");
+        let (_, warnings) = parse(&format!("{text}\nignore_{accepted}: true\n")).unwrap();
+        assert!(warnings.len() == 1 && warnings[0].contains(consequence), "{text}: {warnings:?}");
+    }
+    // Two lacks need two words.
+    assert!(parse("audit: table\nauthorizer: X\nignore_audit: true\n").unwrap_err().contains("authorizer"));
+    // What opens nothing is a warning.
+    for text in [
+        "client_encryption_options: {enabled: true, optional: true}",
+        "server_encryption_options: {internode_encryption: all}",
+        "internode_authenticator: X",
+        "alternator_enforce_authorization: true",
+        "auth_superuser_name: admin",
+        "audit_categories: DML",
+    ] {
+        assert_eq!(parse(&format!("{text}\n")).map(|(_, warnings)| warnings.len()), Ok(1), "{text}");
+    }
+    // The files that Cassandra and ScyllaDB come with ask for nothing.
+    let (_, warnings) = parse(
+        "authenticator:\n  class_name: AllowAllAuthenticator\nauthorizer: AllowAllAuthorizer\n\
+         role_manager: CassandraRoleManager\nnetwork_authorizer: AllowAllNetworkAuthorizer\n\
+         cidr_authorizer:\n  class_name: AllowAllCIDRAuthorizer\nroles_validity: 2000ms\npermissions_validity: 2000ms\n\
+         credentials_validity: 2000ms\nserver_encryption_options:\n  internode_encryption: none\n\
+         client_encryption_options:\n  enabled: false\ntransparent_data_encryption_options:\n  enabled: false\n\
+         audit_logging_options:\n  enabled: false\naudit: none\nssl_storage_port: 7001\n\
+         traverse_auth_from_root: false\nmaintenance_socket: ignore\n",
+    )
+    .unwrap();
+    assert_eq!(warnings, Vec::<String>::new());
+}
+
+#[test]
+fn a_name_of_the_node_has_no_port() {
+    let hosts = |text: &str| parse(text).map(|(config, _)| config.admin.allowed_hosts);
+    assert_eq!(hosts("api_allowed_hosts: db1.example.org\n").unwrap(), ["db1.example.org"]);
+    assert_eq!(hosts("api_allowed_hosts: [a.b, c.d]\n").unwrap(), ["a.b", "c.d"]);
+    assert!(hosts("api_allowed_hosts: ['db1:10000']\n").unwrap_err().contains("without a port"));
+}
+
+#[test]
+fn changed_keys_are_told_apart_from_those_that_are_followed() {
+    let written = |text: &str| {
+        let entries = Document::parse(Path::new("c.yaml"), text).unwrap().entries.into_iter();
+        Written(entries.map(|entry| (entry.key, entry.value)).collect())
+    };
+    let before = written("rack: a\nsmp: 2\ndefault_log_level: info\n");
+    let after = written("rack: b\nmemory: 1G\ndefault_log_level: warn\nshutdown_timeout: 5s\n");
+    assert_eq!(after.changed(&before), ["memory", "rack", "smp"]);
+    assert_eq!(before.changed(&before), Vec::<String>::new());
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //! Requests before the handshake is over, and those that change the connection itself, are answered one by one; all
 //! others run side by side, bounded per connection and per shard; what memory answers needs no task for that. Connections take turns: each starts so many requests, then
 //! the next goes on. Answers gather in one buffer while the previous one
-//! is on its way, so many answers share a send. A client that does not read is not read from either.
+//! is on its way, so many answers share a send. A client that does not read is not read from either. A long frame has memory set aside
+//! before more of it is received; a client that does not send the rest in the time of a request loses its connection.
 
 mod admission;
 
@@ -21,7 +22,7 @@ use wire::frame::{FrameError, FrameHeader, Opcode};
 use wire::protocol_error::ProtocolError;
 
 use super::framing::{Input, Next};
-use super::limits::{InFlight, Refusal};
+use super::limits::{Demand, InFlight, Refusal};
 use super::session::{Phase, Session, Working};
 use super::{Native, dispatch};
 
@@ -32,9 +33,9 @@ const REQUESTS_PER_TURN: u32 = 32;
 const REQUESTS_PER_LOOK: u32 = 8;
 
 /// What a connection may have received of a frame that is not whole without its being counted.
-const UNCOUNTED_BYTES: usize = 128 << 10;
+const UNCOUNTED_BYTES: usize = 16 << 10;
 
-/// Within this a connection that is not ready yet is looked at again.
+/// Within this a connection that is not ready yet, or sends a long request slowly, is looked at again.
 const HANDSHAKE_LOOK: Duration = Duration::from_secs(1);
 
 /// One connection of one shard.
@@ -53,8 +54,10 @@ pub(super) struct Connection {
 /// What of a client's bytes is not a request yet.
 struct Reading {
     input: Input,
-    /// Memory set aside for the frame that is being received.
+    /// Memory set aside for the frame that is being received, for so many of its bytes, and until when it is to be whole.
     reserved: Option<Permit>,
+    reserved_bytes: usize,
+    reserved_until: Deadline,
     /// Requests that were begun.
     turn: u32,
 }
@@ -79,8 +82,10 @@ enum Later {
     InTurn(FrameHeader, Vec<u8>),
     /// A request that found no memory.
     Admit(FrameHeader, Vec<u8>),
-    /// Memory for a long frame, in bytes.
-    Reserve(usize),
+    /// A request that was let in, whose answer is likely to be long and finds no room.
+    Room(FrameHeader, Vec<u8>, InFlight),
+    /// Memory for a long frame.
+    Reserve(Demand),
 }
 
 impl Connection {
@@ -131,6 +136,8 @@ impl Connection {
         let mut reading = Reading {
             input: Input::new(self.session.native.config.frame_bytes_max),
             reserved: None,
+            reserved_bytes: 0,
+            reserved_until: Deadline::NEVER,
             turn: 0,
         };
         loop {
@@ -138,7 +145,7 @@ impl Connection {
                 Step::GiveWay => reactor::yield_now().await,
                 Step::Drain => self.session.drained.wait_until(|| self.may_go_on()).await,
                 Step::Receive => {
-                    if !self.receive(&mut reading.input).await {
+                    if !self.receive(&mut reading).await {
                         return;
                     }
                 }
@@ -162,7 +169,8 @@ impl Connection {
             if !self.may_go_on() {
                 return Step::Drain;
             }
-            let at_once = |header: &FrameHeader, body: &[u8]| self.answer_at_once(header, body);
+            let full = native.limits.answers.are_full();
+            let at_once = |header: &FrameHeader, body: &[u8]| !full && self.answer_at_once(header, body);
             match reading.input.next_frame(at_once, || native.take_buffer()) {
                 Ok(Some(Next::Taken)) => {}
                 Ok(Some(Next::Frame(header, body))) => {
@@ -188,9 +196,13 @@ impl Connection {
 
     /// There is no whole frame: more is received, behind memory for it where it is long.
     fn want_more(&self, reading: &Reading) -> Step {
-        let awaited = self.session.native.limits.countable(reading.input.awaited_bytes());
-        let reserved = reading.reserved.as_ref().map_or(UNCOUNTED_BYTES, Permit::count);
-        if awaited <= reserved { Step::Receive } else { Step::Later(Box::new(Later::Reserve(awaited))) }
+        let awaited = reading.input.awaited_bytes();
+        let reserved = reading.reserved.as_ref().map_or(UNCOUNTED_BYTES, |_| reading.reserved_bytes);
+        if awaited <= reserved {
+            return Step::Receive;
+        }
+        let is_text = reading.input.awaits_text();
+        Step::Later(Box::new(Later::Reserve(Demand { bytes: awaited, is_text })))
     }
 
     /// Does what takes long. False ends the connection.
@@ -204,23 +216,63 @@ impl Connection {
                 goes_on
             }
             Later::Admit(header, body) => {
-                let bytes = body.len() + wire::frame::HEADER_BYTES;
-                if let Some(admitted) = self.admit_later(header, bytes).await {
-                    self.begin(header, body, admitted);
+                let demand = Demand::of(header.opcode, body.len() + wire::frame::HEADER_BYTES);
+                if let Some(admitted) = self.admit_later(header, demand).await
+                    && let Some(Step::Later(later)) = self.begin(header, body, admitted)
+                    && let Later::Room(header, body, admitted) = *later
+                    && let Some(room) = self.wait_for_room(header).await
+                {
+                    self.begin_with(header, body, (admitted, Some(room)));
                 }
                 true
             }
-            Later::Reserve(bytes) => self.reserve(bytes, &mut reading.reserved).await,
+            Later::Room(header, body, admitted) => {
+                if let Some(room) = self.wait_for_room(header).await {
+                    self.begin_with(header, body, (admitted, Some(room)));
+                }
+                true
+            }
+            Later::Reserve(demand) => {
+                let reserved = self.reserve(demand, &mut reading.reserved).await;
+                reading.input.expect_bytes(demand.bytes);
+                reading.reserved_bytes = demand.bytes;
+                reading.reserved_until = Deadline::after(self.session.native.config.request_timeout);
+                reserved
+            }
         }
     }
 
     /// Receives the next bytes. False at the end, on an error, or when told to stop.
-    async fn receive(&self, input: &mut Input) -> bool {
+    async fn receive(&self, reading: &mut Reading) -> bool {
+        let Reading { input, reserved, reserved_until, .. } = reading;
         if self.session.phase.get() != Phase::Ready {
             return Box::pin(self.receive_in_time(input)).await;
         }
+        if reserved.is_some() {
+            return Box::pin(self.receive_reserved(input, *reserved_until)).await;
+        }
         input.release().into_iter().flatten().for_each(|buffer| self.session.native.give_buffer(buffer));
         self.receive_some(input).await
+    }
+
+    /// As `receive`, of a frame that memory is set aside for: it is given back where others wait for it and the frame has had its time.
+    async fn receive_reserved(&self, input: &mut Input, until: Deadline) -> bool {
+        let mut received = pin!(self.receive_some(input));
+        let mut look = until;
+        // Bounded by what others wait for; the client may take its time as long as nobody does.
+        loop {
+            match reactor::timeout(look, received.as_mut()).await {
+                Ok(some) => return some,
+                Err(_) if self.session.native.limits.is_memory_wanted() => {
+                    self.session.native.limits.count_shed();
+                    reactor::warn_limited!(
+                        "a client does not send the rest of a long request while others wait for its memory: its connection is closed"
+                    );
+                    return false;
+                }
+                Err(_) => look = Deadline::after(HANDSHAKE_LOOK),
+            }
+        }
     }
 
     /// As `receive`, from a client that has not shaken hands yet: it has so long in all, and less while many do not.
@@ -289,6 +341,11 @@ impl Connection {
             return Some(Step::Later(Box::new(Later::InTurn(header, body))));
         }
         let limits = &self.session.native.limits;
+        if limits.answers.are_full() {
+            limits.count_shed();
+            dispatch::overloaded(&self.session, header, &limits.answers_text());
+            return None;
+        }
         if self.session.in_flight.get() >= self.session.native.config.requests_per_connection_max {
             limits.count_shed();
             let text = format!(
@@ -298,33 +355,47 @@ impl Connection {
             dispatch::overloaded(&self.session, header, &text);
             return None;
         }
+        let demand = Demand::of(header.opcode, body.len() + wire::frame::HEADER_BYTES);
         let admitted = match reserved {
-            Some(memory) => limits.admit_with(memory),
-            None => limits.admit(body.len() + wire::frame::HEADER_BYTES),
+            Some(memory) if limits.covers(&memory, demand) => limits.admit_with(memory),
+            // One that came in segments turns out to be a text: it is counted as that.
+            _ => limits.admit(demand),
         };
         match admitted {
-            Ok(admitted) => self.begin(header, body, admitted),
+            Ok(admitted) => return self.begin(header, body, admitted),
             Err(Refusal::Memory) => return Some(Step::Later(Box::new(Later::Admit(header, body)))),
             Err(refusal) => self.shed(header, &refusal),
         }
         None
     }
 
-    /// Starts the task of a request that was let in.
-    fn begin(&self, header: FrameHeader, body: Vec<u8>, admitted: InFlight) {
-        let held = self.hold(admitted);
+    /// Starts the task of a request that was let in, unless its answer has to wait for room.
+    fn begin(&self, header: FrameHeader, body: Vec<u8>, admitted: InFlight) -> Option<Step> {
+        let usual = self.session.output.borrow().usual_bytes();
+        match self.session.native.limits.answer_now(usual) {
+            Some(room) => self.begin_with(header, body, (admitted, room)),
+            None => return Some(Step::Later(Box::new(Later::Room(header, body, admitted)))),
+        }
+        None
+    }
+
+    /// Starts the task of a request that has all it needs.
+    fn begin_with(&self, header: FrameHeader, body: Vec<u8>, (admitted, room): (InFlight, Option<Permit>)) {
+        let mut held = self.hold(admitted, room);
         let heavy = dispatch::is_heavy(&header);
         let working = Working::begin(&self.session, heavy);
         if heavy {
             let deadline = Deadline::after(self.session.native.config.request_timeout);
             reactor::spawn_now(Group::STATEMENT, move || async move {
                 dispatch::answer_heavy(working.session(), header, body, deadline).await;
+                working.session().keep_room(held.take_room());
                 drop((held, working));
             });
             return;
         }
         reactor::spawn_now(Group::STATEMENT, move || async move {
             reactor::in_place!(dispatch::answer(working.session(), header, body));
+            working.session().keep_room(held.take_room());
             drop((held, working));
         });
     }
@@ -340,7 +411,7 @@ impl Connection {
 
     /// Starts the task that sends what waits, unless nothing does.
     pub(super) fn begin_sending(self: &Rc<Self>) {
-        if self.session.output.borrow().pending_bytes() == 0 {
+        if !self.session.output.borrow().has_pending() {
             return;
         }
         self.session.sending.set(true);

@@ -16,6 +16,7 @@ use wire::response::{CompleteResponse, ResponseBuilder, append_unsupported_versi
 use wire::values::ValueRef;
 use wire::version::ProtocolVersion;
 
+use super::framing::LONG_ANSWER_BYTES;
 use super::limits::Held;
 use super::session::{Session, Working};
 use super::writes::Begun;
@@ -231,7 +232,11 @@ async fn execute(session: &Session, header: &FrameHeader, body: &[u8]) -> Result
     if let Err(QueryError::Guardrail(text)) = &result {
         response.warnings.push(text.clone());
     }
-    write_result(session, header, &result, &response);
+    if response.body.len() >= LONG_ANSWER_BYTES && result.is_ok() {
+        write_long_result(session, header, &mut response);
+    } else {
+        write_result(session, header, &result, &response);
+    }
     if let (Some(trace), Ok(())) = (&mut response.trace, &result) {
         traced::answered(trace, header, &response.body, &extensions);
     }
@@ -267,6 +272,34 @@ fn write_result(
             }
         }
     });
+}
+
+/// As [`write_result`], for a long body: it goes out as it is where it may, and where it has to be copied there must be room for that.
+#[cold]
+fn write_long_result(session: &Session, header: &FrameHeader, response: &mut Response) {
+    if response.trace.is_none() && session.output.borrow().goes_out_plain() {
+        let body = std::mem::take(&mut response.body);
+        let warnings = response.warnings.iter().map(String::as_str);
+        let payload: Option<(&str, Option<&[u8]>)> = response
+            .tablet_payload
+            .as_ref()
+            .map(|tablet| (TABLETS_ROUTING_V1_PAYLOAD, Some(tablet.as_slice())));
+        session.write_long(
+            |out| {
+                let builder = ResponseBuilder::begin(out, header.version, header.stream).warnings(warnings);
+                let head = builder.custom_payload(payload.into_iter()).result_encoded(&[]);
+                head.finish(None).expect("a head is short");
+            },
+            body,
+        );
+        return;
+    }
+    let (answers, bytes) = (&session.native.limits.answers, response.body.len());
+    let result = if answers.have_room(2 * bytes) { Ok(()) } else { Err(answers.overloaded(bytes)) };
+    if result.is_err() {
+        response.body = Vec::new();
+    }
+    write_result(session, header, &result, response);
 }
 
 fn supported_options<'b>(session: &Session, builder: ResponseBuilder<'b>) -> CompleteResponse<'b> {

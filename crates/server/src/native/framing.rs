@@ -4,10 +4,12 @@
 //! on frames travel in segments with checksums (native_protocol_v5.spec §2).
 
 use std::cell::{RefCell, RefMut};
+use std::collections::VecDeque;
 use std::rc::Rc;
 
+use reactor::Permit;
 use wire::compression::{Compression, Compressor};
-use wire::frame::{Direction, Frame, FrameError, FrameHeader, HEADER_BYTES};
+use wire::frame::{Direction, Frame, FrameError, FrameHeader, HEADER_BYTES, Opcode};
 use wire::segment::{Decoded, SegmentDecoder, SegmentEncoder, SegmentFormat};
 use wire::version::ProtocolVersion;
 
@@ -18,9 +20,14 @@ const INPUT_BYTES_KEPT: usize = 64 << 10;
 
 /// Where a frame's header says how long the body is (native_protocol_v4.spec §2).
 const LENGTH_AT: usize = 5;
+/// Offset of the opcode in a frame's header.
+const OPCODE_AT: usize = 4;
 
 /// How long an answer is taken to be before there was one.
-const ANSWER_BYTES_AT_FIRST: usize = 512 << 10;
+const ANSWER_BYTES_AT_FIRST: usize = 64 << 10;
+
+/// An answer from this length on goes out as it was made, without being copied behind others.
+pub(super) const LONG_ANSWER_BYTES: usize = 64 << 10;
 
 /// What was received and not yet understood.
 #[derive(Debug)]
@@ -81,12 +88,19 @@ impl Input {
     /// several segments are known only as they come.
     pub(super) fn awaited_bytes(&self) -> usize {
         if let Some(segments) = &self.segments {
-            return segments.buffered_bytes().saturating_mul(2);
+            // Doubled, so that memory is not asked for with each segment.
+            return segments.buffered_bytes().saturating_mul(2).next_power_of_two();
         }
         let length = self.received[self.used..].get(LENGTH_AT..HEADER_BYTES);
         let length = length.and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_be_bytes);
         // A length beyond the limit was refused already.
         (length as usize).min(self.frame_bytes_max)
+    }
+
+    /// Whether the frame that has begun is a text to be parsed, as far as that is known.
+    pub(super) fn awaits_text(&self) -> bool {
+        let opcode = self.received[self.used..].get(OPCODE_AT).filter(|_| self.segments.is_none());
+        opcode.is_some_and(|opcode| [Opcode::Query as u8, Opcode::Prepare as u8].contains(opcode))
     }
 
     /// From the next byte on the client sends segments.
@@ -134,7 +148,11 @@ impl Input {
             let Some(frame) = Frame::cut(&self.received[self.used..], self.frame_bytes_max)? else {
                 return Ok(None);
             };
-            self.used += frame.header.frame_bytes();
+            let header = frame.header;
+            if frame.body.len() > INPUT_BYTES_KEPT {
+                return Ok(Some(self.hand_over(header)));
+            }
+            self.used += header.frame_bytes();
             return Ok(Some(Next::of(&frame, take, buffer)));
         };
         loop {
@@ -163,6 +181,28 @@ impl Input {
                     return Err(error);
                 }
             }
+        }
+    }
+}
+
+impl Input {
+    /// The long frame that stands next: its body is what was received, not a copy of it.
+    #[cold]
+    fn hand_over(&mut self, header: FrameHeader) -> Next {
+        let end = self.used + header.frame_bytes();
+        let behind = self.received[end..].to_vec();
+        let mut body = std::mem::replace(&mut self.received, behind);
+        body.truncate(end);
+        body.drain(..self.used + HEADER_BYTES);
+        self.used = 0;
+        Next::Frame(header, body)
+    }
+
+    /// Memory for `bytes` of a frame was set aside: its buffer is made as large at once, and no larger.
+    pub(super) fn expect_bytes(&mut self, bytes: usize) {
+        if self.segments.is_none() {
+            let (held, awaited) = (self.received.len(), self.used + HEADER_BYTES + bytes);
+            self.received.reserve_exact(awaited.saturating_sub(held));
         }
     }
 }
@@ -220,13 +260,18 @@ impl Codecs {
 }
 
 /// Answers on their way to the client, counted against the shard's limit until they are sent.
-#[derive(Debug)]
 pub(super) struct Output {
     answers: Rc<Answers>,
     /// Bytes counted with `answers`: those of `pending` and those being sent.
     counted: usize,
     sending: usize,
+    /// Whole answers before those of `pending`, and their bytes.
+    queue: VecDeque<Vec<u8>>,
+    queued: usize,
     pending: Vec<u8>,
+    /// Room that was kept for long answers that wait, and for those that are being sent.
+    pending_room: Vec<Permit>,
+    sending_room: Vec<Permit>,
     /// Compression of bodies, in versions 3 and 4.
     pub(super) body_compression: Option<Compression>,
     codecs: Rc<Codecs>,
@@ -244,7 +289,11 @@ impl Output {
             answers,
             counted: 0,
             sending: 0,
+            queue: VecDeque::new(),
+            queued: 0,
             pending: Vec::new(),
+            pending_room: Vec::new(),
+            sending_room: Vec::new(),
             body_compression: None,
             codecs,
             segments: None,
@@ -255,7 +304,7 @@ impl Output {
     }
 
     fn count(&mut self) {
-        let held = self.pending.len() + self.sending;
+        let held = self.pending.len() + self.queued + self.sending;
         self.answers.count(self.counted, held);
         self.counted = held;
     }
@@ -328,13 +377,54 @@ impl Output {
         self.usual_bytes
     }
 
-    /// Bytes that wait to be sent.
-    pub(super) fn pending_bytes(&self) -> usize {
-        self.pending.len()
+    /// Whether answers go out as they were made: neither compressed nor in segments.
+    pub(super) fn goes_out_plain(&self) -> bool {
+        self.body_compression.is_none() && self.segments.is_none()
     }
 
-    /// Everything that waits, ready for the socket; `None` where nothing does.
+    /// Has `write` append the head of a frame, whose header says that it has no body behind it, and puts `body` there.
+    pub(super) fn append_long(&mut self, write: impl FnOnce(&mut Vec<u8>), body: Vec<u8>) {
+        if self.broken {
+            return;
+        }
+        let start = self.pending.len();
+        write(&mut self.pending);
+        let length = self.pending.len() - start - HEADER_BYTES + body.len();
+        let length = u32::try_from(length).expect("no answer may be so long");
+        self.pending[start + LENGTH_AT..start + HEADER_BYTES].copy_from_slice(&length.to_be_bytes());
+        self.usual_bytes = self.usual_bytes.max(body.len());
+        let head = std::mem::take(&mut self.pending);
+        self.queued += head.len() + body.len();
+        self.queue.extend([head, body]);
+        self.count();
+    }
+
+    /// Keeps the room of an answer until that is sent.
+    pub(super) fn keep_room(&mut self, room: Permit) {
+        if self.has_pending() || self.sending > 0 {
+            self.pending_room.push(room);
+        }
+    }
+
+    /// Whether something waits to be sent.
+    pub(super) fn has_pending(&self) -> bool {
+        !self.pending.is_empty() || !self.queue.is_empty()
+    }
+
+    /// Bytes that wait to be sent, and those that are being sent.
+    #[inline]
+    pub(super) fn held_bytes(&self) -> usize {
+        self.counted
+    }
+
+    /// The first of what waits, ready for the socket; `None` where nothing does.
     pub(super) fn take(&mut self) -> Option<Vec<u8>> {
+        if let Some(first) = self.queue.pop_front() {
+            self.queued -= first.len();
+            self.sending = first.len();
+            self.sending_room.append(&mut self.pending_room);
+            return Some(first);
+        }
         if let (Some(start), Some(format)) = (self.run.take(), self.segments) {
             self.codecs.segments(format).finish(&mut self.pending, start);
         }
@@ -343,6 +433,7 @@ impl Output {
         }
         let taken = std::mem::take(&mut self.pending);
         self.sending = taken.len();
+        self.sending_room.append(&mut self.pending_room);
         self.count();
         Some(taken)
     }
@@ -351,6 +442,9 @@ impl Output {
     pub(super) fn sent(&mut self) {
         self.sending = 0;
         self.count();
+        if self.queue.is_empty() {
+            self.sending_room.clear();
+        }
     }
 
     /// Whether something that was taken is still on its way.
@@ -362,6 +456,8 @@ impl Output {
     pub(super) fn set_broken(&mut self) {
         self.broken = true;
         self.pending = Vec::new();
+        (self.queue, self.queued) = (VecDeque::new(), 0);
+        self.pending_room.clear();
         self.run = None;
         self.count();
     }

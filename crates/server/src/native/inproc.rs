@@ -55,7 +55,9 @@ impl InProcess {
         }
         self.session.drained.wait_until(|| self.session.in_flight.get() == 0).await;
         let mut output = self.session.output.borrow_mut();
-        if let Some(answers) = output.take() {
+        while output.has_pending()
+            && let Some(answers) = output.take()
+        {
             out.extend_from_slice(&answers);
             output.sent();
             self.session.native.give_buffer(answers);

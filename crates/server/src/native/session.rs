@@ -9,7 +9,7 @@ use std::rc::{Rc, Weak};
 
 use query::ClientState;
 use query::system::ClientRow;
-use reactor::Signal;
+use reactor::{Permit, Signal};
 use wire::extensions::Extensions;
 use wire::frame::FrameHeader;
 use wire::request::EventTypes;
@@ -133,6 +133,25 @@ impl Session {
         output.append(write);
         drop(output);
         self.send_soon();
+    }
+
+    /// As [`Self::write`], of a frame whose long `body` goes out as it is: `write` appends what is before it.
+    pub(super) fn write_long(&self, write: impl FnOnce(&mut Vec<u8>), body: Vec<u8>) {
+        let mut output = self.output.borrow_mut();
+        if output.wants_buffer() {
+            output.lend(self.native.take_buffer());
+        }
+        output.append_long(write, body);
+        drop(output);
+        self.send_soon();
+    }
+
+    /// Keeps the room of an answer until it is with the client.
+    #[inline]
+    pub(super) fn keep_room(&self, room: Option<Permit>) {
+        if let Some(room) = room {
+            self.output.borrow_mut().keep_room(room);
+        }
     }
 
     /// Has the connection send what waits, unless it is at that.

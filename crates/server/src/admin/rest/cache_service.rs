@@ -1,4 +1,4 @@
-//! `/cache_service`: what is kept in memory of table files, forgotten on every shard.
+//! `/cache_service`, and `/system/drop_sstable_caches`: what is kept in memory of table files, forgotten on every shard.
 
 use axum::extract::State;
 use axum::routing::post;
@@ -13,6 +13,7 @@ pub(super) fn routes() -> Router<Bridge> {
     Router::new()
         .route("/cache_service/invalidate_key_cache", post(forget_index_pages))
         .route("/cache_service/invalidate_row_cache", post(forget_rows))
+        .route("/system/drop_sstable_caches", post(forget_all))
 }
 
 /// What other stores keep as places of keys is here the pages of indexes.
@@ -27,10 +28,16 @@ async fn forget_index_pages(State(bridge): State<Bridge>) -> Answer<()> {
     done.await.map(|_| Json(()))
 }
 
+/// Everything that memory has of table files.
+async fn forget_all(State(bridge): State<Bridge>) -> Answer<()> {
+    let _ = forget_index_pages(State(bridge.clone())).await?;
+    forget_rows(State(bridge)).await
+}
+
 async fn forget_rows(State(bridge): State<Bridge>) -> Answer<()> {
     let done = bridge.call(|| async {
         node::on_each(Group::ADMIN, |shard| async move {
-            shard.storage().evict_cache();
+            shard.storage().evict_cache_in_steps().await;
             Ok(())
         })
         .await

@@ -62,7 +62,8 @@ async fn endpoints(State(bridge): State<Bridge>) -> Answer<[Value; 1]> {
                 "addrs": config.listen_address.ip().to_string(),
                 "is_alive": true,
                 "update_time": reactor::wall_clock_us() / 1000,
-                "generation": 0,
+                // Grows with each start, as gossip has it: the second in which this one began.
+                "generation": NodeState::here()?.generation,
                 "version": 0,
                 "application_state": [
                     { "application_state": 3, "value": config.data_center, "version": 0 },

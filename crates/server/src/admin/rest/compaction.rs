@@ -3,6 +3,7 @@
 use axum::extract::{Path, State};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use model::TableId;
 use serde_json::{Value, json};
 use sstable::VerifyDepth;
 use storage::{CompactionFilter, CompactionKind, ScrubMode, SnapshotRequest, VerifyOptions};
@@ -34,6 +35,7 @@ pub(super) fn routes() -> Router<Bridge> {
         .route("/compaction_manager/compactions", get(running))
         .route("/compaction_manager/compaction_history", get(history))
         .route("/compaction_manager/stop_compaction", post(stop))
+        .route("/compaction_manager/stop_keyspace_compaction/{keyspace}", post(stop_of_keyspace))
         .route("/compaction_manager/metrics/pending_tasks", get(pending_tasks))
         .route("/compaction_manager/metrics/pending_tasks_by_table", get(pending_tasks_by_table))
         .route("/column_family/metrics/pending_compactions/{name}", get(pending_of_table))
@@ -57,6 +59,18 @@ async fn scrub(State(bridge): State<Bridge>, Path(keyspace): Path<String>, param
             return Err(ApiError::bad(format!("Unknown argument for 'scrub_mode' parameter: {other}")));
         }
     };
+    // Files that were set aside lie in a folder of their own and are never scrubbed with the others.
+    match params.get("quarantine_mode").map(str::to_ascii_uppercase).as_deref() {
+        None | Some("INCLUDE" | "EXCLUDE") => {}
+        Some("ONLY") => {
+            return Err(ApiError::unsupported(
+                "quarantine_mode=ONLY is not supported: take files back with `ceto ctl import` from the folder quarantine",
+            ));
+        }
+        Some(other) => {
+            return Err(ApiError::bad(format!("Unknown argument for 'quarantine_mode' parameter: {other}")));
+        }
+    }
     let snapshot = mode != ScrubMode::Validate && !params.flag("disable_snapshot")?;
     let (names, reports) = (params.list("cf"), params.flag("report")?);
     let report = bridge
@@ -123,27 +137,35 @@ async fn rewrite(
         .await
 }
 
+/// Parameters of compactions of all files: `split_output`; `flush_memtables`, false to leave out what is only in memory.
+fn major(params: &Params) -> Result<Rewrite, ApiError> {
+    Ok(Rewrite::Major {
+        split_output: params.flag("split_output")?,
+        skips_flush: !params.flag_or("flush_memtables", true)?,
+    })
+}
+
 /// Nothing, and with the extension `report` the damaged table files that were left as they are.
 async fn compact_keyspace(
     State(bridge): State<Bridge>,
     Path(keyspace): Path<String>,
     params: Params,
 ) -> Answer<Value> {
-    let what = Rewrite::Major { split_output: params.flag("split_output")? };
+    let what = major(&params)?;
     let reports = params.flag("report")?;
     let outcome = rewrite(&bridge, keyspace, params.list("cf"), what).await?;
     let damaged: Vec<String> = outcome.damaged.iter().map(|path| path.display().to_string()).collect();
     Ok(Json(if reports { json!({ "damaged": damaged }) } else { Value::Null }))
 }
 
-async fn compact_all(State(bridge): State<Bridge>) -> Answer<()> {
-    let what = Rewrite::Major { split_output: false };
+async fn compact_all(State(bridge): State<Bridge>, params: Params) -> Answer<()> {
+    let what = major(&params)?;
     let done = bridge.call(move || async move { compactions::rewrite(node::all_tables()?, what).await });
     done.await.map(drop).map(Json)
 }
 
 async fn compact_table(State(bridge): State<Bridge>, Path(name): Path<String>, params: Params) -> Answer<()> {
-    let what = Rewrite::Major { split_output: params.flag("split_output")? };
+    let what = major(&params)?;
     bridge
         .call(move || async move { compactions::rewrite(vec![node::table_called(&name)?], what).await })
         .await
@@ -275,6 +297,21 @@ async fn history(State(bridge): State<Bridge>) -> Answer<Vec<Value>> {
 
 /// Parameter `type`, as nodetool's `stop` takes it; without it all.
 async fn stop(State(bridge): State<Bridge>, params: Params) -> Answer<()> {
+    stop_kinds(&bridge, &params, vec![None]).await
+}
+
+/// The same for a keyspace, or those of its tables that the parameter `tables` names.
+async fn stop_of_keyspace(
+    State(bridge): State<Bridge>,
+    Path(keyspace): Path<String>,
+    params: Params,
+) -> Answer<()> {
+    let names = params.list("tables");
+    let tables = bridge.call(move || async move { node::tables_of(&keyspace, &names) }).await?;
+    stop_kinds(&bridge, &params, tables.into_iter().map(|table| Some(table.id)).collect()).await
+}
+
+async fn stop_kinds(bridge: &Bridge, params: &Params, tables: Vec<Option<TableId>>) -> Answer<()> {
     let kind = match params.get("type") {
         None => None,
         Some(name) => Some(
@@ -282,7 +319,7 @@ async fn stop(State(bridge): State<Bridge>, params: Params) -> Answer<()> {
                 .ok_or_else(|| ApiError::bad(format!("unknown type of compactions '{name}'")))?,
         ),
     };
-    // What somebody asked for is a compaction to nodetool as well.
+    // Compactions on demand are compactions to nodetool as well.
     let kinds = match kind {
         Some(CompactionKind::Compaction) => {
             vec![
@@ -293,10 +330,11 @@ async fn stop(State(bridge): State<Bridge>, params: Params) -> Answer<()> {
         }
         other => vec![other],
     };
-    for kind in kinds {
-        bridge
-            .call(move || compactions::stop(CompactionFilter { kind, ..CompactionFilter::default() }))
-            .await?;
+    for table in tables {
+        for kind in &kinds {
+            let filter = CompactionFilter { kind: *kind, table, ..CompactionFilter::default() };
+            bridge.call(move || compactions::stop(filter)).await?;
+        }
     }
     Ok(Json(()))
 }

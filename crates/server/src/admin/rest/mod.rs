@@ -12,17 +12,14 @@ mod import;
 mod snapshots;
 mod storage_service;
 mod system;
+mod tasks;
 
-use axum::extract::DefaultBodyLimit;
 use axum::http::{Method, Uri};
 use axum::{Json, Router};
 use serde::Serialize;
 
 use super::bridge::Bridge;
 use super::error::ApiError;
-
-/// Bytes of a request's body: nothing here takes one of any size.
-const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// What a handler gives back.
 type Answer<T> = Result<Json<T>, ApiError>;
@@ -45,9 +42,9 @@ pub(super) fn router(bridge: Bridge) -> Router {
         .merge(cache_service::routes())
         .merge(cluster::routes())
         .merge(system::routes())
+        .merge(tasks::routes())
         .method_not_allowed_fallback(wrong_method)
         .fallback(unknown_path)
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(bridge)
 }
 

@@ -8,7 +8,7 @@ use reactor::{Deadline, Permit};
 use wire::frame::FrameHeader;
 
 use super::super::dispatch;
-use super::super::limits::{Answers, Held, InFlight, Refusal};
+use super::super::limits::{Answers, Demand, Held, InFlight, Refusal};
 use super::Connection;
 
 /// Answers waiting for a client that does not read, or about to: beyond it no further request of it starts.
@@ -21,11 +21,12 @@ const HEAVY_PER_CONNECTION_MAX: usize = 32;
 impl Connection {
     /// Whether the client is so far behind with reading that events for it would only pile up.
     pub(in super::super) fn is_far_behind(&self) -> bool {
-        self.session.output.borrow().pending_bytes() > OUTPUT_BYTES_MAX
+        let held = self.session.output.borrow().held_bytes();
+        held > OUTPUT_BYTES_MAX || (held > 0 && self.session.native.limits.answers.are_full())
     }
 
     /// Sets memory aside for a long frame before more of it is received. False ends the connection.
-    pub(super) async fn reserve(&self, bytes: usize, reserved: &mut Option<Permit>) -> bool {
+    pub(super) async fn reserve(&self, bytes: Demand, reserved: &mut Option<Permit>) -> bool {
         // First given back: whoever held a part while waiting for more would wait for others who do the same.
         drop(reserved.take());
         *reserved = self.wait_for_memory(bytes).await;
@@ -39,10 +40,30 @@ impl Connection {
     }
 
     /// Waits in line for memory of a request, not longer than its client does.
-    async fn wait_for_memory(&self, bytes: usize) -> Option<Permit> {
-        let native = &self.session.native;
-        let deadline = Deadline::after(native.config.request_timeout);
-        let mut waited = pin!(reactor::timeout(deadline, native.limits.wait_for_memory(bytes)));
+    async fn wait_for_memory(&self, bytes: Demand) -> Option<Permit> {
+        self.wait_in_time(self.session.native.limits.wait_for_memory(bytes)).await
+    }
+
+    /// Waits in line for room for an answer that is likely to be as long as the last ones; tells the client where none came free in time.
+    pub(super) async fn wait_for_room(&self, header: FrameHeader) -> Option<Permit> {
+        let limits = &self.session.native.limits;
+        let usual = self.session.output.borrow().usual_bytes();
+        let text = if self.session.throws_on_overload.get() {
+            limits.answers_text()
+        } else {
+            match self.wait_in_time(limits.wait_for_answer(usual)).await {
+                Some(room) => return Some(room),
+                None => dispatch::TOO_LATE.to_owned(),
+            }
+        };
+        limits.count_shed();
+        dispatch::overloaded(&self.session, header, &text);
+        None
+    }
+
+    async fn wait_in_time(&self, permit: impl Future<Output = Option<Permit>>) -> Option<Permit> {
+        let deadline = Deadline::after(self.session.native.config.request_timeout);
+        let mut waited = pin!(reactor::timeout(deadline, permit));
         poll_fn(|context| {
             if self.stop.poll_until(context, || self.stopping.get()).is_ready() {
                 return Poll::Ready(None);
@@ -53,7 +74,7 @@ impl Connection {
     }
 
     /// Lets a request in that found no memory: after a while, or not at all.
-    pub(super) async fn admit_later(&self, header: FrameHeader, bytes: usize) -> Option<InFlight> {
+    pub(super) async fn admit_later(&self, header: FrameHeader, bytes: Demand) -> Option<InFlight> {
         let limits = &self.session.native.limits;
         if self.session.throws_on_overload.get() {
             limits.count_shed();
@@ -84,9 +105,9 @@ impl Connection {
 
     /// What a request that was let in counts against.
     #[inline]
-    pub(super) fn hold(&self, admitted: InFlight) -> Held {
+    pub(super) fn hold(&self, admitted: InFlight, room: Option<Permit>) -> Held {
         let expected = self.session.output.borrow().usual_bytes();
-        Held::new(Answers::expect(&self.session.native.limits.answers, expected), admitted)
+        Held::new(Answers::expect(&self.session.native.limits.answers, expected), admitted, room)
     }
 
     /// Lets a request in that begins where its frame was cut; `None` where that is not to be decided there.
@@ -94,7 +115,9 @@ impl Connection {
         if self.session.in_flight.get() >= self.session.native.config.requests_per_connection_max {
             return None;
         }
-        Some(Some(self.hold(self.session.native.limits.admit_now(bytes)?)))
+        // Prepared, so no text.
+        let demand = Demand { bytes, is_text: false };
+        Some(Some(self.hold(self.session.native.limits.admit_now(demand)?, None)))
     }
 
     /// Whether the next request of this client may begin.
@@ -108,7 +131,7 @@ impl Connection {
     fn may_read_on(&self) -> bool {
         let (waiting, usual) = {
             let output = self.session.output.borrow();
-            (output.pending_bytes(), output.usual_bytes())
+            (output.held_bytes(), output.usual_bytes())
         };
         let running = self.session.in_flight.get();
         if waiting == 0 && running == 0 {

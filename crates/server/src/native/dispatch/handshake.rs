@@ -15,9 +15,9 @@ use super::super::framing::Input;
 use super::super::session::{Phase, Session, StartupOptions};
 use super::{decompressed, protocol_error, respond, supported_options};
 
-/// Options of STARTUP that are kept for `system_views.clients`, and the longest.
+/// Options of STARTUP that are kept for `system_views.clients`, and their bytes together.
 const STARTUP_OPTIONS_MAX: usize = 32;
-const STARTUP_OPTION_BYTES_MAX: usize = 512;
+const STARTUP_BYTES_MAX: usize = 16 << 10;
 
 /// Answers a request that no other runs beside: the handshake, and what changes the connection. False ends it.
 pub(in super::super) async fn answer_in_turn(
@@ -83,9 +83,7 @@ fn start(
     let options = startup.negotiate(header.version)?;
     session.extensions.set(options.extensions);
     session.throws_on_overload.set(options.throw_on_overload);
-    let shown = |(name, value): &(&str, &str)| name.len() + value.len() <= STARTUP_OPTION_BYTES_MAX;
-    let options_kept = startup.options.iter().filter(shown).take(STARTUP_OPTIONS_MAX);
-    keep_startup(session, options_kept.map(|(name, value)| (name.into(), value.into())).collect());
+    keep_startup(session, kept_options(startup.options.iter()).collect());
     {
         let mut client = session.client.borrow_mut();
         let client = Rc::make_mut(&mut client);
@@ -110,6 +108,19 @@ fn start(
         output.body_compression = options.compression;
     }
     Ok(())
+}
+
+/// The options of a STARTUP that are kept: whole as long as all of them fit, then cut to what there is room for.
+fn kept_options<'o>(
+    options: impl Iterator<Item = (&'o str, &'o str)>,
+) -> impl Iterator<Item = (Box<str>, Box<str>)> {
+    let mut room = STARTUP_BYTES_MAX;
+    options.take(STARTUP_OPTIONS_MAX).map_while(move |(name, value)| {
+        room = room.checked_sub(name.len())?;
+        let value = &value[..value.floor_char_boundary(room)];
+        room -= value.len();
+        Some((name.into(), value.into()))
+    })
 }
 
 /// Keeps what a client said in STARTUP, once for as many as say the same one after the other.
@@ -144,4 +155,25 @@ fn register(session: &Session, types: EventTypes) {
     events.status_change |= types.status_change;
     events.schema_change |= types.schema_change;
     session.events.set(events);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_options_of_startup_are_kept_until_there_is_no_room() {
+        let (long, longer) = ("v".repeat(5_000), "é".repeat(10_000));
+        let said = [("A", "short"), ("B", long.as_str()), ("C", &longer), ("D", "late"), ("E", "later")];
+        let kept: Vec<(Box<str>, Box<str>)> = kept_options(said.into_iter()).collect();
+        let room = STARTUP_BYTES_MAX - "AshortB".len() - long.len() - "C".len();
+        let cut = longer.floor_char_boundary(room);
+        assert!(cut < longer.len() && kept[2].1.len() == cut, "{}", kept[2].1.len());
+        let shown: Vec<(&str, &str)> = kept.iter().map(|(name, value)| (&**name, &**value)).collect();
+        assert_eq!(shown[..2], [("A", "short"), ("B", &*long)]);
+        let bytes: usize = kept.iter().map(|(name, value)| name.len() + value.len()).sum();
+        assert!(bytes <= STARTUP_BYTES_MAX, "{bytes}");
+        let many: Vec<String> = (0..100).map(|at| at.to_string()).collect();
+        assert_eq!(kept_options(many.iter().map(|name| (name.as_str(), ""))).count(), STARTUP_OPTIONS_MAX);
+    }
 }

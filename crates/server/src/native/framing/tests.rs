@@ -96,7 +96,7 @@ fn a_broken_output_keeps_nothing() {
     output.append(|out, _| out.extend_from_slice(b"lost"));
     output.set_broken();
     output.append(|out, _| out.extend_from_slice(b"lost too"));
-    assert_eq!((output.pending_bytes(), output.take()), (0, None));
+    assert_eq!((output.held_bytes(), output.take()), (0, None));
 }
 
 #[test]
@@ -136,4 +136,59 @@ fn long_answers_are_expected_at_once_and_forgotten_slowly() {
     assert_eq!(answer(100), (1 << 20) - (1 << 17));
     let last = (0..200).map(|_| answer(100)).last();
     assert!(last.is_some_and(|usual| (100..200).contains(&usual)), "{last:?}");
+}
+
+#[test]
+fn long_answers_go_out_as_they_were_made_and_in_their_order() {
+    let answers = answers(1 << 20);
+    let mut output = Output::new(Rc::clone(&answers), Codecs::new());
+    let short = frame(ProtocolVersion::V4, 1, b"short");
+    output.append(|out, _| out.extend_from_slice(&short));
+    let body: Vec<u8> = (0..300_000_u32).map(|n| n as u8).collect();
+    let head = frame(ProtocolVersion::V4, 2, b"");
+    output.append_long(|out| out.extend_from_slice(&head), body.clone());
+    output.append_long(|out| out.extend_from_slice(&head), body.clone());
+    output.append(|out, _| out.extend_from_slice(&short));
+    assert_eq!(answers.room_taken(), output.held_bytes());
+    let long = frame(ProtocolVersion::V4, 2, &body);
+    let expected = [short.as_slice(), &long, &long, &short].concat();
+    assert_eq!(output.held_bytes(), expected.len());
+    let mut sent = Vec::new();
+    while let Some(piece) = output.take() {
+        assert_eq!(output.held_bytes(), expected.len() - sent.len(), "what is being sent still counts");
+        sent.extend_from_slice(&piece);
+        output.sent();
+    }
+    assert!(sent == expected);
+    assert_eq!((output.held_bytes(), answers.room_taken()), (0, 0));
+    output.append_long(|out| out.extend_from_slice(&head), body);
+    drop(output);
+    assert_eq!(answers.room_taken(), 0);
+}
+
+#[test]
+fn a_long_frame_is_handed_over_in_the_buffer_it_came_in() {
+    let long = vec![7; INPUT_BYTES_KEPT + 1];
+    let bytes = [
+        frame(ProtocolVersion::V4, 1, b"a"),
+        frame(ProtocolVersion::V4, 2, &long),
+        frame(ProtocolVersion::V4, 3, b"b"),
+    ]
+    .concat();
+    let expected = [(1, b"a".to_vec()), (2, long.clone()), (3, b"b".to_vec())];
+    for piece in [1000, bytes.len()] {
+        assert_eq!(received(&mut Input::new(FRAME_BYTES_MAX), &bytes, piece), expected, "pieces of {piece}");
+    }
+    let mut input = Input::new(FRAME_BYTES_MAX);
+    let bytes = frame(ProtocolVersion::V4, 2, &long);
+    input.feed(&bytes[..100]);
+    input.expect_bytes(input.awaited_bytes());
+    let (place, capacity) = (input.received.as_ptr(), input.received.capacity());
+    assert!(capacity < bytes.len() + 100, "no more than was set aside: {capacity}");
+    input.feed(&bytes[100..]);
+    let Ok(Some(Next::Frame(_, body))) = input.next_frame(|_, _| false, || unreachable!("nothing is copied"))
+    else {
+        panic!("a whole frame is there")
+    };
+    assert!(body == long && body.as_ptr() == place && input.received.capacity() == 0);
 }

@@ -1,0 +1,287 @@
+//! What the disk can do where nobody has measured it: the best that short looks have seen, kept over restarts.
+//!
+//! One look of 20 ms sees a moment: on one disk such looks gave from 104 MB to 2.1 GB written a second. What a disk did once it
+//! can do, so the best of several looks is taken: some right after the start, more while nobody uses the disk. The
+//! figures lie in `io_probed.yaml` in the work directory, and the next start begins with them; before there are any the node
+//! goes by those of a modest SSD. A model that is too slow costs writes for good, one that is too fast a little latency.
+//! Invariant: a file that is not exactly what is written here is not believed.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use reactor::io::{DiskModel, DiskSpec, measure};
+use reactor::{Group, mesh};
+
+use super::disks;
+use crate::config::{Config, io_properties};
+
+/// The file's name in a work directory.
+const NAME: &str = "io_probed.yaml";
+/// The file is read whole.
+const FILE_BYTES_MAX: usize = 4096;
+/// A modest SSD: what no look may go below.
+const FLOOR: DiskModel = DiskModel {
+    read_iops: 20_000,
+    read_bandwidth: 400 << 20,
+    write_iops: 10_000,
+    write_bandwidth: 300 << 20,
+};
+/// Beyond the fastest devices there are: a file with more is damaged.
+const CEILING: DiskModel = DiskModel {
+    read_iops: 100_000_000,
+    read_bandwidth: 1 << 40,
+    write_iops: 100_000_000,
+    write_bandwidth: 1 << 40,
+};
+/// Looks right after the start, and all of them.
+const LOOKS_AT_FIRST: usize = 3;
+const LOOKS_MAX: usize = 12;
+/// Time between the first looks.
+const PAUSE: Duration = Duration::from_millis(200);
+/// Nobody uses the disk where so few requests were made in so long a time.
+const IDLE_TIME: Duration = Duration::from_secs(10);
+const IDLE_REQUESTS_MAX: u64 = 20;
+
+/// Has every shard follow what is known of the disk of the data, and looks for more. The task ends by itself, or with the shard.
+pub(super) fn begin(config: &Config) {
+    let directory = disks::data_directory(config).to_owned();
+    let workdir = config.workdir.clone();
+    reactor::spawn(Group::BACKGROUND, async move {
+        let probe = Probe { file: workdir.join(NAME), workdir, directory };
+        if let Err(error) = probe.run().await {
+            reactor::info!("disk not probed; {}", probe.advice(); reason = error);
+        }
+    })
+    .detach();
+}
+
+struct Probe {
+    workdir: PathBuf,
+    directory: PathBuf,
+    file: PathBuf,
+}
+
+/// Takes the model away while the disk is looked at: it would be measured itself.
+struct Lifted {
+    name: String,
+    model: DiskModel,
+}
+
+impl Drop for Lifted {
+    fn drop(&mut self) {
+        if reactor::io::model(&self.name).is_none() {
+            reactor::io::set_model(&self.name, self.model);
+        }
+    }
+}
+
+impl Probe {
+    async fn run(&self) -> std::io::Result<()> {
+        let name = self.directory.display().to_string();
+        let kept = self.kept().await;
+        let mut best = kept.map_or(FLOOR, |kept| best_of(FLOOR, kept));
+        reactor::io::set_model(&name, best);
+        for look in 1..=LOOKS_MAX {
+            match look {
+                1 => {}
+                2..=LOOKS_AT_FIRST => reactor::sleep(PAUSE).await,
+                _ => self.wait_for_idleness().await,
+            }
+            if reactor::io::model(&name) != Some(best) {
+                // The operator has given figures meanwhile (SIGHUP).
+                return Ok(());
+            }
+            let lifted = Lifted { name: name.clone(), model: best };
+            reactor::io::lift_model(&name);
+            let seen = measure::probe(&self.directory).await;
+            drop(lifted);
+            let seen = seen.inspect_err(|_| {
+                // There is no disk to schedule, such as below a tmpfs.
+                if kept.is_none() && look == 1 {
+                    reactor::io::lift_model(&name);
+                }
+            })?;
+            let better = best_of(best, seen);
+            if better != best || kept.is_none() && look == 1 {
+                best = better;
+                reactor::io::set_model(&name, best);
+                self.keep(best).await;
+            }
+            if look == LOOKS_AT_FIRST {
+                reactor::info!("disk scheduled by short looks at it; {}", self.advice();
+                    read_iops = best.read_iops,
+                    read_bandwidth = best.read_bandwidth,
+                    write_iops = best.write_iops,
+                    write_bandwidth = best.write_bandwidth
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// The command that measures the disk for good.
+    fn advice(&self) -> String {
+        let mut command = format!("`ceto io-setup --workdir {}", self.workdir.display());
+        if self.directory != self.workdir {
+            command.push_str(&format!(" --directory {}", self.directory.display()));
+        }
+        format!("{command}` measures it, while the node is stopped; SIGHUP or a start reads what it finds")
+    }
+
+    /// Returns when all shards together have used the disk little for a while.
+    async fn wait_for_idleness(&self) {
+        // Ends when the disk rests; a node that is never idle is not looked at again.
+        loop {
+            let before = requests().await;
+            reactor::sleep(IDLE_TIME).await;
+            if requests().await.saturating_sub(before) <= IDLE_REQUESTS_MAX {
+                return;
+            }
+        }
+    }
+
+    async fn kept(&self) -> Option<DiskModel> {
+        let bytes = reactor::file::read_all(&self.file, FILE_BYTES_MAX).await.ok()?;
+        let kept = parsed(&self.file, &self.directory, &String::from_utf8_lossy(&bytes));
+        if kept.is_none() {
+            reactor::info!("what is kept of the disk is of another disk or damaged: it is looked at anew";
+                file = self.file.display());
+        }
+        kept
+    }
+
+    async fn keep(&self, model: DiskModel) {
+        let text = text(&self.directory, model);
+        if let Err(error) = reactor::file::write_all_atomic(&self.file, text.as_bytes()).await {
+            reactor::info!("what was seen of the disk cannot be kept: the next start looks anew";
+                file = self.file.display(), error = error);
+        }
+    }
+}
+
+/// Requests that all shards have made to disks so far.
+async fn requests() -> u64 {
+    let calls: Vec<_> = (0..reactor::shard_count())
+        .map(|shard| {
+            mesh::call(shard, Group::BACKGROUND, || async {
+                Group::all().map(|group| reactor::file::disk_usage(group).0).sum::<u64>()
+            })
+        })
+        .collect();
+    let mut sum = 0;
+    for call in calls {
+        // A shard that has ended asks for nothing more.
+        sum += call.await.unwrap_or(0);
+    }
+    sum
+}
+
+fn best_of(left: DiskModel, right: DiskModel) -> DiskModel {
+    DiskModel {
+        read_iops: left.read_iops.max(right.read_iops),
+        read_bandwidth: left.read_bandwidth.max(right.read_bandwidth),
+        write_iops: left.write_iops.max(right.write_iops),
+        write_bandwidth: left.write_bandwidth.max(right.write_bandwidth),
+    }
+}
+
+fn text(directory: &Path, model: DiskModel) -> String {
+    format!(
+        "# What short looks at the disk have seen at best. Remove the file to have it looked at anew;\n\
+         # `ceto io-setup` measures it and writes io_properties.yaml, which goes before this.\n\
+         disks:\n  - mountpoint: {:?}\n    read_iops: {}\n    read_bandwidth: {}\n    write_iops: {}\n    \
+         write_bandwidth: {}\n",
+        directory.display().to_string(),
+        model.read_iops,
+        model.read_bandwidth,
+        model.write_iops,
+        model.write_bandwidth
+    )
+}
+
+/// The figures of a file, where it is of the disk of `directory` and no figure is one that cannot be.
+fn parsed(file: &Path, directory: &Path, text: &str) -> Option<DiskModel> {
+    let disks = io_properties::parse(file, text).ok()?;
+    let [DiskSpec { mountpoint, model }] = disks.as_slice() else { return None };
+    let possible = best_of(*model, FLOOR) == *model && best_of(*model, CEILING) == CEILING;
+    (mountpoint == directory && possible).then_some(*model)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::*;
+
+    const SEEN: DiskModel = DiskModel {
+        read_iops: 300_000,
+        read_bandwidth: 2 << 30,
+        write_iops: 90_000,
+        write_bandwidth: 1 << 30,
+    };
+
+    #[test]
+    fn what_is_kept_is_read_back_and_nothing_else_is_believed() {
+        let (file, directory) = (Path::new("/w/io_probed.yaml"), Path::new("/w/da\"ta"));
+        let kept = text(directory, SEEN);
+        assert_eq!(parsed(file, directory, &kept), Some(SEEN));
+        assert_eq!(parsed(file, Path::new("/w/other"), &kept), None);
+        for length in 0..kept.len() - 1 {
+            let cut = parsed(file, directory, &kept[..length]);
+            assert!(cut.is_none_or(|model| best_of(model, SEEN) == SEEN), "{length}: {cut:?}");
+        }
+        for wrong in [
+            kept.replace("300000", "3"),
+            kept.replace("300000", "300000000000"),
+            kept.replace("disks", "disk"),
+            kept.replace("read_iops", "reads"),
+            String::new(),
+        ] {
+            assert_eq!(parsed(file, directory, &wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_best_of_each_figure_is_taken() {
+        let slow = DiskModel { read_iops: 400_000, ..FLOOR };
+        assert_eq!(best_of(SEEN, slow), DiskModel { read_iops: 400_000, ..SEEN });
+    }
+
+    #[test]
+    fn a_bad_look_never_lowers_what_is_known_and_a_start_begins_with_it() {
+        use reactor::sim::{DiskFaults, World};
+        let mut world = World::new(3);
+        // A disk far below what the looks of an earlier start have seen.
+        let faults = DiskFaults {
+            speed: Some(DiskModel {
+                read_iops: 900,
+                read_bandwidth: 90 << 20,
+                write_iops: 900,
+                write_bandwidth: 90 << 20,
+            }),
+            ..DiskFaults::default()
+        };
+        let node = world.add_node_with(1, faults, |_| async {
+            reactor::file::create_dir_all("/w").await.unwrap();
+            let config = Config { workdir: "/w".into(), ..Config::default() };
+            let kept = || async { reactor::file::read_all("/w/io_probed.yaml", FILE_BYTES_MAX).await };
+            let file = Rc::new(text(Path::new("/w"), SEEN));
+            reactor::file::write_all_atomic("/w/io_probed.yaml", file.as_bytes()).await.unwrap();
+            begin(&config);
+            reactor::sleep(Duration::from_secs(600)).await;
+            assert_eq!(reactor::io::model("/w"), Some(SEEN));
+            assert_eq!(kept().await.unwrap(), file.as_bytes());
+            // Without it, and with one that is damaged: the floor, and a new file.
+            for damaged in ["", "disks: []\n"] {
+                reactor::file::write_all_atomic("/w/io_probed.yaml", damaged.as_bytes()).await.unwrap();
+                begin(&config);
+                reactor::sleep(Duration::from_secs(600)).await;
+                let model = reactor::io::model("/w").unwrap();
+                assert_eq!(best_of(model, FLOOR), model);
+                assert_eq!(kept().await.unwrap(), text(Path::new("/w"), model).as_bytes());
+            }
+        });
+        world.run().unwrap();
+        assert_eq!(world.outcome(node), Some(Ok(())));
+    }
+}

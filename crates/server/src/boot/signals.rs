@@ -1,0 +1,334 @@
+//! Signals, and the end of a node that does not end by itself: one thread beside the shards.
+//!
+//! The thread takes every signal of the process ([`reactor::signal::take`]). SIGTERM, SIGINT and SIGQUIT drain the node and
+//! end it; a second of them, or `shutdown_timeout`, ends it at once. SIGHUP reads again what can be read again. All
+//! others are a line in the log. While the node ends the thread asks every shard each second what it waits for; a
+//! shard that does not answer is held by a task, and even then the thread can end the process.
+//! Invariant: what was acknowledged is in the commit log's files before its answer, so an end at once loses nothing;
+//! shards that answer make the log durable first, so that a power failure afterwards loses nothing either.
+#![allow(clippy::disallowed_methods)] // no shard runs here: this thread has a clock and files of its own
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use reactor::io::DiskSpec;
+use reactor::signal::{self, Received, Taken};
+use reactor::{Group, ShardInfo};
+use tokio::sync::mpsc as questions;
+
+use super::{BootError, Shard, disks};
+use crate::cli::ServerOptions;
+use crate::config::{Config, Written};
+
+/// Exit code of a node that ended without a drain.
+const ENDED_AT_ONCE: i32 = 1;
+/// Time between two lines about what the end waits for.
+const LINE_EVERY: Duration = Duration::from_secs(1);
+/// How long a shard has to say what it waits for.
+const ANSWER_TIME: Duration = Duration::from_millis(500);
+/// How long the shards have to make their commit logs durable when the node ends at once.
+const SYNC_TIME: Duration = Duration::from_secs(5);
+/// How long the thread sleeps where nothing is to be done but to wait for signals.
+const IDLE_TIME: Duration = Duration::from_secs(3600);
+/// Questions that wait for one shard; one that has as many does not answer.
+const QUESTIONS_MAX: usize = 8;
+
+/// What the thread asks a shard.
+enum Question {
+    /// What its end waits for.
+    State(mpsc::Sender<(usize, String)>),
+    /// To take no more writes and to make its commit log durable.
+    Sync(mpsc::Sender<(usize, Result<(), String>)>),
+    /// To schedule disks by other figures, the first kind those that the node started with, the other the one of its data;
+    /// answers which of the former it knows.
+    Disks(Vec<DiskSpec>, Option<DiskSpec>, mpsc::Sender<Vec<bool>>),
+}
+
+/// A shard as the thread reaches it.
+type Line = (usize, questions::Sender<Question>);
+
+/// Lets shards attach themselves to the thread.
+#[derive(Clone)]
+pub(super) struct Attach(mpsc::Sender<Line>);
+
+/// What the thread knows.
+struct Watcher {
+    taken: Taken,
+    options: ServerOptions,
+    /// What the node runs with, and the configuration file's keys as they were read for it.
+    config: Config,
+    written: Written,
+    started_with_disks: bool,
+    joining: mpsc::Receiver<Line>,
+    shards: Vec<Line>,
+    /// The node was told to end, at this moment.
+    ending: Option<Instant>,
+}
+
+/// Takes all signals, from now on. Call it before any thread is started.
+///
+/// # Errors
+/// [`BootError::Signals`].
+pub(super) fn take() -> Result<Taken, BootError> {
+    signal::take().map_err(BootError::Signals)
+}
+
+/// Starts the thread; it ends with the process.
+///
+/// # Errors
+/// [`BootError::Signals`] when the system refuses a thread.
+pub(super) fn watch(
+    taken: Taken,
+    options: ServerOptions,
+    config: Config,
+    started_with_disks: bool,
+) -> Result<Attach, BootError> {
+    let (attach, joining) = mpsc::channel();
+    let written = Written::of(options.config.as_deref()).unwrap_or_default();
+    let shards = Vec::new();
+    let watcher =
+        Watcher { taken, options, config, written, started_with_disks, joining, shards, ending: None };
+    let thread = std::thread::Builder::new().name("ceto-signals".to_owned());
+    thread.spawn(move || watcher.run()).map_err(BootError::Signals)?;
+    Ok(Attach(attach))
+}
+
+impl Attach {
+    /// Has this shard answer the thread, until the process ends.
+    pub(super) fn shard(&self, shard: ShardInfo) {
+        let (line, mut questions) = questions::channel(QUESTIONS_MAX);
+        // Where the thread is gone nobody asks.
+        let _ = self.0.send((shard.id, line));
+        reactor::spawn(Group::ADMIN, async move {
+            while let Some(question) = questions.recv().await {
+                answer(shard.id, question).await;
+            }
+        })
+        .detach();
+    }
+}
+
+/// Answers on the shard. Who asked may have given up waiting, so nobody hears of an answer that is not taken.
+async fn answer(id: usize, question: Question) {
+    let shard = reactor::local::<Shard>();
+    match question {
+        Question::State(to) => {
+            let state = shard.map_or_else(|| "opens its data".to_owned(), |shard| state_of(&shard));
+            let _ = to.send((id, state));
+        }
+        Question::Sync(to) => {
+            let synced = match shard {
+                Some(shard) => {
+                    shard.storage().stop_writes();
+                    shard.storage().sync_commitlog().await.map_err(|error| error.to_string())
+                }
+                None => Ok(()),
+            };
+            let _ = to.send((id, synced));
+        }
+        Question::Disks(disks, own, to) => {
+            let name = |disk: &DiskSpec| disk.mountpoint.display().to_string();
+            let replace = |disk: &DiskSpec| reactor::io::replace_model(&name(disk), disk.model);
+            if let Some(own) = own {
+                reactor::io::set_model(&name(&own), own.model);
+            }
+            let _ = to.send(disks.iter().map(replace).collect());
+        }
+    }
+}
+
+fn state_of(shard: &Shard) -> String {
+    let (connections, requests) = shard.native.open_now();
+    let (memtables, bytes) = shard.storage().unflushed();
+    let mut parts = Vec::new();
+    if connections > 0 {
+        parts.push(format!("{connections} connections with {requests} requests in flight"));
+    }
+    if memtables > 0 {
+        parts.push(format!("{memtables} memtables to flush ({} KiB)", bytes.div_ceil(1024)));
+    }
+    if parts.is_empty() { "closes its files".to_owned() } else { parts.join(", ") }
+}
+
+impl Watcher {
+    fn run(mut self) {
+        let mut next_line = Instant::now();
+        loop {
+            let time = match self.ending {
+                None => IDLE_TIME,
+                Some(_) => self.left().min(next_line.saturating_duration_since(Instant::now())),
+            };
+            match self.taken.next(time) {
+                Ok(Some(received)) => {
+                    let ended_before = self.ending.is_some();
+                    self.receive(received);
+                    if !ended_before {
+                        next_line = Instant::now() + LINE_EVERY;
+                    }
+                }
+                Ok(None) if self.ending.is_none() => {}
+                Ok(None) if self.left().is_zero() => {
+                    let limit = self.config.shutdown_timeout.as_secs_f64();
+                    self.end_at_once(&format!("the node did not end within {limit} s (shutdown_timeout)"));
+                }
+                Ok(None) => {
+                    self.say_what_it_waits_for();
+                    next_line = Instant::now() + LINE_EVERY;
+                }
+                Err(error) => {
+                    reactor::error!("signals cannot be waited for: end the node with `kill -9`, which loses nothing"; error = error);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Time until the node ends whatever runs.
+    fn left(&self) -> Duration {
+        match self.ending {
+            Some(since) if !self.config.shutdown_timeout.is_zero() => {
+                self.config.shutdown_timeout.saturating_sub(since.elapsed())
+            }
+            _ => Duration::MAX,
+        }
+    }
+
+    fn receive(&mut self, received: Received) {
+        match (received.signal, self.ending) {
+            (signal::TERMINATE | signal::INTERRUPT | signal::QUIT, Some(_)) => {
+                self.end_at_once(&format!("{received} came while the node was ending"));
+            }
+            (
+                signal::TERMINATE | signal::INTERRUPT | signal::QUIT | signal::POWER | signal::PROCESSOR_TIME,
+                None,
+            ) => {
+                let limit = match self.config.shutdown_timeout {
+                    Duration::ZERO => "a second one ends it at once".to_owned(),
+                    limit => format!(
+                        "a second one ends it at once, as does shutdown_timeout ({} s)",
+                        limit.as_secs_f64()
+                    ),
+                };
+                reactor::info!("{received}: the node drains and ends; {limit}");
+                self.ending = Some(Instant::now());
+                signal::terminate();
+            }
+            (signal::HANGUP, _) => self.reload(received),
+            _ => reactor::info!(
+                "{received} is ignored: SIGTERM drains and ends the node, SIGHUP reads the configuration again"
+            ),
+        }
+    }
+
+    /// The shards that have come so far.
+    fn shards(&mut self) -> &[Line] {
+        self.shards.extend(self.joining.try_iter());
+        &self.shards
+    }
+
+    /// Puts one question to every shard; the answers that come in time, and the shards that gave none.
+    fn ask<T>(
+        &mut self,
+        time: Duration,
+        question: impl Fn(mpsc::Sender<(usize, T)>) -> Question,
+    ) -> (Vec<(usize, T)>, Vec<usize>) {
+        let (to, answers) = mpsc::channel();
+        let mut silent: Vec<usize> = Vec::new();
+        for (id, line) in self.shards() {
+            // A shard that has ended, or has not answered what it was asked before, will not answer this either.
+            let _ = line.try_send(question(to.clone()));
+            silent.push(*id);
+        }
+        drop(to);
+        let until = Instant::now() + time;
+        let mut answered = Vec::new();
+        while !silent.is_empty()
+            && let Ok((id, answer)) = answers.recv_timeout(until.saturating_duration_since(Instant::now()))
+        {
+            silent.retain(|shard| *shard != id);
+            answered.push((id, answer));
+        }
+        (answered, silent)
+    }
+
+    fn say_what_it_waits_for(&mut self) {
+        let (mut states, silent) = self.ask(ANSWER_TIME, Question::State);
+        states.extend(silent.into_iter().map(|id| (id, "does not answer: a task holds its core".to_owned())));
+        states.sort();
+        let states: Vec<String> =
+            states.into_iter().map(|(id, state)| format!("shard {id} {state}")).collect();
+        let seconds = self.ending.map_or(0, |since| since.elapsed().as_secs());
+        reactor::info!("ending for {seconds} s: {}", states.join("; "));
+    }
+
+    /// Ends the process without a drain.
+    fn end_at_once(&mut self, why: &str) -> ! {
+        reactor::warn!("{why}: it ends at once, and the next start recovers from the commit log");
+        let (answers, silent) = self.ask(SYNC_TIME, Question::Sync);
+        for (id, synced) in answers {
+            if let Err(error) = synced {
+                reactor::error!("shard {id} could not make its commit log durable"; error = error);
+            }
+        }
+        for id in silent {
+            reactor::warn!(
+                "shard {id} does not answer: its commit log is written, but a power failure in this moment could lose the end of it"
+            );
+        }
+        signal::end_process(ENDED_AT_ONCE)
+    }
+
+    /// Reads the configuration again and follows what can be followed while the node runs.
+    fn reload(&mut self, received: Received) {
+        let read = self.options.configuration().and_then(|(config, _)| {
+            Ok((Written::of(self.options.config.as_deref())?, disks::configured(&config)?, config))
+        });
+        let (written, disks, config) = match read {
+            Ok(read) => read,
+            Err(error) => {
+                reactor::error!("{received}: the configuration cannot be read and stays as it was: {error}");
+                return;
+            }
+        };
+        reactor::log::set_level(config.log_level);
+        self.config.log_level = config.log_level;
+        self.config.shutdown_timeout = config.shutdown_timeout;
+        let mut followed =
+            vec![format!("default_log_level {}", config.log_level.name().trim().to_lowercase())];
+        followed.push(format!("shutdown_timeout {} s", config.shutdown_timeout.as_secs_f64()));
+        let mut waits = written.changed(&self.written);
+        if let Some(disks) = disks {
+            let unknown = self.set_disks(disks);
+            match unknown {
+                Some(unknown) if unknown.is_empty() => followed.push("io_properties".to_owned()),
+                Some(unknown) => waits.push(format!("io_properties of {}", unknown.join(", "))),
+                None => waits.push("io_properties (shard 0 does not answer)".to_owned()),
+            }
+        }
+        // Said in any case: the level may be one at which lines of information are left out.
+        let waits = if waits.is_empty() { "nothing".to_owned() } else { waits.join(", ") };
+        reactor::warn!(
+            "{received}: read again: {}; changed and in need of a restart: {waits}",
+            followed.join(", ")
+        );
+    }
+
+    /// Gives the disks other figures; those the node does not know, `None` where shard 0 does not answer.
+    fn set_disks(&mut self, disks: Vec<DiskSpec>) -> Option<Vec<String>> {
+        let device = |path: &Path| std::fs::metadata(path).ok().map(|found| found.dev());
+        // A node that started without a file knows one disk, by its folder of data.
+        let data = disks::data_directory(&self.config).to_owned();
+        let of_data = device(&data).filter(|_| !self.started_with_disks);
+        let is_own = |disk: &DiskSpec| of_data.is_some() && device(&disk.mountpoint) == of_data;
+        let own = disks.iter().find(|disk| is_own(disk));
+        let own = own.map(|own| DiskSpec { mountpoint: data, model: own.model });
+        let shard = self.shards().iter().find(|(id, _)| *id == 0)?.1.clone();
+        let (to, answer) = mpsc::channel();
+        shard.try_send(Question::Disks(disks.clone(), own, to)).ok()?;
+        let known = answer.recv_timeout(SYNC_TIME).ok()?;
+        let unknown = disks.iter().zip(known).filter(|(disk, known)| !known && !is_own(disk));
+        Some(unknown.map(|(disk, _)| disk.mountpoint.display().to_string()).collect())
+    }
+}
