@@ -13,8 +13,11 @@ CARGO ?= cargo
 SEEDS ?= 0..200
 FUZZ_SECONDS ?= 60
 export CARGO_TERM_COLOR ?= auto
+# Has the build of the tests lint as it compiles, and any warning fail it: `cargo clippy` beside it would compile all there is
+# once more. This is how `cargo clippy` calls its driver; the words between warnings separate arguments.
+LINTED = RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
 
-.PHONY: run release check unit test compat stress crash differential exchange sanitize sim bench fuzz clean-data
+.PHONY: run release check test cassandra-tools compat stress crash differential exchange sanitize sim bench fuzz clean-data
 
 run: release
 	exec target/release/ceto server --workdir ./ceto-data
@@ -26,8 +29,11 @@ check:
 	$(CARGO) fmt --all --check
 	# The fuzz targets have a lock file of their own, which follows this workspace's.
 	$(CARGO) metadata --locked --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	$(CARGO) test --workspace --locked
+	$(LINTED) $(CARGO) test --workspace --locked
+
+# The tests that take a real Cassandra's tools, with the build that `check` made.
+cassandra-tools:
+	CASSANDRA_REQUIRED=1 $(LINTED) $(CARGO) test --workspace --locked --test cassandra
 
 test:
 	.ci/steps

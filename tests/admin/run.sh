@@ -1,9 +1,14 @@
 #!/usr/bin/env bash
-# run.sh  Administration from outside: REST, metrics and `ceto ctl` against a node in release, in some seconds.
-# Needs Python 3 and nothing else.
+# run.sh [TESTS]  Administration from outside: REST, metrics and `ceto ctl` against a node in release, and signals, in some
+# seconds. Needs Python 3 and nothing else.
 #
 # Environment: CETO (the binary), PORT=9842 (and the three above it). A failed run keeps its folder in .cache/runs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
-export PORT=${PORT:-9842} PYTHONDONTWRITEBYTECODE=1
-PYTHONPATH=../badinput exec python3 test_admin.py "$@"
+export PORT=${PORT:-9842} PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=../badinput
+failed=0
+for tests in test_admin.py test_signals.py; do
+  [[ $# -eq 0 || " $* " == *" $tests "* ]] || continue
+  python3 "$tests" || failed=1
+done
+exit $failed

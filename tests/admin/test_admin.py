@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import unittest
@@ -89,6 +90,13 @@ class Administration(unittest.TestCase):
             ("/storage_service/keyspace_flush/a?cf=nobody", "POST", 400),
             ("/storage_service/keyspace_flush/a", "GET", 400),
             ("/storage_service/keyspace_scrub/a?scrub_mode=hard", "POST", 400),
+            ("/storage_service/keyspace_scrub/a?quarantine_mode=some", "POST", 400),
+            ("/storage_service/keyspace_compaction/a?flush_memtables=perhaps", "POST", 400),
+            ("/compaction_manager/stop_keyspace_compaction/nobody", "POST", 400),
+            ("/storage_service/repair_async/nobody", "POST", 400),
+            ("/storage_service/repair_async/a?id=4000000", "GET", 400),
+            ("/task_manager/list_module_tasks/nothing", "GET", 400),
+            ("/task_manager/task_status/1", "GET", 400),
             ("/column_family/toppartitions/a:t", "GET", 501),
             ("/storage_service/snapshots", "POST", 400),
             ("/storage_service/snapshots?tag=..%2Fx", "POST", 400),
@@ -99,6 +107,49 @@ class Administration(unittest.TestCase):
                 status, said = ask(path, method)
                 self.assertEqual((status, said["code"]), (code, code), said)
                 self.assertTrue(said["message"])
+
+    def test_background_work_is_asked_for_and_looked_at(self):
+        number = ask("/storage_service/repair_async/a?columnFamilies=t", "POST")[1]
+        self.assertGreater(number, 0)
+        self.assertEqual(ask(f"/storage_service/repair_async/a?id={number}")[1], "SUCCESSFUL")
+        self.assertIn("compaction", ask("/task_manager/list_modules")[1])
+        self.assertEqual(ask("/task_manager/list_module_tasks/repair"), (200, []))
+        self.assertEqual(ask("/compaction_manager/stop_keyspace_compaction/a?tables=t&type=COMPACTION", "POST")[0], 200)
+        self.assertEqual(ask("/system/drop_sstable_caches", "POST")[0], 200)
+        self.assertGreater(ask("/failure_detector/endpoints")[1][0]["generation"], 1_700_000_000)
+        with Connection() as c:
+            c.query("CREATE TABLE a.kept (k int PRIMARY KEY)")
+            c.query("INSERT INTO a.kept (k) VALUES (1)")
+            ask("/storage_service/keyspace_compaction/a?cf=kept&flush_memtables=false", "POST")
+            self.assertEqual(ask("/column_family/metrics/live_ss_table_count/a:kept")[1], 0, "it stays in memory")
+            ask("/storage_service/keyspace_compaction/a?cf=kept", "POST")
+            self.assertEqual(ask("/column_family/metrics/live_ss_table_count/a:kept")[1], 1)
+            c.query("DROP TABLE a.kept")
+
+    def test_a_page_in_a_browser_changes_nothing(self):
+        def post(headers, path="/storage_service/flush"):
+            request = urllib.request.Request(f"http://{native.HOST}:{API}{path}", method="POST", headers=headers)
+            try:
+                with urllib.request.urlopen(request, timeout=60) as answer:
+                    return answer.status
+            except urllib.error.HTTPError as error:
+                return error.code
+
+        self.assertEqual(post({}), 200)
+        self.assertEqual(post({"Origin": "http://evil.example"}), 403)
+        self.assertEqual(post({"Sec-Fetch-Site": "cross-site"}), 403)
+        self.assertEqual(post({"Host": "evil.example:10000"}), 403)
+        self.assertEqual(post({"Content-Type": "text/plain"}), 415)
+        self.assertEqual(post({"Content-Type": "application/json"}), 200)
+
+    def test_clients_that_send_half_a_request_lock_nobody_out(self):
+        half = [socket.create_connection((native.HOST, port)) for port in (API, METRICS) for _ in range(80)]
+        self.addCleanup(lambda: [connection.close() for connection in half])
+        for connection in half:
+            connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: ")
+        self.assertEqual(ask("/storage_service/operation_mode")[1], "NORMAL")
+        self.assertIn("scylla_memory_total_memory", metrics())
+        ctl("status")
 
     def test_metrics_are_well_formed_and_of_every_shard(self):
         text = metrics()

@@ -381,6 +381,15 @@ class FullDisk(DiskTest):
                     self.assertTrue(node.is_alive())
             self.grow(c, node)
         self.assertEqual([k for k in self.keys("t") if k < ROWS], list(range(ROWS)), "reads go on")
+        # What was left of the space goes too.
+        with open(disk / "more", "wb", buffering=0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(bytes(1 << 12))
+        node.kill()
+        node.start()
+        found = self.keys("t")
+        self.assertEqual([key for key in [*range(ROWS), *written] if key not in found], [], "a start on a full disk reads")
+        (disk / "more").unlink()
         ballast.unlink()
         with Connection(timeout=60) as c:
             # The node looks four times a second whether there is space.
