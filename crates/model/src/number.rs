@@ -157,17 +157,25 @@ pub(crate) fn compare_decimal(a: &[u8], b: &[u8]) -> Ordering {
     if a.sign() == Sign::Minus { magnitudes.reverse() } else { magnitudes }
 }
 
-/// Compares decimals whose unscaled values fit 64 bits and whose scales are near, without allocating.
+/// Compares two decimals of the same sign, neither of them zero, without allocating; `None` if an unscaled value
+/// needs more than 64 bits.
 fn compare_small_decimal(scale_a: i32, a: &[u8], scale_b: i32, b: &[u8]) -> Option<Ordering> {
-    const SCALE_DIFFERENCE_MAX: u32 = 18;
-    let (a, b) = (i128::from(to_i64(a)?), i128::from(to_i64(b)?));
-    let difference = scale_a.abs_diff(scale_b);
-    if difference > SCALE_DIFFERENCE_MAX {
-        return None;
-    }
-    // 2^63 * 10^18 < 2^127.
-    let factor = 10_i128.pow(difference);
-    Some(if scale_a < scale_b { (a * factor).cmp(&b) } else { a.cmp(&(b * factor)) })
+    let (a, b) = (to_i64(a)?, to_i64(b)?);
+    let (magnitude_a, magnitude_b) = (u128::from(a.unsigned_abs()), u128::from(b.unsigned_abs()));
+    // Exponents of the leading digits.
+    let leading_a = i64::from(magnitude_a.ilog10()) - i64::from(scale_a);
+    let leading_b = i64::from(magnitude_b.ilog10()) - i64::from(scale_b);
+    let magnitudes = leading_a.cmp(&leading_b).then_with(|| {
+        // Equal leading exponents: the scales differ by no more than the digits do, which is 18 at most, and
+        // 2^63 * 10^18 < 2^128.
+        let factor = 10_u128.pow(scale_a.abs_diff(scale_b));
+        if scale_a < scale_b {
+            (magnitude_a * factor).cmp(&magnitude_b)
+        } else {
+            magnitude_a.cmp(&(magnitude_b * factor))
+        }
+    });
+    Some(if a < 0 { magnitudes.reverse() } else { magnitudes })
 }
 
 /// Compares two positive numbers `unscaled * 10^-scale`.

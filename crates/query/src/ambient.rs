@@ -27,7 +27,12 @@ pub struct Ambient {
     last_prepend_ticks: Cell<u64>,
     /// The slice of the core in which long numbers were last computed with, and how much work they were since the last row began.
     work: Cell<(Option<reactor::Instant>, u64)>,
+    /// Calls of functions and operators since the last row began.
+    calls: Cell<u32>,
 }
+
+/// Calls for one row after which the loop over rows looks whether others wait: a call takes about 100 ns.
+const CALLS_AT_ONCE: u32 = 32;
 
 impl Ambient {
     /// A clock whose UUIDs carry a random node, so that shards and restarts never make the same one.
@@ -45,19 +50,27 @@ impl Ambient {
             last_ticks: Cell::new(0),
             last_prepend_ticks: Cell::new(u64::MAX),
             work: Cell::new((None, 0)),
+            calls: Cell::new(0),
         }
     }
 
-    /// The numbers of another row are computed with: what was counted is over.
+    /// Another row begins: the work and the calls that were counted for the last one are forgotten.
     #[inline]
     pub fn begin_row(&self) {
         self.work.set((None, 0));
+        self.calls.set(0);
     }
 
     /// Whether the last row was work that others should not wait behind more of.
     #[inline]
     pub fn is_busy(&self) -> bool {
-        self.work.get().1 > 0
+        self.work.get().1 > 0 || self.calls.get() > CALLS_AT_ONCE
+    }
+
+    /// Counts a call of a function or operator for this row.
+    #[inline]
+    pub fn count_call(&self) {
+        self.calls.set(self.calls.get().saturating_add(1));
     }
 
     /// Counts work that is about to be done for the numbers of one row, or of a statement's terms, in one slice of the core.
@@ -74,7 +87,7 @@ impl Ambient {
         let all = before.saturating_add(work);
         if all > effort::WORK_MAX {
             return Err(format!(
-                "The numbers are too long to compute with: about {all} steps for one row, at most {} are allowed",
+                "The values are too long to compute with: about {all} steps for one row, at most {} are allowed",
                 effort::WORK_MAX
             ));
         }

@@ -46,6 +46,9 @@ pub use values::BoundValues;
 
 /// What the names of all keyspaces begin with that have [`VirtualTables`].
 const VIRTUAL_PREFIX: &str = "system";
+/// Bytes of a text from which on others may run between its parsing, its preparation and its execution: a megabyte takes
+/// about 20 ms to be parsed.
+const LONG_TEXT_BYTES: usize = 16 << 10;
 
 /// Tables made of the node's own state: looked up and read like stored ones. Their keyspaces' names begin with `system`.
 pub trait VirtualTables {
@@ -220,7 +223,13 @@ impl Engine {
         out: &mut Response,
     ) -> Result<(), QueryError> {
         let keyspace = parameters.keyspace.or(client.keyspace.as_deref());
-        let prepared = self.prepare_text(keyspace, text)?;
+        let prepared = if text.len() > LONG_TEXT_BYTES {
+            let prepared = Box::pin(self.prepare_long_text(keyspace, text)).await?;
+            reactor::maybe_yield().await;
+            prepared
+        } else {
+            self.prepare_text(keyspace, text)?
+        };
         // A long text took its time; the deadlines of what follows are not to count it.
         reactor::refresh_clock();
         let values = bind_values(&parameters.values, &prepared)
@@ -289,7 +298,11 @@ impl Engine {
         let statement = match self.find_prepared(keyspace, text) {
             Some(statement) => statement,
             None => {
-                let prepared = self.prepare_text(keyspace, text)?;
+                let prepared = if text.len() > LONG_TEXT_BYTES {
+                    Box::pin(self.prepare_long_text(keyspace, text)).await?
+                } else {
+                    self.prepare_text(keyspace, text)?
+                };
                 if let prepare::Plan::Schema(statement, _) = &prepared.plan {
                     crate::ddl::roles::validate(statement, &[&self.0.config.data_center])?;
                 }

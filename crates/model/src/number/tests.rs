@@ -56,6 +56,35 @@ fn decimals_with_absurd_scales_compare_without_being_expanded() {
     );
 }
 
+/// The way without allocating against the one for numbers of any length, at all scales about those that decide.
+#[test]
+fn short_decimals_compare_as_long_ones_do() {
+    let unscaled = [1, 9, 10, 99, 100, 12_345, 1_000_000_007, i64::MAX / 10, i64::MAX - 1, i64::MAX];
+    let scales = [-300, -19, -18, -1, 0, 1, 2, 9, 18, 19, 300];
+    let all: Vec<(i64, i32)> =
+        unscaled.iter().flat_map(|value| scales.map(|scale| (*value, scale))).collect();
+    for (a, scale_a) in &all {
+        for (b, scale_b) in &all {
+            let magnitudes = compare_magnitudes(
+                &num_bigint::BigUint::from(a.unsigned_abs()),
+                i64::from(*scale_a),
+                &num_bigint::BigUint::from(b.unsigned_abs()),
+                i64::from(*scale_b),
+            );
+            let of = |value: i64, scale| raw_decimal(scale, &value.to_be_bytes());
+            assert_eq!(
+                compare_decimal(&of(*a, *scale_a), &of(*b, *scale_b)),
+                magnitudes,
+                "{a} {scale_a} {b} {scale_b}"
+            );
+            let reversed = compare_decimal(&of(-a, *scale_a), &of(-b, *scale_b));
+            assert_eq!(reversed, magnitudes.reverse(), "-{a} {scale_a} -{b} {scale_b}");
+        }
+    }
+    let least = raw_decimal(0, &i64::MIN.to_be_bytes());
+    assert_eq!(compare_decimal(&least, &raw_decimal(1, &i64::MIN.to_be_bytes())), Ordering::Less);
+}
+
 #[test]
 fn malformed_decimals_stand_between_the_empty_value_and_all_numbers() {
     let order = [&[][..], &[0], &[0, 0, 0, 9], &[0xff], &decimal("-1e1000")];

@@ -61,6 +61,23 @@ impl Engine {
 
     /// Parses and prepares a text.
     pub(crate) fn prepare_text(&self, keyspace: Option<&str>, text: &str) -> Result<Prepared, QueryError> {
+        self.prepare_parsed(keyspace, self.parse(text)?)
+    }
+
+    /// As [`Self::prepare_text`], with a rest behind parsing where others should run: for texts whose parsing takes longer
+    /// than a task may have the core.
+    #[cold]
+    pub(super) async fn prepare_long_text(
+        &self,
+        keyspace: Option<&str>,
+        text: &str,
+    ) -> Result<Prepared, QueryError> {
+        let parsed = self.parse(text)?;
+        reactor::maybe_yield().await;
+        self.prepare_parsed(keyspace, parsed)
+    }
+
+    fn parse(&self, text: &str) -> Result<Parsed, QueryError> {
         if text.len() > self.0.config.statement_bytes_max {
             return Err(QueryError::Invalid(format!(
                 "A statement of {} bytes is longer than the maximum of {}",
@@ -69,7 +86,13 @@ impl Engine {
             )));
         }
         let held = memory::held_bytes();
-        let parsed = cql::parse_statement_as(text, self.0.config.markers.same_names)?;
+        let statement = cql::parse_statement_as(text, self.0.config.markers.same_names)?;
+        Ok(Parsed { statement, held_bytes: memory::held_bytes() - held })
+    }
+
+    fn prepare_parsed(&self, keyspace: Option<&str>, parsed: Parsed) -> Result<Prepared, QueryError> {
+        let Parsed { statement: parsed, held_bytes: parsed_bytes } = parsed;
+        let held = memory::held_bytes();
         let schema = self.0.storage.schema();
         let lookup = Lookup { engine: self, keyspace, schema: &schema, leant_on_keyspace: Cell::new(false) };
         let may_filter =
@@ -84,7 +107,9 @@ impl Engine {
         let names_tables =
             matches!(prepared.plan, Plan::Select(_) | Plan::Modify(_) | Plan::Batch(_) | Plan::Truncate(..));
         prepared.qualified = names_tables && !lookup.leant_on_keyspace.get();
-        prepared.held_bytes = usize::try_from(memory::held_bytes() - held).unwrap_or(0);
+        // Preparing has freed or kept the parsed statement, which parsing had allocated.
+        let held_bytes = parsed_bytes + memory::held_bytes() - held;
+        prepared.held_bytes = usize::try_from(held_bytes).unwrap_or(0);
         Ok(prepared)
     }
 
@@ -153,6 +178,13 @@ impl Engine {
         let name = keyspace.to_ascii_lowercase();
         self.0.prepared.retain(|statement| !statement.text.to_ascii_lowercase().contains(&name));
     }
+}
+
+/// A statement that was parsed.
+struct Parsed {
+    statement: cql::ast::ParsedStatement,
+    /// Bytes of memory that it holds.
+    held_bytes: isize,
 }
 
 /// Names for one statement.

@@ -126,6 +126,16 @@ pub(super) fn of_elementary(ty: &CqlType, value: &[u8]) -> u64 {
     product(all, all).saturating_mul(8 * all)
 }
 
+/// Work of a JSON text of so many bytes, beside that of the numbers in it; none for a short one.
+///
+/// It is less than the nanosecond that a byte takes, so that the text of the largest value that can be stored is
+/// allowed; several of them in one row are not.
+pub fn of_json_bytes(bytes: usize) -> u64 {
+    const FREE_BYTES: usize = 16 << 10;
+    const BYTES_PER_UNIT: u64 = 8;
+    if bytes <= FREE_BYTES { 0 } else { bytes as u64 / BYTES_PER_UNIT }
+}
+
 /// Work of writing out the numbers inside a value, of any type.
 pub fn of_text(ty: &CqlType, value: &[u8]) -> u64 {
     // A value this short holds no number whose work counts.

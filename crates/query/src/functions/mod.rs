@@ -224,6 +224,7 @@ impl Function {
         arguments: &[Option<&[u8]>],
         ambient: &Ambient,
     ) -> Result<Option<Vec<u8>>, QueryError> {
+        ambient.count_call();
         match &self.kind {
             Kind::NowTimeuuid => return Ok(Some(ambient.timeuuid().as_bytes().to_vec())),
             Kind::NowTimestamp => return Ok(Some(ambient.now_ms().to_be_bytes().to_vec())),
@@ -236,12 +237,12 @@ impl Function {
                 return Err(QueryError::Internal(format!("{} was called out of its turn", self.full_name())));
             }
             Kind::ToJson => {
-                if let Some(Some(value)) = arguments.first() {
-                    ambient
-                        .charge(effort::of_text(&self.arguments[0], value))
-                        .map_err(QueryError::Invalid)?;
-                }
-                return Ok(Some(json::to_json(&self.arguments[0], arguments.first().copied().flatten())));
+                let value = arguments.first().copied().flatten();
+                let work = value.map_or(0, |value| effort::of_text(&self.arguments[0], value));
+                ambient.charge(work).map_err(QueryError::Invalid)?;
+                let text = json::to_json(&self.arguments[0], value)?;
+                ambient.charge(effort::of_json_bytes(text.len())).map_err(QueryError::Invalid)?;
+                return Ok(Some(text));
             }
             Kind::MaskNull => return Ok(None),
             Kind::MaskDefault => return Ok(Some(mask::default_value(&self.result))),

@@ -144,7 +144,8 @@ fn append(ty: &CqlType, value: Option<&[u8]>, out: &mut String) {
         }
         CqlType::Timestamp | CqlType::Date | CqlType::Time | CqlType::Inet => {
             let mut shown = String::new();
-            json::append(ty, Some(value), &mut shown);
+            // A date, a time or an address is short.
+            let _ = json::append(ty, Some(value), &mut shown, json::TEXT_BYTES_MAX);
             let _ = write!(out, "'{}'", shown.trim_matches('"'));
         }
         scalar => match cast::text(scalar, value) {

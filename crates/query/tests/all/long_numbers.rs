@@ -37,6 +37,33 @@ async fn table(engine: &Engine) {
 }
 
 #[test]
+fn json_inside_json_does_not_double_without_end() {
+    let folder = tempfile::tempdir().unwrap();
+    node(folder.path(), 1, |engine| async move {
+        table(&engine).await;
+        run(&engine, "CREATE TABLE texts (k int PRIMARY KEY, x text, b blob)").await;
+        run(&engine, "INSERT INTO texts (k, x, b) VALUES (1, '\"', 0xff)").await;
+        let nested =
+            |depth: usize, inner: &str| format!("{}{inner}{}", "to_json(".repeat(depth), ")".repeat(depth));
+        let at = |value: &str| format!("SELECT {value} FROM texts WHERE k = 1");
+        assert_eq!(rows(&engine, &at(&nested(2, "x"))).await, [r#""\"\\\"\"""#]);
+        // Ten levels are 3,070 bytes; each more doubles them.
+        assert_eq!(rows(&engine, &at(&nested(10, "x"))).await[0].len(), 3_070);
+        for inner in ["x", "b", "(text) '\"'"] {
+            let found = error(&engine, &at(&nested(100, inner))).await;
+            assert!(found.contains("longer than") || found.contains("too long to compute"), "{found}");
+            let json = format!("SELECT JSON {} FROM texts WHERE k = 1", nested(100, inner));
+            let found = error(&engine, &json).await;
+            assert!(found.contains("longer than") || found.contains("too long to compute"), "{found}");
+        }
+        // As in a term, which is computed before anything is stored.
+        let insert = format!("INSERT INTO texts (k, x) VALUES (2, {})", nested(100, "(text) '\"'"));
+        let found = error(&engine, &insert).await;
+        assert!(found.contains("longer than") || found.contains("too long to compute"), "{found}");
+    });
+}
+
+#[test]
 fn arithmetic_that_is_too_much_for_one_row_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     node(folder.path(), 1, |engine| async move {

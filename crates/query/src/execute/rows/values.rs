@@ -48,7 +48,11 @@ pub(super) fn append_values<'v>(
                 value => {
                     let work = value.map_or(0, |value| effort::of_text(ty, value));
                     binding.ambient.charge(work).map_err(QueryError::Invalid)?;
-                    json::append(ty, value, &mut text);
+                    let (before, text_max) = (text.len(), end_max.saturating_sub(out.len()));
+                    json::append(ty, value, &mut text, text_max)
+                        .map_err(|json::TooLong| too_large(end_max))?;
+                    let work = effort::of_json_bytes(text.len() - before);
+                    binding.ambient.charge(work).map_err(QueryError::Invalid)?;
                 }
             }
             check_end(out.len() + text.len(), end_max)?;

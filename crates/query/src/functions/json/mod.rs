@@ -13,7 +13,10 @@ use crate::QueryError;
 
 pub use parse::{DEPTH_MAX, Json, ParseError, parse};
 pub use read::value;
-pub use write::{append, append_quoted};
+pub use write::{TooLong, append, append_quoted};
+
+/// Most bytes of a text that `to_json` makes: a blob of 16 MiB, the largest that is stored, has as many.
+pub const TEXT_BYTES_MAX: usize = (32 << 20) + 16;
 
 /// The value of each column that `INSERT … JSON` names: `None` where the text says nothing of the column, `Some(None)`
 /// where it says null.
@@ -58,11 +61,16 @@ pub fn columns(text: &str, columns: &[(&str, &CqlType)], now_ms: i64) -> Result<
 }
 
 /// `to_json(value)`.
-pub(super) fn to_json(ty: &CqlType, value: Option<&[u8]>) -> Vec<u8> {
+///
+/// # Errors
+/// [`QueryError::Invalid`] if the text would be longer than [`TEXT_BYTES_MAX`].
+pub(super) fn to_json(ty: &CqlType, value: Option<&[u8]>) -> Result<Vec<u8>, QueryError> {
     let value = value.filter(|value| !value.is_empty() || !ty.is_empty_value_meaningless());
     let mut text = String::new();
-    append(ty, value, &mut text);
-    text.into_bytes()
+    append(ty, value, &mut text, TEXT_BYTES_MAX).map_err(|TooLong| {
+        QueryError::Invalid(format!("The JSON text of a value is longer than {TEXT_BYTES_MAX} bytes"))
+    })?;
+    Ok(text.into_bytes())
 }
 
 /// `from_json(text)` for a receiver of type `ty`.

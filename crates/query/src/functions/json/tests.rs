@@ -33,7 +33,7 @@ fn round(ty: CqlType, text: &str, expected: &str) {
         model::validate::validate(&ty, bytes).unwrap_or_else(|error| panic!("{ty} from {text}: {error}"));
     }
     let mut out = String::new();
-    append(&ty, bytes.as_deref(), &mut out);
+    append(&ty, bytes.as_deref(), &mut out, TEXT_BYTES_MAX).unwrap();
     assert_eq!(out, expected, "{ty} from {text}");
 }
 

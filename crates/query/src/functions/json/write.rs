@@ -1,7 +1,8 @@
 //! Serialised values as JSON text.
 //!
-//! Values were validated when they were stored; of one that is broken all the same what can be read is shown and the
-//! rest is null.
+//! Values were validated when they were stored. A broken one is shown as far as it can be read; the rest is null.
+//! Invariant: no text grows beyond the bytes its caller allows. Escapes make a text longer, so that a call of `to_json`
+//! around another may double it, a hundred times.
 
 use std::fmt::Write;
 
@@ -11,35 +12,48 @@ use model::{CqlType, number};
 use crate::functions::{cast, number_text};
 use crate::terms::{duration, time};
 
+/// A JSON text would be longer than its caller allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooLong;
+
 /// Appends the value as JSON; `None` is null.
-pub fn append(ty: &CqlType, value: Option<&[u8]>, out: &mut String) {
-    let Some(value) = value else { return out.push_str("null") };
+///
+/// # Errors
+/// [`TooLong`] if `out` would grow beyond `bytes_max`, give or take a number or a name; a part of the value is in `out` then.
+pub fn append(ty: &CqlType, value: Option<&[u8]>, out: &mut String, bytes_max: usize) -> Result<(), TooLong> {
+    let Some(value) = value else {
+        out.push_str("null");
+        return Ok(());
+    };
+    let check = |out: &String, more: usize| if out.len() + more <= bytes_max { Ok(()) } else { Err(TooLong) };
+    check(out, 0)?;
     match ty {
         CqlType::Ascii | CqlType::Text => {
+            let text = String::from_utf8_lossy(value);
+            check(out, quoted_bytes(&text))?;
             out.push('"');
-            append_quoted(&String::from_utf8_lossy(value), out);
+            append_quoted(&text, out);
             out.push('"');
         }
         CqlType::Blob | CqlType::Custom(_) => {
+            check(out, 2 * value.len())?;
             out.push_str("\"0x");
-            for byte in value {
-                let _ = write!(out, "{byte:02x}");
-            }
+            append_hex(value, out);
             out.push('"');
         }
         CqlType::List { element, .. } | CqlType::Set { element, .. } => {
-            append_list(Elements::parse(value).into_iter().flatten().flatten(), element, out);
+            append_list(Elements::parse(value).into_iter().flatten().flatten(), element, out, bytes_max)?;
         }
         CqlType::Vector { element, dimension } => {
-            append_list(VectorElements::new(element, *dimension, value).flatten(), element, out);
+            append_list(VectorElements::new(element, *dimension, value).flatten(), element, out, bytes_max)?;
         }
         CqlType::Map { key, value: of, .. } => {
             out.push('{');
             for (at, (name, value)) in Entries::parse(value).into_iter().flatten().flatten().enumerate() {
                 out.push_str(if at == 0 { "" } else { ", " });
-                append_key(key, name, out);
+                append_key(key, name, out, bytes_max)?;
                 out.push_str(": ");
-                append(of, Some(value), out);
+                append(of, Some(value), out, bytes_max)?;
             }
             out.push('}');
         }
@@ -48,7 +62,7 @@ pub fn append(ty: &CqlType, value: Option<&[u8]>, out: &mut String) {
             let mut components = Components::new(value);
             for (at, ty) in types.iter().enumerate() {
                 out.push_str(if at == 0 { "" } else { ", " });
-                append(ty, components.next().and_then(Result::ok).flatten(), out);
+                append(ty, components.next().and_then(Result::ok).flatten(), out, bytes_max)?;
             }
             out.push(']');
         }
@@ -63,34 +77,51 @@ pub fn append(ty: &CqlType, value: Option<&[u8]>, out: &mut String) {
                     append_quoted(&format!("\"{name}\""), out);
                 }
                 out.push_str("\": ");
-                append(ty, components.next().and_then(Result::ok).flatten(), out);
+                append(ty, components.next().and_then(Result::ok).flatten(), out, bytes_max)?;
             }
             out.push('}');
         }
         _ if value.is_empty() => out.push_str("\"\""),
         scalar => append_scalar(scalar, value, out),
     }
+    Ok(())
 }
 
-fn append_list<'v>(elements: impl Iterator<Item = &'v [u8]>, ty: &CqlType, out: &mut String) {
+fn append_list<'v>(
+    elements: impl Iterator<Item = &'v [u8]>,
+    ty: &CqlType,
+    out: &mut String,
+    bytes_max: usize,
+) -> Result<(), TooLong> {
     out.push('[');
     for (at, element) in elements.enumerate() {
         out.push_str(if at == 0 { "" } else { ", " });
-        append(ty, Some(element), out);
+        append(ty, Some(element), out, bytes_max)?;
     }
     out.push(']');
+    Ok(())
 }
 
-/// Names in objects are strings, so what is none is put into quotes.
-fn append_key(ty: &CqlType, key: &[u8], out: &mut String) {
+/// Names in objects are strings: a key whose JSON is none is put into quotes.
+fn append_key(ty: &CqlType, key: &[u8], out: &mut String, bytes_max: usize) -> Result<(), TooLong> {
     let mut text = String::new();
-    append(ty, Some(key), &mut text);
+    append(ty, Some(key), &mut text, bytes_max.saturating_sub(out.len()))?;
     if text.starts_with('"') {
         out.push_str(&text);
     } else {
         out.push('"');
         append_quoted(&text, out);
         out.push('"');
+    }
+    Ok(())
+}
+
+fn append_hex(bytes: &[u8], out: &mut String) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    out.reserve(2 * bytes.len());
+    for byte in bytes {
+        out.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        out.push(char::from(DIGITS[usize::from(byte & 15)]));
     }
 }
 
@@ -129,6 +160,17 @@ fn append_scalar(ty: &CqlType, value: &[u8], out: &mut String) {
         }
         None => out.push_str("null"),
     }
+}
+
+/// Bytes that [`append_quoted`] appends for a text.
+fn quoted_bytes(text: &str) -> usize {
+    text.bytes()
+        .map(|byte| match byte {
+            b'"' | b'\\' | 8 | b'\t' | b'\n' | 12 | b'\r' => 2,
+            0..=0x1f => 6,
+            _ => 1,
+        })
+        .sum()
 }
 
 /// Appends what stands between the quotes of a JSON string.
