@@ -26,7 +26,7 @@ const ALIGNED_PARTS: u32 = 16;
 /// Inputs and outputs of a compaction on demand.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CompactOptions {
-    /// Where the strategy would write one file: several, of half, a quarter, … of all.
+    /// Write several files, of half, a quarter, … of all, if the strategy would write one.
     pub split_output: bool,
     /// Only files that have partitions from the first to the second token, both included.
     pub tokens: Option<(Token, Token)>,

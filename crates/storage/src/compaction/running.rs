@@ -88,7 +88,7 @@ impl CompactionKind {
 pub struct CompactionStats {
     /// Its identity, a UUID.
     pub id: [u8; 16],
-    /// What it is for.
+    /// Its purpose.
     pub kind: CompactionKind,
     /// The table.
     pub table: TableId,
@@ -109,7 +109,7 @@ pub struct CompactionStats {
 pub struct CompactionRecord {
     /// Its identity, a UUID of version 1.
     pub id: [u8; 16],
-    /// What it was for.
+    /// Its purpose.
     pub kind: CompactionKind,
     /// Keyspace of the table.
     pub keyspace: String,

@@ -356,7 +356,7 @@ fn unified_counts_overlap_by_density() {
     let quarter = || file(1).at(-1000, -501);
     check(&[], vec![quarter(), quarter(), quarter(), file(4)], shards(&[0, 1, 2, 3], 1));
     check(&[], vec![file(1), file(1), file(1), file(9)], None);
-    // Where most files overlap first; neighbours are included by the option.
+    // The place with most overlapping files comes first; the option includes neighbours.
     let chain = || vec![file(2).at(-1000, 0), file(1).at(-5, 500), file(1).at(400, 999), file(1).at(-1, 900)];
     let three = |inclusion| [("scaling_parameters", "T3"), ("overlap_inclusion_method", inclusion)];
     check(&three("none"), chain(), shards(&[0, 1, 3], 1));
