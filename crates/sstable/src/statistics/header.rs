@@ -1,7 +1,8 @@
 //! The encoding of a table file's rows: types, columns, and the minima that numbers are stored relative to.
 //!
 //! ```text
-//! header  := minima key_class:sized clusterings:vint class:sized{clusterings} columns columns  (static, regular)
+//! header  := minima key_class:sized clusterings:vint class:sized{clusterings} columns columns
+//!                                                                   (static and regular columns)
 //! minima  := timestamp:vint local_deletion_time:vint ttl:vint       (the first two from 2015-09-22)
 //! columns := count:vint (name:sized class:sized){count}
 //! ```
