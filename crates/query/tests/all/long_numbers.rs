@@ -1,5 +1,5 @@
-//! Numbers of very many digits: they are stored and read back as they are, and what is more than linear work is refused before it
-//! begins.
+//! Numbers of very many digits: they are stored and read back unchanged, and more than linear work is refused
+//! before it begins.
 
 use crate::support::{Bound, Options, body, int, node, prepare, rows, run};
 use query::Engine;
@@ -66,7 +66,7 @@ fn arithmetic_that_is_too_much_for_one_row_is_refused() {
             let found = error(&engine, &text).await;
             assert!(found.contains(problem), "{}: {found}", &text[..text.len().min(60)]);
         }
-        // What one row did does not count for the next.
+        // The effort for one row does not count for the next.
         let all = vec!["v * v"; 20].join(" - ");
         assert_eq!(rows(&engine, &format!("SELECT k, {all} FROM n WHERE k IN (3, 4)")).await.len(), 2);
         for _ in 0..20 {
