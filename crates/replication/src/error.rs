@@ -60,7 +60,7 @@ pub enum ReplicationError {
     /// An answer of another shard is broken.
     #[error("an answer of shard {shard} is broken")]
     BrokenAnswer {
-        /// The shard that refused.
+        /// The shard.
         shard: usize,
     },
 }
