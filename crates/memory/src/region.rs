@@ -39,7 +39,7 @@ impl Handle {
     /// Names nothing.
     pub const NONE: Handle = Handle(u32::MAX);
 
-    /// Whether it names no object.
+    /// Whether the handle names no object.
     pub fn is_none(self) -> bool {
         self == Self::NONE
     }

@@ -114,7 +114,7 @@ impl Tree {
         self.length as usize
     }
 
-    /// Whether it has no entries.
+    /// Whether the tree has no entries.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }

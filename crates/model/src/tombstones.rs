@@ -31,7 +31,7 @@ impl RangeTombstones {
         Self::default()
     }
 
-    /// Whether it is empty.
+    /// Whether there are no tombstones.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }

@@ -102,7 +102,7 @@ pub enum ValueError {
     ComponentTruncated {
         /// Index of the component, from zero.
         index: usize,
-        /// Whether it ends inside the component's length.
+        /// Whether the value ends inside the component's length.
         in_length: bool,
     },
     /// A user-type value that ends inside a field.
@@ -112,7 +112,7 @@ pub enum ValueError {
         index: usize,
         /// Name of the field.
         name: String,
-        /// Whether it ends inside the field's length.
+        /// Whether the value ends inside the field's length.
         in_length: bool,
     },
     /// A user-type value with a field that is invalid for its type.

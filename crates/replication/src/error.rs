@@ -78,7 +78,7 @@ pub(crate) enum RemoteFailure {
         keyspace: String,
         /// Table.
         table: String,
-        /// Whether it was a write.
+        /// Whether the operation was a write.
         is_write: bool,
     },
     /// As [`StorageError::MutationTooLarge`].

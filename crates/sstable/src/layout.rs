@@ -22,7 +22,7 @@ pub(crate) struct Slot {
     pub(crate) id: Option<ColumnId>,
     /// Name in the file.
     pub(crate) name: String,
-    /// Whether it has one cell per element.
+    /// Whether the column has one cell per element.
     pub(crate) complex: bool,
     /// Bytes of every value, if the type has a fixed length.
     pub(crate) value_length: Option<usize>,

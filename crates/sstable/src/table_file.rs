@@ -172,7 +172,7 @@ impl Sstable {
         (self.inner.last.0, &self.inner.last.1)
     }
 
-    /// Whether it may have a partition with this key; false is always correct.
+    /// Whether the file may have a partition with this key; false is always correct.
     pub fn may_contain(&self, token: Token, key: &[u8]) -> bool {
         self.inner.first.0 <= token && token <= self.inner.last.0 && self.inner.resident.may_contain(key)
     }
@@ -199,7 +199,7 @@ impl Sstable {
         }
     }
 
-    /// Whether it has no deletions and no expiring data.
+    /// Whether the file has no deletions and no expiring data.
     pub fn has_only_values(&self) -> bool {
         self.inner.statistics.stats.min_local_deletion_time == NO_LOCAL_TIME
     }

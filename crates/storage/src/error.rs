@@ -187,7 +187,7 @@ pub enum StorageError {
         keyspace: String,
         /// Its name.
         table: String,
-        /// Whether it was a write.
+        /// Whether the operation was a write.
         is_write: bool,
         /// Whether the shard that coordinates refused it, and not the one that has the partition.
         by_coordinator: bool,

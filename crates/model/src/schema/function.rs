@@ -25,7 +25,7 @@ pub struct FunctionDefinition {
     #[n(3)]
     #[cbor(with = "codec::cql_type")]
     pub returns: CqlType,
-    /// Whether it is called if an argument is null; otherwise the result is null.
+    /// Whether the function is called if an argument is null; otherwise the result is null.
     #[n(4)]
     pub called_on_null_input: bool,
     /// The language, in lower case.
@@ -94,7 +94,7 @@ impl FunctionDefinition {
 }
 
 impl AggregateDefinition {
-    /// Whether it uses a function, by name and argument types.
+    /// Whether the aggregate uses a function, by name and argument types.
     pub fn uses(&self, function: &FunctionDefinition) -> bool {
         let named = |name: &Option<String>| name.as_ref() == Some(&function.name);
         let state = std::iter::once(&self.state_type);

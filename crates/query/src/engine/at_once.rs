@@ -28,7 +28,7 @@ use crate::{ClientState, QueryError, Response};
 #[derive(Debug)]
 pub struct OneRow {
     statement: Rc<CachedStatement>,
-    /// Whether it writes the row.
+    /// Whether the statement writes the row.
     pub writes: bool,
 }
 

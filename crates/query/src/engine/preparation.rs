@@ -192,7 +192,8 @@ impl Names for Lookup<'_> {
     }
 }
 
-/// Whether it is a SELECT of a keyspace that every node has: guardrails about filters do not apply there.
+/// Whether a statement is a SELECT of a keyspace that every node has: guardrails about filters do not apply
+/// there.
 fn reads_system(statement: &Statement, session: Option<&str>) -> bool {
     let Statement::Select(select) = statement else { return false };
     let Some(table) = select.source.table() else { return true };

@@ -70,7 +70,7 @@ impl<'a> BoundCondition<'a> {
         Ok(Self { condition, key, values })
     }
 
-    /// Whether it holds for the row, which may be absent.
+    /// Whether the condition holds for the row, which may be absent.
     ///
     /// # Errors
     /// [`QueryError::Invalid`] if null or an empty collection is compared by order, or an element's key is

@@ -67,7 +67,7 @@ impl Rest {
         Some(Self::new(next?, all.clone()))
     }
 
-    /// Whether it continues inside a partition that was announced to the receiver.
+    /// Whether the rest begins inside a partition that was announced to the receiver.
     pub(super) fn is_inside(&self) -> bool {
         self.begun && matches!(self.range, PartitionRange::Key(_))
     }
@@ -76,8 +76,8 @@ impl Rest {
 /// The result of a fetch.
 #[derive(Debug)]
 pub(super) struct Fetched {
-    /// Where it stopped because of its length; `None` if it came to the end of its range, or no more is
-    /// wanted.
+    /// The place where the fetch stopped because of its length; `None` if it came to the end of its range, or
+    /// no more is wanted.
     pub(super) stop: Option<Stop>,
 }
 
@@ -98,7 +98,7 @@ pub(super) struct Fetch<'r, 'q> {
     ended: bool,
     /// Whether the partition at `key` was announced to the receiver.
     begun: bool,
-    /// Whether it ends as soon as other tasks wait for the shard: a row may take long.
+    /// Whether the fetch ends as soon as other tasks wait for the shard: a row may take long.
     gives_way: bool,
     stop: Option<Stop>,
     again: Option<Again>,

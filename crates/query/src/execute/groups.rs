@@ -150,7 +150,7 @@ impl<'q> OpenGroup<'q> {
         self.groups.by.as_ref()
     }
 
-    /// Whether it has rows.
+    /// Whether the group has rows.
     pub(super) fn is_open(&self) -> bool {
         self.is_open
     }

@@ -6,7 +6,7 @@ use super::{Guardrails, Named, Threshold, allowed, text, violated};
 use crate::QueryError;
 
 impl Threshold {
-    /// Whether it warns or refuses at all.
+    /// Whether the threshold warns or refuses at all.
     #[inline]
     pub(crate) fn is_on(self) -> bool {
         self.warn.is_some() || self.fail.is_some()

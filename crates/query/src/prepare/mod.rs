@@ -56,7 +56,8 @@ pub struct Prepared {
     pub ordered_markers: Box<[usize]>,
     /// Whether executing it always needs a task: it calls user-defined functions, or has ordered markers.
     pub needs_task: bool,
-    /// Whether it names its tables with their keyspaces, so that a connection's keyspace does not affect it.
+    /// Whether the statement names its tables with their keyspaces, so that a connection's keyspace does not
+    /// affect it.
     pub qualified: bool,
     /// Bytes of memory that preparing it took and kept; 0 where the allocator does not count.
     pub held_bytes: usize,
@@ -105,8 +106,8 @@ impl Prepared {
         }
     }
 
-    /// Whether it reads before it writes; drivers send such statements to the same replica first (the LWT
-    /// mark).
+    /// Whether the statement reads before it writes; drivers send such statements to the same replica first
+    /// (the LWT mark).
     pub fn is_conditional(&self) -> bool {
         match &self.plan {
             Plan::Modify(plan) => plan.condition.is_some(),

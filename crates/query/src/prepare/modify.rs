@@ -53,13 +53,13 @@ pub struct ModifyPlan {
     pub compact: Option<Box<CompactRules>>,
     /// How it is executed.
     pub route: Route,
-    /// Whether it writes one row of one partition and nothing else.
+    /// Whether the statement writes one row of one partition and nothing else.
     pub plain: bool,
     /// Its writes, if it is plain and they are only values of markers.
     pub sets: Option<Box<[MarkerSet]>>,
     /// Its partition's key, if it is plain and the key is the value of one marker.
     pub key: Option<Box<MarkerSet>>,
-    /// Whether it is plain and the partition can have only that row.
+    /// Whether the statement is plain and the partition can have only that row.
     pub only_row: bool,
     needs_read: bool,
 }
@@ -196,7 +196,7 @@ impl ModifyPlan {
         if self.kind == StatementKind::Update { "updates" } else { "deletions" }
     }
 
-    /// Whether it concerns only the static row.
+    /// Whether the statement concerns only the static row.
     pub fn only_static(&self) -> bool {
         let conditions = self.condition.as_ref().map(|plan| &plan.conditions);
         let concerns = |kind| conditions.is_some_and(|conditions| conditions.concerns(kind));

@@ -52,7 +52,8 @@ pub struct SelectPlan {
     pub timeout: Option<Term>,
     /// The statement's text, if all rows of a scan become one and shards can do their parts on their own.
     pub parallel: Option<Box<str>>,
-    /// Whether it selects plain columns of one row of one partition, so that `execute::point` may answer it.
+    /// Whether the statement selects plain columns of one row of one partition, so that `execute::point` may
+    /// answer it.
     pub point: bool,
     /// Whether a user-defined function runs for each row: rows are then read in short pieces.
     pub calls_user: bool,

@@ -25,7 +25,7 @@ pub struct Clause {
     pub first: usize,
     /// Names of the columns, in order.
     pub names: Vec<String>,
-    /// Whether it was written as a tuple.
+    /// Whether the clause was written as a tuple.
     pub multi: bool,
     /// The test.
     pub test: Test,
@@ -118,12 +118,12 @@ impl Clause {
         matches!(self.test, Test::Equal(_) | Test::In(_))
     }
 
-    /// Whether it bounds a range.
+    /// Whether the clause bounds a range.
     pub fn is_slice(&self) -> bool {
         matches!(self.test, Test::Slice { .. })
     }
 
-    /// Whether it tests the contents of a collection.
+    /// Whether the clause tests the contents of a collection.
     pub fn is_contains(&self) -> bool {
         matches!(self.test, Test::Contains(_))
     }
@@ -233,7 +233,7 @@ impl RowTerm {
     }
 }
 
-/// Where values of columns occur: selects the error for values that are null or unset.
+/// The place in which values of columns occur: selects the error for values that are null or unset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
     /// On its own.

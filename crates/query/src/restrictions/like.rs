@@ -26,8 +26,8 @@ pub(crate) fn check(pattern: &[u8]) -> Result<(), QueryError> {
 /// Whether a text matches a pattern; both are UTF-8, of which a character is never split.
 pub(crate) fn matches(text: &[u8], pattern: &[u8]) -> bool {
     let (mut at, mut in_pattern) = (0, 0);
-    // Where to continue if the part behind the last `%` does not match: behind it, with one more character
-    // skipped.
+    // The place to continue at if the part behind the last `%` does not match: behind it, with one more
+    // character skipped.
     let mut retry: Option<(usize, usize)> = None;
     while at < text.len() {
         let fits = match pattern.get(in_pattern) {

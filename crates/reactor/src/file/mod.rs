@@ -95,7 +95,7 @@ pub(crate) struct DiskCounters {
     bytes: [Cell<u64>; GROUPS],
     /// Syncs of files, and of directories.
     syncs: [Cell<u64>; 2],
-    /// Whether it was logged that a file system refuses direct I/O.
+    /// Whether the log has the message that a file system refuses direct I/O.
     told_buffered: Cell<bool>,
 }
 

@@ -19,7 +19,7 @@ const READ_ALL_STEP: usize = 256 << 10;
 pub struct DirEntry {
     /// The name; entries whose names are not UTF-8 are left out of listings.
     pub name: String,
-    /// Whether it is a directory.
+    /// Whether the entry is a directory.
     pub is_dir: bool,
     /// Length in bytes, of files.
     pub size: u64,

@@ -48,7 +48,7 @@ pub(super) struct Request {
     now: u32,
     bypass_cache: bool,
     limits: ReadLimits,
-    /// Whether it counts against the limits of its partition: the first page of a read of one.
+    /// Whether the page counts against the limits of its partition: the first page of a read of one.
     counts: bool,
     /// The range behind `range`, if `range` is the rest of one partition inside which a page ended.
     then: Option<PartitionRange>,

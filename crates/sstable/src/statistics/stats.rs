@@ -94,7 +94,7 @@ pub struct Stats {
     pub commit_log_intervals: Vec<(CommitLogPosition, CommitLogPosition)>,
     /// Repair session it is pending in.
     pub pending_repair: Option<[u8; 16]>,
-    /// Whether it is of a transient replica.
+    /// Whether the file belongs to a transient replica.
     pub transient: bool,
     /// Host that wrote it.
     pub originating_host: Option<[u8; 16]>,

@@ -36,7 +36,7 @@ pub(super) struct Partition {
     pub(super) entries: Entries,
     /// Whether the gap behind the last entry is complete.
     pub(super) to_end: bool,
-    /// Whether it was taken out of the index because it became stale.
+    /// Whether the partition was taken out of the index because it became stale.
     pub(super) untrue: bool,
 }
 

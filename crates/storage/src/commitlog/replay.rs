@@ -389,12 +389,12 @@ impl<'b> Entry<'b> {
 }
 
 impl OldSegment {
-    /// Whether it has its full size and no entries, so that it can be written from its beginning.
+    /// Whether the segment has its full size and no entries, so that it can be written from its beginning.
     pub(crate) fn is_unused(&self, segment_bytes: usize) -> bool {
         !self.has_entries() && self.bytes == segment_bytes
     }
 
-    /// Whether it holds any entry that counts.
+    /// Whether the segment holds any entry that counts.
     pub(crate) fn has_entries(&self) -> bool {
         self.stretches.iter().any(|(from, to)| to > from)
     }

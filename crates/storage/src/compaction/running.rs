@@ -163,7 +163,7 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Whether it was asked to end.
+    /// Whether the compaction was asked to end.
     pub(super) fn is_stopped(&self) -> bool {
         self.stopped.get()
     }

@@ -218,7 +218,7 @@ impl Chooser {
         Self { options: options.clone(), common, strategy, expired_checked: 0 }
     }
 
-    /// Whether it was made from these options.
+    /// Whether the chooser was made from these options.
     pub(crate) fn is_of(&self, options: &BTreeMap<String, String>) -> bool {
         self.options == *options
     }
