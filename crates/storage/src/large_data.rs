@@ -154,13 +154,14 @@ impl Watch {
             .map(|_| TombstoneCount::new(self.now, deletion, static_row));
     }
 
-    /// Notes the static row; `bytes` is what it and everything before it in the partition added to the file.
+    /// Notes the static row; `bytes` is the number of bytes that it and everything before it in the partition
+    /// added to the file.
     pub(crate) fn static_row(&mut self, name: Name<'_>, row: RowView<'_>, bytes: u64) {
         let bytes = bytes.saturating_sub(PARTITION_HEAD_BYTES + name.key.len() as u64);
         self.row(name, None, row, bytes);
     }
 
-    /// Notes a row or a change that was written; `bytes` is what it added to the file.
+    /// Notes a row or a change that was written; `bytes` is the number of bytes it added to the file.
     #[inline]
     pub(crate) fn unfiltered(&mut self, name: Name<'_>, unfiltered: &Unfiltered<'_>, bytes: u64) {
         if let Some(tombstones) = &mut self.tombstones {
@@ -178,7 +179,7 @@ impl Watch {
         }
     }
 
-    /// Ends the partition; `bytes` is what it added to the file.
+    /// Ends the partition; `bytes` is the number of bytes it added to the file.
     #[inline]
     pub(crate) fn end(&mut self, name: Name<'_>, bytes: u64) {
         if bytes > self.limits.partition_bytes || self.rows > self.limits.rows {

@@ -107,7 +107,7 @@ impl Drop for Waiting {
 }
 
 impl Commitlog {
-    /// The task that sleeps until the earliest deadline. It does not wake while nobody waits.
+    /// The task that sleeps until the earliest deadline. Without waiters it does not wake.
     pub(super) async fn watch_deadlines(&self) {
         let patience = &self.0.patience;
         while !self.0.closing.get() {

@@ -53,7 +53,7 @@ impl State {
             let from = self.handed_over;
             let (bytes, next) = stretch(from, self.written, &self.live);
             self.handed_over = next;
-            // A segment that is not live any more is free: nobody needs its bytes.
+            // A segment that is not live any more is free: its bytes are not needed.
             if let Some(segment) = self.live.get(&from.segment) {
                 return Some(Stretch { segment: Rc::clone(segment), offset: from.offset, bytes });
             }

@@ -22,7 +22,7 @@ use crate::error::StorageError;
 use crate::schema_log::{SchemaLog, dropped_tables};
 use crate::tablet::{directory_of, quarantine, to_storage_error};
 
-/// Missing files of one folder that are named; of the others only the number is given.
+/// How many missing files of one folder are named; of the others only the number is given.
 const NAMES_MAX: usize = 3;
 
 /// Descriptions of files that must exist and do not.
@@ -161,7 +161,7 @@ async fn look_into(
             found.insert(generation);
         }
     }
-    // Unfinished files of others are left to them.
+    // Unfinished files that another process wrote are left alone.
     for (descriptor, components) in sorted.partial.into_iter().filter(|(d, _)| d.could_be_written()) {
         let generation = descriptor.generation();
         let has = |component| components.contains(&component);

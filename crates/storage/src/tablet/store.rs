@@ -38,11 +38,11 @@ pub(crate) fn directory_of(data: &Path, table: &Table) -> PathBuf {
 impl TableStore {
     /// Opens the tablets that belong to this shard, with their table files.
     ///
-    /// `disk_failure_policy` decides what a file that cannot be opened means; a line in the log names the
+    /// `disk_failure_policy` decides what happens if a file cannot be opened; a line in the log names the
     /// file.
     ///
     /// # Errors
-    /// Those of reading the directory; those of a file if the policy ends the start.
+    /// Those of reading the directory; those of a file if the policy makes the start fail.
     pub(crate) async fn open(
         table: &Rc<Table>,
         data: &Path,
@@ -181,7 +181,8 @@ async fn set_misnumbered_aside(
     );
     let error = StorageError::TableFileCorrupt { path: directory.join(first), reason };
     if damage.at_start(&error) != AtStart::SetAside {
-        // The number does not tell which tablet's reads would have to fail.
+        // The file's number does not say which tablet it belongs to, so no single tablet's reads could be
+        // made to fail.
         return Err(error);
     }
     reactor::error!("table files cannot be used and are set aside: their data is missing from reads"; error = &error);
@@ -248,7 +249,7 @@ fn of_tablet(sstable: Sstable, (first, last): (Token, Token)) -> Result<Sstable,
 struct Listed {
     /// Complete table files that this node wrote.
     own: Vec<Descriptor>,
-    /// Numbers of files that others wrote in the version that this node writes.
+    /// Numbers of files of this node's version that another program wrote.
     taken: Vec<u64>,
     /// Files with invalid numbers, by [`sstable::is_misnumbered`].
     misnumbered: Vec<String>,
@@ -256,9 +257,9 @@ struct Listed {
 
 /// Lists the complete table files in a table's folder, which may not exist yet.
 ///
-/// Files of other versions were put there by others. So were files of this node's version that never had the
-/// component that only this node writes. They are not cut for tablets, and are taken in on demand only
-/// (`import`, `takeover`).
+/// Files of other versions were put there by other programs. So were files of this node's version that never
+/// had the component that only this node writes. They are not cut for tablets, and are taken in only on
+/// request (`import`, `takeover`).
 async fn list(directory: &Path) -> Result<Listed, StorageError> {
     let names = match reactor::file::read_dir(directory).await {
         Ok(entries) => entries,

@@ -227,7 +227,7 @@ fn a_range_over_many_others_cuts_none_of_them_and_is_read_with_them() {
         subject.delete(&range((row, row), (false, true), i64::from(row % 7)));
     }
     assert_eq!(subject.ranges(), [2000]);
-    // Over few of them: as ever.
+    // Over few ranges: cut as usual.
     subject.delete(&range((100, 199), (false, true), 9));
     assert_eq!(subject.ranges(), [1901]);
     for timestamp in [3, 5, 4] {
