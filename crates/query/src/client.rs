@@ -22,7 +22,7 @@ pub struct ClientState {
     pub lwt_mark: bool,
     /// The client's address; `None` for the node's own statements.
     pub peer: Option<SocketAddr>,
-    /// The user who is logged in.
+    /// The user of this connection.
     pub user: Rc<str>,
 }
 

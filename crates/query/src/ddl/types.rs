@@ -101,7 +101,7 @@ impl RawType {
         matches!(self, Self::User { frozen: false, .. })
     }
 
-    /// Whether the text says frozen; tuples and vectors always are.
+    /// Whether the type is declared frozen; tuples and vectors always are.
     pub(crate) fn is_frozen(&self) -> bool {
         matches!(
             self,

@@ -37,7 +37,7 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// The deletion of a partition or a range of it.
+    /// The deletion of a partition or of a range in it.
     pub fn deletion(&self) -> DeletionTime {
         DeletionTime { timestamp: self.deletion_timestamp, local_time: self.now }
     }

@@ -299,7 +299,7 @@ impl Guardrails {
         Ok(())
     }
 
-    /// Checks the options that a statement gives, taking others as if the table had none.
+    /// Checks the options that a statement gives; the others count as default.
     pub(crate) fn given_options(
         &self,
         options: &model::schema::TableOptions,
