@@ -93,7 +93,7 @@ pub(crate) struct Resident {
 }
 
 impl Resident {
-    /// Takes the components that were read of a file, with `other_bytes` for its others.
+    /// Takes the filter and the summary read from a file, with `other_bytes` for its other components.
     pub(crate) fn new(
         filter: Option<Filter>,
         summary: Option<Summary>,

@@ -1,4 +1,4 @@
-//! `Summary.db`: every so many keys of the index, kept in memory while the file is open.
+//! `Summary.db`: a sample of the keys of the index, kept in memory while the file is open.
 //!
 //! ```text
 //! summary := min_index_interval:i32 entries:i32 bytes:i64 sampling_level:i32 entries_at_full_sampling:i32
@@ -7,7 +7,7 @@
 //! entry   := key position:i64 little endian            (position in Index.db)
 //! first_key, last_key := length:i32 bytes
 //! ```
-//! Source: Cassandra 5.0 `IndexSummary`, `IndexSummaryComponent`. Nothing in the format says that entries are
+//! Source: Cassandra 5.0 `IndexSummary`, `IndexSummaryComponent`. The format does not require entries to be
 //! evenly spaced: the writer samples by bytes of the index (`index::writer`).
 
 use model::partition_key::compare_decorated;

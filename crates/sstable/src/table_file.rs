@@ -1,4 +1,4 @@
-//! An open table file: what is kept in memory of it, and the ways to read it.
+//! An open table file: the parts of it that are kept in memory, and the ways to read it.
 //!
 //! Opening reads every component but Data and Index. A point read checks the filter, then the summary, then
 //! reads one stretch of the index and the chunks of the partition. Clones of the `Rc` inside are cheap;

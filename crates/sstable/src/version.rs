@@ -76,9 +76,9 @@ pub struct Features {
     pub filter_in_words: bool,
     /// Local deletion times are unsigned and last until 2106, and the absence of a deletion takes one byte.
     pub unsigned_deletion_times: bool,
-    /// Statistics says whether whole partitions are deleted.
+    /// Whether the statistics record if whole partitions are deleted.
     pub partition_deletions: bool,
-    /// Statistics holds the first and the last key, and how much of the ring is between them.
+    /// Whether the statistics have the first and the last key, and the part of the ring between them.
     pub key_range: bool,
 }
 

@@ -238,7 +238,7 @@ pub(crate) fn whole_deletion(layout: &Layout, input: &mut Input<'_>) -> Result<D
 /// The deletions that a marker closes and opens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Marker {
-    /// In force before the marker, as far as it says.
+    /// In force before the marker, according to the marker.
     pub(crate) before: DeletionTime,
     /// In force behind the marker.
     pub(crate) after: DeletionTime,
