@@ -1,14 +1,15 @@
-//! What is wrong with a text, in the words Cassandra uses.
+//! Syntax errors, in Cassandra's words.
 //!
-//! Tools and people match on these messages, so position, wording and the quoted piece of text follow Cassandra 5.0's
-//! `ErrorCollector` and ANTLR 3's standard messages. Invariant: columns count UTF-16 units from 0, lines from 1;
-//! the end of the text has the position `0:-1`. Leaned on by `parser` and by whoever answers a client.
+//! Tools and people match on these messages, so position, wording and the quoted piece of text follow
+//! Cassandra 5.0's `ErrorCollector` and ANTLR 3's standard messages. Invariant: columns count UTF-16 units
+//! from 0, lines from 1; the end of the text has the position `0:-1`. Used by `parser` and by the code that
+//! answers a client.
 
 use std::fmt;
 
 use crate::lexer::{self, Token, TokenKind};
 
-/// A place in a text as error messages name it.
+/// A place in a text, in the form of error messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// The line, from 1; 0 for the end of the text.
@@ -36,13 +37,13 @@ impl Position {
 
 /// A text that is not CQL.
 ///
-/// `Display` gives Cassandra's client-visible text: `line 1:7 no viable alternative at input …`, or the bare message
-/// where Cassandra gives no position.
+/// `Display` gives Cassandra's client-visible text: `line 1:7 no viable alternative at input …`, or the bare
+/// message if Cassandra gives no position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct SyntaxError {
-    /// Where, for errors that have a place.
+    /// The place, for errors that have one.
     pub position: Option<Position>,
-    /// What, without the position.
+    /// The message, without the position.
     pub message: String,
 }
 
@@ -61,18 +62,18 @@ pub(crate) struct Failure {
     pub(crate) kind: FailureKind,
     /// The token that cannot be there.
     pub(crate) token: usize,
-    /// The token where the parser stood when it decided; the message puts it in brackets.
+    /// The parser's token when it decided; the message puts it in brackets.
     pub(crate) decision: usize,
 }
 
 /// The wording of a [`Failure`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FailureKind {
-    /// Several things could follow, this is none of them.
+    /// Several things could follow, and the text has none of them.
     NoViableAlternative,
-    /// One thing must follow; its grammar name.
+    /// One thing is required; its grammar name.
     Expected(&'static str),
-    /// One of a set of tokens must follow.
+    /// One of a set of tokens is required.
     ExpectedSet,
     /// A message of the grammar's own, without position.
     Message(String),
@@ -80,7 +81,7 @@ pub(crate) enum FailureKind {
 
 /// Turns a failure at token numbers into the message for `text`.
 ///
-/// `looked` is the last token anybody looked at: the message quotes nothing behind it.
+/// `looked` is the furthest examined token: the message quotes nothing behind it.
 pub(crate) fn describe(text: &str, tokens: &[Token], failure: Failure, looked: usize) -> SyntaxError {
     if let FailureKind::Message(message) = failure.kind {
         return SyntaxError { position: None, message };
@@ -102,7 +103,7 @@ pub(crate) fn describe(text: &str, tokens: &[Token], failure: Failure, looked: u
     SyntaxError { position: Some(position), message }
 }
 
-/// The message for the first place where the text is no token.
+/// The message for the first place at which the text is not a token.
 pub(crate) fn describe_fault(text: &str, fault: &lexer::Fault) -> SyntaxError {
     SyntaxError { position: Some(Position::of(text, fault.offset)), message: fault.message.clone() }
 }
@@ -116,7 +117,7 @@ fn shown_token(text: &str, token: Token) -> String {
     format!("'{shown}'")
 }
 
-/// The text the grammar gives a token: strings and quoted names without quotes and escapes, the rest as written.
+/// The grammar's text of a token: strings and quoted names without quotes and escapes, the rest as written.
 fn token_text(text: &str, token: Token) -> String {
     let slice = text.get(token.start..token.end).unwrap_or_default();
     match token.kind {
@@ -148,10 +149,10 @@ const SNIPPET_TOKENS_BEFORE: usize = 10;
 /// How many tokens, white space included, are quoted after the decision.
 const SNIPPET_TOKENS_AFTER: usize = 2;
 
-/// ` (…the text [around] the decision…)`, or nothing when the end of the text would be part of it.
+/// ` (…the text [around] the decision…)`, or nothing if the end of the text would be part of it.
 ///
-/// Lengths are those of the grammar's token text, so a string literal's bracket closes as many columns early as it
-/// has quotes: Cassandra does the same.
+/// Lengths are those of the grammar's token text, so a string literal's bracket closes as many columns early
+/// as it has quotes: Cassandra does the same.
 fn snippet(text: &str, tokens: &[Token], decision: usize, looked: usize) -> Option<String> {
     let all = lexer::tokenize_all(text).tokens;
     let index_of = |number: usize| -> Option<usize> {

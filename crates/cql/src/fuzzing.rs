@@ -1,14 +1,15 @@
-//! What a fuzzer calls: one entry per way in, each checking what must hold for every input.
+//! Functions for fuzzers: one for each interface, each checking the properties that must hold for every
+//! input.
 //!
-//! Not part of the interface; the property tests use the same entries. Invariant checked: no panic, and what parses
+//! Not part of the interface; the property tests use the same functions. Checked: no panic, and parsed text
 //! prints to text that parses to the same tree.
 
 use crate::parser::{parse_statement, parse_term, parse_type};
 
-/// Parses arbitrary bytes as a statement, a type and a term, and prints back what parses.
+/// Parses arbitrary bytes as a statement, a type and a term, and prints the parsed trees.
 ///
 /// # Panics
-/// When a printed tree does not parse to the same tree: that is the bug the fuzzer looks for.
+/// If a printed tree does not parse to the same tree: that is the bug the fuzzer looks for.
 pub fn fuzz_parse(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;

@@ -1,10 +1,10 @@
-//! Cuts CQL text into tokens.
+//! Splits CQL text into tokens.
 //!
-//! Tokens are kinds with byte ranges into the text; nothing is copied or unescaped here, and lines and columns are
-//! worked out only when an error needs them. Lexing stops at the first thing that is no token: what stands before it
-//! may still be in error earlier, so the fault is kept beside the tokens and the parser decides which comes first.
-//! Rules and messages are those of Cassandra 5.0's `Lexer.g`, down to a `--` comment needing its line end.
-//! Invariant: the last token is always `End`, once. Leaned on by `parser`.
+//! Tokens are kinds with byte ranges into the text; nothing is copied or unescaped here, and lines and
+//! columns are computed only for errors. Lexing stops at the first text that is not a token. The text before
+//! it may have an earlier error, so the fault is kept beside the tokens and the parser decides which comes
+//! first. Rules and messages are those of Cassandra 5.0's `Lexer.g`, even that a `--` comment needs its line
+//! end. Invariant: the last token is always `End`, once. Used by `parser`.
 
 use logos::Logos;
 
@@ -108,7 +108,7 @@ enum Rule {
     Semicolon,
 }
 
-/// Takes the rest of the line and its end; a comment that runs into the end of the text is no token.
+/// Takes the rest of the line and its end; a comment that reaches the end of the text is not a token.
 fn line_comment(lexer: &mut logos::Lexer<'_, Rule>) -> bool {
     take_through(lexer, |rest| rest.find(['\n', '\r']).map(|at| at + 1))
 }
@@ -133,14 +133,14 @@ fn take_through(lexer: &mut logos::Lexer<'_, Rule>, end: impl Fn(&str) -> Option
     }
 }
 
-/// What a token is.
+/// Kinds of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TokenKind {
-    /// White space or a comment; only [`tokenize_all`] gives these.
+    /// White space or a comment; only [`tokenize_all`] returns these.
     Hidden,
-    /// A word with a meaning in the grammar.
+    /// A word that is a keyword of the grammar.
     Keyword(Keyword),
-    /// A word without one.
+    /// Any other word.
     Word,
     /// `"…"`
     QuotedName,
@@ -176,7 +176,7 @@ pub(crate) enum TokenKind {
     End,
 }
 
-/// One token: what it is and where it stands (byte offsets).
+/// One token: its kind and its byte offsets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Token {
     pub(crate) kind: TokenKind,
@@ -184,7 +184,7 @@ pub(crate) struct Token {
     pub(crate) end: usize,
 }
 
-/// The first place where the text is no token, and what Cassandra says about it.
+/// The first place at which the text is not a token, with Cassandra's message.
 #[derive(Clone, Debug)]
 pub(crate) struct Fault {
     /// Byte offset the message points at.
@@ -200,8 +200,8 @@ pub(crate) struct Tokens {
     pub(crate) fault: Option<Fault>,
 }
 
-/// How many words and signs a statement may have. A tree takes some 250 bytes for each of them, so that this, and not
-/// the length of a frame, bounds the memory of a parse.
+/// Most words and signs of a statement. A tree takes some 250 bytes for each of them, so that this number,
+/// and not the length of a frame, bounds the memory of a parse.
 pub const TOKENS_MAX: usize = 1 << 18;
 
 /// Tokens without white space and comments; what the parser reads.
@@ -215,7 +215,7 @@ pub(crate) fn tokenize_all(text: &str) -> Tokens {
 }
 
 fn scan(text: &str, hidden: bool) -> Tokens {
-    // White space and comments stand between tokens; few texts have more than one of them there.
+    // White space and comments are between tokens; few texts have more than one of them there.
     let tokens_max = if hidden { 4 * TOKENS_MAX } else { TOKENS_MAX };
     let mut tokens = Vec::with_capacity((text.len() / 4).min(tokens_max) + 2);
     let mut fault = None;
@@ -305,10 +305,10 @@ fn kind_of(rule: Rule, slice: &str) -> TokenKind {
     }
 }
 
-/// What is wrong at `start`, where no rule matched.
+/// The fault at `start`, where no rule matched.
 ///
-/// An opened string, name or comment is reported at the end of the text, where its closing sign is missing;
-/// a lone `!` or `$` at the character that should have followed it; anything else where it stands.
+/// An opened string, name or comment is reported at the end of the text, where its closing sign is missing; a
+/// lone `!` or `$` at the character that should have followed it; anything else at its own place.
 fn fault_at(text: &str, start: usize) -> Fault {
     let rest = text.get(start..).unwrap_or_default();
     let expecting = |offset: usize, expected: &str| Fault {
@@ -324,7 +324,7 @@ fn fault_at(text: &str, start: usize) -> Fault {
     } else if rest.starts_with("/*") {
         expecting(text.len(), "'*'")
     } else if rest.starts_with("$$") {
-        // The grammar gives up one character before the end, wanting the closing `$$` there.
+        // The grammar fails one character before the end, where it requires the closing `$$`.
         let last = rest.char_indices().next_back().map_or(start, |(at, _)| start + at);
         expecting(if last < start + 2 { text.len() } else { last }, "'$'")
     } else if rest.starts_with('$') {
@@ -339,8 +339,8 @@ fn fault_at(text: &str, start: usize) -> Fault {
     }
 }
 
-/// The fault in what the grammar takes for a UUID although it is none: digits that run into a hexadecimal letter, or
-/// eight hexadecimal digits before a minus.
+/// The fault in a text that the grammar takes for a UUID although it is not one: digits followed by a
+/// hexadecimal letter, or eight hexadecimal digits before a minus.
 fn broken_uuid(text: &str, rule: Rule, start: usize, end: usize) -> Option<Fault> {
     if !matches!(rule, Rule::Integer | Rule::Word | Rule::Duration | Rule::Float) {
         return None;
@@ -376,8 +376,8 @@ fn broken_uuid(text: &str, rule: Rule, start: usize, end: usize) -> Option<Fault
     None
 }
 
-/// The fault in what the grammar takes for a duration although it is none: digits before half of a two-letter unit,
-/// or a `P` and four digits before a minus.
+/// The fault in a text that the grammar takes for a duration although it is not one: digits before half of a
+/// two-letter unit, or a `P` and four digits before a minus.
 fn broken_duration(text: &str, rule: Rule, start: usize, end: usize) -> Option<Fault> {
     let bytes = text.as_bytes();
     let unit = matches!(bytes.get(end), Some(b'n' | b'N' | b'u' | b'U'));

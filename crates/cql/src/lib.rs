@@ -1,8 +1,8 @@
-//! What the client said: lexer, AST, parser, and printing back to text.
+//! The text of statements: lexer, AST, parser, and printing back to text.
 //!
-//! CQL 3.4.7 as Cassandra 5.0 speaks it, plus ScyllaDB's documented extensions. Knows no schema and does no I/O: a name
-//! is a name here, and a value is its text. Invariant: no text makes this crate panic or use more than linear memory
-//! and time. Leaned on by `query` and by tools that read or write statements.
+//! CQL 3.4.7 as in Cassandra 5.0, plus ScyllaDB's documented extensions. This crate has no schema and does no
+//! I/O: names are not resolved, and a value is its text. Invariant: no text makes this crate panic or use
+//! more than linear memory and time. Used by `query` and by tools that read or write statements.
 
 pub mod ast;
 mod error;

@@ -1,7 +1,8 @@
-//! What the parser accepts, area by area: each text beside the way it prints back.
+//! Texts that the parser accepts, area by area: each with its printed form.
 //!
-//! Printing is canonical (upper-case keywords, one space, quotes where a name needs them or is a keyword), so a pair
-//! says both that the text parses and what it was taken for; every printed text must parse to the same tree again.
+//! Printing is canonical (upper-case keywords, one space, quotes if a name needs them or is a keyword), so a
+//! pair checks both that the text parses and its meaning; every printed text must parse to the same tree
+//! again.
 
 use cql::parse_statement;
 

@@ -1,11 +1,12 @@
 //! One reserved range of addresses per shard, and the segments that are cut out of it.
 //!
-//! The range is reserved when the first segment is wanted and takes memory only where it is touched. Segments that come back are
-//! **warm** as long as they keep their memory: they are handed out first. What is over is made **cold**: its
-//! memory goes back to the system, its addresses stay. Where nothing can be reserved (`ulimit -v`, strict overcommit), or all of the
-//! range is out, segments come from the allocator: memory that has been counted is always to be had.
-//! Invariant: a segment's addresses belong to one [`Block`] from [`Arena::take`] to its drop, and a block keeps the range
-//! alive, so no block reaches another's bytes or a range that is gone. [`crate::Region`] leans on that: it hands out plain slices.
+//! The range is reserved when the first segment is needed and takes memory only where it is touched. Returned
+//! segments are **warm** as long as they keep their memory: they are reused first. The surplus is made
+//! **cold**: its memory goes back to the system, its addresses stay. If nothing can be reserved (`ulimit -v`,
+//! strict overcommit), or all of the range is in use, segments come from the allocator: memory that has been
+//! counted is always available. Invariant: a segment's addresses belong to one [`Block`] from [`Arena::take`]
+//! to its drop, and a block keeps the range alive, so no block reaches another's bytes or a range that is
+//! gone. [`crate::Region`] relies on that: it hands out plain slices.
 #![allow(unsafe_code)]
 
 use std::cell::{Cell, OnceCell, RefCell};
@@ -15,29 +16,29 @@ use std::rc::Rc;
 
 use crate::region::SEGMENT_BYTES;
 
-/// What a huge page covers; the range begins at a multiple of it.
+/// Size of a huge page; the range begins at a multiple of it.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
-/// Largest range that is reserved: more than a shard has.
+/// Largest range that is reserved: more than the memory of any shard.
 const RANGE_BYTES_MAX: usize = 1 << 42;
 
-/// A range of addresses with memory behind it, readable and writable.
+/// A range of addresses backed by memory, readable and writable.
 #[derive(Debug)]
 struct Range {
-    /// Where the reservation begins and how long it is.
+    /// Start and length of the reservation.
     reserved: (NonNull<u8>, usize),
-    /// Where its first segment begins.
+    /// Start of its first segment.
     first: NonNull<u8>,
 }
 
 impl Range {
-    /// Reserves room for so many segments.
+    /// Reserves a range for `segments`.
     fn reserve(segments: usize) -> Option<Self> {
         let length = segments.checked_mul(SEGMENT_BYTES)?.checked_add(HUGE_PAGE_BYTES)?;
         if segments == 0 || length > RANGE_BYTES_MAX {
             return None;
         }
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a new anonymous mapping, wherever the kernel wants it, changes none that is there.
+        // SAFETY: a new anonymous mapping, at an address of the kernel's choice, changes no existing one.
         let at = unsafe {
             libc::mmap(std::ptr::null_mut(), length, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
         };
@@ -56,9 +57,10 @@ impl Range {
         unsafe { self.first.add(number as usize * SEGMENT_BYTES) }
     }
 
-    /// Gives a segment's memory back; what it held is lost.
+    /// Returns a segment's memory to the system; its contents are lost.
     fn give_back(&self, number: u32) {
-        // SAFETY: the segment is inside the mapping, and nobody has a block of it: it is on the list of warm ones.
+        // SAFETY: the segment is inside the mapping, and there is no block of it: it is on the list of warm
+        // ones.
         let given = unsafe {
             libc::madvise(self.segment(number).as_ptr().cast(), SEGMENT_BYTES, libc::MADV_DONTNEED)
         };
@@ -80,16 +82,16 @@ impl Drop for Range {
 pub(crate) struct Arena {
     /// How many segments the range is for.
     segments: usize,
-    /// `None` inside where nothing could be reserved.
+    /// The inner `None` means that nothing could be reserved.
     range: OnceCell<Option<Range>>,
-    /// Segments below were handed out once.
+    /// Segments with lower numbers have been used.
     fresh: Cell<u32>,
     warm: RefCell<Vec<u32>>,
     cold: RefCell<Vec<u32>>,
 }
 
 impl Arena {
-    /// An arena that can have so many bytes out as segments; it takes nothing yet.
+    /// An arena for at most `bytes_max` in segments; it takes no memory yet.
     pub(crate) fn new(bytes_max: usize) -> Rc<Self> {
         Rc::new(Self {
             segments: bytes_max.div_ceil(SEGMENT_BYTES).min(u32::MAX as usize),
@@ -100,12 +102,13 @@ impl Arena {
         })
     }
 
-    /// A block of `length` bytes of any content: a segment where it is as long as one, else of its own.
+    /// A block of `length` bytes with any contents: a segment if it has that length, otherwise from the
+    /// allocator.
     pub(crate) fn take(self: &Rc<Self>, length: usize) -> Block {
         self.segment(length).unwrap_or_else(|| Block::zeroed(length))
     }
 
-    /// A block of `length` bytes that begin with those of `head` and of `parts`.
+    /// A block of `length` bytes that begins with those of `head` and of `parts`.
     pub(crate) fn take_filled(self: &Rc<Self>, length: usize, head: &[u8], parts: &[&[u8]]) -> Block {
         let all = std::iter::once(head).chain(parts.iter().copied());
         let Some(mut block) = self.segment(length) else { return Block::filled(length, all) };
@@ -147,7 +150,7 @@ impl Arena {
         self.warm.borrow().len() * SEGMENT_BYTES
     }
 
-    /// Gives memory back to the system until at most `bytes` of it are warm.
+    /// Returns memory to the system until at most `bytes` of it are warm.
     pub(crate) fn cool(&self, bytes: usize) {
         let Some(range) = self.range.get().and_then(Option::as_ref) else { return };
         let mut warm = self.warm.borrow_mut();
@@ -177,7 +180,7 @@ enum Home {
 }
 
 impl Block {
-    /// What a block begins at is a multiple of this, unless it was taken filled.
+    /// The start of a block is a multiple of this, unless it was taken filled.
     pub(crate) const ALIGNMENT: usize = align_of::<u64>();
 
     fn zeroed(length: usize) -> Self {
@@ -185,7 +188,8 @@ impl Block {
         Self::boxed(Box::into_raw(words.into_boxed_slice()).cast::<u8>(), length, Home::Words)
     }
 
-    /// What is behind the parts is zero, and nothing is written twice: zeroing 15 MB first took half as long again as copying them.
+    /// The bytes behind the parts are zero, and nothing is written twice: zeroing 15 MB first took half as
+    /// long again as copying them.
     fn filled<'p>(length: usize, parts: impl Iterator<Item = &'p [u8]>) -> Self {
         let mut bytes = Vec::with_capacity(length);
         parts.for_each(|part| bytes.extend_from_slice(part));
@@ -199,7 +203,7 @@ impl Block {
         Self { bytes: NonNull::new(bytes).expect("a box has an address"), length, home }
     }
 
-    /// Where it begins.
+    /// Its first byte.
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.bytes
     }
@@ -209,8 +213,8 @@ impl Deref for Block {
     type Target = [u8];
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: `length` bytes from there on are initialised (by the kernel, or as the box was made) and this block's
-        // alone until it is dropped.
+        // SAFETY: `length` bytes from there on are initialised (by the kernel, or as the box was made) and
+        // this block's alone until it is dropped.
         unsafe { std::slice::from_raw_parts(self.bytes.as_ptr(), self.length) }
     }
 }
@@ -230,12 +234,12 @@ impl Drop for Block {
             Home::Words => {
                 let words = self.length.div_ceil(Self::ALIGNMENT);
                 let words = std::ptr::slice_from_raw_parts_mut(self.bytes.as_ptr().cast::<u64>(), words);
-                // SAFETY: `zeroed` made it of a box of so many words, and nobody else has it.
+                // SAFETY: `zeroed` made it from a box of so many words, and there is no other owner.
                 drop(unsafe { Box::from_raw(words) });
             }
             Home::Bytes => {
                 let bytes = std::ptr::slice_from_raw_parts_mut(self.bytes.as_ptr(), self.length);
-                // SAFETY: `filled` made it of a box of so many bytes, and nobody else has it.
+                // SAFETY: `filled` made it from a box of so many bytes, and there is no other owner.
                 drop(unsafe { Box::from_raw(bytes) });
             }
         }
@@ -261,7 +265,7 @@ mod tests {
     fn a_filled_block_begins_with_its_parts() {
         let arena = Arena::new(2 * SEGMENT_BYTES);
         for length in [0, 5, 4096, SEGMENT_BYTES, SEGMENT_BYTES + 3] {
-            // Twice: what the first one leaves in a segment is covered.
+            // Twice, so that the contents left in a segment by the first block are covered.
             for mark in [1u8, 2] {
                 let parts = [vec![mark; length / 3], vec![mark + 1; length / 3]];
                 let parts = [parts[0].as_slice(), parts[1].as_slice()];
@@ -324,7 +328,8 @@ mod tests {
     }
 
     proptest! {
-        /// Blocks come, go and are cooled: each keeps what was written to it, so none shares a byte with another.
+        /// Blocks are taken, dropped and cooled: each keeps its written bytes, so none shares a byte with
+        /// another.
         #[test]
         fn blocks_never_share_bytes(steps in proptest::collection::vec((0u8..8, 0usize..8), 1..120)) {
             let arena = Arena::new(5 * SEGMENT_BYTES);
@@ -338,7 +343,7 @@ mod tests {
                             1 => arena.take_filled(4097, &[mark], &[]),
                             _ => arena.take(SEGMENT_BYTES),
                         };
-                        // Ends and middle stand for all of it.
+                        // The ends and the middle are checked instead of all bytes.
                         let (middle, last) = (block.len() / 2, block.len() - 1);
                         (block[0], block[middle], block[last]) = (mark, mark, mark);
                         blocks.push((mark, block));

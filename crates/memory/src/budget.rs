@@ -1,11 +1,14 @@
-//! The memory of one shard, counted in one place, and its segments: `arena` has them, those kept for reuse count too.
+//! The memory of one shard, counted in one place, with its segments: they are in `arena`, and those kept for
+//! reuse count too.
 //!
-//! What is counted is dirty, clean or fixed. **Dirty** is what writers took: only a flush gives it back, so it has a limit of
-//! its own. The budget never refuses it: who writes asks [`Budget::is_exhausted`] before starting and waits, because a
-//! write that has begun must be able to end. **Clean** is what can be had again from disk; whoever holds it registers
-//! a [`Reclaim`] and gives memory back when dirty memory needs the room, so that both together stay within the whole limit.
-//! Whoever takes clean memory asks [`Budget::room`] first. **Fixed** is what open files need to be found in (summaries, filters):
-//! a reclaim cannot take it, so it is counted to leave clean memory less, and holds no writer. Whoever opens files keeps it within bounds.
+//! Counted memory is dirty, clean or fixed. **Dirty** memory is taken by writers and freed only by a flush,
+//! so it has its own limit. The budget never refuses it: writers check [`Budget::is_exhausted`] before
+//! starting and wait, because a write that has begun must be able to finish. **Clean** memory holds data that
+//! can be read from disk again. Its owner registers a [`Reclaim`] and frees memory when dirty memory needs
+//! it, so that both together stay within the whole limit; it checks [`Budget::room`] before taking clean
+//! memory. **Fixed** memory holds the components by which open files are read (summaries, filters): a reclaim
+//! cannot free it, so counting it leaves less for clean memory, and it does not delay writers. The code that
+//! opens files keeps it within its limit.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -13,26 +16,27 @@ use std::rc::{Rc, Weak};
 use crate::arena::{Arena, Block};
 use crate::region::SEGMENT_BYTES;
 
-/// The range for segments has room for this part more than the limit: a write that has begun goes beyond it.
+/// The range for segments exceeds the limit by this part (one in so many): a write that has begun may exceed
+/// the limit.
 const RANGE_BEYOND: usize = 16;
 
-/// Gives clean memory back.
+/// Frees clean memory.
 pub trait Reclaim {
-    /// Gives back at least `bytes` where there is as much; called while a writer needs them.
+    /// Frees at least `bytes` if there is as much; called while a writer needs them.
     ///
-    /// Must not take memory of the same budget beyond what it gives back, and must stand being called at any moment a
-    /// memtable is written.
+    /// It must not take memory of the same budget beyond the memory it frees, and may be called at any moment
+    /// a memtable is written.
     fn reclaim(&self, bytes: usize);
 }
 
-/// Which limit memory counts against.
+/// The limit that memory counts against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Only a flush gives it back.
+    /// Memory that only a flush frees.
     Dirty,
-    /// It can be evicted.
+    /// Memory that can be evicted.
     Clean,
-    /// It stays as long as whoever opened what it describes keeps it.
+    /// Memory that stays as long as the file it describes is kept open.
     Fixed,
 }
 
@@ -85,8 +89,8 @@ impl Budget {
         }))
     }
 
-    /// Says who gives clean memory back, and how much of the whole limit it needs to move things about meanwhile. One for
-    /// a budget; a later one takes the place of an earlier one.
+    /// Registers the reclaimer of clean memory, and the part of the whole limit it needs for moving objects
+    /// meanwhile. A budget has one; a later one replaces an earlier one.
     pub fn set_reclaimer(&self, reclaimer: Weak<dyn Reclaim>, reserve: usize) {
         self.0.reserve.set(reserve);
         *self.0.reclaimer.borrow_mut() = Some(reclaimer);
@@ -122,13 +126,13 @@ impl Budget {
         self.0.fixed.get()
     }
 
-    /// Counts bytes as taken until what is returned is dropped.
+    /// Counts bytes as taken until the returned value is dropped.
     pub fn hold(&self, kind: Kind, bytes: usize) -> Charge {
         self.charge(kind, bytes);
         Charge { budget: self.clone(), kind, bytes }
     }
 
-    /// Has clean memory given back until `bytes` are free; says no where they cannot be had.
+    /// Reclaims clean memory until `bytes` are free; returns false if that is impossible.
     pub fn make_room(&self, bytes: usize) -> bool {
         if self.room() < bytes && self.clean() > 0 {
             self.reclaim(bytes - self.room());
@@ -146,7 +150,7 @@ impl Budget {
         self.0.total_limit.saturating_sub(self.total_used() + self.0.reserve.get())
     }
 
-    /// Counts bytes as taken; makes room for those that are not clean where clean memory stands in the way.
+    /// Counts bytes as taken; reclaims clean memory for kinds that are not clean, if necessary.
     pub fn charge(&self, kind: Kind, bytes: usize) {
         if kind != Kind::Clean && self.room() < bytes && self.clean() > 0 {
             self.reclaim(bytes - self.room());
@@ -154,15 +158,15 @@ impl Budget {
         let count = self.count(kind);
         count.set(count.get() + bytes);
         if bytes != SEGMENT_BYTES {
-            // A segment may be one of those that are kept.
+            // The segment may be one of those kept for reuse.
             self.cool();
         }
     }
 
-    /// Counts bytes as given back.
+    /// Counts bytes as freed.
     ///
     /// # Panics
-    /// When they were not taken.
+    /// If they were not taken.
     pub fn refund(&self, kind: Kind, bytes: usize) {
         let count = self.count(kind);
         let used = count.get();
@@ -180,7 +184,7 @@ impl Budget {
 
     #[cold]
     fn reclaim(&self, bytes: usize) {
-        // Not borrowed during the call: it gives segments back.
+        // Not borrowed during the call, which returns segments.
         let reclaimer = self.0.reclaimer.borrow().as_ref().and_then(Weak::upgrade);
         if let Some(reclaimer) = reclaimer {
             reclaimer.reclaim(bytes);
@@ -193,20 +197,21 @@ impl Budget {
         self.0.arena.take(bytes)
     }
 
-    /// Memory for an object that has its segment to itself, charged: its head, its parts, and zeros up to `bytes`.
+    /// Memory for an object that has its segment to itself, charged: its head, its parts, and zeros up to
+    /// `bytes`.
     pub(crate) fn take_filled(&self, kind: Kind, bytes: usize, head: &[u8], parts: &[&[u8]]) -> Block {
         self.charge(kind, bytes);
         self.0.arena.take_filled(bytes, head, parts)
     }
 
-    /// Takes a segment back.
+    /// Takes a returned segment.
     pub(crate) fn return_segment(&self, kind: Kind, segment: Block) {
         self.refund(kind, segment.len());
         drop(segment);
         self.cool();
     }
 
-    /// What is kept for reuse takes memory too: together with what is in use it stays within the limit.
+    /// Segments kept for reuse take memory too: together with memory in use they stay within the limit.
     fn cool(&self) {
         let warm = self.0.arena.warm_bytes();
         if warm > 0 && warm > self.room() {
@@ -224,7 +229,7 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// Counts so many bytes from now on.
+    /// Changes the number of bytes that are counted.
     pub fn set(&mut self, bytes: usize) {
         match bytes.checked_sub(self.bytes) {
             Some(more) => self.budget.charge(self.kind, more),

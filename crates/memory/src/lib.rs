@@ -1,10 +1,12 @@
-//! Where cached bytes live: segments out of one budget per shard, objects behind handles, ordered trees of handles.
+//! Memory for cached bytes: segments out of one budget per shard, objects behind handles, ordered trees of
+//! handles.
 //!
-//! An object is named by a [`Handle`], never by an address, so that a region may move it while nobody looks and a
-//! reader that pauses holds nothing but a number. Segments are cut out of one reserved range per shard (`arena`), and
-//! tables of handles and nodes stand in segments too (`pieces`): that is where `unsafe` is, with `counting`, which counts what
-//! the heap gives. All else is plain safe indexing: the bounds check is not visible beside the cache miss, and no raw
-//! pointer can outlive a pause. `storage::memtable` and `storage::cache` lean on this crate.
+//! An object is named by a [`Handle`], never by an address, so that a region may move it while it is not
+//! being read, and a paused reader holds only a number. Segments are cut out of one reserved range per shard
+//! (`arena`), and tables of handles and nodes are in segments too (`pieces`): these files have the `unsafe`
+//! code, together with `counting`, which counts heap allocations. All other code is safe indexing: the bounds
+//! check is not measurable beside the cache miss, and no raw pointer can outlive a pause. `storage::memtable`
+//! and `storage::cache` use this crate.
 //!
 //! `make sanitize` runs its tests under the address sanitizer.
 

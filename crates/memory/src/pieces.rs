@@ -1,14 +1,15 @@
-//! Items by number, in segments of the shard's memory: growing moves none of them, and only small tables take from the heap.
+//! Items by number, in segments of the shard's memory: growing moves none of them, and only small tables take
+//! from the heap.
 //!
 //! ```text
 //! block := piece* rest          piece := item[a power of two, at most 16 KiB]
 //! ```
-//! A table that doubles copies all of itself at once, into pages that the system has yet to give; and a large one that was freed
-//! is given back to the system by the allocator all at once, by whoever allocates next: 320 MB took 40 ms. Here the first blocks
-//! are small, so that small tables stay small, and the others are segments: those of what was dropped are warm and serve
-//! whoever comes next.
-//! Invariant: `pieces` point into `blocks`, which nobody else reads or writes, and the first `length` items are written.
-//! [`crate::Region`] keeps its handles in one, [`crate::Forest`] its nodes, `storage`'s cache its buckets.
+//! A table that doubles copies itself completely, into pages that the system has yet to provide. A large
+//! freed table is returned to the system by the allocator all at once, during some later allocation: 320 MB
+//! took 40 ms. Here the first blocks are small, so that small tables stay small, and the others are segments:
+//! segments of dropped tables are warm and are reused. Invariant: `pieces` point into `blocks`, which no
+//! other code reads or writes, and the first `length` items are written. [`crate::Region`] keeps its handles
+//! in one, [`crate::Forest`] its nodes, `storage`'s cache its buckets.
 #![allow(unsafe_code)]
 
 use std::ops::{Index, IndexMut};
@@ -18,9 +19,9 @@ use crate::arena::Block;
 use crate::budget::{Budget, Kind};
 use crate::region::SEGMENT_BYTES;
 
-/// A piece has at most so many bytes.
+/// Most bytes of a piece.
 const PIECE_BYTES_MAX: usize = 16 << 10;
-/// The first blocks have so many pieces, those after them what fits in a segment.
+/// Pieces in the first blocks; later blocks have as many as fit in a segment.
 const FIRST_BLOCKS: [usize; 3] = [1, 2, 4];
 
 /// A growing sequence of items that are found by their number and never taken out.
@@ -28,7 +29,7 @@ const FIRST_BLOCKS: [usize; 3] = [1, 2, 4];
 pub struct Pieces<T> {
     budget: Budget,
     kind: Kind,
-    /// Where each piece begins.
+    /// Start of each piece.
     pieces: Vec<NonNull<T>>,
     blocks: Vec<Block>,
     length: usize,
@@ -54,7 +55,7 @@ impl<T: Copy> Pieces<T> {
         self.length
     }
 
-    /// Whether there are none.
+    /// Whether there are no items.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
@@ -64,7 +65,7 @@ impl<T: Copy> Pieces<T> {
         self.held_bytes
     }
 
-    /// Bytes that pushing so many items takes from the budget.
+    /// Bytes that pushing `items` takes from the budget.
     #[inline]
     pub fn growth(&self, items: usize) -> usize {
         let (mut room, mut bytes) = (self.pieces.len() * Self::PIECE, 0);
@@ -106,7 +107,7 @@ impl<T: Copy> Pieces<T> {
         let block = self.budget.take_segment(self.kind, bytes);
         self.held_bytes += block.len();
         for piece in 0..pieces {
-            // SAFETY: `block` says how many pieces fit in so many bytes.
+            // SAFETY: `block` has room for this many pieces of so many bytes.
             let start = unsafe { block.start().add(piece * Self::PIECE_BYTES) };
             self.pieces.push(start.cast());
         }
@@ -125,7 +126,7 @@ impl<T: Copy> Pieces<T> {
     }
 }
 
-/// Out of the way of the look-up, which is the hottest there is.
+/// A separate function, so that the look-up, which is the most frequent operation, stays small.
 #[cold]
 #[inline(never)]
 fn missing(number: usize, length: usize) -> ! {
@@ -136,7 +137,8 @@ impl<T: Copy> Index<usize> for Pieces<T> {
     type Output = T;
     #[inline]
     fn index(&self, number: usize) -> &T {
-        // SAFETY: an item below `length` is written; its block is there as long as `self` and changed through `&mut` only.
+        // SAFETY: an item below `length` is written; its block lives as long as `self` and is changed through
+        // `&mut` only.
         unsafe { self.place(number).as_ref() }
     }
 }
@@ -162,7 +164,7 @@ impl<T> Drop for Pieces<T> {
 mod tests {
     use super::*;
 
-    /// Pushes items of `[u8; SIZE]` and looks at every step.
+    /// Pushes items of `[u8; SIZE]` and checks every step.
     fn check<const SIZE: usize>(items: usize) {
         let budget = Budget::new(64 << 20);
         let mut pieces: Pieces<[u8; SIZE]> = Pieces::new(budget.clone(), Kind::Clean);

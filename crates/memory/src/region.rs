@@ -3,14 +3,14 @@
 //! ```text
 //! segment := object*            object := handle:u32 capacity:u32 bytes[capacity]     (capacity a multiple of 8)
 //! ```
-//! Objects are appended to the newest segment. Freed ones leave holes; when holes outweigh what lives, the
-//! emptiest segment is emptied into the newest one and given back: one segment for each new one at most, so
-//! that no allocation copies more than 128 KiB. Dropping a region gives all of it back at once.
+//! Objects are appended to the newest segment. Freed ones leave holes; when holes outweigh live objects, the
+//! emptiest segment is moved into the newest one and returned: at most one segment for each new one, so that
+//! no allocation copies more than 128 KiB. Dropping a region returns all of it at once.
 //!
 //! A region of clean memory is cleaned by age: its owner lists the objects of the oldest segment
-//! ([`Region::oldest_objects`]) and frees each or moves it to the newest segment ([`Region::renew`]); with the last one the
-//! segment goes back.
-//! Invariant: `entries[handle]` and the head of the object name each other, or the head says it is dead.
+//! ([`Region::oldest_objects`]) and frees each or moves it to the newest segment ([`Region::renew`]); with
+//! the last one the segment is returned. Invariant: `entries[handle]` and the header of the object name each
+//! other, or the header marks the object as dead.
 
 use std::collections::VecDeque;
 
@@ -39,7 +39,7 @@ impl Handle {
     /// Names nothing.
     pub const NONE: Handle = Handle(u32::MAX);
 
-    /// Whether it names nothing.
+    /// Whether the handle names no object.
     pub fn is_none(self) -> bool {
         self == Self::NONE
     }
@@ -72,7 +72,7 @@ pub struct Region {
     free_segments: Vec<u32>,
     newest: u32,
     made: usize,
-    /// Segments as they were made, those that are gone already among them.
+    /// Segments in the order they were made, including some that are gone.
     ages: VecDeque<(u32, u64)>,
     last_born: u64,
     entries: Pieces<Entry>,
@@ -138,12 +138,12 @@ impl Region {
             }
     }
 
-    /// Most bytes that the handles of so many objects take from the budget.
+    /// Most bytes that the handles of `objects` take from the budget.
     pub fn handles_growth(&self, objects: usize) -> usize {
         self.entries.growth(objects)
     }
 
-    /// An object above this gets a segment of its own.
+    /// A larger object gets its own segment.
     fn shared_object_bytes_max(&self) -> usize {
         self.segment_bytes / 4
     }
@@ -203,9 +203,10 @@ impl Region {
         (handle.0 as usize) < self.entries.len() && self.entry(handle.0).segment != NOWHERE
     }
 
-    /// Lists the objects of the oldest segment in `out`, which is emptied first; says whether there is a segment.
+    /// Lists the objects of the oldest segment in `out`, which is emptied first; returns whether there is a
+    /// segment.
     ///
-    /// It is asked for again until all of them are freed or renewed: then it is gone.
+    /// The same segment is listed again until all of its objects are freed or renewed: then it is gone.
     pub fn oldest_objects(&mut self, out: &mut Vec<Handle>) -> bool {
         out.clear();
         let oldest = loop {
@@ -216,7 +217,7 @@ impl Region {
             self.ages.pop_front();
         };
         if oldest == self.newest {
-            // What is moved out of it must not come back into it.
+            // Objects moved out of the segment must not be moved back into it.
             self.newest = NOWHERE;
         }
         if self.segment_mut(oldest).live == 0 {
@@ -242,7 +243,7 @@ impl Region {
         }
     }
 
-    /// Moves an object to the newest segment: it counts as young again.
+    /// Moves an object to the newest segment, so that it counts as young again.
     pub fn renew(&mut self, handle: Handle) {
         let old = *self.entry(handle.0);
         let born = self.last_born;
@@ -264,7 +265,7 @@ impl Region {
         *self.entry_mut(handle.0) = fresh;
     }
 
-    /// Puts other bytes behind the same handle.
+    /// Replaces the bytes of an object, keeping its handle.
     pub fn replace(&mut self, handle: Handle, parts: &[&[u8]]) {
         let length: usize = parts.iter().map(|p| p.len()).sum();
         let old = *self.entry(handle.0);
@@ -273,12 +274,12 @@ impl Region {
             self.fill(old.segment, old.offset, parts);
             return;
         }
-        // Dead first: placing the new bytes may empty the segment the old ones stand in.
+        // Marked dead first: placing the new bytes may empty the segment of the old ones.
         self.kill(old);
         *self.entry_mut(handle.0) = self.store(handle.0, length, parts);
     }
 
-    /// Gives the object up; its handle may be given out again.
+    /// Frees the object; its handle may be reused.
     pub fn free(&mut self, handle: Handle) {
         self.kill(*self.entry(handle.0));
         *self.entry_mut(handle.0) = Entry { segment: NOWHERE, offset: self.free_entry, length: 0 };
@@ -329,7 +330,7 @@ impl Region {
         self.budget.return_segment(self.kind, bytes);
     }
 
-    /// Stores an object of `length` bytes, those of `parts`.
+    /// Stores an object of `length` bytes, made of `parts`.
     fn store(&mut self, index: u32, length: usize, parts: &[&[u8]]) -> Entry {
         let capacity = length.next_multiple_of(8);
         let taken = HEAD_BYTES + capacity;
@@ -346,7 +347,7 @@ impl Region {
         Entry { segment, offset, length: length as u32 }
     }
 
-    /// Sees to it that an object that takes so many bytes fits in the newest segment.
+    /// Makes sure that an object of so many bytes fits in the newest segment.
     fn make_room(&mut self, taken: usize) {
         if !self.fits(taken) {
             let first = FIRST_SEGMENTS_BYTES.get(self.made).copied();
@@ -359,7 +360,7 @@ impl Region {
             }
             self.empty_one();
             if !self.fits(taken) {
-                // What was moved filled the new segment.
+                // The moved objects filled the new segment.
                 self.newest = self.add_empty_segment(self.segment_bytes);
             }
         }
@@ -372,7 +373,8 @@ impl Region {
                 .is_some_and(|s| s.used as usize + taken <= s.bytes.len())
     }
 
-    /// Room for an object in a segment, its head written: where its bytes begin.
+    /// Reserves bytes for an object in a segment and writes its header; returns the offset of the object's
+    /// bytes.
     fn put(&mut self, segment: u32, index: u32, capacity: usize) -> u32 {
         let offset = self.count(segment, HEAD_BYTES + capacity);
         let at = offset as usize;
@@ -380,7 +382,7 @@ impl Region {
         offset
     }
 
-    /// Counts an object that takes so many bytes of a segment: where its bytes begin.
+    /// Counts an object of so many bytes in a segment; returns the offset of the object's bytes.
     fn count(&mut self, segment: u32, taken: usize) -> u32 {
         self.used_bytes += taken;
         self.live_bytes += taken;
@@ -414,7 +416,7 @@ impl Region {
         at
     }
 
-    /// Keeps the list of ages from growing where segments go that are not the oldest.
+    /// Keeps the list of ages from growing when segments other than the oldest are released.
     fn forget_ages(&mut self) {
         if self.ages.len() > 2 * (self.segments.len() - self.free_segments.len()) + 16 {
             let segments = &self.segments;
@@ -424,7 +426,8 @@ impl Region {
         }
     }
 
-    /// Moves what lives in the emptiest segment into the newest, where holes are a good part of the region.
+    /// Moves the live objects of the emptiest segment into the newest, if holes are a considerable part of
+    /// the region.
     fn empty_one(&mut self) {
         let holes = self.used_bytes - self.live_bytes;
         if holes < 2 * self.segment_bytes || holes < self.live_bytes / 4 {
@@ -463,7 +466,7 @@ impl Region {
     }
 }
 
-/// What stands before an object's bytes.
+/// The header before an object's bytes.
 fn head(index: u32, capacity: usize) -> [u8; HEAD_BYTES] {
     let mut head = [0; HEAD_BYTES];
     head[..4].copy_from_slice(&index.to_le_bytes());
@@ -471,7 +474,7 @@ fn head(index: u32, capacity: usize) -> [u8; HEAD_BYTES] {
     head
 }
 
-/// Appends the living objects of a segment.
+/// Appends the live objects of a segment.
 fn list_objects(segment: &Segment, out: &mut Vec<Handle>) {
     let word = |at: usize| u32::from_le_bytes(segment.bytes[at..at + 4].try_into().expect("four bytes"));
     let mut at = 0;
@@ -551,9 +554,9 @@ mod tests {
             prop_assert_eq!(budget.used(), 0);
         }
 
-        /// Clean memory under a limit: objects come, change, are read (pinned in the reader's mind by their handle), and the
-        /// oldest segment is cleaned whenever the next object would not fit. The limit is never exceeded, and what
-        /// was not evicted is as it was.
+        /// Clean memory under a limit: objects are added, changed and read by their handles, and the oldest
+        /// segment is cleaned whenever the next object would not fit. The limit is never exceeded, and
+        /// objects that were not evicted are unchanged.
         #[test]
         fn cleaning_by_age_keeps_to_the_limit(
             steps in proptest::collection::vec((0u8..5, 0usize..60, 0usize..1800, any::<u8>()), 1..500),

@@ -1,10 +1,10 @@
 //! Ordered sets of numbers (handles) as B+trees whose order the caller supplies, many trees in one arena.
 //!
-//! An entry is a value and a 64-bit hint: hints order first, and only entries of equal hints ask the caller's
-//! comparison, so that most steps of a search touch the node alone. A hint must never contradict the comparison
-//! (`a < b` implies `hint(a) <= hint(b)`). Nodes come in pieces from a [`Forest`]. A memtable's entries leave
-//! with their whole forest, a cache's one by one: a node that has none left goes to the next split, neighbours that are
-//! half empty are left alone.
+//! An entry is a value and a 64-bit hint. Hints order first, and only for entries of equal hints the caller's
+//! comparison is called, so that most steps of a search read only the node. A hint must never contradict the
+//! comparison (`a < b` implies `hint(a) <= hint(b)`). Nodes come in pieces from a [`Forest`]. A memtable's
+//! entries are freed with their whole forest, a cache's one by one: a node without entries is reused for the
+//! next split, neighbours that are half empty are not merged.
 
 use std::cmp::Ordering;
 
@@ -22,14 +22,14 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug, Clone, Copy)]
 struct Node {
     count: u16,
-    /// In a node that waits for use the next such node.
+    /// In a free node the next free node.
     next: u32,
     previous: u32,
-    /// Which of [`Forest::children`] an inner node has; a leaf has none.
+    /// Index of an inner node's array in [`Forest::children`]; a leaf has none.
     children: u32,
-    /// Behind the entries, which a search does not count then, `u64::MAX`.
+    /// Behind the entries all hints are `u64::MAX`, which a search does not count.
     hints: [u64; FANOUT],
-    /// In a leaf the entries; in an inner node the least entry of each child (of the first one: unused).
+    /// In a leaf the entries; in an inner node the least entry of each child (unused for the first one).
     values: [u32; FANOUT],
 }
 
@@ -80,11 +80,11 @@ pub struct Forest {
     nodes: Pieces<Node>,
     children: Pieces<[u32; FANOUT]>,
     free_nodes: Free,
-    /// Their first child is the next such array.
+    /// In a free array the first child is the next free array.
     free_children: Free,
 }
 
-/// What waits for use, chained through itself.
+/// Free nodes or arrays, chained through themselves.
 #[derive(Debug)]
 struct Free {
     first: u32,
@@ -114,13 +114,13 @@ impl Tree {
         self.length as usize
     }
 
-    /// Whether it has none.
+    /// Whether the tree has no entries.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 }
 
-/// A place in a tree; good until the tree's next insertion or removal.
+/// A place in a tree; valid until the tree's next insertion or removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cursor {
     leaf: u32,
@@ -148,14 +148,14 @@ impl Forest {
         }
     }
 
-    /// Bytes of all nodes, also of those that wait for use.
+    /// Bytes of all nodes, including free ones.
     pub fn held_bytes(&self) -> usize {
         self.nodes.held_bytes() + self.children.held_bytes()
     }
 
     /// Most bytes that so many insertions take from the budget.
     pub fn growth(&self, insertions: usize) -> usize {
-        // Each insertion adds a node at most but for the ones above it, of which there are a sixteenth.
+        // Each insertion adds at most one node, besides nodes above it, of which there are a sixteenth.
         let nodes = insertions + insertions / 8 + HEIGHT_MAX;
         self.nodes.growth(nodes.saturating_sub(self.free_nodes.count))
             + self.children.growth(nodes.saturating_sub(self.free_children.count))
@@ -205,7 +205,7 @@ impl Forest {
         }
     }
 
-    /// The place before; `None` at the first entry.
+    /// The previous place; `None` at the first entry.
     #[inline]
     pub fn previous(&self, tree: &Tree, cursor: Cursor) -> Option<Cursor> {
         if cursor.at > 0 {
@@ -217,7 +217,7 @@ impl Forest {
 
     /// The first entry not before the sought one, and whether it equals it.
     ///
-    /// `compare` orders a stored value against the sought one and is asked where hints are equal.
+    /// `compare` orders a stored value against the sought one and is called if hints are equal.
     #[inline]
     pub fn lower_bound(
         &self,
@@ -281,7 +281,7 @@ impl Forest {
 
     /// Splits a full leaf around a new entry; returns the new leaf.
     fn split_leaf(&mut self, tree: &mut Tree, node: u32, at: usize, hint: u64, value: u32) -> u32 {
-        // Entries that come in order leave full leaves behind them.
+        // Entries inserted in order leave full leaves behind them.
         let cut = if at == FANOUT && self.node(node).next == NONE { FANOUT } else { FANOUT / 2 };
         let next = self.node(node).next;
         let mut fresh = self.node_mut(node).split_off(cut);
@@ -384,7 +384,7 @@ impl Forest {
         }
     }
 
-    /// Takes out the value equal to the sought one, `None` where there is none.
+    /// Removes the value equal to the sought one; `None` if there is none.
     ///
     /// `compare` orders as in [`Forest::lower_bound`].
     pub fn remove(
@@ -420,7 +420,7 @@ impl Forest {
         Some(value)
     }
 
-    /// Takes an empty leaf out of the chain of leaves.
+    /// Removes an empty leaf from the chain of leaves.
     fn take_leaf(&mut self, tree: &mut Tree, leaf: u32) {
         let (next, previous) = {
             let node = self.node(leaf);
@@ -437,7 +437,7 @@ impl Forest {
         self.free_node(leaf);
     }
 
-    /// Takes the node a path leads to out of its parent, and every parent that has none left.
+    /// Removes the node at the end of a path from its parent, and every parent that has no children left.
     fn unhang(&mut self, tree: &mut Tree, path: &[(u32, usize); HEIGHT_MAX]) {
         if tree.is_empty() {
             for (node, _) in &path[..usize::from(tree.height)] {
@@ -470,7 +470,7 @@ impl Forest {
         }
     }
 
-    /// Notes the least entry of the node a path leads to where its parents speak of it.
+    /// Updates the least entry of the node at the end of a path in the parents that hold it.
     fn set_least(&mut self, path: &[(u32, usize)], (hint, value): (u64, u32)) {
         if let Some((node, child)) = path.iter().rev().find(|(_, child)| *child > 0) {
             let node = self.node_mut(*node);
@@ -484,20 +484,20 @@ impl Forest {
 #[inline]
 fn search(node: &Node, from: usize, hint: u64, compare: &mut impl FnMut(u32) -> Ordering) -> (usize, bool) {
     let count = usize::from(node.count);
-    // By hint first, without a branch that could be guessed wrong while its load is on the way: the loads below depend on
-    // nothing, so that a node that is in no cache costs one wait and not one for each step of halving. Random keys in
-    // a tree of 100,000 spent a sixth of a loaded shard in those waits.
+    // By hint first, without a branch that could be mispredicted while its load is pending. The loads below
+    // are independent, so a node that is in no cache costs one wait and not one for each step of a bisection.
+    // Random keys in a tree of 100,000 spent a sixth of a loaded shard's time in those waits.
     let is_before = |other: u64| usize::from(other < hint);
     let line = (1..FANOUT / LINE).map(|line| is_before(node.hints[line * LINE])).sum::<usize>() * LINE;
     let mut low = line + node.hints[line..line + LINE].iter().map(|other| is_before(*other)).sum::<usize>();
     if from == 1 && line == 0 {
-        // The first one says nothing: whatever stands there counts.
+        // The first entry is unused: it counts as smaller in any case.
         low += 1 - is_before(node.hints[0]);
     }
     if low >= count || node.hints[low] != hint {
         return (low, false);
     }
-    // As a rule a hint stands alone.
+    // Usually a hint occurs once.
     let stands_alone = low + 1 == count || node.hints[low + 1] != hint;
     let mut high =
         low + if stands_alone { 1 } else { node.hints[low..count].partition_point(|other| *other == hint) };

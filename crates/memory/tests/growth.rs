@@ -1,4 +1,4 @@
-//! What the heap is asked for while tables grow: never a large block, however many entries there are.
+//! Heap allocations while tables grow: never a large block, however many entries there are.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};

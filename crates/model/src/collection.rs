@@ -1,20 +1,23 @@
-//! Collection, tuple, user-type and vector values: walking serialised ones without copying, and building them.
+//! Collection, tuple, user-type and vector values: walking serialised ones without copying, and building
+//! them.
 //!
-//! Lists and sets are a big-endian `i32` count and that many elements; maps alternate keys and values. An element is
-//! an `i32` length (negative: null) and its bytes. Tuples and user types are elements without a count, and may end
-//! early. Vectors have as many elements as their type says, bare when the element type has a fixed length and else
-//! each after an unsigned vint length (native_protocol_v5.spec §6.14, §6.21-§6.24; vectors: Cassandra 5.0 `VectorType`).
+//! Lists and sets are a big-endian `i32` count and that many elements; maps alternate keys and values. An
+//! element is an `i32` length (negative: null) and its bytes. Tuples and user types are elements without a
+//! count, and may end early. Vectors have the number of elements of their type, bare if the element type has
+//! a fixed length and otherwise each after an unsigned vint length (native_protocol_v5.spec §6.14,
+//! §6.21-§6.24; vectors: Cassandra 5.0 `VectorType`).
 //!
-//! Every walker ends after its first error, and no declared count is believed beyond what the bytes can hold: a
-//! caller may reserve memory by it. `validate`, the literals of `query` and the cell-wise storage of collections lean on it.
+//! Every walker ends after its first error, and no declared count is trusted beyond the number that the bytes
+//! can hold, so that a caller may reserve memory by it. `validate`, the literals of `query` and the cell-wise
+//! storage of collections use this.
 
 use crate::types::CqlType;
 use crate::vint;
 
-/// What is wrong with the bytes of a collection, tuple or vector.
+/// Errors in the bytes of a collection, tuple or vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CollectionError {
-    /// The value ends inside an element, or before as many as its count declares.
+    /// The value ends inside an element, or before its declared number of elements.
     #[error("value ends inside element {element}")]
     Truncated {
         /// Index of the element that is cut; map keys and values count one each.
@@ -153,7 +156,7 @@ impl<'a> Iterator for Entries<'a> {
 
 /// Walks the components of a serialised tuple or user type; `None` is a null component.
 ///
-/// The value may end before all components are given: those that follow are null.
+/// The value may end before all components are given: the missing ones are null.
 #[derive(Debug, Clone)]
 pub struct Components<'a> {
     rest: &'a [u8],
@@ -224,7 +227,8 @@ impl<'a> Iterator for VectorElements<'a> {
 
 /// Builds a list, set or map into a buffer that may already hold other bytes.
 ///
-/// Elements go in by [`push`](Self::push) (for a map: key, value, key, ...); [`finish`](Self::finish) writes the count.
+/// Elements go in by [`push`](Self::push) (for a map: key, value, key, ...); [`finish`](Self::finish) writes
+/// the count.
 #[derive(Debug)]
 pub struct CollectionBuilder<'a> {
     out: &'a mut Vec<u8>,
@@ -264,7 +268,8 @@ impl<'a> CollectionBuilder<'a> {
     }
 }
 
-/// Appends one element as lists, sets, maps, tuples and user types hold it: an `i32` length (-1 for null) and bytes.
+/// Appends one element as lists, sets, maps, tuples and user types hold it: an `i32` length (-1 for null) and
+/// bytes.
 ///
 /// # Panics
 /// When the element is longer than `i32::MAX` bytes; every value that enters the system is bounded far below.
@@ -281,7 +286,8 @@ pub fn append_element(out: &mut Vec<u8>, element: Option<&[u8]>) {
 
 /// Appends one element of a vector whose elements have type `element_type`.
 ///
-/// A value whose length is not the type's fixed length would shift all that follow, so callers validate first.
+/// A value of another length than the type's fixed length would shift all following elements, so callers
+/// validate first.
 pub fn append_vector_element(out: &mut Vec<u8>, element_type: &CqlType, element: &[u8]) {
     match element_type.fixed_value_length() {
         Some(length) => assert_eq!(element.len(), length, "length of an element of vector<{element_type}>"),
@@ -293,7 +299,7 @@ pub fn append_vector_element(out: &mut Vec<u8>, element_type: &CqlType, element:
 /// Bytes of a count or of an element's length.
 pub(crate) const LENGTH_BYTES: usize = 4;
 
-/// Takes one element off `rest`: `Some(None)` for null; `None`, with `rest` unchanged, when it is cut.
+/// Takes one element off `rest`: `Some(None)` for null; `None`, with `rest` unchanged, if it is cut.
 pub(crate) fn take_element<'a>(rest: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
     let (length, after) = rest.split_first_chunk()?;
     let Ok(length) = usize::try_from(i32::from_be_bytes(*length)) else {
@@ -314,7 +320,7 @@ fn cut_element(rest: &[u8], element: usize) -> CollectionError {
     }
 }
 
-/// Takes one vector element off `rest`; `None`, with `rest` unchanged, when it is cut.
+/// Takes one vector element off `rest`; `None`, with `rest` unchanged, if it is cut.
 pub(crate) fn take_vector_element<'a>(rest: &mut &'a [u8], fixed_length: Option<usize>) -> Option<&'a [u8]> {
     let mut after = *rest;
     let length = match fixed_length {

@@ -1,14 +1,15 @@
-//! Counter contexts: how much each node has counted, so that copies can be merged in any order.
+//! Counter contexts: each node's share of a counter, so that replicas can be merged in any order.
 //!
 //! ```text
 //! context := headers:i16 header{headers} shard*      header := index:i16, of a global shard index - 2^15
 //! shard   := id:[u8;16] clock:i64 count:i64          (big endian, by id)
 //! delta   := count:i64                               not yet counted: on its way to the partition's leader
 //! ```
-//! As Cassandra 5's `CounterContext`. The leader of a partition writes a global shard of its own with a clock that only
-//! grows and its sum so far; of two global shards with one id the later clock wins, so merging is commutative, associative
-//! and idempotent. Local and remote shards are those of Cassandra before 2.1: they are read and merged by its rules (local
-//! ones add up). Bytes that are no context count nothing and lose against those that are one.
+//! As Cassandra 5's `CounterContext`. The leader of a partition writes its own global shard with a clock that
+//! only grows and its sum so far. Of two global shards with one id the later clock wins, so merging is
+//! commutative, associative and idempotent. Local and remote shards are those of Cassandra before 2.1: they
+//! are read and merged by its rules (local ones add up). Invalid bytes count as zero and lose against a valid
+//! context.
 
 use std::cmp::Ordering;
 
@@ -17,18 +18,18 @@ const SHARD_BYTES: usize = 32;
 /// Bytes of a delta.
 pub const DELTA_BYTES: usize = 8;
 
-/// What kind of claim a shard makes.
+/// Kinds of shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ShardKind {
-    /// Seen by another node (before Cassandra 2.1).
+    /// Observed by another node (before Cassandra 2.1).
     Remote,
-    /// Counted here (before Cassandra 2.1): shards add up.
+    /// Counted on its own node (before Cassandra 2.1): shards add up.
     Local,
-    /// The sum of all that its node counted up to its clock.
+    /// The sum of everything that its node counted up to its clock.
     Global,
 }
 
-/// What one node has counted.
+/// One node's share of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shard {
     /// The node.
@@ -37,11 +38,11 @@ pub struct Shard {
     pub clock: i64,
     /// The sum.
     pub count: i64,
-    /// What kind of claim it is.
+    /// The kind of shard.
     pub kind: ShardKind,
 }
 
-/// The shards of a context, by id; `None` where the bytes are no context.
+/// The shards of a context, by id; `None` if the bytes are not a context.
 pub fn shards(context: &[u8]) -> Option<impl Iterator<Item = Shard> + '_> {
     let (headers, rest) = context.split_first_chunk().map(|(n, rest)| (i16::from_be_bytes(*n), rest))?;
     let (headers, body) = rest.split_at_checked(usize::from(headers.unsigned_abs()) * 2)?;
@@ -74,12 +75,12 @@ pub fn shards(context: &[u8]) -> Option<impl Iterator<Item = Shard> + '_> {
     }))
 }
 
-/// What a context says the counter is worth; sums wrap.
+/// The counter's value in a context; sums wrap.
 pub fn total(context: &[u8]) -> i64 {
     shards(context).map_or(0, |shards| shards.fold(0, |sum, shard| sum.wrapping_add(shard.count)))
 }
 
-/// The value of a delta; `None` where the bytes are none.
+/// The value of a delta; `None` if the bytes are not one.
 pub fn delta(bytes: &[u8]) -> Option<i64> {
     bytes.try_into().ok().map(i64::from_be_bytes)
 }
@@ -94,10 +95,10 @@ pub fn has_legacy_shards(context: &[u8]) -> bool {
     shards(context).is_some_and(|mut shards| shards.any(|shard| shard.kind != ShardKind::Global))
 }
 
-/// Appends the context of these shards, which come by id.
+/// Appends the context of these shards, which are ordered by id.
 pub fn append(shards: &[Shard], out: &mut Vec<u8>) {
     let headers = shards.iter().filter(|shard| shard.kind != ShardKind::Remote).count();
-    // A context has a shard for each node that ever led: far fewer than 2^15.
+    // A context has a shard for each node that was ever a leader: far fewer than 2^15.
     out.extend_from_slice(&(headers as i16).to_be_bytes());
     for (at, shard) in shards.iter().enumerate() {
         match shard.kind {
@@ -113,7 +114,7 @@ pub fn append(shards: &[Shard], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends what two contexts, or two deltas, are together.
+/// Appends the merge of two contexts, or the sum of two deltas.
 pub fn merge(left: &[u8], right: &[u8], out: &mut Vec<u8>) {
     if let (Some(a), Some(b)) = (delta(left), delta(right)) {
         out.extend_from_slice(&a.wrapping_add(b).to_be_bytes());
@@ -146,7 +147,7 @@ pub fn merge(left: &[u8], right: &[u8], out: &mut Vec<u8>) {
     append(&merged, out);
 }
 
-/// The claim that counts of two about one node.
+/// The valid one of two shards of one node.
 fn one(a: Shard, b: Shard) -> Shard {
     if a.kind != b.kind {
         return if a.kind > b.kind { a } else { b };

@@ -1,9 +1,10 @@
-//! What data is: CQL types and values, keys, tokens, schema, cells, rows, mutations and the one `reconcile`.
+//! The data model: CQL types and values, keys, tokens, schema, cells, rows, mutations and the one
+//! `reconcile`.
 //!
-//! Nothing here does I/O, waits, or reads a clock: whoever needs the time is given `now`.
-//! A row is one flat run of bytes (`row`), the same in the commit log, in a memtable and on its way to a
-//! client, so that every layer reads cells in place and merging two rows is one pass over two slices.
-//! Every other room leans on this one.
+//! Nothing here does I/O, waits, or reads a clock: functions that need the time take `now`. A row is one flat
+//! run of bytes (`row`), the same in the commit log, in a memtable and on its way to a client, so that every
+//! layer reads cells in place and merging two rows is one pass over two slices. Every other crate uses this
+//! one.
 
 pub mod clustering;
 pub mod collection;

@@ -1,8 +1,8 @@
-//! Java class names of types, as table files, schema rows and custom types carry them.
+//! Java class names of types, as in table files, schema rows and custom types.
 //!
-//! `org.apache.cassandra.db.marshal.MapType(org...UTF8Type,org...FrozenType(...))`: written exactly as Cassandra 5.0's
-//! `AbstractType.toString` does, since other tools compare the text; read as its `TypeParser` does, except that
-//! what is not understood is an error instead of a guess. Grammar:
+//! `org.apache.cassandra.db.marshal.MapType(org...UTF8Type,org...FrozenType(...))`: written exactly as by
+//! Cassandra 5.0's `AbstractType.toString`, since other tools compare the text; read as by its `TypeParser`,
+//! except that unknown text is an error instead of a guess. Grammar:
 //!
 //! ```text
 //! type   := class [ "(" params ")" ]
@@ -24,20 +24,20 @@ pub const PACKAGE: &str = "org.apache.cassandra.db.marshal.";
 /// Largest vector dimension that is read: a Java `int`.
 pub const VECTOR_DIMENSION_MAX: u32 = i32::MAX as u32;
 
-/// Begins a class name that says more than Cassandra's do.
+/// First character of a class name with more information than Cassandra's.
 const EXACT_MARK: char = '=';
 
-/// How a class name is written.
+/// The form of a class name.
 #[derive(Clone, Copy)]
 struct Form {
-    /// A collection around it says frozen already, of all that is inside.
+    /// Whether a surrounding collection already marks everything inside as frozen.
     inside_frozen: bool,
-    /// What is in vectors says frozen where it is, whatever is around.
+    /// Whether parts of vectors carry their own mark of frozenness, regardless of the context.
     exact: bool,
 }
 
 impl Form {
-    /// As Cassandra 5.0 does.
+    /// The form of Cassandra 5.0.
     const CASSANDRAS: Self = Self { inside_frozen: false, exact: false };
 
     fn inside(self, frozen: bool) -> Self {
@@ -57,14 +57,14 @@ pub struct MarshalError {
     pub text: String,
     /// Offset in bytes.
     pub at: usize,
-    /// What is wrong there.
+    /// The kind of problem there.
     pub problem: MarshalProblem,
 }
 
-/// What is wrong with a class name.
+/// Problems with a class name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MarshalProblem {
-    /// Something else should stand there.
+    /// Something else is required there.
     #[error("expected {0}")]
     Expected(&'static str),
     /// A name in hexadecimal that is not hexadecimal UTF-8.
@@ -89,8 +89,8 @@ pub fn class_name(ty: &CqlType, reversed: bool) -> String {
     out
 }
 
-/// The type as text that [`parse_exact`] reads back as it was: a class name, which says of what is in a vector whether it is
-/// frozen; after a mark where Cassandra's class name does not.
+/// The type as text that [`parse_exact`] reads back unchanged: a class name with the frozenness of parts of
+/// vectors. It begins with a mark if Cassandra's class name does not have that information.
 pub fn exact_name(ty: &CqlType) -> String {
     let name = class_name(ty, false);
     if parse_class(&name).is_ok_and(|(read, _)| read == *ty) {
@@ -101,7 +101,7 @@ pub fn exact_name(ty: &CqlType) -> String {
     out
 }
 
-/// Reads what [`exact_name`] gives.
+/// Reads the text of [`exact_name`].
 ///
 /// # Errors
 /// [`MarshalError`].
@@ -123,7 +123,7 @@ pub fn key_class_name(columns: &[CqlType]) -> String {
     out
 }
 
-/// Reads a class name; the flag says whether it was wrapped in `ReversedType`.
+/// Reads a class name; the flag tells whether it was wrapped in `ReversedType`.
 ///
 /// A class without a CQL name becomes [`CqlType::Custom`] with its whole text. Short names get the package.
 ///

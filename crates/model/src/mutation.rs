@@ -1,4 +1,5 @@
-//! A write to one partition of one table, as bytes that the commit log, other shards and replicas take as they are.
+//! A write to one partition of one table, as bytes that the commit log, other shards and replicas take as
+//! they are.
 //!
 //! ```text
 //! mutation  := version:u8 table:[u8;16] token:i64 key:sized deletion static_row:sized
@@ -7,7 +8,7 @@
 //! row       := clustering:sized row:sized    (`row` as in row.rs; an empty static_row is none)
 //! deletion  := timestamp:i64 local_time:u32  sized := length:u32 bytes
 //! ```
-//! Little endian. Built once where the statement is executed, applied in place by `storage`.
+//! Little endian. Built once on the shard that executes the statement, applied in place by `storage`.
 
 use crate::clustering::{Clustering, Position};
 use crate::deletion::DeletionTime;
@@ -21,8 +22,8 @@ const VERSION: u8 = 2;
 /// Version, table and token.
 const HEAD_BYTES: usize = 1 + 16 + 8;
 
-/// What stands between the key and the count of rows of a mutation that has nothing but rows: no deletion, no static row, no
-/// tombstones.
+/// The bytes between the key and the count of rows in a mutation with only rows: no deletion, no static row,
+/// no tombstones.
 const NOTHING_BUT_ROWS: [u8; 12 + 4 + 4] = {
     let mut bytes = [0; 20];
     let (timestamp, local_time) =
@@ -43,12 +44,12 @@ const NOTHING_BUT_ROWS: [u8; 12 + 4 + 4] = {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a mutation: broken at byte {offset}")]
 pub struct MutationCorrupt {
-    /// Where reading stopped.
+    /// Offset at which reading stopped.
     pub offset: usize,
 }
 
-/// Builds a mutation at the end of a buffer. Range tombstones come first, then rows; the builder holds that
-/// order by type: [`MutationBuilder`] takes tombstones, [`MutationRows`] rows.
+/// Builds a mutation at the end of a buffer. Range tombstones come first, then rows; the types ensure that
+/// order: [`MutationBuilder`] takes tombstones, [`MutationRows`] rows.
 #[derive(Debug)]
 pub struct MutationBuilder<'b> {
     out: &'b mut Vec<u8>,
@@ -87,7 +88,7 @@ impl<'b> MutationBuilder<'b> {
         self.count += 1;
     }
 
-    /// Goes on to the rows.
+    /// Continues with the rows.
     pub fn rows(self) -> MutationRows<'b> {
         self.out[self.count_at..self.count_at + 4].copy_from_slice(&self.count.to_le_bytes());
         let count_at = self.out.len();
@@ -110,7 +111,7 @@ pub struct MutationRows<'b> {
 }
 
 impl MutationRows<'_> {
-    /// Adds a row; `row` appends it (see [`crate::RowBuilder`]). The same clustering may come again.
+    /// Adds a row; `row` appends it (see [`crate::RowBuilder`]). The same clustering may occur again.
     pub fn row(&mut self, clustering: &[u8], row: impl FnOnce(&mut Vec<u8>)) {
         append_sized(self.out, |out| out.extend_from_slice(clustering));
         append_sized(self.out, row);
@@ -123,7 +124,7 @@ impl MutationRows<'_> {
     }
 }
 
-/// Appends a mutation that writes one row and says nothing else, as [`MutationBuilder`] would; `row` appends the row (see
+/// Appends a mutation that only writes one row, as [`MutationBuilder`] would; `row` appends the row (see
 /// [`crate::RowBuilder`]).
 #[inline]
 pub fn append_one_row(
@@ -166,7 +167,7 @@ pub fn append_one_row_of(
     fill(put(room, &row_length));
 }
 
-/// Puts bytes at the beginning of `room`; what is left of it.
+/// Copies bytes to the beginning of `room`; returns the rest of it.
 #[inline]
 fn put<'r>(room: &'r mut [u8], bytes: &[u8]) -> &'r mut [u8] {
     let (place, rest) = room.split_at_mut(bytes.len());
@@ -174,7 +175,7 @@ fn put<'r>(room: &'r mut [u8], bytes: &[u8]) -> &'r mut [u8] {
     rest
 }
 
-/// What a mutation has before its key, the key's length included.
+/// The bytes of a mutation before its key, including the key's length.
 #[inline]
 fn one_row_head(table: TableId, token: Token, key: &[u8]) -> [u8; HEAD_BYTES + 4] {
     let mut head = [0; HEAD_BYTES + 4];
@@ -185,8 +186,8 @@ fn one_row_head(table: TableId, token: Token, key: &[u8]) -> [u8; HEAD_BYTES + 4
     head
 }
 
-/// What a mutation of one row has between its key and the clustering of the row: the count of rows and the clustering's length
-/// behind what it does not say.
+/// The bytes of a mutation of one row between its key and the row's clustering: the empty parts, the count of
+/// rows and the clustering's length.
 #[inline]
 fn one_row_between(clustering: &[u8]) -> [u8; NOTHING_BUT_ROWS.len() + 4 + 4] {
     let mut between = [0; NOTHING_BUT_ROWS.len() + 4 + 4];
@@ -241,7 +242,7 @@ impl<'a> MutationView<'a> {
     /// The clusterings are checked against a table by [`MutationView::fits`].
     ///
     /// # Errors
-    /// [`MutationCorrupt`] with the offset where they stop being one.
+    /// [`MutationCorrupt`] with the offset of the first invalid byte.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, MutationCorrupt> {
         let view = Self::trusted(bytes)?;
         let mut cursor = Cursor { bytes: view.rows, base: bytes };
@@ -262,7 +263,7 @@ impl<'a> MutationView<'a> {
     /// Reads bytes that [`MutationBuilder`] made or [`MutationView::parse`] accepted.
     ///
     /// # Errors
-    /// [`MutationCorrupt`] where even the head is not one.
+    /// [`MutationCorrupt`] if the header is invalid.
     #[inline]
     pub fn trusted(bytes: &'a [u8]) -> Result<Self, MutationCorrupt> {
         let Some((head, rest)) = bytes.split_first_chunk::<HEAD_BYTES>() else {
@@ -333,7 +334,7 @@ impl<'a> MutationView<'a> {
         }) && self.rows().all(|(clustering, _)| full(clustering))
     }
 
-    /// The static row, where the mutation writes it.
+    /// The static row, if the mutation writes it.
     #[inline]
     pub fn static_row(&self) -> Option<RowView<'a>> {
         (!self.static_row.is_empty()).then(|| RowView::trusted(self.static_row))

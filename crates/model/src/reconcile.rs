@@ -1,8 +1,8 @@
-//! Which write wins. The one place that decides it.
+//! Decides which write wins. No other code decides it.
 //!
-//! Merging is commutative, associative and idempotent (the tests hold those laws), so replicas, memtables and
-//! table files may be merged in any order and any number of times. Rules as Cassandra 5's `Cells.resolveRegular`,
-//! `LivenessInfo.supersedes` and `DeletionTime.supersedes`.
+//! Merging is commutative, associative and idempotent (the tests check those laws), so replicas, memtables
+//! and table files may be merged in any order and any number of times. Rules are those of Cassandra 5's
+//! `Cells.resolveRegular`, `LivenessInfo.supersedes` and `DeletionTime.supersedes`.
 
 use std::cmp::Ordering;
 
@@ -11,7 +11,8 @@ use crate::deletion::{DeletionTime, EXPIRED_LIVENESS_TTL, Liveness, LocalSeconds
 use crate::row::{CellKind, CellView, RowBuilder, RowView};
 use crate::schema::Table;
 
-/// The cell that wins of two with the same column and path. Two counters are more than either: [`merge_rows`] merges them.
+/// The winning cell of two with the same column and path. The merge of two counters is neither of them:
+/// [`merge_rows`] merges them.
 #[inline]
 pub fn cell<'a>(left: CellView<'a>, right: CellView<'a>) -> CellView<'a> {
     if right_wins(&left, &right) { right } else { left }
@@ -29,8 +30,9 @@ fn right_wins(left: &CellView<'_>, right: &CellView<'_>) -> bool {
 
 #[inline(never)]
 fn right_wins_tie(left: &CellView<'_>, right: &CellView<'_>) -> bool {
-    // At the same timestamp: a tombstone over an expiring value over a plain one, so that the outcome does
-    // not depend on when the merge happens; then the later local time, the smaller TTL, the greater value.
+    // At the same timestamp a tombstone wins over an expiring value, and that over a plain one, so that the
+    // outcome does not depend on the time of the merge; then the later local time, the smaller TTL, the
+    // greater value.
     let rank = |cell: &CellView<'_>| match cell.kind {
         CellKind::Live(_) | CellKind::Counter(_) => 0u8,
         CellKind::Expiring { .. } => 1,
@@ -78,7 +80,7 @@ fn merge_cells(table: &Table, left: RowView<'_>, right: RowView<'_>, out: &mut V
     let mut builder = RowBuilder::new(out, marker, row_deletion);
     let mut shadow = Shadow::new(row_deletion);
     let (mut lefts, mut rights) = (left.cells(), right.cells());
-    // Most cells by far are plain values: as long as both rows have one next, there is less to look at.
+    // Most cells are plain values: while the next cell of both rows is plain, there is less to check.
     while let (Some(a), Some(b)) = (lefts.peek_plain(), rights.peek_plain()) {
         let order = a.column.cmp(&b.column);
         if order.is_le() {
@@ -100,7 +102,7 @@ fn merge_cells(table: &Table, left: RowView<'_>, right: RowView<'_>, out: &mut V
             builder.copy_plain(&winner);
         }
     }
-    // What two counters are together, for as long as it takes to append it.
+    // Buffer for the merge of two counters.
     let mut counted = Vec::new();
     let (mut l, mut r) = (lefts.next_with_bytes(), rights.next_with_bytes());
     loop {
@@ -136,8 +138,8 @@ fn is_counter(cell: &CellView<'_>) -> bool {
     matches!(cell.kind, CellKind::Counter(_))
 }
 
-/// Two counters under the deletion of their row, or a counter and its own deletion (Cassandra's
-/// `Cells.resolveCounter`); `counted` holds what two counters are together.
+/// Merges two counters under the deletion of their row, or a counter with its own deletion (Cassandra's
+/// `Cells.resolveCounter`); `counted` is a buffer for the merge of two counters.
 #[cold]
 #[inline(never)]
 fn counters<'c>(
@@ -146,7 +148,7 @@ fn counters<'c>(
     right: CellView<'c>,
     counted: &'c mut Vec<u8>,
 ) -> CellView<'c> {
-    // What the row's deletion took does not come back through the other's time.
+    // Counts that the row's deletion removed do not return with the other cell's timestamp.
     if row.deletes(left.timestamp) {
         return right;
     }
@@ -160,7 +162,7 @@ fn counters<'c>(
             let timestamp = left.timestamp.max(right.timestamp);
             CellView { timestamp, kind: CellKind::Counter(counted), ..left }
         }
-        // A counter does not come back from its deletion.
+        // A counter does not return after its deletion.
         (CellKind::Tombstone { .. }, _) => left,
         (_, CellKind::Tombstone { .. }) => right,
         _ => cell(left, right),
@@ -178,7 +180,7 @@ pub fn compare_cells(table: &Table, a: &CellView<'_>, b: &CellView<'_>) -> Order
     })
 }
 
-/// What deletions shadow while the cells of a row go by in order.
+/// The deletions in force while the cells of a row are read in order.
 #[derive(Debug)]
 struct Shadow {
     row: DeletionTime,
@@ -207,7 +209,7 @@ impl Shadow {
 /// Which tombstones may be forgotten.
 #[derive(Debug, Clone, Copy)]
 pub struct Purge {
-    /// Seconds now: what expires at or before it is gone.
+    /// The present time, seconds: data that expires at or before it is gone.
     pub now: LocalSeconds,
     /// Tombstones with a local time before this are past their grace period.
     pub gc_before: LocalSeconds,
@@ -216,7 +218,7 @@ pub struct Purge {
 }
 
 impl Purge {
-    /// For a reader who wants live data only: every tombstone goes.
+    /// For a reader, who sees live data only: every tombstone is purged.
     pub fn everything(now: LocalSeconds) -> Self {
         Self { now, gc_before: LocalSeconds::MAX, timestamp_limit: i64::MAX }
     }
@@ -232,7 +234,7 @@ impl Purge {
         (timestamp < self.timestamp_limit || self.timestamp_limit == i64::MAX) && local_time < self.gc_before
     }
 
-    /// The deletion, or none where it may go.
+    /// The deletion, or none if it may be purged.
     pub fn deletion(&self, deletion: DeletionTime) -> DeletionTime {
         if !deletion.is_live() && self.may_go(deletion.timestamp, deletion.local_time) {
             DeletionTime::LIVE
@@ -242,16 +244,16 @@ impl Purge {
     }
 }
 
-/// Appends the row as seen under `active` (the deletion of the partition or of a range that covers it),
-/// expired values turned into tombstones, and purgeable tombstones gone.
+/// Appends the row as visible under `active` (the deletion of the partition or of a range that covers it),
+/// with expired values turned into tombstones, and without purgeable tombstones.
 ///
-/// Returns false, with nothing appended, where nothing is left.
-/// An expired value becomes a tombstone whose local time is `expires_at − ttl`, as in Cassandra's
-/// `BufferCell.purge`, so that its grace period counts from the write.
+/// Returns false and appends nothing if nothing is left. An expired value becomes a tombstone whose local
+/// time is `expires_at − ttl`, as in Cassandra's `BufferCell.purge`, so that its grace period counts from the
+/// write.
 pub fn compact_row(row: RowView<'_>, active: DeletionTime, purge: &Purge, out: &mut Vec<u8>) -> bool {
     let start = out.len();
     let full_deletion = deletion(row.deletion(), active);
-    // A deletion that a wider one covers is said there already.
+    // A deletion covered by a wider one is already represented by that.
     let kept_deletion =
         if row.deletion().supersedes(active) { purge.deletion(row.deletion()) } else { DeletionTime::LIVE };
     let mut marker = row.liveness();

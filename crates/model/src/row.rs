@@ -8,11 +8,11 @@
 //! path     := length:u32 bytes          (flags & PATH)
 //! value    := length:u32 bytes          (unless TOMBSTONE or COLLECTION_DELETION; COUNTER: a context of counter.rs)
 //! ```
-//! `flags & ALL_LIVE` says that every cell is a plain value: a reader of a row without deletion and expiry sees it as it
-//! stands. All numbers are little endian. Cells stand by column id; within a non-frozen collection the deletion of
-//! the whole collection comes first, then the elements in the order of their paths.
-//! The commit log, memtables, the read path and shards that answer each other all use these bytes.
-//! [`RowView::parse`] checks bytes from outside once; everything later relies on the check.
+//! `flags & ALL_LIVE` means that every cell is a plain value: a reader sees a row without deletion and expiry
+//! unchanged. All numbers are little endian. Cells are ordered by column id; within a non-frozen collection
+//! the deletion of the whole collection comes first, then the elements in the order of their paths. The
+//! commit log, memtables, the read path and answers between shards all use these bytes. [`RowView::parse`]
+//! checks bytes from outside once; everything later relies on the check.
 
 mod builder;
 mod cells;
@@ -44,14 +44,14 @@ const COUNT_BYTES: usize = 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a row: broken at byte {offset}")]
 pub struct RowCorrupt {
-    /// Where reading stopped.
+    /// Offset at which reading stopped.
     pub offset: usize,
 }
 
-/// What a cell says.
+/// Kinds of cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CellKind<'a> {
-    /// A value that stays.
+    /// A value that does not expire.
     Live(&'a [u8]),
     /// A value that expires.
     Expiring {
@@ -62,11 +62,11 @@ pub enum CellKind<'a> {
         /// When it expires.
         expires_at: LocalSeconds,
     },
-    /// What nodes have counted: a context of [`crate::counter`], or a delta on its way to the leader.
+    /// A counter: a context of [`crate::counter`], or a delta on its way to the leader.
     Counter(&'a [u8]),
     /// The deletion of this one cell.
     Tombstone {
-        /// When it was deleted.
+        /// The time of the deletion.
         local_time: LocalSeconds,
     },
     /// The deletion of every element of a collection written up to the timestamp.
@@ -83,14 +83,15 @@ pub struct CellView<'a> {
     pub column: ColumnId,
     /// Client timestamp in microseconds.
     pub timestamp: i64,
-    /// Element of a non-frozen collection (map key, set element, list time UUID, field index), else `None`.
+    /// Element of a non-frozen collection (map key, set element, list time UUID, field index), otherwise
+    /// `None`.
     pub path: Option<&'a [u8]>,
     /// Value or tombstone.
     pub kind: CellKind<'a>,
 }
 
 impl<'a> CellView<'a> {
-    /// The value, were it live: `None` for tombstones.
+    /// The value, ignoring expiry: `None` for tombstones.
     pub fn value(&self) -> Option<&'a [u8]> {
         match self.kind {
             CellKind::Live(value) | CellKind::Expiring { value, .. } | CellKind::Counter(value) => {
@@ -123,7 +124,7 @@ impl<'a> CellView<'a> {
         }
     }
 
-    /// As a deletion, where the cell is that of a whole collection.
+    /// The deletion, if the cell is that of a whole collection.
     pub fn collection_deletion(&self) -> Option<DeletionTime> {
         if let CellKind::CollectionDeletion { local_time } = self.kind {
             Some(DeletionTime { timestamp: self.timestamp, local_time })
@@ -143,7 +144,7 @@ impl<'a> RowView<'a> {
     /// Checks that `bytes` are exactly one row.
     ///
     /// # Errors
-    /// [`RowCorrupt`] with the offset where they stop being one.
+    /// [`RowCorrupt`] with the offset of the first invalid byte.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, RowCorrupt> {
         let mut reader = Reader { bytes, at: 0 };
         let flags = reader.u8()?;
@@ -221,16 +222,17 @@ impl<'a> RowView<'a> {
         }
     }
 
-    /// Whether nothing in the row is deleted or expires, so that any reader sees it as it stands.
+    /// Whether nothing in the row is deleted or expires, so that any reader sees it unchanged.
     #[inline]
     pub fn is_plain(self) -> bool {
         self.bytes[0] & (LIVENESS_EXPIRES | DELETION | ALL_LIVE) == ALL_LIVE
     }
 
-    /// Whether `newer` says again, and later, all that this row says, and nothing else, both in plain values: then what
-    /// the two are together is `newer` as it stands. False says nothing: they may have to be merged cell by cell.
+    /// Whether `newer` has all values of this row again, with later timestamps, and nothing else, both as
+    /// plain values: then the merge of the two is `newer` itself. If false they may have to be merged cell by
+    /// cell.
     ///
-    /// The usual overwrite, told from the heads of the cells alone.
+    /// It recognises the usual overwrite from the headers of the cells alone.
     pub fn is_rewritten_by(self, newer: RowView<'_>) -> bool {
         let flags = self.bytes[0];
         if flags != newer.bytes[0] || !self.is_plain() {
@@ -267,7 +269,7 @@ impl<'a> RowView<'a> {
         true
     }
 
-    /// Whether the row says nothing at all.
+    /// Whether the row has no contents.
     pub fn is_empty(self) -> bool {
         self.bytes[0] & (LIVENESS | DELETION) == 0 && self.cells().remaining == 0
     }
@@ -278,8 +280,8 @@ impl<'a> RowView<'a> {
     }
 }
 
-/// Whether each of so many plain cells is followed, at the same place, by one of the same column and length that is later; `None`
-/// where the bytes end before. Half of the work of walking two rows.
+/// Whether each of `count` plain cells has a later counterpart of the same column and length at the same
+/// place; `None` if the bytes end before. It takes half the work of walking two rows.
 #[inline]
 fn heads_stand_alike(olds: &[u8], news: &[u8], count: u32) -> Option<bool> {
     let mut at = 0;

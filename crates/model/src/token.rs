@@ -1,8 +1,8 @@
-//! Where a partition lies on the ring: the Murmur3 hash of its key, and the shard a token belongs to.
+//! The place of a partition on the ring: the Murmur3 hash of its key, and the shard a token belongs to.
 //!
-//! The hash is Cassandra's, not the published one: bytes of the tail are widened as *signed* numbers, which old
-//! data depends on (Cassandra 5.0 `MurmurHash.hash3_x64_128`, `Murmur3Partitioner`). Placement, table files
-//! (key order, bloom filters) and drivers' token awareness all depend on these exact values.
+//! The hash is Cassandra's, not the published one: bytes of the tail are widened as *signed* numbers, which
+//! old data depends on (Cassandra 5.0 `MurmurHash.hash3_x64_128`, `Murmur3Partitioner`). Placement, table
+//! files (key order, bloom filters) and drivers' token awareness all depend on these exact values.
 
 use std::fmt;
 
@@ -33,11 +33,11 @@ pub fn murmur3_token(key: &[u8]) -> Token {
 
 /// The token that belongs to a hash already computed with seed 0 from a key that is not empty.
 pub fn token_of_hash(hash: [i64; 2]) -> Token {
-    // The minimum stands for "before everything" and is given to no key.
+    // The minimum means "before everything" and is given to no key.
     if hash[0] == i64::MIN { Token::MAXIMUM } else { Token(hash[0]) }
 }
 
-/// Both halves of the 128-bit hash, as the bloom filters of table files take them.
+/// Both halves of the 128-bit hash, as used by the bloom filters of table files.
 pub fn murmur3_hash128(key: &[u8], seed: u64) -> [i64; 2] {
     let (mut h1, mut h2) = (seed, seed);
     let (blocks, tail) = key.as_chunks::<16>();
@@ -67,8 +67,8 @@ pub fn murmur3_hash128(key: &[u8], seed: u64) -> [i64; 2] {
 
 /// The shard of `shards` that `token` belongs to, after its `ignore_msb` most significant bits are dropped.
 ///
-/// This is the "biased-token-round-robin" algorithm that shard-aware drivers are told in SUPPORTED:
-/// `((token + 2^63) << ignore_msb) * shards >> 64`.
+/// This is the "biased-token-round-robin" algorithm announced to shard-aware drivers in SUPPORTED: `((token +
+/// 2^63) << ignore_msb) * shards >> 64`.
 pub fn shard_of(token: Token, shards: u32, ignore_msb: u8) -> u32 {
     let biased = (token.0 as u64) ^ (1 << 63);
     let kept = biased.checked_shl(u32::from(ignore_msb)).unwrap_or(0);
@@ -91,8 +91,8 @@ fn mix_second(k: u64) -> u64 {
     k.wrapping_mul(C2).rotate_left(33).wrapping_mul(C1)
 }
 
-/// At most eight bytes, each widened as a signed number and shifted to its place, all of them XORed: so each byte is turned over
-/// where an odd number of those before it is negative.
+/// At most eight bytes, each widened as a signed number and shifted to its place, all of them XORed: so each
+/// byte is inverted if an odd number of the preceding bytes is negative.
 #[inline]
 fn signed_tail(bytes: &[u8]) -> u64 {
     const EACH: u64 = 0x0101_0101_0101_0101;

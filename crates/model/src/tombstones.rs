@@ -1,7 +1,7 @@
 //! Range tombstones of one partition, kept sorted and disjoint.
 //!
-//! Adding a tombstone cuts what it overlaps, so that at each place the winning deletion is the only one:
-//! memtables add to it, reads walk it as deletion changes.
+//! Adding a tombstone cuts the ranges it overlaps, so that at each place only the superseding deletion
+//! remains: memtables add to it, reads walk it as deletion changes.
 
 use std::cmp::Ordering;
 
@@ -15,7 +15,7 @@ pub struct RangeTombstone {
     pub start: OwnedPosition,
     /// Last position, weight ±1.
     pub end: OwnedPosition,
-    /// What is deleted.
+    /// The deletion of the range.
     pub deletion: DeletionTime,
 }
 
@@ -26,12 +26,12 @@ pub struct RangeTombstones {
 }
 
 impl RangeTombstones {
-    /// None.
+    /// An empty set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether there is none.
+    /// Whether there are no tombstones.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
@@ -68,7 +68,7 @@ impl RangeTombstones {
         }
     }
 
-    /// Adds a tombstone; where ranges overlap the superseding deletion stays.
+    /// Adds a tombstone; if ranges overlap the superseding deletion stays.
     pub fn add(&mut self, added: RangeTombstone, orders: &[ClusteringOrder]) {
         let less =
             |a: &OwnedPosition, b: &OwnedPosition| a.as_ref().compare(b.as_ref(), orders) == Ordering::Less;
@@ -105,7 +105,7 @@ impl RangeTombstones {
     }
 }
 
-/// Appends a range, grown onto the one before where they touch with the same deletion.
+/// Appends a range, joining it to the previous one if they touch and have the same deletion.
 fn push(ranges: &mut Vec<RangeTombstone>, start: OwnedPosition, end: OwnedPosition, deletion: DeletionTime) {
     match ranges.last_mut() {
         Some(last) if last.deletion == deletion && last.end == start => last.end = end,
@@ -127,7 +127,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against the plain model: the winning deletion at each row is the greatest of those that cover it.
+        /// Compared with the plain model: the superseding deletion of each row is the greatest of those that
+        /// cover it.
         #[test]
         fn the_greatest_covering_deletion_wins(
             tombstones in proptest::collection::vec((0u8..12, 0u8..12, any::<bool>(), any::<bool>(), 0i64..5), 0..12)

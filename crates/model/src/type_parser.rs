@@ -1,7 +1,9 @@
-//! CQL type text as `system_schema` stores it, read into [`CqlType`]; and CQL identifiers, quoted where needed.
+//! Parses CQL type text in the form of `system_schema` into [`CqlType`]; and CQL identifiers, quoted if
+//! necessary.
 //!
-//! The inverse of `CqlType`'s `Display`. The schema loader leans on it; statements have their own parser, which knows
-//! positions and keyspaces. User-defined types are looked up by a callback, since this file knows no schema.
+//! The inverse of `CqlType`'s `Display`. The schema loader uses it; statements have their own parser, which
+//! handles positions and keyspaces. User-defined types are looked up by a callback, since this file has no
+//! schema.
 
 use std::borrow::Cow;
 
@@ -14,14 +16,14 @@ pub const NESTING_MAX: usize = 160;
 /// Why text is not a CQL type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TypeParseError {
-    /// Something else should stand there.
+    /// Something else is required there.
     #[error("type `{text}`, byte {at}: expected {expected}")]
     Expected {
         /// The text being read.
         text: String,
         /// Offset in bytes.
         at: usize,
-        /// What should stand there.
+        /// The required text.
         expected: &'static str,
     },
     /// No native type and no user-defined type has this name.
@@ -55,7 +57,7 @@ pub enum TypeParseError {
 /// Reads a CQL type; `udt` finds a user-defined type by its name as stored (frozen or not does not matter).
 ///
 /// # Errors
-/// [`TypeParseError`], with the text and the offset where that helps.
+/// [`TypeParseError`], with the text and, if useful, the offset.
 pub fn parse_type(text: &str, udt: &dyn Fn(&str) -> Option<UserType>) -> Result<CqlType, TypeParseError> {
     let mut parser = Parser { text, at: 0, udt };
     let ty = parser.parse(0)?;
@@ -67,9 +69,9 @@ pub fn parse_type(text: &str, udt: &dyn Fn(&str) -> Option<UserType>) -> Result<
     Ok(ty)
 }
 
-/// Refuses multi-cell types inside a multi-cell collection: their cells would have nowhere to go. Only the outermost
-/// type can be multi-cell and have such parts, since freezing reaches all depths; a user type's fields are checked where
-/// the type is used.
+/// Refuses multi-cell types inside a multi-cell collection: their cells could not be stored. Only the
+/// outermost type can be multi-cell and have such parts, since freezing extends to all depths. A user type's
+/// fields are checked where the type is used.
 fn check_parts_frozen(ty: &CqlType) -> Result<(), TypeParseError> {
     let check = |outer, inner: &CqlType| {
         if inner.is_multi_cell() {
@@ -200,7 +202,7 @@ impl<'a> Parser<'a> {
         Ok(word)
     }
 
-    /// Text between `quote`s, where a doubled quote stands for one.
+    /// Text between `quote`s; a doubled quote means one.
     fn quoted(&mut self, quote: char) -> Result<String, TypeParseError> {
         let mut content = String::new();
         loop {
@@ -249,7 +251,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// The native type that a lower-case CQL name stands for.
+/// The native type with that lower-case CQL name.
 pub fn native_type(name: &str) -> Option<CqlType> {
     Some(match name {
         "ascii" => CqlType::Ascii,
@@ -277,8 +279,8 @@ pub fn native_type(name: &str) -> Option<CqlType> {
     })
 }
 
-/// The identifier as CQL text: quoted unless it is lower-case letters, digits and `_`, begins with a letter and is
-/// no reserved word (Cassandra 5.0 `ColumnIdentifier.maybeQuote`).
+/// The identifier as CQL text: quoted unless it is lower-case letters, digits and `_`, begins with a letter
+/// and is no reserved word (Cassandra 5.0 `ColumnIdentifier.maybeQuote`).
 pub fn quote_identifier(name: &str) -> Cow<'_, str> {
     let plain = name.starts_with(|first: char| first.is_ascii_lowercase())
         && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')

@@ -1,7 +1,8 @@
 //! The stream that a partition is read as: rows, and changes of the range deletion in force.
 //!
-//! A change at a position says which deletion holds from there on, [`DeletionTime::LIVE`] for none. In a
-//! reversed stream it holds from there on in reading order. A stream that changes the deletion ends live.
+//! A change at a position gives the deletion in force from there on, [`DeletionTime::LIVE`] for none. In a
+//! reversed stream it is in force from there on in reading order. A stream that changes the deletion ends
+//! without one.
 
 use crate::clustering::Position;
 use crate::deletion::DeletionTime;
@@ -19,15 +20,15 @@ pub enum Unfiltered<'a> {
     },
     /// From `position` on, `deletion` is in force.
     Change {
-        /// Where; its weight is −1 or +1.
+        /// Its position; the weight is −1 or +1.
         position: Position<'a>,
-        /// What holds from there on.
+        /// The deletion in force from there on.
         deletion: DeletionTime,
     },
 }
 
 impl<'a> Unfiltered<'a> {
-    /// Where the element stands.
+    /// Position of the element.
     pub fn position(&self) -> Position<'a> {
         match self {
             Self::Row { clustering, .. } => Position::row(clustering),

@@ -1,9 +1,9 @@
-//! Whether serialised bytes are a value of a type, in the words Cassandra uses when they are not.
+//! Validates serialised values of types, with Cassandra's words for errors.
 //!
-//! Every value that a client binds passes here before it is stored, so what lies on disk is well-formed. The rules and
-//! texts are those of Cassandra 5.0's serializers, with three that are stricter because the value could not be read
-//! back: text must be UTF-8 (Cassandra lets lone surrogates and C0 80 pass), a decimal must have a digit after
-//! its scale, and a collection's count must not be negative.
+//! Every value that a client binds is checked here before it is stored, so stored values are well-formed. The
+//! rules and texts are those of Cassandra 5.0's serializers, with three that are stricter because the value
+//! could not be read back: text must be UTF-8 (Cassandra lets lone surrogates and C0 80 pass), a decimal must
+//! have a digit after its scale, and a collection's count must not be negative.
 
 use crate::collection::{CollectionError, Components, Elements, Entries, VectorElements};
 use crate::number::Duration;
@@ -15,7 +15,7 @@ pub enum ValueError {
     /// The value has a length its type does not have.
     #[error("Expected {expected} ({received})")]
     Length {
-        /// What the type takes.
+        /// The lengths that the type accepts.
         expected: &'static str,
         /// Bytes received.
         received: usize,
@@ -47,7 +47,7 @@ pub enum ValueError {
     /// Text that is not UTF-8.
     #[error("String didn't validate.")]
     NotUtf8,
-    /// Bytes for the type that has none.
+    /// Bytes for the type that has no bytes.
     #[error("EmptyType only accept empty values")]
     NotEmpty,
     /// Months or days of a duration beyond 32 bits.
@@ -102,7 +102,7 @@ pub enum ValueError {
     ComponentTruncated {
         /// Index of the component, from zero.
         index: usize,
-        /// Whether it ends inside the component's length already.
+        /// Whether the value ends inside the component's length.
         in_length: bool,
     },
     /// A user-type value that ends inside a field.
@@ -112,17 +112,17 @@ pub enum ValueError {
         index: usize,
         /// Name of the field.
         name: String,
-        /// Whether it ends inside the field's length already.
+        /// Whether the value ends inside the field's length.
         in_length: bool,
     },
-    /// A user-type value with a field that is not of its type.
+    /// A user-type value with a field that is invalid for its type.
     #[error("Failure validating the {index}th field {name}; {error}")]
     Field {
         /// Index of the field, from zero.
         index: usize,
         /// Name of the field.
         name: String,
-        /// What is wrong with it.
+        /// The field's error.
         error: Box<ValueError>,
     },
     /// Bytes after the last component or field.
@@ -153,11 +153,11 @@ pub enum ValueError {
 /// Most bytes of a refused value that an error keeps and shows.
 pub const EXCERPT_BYTES_MAX: usize = 64;
 
-/// Checks that `value` is a serialised value of `ty`; collections and user types are checked as whole values
-/// whether frozen or not. Values of custom classes are opaque: of those with a fixed length only that is checked.
+/// Checks that `value` is a serialised value of `ty`; collections and user types are checked as whole values,
+/// whether frozen or not. Values of custom classes are opaque: only a fixed length is checked.
 ///
 /// # Errors
-/// The first thing found wrong, as [`ValueError`].
+/// The first error, as [`ValueError`].
 pub fn validate(ty: &CqlType, value: &[u8]) -> Result<(), ValueError> {
     let length = |valid: bool, expected: &'static str| {
         if valid { Ok(()) } else { Err(ValueError::Length { expected, received: value.len() }) }
@@ -170,7 +170,7 @@ pub fn validate(ty: &CqlType, value: &[u8]) -> Result<(), ValueError> {
         },
         CqlType::Text => simdutf8::basic::from_utf8(value).map(drop).map_err(|_| ValueError::NotUtf8),
         CqlType::Blob | CqlType::Varint => Ok(()),
-        // Table files write some custom classes without a length, so theirs must hold.
+        // Table files write some custom classes without a length, so their length must be correct.
         CqlType::Custom(_) => match ty.fixed_value_length() {
             Some(16) => validate_uuid(value),
             Some(8) => length(or_empty(8), "8 or 0 byte long for date"),
@@ -293,7 +293,7 @@ fn validate_vector(ty: &CqlType, element: &CqlType, dimension: u32, value: &[u8]
         return Err(ValueError::EmptyVector);
     }
     if element.fixed_value_length() == Some(0) {
-        // No element takes a byte, so there must be none.
+        // Elements take no bytes, so there must be none.
         return Err(ValueError::VectorTrailing { remaining: value.len(), ty: ty.to_string() });
     }
     for bytes in VectorElements::new(element, dimension, value) {

@@ -1,7 +1,8 @@
-//! Parses and plans typical statements nobody prepared, for counting: `statements NAME COUNT`, or `statements` for their names.
+//! Parses and plans typical unprepared statements, for counting: `statements NAME COUNT`, or `statements` for
+//! their names.
 //!
-//! Prints heap allocations of each. Under `valgrind --tool=callgrind` the difference between two counts gives instructions;
-//! `perf/statements.sh` does that.
+//! Prints the heap allocations of each. Under `valgrind --tool=callgrind` the difference between two counts
+//! gives instructions; `perf/statements.sh` does that.
 #![allow(
     clippy::disallowed_types,
     clippy::disallowed_methods,
@@ -22,7 +23,7 @@ use wire::consistency::Consistency;
 use wire::request::QueryParameters;
 use wire::version::ProtocolVersion;
 
-/// What applications send, by name.
+/// Statements that applications send, by name.
 const STATEMENTS: [(&str, &str); 10] = [
     ("point", "SELECT name, email, age FROM users WHERE id = 7"),
     ("star", "SELECT * FROM events WHERE user = 7 AND at = '2024-05-06 07:08:09.123Z'"),

@@ -1,10 +1,10 @@
 //! Agreement on schema changes: one at a time on shard 0, planned against the schema of that moment.
 //!
-//! The way of a change: any shard → shard 0 → `ddl::plan` → `storage.change_schema` (durable in the schema log, then
-//! applied by every shard) → every engine forgets the prepared statements it touches and tells its listeners → answer.
-//! A crash before the log has it leaves nothing; after that every shard applies it at the next start, and prepared
-//! statements and listeners do not outlive a crash. Invariant: between planning and applying no other change comes in,
-//! which the one turn on shard 0 keeps.
+//! The path of a change: any shard → shard 0 → `ddl::plan` → `storage.change_schema` (durable in the schema
+//! log, then applied by every shard) → every engine drops the prepared statements it concerns and notifies
+//! its listeners → answer. A crash before the log has the change leaves nothing. After that every shard
+//! applies it at the next start; prepared statements and listeners do not outlive a crash. Invariant: no
+//! other change comes between planning and applying, which the one permit on shard 0 ensures.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -33,22 +33,22 @@ struct Turn(Semaphore);
 /// A statement on its way to shard 0.
 #[derive(Debug)]
 pub(crate) struct ChangeRequest {
-    /// What is to change.
+    /// The statement with the change.
     pub(crate) statement: Statement,
     /// The session's keyspace.
     pub(crate) keyspace: Option<String>,
 }
 
-/// What came of a statement.
+/// The outcome of a statement.
 #[derive(Debug)]
 pub(crate) struct Agreed {
-    /// What changed; `None` where all was as the statement wants it.
+    /// The change; `None` if the schema was already as the statement wants it.
     pub(crate) outcome: Result<Option<SchemaEvent>, QueryError>,
-    /// For the client, also where the statement was refused.
+    /// Warnings for the client, also if the statement was refused.
     pub(crate) warnings: Vec<String>,
 }
 
-/// Why nothing came of it, in a form that travels between shards.
+/// Why a statement failed, in a form that can be sent between shards.
 #[derive(Debug)]
 enum Refusal {
     Syntax(SyntaxError),
@@ -61,10 +61,10 @@ enum Refusal {
     Failed(String),
 }
 
-/// Has a schema statement carried out by the whole node.
+/// Executes a schema statement on the whole node.
 ///
-/// The outcome is what is wrong with the statement, or [`QueryError::Internal`] when the change could not be made durable
-/// or a shard could not apply it (it does at the next start).
+/// The outcome is the statement's error, or [`QueryError::Internal`] if the change could not be made durable
+/// or a shard could not apply it (it does so at the next start).
 pub(crate) async fn agree(request: ChangeRequest) -> Agreed {
     let call = mesh::call(0, Group::ADMIN, move || async move {
         let mut warnings = Vec::new();
@@ -113,7 +113,7 @@ async fn change(
     let events = events_of(&planned.event, &change, &schema);
     drop(schema);
     let applied = engine.storage().change_schema(&change).await;
-    // A change that is durable has happened, even when a shard could not apply it: all are told.
+    // A durable change has happened, even if a shard could not apply it: all shards are notified.
     if matches!(applied, Ok(()) | Err(StorageError::Shard { .. })) {
         tell_all(events).await;
     }
@@ -121,8 +121,9 @@ async fn change(
     Ok(Some(planned.event))
 }
 
-/// What clients are told of a change of the schema `before`: the thing itself, with a type the tables that have it in
-/// their columns, and before a keyspace that is dropped all that was in it, as by Cassandra's `SchemaChangeNotifier`.
+/// The events for clients of a change of the schema `before`: the thing itself; with a type, the tables that
+/// use it in their columns; before a dropped keyspace, everything that was in it, as by Cassandra's
+/// `SchemaChangeNotifier`.
 fn events_of(event: &SchemaEvent, change: &SchemaChange, before: &Schema) -> Vec<SchemaEvent> {
     let mut events = match change {
         SchemaChange::DropKeyspace { name } => contents_dropped(name, before),
@@ -193,7 +194,7 @@ fn listeners() -> Rc<Listeners> {
     })
 }
 
-/// Makes the system keyspaces that are stored, where the schema lacks them. For shard 0, before the node serves.
+/// Creates the stored system keyspaces that the schema lacks. For shard 0, before the node serves.
 ///
 /// # Errors
 /// [`QueryError::Storage`] when the schema log cannot be written.
@@ -210,7 +211,7 @@ impl Engine {
         listeners().0.borrow_mut().push(listener);
     }
 
-    /// Forgets what was prepared for the schema before, and tells the shard's listeners.
+    /// Drops the statements that were prepared for the old schema, and notifies the shard's listeners.
     pub fn schema_changed(&self, event: &SchemaEvent) {
         let table = (event.target == Target::Table).then_some(event.name.as_str());
         self.forget_statements(&event.keyspace, table);

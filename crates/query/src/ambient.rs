@@ -1,7 +1,8 @@
 //! The shard's clock and chance as statements see them: timestamps that only grow, UUIDs that never repeat.
 //!
-//! One per shard. Write timestamps and time UUIDs are strictly increasing on a shard even where the clock stands
-//! still or steps back, so that a client that writes twice through one connection never loses the second write.
+//! One per shard. Write timestamps and time UUIDs are strictly increasing on a shard even where the clock
+//! stands still or steps back, so that a client that writes twice through one connection never loses the
+//! second write.
 
 use std::cell::Cell;
 
@@ -11,21 +12,23 @@ use uuid::Uuid;
 
 use crate::functions::effort;
 
-/// Ticks of 100 ns at 2010-01-01: list elements put in front mirror their time around it, so that a later one
-/// sorts before an earlier one and all of them before what is appended (as Cassandra's `Lists.Prepender`).
+/// Milliseconds since the Unix epoch at 2010-01-01. The time UUIDs of prepended list elements mirror the
+/// clock around this moment, so that a later one sorts before an earlier one, and all of them before appended
+/// elements (as in Cassandra's `Lists.Prepender`).
 const PREPEND_REFERENCE_MILLIS: i64 = 1_262_304_000_000;
 
-/// Clock and chance.
+/// The shard's clock and source of random numbers.
 #[derive(Debug)]
 pub struct Ambient {
     node: [u8; 6],
     clock_sequence: u16,
     last_timestamp_us: Cell<i64>,
-    /// The slice whose first write read the wall clock, and what it read.
+    /// The slice of the core whose first write read the wall clock, and the time it read.
     slice_clock: Cell<(Option<reactor::Instant>, i64)>,
     last_ticks: Cell<u64>,
     last_prepend_ticks: Cell<u64>,
-    /// The slice of the core in which long numbers were last computed with, and how much work they were since the last row began.
+    /// The slice of the core in which long numbers were last computed with, and the work counted since the
+    /// last row began.
     work: Cell<(Option<reactor::Instant>, u64)>,
     /// Calls of functions and operators since the last row began.
     calls: Cell<u32>,
@@ -40,7 +43,7 @@ impl Ambient {
         let chance = reactor::random_u64().to_be_bytes();
         let mut node = [0; 6];
         node.copy_from_slice(&chance[..6]);
-        // The multicast bit says that the node is not a network card's (RFC 9562 §6.10).
+        // The multicast bit marks the node as one that is not the address of a network card (RFC 9562 §6.10).
         node[0] |= 1;
         Self {
             node,
@@ -61,7 +64,7 @@ impl Ambient {
         self.calls.set(0);
     }
 
-    /// Whether the last row was work that others should not wait behind more of.
+    /// Whether computing the last row took so much work that other tasks should run before the next row.
     #[inline]
     pub fn is_busy(&self) -> bool {
         self.work.get().1 > 0 || self.calls.get() > CALLS_AT_ONCE
@@ -73,7 +76,8 @@ impl Ambient {
         self.calls.set(self.calls.get().saturating_add(1));
     }
 
-    /// Counts work that is about to be done for the numbers of one row, or of a statement's terms, in one slice of the core.
+    /// Counts work that is about to be done for the numbers of one row, or of a statement's terms, in one
+    /// slice of the core.
     ///
     /// # Errors
     /// That it is more than [`effort::WORK_MAX`]; then it must not be done.
@@ -102,9 +106,10 @@ impl Ambient {
         timestamp
     }
 
-    /// The wall clock as the first write of this slice of the core read it. Whatever is written in a slice was asked for
-    /// before it began, so that a client that had the answer of one shard and writes through another still has the later
-    /// timestamp there; within a slice writes follow each other by a microsecond, which is less than each takes.
+    /// The wall clock as the first write of this slice of the core read it. Whatever is written in a slice
+    /// was asked for before it began, so that a client that had the answer of one shard and writes through
+    /// another still has the later timestamp there; within a slice writes follow each other by a microsecond,
+    /// which is less than each takes.
     #[inline]
     fn slice_clock_us(&self) -> i64 {
         let slice = reactor::coarse_now();

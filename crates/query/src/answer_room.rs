@@ -1,9 +1,11 @@
-//! The memory of a shard for answers: those that are being made and those that wait for their clients, under one limit.
+//! The memory of a shard for answers: answers that are being made and answers that wait for their clients,
+//! under one limit.
 //!
-//! A small answer ([`SMALL_BYTES`]) is free of it until it waits for its client: how many of those there are is bounded by the requests
-//! at work. An answer that grows beyond takes its room before it takes its memory. One that finds none fails by itself and leaves the
-//! others, and the node, alone. `execute::rows` and `execute::point` ask; the listeners count what clients have not read yet.
-//! Small answers may go an eighth beyond the limit, so that those who read slowly cannot take the room of everybody else.
+//! A small answer ([`SMALL_BYTES`]) does not count until it waits for its client: the number of running
+//! requests limits those. A larger answer reserves room before it takes memory. An answer that finds no room
+//! fails alone, and leaves the others and the node unaffected. `execute::rows` and `execute::point` reserve;
+//! the listeners count answers that clients have not read yet. Small answers may exceed the limit by an
+//! eighth, so that clients that read slowly cannot take everybody's room.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -17,12 +19,12 @@ pub const SMALL_BYTES: usize = 16 << 10;
 /// Part of the limit that small answers may go beyond it.
 const BEYOND_PART: usize = 8;
 
-/// What a shard has room for: a quarter of its memory, and a value of the largest frame in any case.
+/// A shard's room: a quarter of its memory, and at least a value of the largest frame.
 pub fn bytes_max_for(shard_bytes: u64) -> usize {
     usize::try_from(shard_bytes / 4).unwrap_or(usize::MAX).max(32 << 20)
 }
 
-/// Bytes of answers against their limit.
+/// Bytes of answers, and their limit.
 #[derive(Debug)]
 pub struct AnswerRoom {
     bytes_max: usize,
@@ -30,7 +32,7 @@ pub struct AnswerRoom {
 }
 
 impl AnswerRoom {
-    /// Room for so many bytes.
+    /// Room for `bytes_max` bytes.
     pub fn new(bytes_max: usize) -> Self {
         Self { bytes_max, bytes: Cell::new(0) }
     }
@@ -60,14 +62,14 @@ impl AnswerRoom {
         self.bytes.get() > self.bytes_max + self.bytes_max / BEYOND_PART
     }
 
-    /// Somebody who had `before` bytes has `after`: counted without being refused.
+    /// Changes the count of a user from `before` bytes to `after`, without refusing.
     #[inline]
     pub fn count(&self, before: usize, after: usize) {
         self.bytes.set(self.bytes.get() - before + after);
     }
 }
 
-/// The part of a room that one answer has; dropping it gives it back.
+/// The part of a room that one answer has reserved; dropping it frees the part.
 #[derive(Debug)]
 pub struct Grant {
     room: Rc<AnswerRoom>,
@@ -75,7 +77,7 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// A grant of what is free.
+    /// A grant in that room, which has reserved nothing.
     pub fn new(room: Rc<AnswerRoom>) -> Self {
         Self { room, taken: 0 }
     }
@@ -91,10 +93,12 @@ impl Grant {
         self.room.one_max()
     }
 
-    /// Has the grant cover `bytes`, and where there is room a part more, so that it is not asked for each row.
+    /// Makes the grant cover `bytes`, and some more if there is room, so that it is not extended for each
+    /// row.
     ///
     /// # Errors
-    /// [`QueryError::Invalid`] where no answer may be so large, [`QueryError::Overloaded`] where others have the room.
+    /// [`QueryError::Invalid`] if no answer may be so large, [`QueryError::Overloaded`] if other answers have
+    /// the room.
     #[cold]
     pub fn cover(&mut self, bytes: usize) -> Result<(), QueryError> {
         if bytes > self.most() {
@@ -105,7 +109,7 @@ impl Grant {
         if bytes > free {
             return Err(overloaded(bytes, &self.room));
         }
-        // The buffer of a page grows by doubling; a longer answer is not to take the room of others for nothing.
+        // The buffer of a page grows by doubling; a longer answer must not reserve room that it may not need.
         let margin = if bytes < PAGE_BYTES_MAX { bytes } else { bytes / 4 };
         let wanted = (bytes + margin).min(self.most()).min(free);
         self.room.count(self.taken, wanted);
@@ -128,7 +132,7 @@ pub fn overloaded(bytes: usize, room: &AnswerRoom) -> QueryError {
     ))
 }
 
-/// What is said of an answer that may not be so large.
+/// The error for an answer that is too large.
 pub fn too_large(bytes_max: usize) -> QueryError {
     QueryError::Invalid(format!("The result is larger than {bytes_max} bytes; ask for it in pages"))
 }

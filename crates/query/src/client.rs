@@ -1,4 +1,4 @@
-//! What a connection is to the language: its keyspace, its protocol, and where answers go.
+//! A connection's state for the query engine: its keyspace, its protocol, and its answers.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -20,14 +20,14 @@ pub struct ClientState {
     pub metadata_id: bool,
     /// Whether the client asked for the LWT mark in PREPARED (`SCYLLA_LWT_ADD_METADATA_MARK`).
     pub lwt_mark: bool,
-    /// The other end; `None` for the node's own statements.
+    /// The client's address; `None` for the node's own statements.
     pub peer: Option<SocketAddr>,
-    /// Who is logged in.
+    /// The user of this connection.
     pub user: Rc<str>,
 }
 
 impl ClientState {
-    /// A connection that has just begun: nothing asked for, the newest protocol.
+    /// The state of a new connection: no options, the newest protocol.
     pub fn new(peer: Option<SocketAddr>, user: impl Into<Rc<str>>) -> Self {
         Self {
             keyspace: None,
@@ -46,17 +46,18 @@ impl ClientState {
     }
 }
 
-/// What a statement produced: the body of a RESULT message and what travels beside it.
+/// The result of a statement: the body of a RESULT message, and the data that accompanies it.
 #[derive(Debug, Default)]
 pub struct Response {
-    /// The body is appended here; the caller has put the frame's header before it.
+    /// The body is appended here, behind the frame's header.
     pub body: Vec<u8>,
     /// Warnings for the client.
     pub warnings: Vec<String>,
-    /// `tablets-routing-v1` payload, where the client sent the request to the wrong shard and asked to be told.
+    /// `tablets-routing-v1` payload, if the client sent the request to the wrong shard and negotiated the
+    /// extension.
     pub tablet_payload: Option<Vec<u8>>,
     /// The keyspace that the connection uses from now on.
     pub set_keyspace: Option<Rc<str>>,
-    /// What happened on the way, where the client asked for it.
+    /// The trace, if the client requested one.
     pub trace: Option<Trace>,
 }

@@ -1,7 +1,8 @@
-//! One shard's query engine: what a connection calls, and what statements find things through.
+//! One shard's query engine: the interface for connections, and the state that statements use.
 //!
-//! Requests come in with borrowed values and leave a RESULT body in the caller's buffer. The engine registers itself
-//! on its shard, so that calls from other shards find it. Buffers of finished requests are kept for the next ones.
+//! Requests come in with borrowed values and append a RESULT body to the caller's buffer. The engine
+//! registers itself on its shard, so that calls from other shards find it. Buffers of finished requests are
+//! kept for the next ones.
 
 mod at_once;
 mod batch;
@@ -44,19 +45,20 @@ pub use scratch::WriteBuffers;
 pub(crate) use scratch::{KeptScratch, Scratch};
 pub use values::BoundValues;
 
-/// What the names of all keyspaces begin with that have [`VirtualTables`].
+/// Prefix of the names of all keyspaces that have [`VirtualTables`].
 const VIRTUAL_PREFIX: &str = "system";
 /// Bytes of a text from which on others may run between its parsing, its preparation and its execution: a megabyte takes
 /// about 20 ms to be parsed.
 const LONG_TEXT_BYTES: usize = 16 << 10;
 
-/// Tables made of the node's own state: looked up and read like stored ones. Their keyspaces' names begin with `system`.
+/// Tables computed from the node's own state: looked up and read like stored ones. The names of their
+/// keyspaces begin with `system`.
 pub trait VirtualTables {
-    /// Whether a keyspace of that name is made here.
+    /// Whether this has a keyspace of that name.
     fn has_keyspace(&self, keyspace: &str) -> bool;
     /// The table of that name.
     fn table(&self, keyspace: &str, name: &str) -> Option<Rc<Table>>;
-    /// Feeds the consumer what the command finds, by the rules of [`Storage::read`].
+    /// Hands the rows that the command selects to the consumer, by the rules of [`Storage::read`].
     ///
     /// # Errors
     /// Any [`QueryError`].
@@ -68,7 +70,8 @@ pub trait VirtualTables {
     ) -> Pin<Box<dyn Future<Output = Result<(), QueryError>> + 'a>>;
 }
 
-/// Part of the memory for answers that sandboxes of the user's functions may have beside it, between their slices.
+/// Part of the memory for answers that sandboxes of the user's functions may have beside it, between their
+/// slices.
 const SANDBOXES_PART: usize = 4;
 
 /// Lists the clients connected to a shard, some at a time.
@@ -136,7 +139,7 @@ impl Engine {
         Rc::clone(&self.0.answers)
     }
 
-    /// Whether the memory for answers has room for one of so many bytes.
+    /// Whether the memory for answers has room for `bytes`.
     #[cold]
     pub(crate) fn has_room_for_answer(&self, bytes: usize) -> bool {
         self.0.answers.has(bytes)
@@ -191,7 +194,7 @@ impl Engine {
         (self.0.executed.0.get(), self.0.executed.1.get())
     }
 
-    /// What the shard's tables are asked for.
+    /// Request statistics of the shard's tables.
     pub(crate) fn loads(&self) -> &Loads {
         &self.0.loads
     }
@@ -201,12 +204,12 @@ impl Engine {
         &self.0.running
     }
 
-    /// What the shard knows of the disk.
+    /// The shard's last measurement of disk usage.
     pub(crate) fn disk_usage(&self) -> &DiskUsage {
         &self.0.disk_usage
     }
 
-    /// Tables made of the node's own state.
+    /// Tables computed from the node's own state.
     pub fn virtual_tables(&self) -> &Rc<dyn VirtualTables> {
         &self.0.virtual_tables
     }
@@ -230,7 +233,7 @@ impl Engine {
         } else {
             self.prepare_text(keyspace, text)?
         };
-        // A long text took its time; the deadlines of what follows are not to count it.
+        // Parsing a long text takes time that later deadlines must not include.
         reactor::refresh_clock();
         let values = bind_values(&parameters.values, &prepared)
             .map_err(|_| QueryError::invalid("Invalid amount of bind variables"))?;
@@ -243,7 +246,7 @@ impl Engine {
         }
     }
 
-    /// Executes a statement whose values may have to be put in order first.
+    /// Executes a statement; sets and maps among its values may have to be sorted first.
     #[cold]
     fn carry_out_in_order<'a>(
         &'a self,
@@ -326,7 +329,7 @@ impl Engine {
     /// Executes a prepared statement and appends its RESULT body.
     ///
     /// # Errors
-    /// [`QueryError::Unprepared`] for an id this shard does not know; otherwise as [`Self::query`].
+    /// [`QueryError::Unprepared`] for an id that is not prepared on this shard; otherwise as [`Self::query`].
     #[inline]
     pub async fn execute(
         &self,

@@ -1,21 +1,21 @@
-//! What can be wrong with a request, as facts; `server/native/error.rs` gives them protocol codes.
+//! Errors of requests, as facts; `server/native/error.rs` gives them protocol codes.
 //!
-//! Texts inside are the ones users know from Cassandra 5 for the same mistake.
+//! Texts inside are those of Cassandra 5 for the same mistake.
 
 use model::TableId;
 use storage::StorageError;
 use wire::consistency::Consistency;
 
-/// Why a statement was not, or not fully, carried out.
+/// Why a statement was not, or not completely, executed.
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
     /// The text is not CQL.
     #[error("{0}")]
     Syntax(#[from] cql::SyntaxError),
-    /// Something in the request that no client of the protocol may send, such as a broken paging state.
+    /// Invalid data that no client of the protocol may send, such as a broken paging state.
     #[error("{0}")]
     Protocol(String),
-    /// The statement is CQL but cannot be meant.
+    /// The statement is CQL but has no valid meaning.
     #[error("{0}")]
     Invalid(String),
     /// A guardrail forbids it. Clients have the text as a warning, too.
@@ -27,7 +27,7 @@ pub enum QueryError {
     /// The client may not do this.
     #[error("{0}")]
     Unauthorized(String),
-    /// CREATE of a keyspace (`table` empty) or of a table or type that is there.
+    /// CREATE of a keyspace (`table` empty) or of a table or type that exists.
     #[error("{message}")]
     AlreadyExists {
         /// Keyspace in question.
@@ -37,7 +37,7 @@ pub enum QueryError {
         /// Text for people.
         message: String,
     },
-    /// EXECUTE or BATCH of an id this node does not know.
+    /// EXECUTE or BATCH of an id that is not prepared on this node.
     #[error("Prepared query with ID {} not found (either the query was not prepared on this host (maybe the host has been restarted?) or you have prepared too many queries and it has been evicted from the internal cache)", hex(.id))]
     Unprepared {
         /// The id the client sent.
@@ -58,11 +58,11 @@ pub enum QueryError {
     WriteTimeout {
         /// Level asked for.
         consistency: Consistency,
-        /// Answers that came.
+        /// Answers received.
         received: u32,
         /// Answers needed.
         required: u32,
-        /// Which kind of write, as in native_protocol_v5.spec §9.
+        /// The kind of write, as in native_protocol_v5.spec §9.
         write_type: &'static str,
     },
     /// A conditional write did not get its turn in time; nothing was written.
@@ -72,7 +72,7 @@ pub enum QueryError {
     CasTimeout {
         /// Serial level asked for.
         consistency: Consistency,
-        /// Answers that came.
+        /// Answers received.
         received: u32,
         /// Answers needed.
         required: u32,
@@ -92,7 +92,7 @@ pub enum QueryError {
     ReadTimeout {
         /// Level asked for.
         consistency: Consistency,
-        /// Answers that came.
+        /// Answers received.
         received: u32,
         /// Answers needed.
         required: u32,
@@ -104,7 +104,7 @@ pub enum QueryError {
     WriteFailure {
         /// Level asked for.
         consistency: Consistency,
-        /// Answers that came.
+        /// Answers received.
         received: u32,
         /// Answers needed.
         required: u32,
@@ -118,7 +118,7 @@ pub enum QueryError {
     ReadFailure {
         /// Level asked for.
         consistency: Consistency,
-        /// Answers that came.
+        /// Answers received.
         received: u32,
         /// Answers needed.
         required: u32,
@@ -127,7 +127,7 @@ pub enum QueryError {
         /// Whether the replica asked for data was among them.
         data_present: bool,
     },
-    /// A read met more tombstones than it may.
+    /// A read passed more tombstones than allowed.
     #[error(
         "Operation failed - received 0 responses and 1 failures: READ_TOO_MANY_TOMBSTONES from /{address}"
     )]
@@ -142,7 +142,7 @@ pub enum QueryError {
     /// TRUNCATE did not get through.
     #[error("Error during truncate: {0}")]
     Truncate(String),
-    /// More than the node takes on.
+    /// The node has too much work to accept the request.
     #[error("{0}")]
     Overloaded(String),
     /// The node is not ready, or is stopping.
@@ -160,10 +160,10 @@ pub enum QueryError {
         /// Text for people.
         message: String,
     },
-    /// The storage engine refused; counted and logged with what it says.
+    /// The storage engine failed; counted and logged with its error.
     #[error("{0}")]
     Storage(#[from] StorageError),
-    /// The table changed or went while the statement ran.
+    /// The table was altered or dropped while the statement ran.
     #[error("the table {0} changed or was dropped while the statement ran")]
     TableGone(TableId),
     /// A surprise inside this process.

@@ -1,7 +1,9 @@
-//! Guardrails: what an operator wants to be warned of or refused, by the names of `cassandra.yaml`.
+//! Guardrails: the limits beyond which an operator wants statements to warn or fail, with the names of
+//! `cassandra.yaml`.
 //!
-//! A threshold of `None` is off, as a negative one is in the file. Names, texts and defaults are Cassandra 5's
-//! (`org.apache.cassandra.db.guardrails`). Leaned on by schema statements; each says what it is about to do before it does.
+//! A threshold of `None` is off, as a negative one is in the file. Names, texts and defaults are those of
+//! Cassandra 5 (`org.apache.cassandra.db.guardrails`). Schema statements check them: each calls the guardrail
+//! before it acts.
 
 mod checks;
 
@@ -31,7 +33,7 @@ pub struct Named {
     pub disallowed: BTreeSet<String>,
 }
 
-/// Guardrails of writes; what costs something is there only where one of them is set.
+/// Guardrails of writes; the costly checks exist only if one of them is set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WriteGuardrails {
     /// `user_timestamps_enabled`
@@ -137,7 +139,8 @@ pub struct Guardrails {
     pub fields_per_udt: Threshold,
     /// `vector_dimensions_*_threshold`
     pub vector_dimensions: Threshold,
-    /// `default_keyspace_rf`: the factor of keyspaces that name none; what the next two fail at has to allow it.
+    /// `default_keyspace_rf`: the factor of keyspaces that set none; it must be within the failing limits of
+    /// the next two.
     pub default_keyspace_rf: u32,
     /// `minimum_replication_factor_*_threshold`
     pub minimum_replication_factor: Threshold,
@@ -169,7 +172,7 @@ pub struct Guardrails {
     pub page_size: Threshold,
     /// `partition_keys_in_select_*_threshold`: partitions that IN names.
     pub partition_keys_in_select: Threshold,
-    /// `in_select_cartesian_product_*_threshold`: what IN lists multiply to.
+    /// `in_select_cartesian_product_*_threshold`: the product of the lengths of IN lists.
     pub in_select_cartesian_product: Threshold,
     /// `allow_filtering_enabled`
     pub allow_filtering: bool,
@@ -183,7 +186,7 @@ pub struct Guardrails {
     pub simple_strategy: bool,
     /// `use_statements_enabled`
     pub use_statements: bool,
-    /// `partition_size_*_threshold`: bytes of a partition in a table file, told in the log when it is written.
+    /// `partition_size_*_threshold`: bytes of a partition in a table file, logged when it is written.
     pub partition_bytes: Threshold,
     /// `partition_tombstones_*_threshold`: as [`Self::partition_bytes`].
     pub partition_tombstones: Threshold,

@@ -1,7 +1,8 @@
-//! What a statement means: prepare, execute, page, describe; schema statements and system tables.
+//! Statements: prepare, execute, page, describe; schema statements and system tables.
 //!
-//! It opens no sockets and no files: statements reach it as text or ids with borrowed values, and it appends answers to
-//! the caller's buffer. Data goes through `replication`, schema through the node's one schema log.
+//! This crate opens no sockets and no files: statements come as text or ids with borrowed values, and answers
+//! are appended to the caller's buffer. Data goes through `replication`, schema changes through the node's
+//! one schema log.
 
 pub mod agreement;
 pub mod ambient;

@@ -1,10 +1,11 @@
-//! Where a page stopped, as bytes that the client gives back.
+//! The end of a page, as bytes that the client sends back.
 //!
 //! ```text
-//! state     := version:u8 flags:u8 remaining:vint [partition_remaining:vint] key:sized [clustering:sized] [group:sized]
+//! state     := version:u8 flags:u8 remaining:vint [partition_remaining:vint]
+//!              key:sized [clustering:sized] [group:sized]
 //! sized     := length:vint bytes
 //! ```
-//! What comes back is checked as anything else from outside: a client may send what it likes.
+//! The bytes are checked like all outside data: a client may send anything.
 
 use model::clustering::{Clustering, Position};
 use model::vint::{append_unsigned, read_unsigned};
@@ -17,13 +18,13 @@ const HAS_PARTITION_REMAINING: u8 = 2;
 /// The place is the bound before the prefix, or the one behind it, and no row.
 const BEFORE: u8 = 4;
 const AFTER: u8 = 8;
-/// Nothing of the partition was shown or looked at yet but what is dead.
+/// Nothing of the partition was shown or examined yet except dead data.
 const NOT_BEGUN: u8 = 16;
-/// A group of GROUP BY goes on behind the place; what there is of it so far (`execute::open_group`) follows.
+/// A group of GROUP BY continues behind the place; its state so far (`execute::open_group`) follows.
 const HAS_GROUP: u8 = 32;
 const KNOWN: u8 = HAS_CLUSTERING | HAS_PARTITION_REMAINING | BEFORE | AFTER | NOT_BEGUN | HAS_GROUP;
 
-/// Where to go on.
+/// The place to continue at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PagingState<'a> {
     /// Rows that LIMIT still allows; [`u64::MAX`] for no limit.
@@ -32,11 +33,11 @@ pub struct PagingState<'a> {
     pub partition_remaining: Option<u64>,
     /// The last partition that was read.
     pub key: &'a [u8],
-    /// The last row of it, or the place behind dead ones; `None` where the partition is done.
+    /// The last row of it, or the place behind dead ones; `None` if the partition is done.
     pub position: Option<Position<'a>>,
     /// Whether a row of the partition was found before that place.
     pub begun: bool,
-    /// What there is so far of a group that may go on behind the place.
+    /// The state so far of a group that may continue behind the place.
     pub group: Option<&'a [u8]>,
 }
 
@@ -78,7 +79,7 @@ impl<'a> PagingState<'a> {
     /// Reads a state.
     ///
     /// # Errors
-    /// [`QueryError::Protocol`] where the bytes are none.
+    /// [`QueryError::Protocol`] if the bytes are invalid.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, QueryError> {
         Self::read(bytes).ok_or_else(invalid)
     }
@@ -111,18 +112,18 @@ impl<'a> PagingState<'a> {
     }
 }
 
-/// What a client with a broken paging state is told.
+/// The error for a broken paging state.
 pub fn invalid() -> QueryError {
     QueryError::Protocol("Invalid value for the paging state".to_owned())
 }
 
-/// Appends bytes behind their length.
+/// Appends bytes preceded by their length.
 pub(crate) fn sized(out: &mut Vec<u8>, bytes: &[u8]) {
     append_unsigned(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-/// Reads what [`sized`] wrote; `None` where it is none.
+/// Reads bytes in the form of [`sized`]; `None` if they are invalid.
 pub(crate) fn read_sized<'b>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {
     let length = usize::try_from(read_unsigned(rest)?).ok()?;
     let (bytes, after) = rest.split_at_checked(length)?;

@@ -1,7 +1,7 @@
 //! Prepared statements of one shard, bounded by bytes.
 //!
-//! An id is a hash of the keyspace and the text, so every shard and every restart gives the same statement the same
-//! id. What is used between two rounds of the clock stays; a hit costs one store.
+//! An id is a hash of the keyspace and the text, so every shard and every restart gives the same statement
+//! the same id. A statement that is used between two rounds of the clock stays; a hit costs one store.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ use crate::prepare::Prepared;
 /// Identity of a prepared statement.
 pub type StatementId = [u8; 16];
 
-/// What an entry takes besides its text, roughly: the plan, metadata in three versions.
+/// Approximate bytes of an entry besides its text: the plan, and metadata in three versions.
 const ENTRY_BYTES: usize = 2048;
 
 /// The id of a text prepared with a keyspace.
@@ -37,13 +37,13 @@ pub struct CachedStatement {
     pub keyspace: Option<Rc<str>>,
     /// Its text.
     pub text: Rc<str>,
-    /// What it does.
+    /// The prepared statement.
     pub prepared: Prepared,
     used: Cell<bool>,
 }
 
 impl CachedStatement {
-    /// As measured when it was made, where the allocator counts; a long list of terms takes many times its text.
+    /// As measured when it was made, if the allocator counts; a long list of terms takes many times its text.
     fn bytes(&self) -> usize {
         self.text.len() + self.prepared.held_bytes.max(ENTRY_BYTES)
     }
@@ -59,7 +59,7 @@ pub struct PreparedCache {
 #[derive(Debug, Default)]
 struct State {
     by_id: HashMap<StatementId, Rc<CachedStatement>, foldhash::fast::FixedState>,
-    /// Ids in the order they are looked at for eviction; those of statements that went are passed over.
+    /// Ids in the order of the clock; ids of removed statements are skipped.
     clock: VecDeque<StatementId>,
     bytes: usize,
     evicted: u64,
@@ -81,7 +81,7 @@ impl PreparedCache {
         Some(Rc::clone(statement))
     }
 
-    /// Keeps a statement, in place of one with the same id; others may have to go.
+    /// Keeps a statement, replacing one with the same id; others may be evicted.
     pub fn insert(
         &self,
         id: StatementId,
@@ -131,7 +131,7 @@ impl PreparedCache {
         self.len() == 0
     }
 
-    /// How many had to go for others.
+    /// Number of evicted statements.
     pub fn evicted(&self) -> u64 {
         self.state.borrow().evicted
     }
@@ -149,7 +149,7 @@ impl PreparedCache {
 }
 
 impl State {
-    /// Each turn either evicts or takes a mark away, so twice the length is enough.
+    /// Evicts. Each turn either removes a statement or clears a mark, so twice the length is enough.
     fn evict(&mut self, bytes_max: usize, newest: &StatementId) {
         for _ in 0..2 * self.clock.len() {
             if self.bytes <= bytes_max {

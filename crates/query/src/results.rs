@@ -1,7 +1,9 @@
-//! RESULT bodies: void, set keyspace, prepared, and rows with their metadata (native_protocol_v5.spec §4.2.5).
+//! RESULT bodies: void, set keyspace, prepared, and rows with their metadata (native_protocol_v5.spec
+//! §4.2.5).
 //!
-//! Metadata is encoded once for each protocol version and then copied. Rows are appended where they are found; what
-//! is known only at the end (their number, whether there are more pages) is put in behind them.
+//! Metadata is encoded once for each protocol version and then copied. Rows are appended where they are
+//! found; data that is known only at the end (their number, whether there are more pages) is filled in behind
+//! them.
 
 use std::cell::OnceCell;
 
@@ -23,10 +25,10 @@ const HAS_MORE_PAGES: i32 = 2;
 const NO_METADATA: i32 = 4;
 const METADATA_CHANGED: i32 = 8;
 
-/// Bytes of a column beside its name where its type has no parts.
+/// Bytes of a column besides its name if its type has no parts.
 const SPECIFICATION_BYTES: usize = 4;
 
-/// What identifies result metadata: 16 bytes that differ where names or types do.
+/// Identifies result metadata: 16 bytes that differ if names or types do.
 pub type MetadataId = [u8; 16];
 
 /// The columns of a result.
@@ -75,7 +77,7 @@ impl ResultMetadata {
         &self.columns
     }
 
-    /// What identifies it on the wire.
+    /// Identifies it on the wire.
     pub fn id(&self) -> &MetadataId {
         &self.id
     }
@@ -158,7 +160,7 @@ impl RowsBody {
         Self { flags_at, paging_at, count_at }
     }
 
-    /// Puts in the number of rows and, where there are more, where the next page begins.
+    /// Fills in the number of rows and, if there are more, the paging state of the next page.
     pub fn finish(self, out: &mut Vec<u8>, rows: usize, paging_state: Option<&[u8]>) {
         let count = i32::try_from(rows).expect("a page is bounded by its bytes");
         out[self.count_at..self.count_at + 4].copy_from_slice(&count.to_be_bytes());
@@ -178,7 +180,7 @@ pub(crate) fn rows_in(
     metadata: &ResultMetadata,
     mode: MetadataMode,
 ) -> usize {
-    // What it is, flags, columns; the id where it is new.
+    // The result's kind, flags, columns; the id if it is new.
     let specifications = || metadata.specifications(version).len();
     let count_at = 12
         + match mode {
@@ -201,7 +203,7 @@ pub fn append_set_keyspace(out: &mut Vec<u8>, keyspace: &str) {
     string(out, keyspace);
 }
 
-/// What a PREPARED body says.
+/// Contents of a PREPARED body.
 #[derive(Debug)]
 pub struct PreparedBody<'a> {
     /// Id of the statement.
@@ -214,7 +216,7 @@ pub struct PreparedBody<'a> {
     pub result: &'a ResultMetadata,
     /// Whether the id of the result metadata is sent: version 5, or a v4 client that asked for it.
     pub with_metadata_id: bool,
-    /// Whether the client is told that the statement is conditional (`SCYLLA_LWT_ADD_METADATA_MARK`).
+    /// Whether the client gets the mark of conditional statements (`SCYLLA_LWT_ADD_METADATA_MARK`).
     pub lwt_mark: bool,
 }
 
@@ -239,7 +241,7 @@ impl PreparedBody<'_> {
         int(out, mark | if global { GLOBAL_TABLES_SPEC } else { 0 });
         length(out, self.markers.len());
         if version >= ProtocolVersion::V4 {
-            // Markers of a key are told only where all markers are of one table, as in Cassandra.
+            // Markers of a key are included only if all markers belong to one table, as in Cassandra.
             let indexes = if global { self.partition_key_indexes } else { &[] };
             length(out, indexes.len());
             for index in indexes {
@@ -286,7 +288,7 @@ fn string(out: &mut Vec<u8>, text: &str) {
 }
 
 fn short_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    // Names from statements may be longer than the protocol can say; they are cut at a character.
+    // Names from statements may be longer than the protocol allows; they are cut at a character.
     let mut end = bytes.len().min(usize::from(u16::MAX));
     while end < bytes.len() && end > 0 && bytes[end] & 0xc0 == 0x80 {
         end -= 1;

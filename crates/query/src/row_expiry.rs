@@ -1,8 +1,9 @@
-//! Rows whose TTL column says that they are over are removed here, some time after (see [`crate::ddl::row_expiry`]).
+//! Removes rows whose TTL column says that they have expired, some time after (see
+//! [`crate::ddl::row_expiry`]).
 //!
-//! From time to time every shard goes through its own tablets of the tables that have such a column, in the background
-//! group and page by page. A row is looked at again where it is deleted, in one step with the deletion: what a client
-//! wrote in between stays. (CQL: cql-extensions.md "Per-row TTL".)
+//! From time to time every shard scans its own tablets of the tables with such a column, in the background
+//! group and page by page. A row is checked again when it is deleted, in one step with the deletion: a
+//! client's write in between stays. (CQL: cql-extensions.md "Per-row TTL".)
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -28,7 +29,7 @@ use crate::{ClientState, Engine, QueryError, Response};
 const PAGE_ROWS: u32 = 1000;
 const VERSION: ProtocolVersion = ProtocolVersion::LATEST;
 
-/// What a shard's passes came to.
+/// Counters of a shard's passes.
 struct Counters {
     passes: Rc<Counter>,
     deleted: Rc<Counter>,
@@ -52,7 +53,7 @@ impl Counters {
 }
 
 impl Engine {
-    /// Removes expired rows of this shard every `period`, until it drains; never where the period is zero.
+    /// Removes expired rows of this shard every `period`, until it drains; never if the period is zero.
     pub fn start_row_expiry(&self, period: Duration) {
         if period.is_zero() {
             return;
@@ -67,8 +68,8 @@ impl Engine {
         }));
     }
 
-    /// Goes once through this shard's part of the tables that have a TTL column, and removes what has expired. A table
-    /// that cannot be gone through is left for the next time, with a line in the log.
+    /// Scans this shard's part of the tables with a TTL column once, and removes expired rows. A table that
+    /// cannot be scanned is left for the next time, with a line in the log.
     pub async fn expire_rows(&self) {
         let counters = Counters::new();
         let schema = self.storage().schema();
@@ -84,7 +85,7 @@ impl Engine {
     }
 }
 
-/// The statements that find and remove what has expired in one table.
+/// The statements that find and remove expired rows in one table.
 struct Statements {
     /// Finds keys, between two tokens that are bound.
     select: String,
@@ -94,7 +95,7 @@ struct Statements {
 }
 
 impl Statements {
-    /// For rows whose TTL column says `now_ms` or earlier; `None` where the table has no such column.
+    /// For rows whose TTL column is `now_ms` or earlier; `None` if the table has no such column.
     fn new(table: &Table, now_ms: i64) -> Option<Self> {
         let expiry = table.column(column(table.options())?)?;
         let now = now_ms.div_euclid(unit_ms(&expiry.ty)?);
@@ -119,7 +120,7 @@ impl Statements {
 }
 
 async fn expire(engine: &Engine, table: &Table, counters: &Counters) -> Result<(), QueryError> {
-    // One moment for the whole table: what expires meanwhile is for the next time.
+    // One moment for the whole table: rows that expire meanwhile are removed the next time.
     let Some(statements) = Statements::new(table, reactor::wall_clock_us().div_euclid(1000)) else {
         return Ok(());
     };
@@ -154,14 +155,14 @@ async fn expire(engine: &Engine, table: &Table, counters: &Counters) -> Result<(
     Ok(())
 }
 
-/// Removes the row of a key; false where it does not say any more that it is over.
+/// Removes the row of a key; returns false if its TTL column does not say any more that it has expired.
 async fn delete(engine: &Engine, statement: &str, key: &[u8]) -> Result<bool, QueryError> {
     let mut out = Response::default();
     let rows = ask(engine, statement, &parameters(key)?, &mut out).await?;
     Ok(rows.is_some_and(|rows| rows.values().next() == Some(Some(&[1]))))
 }
 
-/// The rows a statement of the node's own gives; `None` where it gives none.
+/// The rows of a statement of the node's own; `None` if it has none.
 async fn ask<'o>(
     engine: &Engine,
     statement: &str,
@@ -200,7 +201,7 @@ fn encoded<'v>(values: impl Iterator<Item = Option<&'v [u8]>>) -> Vec<u8> {
     out
 }
 
-/// What this node says to itself is not understood.
+/// The error for an answer of this node to itself that cannot be parsed.
 fn not_read(error: ProtocolError) -> QueryError {
     QueryError::Internal(error.to_string())
 }

@@ -1,7 +1,8 @@
 //! Requests that run on this shard, for `system_views.queries`.
 //!
-//! What is answered at once never comes here, and of the others the list keeps as many as it may. A request's line is
-//! made when somebody asks; until then it costs a slot and, of a text, its beginning.
+//! Requests that are answered at once are not listed, and of the others only as many as the list has room
+//! for. A request's line is made on demand; until then it costs a slot and, for a text, a copy of its
+//! beginning.
 
 use std::cell::RefCell;
 use std::fmt::Write;
@@ -58,7 +59,7 @@ pub(crate) struct RunningRow {
 }
 
 impl Engine {
-    /// Lists a request until what is returned is dropped.
+    /// Lists a request until the returned value is dropped.
     pub fn runs<'e>(&'e self, request: &Request<'_>) -> RunningRequest<'e> {
         let what = match request {
             Request::Query { query, parameters } => What::Query {
@@ -80,7 +81,7 @@ impl Engine {
         RunningRequest { engine: self, slot: self.running().add(Task { began: reactor::coarse_now(), what }) }
     }
 
-    /// The requests that run on this shard, each as it is when its turn comes: others run in between.
+    /// The requests that run on this shard, each as of its own moment: other tasks run in between.
     pub(crate) async fn running_rows(&self) -> Vec<RunningRow> {
         let mut rows = Vec::new();
         let mut slot = 0;

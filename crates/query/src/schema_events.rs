@@ -1,17 +1,17 @@
-//! What changed in the schema, as clients and the node's own caches are told.
+//! Events of schema changes, for clients and the node's own caches.
 
 use model::CqlType;
 use model::schema::SchemaChange;
 use wire::version::ProtocolVersion;
 
-/// What happened to the thing.
+/// The kind of change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// It is new.
+    /// It was created.
     Created,
-    /// It is not as it was.
+    /// It was altered.
     Updated,
-    /// It is gone.
+    /// It was dropped.
     Dropped,
 }
 
@@ -26,10 +26,10 @@ impl Change {
     }
 }
 
-/// What kind of thing changed.
+/// The kind of thing that changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
-    /// A keyspace; when it is dropped, all in it too.
+    /// A keyspace; when it is dropped, everything in it too.
     Keyspace,
     /// A table.
     Table,
@@ -57,9 +57,9 @@ impl Target {
 /// One change of the schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchemaEvent {
-    /// What happened.
+    /// The kind of change.
     pub change: Change,
-    /// To what kind of thing.
+    /// The kind of thing.
     pub target: Target,
     /// The keyspace.
     pub keyspace: String,
@@ -70,10 +70,10 @@ pub struct SchemaEvent {
 }
 
 impl SchemaEvent {
-    /// Whether statements prepared for `keyspace.table` must be prepared anew.
+    /// Whether statements prepared for `keyspace.table` must be prepared again.
     ///
-    /// A type's or a function's change reaches every table of its keyspace, because which of them use it is known only to
-    /// the schema before or after.
+    /// A change of a type or a function concerns every table of its keyspace, because only the schema before
+    /// or after shows which of them use it.
     pub fn touches(&self, keyspace: &str, table: &str) -> bool {
         self.keyspace == keyspace
             && match self.target {
@@ -82,7 +82,7 @@ impl SchemaEvent {
             }
     }
 
-    /// What `change` is to clients.
+    /// The event of `change`, for clients.
     pub fn of(change: &SchemaChange) -> Self {
         let event = |change, target, keyspace: &str, name: &str| Self {
             change,
@@ -112,7 +112,7 @@ impl SchemaEvent {
                 event(Change::Updated, Target::Type, keyspace, name)
             }
             SchemaChange::DropType { keyspace, name } => event(Change::Dropped, Target::Type, keyspace, name),
-            // They stand in a shortened log only; no statement makes them.
+            // They occur in a shortened log only; no statement makes them.
             SchemaChange::Version { .. } | SchemaChange::Dropped { .. } => {
                 event(Change::Updated, Target::Keyspace, "", "")
             }
@@ -137,7 +137,7 @@ impl SchemaEvent {
 
     /// Appends the body of a RESULT of kind Schema_change, kind included (native_protocol_v5.spec §4.2.5.5).
     ///
-    /// Version 3 knows no functions: there their keyspace was updated.
+    /// Version 3 has no functions: there their keyspace counts as updated.
     pub fn append_result(&self, out: &mut Vec<u8>, version: ProtocolVersion) {
         const KIND_SCHEMA_CHANGE: i32 = 0x0005;
         out.extend_from_slice(&KIND_SCHEMA_CHANGE.to_be_bytes());

@@ -1,8 +1,9 @@
-//! Traces of single requests, for clients that asked: rows in `system_traces.sessions` and `system_traces.events`.
+//! Traces of single requests, for clients that requested them: rows in `system_traces.sessions` and
+//! `system_traces.events`.
 //!
-//! A trace is gathered while its request runs and written after the answer left, so that a traced request is not slower
-//! than it must be. Rows live for a day, as in Cassandra. Whoever reads a trace waits for its `duration`, which is
-//! written last.
+//! A trace is collected while its request runs and written after the answer was sent, so that a traced
+//! request is slowed as little as possible. Rows live for a day, as in Cassandra. Readers of a trace wait for
+//! its `duration`, which is written last.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -36,9 +37,9 @@ pub struct Trace {
     started_us: i64,
     request: &'static str,
     parameters: Vec<(Cow<'static, str>, String)>,
-    /// What happened, after how many microseconds, on which shard.
+    /// Each event: its text, microseconds since the start, and shard.
     events: Vec<(String, u64, usize)>,
-    /// Tombstones that the reads of the request met.
+    /// Tombstones that the request's reads passed.
     pub tombstones: u64,
 }
 
@@ -61,18 +62,18 @@ impl Trace {
         *self.id.as_bytes()
     }
 
-    /// Notes what the request was given.
+    /// Notes a parameter of the request.
     pub fn parameter(&mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) {
         let mut value = value.into();
         value.truncate(value.floor_char_boundary(STATEMENT_BYTES_MAX));
         self.parameters.push((name.into(), value));
     }
 
-    /// Notes what statement an id stands for and the values bound to its markers, as Cassandra words them.
+    /// Notes the statement of an id and the values bound to its markers, in Cassandra's words.
     pub fn prepared(&mut self, engine: &Engine, id: &[u8], values: &Values<'_>) {
         let Some(statement) = engine.prepared().get(id) else { return };
         self.parameter("query", &*statement.text);
-        // Values that do not fit the markers are told where they are bound.
+        // Values that do not fit the markers are reported where they are bound.
         let Ok(bound) = bind_values(values, &statement.prepared) else { return };
         for (n, (marker, value)) in statement.prepared.markers.iter().zip(&bound).take(VALUES_MAX).enumerate()
         {
@@ -93,7 +94,7 @@ impl Trace {
         self.events.push((activity.into(), self.elapsed_us(), reactor::shard_id()));
     }
 
-    /// Notes what the request has read from the disk, in the words that ScyllaDB has for it.
+    /// Notes the request's disk reads, in ScyllaDB's words.
     pub fn reads(&mut self, reads: Vec<ToldRead>) {
         for ToldRead { file, offset, size, bytes, at, shard } in reads {
             let activity = format!(

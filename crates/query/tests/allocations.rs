@@ -1,6 +1,8 @@
-//! What a prepared statement costs in heap allocations once buffers have grown: reads of a row none, writes at most one.
+//! Heap allocations of a prepared statement once buffers have grown: none for a read of a row, at most one
+//! for a write.
 //!
-//! This test binary counts every allocation of the shard's thread, those of the commit log and of the memtable included.
+//! This test binary counts every allocation of the shard's thread, including those of the commit log and of
+//! the memtable.
 #![allow(unsafe_code)] // a counting allocator
 
 mod support;

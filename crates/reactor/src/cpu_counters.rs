@@ -1,11 +1,12 @@
-//! What the processor counts for the calling thread: instructions and cycles, its own code only (perf_event_open(2)).
+//! Processor counters of the calling thread: instructions and cycles, of its own code only
+//! (perf_event_open(2)).
 //!
-//! Many virtual machines have no such counters and many kernels refuse them: whoever asks must do without. Linux only;
-//! elsewhere there are none. `ceto perf` leans on this.
+//! Many virtual machines have no such counters and many kernels refuse them, so callers must do without.
+//! Linux only; on other systems there are none. `ceto perf` uses this.
 
 use std::io;
 
-/// What the processor did for a thread.
+/// Processor counts of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CpuCounts {
     /// Instructions retired in user mode.
@@ -15,7 +16,7 @@ pub struct CpuCounts {
 }
 
 impl CpuCounts {
-    /// What was counted since `earlier`.
+    /// The counts since `earlier`.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {
@@ -36,7 +37,7 @@ impl CpuCounters {
     /// Counters of the calling thread, from now on.
     ///
     /// # Errors
-    /// As perf_event_open(2): `NotFound` where the processor has none to give, `PermissionDenied` where
+    /// As perf_event_open(2): `NotFound` if the processor has none, `PermissionDenied` if
     /// `kernel.perf_event_paranoid` or a sandbox forbids them, `Unsupported` on other systems.
     pub fn open() -> io::Result<Self> {
         Ok(Self {
@@ -45,7 +46,7 @@ impl CpuCounters {
         })
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     ///
     /// # Errors
     /// As read(2).
@@ -136,7 +137,7 @@ mod linux {
 
         #[test]
         fn a_counter_grows_while_its_thread_works() {
-            // Sandboxes forbid the call as such.
+            // Sandboxes forbid the call itself.
             let Ok(counter) = Counter::open(SOFTWARE, TASK_CLOCK) else { return };
             let before = counter.read().unwrap();
             let mut after = before;

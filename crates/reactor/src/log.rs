@@ -1,8 +1,8 @@
 //! Structured log lines: a text and `key=value` pairs, one line each.
 //!
-//! `LEVEL time [shard N] area: text key=value ...` goes to standard error, or under simulation into the trace. The
-//! level applies to the whole process. A line that may repeat quickly is written with the `_limited` macros: at most
-//! one per second, place and shard, with the number of those left out.
+//! `LEVEL time [shard N] area: text key=value ...` goes to standard error, or under simulation into the
+//! trace. The level applies to the whole process. A line that may repeat quickly is written with the
+//! `_limited` macros: at most one per second, place and shard, with the number of suppressed ones.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -18,13 +18,13 @@ use crate::time::Instant;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Level {
-    /// Something is broken and somebody should look.
+    /// Something is broken and needs attention.
     Error = 1,
     /// Something is wrong but handled.
     Warn = 2,
-    /// What an operator wants to know of normal life.
+    /// Normal events of interest to operators.
     Info = 3,
-    /// For those who debug.
+    /// For debugging.
     Debug = 4,
 }
 
@@ -72,7 +72,8 @@ impl LogState {
     }
 }
 
-/// For the `_limited` macros: whether the place may log now, and how many lines it has left out since it last did.
+/// For the `_limited` macros: whether the place may log now, and how many lines it has left out since it last
+/// did.
 pub fn allowed(file: &'static str, line: u32) -> Option<u64> {
     shard::try_with(|shard| {
         let now = shard.now();

@@ -1,7 +1,7 @@
 //! Counters, gauges and histograms of one shard: plain cells, read out as samples.
 //!
-//! A metric is registered once, by name and labels, and then kept as an `Rc` by whoever counts; asking again for the
-//! same gives the same one. Whoever publishes collects every shard's samples and adds or labels them.
+//! A metric is registered once, by name and labels, and its user then keeps it as an `Rc`; registering the
+//! same again returns the same metric. The publisher collects every shard's samples and adds or labels them.
 
 mod own;
 
@@ -17,7 +17,7 @@ const SUB_BITS: u32 = 4;
 const SUB: u64 = 1 << SUB_BITS;
 /// Buckets of a histogram over the whole range of `u64`.
 pub const HISTOGRAM_BUCKETS: usize = ((64 - SUB_BITS as usize) + 1) * SUB as usize;
-/// Metrics a shard may register; beyond it a metric counts but is not published.
+/// Most metrics of a shard; beyond it a metric counts but is not published.
 pub const METRICS_MAX: usize = 1 << 16;
 
 /// A number that only grows.
@@ -108,7 +108,7 @@ impl Histogram {
         self.count.set(self.count.get() + 1);
     }
 
-    /// What has been counted so far.
+    /// The counts so far.
     pub fn snapshot(&self) -> HistogramSnapshot {
         let buckets = self
             .buckets
@@ -133,7 +133,7 @@ pub struct HistogramSnapshot {
 }
 
 impl HistogramSnapshot {
-    /// The value below or at which the share `quantile` (0 to 1) of all values lies; 0 when there is none.
+    /// The value at or below which the share `quantile` (0 to 1) of all values lies; 0 if there is none.
     pub fn quantile(&self, quantile: f64) -> u64 {
         let rank = ((self.count as f64) * quantile.clamp(0.0, 1.0)).ceil().max(1.0) as u64;
         let mut seen = 0;
@@ -176,7 +176,7 @@ pub enum Value {
 pub struct Sample {
     /// Its name, as published.
     pub name: String,
-    /// What it says, in a sentence.
+    /// Its description, in a sentence.
     pub help: String,
     /// Names and values, sorted.
     pub labels: Vec<(String, String)>,
@@ -224,7 +224,7 @@ fn register(name: &str, help: &str, labels: &[(&str, &str)], fresh: Metric) -> M
 /// This shard's counter of that name and those labels.
 ///
 /// # Panics
-/// When the name and labels are those of a metric of another kind.
+/// If a metric of another kind has that name and those labels.
 pub fn counter(name: &str, help: &str, labels: &[(&str, &str)]) -> Rc<Counter> {
     match register(name, help, labels, Metric::Counter(Rc::default())) {
         Metric::Counter(counter) => counter,
@@ -235,7 +235,7 @@ pub fn counter(name: &str, help: &str, labels: &[(&str, &str)]) -> Rc<Counter> {
 /// This shard's gauge of that name and those labels.
 ///
 /// # Panics
-/// When the name and labels are those of a metric of another kind.
+/// If a metric of another kind has that name and those labels.
 pub fn gauge(name: &str, help: &str, labels: &[(&str, &str)]) -> Rc<Gauge> {
     match register(name, help, labels, Metric::Gauge(Rc::default())) {
         Metric::Gauge(gauge) => gauge,
@@ -246,7 +246,7 @@ pub fn gauge(name: &str, help: &str, labels: &[(&str, &str)]) -> Rc<Gauge> {
 /// This shard's histogram of that name and those labels.
 ///
 /// # Panics
-/// When the name and labels are those of a metric of another kind.
+/// If a metric of another kind has that name and those labels.
 pub fn histogram(name: &str, help: &str, labels: &[(&str, &str)]) -> Rc<Histogram> {
     match register(name, help, labels, Metric::Histogram(Rc::default())) {
         Metric::Histogram(histogram) => histogram,
@@ -254,7 +254,7 @@ pub fn histogram(name: &str, help: &str, labels: &[(&str, &str)]) -> Rc<Histogra
     }
 }
 
-/// Takes this shard's metric of that name and those labels out of what is published.
+/// Removes this shard's metric with that name and those labels from the published ones.
 pub fn remove(name: &str, labels: &[(&str, &str)]) {
     let mut labels: Vec<(String, String)> =
         labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();

@@ -1,9 +1,9 @@
-//! Operations in flight: who waits for which, and what became of those nobody waits for.
+//! Operations in flight: their waiting futures, and operations whose futures are gone.
 //!
 //! A slot is taken at the first poll of an [`OpFuture`] and freed at the operation's own completion, never
 //! before. Dropping the future turns the slot into an orphan and asks the driver to cancel; buffer and handle
-//! stay with the driver until the kernel is done, and are dropped then.
-//! Invariant: a slot's number is not reused while the driver may still complete it.
+//! stay with the driver until the kernel is done, and are dropped then. Invariant: a slot's number is not
+//! reused while the driver may still complete it.
 
 use std::future::Future;
 use std::io;
@@ -42,7 +42,7 @@ impl OpTable {
         Self { slots: Vec::new(), free: NONE, in_flight: 0, orphans: 0 }
     }
 
-    /// Operations whose completion is still to come, orphans included.
+    /// Operations whose completion has not arrived, including orphans.
     pub(crate) fn in_flight(&self) -> usize {
         self.in_flight
     }
@@ -77,7 +77,7 @@ impl OpTable {
         self.free = id.slot() as u32;
     }
 
-    /// Files a completion. What is left over (an orphan's operation) is returned to be dropped outside of borrows.
+    /// Files a completion. A leftover (an orphan's operation) is returned to be dropped outside of borrows.
     pub(crate) fn complete(&mut self, completion: Completion) -> (Option<Waker>, Option<Completion>) {
         let Completion { id, op, result } = completion;
         let entry = &mut self.slots[id.slot()];
@@ -98,7 +98,7 @@ impl OpTable {
     }
 }
 
-/// One operation as a future; gives the operation, with its buffers, back beside the result.
+/// One operation as a future; returns the operation, with its buffers, beside the result.
 pub(crate) struct OpFuture {
     state: FutureState,
 }
@@ -109,7 +109,7 @@ enum FutureState {
     Over,
 }
 
-/// What became of a submission.
+/// The outcome of a submission.
 #[allow(clippy::large_enum_variant)] // lives on the stack for a moment; boxing would allocate per operation
 enum Started {
     InFlight(OpId),

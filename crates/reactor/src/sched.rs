@@ -1,10 +1,10 @@
-//! Which task runs next: one run queue per scheduling group, weighted by shares.
+//! Chooses the next task: one run queue per scheduling group, weighted by shares.
 //!
-//! Each group has a virtual runtime: the time it held the core, kernel time of its I/O included, divided by its
-//! shares. The runnable group with the least runs next, for at most a quantum; within a group it is first come,
-//! first served. A group that was idle does not save up: it comes back no further behind than one quantum.
-//! A background slice is shorter while foreground work waits, and ends early when such work arrives.
-//! Invariant: every queued task is in the queue of its own group, once. What each group got is told by `usage`.
+//! Each group has a virtual runtime: the time it held the core, including kernel time of its I/O, divided by
+//! its shares. The runnable group with the least runs next, for at most a quantum; within a group it is first
+//! come, first served. A group that was idle does not save up: it returns at most one quantum behind. A
+//! background slice is shorter while foreground work waits, and ends early when such work arrives. Invariant:
+//! every queued task is in the queue of its own group, once. `usage` reports the time of each group.
 
 pub(crate) mod usage;
 
@@ -19,18 +19,18 @@ use usage::Usage;
 
 /// Number of scheduling groups.
 pub(crate) const GROUPS: usize = 11;
-/// Longest slice of one group before others are looked at.
+/// Longest slice of one group before other groups are considered.
 pub(crate) const QUANTUM_NS: u64 = 500_000;
-/// From here on a background slice ends as soon as something of the foreground's has arrived.
+/// After this time a background slice ends as soon as foreground work has arrived.
 pub(crate) const BACKGROUND_SLICE_MIN_NS: u64 = 20_000;
-/// Within this background work gives way: its slice's length while foreground tasks wait, and, measured from one
-/// look at the clock to the next, what makes giving way late.
+/// The time within which background work gives way: the length of its slice while foreground tasks wait, and
+/// the time between two reads of the clock beyond which giving way counts as late.
 pub(crate) const GIVE_WAY_NS: u64 = 100_000;
 /// How much virtual time a group may come back with after having been idle.
 const CREDIT_NS: u64 = QUANTUM_NS;
 const SHARES_UNIT: u64 = 1000;
 
-/// A scheduling group: what a task's time, and its requests to the disk, are charged to.
+/// A scheduling group, to which a task's time and disk requests are charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Group(pub(crate) u8);
 
@@ -66,15 +66,15 @@ impl Group {
     pub const BACKGROUND: Group = Group(6);
     /// Liveness and group membership.
     pub const GOSSIP: Group = Group(7);
-    /// What operators ask for.
+    /// Work that operators request.
     pub const ADMIN: Group = Group(8);
-    /// Requests of clients that have to be parsed and prepared first, and very long ones: foreground, but not at the
-    /// cost of those that are prepared.
+    /// Requests of clients that have to be parsed and prepared first, and very long ones: foreground, but not
+    /// at the cost of prepared requests.
     pub const UNPREPARED: Group = Group(9);
-    /// Reads over many partitions on behalf of clients: they give way to short requests as background work does.
+    /// Reads over many partitions for clients: they give way to short requests as background work does.
     pub const SCAN: Group = Group(10);
 
-    /// All groups, in their numbers' order.
+    /// All groups, in the order of their numbers.
     pub fn all() -> impl Iterator<Item = Group> {
         (0..GROUPS as u8).map(Group)
     }
@@ -104,11 +104,12 @@ impl Group {
         BACKGROUND_MASK & (1 << self.0) != 0
     }
 
-    /// Marks a group that does not exist: nobody runs.
+    /// Marks that no group runs.
     const NOBODY: Group = Group(u8::MAX);
 }
 
-/// The background groups, a bit each. Scans are among them: clients wait for them, but do not count their microseconds.
+/// The background groups, a bit each. Scans are among them: clients wait for them, but do not notice
+/// microseconds.
 pub(crate) const BACKGROUND_MASK: u16 = 1 << Group::MEMTABLE.0
     | 1 << Group::COMPACTION.0
     | 1 << Group::STREAMING.0
@@ -120,15 +121,15 @@ pub(crate) struct Sched {
     queues: [RefCell<VecDeque<u32>>; GROUPS],
     runnable: Cell<u16>,
     virtual_ns: [Cell<u64>; GROUPS],
-    /// The least virtual time of any group that ran lately: where a waking group joins.
+    /// The least virtual time of any group that ran recently, where a waking group joins.
     floor_ns: Cell<u64>,
     shares: [Cell<u32>; GROUPS],
     pub(crate) usage: [Usage; GROUPS],
-    /// Whose slice it is; `NOBODY` between slices.
+    /// The group whose slice it is; `NOBODY` between slices.
     running: Cell<Group>,
     /// A foreground group has become runnable since the slice began.
     arrived: Cell<bool>,
-    /// The clock when it was last read: at each slice's begin and end, and after a sleep.
+    /// The clock when it was last read: at each slice's start and end, and after a sleep.
     pub(crate) clock_ns: Cell<u64>,
     pub(crate) current: Cell<Group>,
     /// End of the present slice; zero outside of one.
@@ -137,7 +138,7 @@ pub(crate) struct Sched {
 }
 
 impl Sched {
-    /// Nobody has anything to do; what is measured is measured from `now_ns` on.
+    /// No group has tasks; times are measured from `now_ns` on.
     pub(crate) fn new(now_ns: u64) -> Self {
         Self {
             queues: std::array::from_fn(|_| RefCell::new(VecDeque::new())),
@@ -277,7 +278,8 @@ pub fn current_group() -> Group {
 }
 
 /// Whether the running task should let others run: its group's slice is over, or, for a background group,
-/// something else has arrived: completions, messages of other shards, tasks of the foreground. Cheap enough to ask once per row.
+/// other work has arrived: completions, messages of other shards, foreground tasks. Cheap enough to call once
+/// per row.
 pub fn need_preempt() -> bool {
     shard::with(|shard| shard.need_preempt())
 }
@@ -299,7 +301,7 @@ pub async fn yield_now() {
     Yield(false).await;
 }
 
-/// Yields if [`need_preempt`] says so.
+/// Yields if [`need_preempt`] returns true.
 pub async fn maybe_yield() {
     if need_preempt() {
         yield_now().await;

@@ -1,7 +1,7 @@
 //! Starting shards: threads, pinning, choice of driver, and the common end.
 //!
-//! Each shard runs its own copy of `main` to its end and then goes on serving its peers until every shard's is over.
-//! Invariant: a driver is created on the thread that uses it (io_uring insists).
+//! Each shard runs its own copy of `main` to its end and then continues serving its peers until every shard's
+//! `main` is over. Invariant: a driver is created on the thread that uses it (io_uring requires it).
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -25,16 +25,17 @@ use crate::shard::{Parts, Shard};
 use crate::stall::{StallDetector, Watch};
 use crate::waker::Remote;
 
-/// Stack of a shard's thread: a statement nested as deep as the parser allows takes about two MiB without optimisation.
+/// Stack of a shard's thread: a statement nested as deep as the parser allows takes about two MiB without
+/// optimisation.
 const STACK_BYTES: usize = 8 << 20;
 
-/// Which driver a shard uses.
+/// The driver of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DriverChoice {
-    /// io_uring, or poll where the kernel refuses it.
+    /// io_uring, or poll if the kernel refuses it.
     #[default]
     Auto,
-    /// io_uring or nothing.
+    /// io_uring; otherwise the start fails.
     Uring,
     /// Readiness and helper threads.
     Poll,
@@ -47,20 +48,21 @@ pub struct Config {
     pub shards: usize,
     /// With which driver.
     pub driver: DriverChoice,
-    /// Whether each thread stays on one CPU of those the process may use.
+    /// Whether each thread stays on one of the CPUs that the process may use.
     pub pin: bool,
-    /// Microseconds a shard looks for work before it sleeps.
+    /// Microseconds a shard polls for work before it sleeps.
     pub spin_us: u32,
     /// Name of the threads, followed by the shard's number.
     pub name: String,
     /// Bytes of file buffers each shard keeps for reuse.
     pub pool_bytes_max: usize,
-    /// The disks whose speed is known; requests to others are not held back unless [`crate::io::set_model`] says.
+    /// The disks with known speed; requests to others are not held back unless [`crate::io::set_model`] sets
+    /// a model.
     pub disks: Vec<DiskSpec>,
-    /// Whether tasks that hold the core are found and reported.
+    /// Whether tasks that hold the core are detected and reported.
     pub stalls: Option<StallDetector>,
-    /// Whether a shard's run is good although a task of it panicked that nobody waited for. Without optimisation, as in tests, it
-    /// is not: such a panic is logged, and nobody would see it.
+    /// Whether a shard's run succeeds although a detached task of it panicked. In builds without
+    /// optimisation, as in tests, it does not: such a panic is only logged, where it would not be noticed.
     pub contain_panics: bool,
 }
 
@@ -129,11 +131,11 @@ pub enum StartError {
 pub struct ShardPanicked {
     /// Which shard; the lowest if several.
     pub shard: usize,
-    /// What the panic said.
+    /// The panic's message.
     pub message: String,
 }
 
-/// Shards at work.
+/// Running shards.
 #[must_use = "join the shards"]
 pub struct Running {
     threads: Vec<JoinHandle<Result<(), String>>>,
@@ -156,10 +158,10 @@ impl Running {
     }
 }
 
-/// What shards of one process share while they run: who is still at it.
+/// State that the shards of one process share while they run.
 struct Together {
     running: AtomicUsize,
-    /// A main has panicked: the others are asked to end.
+    /// Whether a main has panicked: the others are asked to end.
     failed: AtomicBool,
     remotes: Vec<Arc<Remote>>,
 }
@@ -185,7 +187,7 @@ fn raise_descriptors() {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
         limit.current = limit.maximum;
-        // Refused, the limit stays as it is, and accepting tells when it is reached.
+        // If this is refused the limit stays as it is, and accepting connections fails when it is reached.
         let _ = setrlimit(Resource::Nofile, limit);
     }
 }
@@ -198,11 +200,11 @@ pub fn descriptors_max() -> usize {
 
 /// Starts one thread per shard, each running its own future of `main`.
 ///
-/// A shard's tasks may use its peers until every shard's main has ended; what still runs then is dropped. When a main
-/// panics the others are asked to end, as SIGTERM would ask them ([`crate::signal::terminated`]).
+/// A shard's tasks may use its peers until every shard's main has ended; tasks that still run then are
+/// dropped. When a main panics the others are asked to end, as by SIGTERM ([`crate::signal::terminated`]).
 ///
 /// # Errors
-/// [`StartError`] when a thread or a driver could not be had; then no main has begun.
+/// [`StartError`] if a thread or a driver could not be created; then no main has begun.
 pub fn start<F, Fut>(config: Config, main: F) -> Result<Running, StartError>
 where
     F: Fn(ShardInfo) -> Fut + Send + Clone + 'static,
@@ -261,16 +263,17 @@ where
         outcome?;
     }
     for gate in gates {
-        // A thread that is gone has panicked; `join` tells.
+        // A thread that is gone has panicked; `join` reports it.
         let _ = gate.send(());
     }
     Ok(Running { threads })
 }
 
-/// Runs `future` on a shard of its own on the calling thread, not pinned, and returns its output: for tests and tools.
+/// Runs `future` on its own shard on the calling thread, not pinned, and returns its output: for tests and
+/// tools.
 ///
 /// # Panics
-/// When the shard cannot be started, or when the future panics.
+/// If the shard cannot be started, or the future panics.
 pub fn run_one<T, Fut>(config: Config, future: Fut) -> T
 where
     T: 'static,
@@ -289,7 +292,7 @@ where
     }
 }
 
-/// Counts a shard out, also when its loop is left by a panic of this crate's own.
+/// Removes a shard from the count of running ones, also if its loop ends by a panic of this crate.
 struct Departure<'together> {
     together: &'together Together,
     told: bool,
@@ -335,8 +338,8 @@ fn drive<T: 'static>(
     drop(waiter);
     let (mut departure, mut asked) = (Departure { together, told: false }, false);
     loop {
-        // A turn takes in others' calls before it asks: what they tell here must be looked at after that, or the call
-        // is lost and the shard sleeps for ever.
+        // A turn handles calls of others before it checks: their reports here must be examined after that,
+        // otherwise they are lost and the shard sleeps for ever.
         shard.turn(|| {
             let news = (!asked && together.failed.load(Ordering::SeqCst)) || together.all_are_done();
             !news && (departure.told || outcome.borrow().is_none())
@@ -429,7 +432,7 @@ fn allowed() -> Option<CpuSet> {
     *ALLOWED.get_or_init(|| rustix::thread::sched_getaffinity(None).ok())
 }
 
-/// The same in the form the kernel's calls take.
+/// As [`allowed`], in the form that the kernel's calls take.
 pub(crate) fn allowed_cpus() -> Option<libc::cpu_set_t> {
     let allowed = allowed()?;
     // SAFETY: all zeros is the empty set.
@@ -449,7 +452,7 @@ pub(crate) fn unpin() {
     }
 }
 
-/// One CPU per shard out of those the process may use; `None`, with a log line, when there are too few.
+/// One CPU per shard of those the process may use; `None`, with a log line, if there are too few.
 fn cpus_for(shards: usize) -> Option<Vec<usize>> {
     let allowed = allowed()?;
     let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).take(shards).collect();

@@ -1,9 +1,9 @@
-//! Wakers that are plain integers, and the way of a wake to a shard from elsewhere.
+//! Wakers that are plain integers, and the delivery of wakes to a shard from other threads.
 //!
 //! A waker is 64 bits: home (16) | generation (24) | index (24). It holds no pointer and no count, so cloning
-//! and dropping are free and a stale one is harmless: the generation no longer matches. A wake on the shard's own
-//! thread goes straight into a run queue; any other goes through the home's [`Remote`], the one place of this crate
-//! where threads share memory besides the mesh's rings.
+//! and dropping are free and a stale one is harmless: the generation no longer matches. A wake on the shard's
+//! own thread goes straight into a run queue; any other goes through the home's [`Remote`], the only place of
+//! this crate where threads share memory besides the mesh's rings.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::ptr;
@@ -18,11 +18,11 @@ const HOME_SHIFT: u32 = INDEX_BITS + GENERATION_BITS;
 /// Shards that may live in one process at a time, simulated ones included.
 const HOMES_MAX: usize = 1 << 16;
 
-/// What other threads may touch of a shard.
+/// The state of a shard that other threads may access.
 pub(crate) struct Remote {
-    /// Set by the shard before it sleeps; whoever clears it owes it a signal.
+    /// Set by the shard before it sleeps; the thread that clears it has to signal the shard.
     sleeping: AtomicBool,
-    /// Something was put into `inbox`, or a peer has something in its ring.
+    /// Whether something was put into `inbox`, or a peer has something in its ring.
     notified: AtomicBool,
     inbox: Mutex<Vec<u64>>,
     eventfd: Option<OwnedFd>,
@@ -43,10 +43,11 @@ impl Remote {
         self.eventfd.as_ref().map(AsRawFd::as_raw_fd)
     }
 
-    /// Tells the shard that there is something to look at; signals it only if it sleeps.
+    /// Notes that there is work for the shard; signals it only if it sleeps.
     pub(crate) fn notify(&self) {
         self.notified.store(true, Ordering::SeqCst);
-        // Pairs with the fence in `prepare_sleep`: either the sleeper sees `notified`, or this sees `sleeping`.
+        // Pairs with the fence in `prepare_sleep`: either the sleeper sees `notified`, or this sees
+        // `sleeping`.
         fence(Ordering::SeqCst);
         if self.sleeping.load(Ordering::Relaxed)
             && self.sleeping.swap(false, Ordering::SeqCst)
@@ -57,7 +58,7 @@ impl Remote {
         }
     }
 
-    /// Announces sleep; false when something has arrived and the shard must look first.
+    /// Announces sleep; returns false if something has arrived and must be handled first.
     pub(crate) fn prepare_sleep(&self) -> bool {
         self.sleeping.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);

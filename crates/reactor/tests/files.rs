@@ -1,4 +1,4 @@
-//! Files on real drivers: what is written is read, whatever the alignment; names; locks.
+//! Files on real drivers: written data is read back at any alignment; names; locks.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::io::ErrorKind;
@@ -115,7 +115,7 @@ fn names_can_be_made_listed_moved_and_removed() {
     });
 }
 
-/// Each would hold up, mislead or be harmed by whoever takes it for a file.
+/// Each of these would block, mislead or be harmed if it were taken for a file.
 #[test]
 fn only_regular_files_are_opened_and_the_error_says_what_is_there() {
     in_directory(|directory| async move {
@@ -169,7 +169,7 @@ fn a_symbolic_link_is_listed_as_what_it_leads_to() {
         let found: Vec<_> = found.iter().map(|e| (e.name.as_str(), e.is_dir)).collect();
         assert_eq!(found, [("a", true), ("b", false), ("c", false)]);
         assert_eq!(file::read_dir(&listed).await.unwrap()[1].size, 5000);
-        // What is removed is the link.
+        // Only the link is removed.
         file::remove_dir_all(listed.join("a")).await.unwrap();
         assert!(target.join("inner").is_dir());
     });

@@ -1,5 +1,5 @@
-//! The I/O scheduler under simulation, on a disk that serves one request after the other: shares, bounds, latency.
-//! All times are virtual, so they are exact.
+//! The I/O scheduler under simulation, on a disk that serves one request after the other: shares, bounds,
+//! latency. All times are virtual, so they are exact.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::cell::{Cell, RefCell};
@@ -31,7 +31,7 @@ async fn open(name: &str) -> File {
     file
 }
 
-/// What the tasks of one group have got.
+/// The completed work of one group's tasks.
 #[derive(Default)]
 struct Got {
     operations: Cell<u64>,
@@ -66,7 +66,7 @@ fn readers(group: Group, tasks: usize, bytes: usize, file: &File) -> Rc<Got> {
     got
 }
 
-/// A world of one node whose shards each do `work` on a file of their own and hand out what it gives.
+/// A world of one node whose shards each do `work` on their own file and return its results.
 fn world<T: 'static>(
     seed: u64,
     shards: usize,
@@ -118,8 +118,8 @@ fn groups_share_a_saturated_disk_by_their_shares_and_none_starves() {
     }
 }
 
-/// Pieces of 64 KiB a flush writes in a second, one at a time with `pause` to make the next, beside a foreground
-/// that never rests.
+/// Pieces of 64 KiB a flush writes in a second, one at a time with `pause` to make the next, beside a
+/// foreground that never rests.
 fn flushed_pieces(pause: Duration) -> u64 {
     let (mut world, _, got) = world(2, 1, MODEL, Some(MODEL), move |file| {
         let (got, file) = (Rc::new(Got::default()), file.clone());
@@ -147,7 +147,8 @@ fn flushed_pieces(pause: Duration) -> u64 {
 
 #[test]
 fn a_flush_that_writes_one_piece_at_a_time_gets_its_shares_beside_a_foreground_that_never_rests() {
-    // 64 KiB take 1.25 ms: 228 in a second are 400 of 1400 shares, also when it pauses as long as it may be passed.
+    // 64 KiB take 1.25 ms: 228 in a second are 400 of 1400 shares, also when it pauses as long as it may be
+    // passed.
     for pause_us in [50, 2_000] {
         let pieces = flushed_pieces(Duration::from_micros(pause_us));
         assert!((215..=240).contains(&pieces), "{pieces} pieces with pauses of {pause_us} us");
@@ -156,7 +157,7 @@ fn a_flush_that_writes_one_piece_at_a_time_gets_its_shares_beside_a_foreground_t
 
 #[test]
 fn the_disk_is_given_no_more_than_a_millisecond_of_work() {
-    // As fast as its model, and four times slower: the depth is bounded by what comes back.
+    // A disk as fast as its model, and one four times slower: completions limit the depth.
     let slow = DiskModel {
         read_iops: MODEL.read_iops / 4,
         read_bandwidth: MODEL.read_bandwidth / 4,
@@ -227,7 +228,8 @@ fn compaction_and_flush_delay_a_point_read_by_a_bounded_device_time() {
     let unscheduled = point_read_p99_us(true, None);
     println!("p99 of a point read: {alone} us alone, {scheduled} scheduled, {unscheduled} not");
     assert!(alone <= 150, "{alone} us alone");
-    // Half a millisecond of background work may be ahead, and a piece that was begun: 64 KiB written in 1.25 ms.
+    // Half a millisecond of background work may be ahead, and a piece that was begun: 64 KiB written in 1.25
+    // ms.
     assert!(
         scheduled <= alone + 500 + 1_250 + 100,
         "{scheduled} us beside background work, {alone} us alone"
@@ -418,7 +420,7 @@ fn measuring_finds_what_the_disk_can_do_and_leaves_nothing() {
         assert!((MODEL.read_iops..=3 * MODEL.read_iops).contains(&model.read_iops), "{model:?}");
         assert!(model.write_bandwidth >= MODEL.write_bandwidth, "{model:?}");
         assert!(reactor::file::read_dir("/data").await.unwrap().is_empty());
-        // What is set is what every shard follows, under its name.
+        // Every shard follows a model that is set, under its name.
         reactor::io::set_model("/data", model);
         assert_eq!(reactor::io::model("/data"), Some(model));
     });

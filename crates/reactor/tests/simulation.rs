@@ -1,4 +1,5 @@
-//! What the simulation promises: the same run for the same seed, a disk that lies as stated, a network that delays.
+//! Guarantees of the simulation: the same run for the same seed, a disk with the stated faults, a network
+//! that delays.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::cell::{Cell, RefCell};

@@ -1,4 +1,4 @@
-//! What the executor promises, on a real driver: spawning, waiting, panics, timers, calls between shards.
+//! Guarantees of the executor, on a real driver: spawning, waiting, panics, timers, calls between shards.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::cell::{Cell, RefCell};
@@ -48,7 +48,7 @@ fn a_detached_task_runs_on() {
 
 #[test]
 fn a_task_started_now_runs_up_to_its_first_wait_in_the_group_of_its_caller() {
-    // One of them panics, and nobody waits for it.
+    // One of the tasks panics, and it is detached.
     on_each_driver_with(Config { contain_panics: true, ..Config::default() }, || async {
         let steps = Rc::new(RefCell::new(Vec::new()));
         let noting = |name: &'static str| {
@@ -201,7 +201,7 @@ fn a_panicking_main_is_reported_by_join() {
     assert!(panicked.message.contains("this shard fails"));
 }
 
-/// The call of a shard that ends, by a panic or not, reaches the others at every point of their loops.
+/// The end of a shard, by a panic or not, reaches the others at every point of their loops.
 #[test]
 fn no_end_of_a_shard_is_missed_by_the_others() {
     for round in 0..3_000 {
@@ -271,7 +271,7 @@ fn metric(name: &str, group: Group) -> u64 {
     }
 }
 
-/// Holds the core for `time`, without looking whether others wait.
+/// Holds the core for `time`, without checking whether others wait.
 fn hold(time: Duration) {
     let begin = reactor::now();
     while begin.elapsed() < time {
@@ -301,7 +301,7 @@ fn who_holds_the_core_beyond_the_quota_is_counted() {
 fn a_group_that_waits_for_the_core_starves_and_one_without_tasks_waits() {
     on_each_driver(|| async {
         let starving = spawn(Group::BACKGROUND, async { reactor::now() });
-        // The main task's group goes on holding the core while the other one's task is queued.
+        // The main task's group holds the core while the other group's task is queued.
         hold(Duration::from_millis(3));
         starving.await.unwrap();
         reactor::sleep(Duration::from_millis(3)).await;

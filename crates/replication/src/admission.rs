@@ -1,19 +1,19 @@
 //! Limits on how often one partition is read and written: the table option `per_partition_rate_limit`.
 //!
-//! The shard that has a partition counts its operations, refused ones too. A count is halved each second, so that under a
-//! steady rate it says what the rate is; beyond the limit an operation is let in with the chance limit / rate, so that
-//! about as many as the limit are let in, and clients that retry at once gain nothing by it. Counts live in a table of
-//! fixed size, made when the first table with a limit is used: a partition that is seldom used makes room for others,
-//! so that a limit is never applied to what is below it, and may be missed where thousands of partitions are hot at once.
-//! Reads of ranges, batches, counters and conditional writes are not limited. (ScyllaDB's documented extension, CQL:
-//! cql-extensions.md, dev/per-partition-rate-limit.md.)
+//! The shard that has a partition counts its operations, including refused ones. A count is halved each
+//! second, so that under a steady rate it equals the rate. Beyond the limit an operation is admitted with the
+//! probability limit / rate, so that about as many as the limit are admitted, and clients that retry at once
+//! gain nothing by it. Counts are in a table of fixed size, made when the first table with a limit is used: a
+//! seldom used partition makes room for others. So a limit is never applied below its rate, and may be missed
+//! if thousands of partitions are hot at once. Reads of ranges, batches, counters and conditional writes are
+//! not limited. (ScyllaDB's documented extension, CQL: cql-extensions.md, dev/per-partition-rate-limit.md.)
 
 use std::cell::RefCell;
 
 use model::{Table, TableId, Token};
 use storage::StorageError;
 
-/// Where table options keep the limits: an entry of the extensions.
+/// The entry of the table options' extensions that has the limits.
 pub const EXTENSION: &str = "per_partition_rate_limit";
 
 /// Buckets of counters, a power of two, and counters of each.
@@ -21,7 +21,7 @@ const BUCKETS: usize = 4096;
 const WAYS: usize = 4;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// What is limited.
+/// The limited kinds of operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
     Read,
@@ -38,7 +38,7 @@ pub struct RateLimits {
 }
 
 impl RateLimits {
-    /// The limits in the bytes of the extension; bytes that are no limits are none.
+    /// Reads the limits from the bytes of the extension; invalid bytes mean no limits.
     pub fn decode(bytes: &[u8]) -> Self {
         let number = |at: usize| {
             let bytes = bytes.get(at..at + 4)?.try_into().ok()?;
@@ -89,7 +89,7 @@ pub(crate) struct RateLimiter {
 }
 
 impl RateLimiter {
-    /// Counts an operation on a partition of `table`; refuses it where there are too many.
+    /// Counts an operation on a partition of `table`; refuses it if there are too many.
     ///
     /// # Errors
     /// [`StorageError::RateLimited`].
@@ -116,7 +116,7 @@ impl RateLimiter {
         })
     }
 
-    /// Counts one operation; how many a second there are of late.
+    /// Counts one operation; returns the recent number of operations per second.
     fn count(&self, label: u64, now_ns: u64) -> u64 {
         let (second, within_ns) = ((now_ns / SECOND_NS) as u32, now_ns % SECOND_NS);
         let mut counters = self.counters.borrow_mut();
@@ -133,18 +133,20 @@ impl RateLimiter {
         let counter = &mut bucket[way];
         let count = counter.aged(second).saturating_add(1);
         *counter = Counter { label, count, second };
-        // Under a steady rate a count is the rate after it was halved, and twice that before it is halved again.
+        // Under a steady rate a count is the rate after it was halved, and twice that before it is halved
+        // again.
         u64::from(count) * SECOND_NS / (SECOND_NS + within_ns)
     }
 }
 
-/// Whether one more operation is let in where there are `rate` a second: always up to the limit, then with the chance limit / rate.
-/// A limit of nothing lets nothing in, also what comes alone and late in a second, when the rate is below one.
+/// Whether one more operation is admitted at a rate of `rate` per second: always up to the limit, beyond it
+/// with the probability limit / rate. A limit of zero admits nothing, even a lone operation late in a second,
+/// when the rate is below one.
 fn lets_in(rate: u64, limit: u64, chance: impl FnOnce() -> u64) -> bool {
     limit > 0 && (rate <= limit || chance() % rate < limit)
 }
 
-/// A name of what is counted; not zero.
+/// Identifies a counter; not zero.
 fn label(table: TableId, token: Token, operation: Operation) -> u64 {
     let (high, low) = table.0.split_at(8);
     let word = |bytes: &[u8]| bytes.iter().fold(0u64, |word, byte| word << 8 | u64::from(*byte));
@@ -187,7 +189,7 @@ mod tests {
     #[test]
     fn about_the_limit_is_let_in_of_more() {
         let counts = let_in(10_000, 100, 6);
-        // A count starts at nothing, so that the first second lets in more; from then on it comes to the limit.
+        // A count starts at zero, so that the first second admits more; after that it approaches the limit.
         for (second, count) in counts.iter().enumerate().skip(1) {
             assert!((80..170).contains(count), "second {second}: {count} of {counts:?}");
         }

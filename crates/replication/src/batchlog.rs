@@ -1,10 +1,11 @@
 //! Logged batches: writes to several partitions that all happen, or none.
 //!
-//! The batch goes into a batch log first, then its writes to their replicas, then the batch log forgets it. Today the one
-//! replica of the batch log is this shard's own storage ([`Storage::log_batch`](storage::Storage::log_batch)); other
-//! nodes' would take the same bytes at the same three moments. What a crash interrupts, the next start finishes; what an
-//! overloaded shard or a client that went away interrupts, a task here does. A reader may see some of the writes before the
-//! others: a batch is atomic, not isolated.
+//! The batch goes into a batch log first, then its writes go to their replicas, then the batch is removed
+//! from the batch log. Today the one replica of the batch log is this shard's own storage
+//! ([`Storage::log_batch`](storage::Storage::log_batch)); other nodes would get the same bytes at the same
+//! three moments. A batch that a crash interrupts is finished by the next start. A batch that an overloaded
+//! shard or a lost client interrupts is finished by a task here. A reader may see some of the writes before
+//! the others: a batch is atomic, not isolated.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -36,21 +37,22 @@ pub struct BatchWrite {
 pub enum BatchFailure {
     /// It is not in the batch log: nothing was written.
     Log(ReplicationError),
-    /// A write failed, and with it the others may be late: they are tried again.
+    /// A write failed, and the other writes may be late too: they are retried.
     Write {
-        /// Which of them, the first that failed.
+        /// Index of the first write that failed.
         at: usize,
-        /// Why.
+        /// The error of that write.
         error: ReplicationError,
     },
 }
 
 impl Replicator {
-    /// Writes a batch under `id`, a time UUID of its own.
+    /// Writes a batch under `id`, a time UUID that no other batch has.
     ///
     /// # Errors
-    /// [`BatchFailure::Write`] with what is wrong with a write before anything is done: too large, or too few replicas
-    /// alive; [`BatchFailure::Log`] when it did not happen; [`BatchFailure::Write`] when it will, but has not in time.
+    /// Before anything is written: [`BatchFailure::Write`] if a write is too large or too few replicas are
+    /// alive. [`BatchFailure::Log`] if the batch did not happen. Later [`BatchFailure::Write`] if the batch
+    /// will happen, but has not in time.
     pub async fn write_batch(
         &self,
         id: [u8; 16],
@@ -68,7 +70,7 @@ impl Replicator {
         let mutations = writes.iter().map(|write| write.mutation.as_slice());
         let logged = self.storage().log_batch(id, mutations, deadline).await;
         let logged = logged.map_err(|error| BatchFailure::Log(log_failure(error)))?;
-        // From here on whatever ends this early has the rest done by somebody else.
+        // From here on, if this function ends early, `Promise` has a task finish the batch.
         let mut promise = Promise { replicator: self, rest: Some((logged, writes)) };
         let writes = promise.rest.as_ref().map_or(&[][..], |(_, writes)| writes);
         for (at, write) in writes.iter().enumerate() {
@@ -82,7 +84,7 @@ impl Replicator {
         Ok(())
     }
 
-    /// Writes what is left of a batch until all of it is written or cannot be.
+    /// Retries the remaining writes of a batch until each is written or its table is gone.
     async fn complete(&self, batch: LoggedBatch, mut writes: Vec<BatchWrite>) {
         while self.storage().wait_unless_draining(RETRY_EVERY).await {
             let mut left = Vec::new();
@@ -106,7 +108,7 @@ impl Replicator {
     }
 }
 
-/// Holds a batch that is logged and not done; who drops it hands the rest over.
+/// Holds a batch that is logged and not done. Dropping it starts a task that finishes the batch.
 struct Promise<'r> {
     replicator: &'r Replicator,
     rest: Option<(LoggedBatch, Vec<BatchWrite>)>,

@@ -1,12 +1,13 @@
 //! Consistency levels: how many replicas must answer.
 //!
-//! Numbers as Cassandra 5's `ConsistencyLevel.blockFor`: they come from the keyspace's replication factors, not from how
-//! many nodes there are, so that one node with a factor of three is honest about what it cannot promise.
+//! Numbers are those of Cassandra 5's `ConsistencyLevel.blockFor`. They come from the keyspace's replication
+//! factors, not from the number of nodes. So a single node with a factor of three does not promise a quorum
+//! that it cannot reach.
 
 use crate::error::ReplicationError;
 use crate::placement::Placement;
 
-/// How many replicas must answer before the client is told the outcome.
+/// How many replicas must answer before the client gets the outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Consistency {
     /// Any node took the write, a hint counts.

@@ -1,8 +1,9 @@
-//! Counters: deltas become this node's share of the counter where the partition is.
+//! Counters: deltas are added to this node's share of the counter, on the shard that has the partition.
 //!
-//! The leader of an update (here the one replica, on the shard that has the partition) reads its own shard of each
-//! counter and writes it anew with a later clock and the new sum, as Cassandra's `CounterMutation`. Between the two
-//! nobody else counts in the partition: the update has the partition's turn, and keeps it until the write is applied.
+//! The leader of an update (here the only replica, on the shard that has the partition) reads its own share
+//! of each counter and writes it with a later clock and the new sum, as Cassandra's `CounterMutation`.
+//! Between the two no other update counts in the partition: the update holds the partition's turn until the
+//! write is applied.
 
 use model::clustering::Slice;
 use model::counter::{self, Shard, ShardKind};
@@ -21,13 +22,13 @@ use crate::placement::shard_of;
 use crate::replicator::{Replicator, here};
 
 impl Replicator {
-    /// Applies a mutation of `table` whose counter cells are deltas; what it deletes is deleted.
+    /// Applies a mutation of `table` whose counter cells are deltas; deletions in it are applied as they are.
     ///
-    /// `node` is this node's identity in counter contexts, the same for ever.
+    /// `node` is this node's identity in counter contexts, which never changes.
     ///
     /// # Errors
-    /// [`ReplicationError::Unavailable`] before anything is done; [`ReplicationError::TimedOut`] where the counters may
-    /// or may not have changed: asking again may count twice.
+    /// [`ReplicationError::Unavailable`] before anything is done; [`ReplicationError::TimedOut`] if the
+    /// counters may or may not have changed: a retry may count twice.
     pub async fn count(
         &self,
         table: &Table,
@@ -40,7 +41,7 @@ impl Replicator {
         let token = MutationView::trusted(mutation).map_err(storage::StorageError::from)?.token;
         let shard = shard_of(table, token);
         let mutation = mutation.to_vec();
-        // As a task of its own also here: the turn must outlive a client that goes away.
+        // A task of its own even on this shard: the turn must outlive a client that goes away.
         let call = call_and_note(shard, Group::STATEMENT, move || async move {
             let replicator =
                 here().ok_or_else(|| RemoteFailure::Failed("the shard is starting".to_owned()))?;
@@ -105,7 +106,7 @@ impl Leader<'_> {
             let position = |position: Position<'_>| position.to_owned();
             builder.range_tombstone(position(start).as_ref(), position(end).as_ref(), deletion);
         }
-        // A row may come more than once: its deltas are counted together.
+        // A row may occur more than once: its deltas are added together.
         let mut rows: Vec<(&[u8], Vec<u8>)> = Vec::with_capacity(deltas.row_count());
         for (clustering, row) in deltas.rows() {
             match rows.iter_mut().find(|(at, _)| *at == clustering) {
@@ -153,7 +154,7 @@ impl Leader<'_> {
         builder.finish();
     }
 
-    /// What this node has counted so far.
+    /// This node's share of the counter so far.
     fn shard(&self, current: Option<RowView<'_>>, column: ColumnId) -> Shard {
         let none = Shard { id: self.node, clock: 0, count: 0, kind: ShardKind::Global };
         let cell = current.and_then(|row| row.cell(column));

@@ -1,4 +1,4 @@
-//! Why copies could not be written or read, as facts; `query` makes its own errors of them.
+//! Errors of writing and reading replicas, as facts; `query` converts them to its own errors.
 
 use model::TableId;
 use reactor::mesh::MeshError;
@@ -18,12 +18,13 @@ pub enum ReplicationError {
     /// Too few replicas answered in time; a write may still have happened.
     #[error("{received} of {required} replicas answered in time")]
     TimedOut {
-        /// Answers that came.
+        /// Answers received.
         received: u32,
         /// Answers needed.
         required: u32,
     },
-    /// A conditional write was proposed and its answer did not come in time: it may have been written, or be written yet.
+    /// A conditional write was proposed and not acknowledged in time: it may have been written, or may still
+    /// be.
     #[error("{received} of {required} replicas accepted the proposal in time")]
     Undecided {
         /// Replicas that are known to have accepted it.
@@ -39,18 +40,18 @@ pub enum ReplicationError {
     Shard {
         /// Which.
         shard: usize,
-        /// What it said.
+        /// The text of its error.
         reason: String,
     },
-    /// The replica's shard took no more writes before the deadline, or has too many reads waiting.
+    /// The replica's shard accepted no more writes before the deadline, or has too many waiting reads.
     #[error("shard {shard} is overloaded: {reason}")]
     Overloaded {
-        /// Which.
+        /// The shard.
         shard: usize,
-        /// What it said.
+        /// The text of its error.
         reason: String,
     },
-    /// The table is no longer there.
+    /// The table does not exist any more.
     #[error("there is no table {0}")]
     TableGone(TableId),
     /// The other shard could not be called.
@@ -59,7 +60,7 @@ pub enum ReplicationError {
     /// An answer of another shard is broken.
     #[error("an answer of shard {shard} is broken")]
     BrokenAnswer {
-        /// Whose.
+        /// The shard.
         shard: usize,
     },
 }
@@ -77,14 +78,14 @@ pub(crate) enum RemoteFailure {
         keyspace: String,
         /// Table.
         table: String,
-        /// Whether it was a write.
+        /// Whether the operation was a write.
         is_write: bool,
     },
     /// As [`StorageError::MutationTooLarge`].
     TooLarge {
         /// Bytes of the mutation.
         bytes: usize,
-        /// Most it may have.
+        /// Most bytes it may have.
         bytes_max: usize,
     },
     /// The replica's own deadline passed.

@@ -1,8 +1,10 @@
 //! Copies that agree: consistency levels, write and read plans, and the way to the shard that has a tablet.
 //!
-//! On one node with one replica this is the code a cluster runs, with plans of one local replica. The shard that owns a
-//! tablet executes in place, without a task switch and without allocating; another shard of the node is reached through
-//! the mesh with owned bytes. `admission` says how often one partition may be used. What reads before it writes (`lwt`, `counter`) stands in one line for each partition. It speaks no CQL.
+//! One node with one replica runs the same code as a cluster, with plans of one local replica. The shard that
+//! owns a tablet executes in place, without a task switch and without allocating; another shard of the node
+//! is reached through the mesh with owned bytes. `admission` limits how often one partition may be used.
+//! Writes that read first (`lwt`, `counter`) wait in one queue for each partition. This crate does not know
+//! CQL.
 
 pub mod admission;
 pub mod batchlog;

@@ -1,8 +1,9 @@
-//! Who may change a partition next, where a change begins with a read: one at a time, in the order of asking.
+//! Serialises changes of a partition that begin with a read: one at a time, in the order of requests.
 //!
-//! Lightweight transactions and counters read before they write; between the two nobody else of their kind may
-//! write to the partition, however long the disk takes. Plain writes do not stand in line, as in Cassandra.
-//! Invariant: a partition has an entry exactly while somebody holds or awaits its turn, so memory follows the work.
+//! Lightweight transactions and counters read before they write. Between the two no other change of this kind
+//! may write to the partition, however long the disk takes. Plain writes do not wait here, as in Cassandra.
+//! Invariant: a partition has an entry exactly while a task holds or awaits its turn, so memory is
+//! proportional to the running work.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,7 +13,8 @@ use model::TableId;
 use reactor::sync::semaphore::Permit;
 use reactor::{Semaphore, TooManyWaiters};
 
-/// Most that may await the turn of one partition; whoever comes then is told that the shard is overloaded.
+/// Most tasks that may await the turn of one partition; a further one gets the error that the shard is
+/// overloaded.
 pub(crate) const WAITERS_MAX: usize = 4096;
 
 type Key = (TableId, Vec<u8>);
@@ -23,14 +25,14 @@ pub(crate) struct PartitionLines {
     lines: RefCell<BTreeMap<Key, Rc<Semaphore>>>,
 }
 
-/// The right to change one partition; goes to the next in line when dropped.
+/// The right to change one partition; passes to the next waiting task when dropped.
 pub(crate) struct Turn {
-    // Dropped first, so that the next one has it before the line may go.
+    // Dropped first, so that the next task has the permit before the entry may be removed.
     _permit: Permit,
     _place: Place,
 }
 
-/// Somebody who holds or awaits a turn.
+/// A task that holds or awaits a turn.
 struct Place {
     lines: Rc<PartitionLines>,
     key: Key,
@@ -39,7 +41,7 @@ struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // The map's and this one: nobody else stands here.
+        // The map and this value: no other task holds or awaits the turn.
         if Rc::strong_count(&self.line) == 2 {
             self.lines.lines.borrow_mut().remove(&self.key);
         }
@@ -50,7 +52,7 @@ impl PartitionLines {
     /// Waits for the turn of a partition.
     ///
     /// # Errors
-    /// [`TooManyWaiters`] where [`WAITERS_MAX`] wait already.
+    /// [`TooManyWaiters`] if [`WAITERS_MAX`] tasks wait already.
     pub(crate) async fn turn(self: &Rc<Self>, table: TableId, key: &[u8]) -> Result<Turn, TooManyWaiters> {
         let key = (table, key.to_vec());
         let line = Rc::clone(
@@ -64,7 +66,7 @@ impl PartitionLines {
         Ok(Turn { _permit: permit, _place: place })
     }
 
-    /// Partitions that somebody holds or awaits.
+    /// Number of partitions whose turn a task holds or awaits.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.lines.borrow().len()

@@ -1,7 +1,7 @@
 //! Which replicas a keyspace's partitions have, and how many of them are alive.
 //!
-//! There is one node: of each data center's replicas it is one where the data center is its own. Which of the node's
-//! shards a partition belongs to follows from the table's tablets.
+//! There is one node: of each data center's replicas it is one where the data center is its own. Which of the
+//! node's shards a partition belongs to follows from the table's tablets.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ pub struct Placement {
     alive: u32,
     /// Factor of this node's own.
     local: u32,
-    /// Whether the strategy knows no data centers.
+    /// Whether the strategy ignores data centers.
     simple: bool,
 }
 
@@ -79,7 +79,7 @@ impl Placement {
         self.data_centers.iter().copied()
     }
 
-    /// Whether the strategy knows no data centers.
+    /// Whether the strategy ignores data centers.
     pub fn is_simple(&self) -> bool {
         self.simple
     }
@@ -102,7 +102,8 @@ pub(crate) struct Placements {
 }
 
 impl Placements {
-    /// The placement of a keyspace in `schema`; of one that is not there a single local replica, as for virtual ones.
+    /// The placement of a keyspace in `schema`; of one that is not there a single local replica, as for
+    /// virtual ones.
     #[inline]
     pub(crate) fn of(&mut self, schema: &Rc<Schema>, keyspace: &str, data_center: &str) -> &Placement {
         // The keyspace that was found last comes first.
@@ -203,7 +204,8 @@ mod tests {
                 false => placements.of(schema, name, "datacenter1"),
             };
             assert_eq!(found.total(), factor, "{at}");
-            // Once more, and of the other by name between: what is remembered goes with what stands first.
+            // Once more, and sometimes with a lookup by name before the next round: a remembered placement
+            // must be that of the remembered keyspace.
             assert_eq!(placements.of_table(schema, table, "datacenter1").total(), factor, "{at}");
             if at & 4 == 0 {
                 placements.of(schema, if at & 8 == 0 { "one" } else { "three" }, "datacenter1");

@@ -1,4 +1,4 @@
-//! Chunks of the data file: how they are compressed, where they start, and their checksums.
+//! Chunks of the data file: their compression, offsets and checksums.
 //!
 //! ```text
 //! CompressionInfo.db := compressor:text options:i32 (name:text value:text){options} chunk_length:i32
@@ -6,9 +6,9 @@
 //! chunk  := compressed bytes, crc32:u32 of them        (in Data.db)
 //! CRC.db := chunk_length:i32 crc32:u32*                (of the chunks of data that is not compressed)
 //! ```
-//! What a chunk holds is `codec`'s matter, what a table may ask for `options`'.
-//! Source: Cassandra 5.0 `CompressionMetadata`, `ChecksumWriter`.
-//! Every chunk that is read is checked; lengths are checked at open so that no read allocates without bound.
+//! `codec` defines the contents of a chunk, `options` the options of a table. Source: Cassandra 5.0
+//! `CompressionMetadata`, `ChecksumWriter`. Every chunk that is read is verified; lengths are checked when
+//! the file is opened, so that no read allocates without bound.
 
 mod codec;
 mod dictionary;
@@ -23,28 +23,28 @@ use crate::error::Malformed;
 use crate::input::{Input, append_text};
 use crate::version::Features;
 
-/// Chunk length of files this crate writes where the table says nothing: one device page.
+/// Chunk length of files this crate writes if the table has no option: one device page.
 pub const CHUNK_BYTES_DEFAULT: u32 = 4096;
 /// Longest chunk that is read.
 pub const CHUNK_BYTES_MAX: u32 = 1 << 24;
 /// Bytes of the checksum behind a compressed chunk.
 pub(crate) const CHECKSUM_BYTES: u64 = 4;
-/// Option that names the level.
+/// Name of the option with the level.
 const LEVEL: &str = "compression_level";
-/// Offsets or checksums that are read or written before others may run.
+/// Offsets or checksums that are read or written before other tasks may run.
 const CHUNKS_AT_ONCE: usize = 4096;
-/// Chunk offsets between two that are kept in full.
+/// Every so many chunks an offset is kept in full.
 const GROUP: usize = 64;
-/// Chunk offsets that are kept together.
+/// Chunk offsets in one piece of memory.
 const PIECE: usize = 1 << 14;
 
-/// The longest a compressed chunk can be, whatever compressed it.
+/// Greatest length of a compressed chunk, for any compressor.
 fn compressed_max(chunk: u64) -> u64 {
     chunk + chunk / 6 + 64
 }
 
-/// Where the chunks of a compressed data file start: every 64th in full, the others relative to it, which takes
-/// about four bytes a chunk; in pieces, so that it grows without moving.
+/// Offsets of the chunks of a compressed data file: every 64th in full, the others relative to it, which
+/// takes about four bytes a chunk; in pieces, so that it grows without moving.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ChunkOffsets {
     bases: Vec<u64>,
@@ -58,7 +58,7 @@ impl ChunkOffsets {
             self.bases.push(offset);
         }
         if self.count.is_multiple_of(PIECE) {
-            // Small files have one, which takes what it needs.
+            // A small file has one piece, which takes only what it needs.
             self.relative.push(if self.count == 0 { Vec::new() } else { Vec::with_capacity(PIECE) });
         }
         let (base, piece) = (self.bases[self.bases.len() - 1], self.relative.len() - 1);
@@ -82,12 +82,12 @@ impl ChunkOffsets {
     }
 }
 
-/// What `CompressionInfo.db` says.
+/// Contents of `CompressionInfo.db`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CompressionInfo {
-    /// How chunks are compressed.
+    /// Compressor of the chunks.
     pub(crate) compressor: Compressor,
-    /// Its level, where it is not the usual one.
+    /// Its level, if it is not the default.
     pub(crate) level: Option<i32>,
     /// Bytes of uncompressed data in each chunk but the last.
     pub(crate) chunk_length: u32,
@@ -98,10 +98,10 @@ pub(crate) struct CompressionInfo {
     pub(crate) offsets: ChunkOffsets,
 }
 
-/// A `CompressionInfo.db` that cannot be used.
+/// An unusable `CompressionInfo.db`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum CompressionInfoError {
-    /// Not what the format says.
+    /// The bytes violate the format.
     Malformed(Malformed),
     /// A compressor this crate does not have.
     Compressor(String),
@@ -114,7 +114,7 @@ impl From<Malformed> for CompressionInfoError {
 }
 
 impl CompressionInfo {
-    /// Appends `CompressionInfo.db`; lets others run meanwhile.
+    /// Appends `CompressionInfo.db`; lets other tasks run meanwhile.
     pub(crate) async fn encode(&self, out: &mut Vec<u8>, features: Features) {
         append_text(out, self.compressor.name());
         out.extend_from_slice(&u32::from(self.level.is_some()).to_be_bytes());
@@ -151,10 +151,10 @@ impl CompressionInfo {
         Ok(decoding.info)
     }
 
-    /// Reads it as [`CompressionInfo::decode`] does, and lets others run meanwhile.
+    /// As [`CompressionInfo::decode`], but lets other tasks run meanwhile.
     ///
     /// # Errors
-    /// The same.
+    /// As [`CompressionInfo::decode`].
     pub(crate) async fn read(
         bytes: &[u8],
         features: Features,
@@ -173,10 +173,10 @@ struct Decoding<'b> {
     input: Input<'b>,
     info: CompressionInfo,
     chunks: usize,
-    /// Of them, those that data of this length takes.
+    /// Number of chunks that data of this length takes.
     of_data: u64,
     file_length: u64,
-    /// Where the chunk before starts.
+    /// Offset of the previous chunk.
     last: Option<u64>,
 }
 
@@ -191,7 +191,7 @@ impl<'b> Decoding<'b> {
         for _ in 0..input.fits("number of compression options", options, 4)? {
             let (name, value) = (input.text()?, input.text()?);
             if name == LEVEL {
-                // Decompressing does not need it; other options are not kept.
+                // Decompressing does not need the level; other options are not kept.
                 level = value.parse().ok();
             }
         }
@@ -207,7 +207,7 @@ impl<'b> Decoding<'b> {
         let data_length = input.u64()?;
         let chunks = u64::from(input.u32()?);
         let chunks = input.fits("number of chunks", chunks, 8)?;
-        // A Cassandra node syncs a file whose last chunk it has written, and that writes one more chunk, of nothing.
+        // A Cassandra node that syncs a file after its last chunk writes one more, empty chunk.
         let of_data = data_length.div_ceil(u64::from(chunk_length));
         if of_data > chunks as u64 || data_length > i64::MAX as u64 {
             return Err(Malformed::invalid(at, "data length and number of chunks differ").into());
@@ -218,7 +218,7 @@ impl<'b> Decoding<'b> {
         Ok(Self { input, info, chunks, of_data, file_length, last: None })
     }
 
-    /// Reads some offsets; says no when all are read and nothing is behind them.
+    /// Reads some offsets; returns false when all are read and nothing follows them.
     fn step(&mut self) -> Result<bool, Malformed> {
         for _ in 0..CHUNKS_AT_ONCE {
             let chunk = self.info.offsets.len();
@@ -236,7 +236,7 @@ impl<'b> Decoding<'b> {
         Ok(true)
     }
 
-    /// Checks where chunk `chunk` starts, and so where the one before it ends.
+    /// Checks the offset of a chunk, which is also the end of the previous one.
     fn offset(&mut self, chunk: usize, offset: u64) -> Result<(), Malformed> {
         let at = self.input.offset();
         let longest = compressed_max(u64::from(self.info.chunk_length)) + CHECKSUM_BYTES;
@@ -254,7 +254,7 @@ impl<'b> Decoding<'b> {
     }
 }
 
-/// What `CRC.db` says about data that is not compressed.
+/// Contents of `CRC.db`, for data that is not compressed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ChunkChecksums {
     /// Bytes each checksum but the last covers.
@@ -264,7 +264,7 @@ pub(crate) struct ChunkChecksums {
 }
 
 impl ChunkChecksums {
-    /// Appends `CRC.db`; lets others run meanwhile.
+    /// Appends `CRC.db`; lets other tasks run meanwhile.
     pub(crate) async fn encode(&self, out: &mut Vec<u8>) {
         out.reserve(4 + 4 * self.checksums.len());
         out.extend_from_slice(&self.chunk_length.to_be_bytes());
@@ -284,10 +284,10 @@ impl ChunkChecksums {
         Ok(read)
     }
 
-    /// Reads it as [`ChunkChecksums::decode`] does, and lets others run meanwhile.
+    /// As [`ChunkChecksums::decode`], but lets other tasks run meanwhile.
     ///
     /// # Errors
-    /// The same.
+    /// As [`ChunkChecksums::decode`].
     pub(crate) async fn read(bytes: &[u8], file_length: u64) -> Result<Self, Malformed> {
         let (mut read, mut input, chunks) = Self::head(bytes, file_length)?;
         while read.step(&mut input, chunks)? {
@@ -296,7 +296,7 @@ impl ChunkChecksums {
         Ok(read)
     }
 
-    /// None of them yet, what is to be read, and how many there are.
+    /// An empty value, the rest of the input, and the number of checksums in it.
     fn head(bytes: &[u8], file_length: u64) -> Result<(Self, Input<'_>, usize), Malformed> {
         let mut input = Input::new(bytes);
         let chunk_length = input.u32()?;
@@ -309,7 +309,7 @@ impl ChunkChecksums {
         Ok((Self { chunk_length, checksums: Vec::with_capacity(chunks) }, input, chunks))
     }
 
-    /// Reads some; says no when all are read and nothing that says something is behind them.
+    /// Reads some checksums; returns false when all are read and only zeros follow.
     fn step(&mut self, input: &mut Input<'_>, chunks: usize) -> Result<bool, Malformed> {
         for _ in 0..CHUNKS_AT_ONCE.min(chunks - self.checksums.len()) {
             self.checksums.push(input.u32()?);
@@ -317,7 +317,7 @@ impl ChunkChecksums {
         if self.checksums.len() < chunks {
             return Ok(true);
         }
-        // Of chunks of nothing, as in `CompressionInfo.db`: their checksum is zero.
+        // Checksums of empty chunks, as in `CompressionInfo.db`: they are zero.
         let rest = input.offset();
         if input.take(input.remaining())?.iter().any(|byte| *byte != 0) {
             return Err(Malformed::invalid(rest, "checksums of more data than there is"));
@@ -394,7 +394,7 @@ mod tests {
         }
     }
 
-    /// As Cassandra 5.0.6 flushed a table: 821 bytes in one chunk, and one behind it that has none.
+    /// As Cassandra 5.0.6 flushed a table: 821 bytes in one chunk, followed by an empty chunk.
     #[test]
     fn a_chunk_of_nothing_behind_the_data_is_passed_over() {
         let mut bytes = Vec::new();
@@ -406,7 +406,7 @@ mod tests {
         bytes.extend_from_slice(&[0, 0, 1, 0x54]);
         let info = CompressionInfo::decode(&bytes, features(true), 349).unwrap();
         assert_eq!((info.data_length, info.offsets.get(0), info.offsets.get(1)), (821, Some(0), Some(340)));
-        // Fewer than the data takes are still refused.
+        // Fewer chunks than the data takes are still refused.
         let at = bytes.len() - 24;
         bytes[at..at + 4].copy_from_slice(&[0, 1, 0, 0]);
         assert!(CompressionInfo::decode(&bytes, features(true), 349).is_err());

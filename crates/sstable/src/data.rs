@@ -16,8 +16,9 @@
 //! bound     := kind:u8 components:u16 values
 //! end       := 0x01
 //! ```
-//! Timestamps, local times and TTLs are variable-length differences to the header's minima. Sizes count from behind
-//! themselves. Source: Cassandra 5.0 `UnfilteredSerializer`, `Cell.Serializer`, `ClusteringPrefix.Serializer`.
+//! Timestamps, local times and TTLs are variable-length differences to the header's minima. Sizes count from
+//! behind themselves. Source: Cassandra 5.0 `UnfilteredSerializer`, `Cell.Serializer`,
+//! `ClusteringPrefix.Serializer`.
 
 pub(crate) mod chunk_writer;
 pub(crate) mod chunks;
@@ -44,7 +45,8 @@ pub(crate) mod flags {
 
     /// In the extension byte.
     pub(crate) const IS_STATIC: u8 = 0x01;
-    /// In the extension byte: a deletion of a view's row, which Cassandra no longer tells from others.
+    /// In the extension byte: a deletion of a view's row, which Cassandra no longer distinguishes from
+    /// others.
     pub(crate) const SHADOWABLE_DELETION: u8 = 0x02;
 
     /// Of a cell.

@@ -1,12 +1,14 @@
-//! Names of table files: `me-<generation>-big-<Component>`, of Cassandra 5 also `da-<generation>-bti-<Component>`.
+//! Names of table files: `me-<generation>-big-<Component>`, in Cassandra 5 also
+//! `da-<generation>-bti-<Component>`.
 //!
-//! Files of others may be named by a time instead of a number: Cassandra 4.1 and later do with
-//! `uuid_sstable_identifiers_enabled`, ScyllaDB always. Such files are read; this crate numbers what it writes.
+//! Files of other programs may be named by a time instead of a number: by Cassandra 4.1 and later with
+//! `uuid_sstable_identifiers_enabled`, by ScyllaDB always. Such files are read; files of this crate have
+//! numbers.
 //!
 //! A table file is a set of components that share a descriptor. It exists once its `TOC.txt` does: the writer
-//! renames that one last, and removal deletes it first, so that after a crash a set is whole or is not. Whether one
-//! that is not whole is left over or has lost something is for the manifest in `storage` to say, which leans on
-//! [`sort_names`].
+//! renames that one last, and removal deletes it first, so that after a crash a set is either complete or
+//! known not to be. The manifest in `storage` decides whether an incomplete set is left over or has lost a
+//! component; it uses [`sort_names`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +17,7 @@ use std::path::{Path, PathBuf};
 use crate::error::SstableError;
 use crate::version::{Format, Version};
 
-/// Appended to the name of a component that is still being written.
+/// Suffix of the name of a component that is still being written.
 pub const TEMPORARY_SUFFIX: &str = ".tmp";
 
 /// One file of a table file.
@@ -23,21 +25,21 @@ pub const TEMPORARY_SUFFIX: &str = ".tmp";
 pub enum Component {
     /// Partitions in token order.
     Data,
-    /// Keys and where their partitions start.
+    /// Keys and the offsets of their partitions.
     Index,
-    /// Every so many keys of the index.
+    /// Samples of the index's keys.
     Summary,
     /// The bloom filter of the keys.
     Filter,
-    /// Metadata, among it how the data is encoded.
+    /// Metadata, including the encoding of the data.
     Statistics,
-    /// Where the compressed chunks of the data start.
+    /// Offsets of the compressed chunks of the data.
     CompressionInfo,
     /// Checksum of the data file.
     Digest,
     /// Checksums of the chunks of data that is not compressed.
     Crc,
-    /// What the format has no place for; files of others do not have it.
+    /// Data that the format has no place for; files of other programs do not have it.
     Ceto,
     /// Names of the components.
     Toc,
@@ -48,7 +50,7 @@ pub enum Component {
 }
 
 impl Component {
-    /// Those of the format `big`, in the order in which they are made visible: [`Component::Toc`] last.
+    /// Components of the format `big`, in the order in which they are made visible: [`Component::Toc`] last.
     pub const ALL: [Self; 10] = [
         Self::Data,
         Self::Index,
@@ -62,7 +64,7 @@ impl Component {
         Self::Toc,
     ];
 
-    /// Those of the format `bti`, [`Component::Toc`] last.
+    /// Components of the format `bti`, [`Component::Toc`] last.
     pub const OF_BTI: [Self; 9] = [
         Self::Data,
         Self::Partitions,
@@ -75,7 +77,7 @@ impl Component {
         Self::Toc,
     ];
 
-    /// The end of its file name.
+    /// The last part of its file name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Data => "Data.db",
@@ -93,7 +95,7 @@ impl Component {
         }
     }
 
-    /// By the end of its file name.
+    /// The component with that last part of the file name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().chain(Self::OF_BTI).find(|component| component.name() == name)
     }
@@ -105,19 +107,19 @@ impl fmt::Display for Component {
     }
 }
 
-/// What tells table files of a folder apart.
+/// Identifies a table file in its folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FileId {
     /// A number, unique within the folder; later files have greater ones.
     Number(u64),
-    /// A time, in files of others.
+    /// A time, in files of other programs.
     Time(TimeId),
 }
 
 impl FileId {
     fn parse(text: &str) -> Option<Self> {
         if text.bytes().all(|b| b.is_ascii_digit()) {
-            // Only as it is written: `007` would be another file than `7`.
+            // Only in its written form: `007` would be another file than `7`.
             return text.parse().ok().filter(|number: &u64| number.to_string() == text).map(Self::Number);
         }
         let bytes: [u8; TIME_ID_BYTES] = text.as_bytes().try_into().ok()?;
@@ -140,22 +142,22 @@ impl fmt::Display for FileId {
 
 const TIME_ID_BYTES: usize = 28;
 
-/// A UUID of version 1 as text in base 36, so that later ones come later: days, seconds, then ticks with what is left of
-/// it, `3g7k_0h3x_3m1ow2a8r9wp4c2tuv` (Cassandra's `UUIDBasedSSTableId`).
+/// A UUID of version 1 as text in base 36 that sorts by time: days, seconds, then ticks with the rest of the
+/// UUID, `3g7k_0h3x_3m1ow2a8r9wp4c2tuv` (Cassandra's `UUIDBasedSSTableId`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TimeId([u8; TIME_ID_BYTES]);
 
-/// What the components of one table file share.
+/// The parts of the name that the components of one table file share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Descriptor {
-    /// The file among those of its folder.
+    /// Identifies the file in its folder.
     pub id: FileId,
     /// Version of the format.
     pub version: Version,
 }
 
 impl Descriptor {
-    /// A file that this crate is going to write.
+    /// The descriptor of a file that this crate is going to write.
     pub fn new(generation: u64) -> Self {
         Self { id: FileId::Number(generation), version: Version::WRITTEN }
     }
@@ -196,7 +198,7 @@ impl Descriptor {
         dir.join(self.file_name(component) + TEMPORARY_SUFFIX)
     }
 
-    /// Takes the name of a component apart.
+    /// Parses the name of a component.
     ///
     /// # Errors
     /// [`SstableError::Name`] for any other name, [`SstableError::Version`] for a version that is not read.
@@ -229,8 +231,8 @@ impl fmt::Display for Descriptor {
     }
 }
 
-/// Whether a name would be that of a component but for its number, which is 2^64 or more or has zeros before
-/// it.
+/// Whether a name would be that of a component except for its number, which is 2^64 or more or has leading
+/// zeros.
 pub fn is_misnumbered(name: &str) -> bool {
     let mut parts = name.splitn(3, '-');
     let (Some(version), Some(id), Some(rest)) = (parts.next(), parts.next(), parts.next()) else {
@@ -241,21 +243,21 @@ pub fn is_misnumbered(name: &str) -> bool {
     is_number && FileId::parse(id).is_none() && !matches!(with_another(), Err(SstableError::Name { .. }))
 }
 
-/// The names in a folder, sorted out.
+/// The names in a folder, classified.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct SortedNames {
-    /// Table files that are whole, by number or time.
+    /// Complete table files, by number or time.
     pub complete: Vec<Descriptor>,
     /// Names of components that were still being written.
     pub temporary: Vec<String>,
-    /// Sets without a `TOC.txt`, with the components they have: what a crash left, or what lost it.
+    /// Sets without a `TOC.txt`, with their components: left by a crash, or damaged.
     pub partial: Vec<(Descriptor, Vec<Component>)>,
-    /// Names of components in a version that is not read. They are left alone.
+    /// Names of components in an unsupported version. They are left alone.
     pub unsupported: Vec<String>,
 }
 
 impl SortedNames {
-    /// Names of everything that is no whole table file.
+    /// Names of all files that do not belong to a complete table file.
     pub fn leftovers(&self) -> Vec<String> {
         let partial = self.partial.iter();
         let names =
@@ -264,7 +266,7 @@ impl SortedNames {
     }
 }
 
-/// Tells whole table files from what a crash left; names of other things are ignored.
+/// Separates complete table files from files that a crash left; names of other things are ignored.
 pub fn sort_names<'a>(names: impl IntoIterator<Item = &'a str>) -> SortedNames {
     let mut sorted = SortedNames::default();
     let mut sets: BTreeMap<Descriptor, Vec<Component>> = BTreeMap::new();

@@ -1,51 +1,51 @@
-//! What can be wrong with a table file, and where.
+//! Errors of table files, with their place.
 //!
-//! Pure decoders answer [`Malformed`] with an offset into the bytes they were given; whoever read those bytes
-//! adds the path and the component ([`SstableError::Corrupt`]). Nothing read from disk panics.
+//! Pure decoders return [`Malformed`] with an offset into the bytes they were given; the code that read those
+//! bytes adds the path and the component ([`SstableError::Corrupt`]). Nothing read from disk causes a panic.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::descriptor::Component;
 
-/// Bytes that are not what the format says.
+/// Bytes that violate the format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{problem} at byte {offset}")]
 pub struct Malformed {
-    /// Where in the component (in `Data.db`, an offset of the uncompressed data unless a checksum failed).
+    /// Offset in the component (in `Data.db`, an offset of the uncompressed data unless a checksum failed).
     pub offset: u64,
-    /// What is wrong there.
+    /// The kind of problem there.
     pub problem: Problem,
 }
 
-/// What is wrong.
+/// The kinds of problem.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// The bytes end inside something.
+    /// The bytes end inside an item.
     #[error("the bytes end early")]
     Truncated,
-    /// A checksum that does not hold.
+    /// A checksum that does not match.
     #[error("checksum is {found:#010x}, recorded {recorded:#010x}")]
     Checksum {
-        /// As stored.
+        /// The stored checksum.
         recorded: u32,
-        /// As computed.
+        /// The computed checksum.
         found: u32,
     },
-    /// A count or a length that cannot be.
+    /// An impossible count or length.
     #[error("{what} is {found}, at most {limit} is possible")]
     OverLimit {
-        /// Which number.
+        /// The name of the number.
         what: &'static str,
         /// The number.
         found: u64,
-        /// What it can be at most.
+        /// Its greatest possible value.
         limit: u64,
     },
-    /// Something else that the format excludes.
+    /// Another violation of the format.
     #[error("{0}")]
     Invalid(&'static str),
-    /// A type name that is not one.
+    /// An invalid type name.
     #[error("{0}")]
     Type(#[from] model::marshal::MarshalError),
 }
@@ -72,24 +72,24 @@ impl Malformed {
 /// Why a table file could not be written, opened or read.
 #[derive(Debug, thiserror::Error)]
 pub enum SstableError {
-    /// The disk refused.
+    /// A disk operation failed.
     #[error("{path}: {source}", path = path.display())]
     Io {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What it said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The bytes are not what the format says.
+    /// The bytes violate the format.
     #[error("{path}: corrupt {component}: {problem} at byte {offset}", path = path.display())]
     Corrupt {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Which component of the table file.
+        /// The component of the table file.
         component: Component,
-        /// Where, see [`Malformed::offset`].
+        /// Offset of the problem, see [`Malformed::offset`].
         offset: u64,
-        /// What is wrong.
+        /// The kind of problem.
         problem: Problem,
     },
     /// A name that is not that of a table file's component.
@@ -101,7 +101,7 @@ pub enum SstableError {
     /// A version of the format this code does not read.
     #[error("{path}: table files of version `{version}` are not supported", path = path.display())]
     Version {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// Its version.
         version: String,
@@ -109,7 +109,7 @@ pub enum SstableError {
     /// A compressor this code does not have.
     #[error("{path}: compressor `{name}` is not supported", path = path.display())]
     Compressor {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// Its compressor.
         name: String,
@@ -117,14 +117,14 @@ pub enum SstableError {
     /// A file whose key or clustering columns are not the table's.
     #[error("{path}: {what} of the file does not match table {table}", path = path.display())]
     Schema {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// `keyspace.table`.
         table: String,
-        /// What differs.
+        /// The difference.
         what: &'static str,
     },
-    /// A value that cannot be stored as its column's type says.
+    /// A value that does not fit its column's type.
     #[error("column {column}: a value of {found} bytes, its type has {expected}")]
     Value {
         /// Name of the column.

@@ -1,4 +1,5 @@
-//! `Ceto.db`: what Cassandra's format has no place for. Others ignore it, and a table file without it is whole.
+//! `Ceto.db`: data that Cassandra's format has no place for. Other programs ignore it, and a table file is
+//! complete without it.
 //!
 //! ```text
 //! extras  := "CETO" version:u16 sections:u16 section{sections} crc32:u32         (of all before it)
@@ -13,11 +14,11 @@
 //!   7 large      := what is large in the file          (`extras/large.rs`)
 //! position := weight:i8 components:u16 (present:bool [length:u32 bytes]){components}
 //! ```
-//! Sections of other kinds are skipped, so that a later writer may add some. The checksums are what tells a changed filter,
-//! summary or statistics from a whole one: `me` has none for them, and a filter with a bit gone hides a partition. With the
-//! prefixes, and the checksum of the whole index for the last, each stretch of the index that is read is checked. Only
-//! the dictionary is needed to read the
-//! data, and the name of the compressor in `CompressionInfo.db` says so.
+//! Sections of other kinds are skipped, so that a later writer may add some. The checksums reveal a changed
+//! filter, summary or statistics: `me` has none for them, and a filter with a cleared bit hides a partition.
+//! With the prefixes, and the checksum of the whole index for the last stretch, each stretch of the index
+//! that is read is verified. Only the dictionary is needed to read the data; the name of the compressor in
+//! `CompressionInfo.db` shows whether it is.
 
 mod large;
 
@@ -40,12 +41,13 @@ const TABLET: u16 = 4;
 const CHECKSUMS: u16 = 5;
 const PREFIXES: u16 = 6;
 const LARGE: u16 = 7;
-/// Checksums of stretches are left out where there would be more than this.
+/// Checksums of stretches are left out if there would be more than this.
 const PREFIXES_MAX: usize = 2 << 20;
 /// Most bytes of the component that are read.
 pub(crate) const EXTRAS_BYTES_MAX: u64 = 16 << 20;
 
-/// Where all rows and range tombstones of a file lie, and what else it has. Without any, `last` stands before `first`.
+/// The range of all rows and range tombstones of a file, and its other contents. If there are none, `last` is
+/// before `first`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Extent {
     /// The first position of all partitions.
@@ -54,7 +56,7 @@ pub struct Extent {
     pub last: OwnedPosition,
     /// Whether a whole partition is deleted somewhere.
     pub partition_deletions: bool,
-    /// Whether a static row says anything somewhere.
+    /// Whether any static row is not empty.
     pub static_rows: bool,
 }
 
@@ -67,7 +69,7 @@ pub struct SchemaMark {
     pub revision: u64,
 }
 
-/// Where a file was written.
+/// The tablet and shard that wrote a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TabletMark {
     /// The table had two to the power of this many tablets.
@@ -78,22 +80,22 @@ pub struct TabletMark {
     pub shard: u32,
 }
 
-/// What `Ceto.db` says.
+/// Contents of `Ceto.db`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Extras {
-    /// What compressed chunks refer to.
+    /// The dictionary of compressed chunks.
     pub dictionary: Option<Vec<u8>>,
-    /// Where everything lies.
+    /// The range of all positions.
     pub extent: Option<Extent>,
-    /// For which table.
+    /// The table it was written for.
     pub schema: Option<SchemaMark>,
-    /// By which tablet.
+    /// The tablet that wrote it.
     pub tablet: Option<TabletMark>,
     /// CRC32 of components, each as a whole.
     pub checksums: Vec<(Component, u32)>,
-    /// CRC32 of the index before each entry of the summary; nothing where the file has them not.
+    /// CRC32 of the index before each entry of the summary; empty if the file does not have them.
     pub prefixes: Vec<u32>,
-    /// What is large in it; nothing where the file does not say.
+    /// Its large items; empty if the file does not list any.
     pub large: LargeData,
 }
 
@@ -148,7 +150,7 @@ impl Extras {
         out.extend_from_slice(&checksum.to_be_bytes());
     }
 
-    /// The checksum of a component, where there is one.
+    /// The checksum of a component, if there is one.
     pub(crate) fn checksum(&self, component: Component) -> Option<u32> {
         self.checksums.iter().find(|(of, _)| *of == component).map(|(_, checksum)| *checksum)
     }
@@ -156,7 +158,7 @@ impl Extras {
     /// Reads `Ceto.db`.
     ///
     /// # Errors
-    /// [`Malformed`], also for a version of it that is not known.
+    /// [`Malformed`], also for an unknown version.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let (body, recorded) = bytes.split_last_chunk::<4>().ok_or(Malformed::truncated(0))?;
         let mut input = Input::new(body);
@@ -334,7 +336,7 @@ mod tests {
         #[test]
         fn any_bytes_are_read_or_refused(mut bytes: Vec<u8>) {
             let _ = Extras::decode(&bytes);
-            // Again with a checksum that holds.
+            // The same with a valid checksum.
             let mut whole = [&MAGIC[..], &[0, 1, 0, 3]].concat();
             whole.append(&mut bytes);
             let checksum = crc32fast::hash(&whole);

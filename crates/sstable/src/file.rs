@@ -1,8 +1,9 @@
-//! Writing one component front to back: large aligned direct writes, space reserved ahead in growing steps.
+//! Writes one component from front to back: large aligned direct writes, with space reserved ahead in growing
+//! steps.
 //!
-//! One buffer is filled while the disk takes the one before: two buffers of a file are in memory at most.
-//! Reserved extents are what lets the file system write without looking for space each time (twice the rate of a
-//! growing file on ext4). The tail is padded to the alignment and cut off again before the file is made durable.
+//! One buffer is filled while the disk takes the previous one, so at most two buffers of a file are in
+//! memory. With reserved extents the file system does not search for space at each write (twice the speed of
+//! a growing file on ext4). The tail is padded to the alignment and cut off before the file is made durable.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -17,13 +18,13 @@ use crate::error::SstableError;
 
 /// Bytes of one write.
 const WRITE_BYTES: usize = 128 * 1024;
-/// What direct writes are multiples of.
+/// Direct writes are multiples of this.
 const ALIGNMENT: usize = 4096;
 /// First and largest step by which space is reserved.
 const RESERVE_MIN: u64 = 1 << 20;
 const RESERVE_MAX: u64 = 32 << 20;
 
-/// A write that the disk was given, and the buffer that comes back from it.
+/// A write that was given to the disk, and the buffer that it returns.
 struct Writing(Pin<Box<dyn Future<Output = (io::Result<()>, AlignedBuf)>>>);
 
 impl fmt::Debug for Writing {
@@ -37,18 +38,18 @@ impl fmt::Debug for Writing {
 pub(crate) struct OutputFile {
     file: File,
     path: PathBuf,
-    /// What is filled; and the other one, while the disk does not have it.
+    /// The buffer that is being filled, and the other one while the disk does not have it.
     buffer: Option<AlignedBuf>,
     other: Option<AlignedBuf>,
     writing: Option<Writing>,
     filled: usize,
-    /// Bytes that the disk has, or was given.
+    /// Bytes that were given to the disk.
     written: u64,
     reserved: u64,
 }
 
 impl OutputFile {
-    /// Creates a file, in the place of one that a crash left.
+    /// Creates a file, replacing one that a crash left.
     pub(crate) async fn create(path: PathBuf) -> Result<Self, SstableError> {
         let options = OpenOptions::new().write(true).create(true).truncate(true).direct(true);
         let file = File::open(&path, options).await.map_err(SstableError::io(&path))?;
@@ -61,10 +62,10 @@ impl OutputFile {
         self.written + self.filled as u64
     }
 
-    /// Appends bytes; writes whenever a buffer is full. An error may be that of an earlier write.
+    /// Appends bytes; writes whenever a buffer is full. The error may be that of an earlier write.
     pub(crate) async fn append(&mut self, mut bytes: &[u8]) -> Result<(), SstableError> {
         while !bytes.is_empty() {
-            // What is written of a buffer was filled before.
+            // Bytes of a buffer that are written were all filled first.
             let buffer = self.buffer.get_or_insert_with(|| AlignedBuf::with_len(WRITE_BYTES));
             let count = bytes.len().min(WRITE_BYTES - self.filled);
             buffer[self.filled..self.filled + count].copy_from_slice(&bytes[..count]);
@@ -77,7 +78,7 @@ impl OutputFile {
         Ok(())
     }
 
-    /// Gives the disk what is filled, once it has taken what it was given before.
+    /// Gives the filled buffer to the disk, once the previous write is done.
     async fn write_buffer(&mut self) -> Result<(), SstableError> {
         let Some(mut buffer) = self.buffer.take() else { return Ok(()) };
         let padded = self.filled.next_multiple_of(ALIGNMENT);
@@ -85,13 +86,15 @@ impl OutputFile {
         buffer.set_len(padded);
         self.settle().await?;
         let end = self.written + padded as u64;
-        // The first buffer may be the whole file: small files reserve nothing.
+        // The first buffer may be the whole file, so small files reserve nothing.
         if self.written > 0 && end > self.reserved {
             let step = self.written.clamp(RESERVE_MIN, RESERVE_MAX);
-            // Only what is new: a file system may look through what it is asked for again, which grows with the file.
+            // Only new space: a file system may examine space that is requested again, at a cost that grows
+            // with the file.
             let from = self.reserved.max(self.written);
             self.reserved = (end + step).next_multiple_of(ALIGNMENT as u64);
-            // A file system that cannot reserve, or a disk that is nearly full: the write itself decides.
+            // The file system may not support reserving, or the disk may be nearly full: then the write
+            // itself decides.
             if self.file.fallocate(from, self.reserved - from).await.is_err() {
                 self.reserved = u64::MAX;
             }
@@ -100,7 +103,7 @@ impl OutputFile {
         let mut writing = Box::pin(async move { file.write_at(at, buffer).await });
         self.written += self.filled as u64;
         self.filled = 0;
-        // Begun now; who asks next waits for it.
+        // The write begins here; the next call that needs its buffer waits for it.
         match poll_fn(|context| Poll::Ready(writing.as_mut().poll(context))).await {
             Poll::Ready(written) => self.take_back(written)?,
             Poll::Pending => self.writing = Some(Writing(writing)),
@@ -109,7 +112,7 @@ impl OutputFile {
         Ok(())
     }
 
-    /// Waits for the write that was begun.
+    /// Waits for the running write.
     async fn settle(&mut self) -> Result<(), SstableError> {
         let Some(writing) = self.writing.take() else { return Ok(()) };
         let written = writing.0.await;
@@ -123,7 +126,7 @@ impl OutputFile {
         Ok(())
     }
 
-    /// Writes what is left and cuts the file to its length; it is not durable yet.
+    /// Writes the rest and cuts the file to its length; it is not durable yet.
     pub(crate) async fn close(mut self) -> Result<Written, SstableError> {
         let length = self.position();
         let aligned = length.is_multiple_of(ALIGNMENT as u64);
@@ -146,7 +149,8 @@ pub(crate) struct Written {
     pub(crate) length: u64,
 }
 
-/// Makes files durable, all at once: a file system that keeps a journal then writes it once or twice and not once for each.
+/// Makes files durable, all at once: a file system with a journal then writes the journal once or twice, not
+/// once for each file.
 pub(crate) async fn make_durable(files: Vec<Written>) -> Result<(), SstableError> {
     let sync = |written: Written| async move {
         written.file.fdatasync().await.map_err(SstableError::io(&written.path))

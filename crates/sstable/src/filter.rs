@@ -3,9 +3,10 @@
 //! ```text
 //! filter := hashes:i32 words:i32 word{words}       (big endian)
 //! ```
-//! Bit `i` is bit `i % 8` of byte `i / 8`; up to version `me` every eight bytes stand as one big-endian word of
-//! which the first byte is the lowest. The positions of a key are `(h2 + i * h1) mod bits` of its murmur3 hash,
-//! absolute value taken (Cassandra 5.0 `BloomFilter`, `OffHeapBitSet`). A filter that answers no is never wrong.
+//! Bit `i` is bit `i % 8` of byte `i / 8`; up to version `me` every eight bytes form one big-endian word of
+//! which the first byte is the lowest. The positions of a key are `(h2 + i * h1) mod bits` of its murmur3
+//! hash, absolute value taken (Cassandra 5.0 `BloomFilter`, `OffHeapBitSet`). The filter has no false
+//! negatives.
 
 use model::token::murmur3_hash128;
 
@@ -14,28 +15,28 @@ use crate::input::Input;
 
 /// Most positions a key may have; more cannot be useful at 64 bits per key.
 const HASHES_MAX: u64 = 64;
-/// Bits per key beyond which Cassandra's table of rates does not go.
+/// Most bits per key in Cassandra's table of false-positive rates.
 const BITS_PER_KEY_MAX: usize = 20;
 /// Bits added to every filter, so that tiny ones work.
 const BITS_EXCESS: u64 = 20;
-/// Largest filter that is made, in bytes; beyond, the rate of false answers grows instead.
+/// Largest filter that is made, in bytes; beyond it the false-positive rate grows instead.
 pub const FILTER_BYTES_MAX: u64 = 1 << 30;
 
 /// Bytes before the words.
 const HEAD_BYTES: usize = 8;
 
-/// A set of keys that may answer yes for others; its bytes are those of `Filter.db`.
+/// A set of keys with false positives; its bytes are those of `Filter.db`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Filter {
     hashes: u32,
-    /// What a byte's place is flipped by: 7 where words are big endian, else 0.
+    /// XOR mask of a byte's position: 7 if words are big endian, else 0.
     flip: usize,
     file: Vec<u8>,
 }
 
 impl Filter {
-    /// A filter for `keys` keys that answers yes to others with a probability of `fp_chance`, or a greater one where that takes
-    /// more than `bytes_max`; `None` where it is 1 or more: such a table has no filter.
+    /// A filter for `keys` keys with the false-positive rate `fp_chance`, or a greater one if that would take
+    /// more than `bytes_max`. `None` if the rate is 1 or more: such a table has no filter.
     pub(crate) fn new(keys: u64, fp_chance: f64, in_words: bool, bytes_max: u64) -> Option<Self> {
         if fp_chance >= 1.0 {
             return None;
@@ -80,7 +81,7 @@ impl Filter {
         self.may_contain_hash(murmur3_hash128(key, 0))
     }
 
-    /// Bytes it occupies.
+    /// Bytes in memory.
     pub(crate) fn size(&self) -> usize {
         self.file.len()
     }
@@ -89,12 +90,12 @@ impl Filter {
         (self.file.len() - HEAD_BYTES) as i64 * 8
     }
 
-    /// `Filter.db`.
+    /// Contents of `Filter.db`.
     pub(crate) fn as_file(&self) -> &[u8] {
         &self.file
     }
 
-    /// Takes `Filter.db` as it is.
+    /// Takes the contents of `Filter.db`.
     ///
     /// # Errors
     /// [`Malformed`] when it is not exactly one filter.
@@ -117,7 +118,7 @@ impl Filter {
     }
 }
 
-/// How many positions of each key make a filter of so many bits answer best.
+/// The number of positions per key with the lowest false-positive rate for a filter of so many bits.
 fn best_hashes(bits: u64, keys: u64) -> u32 {
     (bits as f64 / keys as f64 * std::f64::consts::LN_2).round().max(1.0) as u32
 }
@@ -126,9 +127,9 @@ fn flip(in_words: bool) -> usize {
     if in_words { 7 } else { 0 }
 }
 
-/// Hashes and bits per key for a rate of false answers: the fewest bits that reach it, then the fewest hashes.
+/// Hashes and bits per key for a false-positive rate: the fewest bits that reach it, then the fewest hashes.
 fn shape(fp_chance: f64) -> (u32, usize) {
-    // Below what 20 bits per key reach, the rate stays at that (about 6.7e-5).
+    // A rate below that of 20 bits per key (about 6.7e-5) gets those 20 bits.
     let rate =
         |hashes: u32, bits: usize| (1.0 - (-f64::from(hashes) / bits as f64).exp()).powi(hashes as i32);
     let best = |bits: usize| {
@@ -163,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_filter_with_too_little_room_answers_wrong_more_often_but_not_always() {
-        // Half and a fifth of the 12.5 KB that one percent takes.
+        // Half and a fifth of the 12.5 KB for one percent.
         for (bytes_max, wrong_max) in [(6_250, 12_000), (2_500, 45_000)] {
             let mut filter = Filter::new(10_000, 0.01, true, bytes_max).unwrap();
             assert!(filter.size() as u64 <= bytes_max && filter.size() as u64 > bytes_max - 16);
@@ -174,7 +175,7 @@ mod tests {
             let wrong = (10_000u32..110_000).filter(|key| filter.may_contain(&key.to_be_bytes())).count();
             assert!(wrong < wrong_max, "{wrong} of 100000 false answers in {bytes_max} bytes");
         }
-        // However many keys there are.
+        // The number of keys does not matter.
         assert_eq!(Filter::new(u64::MAX, 0.01, true, 1024).unwrap().size(), 1024);
     }
 

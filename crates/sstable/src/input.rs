@@ -1,7 +1,7 @@
-//! A cursor over bytes from disk: every read is checked, every error knows where it happened.
+//! A cursor over bytes from disk: every read is checked, and every error has the offset at which it occurred.
 //!
-//! Numbers are big endian as Java writes them; variable-length integers are `model::vint`'s. A count is checked
-//! against the bytes that remain before anything is reserved for it.
+//! Numbers are big endian as Java writes them; variable-length integers are `model::vint`'s. A count is
+//! checked against the bytes that remain before anything is reserved for it.
 
 use model::vint;
 
@@ -104,7 +104,7 @@ impl<'a> Input<'a> {
         self.vint().map(vint::unzigzag)
     }
 
-    /// A variable-length number that says how many bytes follow, and those bytes; `limit` is the most there can be.
+    /// A variable-length number of bytes, and that many bytes; `limit` is the greatest valid number.
     #[inline]
     pub(crate) fn sized(&mut self, what: &'static str, limit: usize) -> Result<&'a [u8], Malformed> {
         let offset = self.offset();
@@ -121,8 +121,8 @@ impl<'a> Input<'a> {
         self.take(usize::from(length))
     }
 
-    /// A 16-bit length and text. Java's modified UTF-8 differs from UTF-8 for NUL and beyond the BMP only, which
-    /// no name in these files has.
+    /// A 16-bit length and text. Java's modified UTF-8 differs from UTF-8 for NUL and beyond the BMP only,
+    /// which no name in these files has.
     pub(crate) fn text(&mut self) -> Result<&'a str, Malformed> {
         let offset = self.offset();
         std::str::from_utf8(self.short_sized()?).map_err(|_| Malformed::invalid(offset, "text is not UTF-8"))

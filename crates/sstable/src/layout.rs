@@ -1,7 +1,9 @@
-//! How one file's rows map to the table: which column each slot of the file is, and how long values are.
+//! The mapping of one file's rows to the table: the column of each slot of the file, and the length of
+//! values.
 //!
-//! Resolved once when a file is opened or created, so that coding a row looks nothing up by name. A column the
-//! table does not have (any more), or has in another shape, keeps its slot and is skipped by the file's own types.
+//! It is resolved once when a file is opened or created, so that coding a row looks nothing up by name. A
+//! column that the table does not have (any more), or has in another shape, keeps its slot and is skipped by
+//! the file's own types.
 
 use model::Table;
 use model::clustering::ClusteringOrder;
@@ -16,17 +18,18 @@ const NO_SLOT: u16 = u16::MAX;
 /// One column of the file, by slot.
 #[derive(Debug, Clone)]
 pub(crate) struct Slot {
-    /// The table's column; `None` where cells are skipped.
+    /// The table's column; `None` if its cells are skipped.
     pub(crate) id: Option<ColumnId>,
     /// Name in the file.
     pub(crate) name: String,
-    /// Whether it has one cell per element.
+    /// Whether the column has one cell per element.
     pub(crate) complex: bool,
-    /// Bytes of every value, where the type fixes them.
+    /// Bytes of every value, if the type has a fixed length.
     pub(crate) value_length: Option<usize>,
     /// Whether values are counter contexts.
     pub(crate) counter: bool,
-    /// Cells up to this timestamp are of a dropped column of the same name; the smallest number where there is none.
+    /// Cells up to this timestamp belong to a dropped column of the same name; the smallest number if there
+    /// is none.
     pub(crate) dropped_at_us: i64,
 }
 
@@ -72,7 +75,7 @@ impl Slots {
         Self { list, by_id, in_id_order }
     }
 
-    /// The slot of a column; `None` where the file has none for it.
+    /// The slot of a column; `None` if the file has none for it.
     #[inline]
     pub(crate) fn of(&self, id: ColumnId) -> Option<usize> {
         let slot = *self.by_id.get(usize::from(id.0))?;
@@ -80,11 +83,11 @@ impl Slots {
     }
 }
 
-/// How one file's rows are coded.
+/// The coding of one file's rows.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
     pub(crate) minima: EncodingMinima,
-    /// Bytes of every value of a clustering column, where the type fixes them.
+    /// Bytes of every value of a clustering column, if the type has a fixed length.
     pub(crate) clusterings: Vec<Option<usize>>,
     pub(crate) orders: Vec<ClusteringOrder>,
     pub(crate) statics: Slots,
@@ -96,7 +99,7 @@ pub(crate) struct Layout {
 pub(crate) const SLOTS_MAX: usize = 32_767;
 
 impl Layout {
-    /// Resolves a file's header against the table; says what differs where they cannot go together.
+    /// Resolves a file's header against the table; the error names the difference that makes it impossible.
     pub(crate) fn resolve(
         header: &SerializationHeader,
         table: &Table,
@@ -110,7 +113,7 @@ impl Layout {
             if *reversed != order.reversed {
                 return Err("the clustering order");
             }
-            // Types that were altered compatibly may differ in name, never in how long their values are.
+            // Types that were altered compatibly may differ in name, never in the length of their values.
             if ty.fixed_value_length() != order.ty.fixed_value_length() && !matches!(ty, CqlType::Custom(_)) {
                 return Err("the type of a clustering column");
             }

@@ -1,10 +1,13 @@
-//! Table files in Cassandra's `big` format: written as version `me`, read likewise, byte for byte what others read; those of
-//! its format `bti` are read from their beginning on.
+//! Table files in Cassandra's `big` format: written as version `me`, byte for byte as other programs expect
+//! them, and read in that and other versions. Files of Cassandra's `bti` format can only be read from their
+//! beginning on.
 //!
-//! `descriptor` names the files, `data::writer` makes them, `table_file` opens them, `data::reader` hands out what is
-//! in them, and `resident` bounds what open ones keep in memory. Coding is pure, and in steps where it is long; only `file`, `data::{chunks,chunk_writer,writer}`, `index::{reader,walked,writer,promoted}`
-//! and `table_file` and `verify` talk to the disk, through `reactor::file`. The format: docs/formats/sstable.md.
-//! Nothing here knows which files a table has: `storage` does.
+//! `descriptor` names the files, `data::writer` makes them, `table_file` opens them, `data::reader` reads
+//! their rows, and `resident` bounds the memory of open ones. Encoding and decoding are pure, and split into
+//! steps where they take long. Only `file`, `data::{chunks,chunk_writer,writer}`,
+//! `index::{reader,walked,writer,promoted}`, `table_file` and `verify` access the disk, through
+//! `reactor::file`. The format: docs/formats/sstable.md. This crate does not know which files a table has:
+//! `storage` does.
 
 mod compression;
 mod data;

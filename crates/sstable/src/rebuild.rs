@@ -1,9 +1,10 @@
-//! Makes the summary and the filter of a table file from its index, where those on the disk are damaged.
+//! Rebuilds the summary and the filter of a table file from its index, if the ones on the disk are damaged.
 //!
-//! Both say nothing that the index does not say too, so a file without them lost nothing. They are made in memory only: the
-//! file on the disk stays as it is until it is written anew (scrub, compaction), and `verify` goes on naming it. Invariant:
-//! nothing is made of an index that is itself damaged, as far as its checksum, its order and the number of its entries tell.
-//! `table_file` asks for it when a file is opened for use.
+//! Both contain only what the index contains too, so a file without them has lost nothing. They are rebuilt
+//! in memory only: the file on the disk stays as it is until it is rewritten (scrub, compaction), and
+//! `verify` keeps reporting it. Invariant: nothing is rebuilt from an index that is itself damaged, as far as
+//! its checksum, its order and the number of its entries show. `table_file` uses this when a file is opened
+//! for use.
 
 use model::partition_key::compare_decorated;
 use model::token::{murmur3_hash128, murmur3_token};
@@ -16,34 +17,35 @@ use crate::index::reader::{Entries, IndexFile};
 use crate::summary::{SUMMARY_BYTES_MAX, Summary};
 use crate::verify::checksum;
 
-/// `min_index_interval` that a rebuilt summary names: the default; what it says else follows from the samples.
+/// `min_index_interval` that a rebuilt summary names: the default. The summary's other numbers follow from
+/// the samples.
 const MIN_INDEX_INTERVAL: u32 = 128;
 
-/// What is known of a file besides its index.
+/// The facts about a file besides its index.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Known {
-    /// Checksum of the whole index, where it is known.
+    /// Checksum of the whole index, if there is one.
     pub(crate) checksum: Option<u32>,
-    /// Partitions, as the statistics have them.
+    /// Number of partitions, from the statistics.
     pub(crate) partitions: u64,
-    /// Chance of a wrong yes that the filter was made for.
+    /// False-positive rate that the filter was made for.
     pub(crate) fp_chance: f64,
-    /// How the format has it.
+    /// Whether the format stores the filter's bits in words.
     pub(crate) filter_in_words: bool,
 }
 
-/// The components, as they would be written.
+/// The rebuilt components, as they would be written.
 #[derive(Debug)]
 pub(crate) struct Rebuilt {
     pub(crate) summary: Summary,
-    /// `None` for a file that needs none.
+    /// `None` if the file has no filter.
     pub(crate) filter: Option<Filter>,
 }
 
-/// Goes through the index and makes both.
+/// Reads the index and rebuilds both components.
 ///
 /// # Errors
-/// [`SstableError::Corrupt`] naming the index where it is damaged, [`SstableError::Io`].
+/// [`SstableError::Corrupt`] naming the index if that is damaged, [`SstableError::Io`].
 pub(crate) async fn from_index(index: &IndexFile, known: Known) -> Result<Rebuilt, SstableError> {
     if let Some(recorded) = known.checksum {
         let (found, _) = checksum(&index.file, &index.path, &mut |_| true).await?;
@@ -53,7 +55,7 @@ pub(crate) async fn from_index(index: &IndexFile, known: Known) -> Result<Rebuil
     let other_count = |at| {
         index.malformed(Malformed::invalid(at, "it has another number of partitions than the statistics"))
     };
-    // Each entry takes bytes: what says more of them must not size a filter.
+    // Each entry takes at least a byte: a greater number in the statistics must not size a filter.
     if known.partitions > index.length {
         let what = "the statistics name more partitions than it has bytes";
         return Err(index.malformed(Malformed::invalid(index.length, what)));
@@ -105,7 +107,7 @@ mod tests {
     use super::*;
     use crate::input::append_short_sized;
 
-    /// An index of two partitions, with what statistics and checksums are to say of it.
+    /// An index of two partitions, with the numbers that statistics and checksums claim for it.
     fn check(partitions: u64, checksum: Option<u32>, expected: Result<(), &'static str>) {
         sim::run_one(1, move || async move {
             let mut keys: [&[u8]; 2] = [b"one", b"two"];
@@ -113,7 +115,7 @@ mod tests {
             let mut bytes = Vec::new();
             for key in keys {
                 append_short_sized(&mut bytes, key);
-                // Where its data begins, and no blocks.
+                // The position of its data, and no blocks.
                 bytes.extend_from_slice(&[0, 0]);
             }
             let path = Path::new("/me-1-big-Index.db");
@@ -144,7 +146,7 @@ mod tests {
         for other in [0, 1, 3, 14] {
             check(other, None, Err("another number of partitions"));
         }
-        // No filter is made for them.
+        // No filter is allocated for them.
         for too_many in [15, 1 << 40, u64::MAX] {
             check(too_many, None, Err("more partitions than it has bytes"));
         }

@@ -1,14 +1,17 @@
-//! What open files of a shard keep in memory to be found in: filters and summaries, within a share of the shard's memory.
+//! Memory of a shard's open files for finding partitions: filters and summaries, within a share of the
+//! shard's memory.
 //!
-//! With what cannot be spared (places of chunks, dictionaries) they are to stay below a limit. Summaries have a part of it: beyond that every
-//! other entry of the largest goes, down to one for each [`STRETCH_BYTES_MAX`] of index, and each read of that file's index takes twice as
-//! much. Beyond the whole limit the largest filter goes. Reads then look for each key in that file's index, compactions of other
-//! files keep tombstones of keys that it may have, and flushes do not put new partitions into the row cache. What went
-//! comes back from the disk as files that are closed leave room for it, the smallest first ([`ComponentMemory::restore`]).
-//! ScyllaDB does so with filters (`components_memory_reclaim_threshold`). Files that are being written take their part too (`making`).
+//! Together with components that cannot be spared (chunk offsets, dictionaries) they stay below a limit.
+//! Summaries have a part of it: beyond that every other entry of the largest is dropped, down to one for each
+//! [`STRETCH_BYTES_MAX`] of index, and each read of that file's index takes twice as much. Beyond the whole
+//! limit the largest filter is dropped. Reads then look for each key in that file's index, compactions of
+//! other files keep tombstones of keys that it may have, and flushes do not put new partitions into the row
+//! cache. When closed files leave room, dropped components are read again, the smallest first
+//! ([`ComponentMemory::restore`]). ScyllaDB does so with filters (`components_memory_reclaim_threshold`).
+//! Files that are being written take their part too (`making`).
 //!
-//! Invariant: what a file keeps counts as fixed in the shard's budget for as long as a reader holds it; against the limit counts
-//! what a new reader would find.
+//! Invariant: the components of a file count as fixed memory in the shard's budget for as long as a reader
+//! holds them; against the limit count the components that a new reader would find.
 
 mod making;
 
@@ -25,23 +28,25 @@ use crate::table_file::Open;
 
 pub(crate) use making::Making;
 
-/// Part of the limit that is for summaries.
+/// Part of the limit (one in so many) that is for summaries.
 const SUMMARIES_PART: usize = 4;
-/// Bytes of index between two entries of a summary, beyond which none is left out: half of what a lookup reads, and so checks, at once.
+/// Most bytes of index between two entries of a thinned summary: half of what a lookup reads, and so
+/// verifies, at once.
 const STRETCH_BYTES_MAX: u64 = 32 << 10;
 
-/// The memory of a shard for what its open files are found in.
+/// The memory of a shard for the filters and summaries of its open files.
 #[derive(Clone)]
 pub struct ComponentMemory(Rc<Shared>);
 
 struct Shared {
     budget: Budget,
     bytes_max: usize,
-    /// Bytes of what files keep, and of their summaries alone.
+    /// Bytes of all components in memory, and of summaries alone.
     held: Cell<usize>,
     summaries: Cell<usize>,
     files: RefCell<Vec<Weak<Open>>>,
-    /// Whether a file may lack something, whether a file has left since that was looked at, and whether it is being looked at.
+    /// Whether a file may lack a component, whether a file was closed since that was last examined, and
+    /// whether it is being examined.
     short: Cell<bool>,
     left: Cell<bool>,
     looking: Cell<bool>,
@@ -70,25 +75,25 @@ impl<T> std::ops::Deref for Counted<T> {
     }
 }
 
-/// What one file keeps.
+/// The components of one file that are in memory.
 #[derive(Debug)]
 pub(crate) struct Resident {
     filter: RefCell<Option<Counted<Filter>>>,
-    /// None where partitions are not found by an index.
+    /// `None` if partitions are not found by an index.
     summary: RefCell<Option<Rc<Counted<Summary>>>>,
-    /// Bytes of both when nothing is left out.
+    /// Bytes of both if nothing is left out.
     filter_bytes: usize,
     summary_bytes: usize,
-    /// What it keeps besides.
+    /// Bytes of its other components.
     other_bytes: usize,
     _other: Option<Charge>,
-    /// Whether what is left out could not be read again.
+    /// Whether reading dropped components again has failed.
     failed: Cell<bool>,
     memory: Option<ComponentMemory>,
 }
 
 impl Resident {
-    /// Takes what was read of a file, with `other_bytes` that it keeps besides.
+    /// Takes the filter and the summary read from a file, with `other_bytes` for its other components.
     pub(crate) fn new(
         filter: Option<Filter>,
         summary: Option<Summary>,
@@ -112,13 +117,13 @@ impl Resident {
         }
     }
 
-    /// Whether the file may have this key, as far as the filter tells.
+    /// Whether the file may have this key, by the filter.
     #[inline]
     pub(crate) fn may_contain(&self, key: &[u8]) -> bool {
         self.filter.borrow().as_ref().is_none_or(|filter| filter.may_contain(key))
     }
 
-    /// The summary, as it is now.
+    /// The present summary.
     #[inline]
     pub(crate) fn summary(&self) -> Option<Rc<Counted<Summary>>> {
         self.summary.borrow().clone()
@@ -159,7 +164,7 @@ impl Resident {
         self.recount(before);
     }
 
-    /// Bytes of all and of the summary.
+    /// Bytes of everything, and of the summary.
     fn counts(&self) -> (usize, usize) {
         (self.bytes(), self.summary_size())
     }
@@ -213,17 +218,17 @@ impl ComponentMemory {
         self.open_files().iter().map(lacking).sum()
     }
 
-    /// Completes once a file was closed while another lacks something, or at [`ComponentMemory::wake`].
+    /// Completes once a file was closed while another lacks a component, or at [`ComponentMemory::wake`].
     pub async fn wait_for_room(&self) {
         self.0.room.wait().await;
     }
 
-    /// Wakes who waits for room.
+    /// Wakes tasks in [`ComponentMemory::wait_for_room`].
     pub fn wake(&self) {
         self.0.room.notify_all();
     }
 
-    /// Completes when no file has been closed for whose room [`ComponentMemory::restore`] has not looked yet.
+    /// Completes when [`ComponentMemory::restore`] has examined the room of every file that was closed.
     pub async fn restored(&self) {
         self.0.looked.wait_until(|| !self.0.left.get() && !self.0.looking.get()).await;
     }
@@ -234,7 +239,7 @@ impl ComponentMemory {
         summaries.set(summaries.get() - before.1 + now.1);
     }
 
-    /// Something was given back: what a file lacks may come back.
+    /// Notes that memory was freed, so that dropped components may be read again.
     fn note_left(&self) {
         if self.0.short.get() {
             self.0.left.set(true);
@@ -259,13 +264,13 @@ impl ComponentMemory {
         self.0.bytes_max / SUMMARIES_PART
     }
 
-    /// Takes a file in that was opened; what that is too much for goes.
+    /// Registers a file that was opened; drops components if there are too many.
     pub(crate) async fn admit(&self, file: &Rc<Open>) {
         self.enter(file);
         self.leave_out().await;
     }
 
-    /// Has open files leave out what is too much.
+    /// Drops components of open files while they exceed their limits.
     async fn leave_out(&self) {
         while self.0.summaries.get() > self.summaries_max() {
             let files = self.open_files().into_iter();
@@ -274,10 +279,10 @@ impl ComponentMemory {
                 .max_by_key(|file| file.resident.summary_size());
             let Some(file) = largest else { break };
             let Some(summary) = file.resident.summary() else { break };
-            // Before anything waits: a file that is closed meanwhile tells of its room.
+            // Before the first wait, so that a file that is closed meanwhile is noted.
             self.0.short.set(true);
             let thinned = summary.thinned().await;
-            // Somebody else may have thinned it meanwhile.
+            // Another task may have thinned it meanwhile.
             if file.resident.summary_size() > thinned.size() {
                 file.resident.set_summary(thinned);
             }
@@ -298,11 +303,12 @@ impl ComponentMemory {
         }
     }
 
-    /// Reads again what was left out, as far as there is room now and `go_on` says so: filters first, the smallest first.
+    /// Reads dropped components again, as far as there is room and while `go_on` returns true: filters first,
+    /// the smallest first.
     pub async fn restore(&self, go_on: impl Fn() -> bool) {
         while self.0.left.replace(false) {
             self.0.looking.set(true);
-            // What could not be read may be readable now.
+            // Components that could not be read before may be readable now.
             self.open_files().iter().for_each(|file| file.resident.failed.set(false));
             while go_on()
                 && let Some((file, part)) = self.next_to_restore()
@@ -317,7 +323,7 @@ impl ComponentMemory {
 
     async fn restore_one(&self, file: &Rc<Open>, part: Part) {
         let resident = &file.resident;
-        // False where others have come meanwhile.
+        // False if other components took the room meanwhile.
         let restored = match part {
             Part::Filter => file.read_filter().await.map(|filter| {
                 let fits = resident.lacking().0 <= self.rooms().0;
@@ -337,14 +343,15 @@ impl ComponentMemory {
         match restored {
             Ok(true) => {}
             Ok(false) => return,
-            // It was compacted away and is still being read.
+            // The file was compacted away and is still being read.
             Err(SstableError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => {
                 reactor::warn_limited!("what was left out of memory cannot be read again; reads go on without it";
                     error = error);
             }
         }
-        // Else what was made anew from a damaged file would be read again and again, which gives less.
+        // Otherwise a component that was rebuilt from a damaged file, and is smaller, would be read again and
+        // again.
         let (filter, summary) = resident.lacking();
         resident.failed.set(match part {
             Part::Filter => filter > 0,
@@ -352,7 +359,7 @@ impl ComponentMemory {
         });
     }
 
-    /// Bytes that all may take more, and summaries.
+    /// Free bytes for all components, and for summaries.
     fn rooms(&self) -> (usize, usize) {
         let room = self.0.bytes_max.saturating_sub(self.0.held.get());
         (room, room.min(self.summaries_max().saturating_sub(self.0.summaries.get())))
@@ -376,7 +383,7 @@ impl ComponentMemory {
     }
 }
 
-/// What of a file is read again.
+/// The component of a file that is read again.
 #[derive(Clone, Copy)]
 enum Part {
     Filter,

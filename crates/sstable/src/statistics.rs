@@ -1,4 +1,4 @@
-//! `Statistics.db`: what is known about a table file without reading its data.
+//! `Statistics.db`: facts about a table file that can be read without its data.
 //!
 //! ```text
 //! statistics := components:i32 (kind:i32 offset:i32){components} validation compaction stats header
@@ -33,7 +33,7 @@ const COMPACTION: u32 = 1;
 const STATS: u32 = 2;
 const HEADER: u32 = 3;
 
-/// All that `Statistics.db` says.
+/// The contents of `Statistics.db`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Statistics {
     /// Rate of false answers the filter was made for.

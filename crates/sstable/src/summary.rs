@@ -1,4 +1,4 @@
-//! `Summary.db`: every so many keys of the index, kept in memory while the file is open.
+//! `Summary.db`: a sample of the keys of the index, kept in memory while the file is open.
 //!
 //! ```text
 //! summary := min_index_interval:i32 entries:i32 bytes:i64 sampling_level:i32 entries_at_full_sampling:i32
@@ -7,7 +7,7 @@
 //! entry   := key position:i64 little endian            (position in Index.db)
 //! first_key, last_key := length:i32 bytes
 //! ```
-//! Source: Cassandra 5.0 `IndexSummary`, `IndexSummaryComponent`. Nothing in the format says that entries are
+//! Source: Cassandra 5.0 `IndexSummary`, `IndexSummaryComponent`. The format does not require entries to be
 //! evenly spaced: the writer samples by bytes of the index (`index::writer`).
 
 use model::partition_key::compare_decorated;
@@ -22,34 +22,35 @@ const SAMPLING_LEVEL_FULL: u32 = 128;
 const ENTRY_BYTES: usize = 12;
 /// Bytes before the entries.
 const HEAD_BYTES: usize = 24;
-/// Entries that are read or copied before others may run.
+/// Entries that are read or copied before other tasks may run.
 const ENTRIES_AT_ONCE: usize = 256;
 /// Most bytes a summary takes; the format's offsets are signed 32-bit numbers.
 pub(crate) const SUMMARY_BYTES_MAX: usize = i32::MAX as usize / 2;
 
-/// A stretch of the index between two samples, with the keys that the summary says stand at its ends.
+/// A stretch of the index between two samples, with the keys that the summary has for its ends.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stretch<'s> {
-    /// Where it starts.
+    /// Offset of its start.
     pub(crate) start: u64,
-    /// Key of the entry there.
+    /// Key of the entry at its start.
     pub(crate) first: &'s [u8],
-    /// Where the next one starts, and the key there; `None` for the last.
+    /// Offset and key of the next stretch; `None` for the last one.
     pub(crate) next: Option<(u64, &'s [u8])>,
-    /// Checksums of the index up to its start and to its end, where the file has them.
+    /// Checksums of the index up to its start and up to its end, if the file has them.
     pub(crate) checksums: Option<(u32, u32)>,
 }
 
-/// Sampled keys of an index, with their tokens so that searching hashes nothing.
+/// Sampled keys of an index, with their tokens so that searching computes no hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Summary {
     keys: Vec<u8>,
     ends: Vec<u32>,
     tokens: Vec<Token>,
     positions: Vec<u64>,
-    /// Checksums of the index before each position; none, or as many. They are not in `Summary.db`.
+    /// Checksums of the index before each position; either none, or one for each. They are not in
+    /// `Summary.db`.
     prefixes: Vec<u32>,
-    /// Checksum of the whole index, where there are those.
+    /// Checksum of the whole index, if there are `prefixes`.
     whole: u32,
     min_index_interval: u32,
     at_full_sampling: u32,
@@ -74,7 +75,7 @@ impl Summary {
         }
     }
 
-    /// Makes room for so many entries more, so that none of them moves those before.
+    /// Reserves memory for so many more entries, so that adding them does not move the existing ones.
     fn reserve(&mut self, entries: usize, key_bytes: usize) {
         self.keys.reserve_exact(key_bytes);
         self.ends.reserve_exact(entries);
@@ -97,7 +98,7 @@ impl Summary {
         *self = thinned;
     }
 
-    /// A copy without every other entry; lets others run meanwhile.
+    /// A copy without every other entry; lets other tasks run meanwhile.
     pub(crate) async fn thinned(&self) -> Self {
         let mut thinned = self.without_entries();
         thinned.reserve(self.len().div_ceil(2), self.keys.len() / 2);
@@ -123,7 +124,7 @@ impl Summary {
         self.prefixes.extend(other.prefixes.get(at));
     }
 
-    /// Ends it.
+    /// Completes the summary.
     pub(crate) fn finish(&mut self, first_key: &[u8], last_key: &[u8], partitions: u64) {
         self.first_key = first_key.to_vec();
         self.last_key = last_key.to_vec();
@@ -141,7 +142,8 @@ impl Summary {
         self.prefixes
     }
 
-    /// Takes checksums of the index before each entry, and of all of it; says no where they are of another summary.
+    /// Takes checksums of the index before each entry, and of all of it; returns false if they belong to
+    /// another summary.
     pub(crate) fn set_checksums(&mut self, prefixes: Vec<u32>, whole: u32) -> bool {
         let fits = prefixes.len() == self.len();
         if fits {
@@ -160,7 +162,7 @@ impl Summary {
         self.keys.len() + self.positions.len() * 20 + self.prefixes.len() * 4
     }
 
-    /// Bytes it has taken, with room for entries to come.
+    /// Bytes it has reserved, including room for entries to come.
     pub(crate) fn room(&self) -> usize {
         self.keys.capacity()
             + 4 * (self.ends.capacity() + self.prefixes.capacity())
@@ -182,7 +184,7 @@ impl Summary {
         &self.keys[start..self.ends[at] as usize]
     }
 
-    /// The stretch of the index where a key's entry would stand.
+    /// The stretch of the index that would contain a key's entry.
     pub(crate) fn interval(&self, token: Token, key: &[u8]) -> Stretch<'_> {
         let (mut low, mut high) = (0, self.len());
         while low < high {
@@ -193,7 +195,7 @@ impl Summary {
                 high = middle;
             }
         }
-        // What sorts before the first key starts there too.
+        // A key that sorts before the first key belongs to the first stretch.
         self.stretch(low.saturating_sub(1))
     }
 
@@ -209,12 +211,12 @@ impl Summary {
         }
     }
 
-    /// Like [`Summary::interval`] for the first entry of a token.
+    /// As [`Summary::interval`], for the first entry of a token.
     pub(crate) fn interval_of_token(&self, token: Token) -> Stretch<'_> {
         self.stretch(self.tokens.partition_point(|other| *other < token).saturating_sub(1))
     }
 
-    /// Appends `Summary.db`; lets others run meanwhile.
+    /// Appends `Summary.db`; lets other tasks run meanwhile.
     pub(crate) async fn encode(&self, out: &mut Vec<u8>) {
         let offsets = 4 * self.len();
         out.reserve(HEAD_BYTES + self.keys.len() + self.len() * ENTRY_BYTES);
@@ -242,17 +244,17 @@ impl Summary {
     /// Reads `Summary.db` of an index of `index_length` bytes.
     ///
     /// # Errors
-    /// [`Malformed`] when it is not exactly one summary, or its keys or positions do not ascend.
+    /// [`Malformed`] if it is not exactly one summary, or its keys or positions do not ascend.
     pub(crate) fn decode(bytes: &[u8], index_length: u64) -> Result<Self, Malformed> {
         let mut decoding = Decoding::new(bytes, index_length)?;
         while decoding.step()? {}
         decoding.finish()
     }
 
-    /// Reads it as [`Summary::decode`] does, and lets others run meanwhile.
+    /// As [`Summary::decode`], but lets other tasks run meanwhile.
     ///
     /// # Errors
-    /// The same.
+    /// As [`Summary::decode`].
     pub(crate) async fn read(bytes: &[u8], index_length: u64) -> Result<Self, Malformed> {
         let mut decoding = Decoding::new(bytes, index_length)?;
         while decoding.step()? {
@@ -262,7 +264,7 @@ impl Summary {
     }
 }
 
-/// Lets others run before some of the entries.
+/// Lets other tasks run at every [`ENTRIES_AT_ONCE`]th entry.
 async fn maybe_yield_at(entry: usize) {
     if entry.is_multiple_of(ENTRIES_AT_ONCE) {
         reactor::maybe_yield().await;
@@ -271,13 +273,13 @@ async fn maybe_yield_at(entry: usize) {
 
 /// A summary that is being read.
 struct Decoding<'b> {
-    /// What stands behind the entries.
+    /// The input behind the entries.
     rest: Input<'b>,
-    /// Offsets and entries, and where they start in the file.
+    /// Offsets and entries, and their position in the file.
     body: &'b [u8],
     body_at: u64,
     offsets: Input<'b>,
-    /// Where the next entry starts in the body.
+    /// Start of the next entry in the body.
     start: usize,
     entries: usize,
     index_length: u64,
@@ -323,7 +325,7 @@ impl<'b> Decoding<'b> {
         })
     }
 
-    /// Reads some entries; says no when there are no more.
+    /// Reads some entries; returns false when there are no more.
     fn step(&mut self) -> Result<bool, Malformed> {
         for _ in 0..ENTRIES_AT_ONCE {
             if self.summary.len() == self.entries {

@@ -1,8 +1,8 @@
-//! An open table file: what is kept in memory of it, and the ways to read it.
+//! An open table file: the parts of it that are kept in memory, and the ways to read it.
 //!
-//! Opening reads every component but Data and Index. A point read asks the filter, then the summary, then reads one
-//! stretch of the index and the chunks of the partition. Clones of the `Rc` inside are cheap; readers keep the file
-//! open after the table file was removed.
+//! Opening reads every component but Data and Index. A point read checks the filter, then the summary, then
+//! reads one stretch of the index and the chunks of the partition. Clones of the `Rc` inside are cheap;
+//! readers keep the file open after the table file was removed.
 
 mod opening;
 
@@ -37,7 +37,7 @@ const COMPONENT_BYTES_MAX: u64 = 2 << 30;
 /// A partition up to this size is read with one request.
 const WHOLE_PARTITION_BYTES: u64 = 16 * 1024;
 
-/// What readers share, and how the rows are read.
+/// The state that readers share, with the mapping of rows to the table.
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) layout: Layout,
@@ -51,7 +51,7 @@ impl std::ops::Deref for Inner {
     }
 }
 
-/// What does not depend on the table.
+/// The part of an open file that does not depend on the table.
 #[derive(Debug)]
 pub(crate) struct Open {
     pub(crate) descriptor: Descriptor,
@@ -69,10 +69,10 @@ pub(crate) struct Open {
     bytes_on_disk: u64,
 }
 
-/// How partitions are found.
+/// The way in which partitions are found.
 #[derive(Debug)]
 enum Finder {
-    /// By the index, of which the summary names a stretch.
+    /// By the index; the summary names a stretch of it.
     Index(Rc<IndexFile>),
     /// By walking over the data.
     Walked(Walked),
@@ -84,7 +84,8 @@ impl Open {
         &self.last.1
     }
 
-    /// Whether every other entry of the summary may be left out: about so many bytes of index lie between two then, or less.
+    /// Whether every other entry of the summary may be left out: at most about so many bytes of index then
+    /// lie between two entries.
     pub(crate) fn may_be_thinned(&self, stretch_bytes_max: u64) -> bool {
         let Finder::Index(index) = &self.finder else { return false };
         let entries = self.resident.summary().map_or(0, |summary| summary.len() as u64);
@@ -96,7 +97,7 @@ impl Open {
 #[derive(Debug, Clone)]
 pub struct Sstable {
     inner: Rc<Inner>,
-    /// Memory for long rows that its readers take; without it nothing bounds them.
+    /// Memory that its readers take for long rows; `None` for no limit.
     room: Option<Rc<RowRoom>>,
 }
 
@@ -114,17 +115,18 @@ fn resolve(
 }
 
 impl Sstable {
-    /// Opens the table file `descriptor` in `dir`, whose rows are read as those of `table`; every lookup reads its part of
-    /// the index.
+    /// Opens the table file `descriptor` in `dir`, whose rows are read as those of `table`; every lookup
+    /// reads its part of the index.
     ///
     /// # Errors
-    /// [`SstableError`]; the file is then not usable, and the error names what is wrong with which component.
+    /// [`SstableError`] with the component and the kind of damage; the file is then not usable.
     pub async fn open(dir: &Path, descriptor: Descriptor, table: &Rc<Table>) -> Result<Self, SstableError> {
         Self::open_as(dir, descriptor, table, None).await
     }
 
-    /// The same for use within a shard's memory: what stays in memory of the file counts there, and gives way where it is too much;
-    /// parts of the index that were read are kept among `pages`. A summary or a filter that is damaged is made anew from the index, in memory.
+    /// As [`Sstable::open`], for use within a shard's memory. The memory of the file's components counts
+    /// there, and is reduced if it is too much; parts of the index that were read are kept among `pages`. A
+    /// damaged summary or filter is rebuilt from the index, in memory.
     ///
     /// # Errors
     /// As [`Sstable::open`].
@@ -137,12 +139,12 @@ impl Sstable {
         Self::open_as(dir, descriptor, table, Some(within)).await
     }
 
-    /// The same open file, its rows read as those of `table`, which was altered since.
+    /// The same open file, with its rows read as those of `table`, which was altered since.
     ///
-    /// Readers of the old one go on as they began.
+    /// Readers of the old one continue unchanged.
     ///
     /// # Errors
-    /// [`SstableError::Schema`] where the two do not go together; no alteration leads there.
+    /// [`SstableError::Schema`] if the two do not match; no alteration leads there.
     pub fn with_table(&self, table: &Table) -> Result<Self, SstableError> {
         let file = Rc::clone(&self.inner.file);
         let path = file.descriptor.path(&file.dir, Component::Statistics);
@@ -170,13 +172,13 @@ impl Sstable {
         (self.inner.last.0, &self.inner.last.1)
     }
 
-    /// Whether it may have a partition with this key; never wrong when it says no.
+    /// Whether the file may have a partition with this key; false is always correct.
     pub fn may_contain(&self, token: Token, key: &[u8]) -> bool {
         self.inner.first.0 <= token && token <= self.inner.last.0 && self.inner.resident.may_contain(key)
     }
 
-    /// Whether a read of these slices (disjoint, ascending) may find something in a partition it has: a row, a range
-    /// tombstone, the deletion of a partition or a static row. Never wrong when it says no.
+    /// Whether a read of these slices (disjoint, ascending) may find something in one of its partitions: a
+    /// row, a range tombstone, the deletion of a partition or a static row. False is always correct.
     pub fn may_contain_slices(&self, slices: &[Slice]) -> bool {
         let Some(extent) = &self.inner.extent else { return true };
         let (first, last) = (extent.first.as_ref(), extent.last.as_ref());
@@ -189,7 +191,7 @@ impl Sstable {
             })
     }
 
-    /// Whether a static row may say something.
+    /// Whether there may be a static row that is not empty.
     pub fn may_have_static_rows(&self) -> bool {
         match &self.inner.extent {
             Some(extent) => extent.static_rows,
@@ -197,12 +199,12 @@ impl Sstable {
         }
     }
 
-    /// Whether nothing in it deletes anything or expires.
+    /// Whether the file has no deletions and no expiring data.
     pub fn has_only_values(&self) -> bool {
         self.inner.statistics.stats.min_local_deletion_time == NO_LOCAL_TIME
     }
 
-    /// Nothing in it has a greater timestamp, microseconds.
+    /// Upper bound of all timestamps in it, microseconds.
     pub fn max_timestamp(&self) -> i64 {
         self.inner.statistics.stats.max_timestamp
     }
@@ -217,7 +219,7 @@ impl Sstable {
         &self.inner.statistics
     }
 
-    /// What `Ceto.db` says; nothing where the file has none.
+    /// Contents of `Ceto.db`; empty if the file has none.
     pub fn extras(&self) -> &Extras {
         &self.inner.extras
     }
@@ -232,25 +234,26 @@ impl Sstable {
         self.inner.data.length()
     }
 
-    /// Bytes it keeps in memory for its filter, summary, dictionary and the places of its chunks.
+    /// Bytes in memory of its filter, summary, dictionary and chunk offsets.
     pub fn bytes_in_memory(&self) -> usize {
         self.inner.resident.bytes()
     }
 
-    /// The same file, whose readers take memory for long rows from `room`, where there is one.
+    /// The same file, with readers that take memory for long rows from `room`, if given.
     #[must_use]
     pub fn in_room(self, room: Option<&Rc<RowRoom>>) -> Self {
         Self { room: room.cloned(), ..self }
     }
 
-    /// Reads its readers have asked the disk for so far.
+    /// Disk reads of its readers so far.
     pub fn disk_reads(&self) -> DiskReads {
         self.inner.reads.get()
     }
 
-    /// The partition with this key, cut to `slices` (disjoint, ascending); `None` where the file does not have it.
+    /// The partition with this key, cut to `slices` (disjoint, ascending); `None` if the file does not have
+    /// it.
     ///
-    /// With `reversed` the slices and what is in them come from the last to the first.
+    /// With `reversed` the slices and their contents come from the last to the first.
     ///
     /// # Errors
     /// [`SstableError::Io`] and [`SstableError::Corrupt`].
@@ -326,7 +329,7 @@ impl Sstable {
         Ok(())
     }
 
-    /// Its index, with what counts reads; a file of format `bti` has none of this kind.
+    /// Its index and the counter of reads; `None` for a file of format `bti`, which has no such index.
     pub(crate) fn index_file(&self) -> Option<(&IndexFile, &ReadCounter)> {
         match &self.inner.finder {
             Finder::Index(index) => Some((index, &self.inner.reads)),
@@ -359,7 +362,7 @@ impl Sstable {
     }
 }
 
-/// How the rows of a table file are encoded, whatever table it is of.
+/// The encoding of a table file's rows, independent of the table.
 ///
 /// # Errors
 /// [`SstableError::Io`] and [`SstableError::Corrupt`].
@@ -370,7 +373,7 @@ pub async fn read_header(dir: &Path, descriptor: Descriptor) -> Result<Serializa
     statistics.map(|statistics| statistics.header).map_err(|error| error.of(Component::Statistics, &path))
 }
 
-/// Removes a table file: its `TOC.txt` first, so that a crash leaves a set that is not whole.
+/// Removes a table file: its `TOC.txt` first, so that a crash leaves a set that is known to be incomplete.
 ///
 /// # Errors
 /// [`SstableError::Io`]; components that do not exist are no error.
@@ -390,8 +393,8 @@ pub async fn remove(dir: &Path, descriptor: Descriptor) -> Result<(), SstableErr
     Ok(())
 }
 
-/// Makes the `TOC.txt` of a table file that lost it: it names the components there are, and the one that only this crate
-/// writes, without which the file would pass for one of others.
+/// Makes the `TOC.txt` of a table file that lost it. It names the existing components, and the one that only
+/// this crate writes, without which the file would be taken for one of another program.
 ///
 /// # Errors
 /// [`SstableError::Io`].

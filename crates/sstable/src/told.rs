@@ -1,8 +1,9 @@
-//! Tells whoever traces a request which reads of the disk it cost.
+//! Reports the disk reads of a traced request.
 //!
-//! A future that is traced notes them while it is polled: what it awaits within its own task counts, what runs beside it does
-//! not, and other shards only where they are asked by `call_and_note`. Costs nothing but a look per read of the disk. `data::chunks` notes
-//! every read of data and index; `query` makes events of them.
+//! A traced future notes them while it is polled: reads that it awaits within its own task count; reads of
+//! tasks beside it do not, and those of other shards only if they are called by `call_and_note`. It costs one
+//! check per disk read. `data::chunks` notes every read of data and index; `query` turns them into trace
+//! events.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -13,7 +14,7 @@ use std::rc::Rc;
 use reactor::mesh::{self, MeshError};
 use reactor::{Group, Instant};
 
-/// Reads of one request that are noted; of a scan there may be any number.
+/// Most reads of one request that are noted; a scan may do any number.
 const READS_MAX: usize = 256;
 
 /// One read of the disk.
@@ -21,15 +22,15 @@ const READS_MAX: usize = 256;
 pub struct ToldRead {
     /// Name of the file.
     pub file: String,
-    /// Where what was wanted begins.
+    /// Offset of the wanted bytes.
     pub offset: u64,
-    /// Bytes that were wanted.
+    /// Number of wanted bytes.
     pub size: u64,
-    /// Bytes that the disk was asked for, alignment included.
+    /// Number of bytes read from the disk, including alignment.
     pub bytes: u64,
-    /// When the bytes were there.
+    /// When the bytes arrived.
     pub at: Instant,
-    /// The shard that asked.
+    /// The shard that read them.
     pub shard: usize,
 }
 
@@ -43,7 +44,7 @@ impl ReadNotes {
         self.0.take()
     }
 
-    /// Adds those of another shard.
+    /// Adds the reads of another shard.
     fn add(&self, reads: Vec<ToldRead>) {
         let mut notes = self.0.borrow_mut();
         let room = READS_MAX.saturating_sub(notes.len());
@@ -51,11 +52,11 @@ impl ReadNotes {
     }
 }
 
-/// Whose future is being polled on this shard.
+/// The notes of the future that is being polled on this shard.
 #[derive(Default)]
 struct Polled(RefCell<Option<Rc<ReadNotes>>>);
 
-/// Whose future was polled before, and is again when this is dropped, also by a panic.
+/// The notes of the future that was polled before; they are restored when this is dropped, also by a panic.
 struct Before<'p> {
     polled: &'p Polled,
     notes: Option<Rc<ReadNotes>>,
@@ -67,7 +68,7 @@ impl Drop for Before<'_> {
     }
 }
 
-/// Runs a future, noting the reads that it asks the disk for.
+/// Runs a future and notes its disk reads.
 pub async fn noting<T>(notes: &Rc<ReadNotes>, future: impl Future<Output = T>) -> T {
     let polled = reactor::local::<Polled>().unwrap_or_else(|| {
         let polled = Rc::new(Polled::default());
@@ -82,12 +83,12 @@ pub async fn noting<T>(notes: &Rc<ReadNotes>, future: impl Future<Output = T>) -
     .await
 }
 
-/// The notes of the future that is being polled, where somebody wants them.
+/// The notes of the future that is being polled, if it is traced.
 fn noted() -> Option<Rc<ReadNotes>> {
     reactor::local::<Polled>()?.0.borrow().clone()
 }
 
-/// Calls a shard as [`mesh::call`] does; what it reads from the disk for that is noted here.
+/// Calls a shard as [`mesh::call`] does; the shard's disk reads for the call are noted here.
 ///
 /// # Errors
 /// Those of [`mesh::call`].
@@ -119,7 +120,8 @@ where
     }
 }
 
-/// A read that begins for the future that is being polled; to be called with the bytes that came, when they are there.
+/// Notes a read that begins for the future being polled. Call the returned function with the number of bytes
+/// when they have arrived.
 pub(crate) fn begun(path: &Path, offset: u64, bytes: u64) -> impl FnOnce(usize) + use<> {
     let file = || path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let wanted = noted().map(|notes| (notes, file()));

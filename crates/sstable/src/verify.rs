@@ -1,9 +1,11 @@
-//! Reads a table file for damage alone: every component against its checksum, the index against itself and the data.
+//! Reads a table file only to find damage: every component against its checksum, the index against itself and
+//! the data.
 //!
-//! Nothing that is in memory is believed: all components are read from the disk anew. What is looked at, from the
-//! cheapest on: the components that are read whole and their checksums; `Index.db` entry by entry, in order and within
-//! the data, ending with the key that the summary names; `Data.db` against `Digest.crc32`; and, where rows are asked for
-//! or there is no digest, every chunk, partition and row, each partition where the index says it is.
+//! Nothing in memory is trusted: all components are read from the disk again. The checks, from the cheapest
+//! on: the components that are read whole and their checksums; `Index.db` entry by entry, in order and within
+//! the data, ending with the key that the summary names; `Data.db` against `Digest.crc32`. If rows are
+//! requested or there is no digest, every chunk, partition and row is read, and each partition must be at its
+//! position from the index.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -36,11 +38,12 @@ pub enum VerifyDepth {
 }
 
 impl Sstable {
-    /// Looks for damage in a table file. `go_on` is told how many bytes of the data have been read, more than once up to
-    /// twice the data's size, and says whether to go on; the answer is whether it did to the end.
+    /// Looks for damage in a table file. `go_on` is called with the number of bytes of the data read so far,
+    /// several times, up to twice the data's size, and returns whether to continue. Returns whether the check
+    /// ran to its end.
     ///
     /// # Errors
-    /// [`SstableError`] naming the first component that is not what it should be, or that cannot be read.
+    /// [`SstableError`] naming the first component that is damaged or cannot be read.
     pub async fn verify(
         dir: &Path,
         descriptor: Descriptor,
@@ -49,7 +52,8 @@ impl Sstable {
         mut go_on: impl FnMut(u64) -> bool,
     ) -> Result<bool, SstableError> {
         check_contents(dir, descriptor).await?;
-        // Reads and checks what it keeps: statistics, summary, filter, the places of chunks and our own component.
+        // Reads and checks the parts it keeps: statistics, summary, filter, the offsets of chunks and our own
+        // component.
         let sstable = Self::open(dir, descriptor, table).await?;
         sstable.verify_index().await?;
         if depth == VerifyDepth::Quick {
@@ -99,7 +103,7 @@ impl Sstable {
         Ok(())
     }
 
-    /// Reads every row, and looks whether each partition stands where the index says, in order.
+    /// Reads every row, and checks that each partition is where the index says, in order.
     async fn verify_rows(&self, mut go_on: impl FnMut(u64) -> bool) -> Result<bool, SstableError> {
         let path = self.descriptor().path(self.dir(), Component::Data);
         let damage = |at: u64, what| Malformed::invalid(at, what).of(Component::Data, &path);
@@ -170,8 +174,8 @@ async fn check_contents(dir: &Path, descriptor: Descriptor) -> Result<(), Sstabl
     Ok(())
 }
 
-/// Looks whether the data has the checksum that `Digest.crc32` says; whether there is one, and whether it was read to the
-/// end.
+/// Checks the data against the checksum of `Digest.crc32`. Returns whether there is a digest, and whether the
+/// data was read to its end.
 async fn verify_digest(
     dir: &Path,
     descriptor: Descriptor,
@@ -198,7 +202,8 @@ async fn verify_digest(
     Ok((true, ended))
 }
 
-/// CRC32 of a file; `go_on` is told how far it was read; the second says whether it was read to its end.
+/// CRC32 of a file. `go_on` is called with the number of bytes read so far. The second value is whether the
+/// file was read to its end.
 pub(crate) async fn checksum(
     file: &File,
     path: &Path,

@@ -1,6 +1,7 @@
-//! Versions of the formats `big` and `bti` and what each of them has.
+//! Versions of the formats `big` and `bti`, with the features of each.
 //!
-//! The decoders ask for a feature, never for a version, so that reading another version is a matter of this file.
+//! The decoders test for a feature, never for a version, so that support of another version is confined to
+//! this file.
 //! Source: Cassandra 5.0 `BigFormat.BigVersion`, `BtiFormat.BtiVersion`.
 
 /// A version this crate reads.
@@ -14,7 +15,8 @@ pub enum Version {
     Mc,
     /// Written by Cassandra 3.0.18 to 3.0.24, 3.11.4 to 3.11.10, and ScyllaDB 4.3 and later.
     Md,
-    /// Written by Cassandra 3.0.25, 3.11.11 and later 3.x, ScyllaDB 5.1 and later; the version this crate writes.
+    /// Written by Cassandra 3.0.25, 3.11.11 and later 3.x, ScyllaDB 5.1 and later; the version this crate
+    /// writes.
     Me,
     /// Written by the first release candidate of Cassandra 4.0.
     Na,
@@ -22,12 +24,12 @@ pub enum Version {
     Nb,
     /// Written by Cassandra 5.0.
     Oa,
-    /// Written by Cassandra 5.0 with `selected_format: bti`: as `oa`, with tries (`Partitions.db`, `Rows.db`) in place of
-    /// index and summary.
+    /// Written by Cassandra 5.0 with `selected_format: bti`: as `oa`, with tries (`Partitions.db`, `Rows.db`)
+    /// in place of index and summary.
     Da,
 }
 
-/// What a table file is found in by.
+/// The format, which decides the components that partitions are found by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Format {
     /// `Index.db` and `Summary.db`.
@@ -37,7 +39,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// As it stands in names.
+    /// The name of the format in file names.
     pub fn name(self) -> &'static str {
         match self {
             Self::Big => "big",
@@ -45,24 +47,24 @@ impl Format {
         }
     }
 
-    /// By its name.
+    /// The format with that name.
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Big, Self::Bti].into_iter().find(|format| format.name() == text)
     }
 }
 
-/// What a version has. Each field is one difference between versions.
+/// The features of a version. Each field is one difference between versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Features {
-    /// Statistics holds where the commit log that is in the file begins.
+    /// Statistics has the position at which the file's part of the commit log begins.
     pub commit_log_lower_bound: bool,
-    /// Statistics holds every stretch of the commit log that is in the file.
+    /// Statistics has every stretch of the commit log that is in the file.
     pub commit_log_intervals: bool,
-    /// The smallest and the greatest clustering that Statistics holds are right (CASSANDRA-14861).
+    /// The smallest and the greatest clustering in Statistics are correct (CASSANDRA-14861).
     pub accurate_clusterings: bool,
-    /// They are bounds with their kinds.
+    /// These clusterings are bounds with their kinds.
     pub clustering_bounds: bool,
-    /// CompressionInfo holds `maxCompressedLength`, and chunks at or above it are not compressed.
+    /// CompressionInfo has `maxCompressedLength`, and chunks at or above it are not compressed.
     pub max_compressed_length: bool,
     /// Statistics holds the pending repair session and the transient flag.
     pub pending_repair: bool,
@@ -72,22 +74,22 @@ pub struct Features {
     pub metadata_checksum: bool,
     /// The bits of the filter stand as big-endian 64-bit words.
     pub filter_in_words: bool,
-    /// Local deletion times are unsigned and last until 2106, and a deletion that is none takes one byte.
+    /// Local deletion times are unsigned and last until 2106, and the absence of a deletion takes one byte.
     pub unsigned_deletion_times: bool,
-    /// Statistics says whether whole partitions are deleted.
+    /// Whether the statistics record if whole partitions are deleted.
     pub partition_deletions: bool,
-    /// Statistics holds the first and the last key, and how much of the ring is between them.
+    /// Whether the statistics have the first and the last key, and the part of the ring between them.
     pub key_range: bool,
 }
 
 impl Version {
     /// The version of files this crate writes.
     pub const WRITTEN: Self = Self::Me;
-    /// All of them: those of the format `big`, oldest first, then that of `bti`.
+    /// All versions: those of the format `big`, oldest first, then that of `bti`.
     pub const ALL: [Self; 9] =
         [Self::Ma, Self::Mb, Self::Mc, Self::Md, Self::Me, Self::Na, Self::Nb, Self::Oa, Self::Da];
 
-    /// By its two letters; `None` for versions this crate does not read.
+    /// The version with these two letters; `None` for versions this crate does not read.
     pub fn parse(text: &str, format: Format) -> Option<Self> {
         Self::ALL.into_iter().find(|version| version.letters() == text && version.format() == format)
     }
@@ -115,7 +117,7 @@ impl Version {
         }
     }
 
-    /// What it has.
+    /// Its features.
     pub fn features(self) -> Features {
         Features {
             commit_log_lower_bound: self >= Self::Mb,

@@ -1,8 +1,9 @@
-//! What each compaction strategy writes and how much room it takes, for a fixed workload: `cargo run --release -p
-//! storage --example amplification [flushes]`.
+//! Measures the bytes that each compaction strategy writes and the space it takes, for a fixed workload:
+//! `cargo run --release -p storage --example amplification [flushes]`.
 //!
-//! Counts, not times: the same run prints the same numbers. Bytes written are those of table files, flushes included, by
-//! the bytes flushed; room is the most bytes that files took at once by the bytes left when all are compacted.
+//! Counts, not times: the same run prints the same numbers. Bytes written are those of table files, including
+//! flushes, relative to the bytes flushed; space is the most bytes that files took at once, relative to the
+//! bytes left when all are compacted.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "an example, not the database")]
 
 #[path = "../tests/table/mod.rs"]

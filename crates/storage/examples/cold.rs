@@ -1,9 +1,10 @@
-//! What reads cost that memory does not answer, and how fast files are made: `cargo run --release -p storage --example
-//! cold [MEGABYTES]`.
+//! Measures the cost of reads that memory does not answer, and the speed of making files: `cargo run
+//! --release -p storage --example cold [MEGABYTES]`.
 //!
-//! For each strategy and summary ratio: a data set written in flushes, overwritten in part, compacted as the strategy does
-//! on its own; then reads of random rows by their whole key with nothing in memory (requests and bytes of each, as the disk was
-//! asked), and the same with a tenth of the data set as memory, uniform. Counts repeat; rates are this machine's.
+//! For each strategy and summary ratio: a data set is written in flushes, overwritten in part, and compacted
+//! automatically. Then random rows are read by their whole key with nothing in memory (requests and bytes of
+//! each, as seen by the disk), and again uniformly with a tenth of the data set as memory. Counts repeat
+//! exactly; rates are this machine's.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "an example, not the database")]
 
 #[path = "../tests/table/mod.rs"]
@@ -20,7 +21,7 @@ use reactor::{Deadline, Group};
 use storage::{Flow, PartitionRange, ReadCommand, RowConsumer, Storage, StorageConfig};
 use table::{ID, changes_with, insert};
 
-/// Bytes of a value, and about of a row with its key.
+/// Bytes of a value, and approximate bytes of a row with its key.
 const VALUE_BYTES: usize = 280;
 const ROW_BYTES: usize = 300;
 /// Flushes that the data set is written in.
@@ -126,14 +127,14 @@ fn run(strategy: &'static str, ratio: f64, rows: usize, megabytes: usize) {
     reactor::run_one(reactor::Config::default(), async move {
         let storage = Storage::open(small, 0, 1).await.expect("an open storage");
         let task = reactor::spawn(Group::STATEMENT, async move {
-            // Nothing in memory but what open files keep.
+            // Nothing is in memory but the components of open files.
             let before = disk();
             for at in 0..READS {
                 storage.evict_index_pages();
                 assert_eq!(read(&storage, at * 15_485_863 % rows, true).await, 1);
             }
             let (cold, cold_bytes) = (disk().0 - before.0, disk().1 - before.1);
-            // As many reads as there are rows make everything warm that can be.
+            // As many reads as there are rows warm everything that can be warmed.
             for at in 0..rows / 2 {
                 read(&storage, at.wrapping_mul(2_654_435_761) % rows, false).await;
             }
@@ -160,7 +161,7 @@ fn run(strategy: &'static str, ratio: f64, rows: usize, megabytes: usize) {
     });
 }
 
-/// Writes the data set; MB/s of flushes, and how many files there are in the end.
+/// Writes the data set; returns the rate of flushes in MB/s, and the number of files at the end.
 fn fill(strategy: &'static str, config: StorageConfig, rows: usize) -> (f64, usize) {
     reactor::run_one(reactor::Config::default(), async move {
         let storage = Storage::open(config, 0, 1).await.expect("an open storage");
@@ -171,7 +172,7 @@ fn fill(strategy: &'static str, config: StorageConfig, rows: usize) -> (f64, usi
         let (mut flushed, mut seconds) = (0, 0.0);
         for flush in 0..FLUSHES {
             let some = rows / FLUSHES + 1;
-            // What is new, and a tenth of what was there.
+            // New rows, and a tenth of the existing ones.
             let new = (flush * some)..((flush + 1) * some).min(rows);
             let old = (0..some / 10).map(|at| at * 7919 % (flush * some + 1));
             for number in new.chain(old) {

@@ -1,8 +1,10 @@
-//! The write path from a mutation's bytes to the memtable: begun as a function, waited for as one small future.
+//! The write path from a mutation's bytes to the memtable. It begins with a function call that does not wait;
+//! the caller then awaits one small future.
 //!
-//! Almost every write finds its tablet open, memory free and room in the commit log, so it begins without waiting
-//! ([`Storage::begin_apply`]); what is left to await is the log ([`Applying::finish`]). The others begin later (`apply_later`).
-//! Invariant: between the log and the memtable a write has a [`WriteGuard`], so that no memtable is sealed without it.
+//! Almost every write finds its tablet open, memory free and room in the commit log, so it begins without
+//! waiting ([`Storage::begin_apply`]), and only the commit log is left to await ([`Applying::finish`]). A
+//! write that has to wait first begins in `apply_later`. Invariant: between its entry in the log and its
+//! insertion into the memtable a write has a [`WriteGuard`], so that no memtable is sealed without it.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -44,8 +46,8 @@ impl Drop for Applying {
 }
 
 impl Applying {
-    /// Completes once the commit log has the write as safely as its mode promises and reads see it; `mutation` is the one
-    /// that was begun.
+    /// Completes once the commit log has the write as safely as its mode promises and reads see it;
+    /// `mutation` is the one that was begun.
     ///
     /// # Errors
     /// As [`Storage::apply`].
@@ -83,8 +85,8 @@ impl Applying {
 }
 
 impl Storage {
-    /// Begins [`Storage::apply_checked`] where nothing has to be waited for before the commit log has the mutation;
-    /// `None` where something has, and nothing was begun.
+    /// Begins [`Storage::apply_checked`] where nothing has to be waited for before the commit log has the
+    /// mutation; `None` where something has, and nothing was begun.
     ///
     /// # Errors
     /// As [`Storage::apply`].
@@ -111,9 +113,10 @@ impl Storage {
         self.0.throttle.holds()
     }
 
-    /// As [`Storage::begin_apply`], for a mutation that was just made of `table`, of a partition that has `token`: neither is read
-    /// again, nor looked at whether it fits where the table is what it was then. `None` also where another shard has the
-    /// partition. Who asks has seen, before it made the mutation, that [`Storage::holds_writers`] says no.
+    /// As [`Storage::begin_apply`], for a mutation that was just made of `table`, for a partition with the
+    /// token `token`. The mutation is not parsed again, and is checked against the schema only if the table
+    /// was altered since. Returns `None` also if the partition belongs to another shard. The caller has
+    /// checked, before it made the mutation, that [`Storage::holds_writers`] is false.
     ///
     /// # Errors
     /// As [`Storage::apply`].
@@ -192,7 +195,8 @@ impl Storage {
         deadline: Deadline,
     ) -> Result<(), StorageError> {
         let (mutation, busy) = (view.as_bytes(), |_| StorageError::TabletBusy { table: view.table });
-        // Before it keeps the tablet's memtable from being sealed: the turn may have to wait for a flush of it.
+        // Before it keeps the tablet's memtable from being sealed: the turn may have to wait for a flush of
+        // it.
         let mut turn = self.0.log.long_turn(mutation.len(), deadline).await?;
         loop {
             reactor::timeout(deadline, tablet.opened()).await.map_err(busy)?;
@@ -226,8 +230,9 @@ impl Storage {
         Applying { storage: self.clone(), deadline, pending, writing, coming }
     }
 
-    /// Puts a mutation into the commit log, where that is wanted, and keeps memtables from being sealed without it;
-    /// `None` where the log has no room now. The tablet is open: nothing was waited for since that was seen.
+    /// Puts a mutation into the commit log, where that is wanted, and keeps memtables from being sealed
+    /// without it; `None` where the log has no room now. The tablet is open: nothing was waited for since
+    /// that was seen.
     #[inline]
     fn put(
         &self,

@@ -1,8 +1,9 @@
-//! Batches in the commit log: what makes several writes happen all or not at all.
+//! Batches in the commit log: they make several writes happen all or not at all.
 //!
-//! The batch is in the log of one shard before the first of its writes is applied anywhere, and its end is in the same log
-//! after the last. A start finishes what has no end (`open::replay`). Invariant: the segment of a batch stays until
-//! its writes are in the logs of their shards, or until nobody answers for them any more.
+//! The batch is written to the log of one shard before the first of its writes is applied anywhere, and its
+//! end is written to the same log after the last one. A start finishes the batches that have no end
+//! (`open::replay`). Invariant: the segment of a batch stays until its writes are in the logs of their
+//! shards, or until its [`LoggedBatch`] is dropped.
 
 use std::time::Duration;
 

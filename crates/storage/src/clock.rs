@@ -1,9 +1,10 @@
-//! Writes from the future: a machine whose clock was ahead stamped them, and is right again.
+//! Writes from the future: a machine whose clock was ahead stamped them, and its clock is right again.
 //!
-//! Until the clock has passed such a stamp, writes to the same row that are stamped by this node are older:
-//! they are taken and never seen. Nothing can be mended here; the start says so once, with the newest stamp
-//! that the commit log and the table files have. Stamps are also clients' own and may mean anything (a
-//! version, nanoseconds): those too far off to be a clock's are left out.
+//! Until the clock has passed such a timestamp, a later write to the same row that this node stamps has an
+//! older timestamp: it is accepted but never visible. Nothing can be repaired here. The start logs it once,
+//! with the newest timestamp found in the commit log and the table files. Clients may also set timestamps of
+//! their own, with any meaning (a version, nanoseconds); timestamps too far off to come from a clock are left
+//! out.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -63,7 +64,7 @@ impl FutureWrites {
 }
 
 impl Storage {
-    /// On shard 0, once every shard has replayed its log: says where writes are from the future.
+    /// On shard 0, once every shard has replayed its log: logs which tables have writes from the future.
     pub(crate) async fn tell_future_writes(&self) {
         let found =
             self.on_every_shard(Group::ADMIN, (), async |storage, ()| Ok(storage.future_writes())).await;

@@ -1,4 +1,4 @@
-//! What a shard's storage is told: where things lie, how durable, how much.
+//! Settings of a shard's storage: folders, durability, limits.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use crate::disk::{DiskMark, FailurePolicy};
 use crate::large_data::LargeLimits;
 use crate::partition_guard::PartitionGuards;
 
-/// Part of the memory for what open table files keep there where nobody says: ScyllaDB's.
+/// Default part of the memory for components of open table files, as in ScyllaDB.
 pub const COMPONENTS_SHARE_DEFAULT: f64 = 0.2;
 
 /// When a write in the commit log counts as safe.
@@ -31,11 +31,11 @@ pub struct StorageConfig {
     pub commitlog_dir: PathBuf,
     /// Log of schema changes.
     pub schema_dir: PathBuf,
-    /// List of what must be there: `<manifest_dir>/`.
+    /// The manifest, which lists the files that must exist: `<manifest_dir>/`.
     pub manifest_dir: PathBuf,
-    /// Losses that an operator accepts, each by the word that the refused start gave it.
+    /// Losses that an operator accepts, each by the token that the refused start gave.
     pub accept_missing: Vec<String>,
-    /// Bytes of a table file's summary for a byte of its data (`sstable_summary_ratio`), from 0 to 1.
+    /// Bytes of a table file's summary per byte of its data (`sstable_summary_ratio`), from 0 to 1.
     pub summary_ratio: f64,
     /// Bytes of a partition between two entries of its index (`column_index_size`).
     pub column_index_bytes: u32,
@@ -47,51 +47,52 @@ pub struct StorageConfig {
     pub mutation_bytes_max: Option<usize>,
     /// Most bytes of commit log per shard; half of it makes the oldest memtables flush.
     pub commitlog_bytes_max: u64,
-    /// Go on with the next intact entry where the log is corrupt (`commitlog_replay_ignore_errors`).
+    /// Continue with the next intact entry if the log is corrupt (`commitlog_replay_ignore_errors`).
     pub commitlog_replay_ignore_errors: bool,
-    /// Most bytes of memtables per shard; at two fifths the largest is flushed, and writes are slowed the more the
-    /// nearer it comes.
+    /// Most bytes of memtables per shard. At two fifths the largest is flushed, and beyond that writes are
+    /// slowed the more the nearer the limit is.
     pub memtable_bytes_max: usize,
-    /// Most bytes of memtables and row cache together per shard: what memtables leave is the cache's.
+    /// Most bytes of memtables and row cache together per shard: the cache gets what memtables do not use.
     pub memory_bytes_max: usize,
-    /// Lists of what the row caches hold, for the next start (`saved_caches_directory`).
+    /// Folder of the lists of cached partitions, for the next start (`saved_caches_directory`).
     pub saved_caches_dir: PathBuf,
     /// Time between two such lists; zero: only at the end (`row_cache_save_period`).
     pub cache_save_period: Duration,
-    /// Partitions in a list of one shard; zero: none is written or read (`row_cache_keys_to_save`).
+    /// Partitions in a list of one shard; zero: lists are neither written nor read
+    /// (`row_cache_keys_to_save`).
     pub cache_keys_to_save: usize,
-    /// Whether table files are compacted on their own.
+    /// Whether table files are compacted automatically.
     pub auto_compaction: bool,
-    /// Compactions at work on a shard at a time (`concurrent_compactors`).
+    /// Most compactions that run on a shard at a time (`concurrent_compactors`).
     pub concurrent_compactors: usize,
-    /// Part of the memory, from 0 to 1, that filters, summaries and the like of open table files take at most
-    /// (`components_memory_reclaim_threshold`): beyond it filters are left out, and summaries get coarser.
+    /// Most memory, as a part from 0 to 1, for components of open table files such as filters and summaries
+    /// (`components_memory_reclaim_threshold`). Beyond it filters are left out, and summaries get coarser.
     pub components_share: f64,
-    /// Most bytes per second that the compactions of a shard write (`compaction_throughput`); 0 for any number.
+    /// Most bytes per second that the compactions of a shard write (`compaction_throughput`); 0 for no limit.
     pub compaction_bytes_per_second: u64,
     /// Shares of the compaction group (`compaction_static_shares`); 0 to let them follow the backlog.
     pub compaction_static_shares: u32,
     /// Whether tables are snapshotted before they are truncated or dropped (`auto_snapshot`).
     pub auto_snapshot: bool,
-    /// Disks and how much of them has to stay free for writes to be taken.
+    /// Disks with the space that has to stay free for writes to be taken.
     pub disk_marks: Vec<DiskMark>,
-    /// What a table file that cannot be read means for reads and for the start (`disk_failure_policy`); what it means for
-    /// the node is for whoever listens to [`crate::Storage::next_trouble`].
+    /// The effect of an unreadable table file on reads and on the start (`disk_failure_policy`). The effect
+    /// on the node is decided by the task that waits for [`crate::Storage::next_trouble`].
     pub disk_failure_policy: FailurePolicy,
-    /// Whether the table files of a Cassandra node that is taken over stay (`takeover_keeps_files`): one can go back then, and
-    /// both together take twice the room.
+    /// Whether the table files of a Cassandra node that is taken over stay (`takeover_keeps_files`): then one
+    /// can go back, and both together take twice the space.
     pub takeover_keeps_files: bool,
     /// How long a write of an old commit log waits for memory and room at the start.
     pub start_timeout: Duration,
-    /// What is said of large partitions that are written to table files; `None` for nothing.
+    /// Thresholds for logging large partitions that are written to table files; `None` for no logging.
     pub partition_guards: Option<PartitionGuards>,
-    /// What in table files counts as large, and is listed.
+    /// Sizes from which data in table files is listed as large.
     pub large_limits: LargeLimits,
 }
 
 impl StorageConfig {
-    /// Cassandra's defaults, everything below `workdir`, `memtable_bytes_max` of memory per shard for memtables, and half as much
-    /// again besides.
+    /// Cassandra's defaults, with all folders below `workdir`; `memtable_bytes_max` is the memory for
+    /// memtables per shard, and half as much again is for other uses.
     pub fn new(workdir: impl Into<PathBuf>, memtable_bytes_max: usize) -> Self {
         let workdir = workdir.into();
         Self {
@@ -127,13 +128,13 @@ impl StorageConfig {
         }
     }
 
-    /// Most bytes one mutation, or one batch, may take: where nothing else is asked for half of a commit-log segment, as in
-    /// Cassandra. Where that is more than half a segment never more than a quarter of what the commit log and the memtables may
-    /// take, and no more than lets a batch and one of its mutations stand in the log at once.
+    /// Most bytes of one mutation or one batch. The default is half of a commit-log segment, as in Cassandra.
+    /// A larger setting is limited to a quarter of the commit log's room and of the memtables' memory, and so
+    /// that a batch and one of its mutations fit the log at once.
     pub fn mutation_bytes_max(&self) -> usize {
         let half = self.segment_bytes / 2;
         let log = usize::try_from(self.commitlog_bytes_max).unwrap_or(usize::MAX);
-        // Each may begin and end within a segment, and one is being written.
+        // Each may begin and end within a segment, and one segment is being written.
         let both = (log / self.segment_bytes).saturating_sub(5) / 2 * self.segment_bytes;
         let log = (log / 4).min(both);
         let most = log.min(self.memtable_bytes_max / 4).max(half);

@@ -1,8 +1,9 @@
-//! Changes of tables: the schema's, and truncation.
+//! Changes of tables: schema changes and truncation.
 //!
-//! A schema change is durable on shard 0 before any shard applies it; folders are made when first needed. A crash
-//! between any two steps leaves either a change that is not in the log, which nobody has seen, or one that is,
-//! which every shard applies at the next start; leftovers of dropped tables are removed then.
+//! A schema change is durable on shard 0 before any shard applies it. Folders are made when first needed. A
+//! crash between any two steps leaves the change either absent from the schema log, and then no shard has
+//! seen it, or in the log, and then every shard applies it at the next start. Leftovers of dropped tables are
+//! removed at that start.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -26,8 +27,8 @@ impl Storage {
     /// Makes a schema change durable and applies it on every shard. May be called on any shard.
     ///
     /// # Errors
-    /// [`StorageError::Schema`] when the change does not follow on the schema; file errors: the change did not
-    /// happen; [`StorageError::Shard`] when a shard could not apply it: it will at the next start.
+    /// [`StorageError::Schema`] when the change does not follow on the schema; file errors: the change did
+    /// not happen; [`StorageError::Shard`] when a shard could not apply it: it will at the next start.
     pub async fn change_schema(&self, change: &SchemaChange) -> Result<(), StorageError> {
         if self.0.shard != 0 {
             let change = change.clone();
@@ -97,7 +98,8 @@ impl Storage {
         Ok(())
     }
 
-    /// Removes what a dropped table has on this shard. What cannot be removed now is at the next start.
+    /// Removes the files of a dropped table on this shard. Files that cannot be removed now are removed at
+    /// the next start.
     async fn drop_table(&self, store: &TableStore) {
         for tablet in store.tablets() {
             tablet.mark_dropped();
@@ -110,11 +112,11 @@ impl Storage {
             self.discard_orphans(tablet).await;
         }
         self.0.memory_freed.notify_all();
-        // The last shard to come finds the folder empty, unless somebody put something else there.
+        // The last shard finds the folder empty, unless it has files that this node did not write.
         let _ = reactor::file::remove_dir(&store.directory).await;
     }
 
-    /// Takes the snapshots that a change of the schema asks for, where they are wanted.
+    /// Takes a snapshot of each table that the schema change drops, if `auto_snapshot` asks for it.
     async fn snapshot_before(&self, change: &SchemaChange) -> Result<(), StorageError> {
         let schema = self.schema();
         let tables: Vec<Rc<Table>> = match change {
@@ -129,9 +131,12 @@ impl Storage {
         self.snapshot_automatically("dropped", &tables).await
     }
 
-    /// Snapshots tables that are about to lose their rows, each that has any, as `<why>-<milliseconds>-<table>`.
+    /// Snapshots tables that are about to lose their rows, as `<why>-<milliseconds>-<table>`. Tables without
+    /// rows get no snapshot.
     ///
-    /// On a full disk the rows go without: it is what makes space. A snapshot of what is in files already costs none.
+    /// On a full disk the memtables are not flushed for the snapshot, and a snapshot that fails there does
+    /// not stop the truncation or drop, because that frees space. A snapshot of existing files needs almost
+    /// no space.
     async fn snapshot_automatically(&self, why: &str, tables: &[Rc<Table>]) -> Result<(), StorageError> {
         if !self.0.config.auto_snapshot {
             return Ok(());
@@ -168,8 +173,8 @@ impl Storage {
         Ok(())
     }
 
-    /// Forgets all rows of a table, durably: one snapshot first where `auto_snapshot` asks for it, then shard after shard.
-    /// May be called on any shard.
+    /// Forgets all rows of a table, durably: one snapshot first where `auto_snapshot` asks for it, then shard
+    /// after shard. May be called on any shard.
     ///
     /// # Errors
     /// [`StorageError::UnknownTable`], errors of the snapshot (nothing is lost then), those of a shard's

@@ -8,13 +8,13 @@ use crate::error::StorageError;
 /// How many names above a folder may have been made with it.
 const PARENTS: usize = 4;
 
-/// Makes a folder and those above it where they are missing, and makes their names durable.
+/// Makes a folder and its missing parents, and makes their names durable.
 ///
 /// # Errors
-/// Those of making and syncing; a parent that this process may not open is left to whoever made it.
+/// Those of making and syncing. A parent that this process may not open is not synced.
 pub(crate) async fn ensure(directory: &Path) -> Result<(), StorageError> {
     reactor::file::create_dir_all(directory).await.map_err(StorageError::of("create", directory))?;
-    // Also where it was there already: an earlier process may have ended before its name was durable.
+    // Also if the folder exists: an earlier process may have ended before its name was durable.
     let parents: Vec<&Path> =
         directory.ancestors().skip(1).take(PARENTS).filter(|p| !p.as_os_str().is_empty()).collect();
     // Outermost first: a name in a folder whose own name is lost is lost with it.

@@ -1,4 +1,4 @@
-//! What can go wrong in storage, as facts; `server` makes protocol codes of them.
+//! Errors of storage, as facts; `server` turns them into protocol codes.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,17 +8,17 @@ use model::TableId;
 use model::mutation::MutationCorrupt;
 use model::schema::ChangeError;
 
-/// Why storage did not do what it was asked.
+/// Why storage did not do what was requested.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StorageError {
     /// A file operation failed.
     #[error("{path}: cannot {action}: {source}")]
     Io {
-        /// What was tried.
+        /// The attempted operation.
         action: &'static str,
-        /// On which file or directory.
+        /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: Rc<io::Error>,
     },
     /// The disk is full: writes fail until space returns, reads go on.
@@ -26,7 +26,7 @@ pub enum StorageError {
         "{path}: no space left on the device; drop or truncate tables, clear snapshots, or delete what is not the node's on that disk"
     )]
     DiskFull {
-        /// What was to be written.
+        /// The file that was to be written.
         path: PathBuf,
     },
     /// Free space is below the mark: writes are refused until there is more, reads go on.
@@ -40,7 +40,7 @@ pub enum StorageError {
         path: PathBuf,
         /// Bytes that are free.
         free_bytes: u64,
-        /// Bytes that have to be: what memtables hold, and what `critical_disk_utilization_level` asks for.
+        /// Bytes that have to be free: for memtables, and for `critical_disk_utilization_level`.
         free_bytes_min: u64,
     },
     /// A compaction would need more space than there is: its files stay as they are.
@@ -51,13 +51,13 @@ pub enum StorageError {
     NoRoomToCompact {
         /// The tablet's folder.
         path: PathBuf,
-        /// Bytes it may write before the first of its inputs goes.
+        /// Bytes it may write before its first input is removed.
         needed_bytes: u64,
-        /// Bytes that are free and not kept for what memtables hold.
+        /// Bytes that are free and not kept for memtables.
         room_bytes: u64,
     },
-    /// A flush of the commit log failed, and what was written may be lost; or writes were stopped because the disk failed. Nothing
-    /// more is written until the process starts anew.
+    /// A flush of the commit log failed, and written entries may be lost; or writes were stopped because the
+    /// disk failed. Nothing more is written until the process restarts.
     #[error("{path}: the disk failed the commit log; writing has stopped until a restart")]
     CommitlogDead {
         /// The segment.
@@ -71,7 +71,7 @@ pub enum StorageError {
     CommitlogCorrupt {
         /// The segment.
         path: PathBuf,
-        /// Where.
+        /// Offset of the damage.
         offset: u64,
         /// Why this is not a torn tail.
         reason: &'static str,
@@ -83,9 +83,9 @@ pub enum StorageError {
     SchemaLogCorrupt {
         /// The file.
         path: PathBuf,
-        /// Where.
+        /// Offset of the damage.
         offset: u64,
-        /// What is wrong.
+        /// The kind of damage.
         reason: String,
     },
     /// The manifest is damaged.
@@ -93,21 +93,21 @@ pub enum StorageError {
     ManifestCorrupt {
         /// The file.
         path: PathBuf,
-        /// Where.
+        /// Offset of the damage.
         offset: u64,
-        /// What is wrong.
+        /// The kind of damage.
         reason: String,
     },
-    /// A start found less than it must.
+    /// A start did not find files that must exist.
     #[error(
         "this node's data is not all there; missing:\n  {}\nPut it back (is every disk mounted? is there a backup?) and start \
          again. To go on without it, and lose for good what it held, start once with --accept-missing {token}",
         what.join("\n  ")
     )]
     Missing {
-        /// What is missing, by name.
+        /// Names of the missing things.
         what: Vec<String>,
-        /// The word that accepts exactly this loss.
+        /// The token that accepts exactly this loss.
         token: String,
     },
     /// A table file is damaged; other files serve.
@@ -115,38 +115,38 @@ pub enum StorageError {
     TableFileCorrupt {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The kind of damage.
         reason: String,
     },
-    /// Files that cannot be taken in.
+    /// Table files cannot be taken in.
     #[error("{}: {reason}", path.display())]
     Import {
         /// Their folder.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
-    /// A snapshot that cannot be taken.
+    /// A snapshot cannot be taken.
     #[error("snapshot {tag:?}: {reason}")]
     Snapshot {
         /// Its name.
         tag: String,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
-    /// A schema change that does not follow on the schema.
+    /// A schema change that does not fit the present schema.
     #[error(transparent)]
     Schema(#[from] ChangeError),
-    /// Bytes that are no mutation.
+    /// Bytes that are not a valid mutation.
     #[error(transparent)]
     Mutation(#[from] MutationCorrupt),
-    /// A mutation whose positions do not have the shape of the table's.
+    /// A mutation whose positions do not have the table's shape.
     #[error("a mutation does not fit table {table}")]
     MutationMisfit {
         /// The table.
         table: TableId,
     },
-    /// A mutation that is longer than any may be.
+    /// A mutation that is longer than allowed.
     #[error("a mutation of {bytes} bytes is larger than {bytes_max}")]
     MutationTooLarge {
         /// Its size.
@@ -154,7 +154,7 @@ pub enum StorageError {
         /// The limit: `max_mutation_size`, or half of `commitlog_segment_size`.
         bytes_max: usize,
     },
-    /// The shard has no such table (any more).
+    /// The shard does not have such a table (any more).
     #[error("there is no table {table}")]
     UnknownTable {
         /// Its id.
@@ -187,21 +187,21 @@ pub enum StorageError {
         keyspace: String,
         /// Its name.
         table: String,
-        /// Whether it was a write.
+        /// Whether the operation was a write.
         is_write: bool,
         /// Whether the shard that coordinates refused it, and not the one that has the partition.
         by_coordinator: bool,
     },
-    /// More reads wait for the disk than may.
+    /// Too many reads wait for the disk.
     #[error("too many reads wait for the disk on this shard: {waiting}")]
     TooManyReads {
-        /// How many.
+        /// Number of waiting reads.
         waiting: usize,
     },
     /// The commit log had no room until the deadline.
     #[error("the commit log had no room for the write within its time")]
     CommitlogTimedOut,
-    /// The tablet was closed for writing, by a truncation or a flush that took its time, until the deadline.
+    /// The tablet stayed closed for writes, by a truncation or a slow flush, until the deadline.
     #[error("table {table} took no writes within the write's time")]
     TabletBusy {
         /// The table.
@@ -215,9 +215,9 @@ pub enum StorageError {
     ClusterName {
         /// The identity file.
         path: PathBuf,
-        /// What it says.
+        /// The name in the file.
         found: String,
-        /// What the configuration says.
+        /// The name in the configuration.
         configured: String,
     },
     /// The identity file is damaged.
@@ -225,15 +225,15 @@ pub enum StorageError {
     IdentityCorrupt {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The kind of damage.
         reason: &'static str,
     },
     /// Another shard failed or is gone.
     #[error("shard {shard}: {reason}")]
     Shard {
-        /// Which.
+        /// The shard.
         shard: usize,
-        /// What it said.
+        /// The text of its error.
         reason: String,
     },
 }
@@ -248,7 +248,7 @@ impl StorageError {
         }
     }
 
-    /// For `map_err`.
+    /// As [`StorageError::io`], for `map_err`.
     pub(crate) fn of(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::io(action, path, source)
     }

@@ -1,8 +1,10 @@
-//! Moves memtables to table files: when memory or the commit log asks for it, at an age that the table says, or when told.
+//! Moves memtables to table files: when memory or the commit log asks for it, at an age that the table sets,
+//! or on request.
 //!
-//! A flush seals the memtable, writes it, and only when the file is durable puts it in the memtable's place and gives
-//! up the claim on the commit log. What was flushed is never ahead of the log on disk: the log is made
-//! durable first, so that after a power failure what is left of the log is a prefix of what was written.
+//! A flush seals the memtable and writes its file. Only when the file is durable does it replace the memtable
+//! by the file and release the memtable's claim on the commit log. Flushed writes are never ahead of the log
+//! on disk: the log is made durable first, so that after a power failure the rest of the log is a prefix of
+//! the writes.
 
 mod output;
 
@@ -50,7 +52,8 @@ impl Storage {
     /// Flushes a table's memtables on this shard; returns when their contents are in durable table files.
     ///
     /// # Errors
-    /// [`StorageError::UnknownTable`]; those of writing, the contents then stay in memory and in the commit log.
+    /// [`StorageError::UnknownTable`]; those of writing, the contents then stay in memory and in the commit
+    /// log.
     pub async fn flush(&self, table: TableId) -> Result<(), StorageError> {
         let store = self.table_store(table)?;
         for tablet in store.tablets() {
@@ -62,12 +65,12 @@ impl Storage {
     /// Flushes every memtable of this shard.
     ///
     /// # Errors
-    /// As [`Storage::flush`], the first one; the others are tried all the same.
+    /// As [`Storage::flush`]: the first error. The other memtables are flushed nevertheless.
     pub async fn flush_all(&self) -> Result<(), StorageError> {
         self.flush_each(self.tablets()).await
     }
 
-    /// Flushes the memtables of several tables; a table that is not there any more is left out.
+    /// Flushes the memtables of several tables; a table that no longer exists is left out.
     ///
     /// # Errors
     /// As [`Storage::flush_all`].
@@ -76,8 +79,9 @@ impl Storage {
         self.flush_each(stores.flat_map(|store| store.tablets().cloned().collect::<Vec<_>>()).collect()).await
     }
 
-    /// Flushes tablets, [`FLUSHES_MAX`] at a time: a small memtable's flush only waits for the disk's syncs, and those of
-    /// flushes side by side are one for the commit log, for each directory, and mostly for the file system.
+    /// Flushes tablets, [`FLUSHES_MAX`] at a time: a small memtable's flush only waits for the disk's syncs,
+    /// and those of flushes side by side are one for the commit log, for each directory, and mostly for the
+    /// file system.
     async fn flush_each(&self, tablets: Vec<Rc<Tablet>>) -> Result<(), StorageError> {
         // All are sealed first, so that one sync of the log covers them: the marks of flushes grow it.
         for tablet in &tablets {
@@ -111,7 +115,7 @@ impl Storage {
         result
     }
 
-    /// Memtables that hold what is in no table file yet, and their bytes.
+    /// The number of memtables with writes that are in no table file yet, and their bytes.
     pub fn unflushed(&self) -> (usize, usize) {
         let tables = self.0.tables.borrow();
         let tablets = tables.values().flat_map(|store| store.tablets());
@@ -119,7 +123,7 @@ impl Storage {
         dirty.fold((0, 0), |(count, sum), tablet| (count + 1, sum + tablet.memtable_bytes()))
     }
 
-    /// Makes durable what the commit log has taken so far.
+    /// Makes all entries durable that the commit log has taken so far.
     ///
     /// # Errors
     /// Those of the device.
@@ -130,7 +134,7 @@ impl Storage {
     /// Stops writing, flushes everything and closes the commit log. Reads go on.
     ///
     /// # Errors
-    /// The first of flushing and closing; what could not be flushed is in the commit log.
+    /// The first error of flushing and closing. Writes that could not be flushed are in the commit log.
     pub async fn drain(&self) -> Result<(), StorageError> {
         self.0.draining.set(true);
         self.0.disk.drain_until.set(Some(Deadline::after(DRAIN_MARKS_WITHIN)));
@@ -194,7 +198,8 @@ impl Storage {
         Ok(())
     }
 
-    /// Says in the commit log how far the tablet is flushed, before the entries' segments may go.
+    /// Records in the commit log how far the tablet is flushed, before the segments of its entries may be
+    /// reused.
     async fn mark_flushed(&self, tablet: &Tablet, memtable: &Memtable) {
         let Some(upto) = memtable.sealed_at() else {
             tablet.set_marked(false);
@@ -314,7 +319,8 @@ impl Storage {
         })
     }
 
-    /// Fills a table file and opens it; on failure what is left of it is removed. `None` where nothing was written.
+    /// Fills a table file and opens it; after a failure its remains are removed. Returns `None` if nothing
+    /// was written.
     pub(crate) async fn within(
         &self,
         tablet: &Tablet,
@@ -363,16 +369,17 @@ impl Storage {
         listed
     }
 
-    /// Removes a table file that is in no set any more; says whether it is gone for good.
+    /// Removes a table file that is in no set any more. Returns whether it is gone for good.
     pub(crate) async fn discard(&self, tablet: &Tablet, generation: u64) -> bool {
         self.discard_file(tablet, Descriptor::new(generation)).await
     }
 
-    /// As [`Storage::discard`], of whatever version.
+    /// As [`Storage::discard`], for a file of any version.
     pub(crate) async fn discard_file(&self, tablet: &Tablet, descriptor: Descriptor) -> bool {
         tablet.add_orphan_file(descriptor);
         let key = (tablet.table().id(), descriptor.generation());
-        // A dropped table's files are obsolete by the schema. Of any other the manifest says so before the first component goes.
+        // A dropped table's files are obsolete by the schema. For any other file the manifest records the
+        // removal before the first component is removed.
         if !tablet.is_dropped()
             && self.0.manifest.file(key) != Some(FileState::Removing)
             && let Err(error) = self.0.manifest.note(&[Edit::Removing(key)]).await
@@ -395,7 +402,7 @@ impl Storage {
         }
     }
 
-    /// Removes what earlier attempts left; says whether all of it is gone for good.
+    /// Removes the files that earlier attempts left. Returns whether all of them are gone for good.
     pub(crate) async fn discard_orphans(&self, tablet: &Tablet) -> bool {
         for descriptor in tablet.orphan_files() {
             if !self.discard_file(tablet, descriptor).await {
@@ -424,10 +431,10 @@ impl Storage {
         }));
     }
 
-    /// Flushes memtables that are as old as their tables let them become. Costs nothing where no table says so.
+    /// Flushes memtables that have reached the age that their tables set. Costs nothing if no table sets one.
     async fn flush_for_age(&self) {
         while !self.0.draining.get() {
-            // From here on, so that what changes while tablets are looked at is not missed.
+            // Subscribed before the tablets are looked at, so that a change meanwhile is not missed.
             let changed = self.0.ages_changed.wait();
             let mut next: Option<Duration> = None;
             for tablet in self.tablets() {
@@ -511,7 +518,7 @@ impl<'t> Making<'t> {
         Self { tablet, generation, ended: false }
     }
 
-    /// It is made, or given up by who made it.
+    /// The file is made, or its maker has given it up and cleaned up.
     pub(crate) fn end(mut self) {
         self.ended = true;
     }
@@ -538,11 +545,11 @@ fn writer_options(table: &Table, minima: EncodingMinima, expected_partitions: u6
     }
 }
 
-/// How a table's compression option says its chunks are made, and how long they are.
+/// How chunks are compressed and how long they are, by a table's compression option.
 ///
-/// A table that was made without a word about compression shows what Cassandra shows, chunks of 16 KiB, and has chunks
-/// of one page, so that a cold read of a small row reads little. No table can be made with options that cannot be
-/// followed; should one be there, its files are written like those of a table that says nothing.
+/// A table that was made without the option shows Cassandra's default, chunks of 16 KiB, but has chunks of
+/// one page, so that a cold read of a small row reads little. No table can be made with invalid options. If
+/// one exists all the same, its files are written as for a table without the option.
 fn chunks(options: &BTreeMap<String, String>) -> (Option<Compression>, u32) {
     let (compression, chunk_bytes) =
         Compression::of_options(options).unwrap_or((Some(Compressor::Lz4.into()), CHUNK_BYTES_DEFAULT));

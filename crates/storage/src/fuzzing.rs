@@ -1,8 +1,8 @@
-//! Entry points for fuzz targets: each takes any bytes and must come back.
+//! Entry points for fuzz targets: each accepts any bytes and must return.
 //!
-//! Not part of the interface; `make fuzz` runs them. Checksums would keep a fuzzer out of what they protect, so each entry
-//! also puts the bytes behind correct checksums. Invariants checked: damage costs nothing that stands before it, and what
-//! is encoded is read back.
+//! They are not part of the interface; `make fuzz` runs them. Checksums would keep a fuzzer from reaching the
+//! code behind them, so each entry point also puts the bytes behind correct checksums. Invariants checked:
+//! damage does not affect the data before it, and encoded data decodes to the same data.
 
 use std::path::Path;
 
@@ -21,7 +21,8 @@ use crate::schema_log;
 /// Most entries put into one segment.
 const ENTRIES_MAX: usize = 64;
 
-/// A segment of the commit log: the bytes as a whole segment, and as payloads of entries of which one is then damaged.
+/// A segment of the commit log: the bytes as a whole segment, and as payloads of entries of which one is then
+/// damaged.
 ///
 /// # Panics
 /// When an intact entry before the damage is not found: that is the bug the fuzzer looks for.
@@ -84,10 +85,11 @@ fn payload(bytes: &[u8]) {
     }
 }
 
-/// A shard's log of the manifest: the bytes as a whole log, as the payload of an intact record, and as the file that names the epoch.
+/// A shard's manifest log. The bytes are read as a whole log, as the payload of an intact record, and as the
+/// file that names the epoch.
 ///
 /// # Panics
-/// When what was read is not read back: that is the bug the fuzzer looks for.
+/// If decoded edits, encoded again, do not decode to the same edits: that is the bug the fuzzer looks for.
 pub fn manifest(bytes: &[u8]) {
     let read = crate::manifest::fuzzing::edits;
     let edits = read(bytes);
@@ -142,7 +144,8 @@ mod tests {
         commitlog(segment);
     }
 
-    /// Made of what a node wrote; the pieces, and the end behind entries of version 1, by the grammar, with other code.
+    /// The corpus was made from files that a node wrote. The pieces, and the end behind entries of version 1,
+    /// were written by other code, following the grammar.
     #[test]
     fn segments_that_the_fuzzer_begins_with_are_read_to_their_ends() {
         check(

@@ -1,8 +1,8 @@
-//! Who this node is: a host id made once, the cluster its data belongs to, and marks in the folders that are
-//! its own.
+//! The identity of this node: a host id made once, the cluster its data belongs to, and the marks in its
+//! folders.
 //!
-//! Invariant: the identity is durable before the first mark, and says that a folder is marked only once its
-//! mark is durable.
+//! Invariant: the identity is durable before the first mark, and lists a folder as marked only once its mark
+//! is durable.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::manifest::check::Missing;
 
 const FILE: &str = "identity";
 const FILE_BYTES_MAX: usize = 64 << 10;
-/// The file that says whose a folder is.
+/// Name of the file that records which node a folder belongs to.
 const MARK: &str = "ceto-mark";
 
 /// Identity of a node, for the life of its data.
@@ -37,15 +37,15 @@ fn folders(places: &StorageConfig) -> [(&'static str, &Path); 4] {
 }
 
 impl Identity {
-    /// Reads the identity kept in `directory`, or makes one and keeps it durably. Each folder of `places`
-    /// carries a mark of the node it belongs to: one that was marked and is not there, or is another node's,
-    /// refuses the start, and so does an identity that is gone while its folders are there. Folders are made
-    /// and marked where that is due.
+    /// Reads the identity kept in `directory`, or makes one and keeps it durably. Each folder of `places` has
+    /// a mark of the node it belongs to. The start is refused if a marked folder does not exist or is another
+    /// node's, or if the identity is gone while its folders exist. Missing folders and marks of a new node
+    /// are made.
     ///
     /// # Errors
     /// [`StorageError::ClusterName`] when the data belongs to another cluster;
     /// [`StorageError::IdentityCorrupt`]; [`StorageError::Missing`], unless `places.accept_missing` has its
-    /// word; file errors.
+    /// token; file errors.
     pub async fn open(
         directory: &Path,
         cluster_name: &str,
@@ -148,7 +148,7 @@ impl Identity {
     }
 }
 
-/// Whose a folder is, and what for.
+/// A folder's mark: the node it belongs to, and the kind of folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Mark {
     host_id: [u8; 16],
@@ -168,7 +168,7 @@ impl Mark {
     }
 }
 
-/// A text with its checksum behind it.
+/// A text followed by its checksum.
 fn sealed(text: &str) -> String {
     format!("{text}crc: {:08x}\n", crc32fast::hash(text.as_bytes()))
 }
@@ -183,7 +183,7 @@ fn unsealed(bytes: &[u8]) -> Result<&str, &'static str> {
     Ok(body)
 }
 
-/// Reads a file that may be missing.
+/// Reads a file; `None` if it does not exist.
 async fn read<T>(
     path: &Path,
     decode: impl FnOnce(&[u8]) -> Result<T, &'static str>,

@@ -1,10 +1,11 @@
-//! Notes what is large while a table file is written: partitions, rows, values, collections.
+//! Records large items while a table file is written: partitions, rows, values, collections.
 //!
-//! Names and thresholds are those that ScyllaDB documents (`compaction_large_*_warning_threshold_mb` and their like). What is
-//! beyond them goes to the log and, the largest of each kind, to the file's own `Ceto.db`: so what `system.large_partitions` and
-//! its like list comes and goes with the files. Cassandra's guardrails of what is written (`partition_guard`) are told from here
-//! too. Invariant: a row that is too short to have something large costs a comparison. `flush` leans on it, whose output
-//! compactions write to as well.
+//! Names and thresholds are those that ScyllaDB documents (`compaction_large_*_warning_threshold_mb` and
+//! similar). Items beyond them are logged, and the largest of each kind are kept in the file's own `Ceto.db`,
+//! so that the contents of `system.large_partitions` and the like come and go with the files. Cassandra's
+//! guardrails for written data (`partition_guard`) are checked from here too. Invariant: a row that is too
+//! short to have a large item costs one comparison. `flush` uses it; compactions write through the same
+//! output.
 
 use std::iter::Peekable;
 
@@ -17,14 +18,15 @@ use crate::partition_guard::{PartitionGuards, TombstoneCount};
 use crate::shard::Storage;
 use crate::tablet::TableFile;
 
-/// Bytes of a stored partition before its key: the key's length, and after it: its deletion.
+/// Bytes of a stored partition besides its key and rows: the key's length before the key, the deletion behind
+/// it.
 const PARTITION_HEAD_BYTES: u64 = 2 + 12;
-/// Bytes that an element of a collection takes at least in a row in memory.
+/// Least bytes of a collection's element in a row in memory.
 const ELEMENT_BYTES: u64 = 19;
-/// Bytes that are kept of one file at most, whatever the keys.
+/// Most bytes of records kept for one file, however long the keys.
 const RECORD_BYTES_MAX: usize = 1 << 20;
 
-/// From where on something is large: what is beyond is noted.
+/// Sizes beyond which an item is large and is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LargeLimits {
     /// Bytes of a partition (`compaction_large_partition_warning_threshold_mb`).
@@ -37,7 +39,7 @@ pub struct LargeLimits {
     pub cell_bytes: u64,
     /// Elements of a collection (`compaction_collection_elements_count_warning_threshold`).
     pub elements: u64,
-    /// How many of each kind a table file keeps (`compaction_large_data_records_per_sstable`).
+    /// Most records of each kind that a table file keeps (`compaction_large_data_records_per_sstable`).
     pub records_max: usize,
 }
 
@@ -54,19 +56,19 @@ impl Default for LargeLimits {
     }
 }
 
-/// What is large in one table file.
+/// The large items of one table file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LargeDataOf {
     /// The file's table.
     pub table: TableId,
-    /// The name of its data.
+    /// Name of the file's data component.
     pub file: String,
-    /// What it says.
+    /// The file's records.
     pub data: LargeData,
 }
 
 impl Storage {
-    /// What is large in the table files of this shard, tables by id; a file that has nothing is left out.
+    /// The large items in the table files of this shard, tables by id; files without any are left out.
     pub async fn large_data(&self) -> Vec<LargeDataOf> {
         let mut found = Vec::new();
         for tablet in self.tablets() {
@@ -87,7 +89,7 @@ fn large_in(table: TableId, file: &TableFile) -> Option<LargeDataOf> {
     (!data.is_empty()).then_some(LargeDataOf { table, file, data })
 }
 
-/// What is written now.
+/// The partition that is being written.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Name<'a> {
     pub(crate) table: &'a Table,
@@ -95,19 +97,19 @@ pub(crate) struct Name<'a> {
     pub(crate) key: &'a [u8],
 }
 
-/// Looks at all that is written to one table file.
+/// Observes everything that is written to one table file.
 #[derive(Debug)]
 pub(crate) struct Watch {
     limits: LargeLimits,
     guards: Option<PartitionGuards>,
-    /// The name of the file's data.
+    /// Name of the file's data component.
     file: String,
-    /// When it was begun.
+    /// When the file was begun, seconds.
     now: LocalSeconds,
-    /// A row of fewer bytes in memory has nothing large in it.
+    /// A row of fewer bytes in memory has no large item.
     look_bytes: u64,
     found: LargeData,
-    /// Of the partition that is written.
+    /// Counters of the partition that is being written.
     rows: u64,
     dead_rows: u64,
     range_tombstones: u64,
@@ -120,7 +122,7 @@ impl Watch {
         let elements = |count: u64| count.saturating_mul(ELEMENT_BYTES);
         let of_guards = guards.map_or(u64::MAX, |guards| {
             let bytes = guards.collection_bytes.least().unwrap_or(u64::MAX);
-            // What Cassandra counts for an element is a byte more than it takes here, and the whole twelve.
+            // Cassandra counts an element as a byte more than it takes here, and the collection as twelve.
             let bytes = (bytes - bytes / ELEMENT_BYTES).saturating_sub(12);
             guards.collection_items.least().map_or(u64::MAX, elements).min(bytes)
         });
@@ -138,12 +140,12 @@ impl Watch {
         }
     }
 
-    /// What is large in the file.
+    /// The large items of the file.
     pub(crate) fn into_found(self) -> LargeData {
         if self.found.is_empty() { LargeData::default() } else { self.found }
     }
 
-    /// A partition begins.
+    /// Begins a partition.
     pub(crate) fn begin(&mut self, deletion: DeletionTime, static_row: Option<RowView<'_>>) {
         (self.rows, self.dead_rows, self.range_tombstones) = (0, 0, 0);
         self.tombstones = self
@@ -152,13 +154,14 @@ impl Watch {
             .map(|_| TombstoneCount::new(self.now, deletion, static_row));
     }
 
-    /// The static row was written, and with what stands before it the file has so many bytes more.
+    /// Notes the static row; `bytes` is the number of bytes that it and everything before it in the partition
+    /// added to the file.
     pub(crate) fn static_row(&mut self, name: Name<'_>, row: RowView<'_>, bytes: u64) {
         let bytes = bytes.saturating_sub(PARTITION_HEAD_BYTES + name.key.len() as u64);
         self.row(name, None, row, bytes);
     }
 
-    /// This was written, and the file has so many bytes more.
+    /// Notes a row or a change that was written; `bytes` is the number of bytes it added to the file.
     #[inline]
     pub(crate) fn unfiltered(&mut self, name: Name<'_>, unfiltered: &Unfiltered<'_>, bytes: u64) {
         if let Some(tombstones) = &mut self.tombstones {
@@ -176,7 +179,7 @@ impl Watch {
         }
     }
 
-    /// The partition has ended, and with it the file has so many bytes more.
+    /// Ends the partition; `bytes` is the number of bytes it added to the file.
     #[inline]
     pub(crate) fn end(&mut self, name: Name<'_>, bytes: u64) {
         if bytes > self.limits.partition_bytes || self.rows > self.limits.rows {
@@ -198,7 +201,7 @@ impl Watch {
         }
     }
 
-    /// Looks at the values of a row that is long enough.
+    /// Examines the values of a row that is long enough.
     #[cold]
     fn look_into(&mut self, name: Name<'_>, clustering: Option<&[u8]>, row: RowView<'_>) {
         let mut cells = row.cells().peekable();
@@ -267,12 +270,12 @@ impl Watch {
     }
 }
 
-/// How many times as large as the threshold.
+/// The value as a multiple of the threshold.
 fn excess(value: u64, threshold: u64) -> f64 {
     value as f64 / threshold.max(1) as f64
 }
 
-/// Adds one to the largest `most`, largest first.
+/// Adds an item to the largest `most`, largest first.
 fn keep<T>(kept: &mut Vec<T>, one: T, most: usize, size: impl Fn(&T) -> f64) {
     let at = kept.partition_point(|other| size(other) >= size(&one));
     if at < most {
@@ -293,14 +296,14 @@ impl std::fmt::Display for Hex<'_> {
     }
 }
 
-/// What a row has of one column.
+/// Sums over a row's cells of one column.
 struct ColumnSum {
     column: ColumnId,
-    /// Of all values and of the elements' keys.
+    /// Bytes of all values and of the elements' keys.
     bytes: u64,
-    /// Values that are alive.
+    /// Number of live values.
     live: u64,
-    /// Of them as Cassandra counts them.
+    /// Bytes of the live values, as Cassandra counts them.
     live_bytes: u64,
 }
 
@@ -309,7 +312,7 @@ impl ColumnSum {
     fn next(cells: &mut Peekable<Cells<'_>>, now: LocalSeconds) -> Option<Self> {
         /// A cell's timestamp, TTL and local deletion time, as Cassandra counts them.
         const CELL_BYTES: u64 = 8 + 4 + 8;
-        /// The deletion of a whole collection, which it counts though there is none.
+        /// The deletion of a whole collection, which Cassandra counts even if there is none.
         const DELETION_BYTES: u64 = 12;
         let column = cells.peek()?.column;
         let mut sum = Self { column, bytes: 0, live: 0, live_bytes: DELETION_BYTES };

@@ -1,10 +1,11 @@
-//! One shard's durable truth: commit log, memtables, table files, and the reads that merge them.
+//! The durable data of one shard: commit log, memtables, table files, and the reads that merge them.
 //!
-//! Write: `shard` (apply) → `commitlog::append` → `memtable::insert`; later `flush` → table file → `commitlog::recycle`.
-//! Read: `read` → `memtable::read`, `cache` and table files → `read::merge` → `read::visible`. `open` starts it, `ddl`
-//! changes its tables, `compaction` keeps files few; `snapshot` keeps copies of tables, `import`
-//! takes in files from outside, `disk` watches space and errors. This crate knows no other node; other shards only through
-//! `reactor::mesh`. `replication` and `query` lean on [`Storage`].
+//! Write: `shard` (apply) → `commitlog::append` → `memtable::insert`; later `flush` → table file →
+//! `commitlog::recycle`. Read: `read` → `memtable::read`, `cache` and table files → `read::merge` →
+//! `read::visible`. `open` starts the storage, `ddl` changes its tables, and `compaction` keeps the number of
+//! files low. `snapshot` keeps copies of tables, `import` takes in files from outside, and `disk` watches
+//! space and errors. This crate has no notion of other nodes, and reaches other shards only through
+//! `reactor::mesh`. `replication` and `query` are built on [`Storage`].
 
 mod apply;
 mod batchlog;

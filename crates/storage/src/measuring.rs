@@ -43,7 +43,7 @@ impl Log {
         self.0.append(EntryKind::Mutation, payload, deadline).await.map(drop)
     }
 
-    /// Writes what waits and ends the log.
+    /// Writes the waiting entries and ends the log.
     ///
     /// # Errors
     /// Those of the last write.
@@ -55,8 +55,8 @@ impl Log {
 /// Of a process that nothing replays.
 const BOOT: BootId = [0; 16];
 
-/// Merges what a table's memtables on this shard say into the row cache, as a flush does when their files are there, but
-/// makes no files: what they say is in the cache alone then, and gone when it is evicted.
+/// Merges the memtables of a table on this shard into the row cache, as a flush does once its files are
+/// there, but makes no files. The rows are then in the cache only, and are lost when they are evicted.
 ///
 /// # Errors
 /// [`StorageError::UnknownTable`].
@@ -64,7 +64,7 @@ pub async fn update_row_cache(storage: &Storage, table: TableId) -> Result<(), S
     let store = storage.table_store(table)?;
     for tablet in store.tablets() {
         tablet.seal_at(|| None).await;
-        // Bounded: nobody else seals.
+        // Bounded, because no other task seals memtables.
         while let Some(memtable) = tablet.sealed() {
             storage.update_cache(tablet, &memtable, None).await;
             tablet.remove_memtable(&memtable);

@@ -1,16 +1,16 @@
-//! What an operator wants to hear of partitions while they are written to table files: those that are too large, or have
-//! too many tombstones, and collections that have become too large.
+//! Warns operators about partitions that are written to table files and are too large or have too many
+//! tombstones, and about collections that are too large.
 //!
-//! Names and texts are those of Cassandra 5's guardrails `partition_size`, `partition_tombstones`, `collection_size` and
-//! `items_per_collection`, which are told in the log alone: what is written was acknowledged before. Leaned on by `large_data`,
-//! which looks at all that flushes and compactions write.
+//! Names and texts are those of Cassandra 5's guardrails `partition_size`, `partition_tombstones`,
+//! `collection_size` and `items_per_collection`. They only log: the data was acknowledged before.
+//! `large_data`, which sees everything that flushes and compactions write, uses this.
 
 use model::deletion::LocalSeconds;
 use model::{DeletionTime, RowView, Table, Unfiltered};
 
 use crate::takeover::is_system;
 
-/// Numbers beyond which there is a warning, or an error.
+/// Thresholds beyond which there is a warning, or an error.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PartitionLimit {
     /// `…_warn_threshold`
@@ -24,38 +24,38 @@ pub struct PartitionLimit {
 pub struct PartitionGuards {
     /// `partition_size_*_threshold`: bytes in the table file, before compression.
     pub bytes: PartitionLimit,
-    /// `partition_tombstones_*_threshold`: what is dead or deletes, in the table file.
+    /// `partition_tombstones_*_threshold`: tombstones and dead data in the table file.
     pub tombstones: PartitionLimit,
-    /// `collection_size_*_threshold`: bytes of a collection's living elements, as Cassandra counts them.
+    /// `collection_size_*_threshold`: bytes of a collection's live elements, as Cassandra counts them.
     pub collection_bytes: PartitionLimit,
-    /// `items_per_collection_*_threshold`: living elements of a collection.
+    /// `items_per_collection_*_threshold`: live elements of a collection.
     pub collection_items: PartitionLimit,
-    /// A partition key as an operator reads it.
+    /// Formats a partition key for an operator.
     pub key_text: fn(&Table, &[u8]) -> String,
-    /// The same of a partition key and a clustering, as values of CQL.
+    /// Formats a partition key and a clustering, as values of CQL.
     pub row_text: fn(&Table, &[u8], &[u8]) -> String,
 }
 
 impl PartitionLimit {
-    /// Whether it is an error, and the number, of what is beyond.
+    /// The threshold that `value` exceeds, and whether it is the one for errors.
     fn exceeded(self, value: u64) -> Option<(bool, u64)> {
         let beyond = |limit: Option<u64>, fails| limit.filter(|most| value > *most).map(|most| (fails, most));
         beyond(self.fail, true).or_else(|| beyond(self.warn, false))
     }
 
-    /// From where on there is something to be said.
+    /// The smallest threshold.
     pub(crate) fn least(self) -> Option<u64> {
         self.warn.into_iter().chain(self.fail).min()
     }
 
-    /// Whether it asks for anything.
+    /// Whether there is a threshold.
     pub fn is_on(self) -> bool {
         self.warn.is_some() || self.fail.is_some()
     }
 }
 
 impl PartitionGuards {
-    /// What is to be said of a partition that was written, and whether it is an error.
+    /// Messages about a partition that was written, each with whether it is an error.
     fn violations(
         &self,
         table: &Table,
@@ -89,7 +89,7 @@ impl PartitionGuards {
         said
     }
 
-    /// What is to be said of a collection in a row that was written, and whether it is an error.
+    /// Messages about a collection in a row that was written, each with whether it is an error.
     fn of_collection(
         &self,
         table: &Table,
@@ -124,14 +124,14 @@ impl PartitionGuards {
         said
     }
 
-    /// Logs what of a partition is beyond the thresholds.
+    /// Logs the thresholds that a partition exceeds.
     pub(crate) fn tell(&self, table: &Table, key: &[u8], file: &str, measured: (u64, u64)) {
         if self.bytes.exceeded(measured.0).is_some() || self.tombstones.exceeded(measured.1).is_some() {
             log(self.violations(table, key, file, measured));
         }
     }
 
-    /// Logs what of a collection is beyond the thresholds; as in Cassandra nothing of the node's own tables.
+    /// Logs the thresholds that a collection exceeds; as in Cassandra, not for the node's own tables.
     pub(crate) fn tell_collection(
         &self,
         table: &Table,
@@ -155,7 +155,7 @@ fn log(said: Vec<(bool, String)>) {
     }
 }
 
-/// Counts what of a partition is dead or deletes, as Cassandra counts it for its statistics.
+/// Counts the tombstones and dead data of a partition, as Cassandra counts them for its statistics.
 #[derive(Debug)]
 pub(crate) struct TombstoneCount {
     now: LocalSeconds,
@@ -177,7 +177,7 @@ impl TombstoneCount {
     pub(crate) fn add(&mut self, unfiltered: &Unfiltered<'_>) {
         match unfiltered {
             Unfiltered::Row { row, .. } => self.row(*row),
-            // The end of a range and the start of one each hold its deletion.
+            // The end of one range and the start of another each count for their deletion.
             Unfiltered::Change { deletion, .. } => {
                 self.count += u64::from(!self.open.is_live()) + u64::from(!deletion.is_live());
                 self.open = *deletion;
@@ -228,7 +228,7 @@ mod tests {
         Table::new(definition)
     }
 
-    /// The first for what has bytes, the second for what is counted.
+    /// `bytes` limits the partition's size, `count` its tombstones.
     fn guards(bytes: PartitionLimit, count: PartitionLimit) -> PartitionGuards {
         PartitionGuards {
             bytes,
@@ -306,7 +306,8 @@ mod tests {
             count.add(&change(DeletionTime::LIVE));
             count.count
         };
-        // The partition, twice a row's deletion and cell, and four ends of ranges; later the rows' markers too.
+        // The partition's deletion, twice a row's deletion and cell, and four ends of ranges; later the row
+        // markers too.
         assert_eq!((count(89), count(90)), (1 + 2 * 2 + 4, 1 + 2 * 3 + 4));
     }
 }

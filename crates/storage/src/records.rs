@@ -1,4 +1,4 @@
-//! A file of numbered records that only grows: the bytes below the schema log and the manifest.
+//! A file of numbered records that only grows: the format under the schema log and the manifest.
 //!
 //! ```text
 //! file   := magic[8] record* zero*
@@ -6,7 +6,7 @@
 //! crc    := CRC-32 of number, length and payload
 //! ```
 //! Invariant: a record is durable before the next one is begun, so only the last one can be torn. A damaged
-//! record with an intact one behind it is therefore damage, and never taken for the end.
+//! record that is followed by an intact one is therefore damage, and never taken for the end.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -20,36 +20,36 @@ const MAGIC_BYTES: usize = 8;
 const HEAD_BYTES: usize = 16;
 /// Largest file that is read.
 const FILE_BYTES_MAX: usize = 1 << 30;
-/// Room that a reserving file keeps behind its end.
+/// Space that a reserving file keeps behind its end.
 const RESERVE_BYTES: u64 = 64 << 10;
 
-/// The first eight bytes of a file: what it is, and in which version.
+/// The first eight bytes of a file: its kind and version.
 pub(crate) type Magic = [u8; MAGIC_BYTES];
 
-/// What the bytes of a file say.
+/// Contents of a file.
 #[derive(Debug)]
 pub(crate) struct Parsed<'b> {
     /// Payloads of the intact records, in order.
     pub(crate) payloads: Vec<&'b [u8]>,
     /// Offsets at which they begin.
     pub(crate) offsets: Vec<usize>,
-    /// Where the last intact record ends.
+    /// Offset of the end of the last intact record.
     pub(crate) end: usize,
     /// Whether bytes behind the end are not zero: the last append was cut off.
     pub(crate) is_torn: bool,
 }
 
-/// Where a file is damaged, and how.
+/// Place and kind of a damage.
 #[derive(Debug)]
 pub(crate) struct Damaged {
     pub(crate) offset: usize,
     pub(crate) reason: String,
 }
 
-/// Takes the bytes of a file apart.
+/// Parses the bytes of a file.
 ///
 /// # Errors
-/// [`Damaged`] for another magic, and where an intact record follows something that is none.
+/// [`Damaged`] for another magic, and if an intact record follows an invalid one.
 pub(crate) fn parse<'b>(bytes: &'b [u8], magic: &Magic) -> Result<Parsed<'b>, Damaged> {
     if !bytes.starts_with(magic) {
         let name = String::from_utf8_lossy(magic).trim_end().to_owned();
@@ -66,7 +66,7 @@ pub(crate) fn parse<'b>(bytes: &'b [u8], magic: &Magic) -> Result<Parsed<'b>, Da
         parsed.end = end;
     }
     let next = parsed.payloads.len() as u64;
-    // Numbers first: only a place that could be a later record has its checksum computed.
+    // The number is compared first: a checksum is computed only for what could be a later record.
     let is_later = |place: usize| {
         bytes
             .get(place..place + 8)
@@ -117,7 +117,7 @@ fn record_at(bytes: &[u8], at: usize) -> Option<(u64, &[u8], usize)> {
     (recorded == crc(number, payload)).then_some((number, payload, end))
 }
 
-/// Reads a file of records whole.
+/// Reads a whole file of records.
 ///
 /// # Errors
 /// File errors.
@@ -130,7 +130,7 @@ pub(crate) struct RecordFile {
     path: PathBuf,
     file: File,
     end: Cell<End>,
-    /// Bytes of the file, where it keeps room behind its end.
+    /// Bytes of the file, if it keeps space behind its end.
     reserved: Option<Cell<u64>>,
     turn: Semaphore,
 }
@@ -139,13 +139,13 @@ pub(crate) struct RecordFile {
 struct End {
     offset: u64,
     next: u64,
-    /// A write failed, and what stands behind `offset` is unknown: nothing more is appended.
+    /// Whether a write failed and the bytes behind `offset` are unknown: nothing more is appended.
     dead: bool,
 }
 
 impl RecordFile {
     /// Opens a file whose `bytes` were `parsed`; a torn last record is cut off, durably. A `reserving` file
-    /// keeps room behind its end, so that what frees space can be recorded on a full disk.
+    /// keeps space behind its end, so that records about freed space can be written on a full disk.
     ///
     /// # Errors
     /// File errors.
@@ -163,7 +163,8 @@ impl RecordFile {
                 path = path.display(), offset = parsed.end);
         }
         if parsed.is_torn || !reserving && size > parsed.end as u64 {
-            // The rest goes durably, so that a shorter record written over it leaves nothing behind.
+            // The rest is removed durably, so that a shorter record written over it leaves nothing of it
+            // behind.
             file.truncate(parsed.end as u64).await.map_err(StorageError::of("cut", path))?;
             file.sync_all().await.map_err(StorageError::of("sync", path))?;
             size = parsed.end as u64;
@@ -173,12 +174,12 @@ impl RecordFile {
         Ok(Self { path: path.to_owned(), file, end: Cell::new(end), reserved, turn: Semaphore::new(1) })
     }
 
-    /// How many records it has.
+    /// Number of records in the file.
     pub(crate) fn count(&self) -> u64 {
         self.end.get().next
     }
 
-    /// Where its last record ends, in bytes.
+    /// Offset of the end of its last record.
     pub(crate) fn bytes(&self) -> u64 {
         self.end.get().offset
     }
@@ -186,8 +187,8 @@ impl RecordFile {
     /// Appends a record; returns once it is durable.
     ///
     /// # Errors
-    /// File errors: the record is not in the file, unless the flush of the device failed. Then that is
-    /// unknown until the next start, and the file takes nothing more ([`StorageError::CommitlogDead`]).
+    /// File errors: the record is not in the file. But if the flush of the device failed it is unknown until
+    /// the next start whether it is, and the file takes no more records ([`StorageError::CommitlogDead`]).
     pub(crate) async fn append(&self, payload: &[u8]) -> Result<(), StorageError> {
         let Ok(_turn) = self.turn.acquire(1).await else { return Err(StorageError::Draining) };
         let end = self.end.get();
@@ -200,7 +201,7 @@ impl RecordFile {
         let mut buf = AlignedBuf::with_len(record.len());
         buf.copy_from_slice(&record);
         if let Err(error) = self.file.write_at(end.offset, buf).await.0 {
-            // What was half written must not look like a record once another one follows it.
+            // A half-written record must not look valid once another one follows it.
             if self.file.truncate(end.offset).await.is_err() {
                 self.end.set(End { dead: true, ..end });
             }
@@ -215,8 +216,8 @@ impl RecordFile {
         Ok(())
     }
 
-    /// Keeps room behind `upto`, where there is any to be had: a full disk shows where a record needs more
-    /// than was kept.
+    /// Keeps space behind `upto`, if there is any: on a full disk an append fails only when its record is
+    /// longer than the space that was kept.
     async fn reserve(&self, upto: u64) {
         let Some(size) = &self.reserved else { return };
         if upto + RESERVE_BYTES / 2 <= size.get() {

@@ -1,13 +1,13 @@
-//! What each table takes on this shard, in the detail operators ask for.
+//! Memory, files and data of each table on this shard, in detail.
 //!
-//! Read when somebody asks, never kept. `server::admin` adds up the shards' reports.
+//! Computed on request, never kept. `server::admin` adds up the shards' reports.
 
 use model::tablet::TabletMap;
 use model::{TableId, Token};
 
 use crate::shard::Storage;
 
-/// What one table takes on one shard.
+/// Memory, files and data of one table on one shard.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TableReport {
     /// Its id; all zeros only in a value that stands for no table.
@@ -49,7 +49,7 @@ pub struct TableReport {
 }
 
 impl TableReport {
-    /// Adds what another shard has of the same table.
+    /// Adds another shard's report of the same table.
     pub fn add(&mut self, other: &Self) {
         self.tablets += other.tablets;
         self.files += other.files;
@@ -72,7 +72,7 @@ impl TableReport {
     }
 }
 
-/// What the partitions of one table come to on one shard, by equal parts of the ring.
+/// Number and size of one table's partitions on one shard, by equal parts of the ring.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SizeEstimate {
     /// Id of the table.
@@ -81,12 +81,13 @@ pub struct SizeEstimate {
     pub keyspace: String,
     /// Its name.
     pub name: String,
-    /// Partitions and their bytes in each part of the ring. A partition that is in several files counts as often.
+    /// Partitions and their bytes in each part of the ring. A partition that is in several files counts as
+    /// often.
     pub parts: Vec<(u64, u64)>,
 }
 
 impl SizeEstimate {
-    /// Adds what another shard has of the same table.
+    /// Adds another shard's estimate of the same table.
     pub fn add(&mut self, other: &Self) {
         for ((partitions, bytes), (more, more_bytes)) in self.parts.iter_mut().zip(&other.parts) {
             *partitions += more;
@@ -94,11 +95,12 @@ impl SizeEstimate {
         }
     }
 
-    /// Adds what one tablet has. Where it covers several parts of the ring they get equal shares: tokens are hashes.
+    /// Adds the data of one tablet. If it covers several parts of the ring they get equal shares: tokens are
+    /// hashes.
     fn add_tablet(&mut self, ring: TabletMap, (first, last): (Token, Token), partitions: u64, bytes: u64) {
         let (from, to) = (ring.tablet_of(first).0 as usize, ring.tablet_of(last).0 as usize);
         let covered = (to - from + 1) as u64;
-        // Cut where the sums of all shares up to here are, so that nothing is lost to rounding.
+        // Cut at the rounded sums of all shares so far, so that nothing is lost to rounding.
         let share = |total: u64, at: u64| {
             let up_to = |parts: u64| u128::from(total) * u128::from(parts) / u128::from(covered);
             u64::try_from(up_to(at + 1) - up_to(at)).expect("a share is no more than the whole")
@@ -110,11 +112,11 @@ impl SizeEstimate {
     }
 }
 
-/// Levels that are told apart.
+/// Most levels that are counted separately.
 const LEVELS_MAX: usize = 9;
 
 impl Storage {
-    /// A report of each table, by id; others have their turn after each.
+    /// A report of each table, by id; other tasks run after each.
     pub async fn report(&self) -> Vec<TableReport> {
         let mut ids: Vec<TableId> = self.0.tables.borrow().keys().copied().collect();
         ids.sort_unstable();
@@ -126,8 +128,8 @@ impl Storage {
         reports
     }
 
-    /// Estimates of each table's partitions in the parts of the ring that `ring` cuts it into, by table id; others have
-    /// their turn after each table. They come from the statistics of table files, and from memtables.
+    /// Estimates of each table's partitions in the parts of the ring that `ring` cuts it into, by table id.
+    /// They come from the statistics of table files, and from memtables. Other tasks run after each table.
     pub async fn size_estimates(&self, ring: TabletMap) -> Vec<SizeEstimate> {
         let mut ids: Vec<TableId> = self.0.tables.borrow().keys().copied().collect();
         ids.sort_unstable();
@@ -164,7 +166,7 @@ impl Storage {
         Some(estimate)
     }
 
-    /// The report of one table; `None` where this shard does not know it.
+    /// The report of one table; `None` if this shard does not have it.
     pub fn table_report(&self, table: TableId) -> Option<TableReport> {
         let store = self.table_store(table).ok()?;
         let table = store.table();

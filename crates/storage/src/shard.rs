@@ -1,8 +1,8 @@
-//! One shard's storage: what it holds, and the write path from bytes to memtable.
+//! One shard's storage: its state, and the write path from bytes to memtable.
 //!
-//! `open` makes it, `ddl` changes its tables, `flush` and `compaction` move data to table files, `read` reads it.
-//! Invariant: a write is in a memtable only after the commit log has it, and whoever sees the write in the log's
-//! accounting (`Hold`) sees it in a memtable too, so that no segment goes before its writes are elsewhere.
+//! `open` makes it, `ddl` changes its tables, `flush` and `compaction` move data to table files, `read` reads
+//! it. Invariant: a write is in a memtable only after it is in the commit log. While a `Hold` counts the
+//! write in the log, the write is in a memtable too, so no segment is freed before its writes are elsewhere.
 
 use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
@@ -42,7 +42,7 @@ pub struct Storage(pub(crate) Rc<Inner>);
 
 pub(crate) struct Inner {
     pub(crate) config: StorageConfig,
-    /// As `config` has it, worked out once: every write asks.
+    /// Computed once from `config`, since every write needs it.
     mutation_bytes_max: usize,
     pub(crate) shard: usize,
     pub(crate) shards: usize,
@@ -53,25 +53,26 @@ pub(crate) struct Inner {
     pub(crate) cache: Rc<RowCache>,
     pub(crate) throttle: Rc<Throttle>,
     pub(crate) permits: Permits,
-    /// On shard 0.
+    /// Only on shard 0.
     pub(crate) schema_log: Option<SchemaLog>,
     pub(crate) manifest: Manifest,
-    /// One schema change at a time.
+    /// Permit for a schema change, one at a time.
     pub(crate) changing: Semaphore,
-    /// Memtable memory came back.
+    /// Notified when memory of memtables was freed.
     pub(crate) memory_freed: Rc<Event>,
     pub(crate) flush_wanted: Event,
     pub(crate) compaction_wanted: Event,
-    /// How old memtables may become may have changed.
+    /// Notified when the greatest age of a memtable may have changed.
     pub(crate) ages_changed: Event,
     pub(crate) compactions: Rc<Compactions>,
     pub(crate) damage: Rc<Damage>,
     pub(crate) stopped: Event,
-    /// What was cached before the start is read back, as far as it is going to be.
+    /// Whether reading back the partitions cached before the start has ended.
     pub(crate) prefetched: Cell<bool>,
     pub(crate) prefetch_ended: Event,
     pub(crate) draining: Cell<bool>,
-    /// Old logs are still being replayed, here or elsewhere: no flush covers all of what they hold.
+    /// Whether old logs are still being replayed, here or on another shard: no flush covers all of their
+    /// entries.
     pub(crate) replaying: Cell<bool>,
     pub(crate) tasks: Gate,
     pub(crate) snapshots: Snapshots,
@@ -81,10 +82,10 @@ pub(crate) struct Inner {
     scratches: RefCell<Vec<VisibleScratch>>,
 }
 
-/// What one table takes on this shard.
+/// Memory and files of one table on this shard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableStats {
-    /// Which table.
+    /// The table.
     pub table: TableId,
     /// Bytes in memtables.
     pub memtable_bytes: usize,
@@ -96,7 +97,7 @@ pub struct TableStats {
     pub file_bytes: u64,
 }
 
-/// What storage takes on this shard.
+/// Memory and files of storage on this shard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StorageStats {
     /// By table id.
@@ -115,9 +116,9 @@ pub struct StorageStats {
     pub cache_bytes: usize,
     /// Bytes of index pages in memory.
     pub index_page_bytes: usize,
-    /// Bytes of filters, summaries and the like of open table files.
+    /// Bytes of components of open table files in memory, such as filters and summaries.
     pub resident_bytes: usize,
-    /// Bytes of filters and summaries that are left out for want of room.
+    /// Bytes of filters and summaries that are left out of memory for want of room.
     pub left_out_bytes: usize,
     /// Limit of all these together.
     pub memory_bytes_max: usize,
@@ -172,7 +173,7 @@ impl Inner {
         }
     }
 
-    /// Notes which tables' keyspaces want their writes in the commit log, by the present schema.
+    /// Notes for each table whether its keyspace has writes in the commit log, by the present schema.
     pub(crate) fn note_durability(&self) {
         let schema = self.schema.borrow();
         for store in self.tables.borrow().values() {
@@ -181,7 +182,7 @@ impl Inner {
         }
     }
 
-    /// Whether so much is dirty that memtables have to be flushed.
+    /// Whether dirty memory is so large that memtables have to be flushed.
     #[inline]
     pub(crate) fn wants_flush(&self) -> bool {
         self.throttle.dirty() > self.throttle.soft()
@@ -189,17 +190,17 @@ impl Inner {
 }
 
 impl Storage {
-    /// What it was told.
+    /// The settings.
     pub fn config(&self) -> &StorageConfig {
         &self.0.config
     }
 
-    /// The schema as this shard knows it now.
+    /// The present schema on this shard.
     pub fn schema(&self) -> Rc<Schema> {
         Rc::clone(&self.0.schema.borrow())
     }
 
-    /// As [`Storage::schema`], for a look without waiting.
+    /// As [`Storage::schema`], borrowed; not to be held across an await.
     #[inline]
     pub fn borrow_schema(&self) -> Ref<'_, Rc<Schema>> {
         self.0.schema.borrow()
@@ -208,21 +209,22 @@ impl Storage {
     /// Applies a mutation (`model::mutation` bytes) to this shard.
     ///
     /// Returns once the commit log has it as safely as its mode promises and reads see it. Keyspaces without
-    /// `durable_writes` skip the log. Waits for memory and for room in the log until `deadline`. A future that is
-    /// dropped leaves open whether the write happened.
+    /// `durable_writes` skip the log. Waits for memory and for room in the log until `deadline`. A future
+    /// that is dropped leaves open whether the write happened.
     ///
     /// # Errors
     /// [`StorageError::Mutation`], [`StorageError::MutationMisfit`];
     /// [`StorageError::UnknownTable`], [`StorageError::WrongShard`]; [`StorageError::Overloaded`] and
-    /// [`StorageError::CommitlogTimedOut`] at the deadline; [`StorageError::DiskNearlyFull`], [`StorageError::DiskFull`], [`StorageError::Io`],
-    /// [`StorageError::CommitlogDead`] when the log could not be written: the write did not happen.
+    /// [`StorageError::CommitlogTimedOut`] at the deadline; [`StorageError::DiskNearlyFull`],
+    /// [`StorageError::DiskFull`], [`StorageError::Io`], [`StorageError::CommitlogDead`] when the log could
+    /// not be written: the write did not happen.
     pub async fn apply(&self, mutation: &[u8], deadline: Deadline) -> Result<(), StorageError> {
         let view = MutationView::parse(mutation)?;
         reactor::in_place!(self.apply_checked(&view, deadline))
     }
 
-    /// As [`Storage::apply`], for a mutation that this process made or has checked: its rows are not looked through
-    /// once more.
+    /// As [`Storage::apply`], for a mutation that this process made or has checked: its rows are not checked
+    /// again.
     ///
     /// # Errors
     /// As [`Storage::apply`].
@@ -234,18 +236,18 @@ impl Storage {
     ) -> Result<(), StorageError> {
         match self.begin_apply(view, deadline)? {
             Some(applying) => reactor::in_place!(applying.finish(view.as_bytes())),
-            // Boxed, so that a write that need not wait to begin carries no space for it.
+            // Boxed, so that the future of a write that need not wait to begin stays small.
             None => Box::pin(self.apply_later(view, deadline)).await,
         }
     }
 
-    /// Most bytes a mutation of a client may take.
+    /// Most bytes of a client's mutation.
     pub fn mutation_bytes_max(&self) -> usize {
         self.0.mutation_bytes_max
     }
 
-    /// Whether a mutation is as small as those of clients have to be. What a commit log has is applied whatever its size: the limit
-    /// may have been another.
+    /// Checks that a mutation is within the limit for clients. Entries of a commit log are applied whatever
+    /// their size: the limit may have been another then.
     ///
     /// # Errors
     /// [`StorageError::MutationTooLarge`].
@@ -258,7 +260,7 @@ impl Storage {
         Ok(())
     }
 
-    /// Puts a checked mutation where reads see it.
+    /// Applies a checked mutation to the memtable, where reads see it.
     #[inline]
     pub(crate) fn insert(&self, tablet: &Tablet, view: &MutationView<'_>, hold: Option<&Hold>) {
         tablet.apply(view, hold);
@@ -267,8 +269,8 @@ impl Storage {
         }
     }
 
-    /// The tablet a mutation goes to, after checking that it fits its table and belongs here; and whether its keyspace
-    /// wants it in the commit log.
+    /// The tablet of a mutation, after checking that the mutation fits its table and belongs to this shard;
+    /// and whether its keyspace has writes in the commit log.
     #[inline]
     pub(crate) fn owner_of(&self, view: &MutationView<'_>) -> Result<(Rc<Tablet>, bool), StorageError> {
         let tables = self.0.tables.borrow();
@@ -282,8 +284,8 @@ impl Storage {
         Ok((tablet, store.is_durable()))
     }
 
-    /// Memory fills faster than it is flushed: a write of `bytes` waits for its turn, and for memory where the disk
-    /// takes nothing at all.
+    /// Called when memory fills faster than it is flushed: a write of `bytes` waits for its turn, and for
+    /// free memory if the disk makes no progress at all.
     #[cold]
     pub(crate) async fn wait_for_turn(&self, bytes: usize, deadline: Deadline) -> Result<(), StorageError> {
         let budget = &self.0.budget;
@@ -317,7 +319,7 @@ impl Storage {
         self.0.tables.borrow().get(&table).cloned().ok_or(StorageError::UnknownTable { table })
     }
 
-    /// The tablet of a token, where this shard has it.
+    /// The tablet of a token, if this shard has it.
     #[inline]
     pub(crate) fn tablet(&self, store: &TableStore, token: Token) -> Result<Rc<Tablet>, StorageError> {
         let map = store.map();
@@ -336,7 +338,7 @@ impl Storage {
         stores.into_iter().flat_map(|(_, store)| store.tablets().cloned()).collect()
     }
 
-    /// What each table takes on this shard.
+    /// Memory and files of each table on this shard.
     pub fn stats(&self) -> StorageStats {
         let tables = self.0.tables.borrow();
         let mut stats: Vec<TableStats> = tables
@@ -378,7 +380,7 @@ impl Storage {
         self.0.cache.evict_all();
     }
 
-    /// Empties this shard's row cache of what it holds now, and lets others run meanwhile.
+    /// Evicts the present contents of this shard's row cache, and lets other tasks run meanwhile.
     pub async fn evict_cache_in_steps(&self) {
         self.0.cache.evict_all_in_steps().await;
     }

@@ -1,15 +1,15 @@
-//! Holds writers back, a little each, so that memory and commit log fill no faster than flushes empty them.
+//! Delays each write a little, so that memory and commit log fill no faster than flushes empty them.
 //!
-//! What counts is *dirty* memory: what memtables take, less what the files of the flushes at work have of them already.
-//! Beyond the soft mark each write waits for its turn; turns are given out at the rate at which flushes have worked
-//! of late, times a factor that falls from two at the soft mark to an eighth at the hard mark. So the dirty memory
-//! settles where as much comes as goes, whatever the disk does, and no write waits for the end of a flush. The flush's
-//! shares grow with the same measure. Short and long writes stand in two lines, each with half of the rate while the other
-//! has somebody: a write of a hundred bytes does not wait for megabytes of others.
-//! A commit log that is nearly full counts too: writers then get what is left of it spread over the time that the flushes at work
-//! still need, instead of all of it at once and then nothing.
-//! Invariant: what a flush is credited with never exceeds its memtable, and is taken back when it ends.
-//! `shard` asks before each write, `flush` reports; memory that is full for real is `shard`'s last resort.
+//! The measure is *dirty* memory: the memory of memtables, less the part that running flushes have already
+//! written to their files. Beyond the soft mark each write waits for its turn. Turns are granted at the
+//! recent rate of flushes, times a factor that falls from two at the soft mark to an eighth at the hard mark.
+//! So dirty memory settles where as much comes in as goes out, whatever the speed of the disk, and no write
+//! waits for the end of a flush. The flush's shares grow with the same measure. Short and long writes wait in
+//! two queues, each with half of the rate while the other is not empty: a write of a hundred bytes does not
+//! wait for megabytes of others. A commit log that is nearly full delays writes too: its remaining room is
+//! spread over the time that the running flushes still need, instead of being used up at once. Invariant: the
+//! bytes credited to a flush never exceed its memtable, and are taken back when it ends. `shard` asks before
+//! each write and `flush` reports; when memory is really full, `shard` makes writes wait for free memory.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -21,25 +21,26 @@ use reactor::{Deadline, Group, Instant};
 
 use crate::commitlog::room::LogRoom;
 
-/// Dirty memory beyond which writers are held and memtables flushed, in tenths of the budget.
+/// Dirty memory beyond which writes are delayed and memtables flushed, in tenths of the budget.
 const SOFT_TENTHS: usize = 4;
-/// Dirty memory at which writers are held most, in tenths of the budget. A memtable of the soft mark that is almost
-/// written, beside one that has grown to the middle between the marks, is nine tenths.
+/// Dirty memory at which writes are delayed most, in tenths of the budget. A memtable of the soft mark that
+/// is almost written, and a second one that has grown to halfway between the marks, are nine tenths together.
 const HARD_TENTHS: usize = 6;
-/// Memory in use, dirty or not, from which writers are held too, in hundredths of the budget: it comes to this only
-/// where files are credited with more than their memtables give back.
+/// Memory in use, dirty or not, from which writes are delayed too, in hundredths of the budget. It is reached
+/// only if flushes are credited with more than their memtables free.
 const FULL_HUNDREDTHS: usize = 92;
-/// Bytes a second that flushes are taken to manage before one was measured.
+/// Assumed rate of flushes in bytes per second, before one was measured.
 const RATE_AT_FIRST: u64 = 32 << 20;
-/// Turns never come slower than this many bytes a second: a disk that stands still must be found out by full memory.
+/// Turns are never slower than this many bytes per second: only full memory shows that a disk makes no
+/// progress.
 const RATE_MIN: u64 = 1 << 20;
-/// Time between two looks at what a flush has done.
+/// Time between two samples of a flush's progress.
 const SAMPLE_EVERY: Duration = Duration::from_millis(20);
-/// Time over which the rate of flushes is taken.
+/// Time over which the rate of flushes is averaged.
 const RATE_MEMORY_NS: u64 = 1_000_000_000;
-/// A write above this is a long one.
+/// A longer write counts as long.
 const SHORT_WRITE_BYTES: usize = 16 << 10;
-/// What a row and a partition take in memory beside their bytes, about.
+/// Approximate memory of a row and of a partition besides their bytes.
 const ROW_OVERHEAD: usize = 48;
 const PARTITION_OVERHEAD: usize = 160;
 /// Shares of flushes with nothing dirty beyond what they write, at the soft mark, and at the hard mark.
@@ -51,19 +52,19 @@ const SHARES_HARD: u64 = 1600;
 pub(crate) struct Throttle {
     budget: Budget,
     log: Rc<LogRoom>,
-    /// What memtables that are being flushed will give back, as far as their files have it.
+    /// Bytes that memtables being flushed will free, as far as they are in the files already.
     spooled: Cell<usize>,
-    /// Bytes of writes that were let in and are not in a memtable yet: thousands may wait for the commit log.
+    /// Bytes of admitted writes that are not in a memtable yet: thousands may wait for the commit log.
     coming: Cell<usize>,
-    /// Flushes at work.
+    /// Number of running flushes.
     spools: Cell<u32>,
-    /// What they have still to write.
+    /// Bytes they have still to write.
     left: Cell<usize>,
-    /// Bytes a second, of late.
+    /// Recent rate of flushes, bytes per second.
     rate: Cell<u64>,
     sampled_at: Cell<Instant>,
     sampled_bytes: Cell<usize>,
-    /// When the next write that is held has its turn: of the short ones, and of the long ones.
+    /// When the next delayed write has its turn: of the short ones, and of the long ones.
     turns: [Cell<Instant>; 2],
     blocked: Rc<Counter>,
     blocked_now: Rc<Gauge>,
@@ -101,7 +102,7 @@ impl Throttle {
         }
     }
 
-    /// Dirty memory at which memtables begin to be flushed, and writers to be held.
+    /// Dirty memory at which memtables begin to be flushed, and writes to be delayed.
     pub(crate) fn soft(&self) -> usize {
         self.budget.limit() / 10 * SOFT_TENTHS
     }
@@ -114,26 +115,27 @@ impl Throttle {
         self.budget.limit() / 100 * FULL_HUNDREDTHS
     }
 
-    /// Bytes of memtables that are in no file yet, and of writes on their way there.
+    /// Bytes of memtables that are in no file yet, and of writes on their way to a memtable.
     #[inline]
     pub(crate) fn dirty(&self) -> usize {
         (self.budget.used() + self.coming.get()).saturating_sub(self.spooled.get())
     }
 
-    /// Counts a write of `bytes` as dirty until what is returned is dropped: it is in a memtable then, or nowhere.
+    /// Counts a write of `bytes` as dirty until the returned guard is dropped: then it is in a memtable, or
+    /// was given up.
     #[inline]
     pub(crate) fn coming(&self, bytes: usize) -> Coming<'_> {
         self.comes(bytes);
         Coming { throttle: self, bytes }
     }
 
-    /// Counts a write of `bytes` as dirty until [`Throttle::came`] with as many.
+    /// Counts a write of `bytes` as dirty until [`Throttle::came`] with the same number.
     #[inline]
     pub(crate) fn comes(&self, bytes: usize) {
         self.coming.set(self.coming.get() + bytes);
     }
 
-    /// The write that [`Throttle::comes`] counted is in a memtable, or nowhere.
+    /// Ends the count of [`Throttle::comes`]: the write is in a memtable, or was given up.
     #[inline]
     pub(crate) fn came(&self, bytes: usize) {
         self.coming.set(self.coming.get() - bytes);
@@ -145,13 +147,13 @@ impl Throttle {
         self.memory_holds() || self.log.is_scarce()
     }
 
-    /// As [`Throttle::holds`], for want of memory and not of room in the commit log.
+    /// As [`Throttle::holds`], but only for want of memory, not of room in the commit log.
     #[inline]
     pub(crate) fn memory_holds(&self) -> bool {
         self.dirty() > self.soft() || self.budget.used() > self.full()
     }
 
-    /// How far memory is between its marks, in thousandths.
+    /// Position of the dirty memory between its marks, in thousandths.
     fn pressure(&self) -> u64 {
         let between = |value: usize, low: usize, high: usize| {
             (value.saturating_sub(low) as u64 * 1000 / (high - low).max(1) as u64).min(1000)
@@ -160,14 +162,15 @@ impl Throttle {
         dirty.max(between(self.budget.used(), self.full(), self.budget.limit()))
     }
 
-    /// Bytes a second at which writers get their turns under `pressure`.
+    /// Rate of turns under `pressure`, bytes per second.
     fn admitted(&self, pressure: u64) -> u64 {
         // 2,000 thousandths at the soft mark, 1,000 in the middle, an eighth from there on.
         let factor = (2000 - 2 * pressure.min(1000)).max(125);
         (self.rate.get().saturating_mul(factor) / 1000).max(RATE_MIN)
     }
 
-    /// Bytes a second that writers may take of the commit log: what is left of it, over the time that the flushes at work need.
+    /// Rate at which writes may fill the commit log, bytes per second: its remaining room, over the time that
+    /// the running flushes need.
     fn log_rate(&self) -> u64 {
         let left = self.left.get() as u128;
         if left == 0 {
@@ -177,14 +180,14 @@ impl Throttle {
         u64::try_from(rate).unwrap_or(u64::MAX).max(RATE_MIN)
     }
 
-    /// Bytes a second at which writers get their turns now.
+    /// Present rate of turns, bytes per second.
     fn turn_rate(&self) -> u64 {
         let memory = if self.memory_holds() { self.admitted(self.pressure()) } else { u64::MAX };
         let log = if self.log.is_scarce() { self.log_rate() } else { u64::MAX };
         memory.min(log)
     }
 
-    /// When a write of `bytes` that comes now may go.
+    /// When a write of `bytes` that arrives now has its turn.
     pub(crate) fn take_turn(&self, bytes: usize, now: Instant) -> Instant {
         let own = usize::from(bytes > SHORT_WRITE_BYTES);
         let turn = self.turns[own].get().max(now);
@@ -197,7 +200,7 @@ impl Throttle {
         turn
     }
 
-    /// Waits for the turn of a write of `bytes`; false where it would come behind the deadline.
+    /// Waits for the turn of a write of `bytes`; returns false if the turn would come after the deadline.
     pub(crate) async fn wait(&self, bytes: usize, deadline: Deadline) -> bool {
         let now = reactor::now();
         if self.turns[usize::from(bytes > SHORT_WRITE_BYTES)].get() > deadline.instant() {
@@ -212,7 +215,7 @@ impl Throttle {
         true
     }
 
-    /// A flush of a memtable of `bytes` and `partitions` begins.
+    /// Begins a flush of a memtable with `bytes` and `partitions`.
     pub(crate) fn spool(self: &Rc<Self>, bytes: usize, partitions: usize) -> Rc<Spool> {
         if self.spools.replace(self.spools.get() + 1) == 0 {
             self.sampled_at.set(reactor::now());
@@ -230,13 +233,13 @@ impl Throttle {
         })
     }
 
-    /// Takes the time that flushes needed for what they did since the last look.
+    /// Updates the rate by the flushes' work and time since the last sample.
     fn sample(&self, now: Instant) {
         let passed = now.since(self.sampled_at.get());
         let nanos = u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX).max(1);
         let nanos = nanos.min(RATE_MEMORY_NS);
         let bytes = self.sampled_bytes.replace(0) as u128;
-        // A mean over time: what was is forgotten as fast as time passes, whatever the number of looks.
+        // An average over time: old values fade as fast as time passes, however many samples there are.
         let before = u128::from(self.rate.get()) * u128::from(RATE_MEMORY_NS - nanos);
         let rate = (before + bytes * 1_000_000_000) / u128::from(RATE_MEMORY_NS);
         self.rate.set(u64::try_from(rate).unwrap_or(u64::MAX));
@@ -245,7 +248,7 @@ impl Throttle {
         self.dirty.set(i64::try_from(self.dirty()).unwrap_or(i64::MAX));
     }
 
-    /// The flush's weight follows what waits for it.
+    /// Sets the flush's shares by the amount of dirty memory.
     fn set_shares(&self) {
         let soft = self.soft().max(1) as u64;
         let below = (self.dirty() as u64).min(soft);
@@ -256,7 +259,7 @@ impl Throttle {
     }
 }
 
-/// A write on its way to a memtable.
+/// The guard of a write on its way to a memtable.
 pub(crate) struct Coming<'t> {
     throttle: &'t Throttle,
     bytes: usize,
@@ -269,7 +272,7 @@ impl Drop for Coming<'_> {
     }
 }
 
-/// A write that is counted as held.
+/// A write that is counted as delayed.
 struct Held<'g>(&'g Gauge);
 
 impl<'g> Held<'g> {
@@ -285,20 +288,20 @@ impl Drop for Held<'_> {
     }
 }
 
-/// One flush at work: what its file has counts as clean already.
+/// One running flush: the part that its file has counts as clean already.
 pub(crate) struct Spool {
     throttle: Rc<Throttle>,
-    /// What the memtable gives back in the end.
+    /// Bytes that the memtable frees at the end.
     bytes: usize,
     partitions: usize,
     done: Cell<usize>,
-    /// Memory of what was written, by its rows.
+    /// Estimated memory of the written rows and partitions.
     written: Cell<usize>,
     credited: Cell<usize>,
 }
 
 impl Spool {
-    /// A row or a range tombstone of `bytes` is written.
+    /// Counts a row or a range tombstone of `bytes` that was written.
     #[inline]
     pub(crate) fn row(&self, bytes: usize) {
         self.written.set(self.written.get() + bytes + ROW_OVERHEAD);
@@ -308,21 +311,22 @@ impl Spool {
         }
     }
 
-    /// A partition is written, rows and all.
+    /// Counts a partition that was written with all its rows.
     pub(crate) fn partition(&self, key_bytes: usize) {
         self.written.set(self.written.get() + key_bytes + PARTITION_OVERHEAD);
         self.done.set(self.done.get() + 1);
         self.credit();
     }
 
-    /// Partitions tell exactly where they are many, rows about where they are few: the larger of both.
+    /// The number of partitions is exact if there are many, the rows' bytes are an estimate if there are few:
+    /// the larger counts.
     fn credit(&self) {
         let by_partitions = self.bytes as u128 * self.done.get() as u128 / self.partitions as u128;
         let by_partitions = usize::try_from(by_partitions).unwrap_or(usize::MAX);
         let credit = by_partitions.max(self.written.get()).min(self.bytes);
         self.credit_up_to(credit);
         let throttle = &self.throttle;
-        // The slice's clock is good enough and costs no call.
+        // The slice's cached clock is good enough and costs no call.
         let now = reactor::coarse_now();
         if now.since(throttle.sampled_at.get()) >= SAMPLE_EVERY {
             throttle.sample(now);
@@ -340,7 +344,8 @@ impl Spool {
         throttle.left.set(throttle.left.get() - more);
     }
 
-    /// The file has all of the memtable. What follows until the memtable goes is not part of the rate.
+    /// Credits the whole memtable: the file has all of it. Time after this until the memtable is dropped is
+    /// not part of the rate.
     pub(crate) fn complete(&self) {
         self.credit_up_to(self.bytes);
         self.throttle.sample(reactor::now());

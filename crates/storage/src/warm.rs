@@ -1,8 +1,9 @@
-//! A warm restart: what the row cache holds is listed on disk, and read back after a start.
+//! A warm restart: the partitions in the row cache are listed on disk, and read back after a start.
 //!
-//! The list is written at the end and from time to time, to `<saved_caches_dir>/rows-<shard>.db`. After a start every shard
-//! reads all lists, whatever number of shards wrote them, and in the background group reads its own partitions again, the
-//! hottest first, until the list ends or memory does. Nobody waits for it.
+//! The list is written at the end and from time to time, to `<saved_caches_dir>/rows-<shard>.db`. After a
+//! start every shard reads all lists, however many shards wrote them, and reads its own partitions again in
+//! the background group, the hottest first, until the lists or the memory are at their end. No request waits
+//! for it.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -20,12 +21,13 @@ use crate::shard::Storage;
 
 const PREFIX: &str = "rows-";
 const SUFFIX: &str = ".db";
-/// Lists read at a start; more shards than that never ran here.
+/// Lists read at a start; no node has more shards than that.
 const LISTS_MAX: usize = 1024;
-/// Prefetching ends when no more than this part of memory is free: nothing is evicted for it.
+/// Prefetching ends when no more than this part of memory (one in so many) is free: nothing is evicted for
+/// it.
 const FREE_PART: usize = 16;
 
-/// Wants all rows and keeps none: reading is what fills the cache.
+/// Takes all rows and keeps none: reading them fills the cache.
 struct Discard;
 
 impl RowConsumer for Discard {
@@ -45,10 +47,10 @@ impl Storage {
         self.0.config.saved_caches_dir.join(format!("{PREFIX}{}{SUFFIX}", self.0.shard))
     }
 
-    /// Writes the list of what this shard's row cache holds, the hottest first.
+    /// Writes the list of the partitions in this shard's row cache, the hottest first.
     ///
     /// # Errors
-    /// Those of writing; an earlier list stays then.
+    /// Those of writing; an earlier list then stays.
     pub async fn save_cache(&self) -> Result<(), StorageError> {
         let config = &self.0.config;
         if config.cache_keys_to_save == 0 {
@@ -68,12 +70,13 @@ impl Storage {
             .map_err(StorageError::of("write", &path))
     }
 
-    /// Completes when what open files left out of memory has been read again, as far as files that were closed left room for it.
+    /// Completes when components that open files left out of memory were read again, as far as there is room
+    /// after others were closed.
     pub async fn components_restored(&self) {
         self.0.cache.components().restored().await;
     }
 
-    /// Completes when what was listed has been read back, or given up.
+    /// Completes when the listed partitions were read back, or reading them was given up.
     pub async fn cache_prefetched(&self) {
         self.0.prefetch_ended.wait_until(|| self.0.prefetched.get()).await;
     }
@@ -118,7 +121,7 @@ impl Storage {
             &[],
         );
         let mut lists = self.read_lists().await;
-        // One of each in turn, so that the hottest of all come first.
+        // One partition of each list in turn, so that the hottest of all come first.
         let mut turn = 0;
         for taken in 0..self.0.config.cache_keys_to_save {
             lists.retain(|list| list.len() > 0);
@@ -133,7 +136,7 @@ impl Storage {
             match self.prefetch_one(saved).await {
                 Ok(true) => done.inc(),
                 Ok(false) => {}
-                // Whoever asks for it is told; the rest may be readable.
+                // A client's read of it gets the error; other partitions may be readable.
                 Err(error) => {
                     reactor::warn_limited!("a partition cannot be read back into the cache"; error = error);
                 }
@@ -143,7 +146,7 @@ impl Storage {
         left.set(0);
     }
 
-    /// Reads a partition that was listed, where its table is still there; says whether it did.
+    /// Reads a listed partition if its table still exists; returns whether it did.
     async fn prefetch_one(&self, saved: Saved) -> Result<bool, StorageError> {
         let Some(table) = self.schema().table_by_id(saved.table).map(Rc::clone) else { return Ok(false) };
         let key = DecoratedKey::new(saved.key.clone());
@@ -163,7 +166,7 @@ impl Storage {
         Ok(true)
     }
 
-    /// All lists, the hottest of each first.
+    /// All lists, the hottest partition of each first.
     async fn read_lists(&self) -> Vec<Taken> {
         let directory = &self.0.config.saved_caches_dir;
         if self.0.config.cache_keys_to_save == 0 {
@@ -200,7 +203,7 @@ impl Storage {
         lists
     }
 
-    /// Whether a partition is of a table and a tablet of this shard.
+    /// Whether a partition belongs to a table and a tablet of this shard.
     fn is_mine(&self, saved: &Saved) -> bool {
         let schema = self.schema();
         schema.table_by_id(saved.table).is_some_and(|table| {

@@ -1,6 +1,8 @@
-//! What a shard takes from the heap while it is written to or read: what its budget does not know must not grow with the data.
+//! Heap memory of a shard while it is written to or read: memory that its budget does not count must not grow
+//! with the data.
 //!
-//! This test binary counts every byte that the shard's thread has of the heap; segments of the shard's memory are none of it.
+//! This test binary counts every byte of the heap that the shard's thread holds; segments of the shard's
+//! memory are not in the heap.
 #![allow(unsafe_code)] // a counting allocator
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -58,7 +60,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Bytes of the heap that come with what the node does besides.
+/// Bytes of the heap for everything else the node does.
 const BESIDES: isize = 1 << 20;
 const DELETES: u32 = 40_000;
 
@@ -89,7 +91,8 @@ async fn open() -> Storage {
     storage
 }
 
-/// Deletes [`DELETES`] rows, each in the partition that is said; that may take so much of the heap for each.
+/// Deletes [`DELETES`] rows, each in the partition that `partition` names; each may take so many bytes of the
+/// heap.
 fn check(partition: fn(u32) -> String, heap_bytes_max: isize) {
     let mut world = World::new(3);
     let node = world.add_node_with(1, DiskFaults::default(), move |_| async move {
@@ -143,7 +146,8 @@ impl RowConsumer for Length {
     }
 }
 
-/// Reads `range` as often as [`LONG_READS`] at once; each finds so many long rows. Bytes of the heap that this takes at most.
+/// Runs [`LONG_READS`] reads of `range` at once, each of which finds `rows` long rows. Returns the most bytes
+/// of the heap they take.
 async fn most_of_reads(storage: &Storage, range: &PartitionRange, rows: usize, bypass_cache: bool) -> isize {
     let before = HELD_BYTES.get();
     MOST_BYTES.set(before);
@@ -173,7 +177,8 @@ fn reads_of_long_rows_from_files_take_no_more_of_the_heap_than_there_is_for_them
     let node = world.add_node_with(1, DiskFaults::default(), move |_| async move {
         let storage = open().await;
         let keys = ["a", "b", "c"];
-        // Two files with a row each of every partition: a read of one holds two long rows at a time.
+        // Two files, each with a row of every partition: a read of one partition holds two long rows at a
+        // time.
         for timestamp in [1, 2] {
             for key in keys {
                 let value = "v".repeat(LONG_ROW_BYTES);

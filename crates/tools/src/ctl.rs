@@ -1,9 +1,10 @@
 //! `ceto ctl`: nodetool's verbs and output, over a node's REST API.
 //!
-//! `verbs` knows the command line; the others each a group of verbs: `cluster` what the node is, `tables` what tables
-//! take, `work` what a node is told to do, `snapshots` its snapshots. `http` asks, `text` lays out. Exit codes are
-//! nodetool's: 0, 1 for a command line or a node that cannot be reached, 2 for what the node refused.
-//! Source of the output's shape: Cassandra 5.0 `org.apache.cassandra.tools.nodetool`.
+//! `verbs` defines the command line; each other file has a group of verbs: `cluster` for the node's state,
+//! `tables` for tables, `work` for actions of a node, `snapshots` for its snapshots. `http` sends requests,
+//! `text` formats. Exit codes are those of nodetool: 0, 1 for a wrong command line or an unreachable node, 2
+//! for a refusal by the node. Source of the output's format: Cassandra 5.0
+//! `org.apache.cassandra.tools.nodetool`.
 
 mod cluster;
 mod http;
@@ -33,10 +34,10 @@ pub struct CtlCommand {
     words: Vec<OsString>,
 }
 
-/// Why a verb did not do what it was asked.
+/// Why a verb failed.
 #[derive(Debug, thiserror::Error)]
 enum CtlError {
-    /// A command line that makes no sense.
+    /// An invalid command line.
     #[error("{0}")]
     Usage(String),
     /// A verb of nodetool's that is not there.
@@ -49,13 +50,13 @@ enum CtlError {
         host: String,
         /// Of the API.
         port: u16,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Something answered that is no node, or too much.
+    /// An answer that is not a node's, or is too long.
     #[error("{0}")]
     Answer(String),
-    /// The node said no.
+    /// The node refused.
     #[error("{message}")]
     Refused {
         /// HTTP status.
@@ -77,13 +78,14 @@ impl CtlError {
 }
 
 impl CtlCommand {
-    /// Does what the verb says on a shard of the tool's own.
+    /// Executes the verb on the tool's own shard.
     pub(crate) fn run(self) -> ExitCode {
         let words = std::iter::once(OsString::from("ceto ctl")).chain(self.words.into_iter().map(long_form));
         let options = match CtlOptions::try_parse_from(words) {
             Ok(options) => options,
             Err(error) => {
-                // To standard output for help, to standard error for mistakes; one that is closed has seen enough.
+                // To standard output for help, to standard error for mistakes; an error because it is closed
+                // is ignored.
                 let _ = error.print();
                 return if error.use_stderr() { ExitCode::from(1) } else { ExitCode::SUCCESS };
             }

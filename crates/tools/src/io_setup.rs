@@ -1,9 +1,10 @@
 //! `ceto io-setup`: measures a disk and writes `io_properties.yaml` for the server's I/O scheduler.
 //!
-//! Four figures: reads and writes of 4 KiB at random places per second, bytes read and written in long runs per second.
-//! They take turns in short rounds, so that each sees the same moments of a disk that others use too, until its better rounds agree
-//! or all rounds are spent; `rounds` decides, `file` is what is written. The measuring itself is `reactor::io::measure`, on a file that has no name and so cannot be left behind.
-//! Invariant: at most a minute, and never more than a quarter of the free space.
+//! Four figures: reads and writes of 4 KiB at random places per second, bytes read and written in long runs
+//! per second. They are measured in turn in short rounds, so that each covers the same moments of a disk that
+//! others use too, until its better rounds agree or all rounds are used; `rounds` decides, `file` is the
+//! written file. The measuring itself is `reactor::io::measure`, on a file that has no name and so cannot be
+//! left behind. Invariant: at most a minute, and never more than a quarter of the free space.
 
 mod file;
 mod rounds;
@@ -19,11 +20,11 @@ use reactor::io::measure::{self, OPERATION_BYTES, Pattern};
 use reactor::{Config, Group, run_one};
 use rounds::Rounds;
 
-/// Bytes of the file that is measured on, where there is room.
+/// Bytes of the file that is measured on, if there is room.
 const FILE_BYTES_MAX: u64 = 4 << 30;
-/// With less the figures would be those of the device's cache.
+/// With a smaller file the device's cache would be measured.
 const FILE_BYTES_MIN: u64 = 64 << 20;
-/// Bytes of a request that measures bandwidth, and how many at a time.
+/// Bytes of a request that measures bandwidth, and the number of them at a time.
 const RUN_BYTES: usize = 512 << 10;
 const RUN_DEPTH: usize = 16;
 /// Requests of 4 KiB at a time.
@@ -58,7 +59,7 @@ pub enum IoSetupError {
     Measure {
         /// The directory.
         directory: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The disk is too full.
@@ -69,7 +70,7 @@ pub enum IoSetupError {
     NoSpace {
         /// The directory.
         directory: PathBuf,
-        /// What is free.
+        /// Free bytes.
         free_bytes: u64,
     },
     /// The file with the figures could not be written.
@@ -77,13 +78,13 @@ pub enum IoSetupError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl IoSetupOptions {
-    /// Measures and writes; 0 when the file is written.
+    /// Measures and writes the file; returns 0 if it was written.
     pub fn run(self) -> ExitCode {
         let config = Config { name: "io-setup".into(), ..Config::default() };
         match run_one(config, set_up(self)) {
@@ -195,7 +196,8 @@ async fn lay_out(scratch: &reactor::file::File, file_bytes: u64, progress: &Prog
                 for word in buf.chunks_exact_mut(8) {
                     word.copy_from_slice(&reactor::random_u64().to_le_bytes());
                 }
-                // Each round writes one place; bounded by the file and the time, once the least is there.
+                // Each round writes one place; bounded by the file and, once the least size is written, by
+                // the time.
                 while next.get() < places
                     && (reactor::now() < end || next.get() * (RUN_BYTES as u64) < FILE_BYTES_MIN)
                 {
@@ -235,7 +237,7 @@ impl Progress {
         progress
     }
 
-    /// Shows that `done` of all is done, and what is being done.
+    /// Shows the share `done` of the work, and the present activity.
     fn show(&self, done: f64, what: &str) {
         if !self.bar {
             return;
@@ -251,7 +253,7 @@ impl Progress {
     }
 
     fn round(&self, turn: usize, figure: &Figure, value: f64) {
-        // Few turns are enough where they agree.
+        // A few rounds are enough if they agree.
         let done = 1.0 - 0.8 * 0.8f64.powi(turn as i32);
         self.show(done, &format!("{} {}", figure.what, file::spoken(value, figure.operations)));
     }

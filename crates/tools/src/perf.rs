@@ -1,8 +1,8 @@
 //! `ceto perf`: closed-loop load on a CQL server, and a bare echo on the same reactor as the floor beside it.
 //!
-//! `closed_loop` keeps a number of requests in flight on each connection and times them; `cql` and `echo` say what a
-//! request is. Client and echo server are one shard each, so that what is measured is one core against one core.
-//! Invariant: a run ends by time or by count, whatever the server does.
+//! `closed_loop` keeps a number of requests in flight on each connection and times them; `cql` and `echo`
+//! define the requests. Client and echo server are one shard each, so that one core is measured against one
+//! core. Invariant: a run ends by time or by count, whatever the server does.
 
 mod closed_loop;
 mod connection;
@@ -89,7 +89,7 @@ pub struct LoopOptions {
 }
 
 impl LoopOptions {
-    /// Checks that what is in flight fits into memory.
+    /// Checks that the requests in flight fit into memory.
     fn check_in_flight(&self, bytes_each: u32) -> Result<(), PerfError> {
         let bytes = u64::from(self.connections) * u64::from(self.depth) * u64::from(bytes_each);
         let limit = IN_FLIGHT_BYTES_MAX;
@@ -129,9 +129,9 @@ enum PerfError {
     /// The network or standard output failed.
     #[error("{what}: {source}")]
     Io {
-        /// While doing what.
+        /// The action that failed.
         what: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Sizes that would take too much memory.
@@ -139,7 +139,7 @@ enum PerfError {
     InFlight {
         /// Bytes that would be in flight.
         bytes: u64,
-        /// The most.
+        /// The limit.
         limit: u64,
     },
     /// The server ended a connection.
@@ -151,39 +151,39 @@ enum PerfError {
     /// No answer in time.
     #[error("no answer within {seconds} s: {what}")]
     TimedOut {
-        /// What was waited for.
+        /// The awaited event.
         what: String,
-        /// How long.
+        /// The time that was waited.
         seconds: u32,
     },
-    /// Bytes that are no response.
+    /// Bytes that are not a response.
     #[error("the server does not speak the protocol: {0}")]
     Protocol(#[from] wire::ProtocolError),
-    /// A response that answers nothing that was asked.
+    /// A response to no request.
     #[error("the server answered stream {stream}, which has no request in flight")]
     Stream {
         /// Its stream id.
         stream: i16,
     },
-    /// The server refused what the run needs.
+    /// The server refused a statement that the run needs.
     #[error("{what}: error {code:#06x}: {message}")]
     Server {
-        /// What was asked.
+        /// The request.
         what: String,
         /// The protocol's error code.
         code: i32,
         /// Its text.
         message: String,
     },
-    /// An answer of another kind than what was asked.
+    /// An answer of another kind than expected.
     #[error("{what}: {answer} is not the answer expected")]
     Unexpected {
-        /// What was asked.
+        /// The request.
         what: String,
-        /// What came.
+        /// The answer's kind.
         answer: String,
     },
-    /// `--shard-aware` on a server that does not say which shard a connection landed on.
+    /// `--shard-aware` on a server that does not report the shard of a connection.
     #[error("the server does not name its shards: run without --shard-aware")]
     NoShards,
     /// More partitions than a shard-aware run keeps the keys of.
@@ -201,20 +201,20 @@ enum PerfError {
         attempts: usize,
         /// The shard without a connection.
         shard: u32,
-        /// Shards the server says it has.
+        /// Number of shards that the server reports.
         shards: u32,
     },
     /// A task of the run ended by panic.
     #[error("{0}")]
     Panicked(#[from] reactor::TaskPanicked),
-    /// Some requests failed; the report says how many.
+    /// Some requests failed; the report has their number.
     #[error("{failed} of {all} requests failed, the first with: {first}")]
     Failed {
         /// Requests that failed.
         failed: u64,
         /// Requests answered.
         all: u64,
-        /// What the first of them said.
+        /// The error of the first of them.
         first: String,
     },
 }

@@ -1,8 +1,8 @@
-//! `ceto sstable`: what is in table files, and whether they are whole, without a node and without a schema.
+//! `ceto sstable`: contents and checks of table files, without a node and without a schema.
 //!
-//! Types and columns come from each file's own Statistics; names of key columns are not in a table file and are not
-//! shown. Files are only read. Every problem is told with its file and offset, one file's does not keep the others
-//! from being read, and any of them makes the exit code 1.
+//! Types and columns come from each file's own Statistics; names of key columns are not in a table file and
+//! are not shown. Files are only read. Every problem is reported with its file and offset; one file's
+//! problems do not keep the others from being read, and any problem makes the exit code 1.
 
 mod dump_data;
 mod dump_statistics;
@@ -74,7 +74,7 @@ fn parse_hex(text: &str) -> Result<Key, String> {
 }
 
 impl SstableCommand {
-    /// Runs it; 0 when every file could be read and, where that was asked, is whole.
+    /// Runs it; returns 0 if every file could be read and, if that was requested, is undamaged.
     pub fn run(self) -> ExitCode {
         let config = Config { name: "sstable".to_owned(), ..Config::default() };
         let all_well = run_one(config, async move {
@@ -96,10 +96,10 @@ impl SstableCommand {
     }
 }
 
-/// Why a table file could not be shown, or what is wrong with it.
+/// Why a table file could not be shown, or its damage.
 #[derive(Debug, thiserror::Error)]
 enum ToolError {
-    /// Reading or understanding it failed.
+    /// Reading or parsing it failed.
     #[error(transparent)]
     Sstable(#[from] SstableError),
     /// Something beside the format could not be read.
@@ -107,10 +107,10 @@ enum ToolError {
     Io {
         /// Which file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// A path that names no component of a table file.
+    /// A path that is not the name of a table file's component.
     #[error("{path}: not the path of a table file component such as me-1-big-Data.db", path = path.display())]
     Path {
         /// The path.
@@ -132,7 +132,7 @@ enum ToolError {
         /// The data file.
         path: PathBuf,
     },
-    /// Checks that did not hold; they have been told one by one.
+    /// Failed checks, which were reported one by one.
     #[error("{path}: {count} problems", path = path.display())]
     Problems {
         /// The data file.
@@ -151,7 +151,7 @@ impl ToolError {
         move |source| Self::Io { path, source }
     }
 
-    /// Whether the one who reads our output has gone: no more of it, and no complaint.
+    /// Whether the reader of the output is gone: then output stops without an error message.
     fn is_reader_gone(&self) -> bool {
         matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
@@ -169,7 +169,7 @@ fn well(result: Result<(), ToolError>) -> bool {
     }
 }
 
-/// Does the same with one file after another; says whether all went well.
+/// Does the same with one file after another; returns whether all succeeded.
 async fn each<F: Future<Output = Result<(), ToolError>>>(
     files: Vec<PathBuf>,
     mut act: impl FnMut(Target) -> F,

@@ -1,12 +1,13 @@
 //! `ceto stress`: cassandra-stress' command lines, against any server that speaks CQL.
 //!
-//! Commands, options, generated data, output and exit codes are those of cassandra-stress 5, and spellings of older
-//! versions are taken too, so that scripts go on working and data written by one tool is checked by the other. Inside it
-//! is one shard that keeps thousands of operations in flight: threads of the original are workers, not threads.
+//! Commands, options, generated data, output and exit codes are those of cassandra-stress 5, and spellings of
+//! older versions are accepted too, so that scripts continue to work and data written by one tool can be
+//! checked by the other. Internally it is one shard that keeps thousands of operations in flight: the
+//! original's threads are workers here, not threads.
 //!
-//! Map: `arguments` takes words apart → `options`, `settings` say what they mean → `action` is the course of a call →
-//! `engine` drives `operation`s (`predefined`, `profile`) over `pipe`s → `report` tells. Data come from `seeds`,
-//! `generate` and `distribution`.
+//! Map: `arguments` parses words → `options`, `settings` interpret them → `action` runs a call → `engine`
+//! runs `operation`s (`predefined`, `profile`) over `pipe`s → `report` prints results. Data come from
+//! `seeds`, `generate` and `distribution`.
 //! Source: tools/stress of Apache Cassandra. Reference: docs/stress.md.
 
 mod action;
@@ -58,18 +59,18 @@ enum StressError {
     Help {
         /// The help.
         text: String,
-        /// What is wrong.
+        /// The error.
         message: String,
     },
-    /// Something that cassandra-stress can do and this tool cannot.
+    /// A feature of cassandra-stress that this tool lacks.
     #[error("not supported: {0}")]
     Unsupported(String),
     /// The network or a file failed.
     #[error("{what}: {source}")]
     Io {
-        /// While doing what.
+        /// The action that failed.
         what: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A name without an address.
@@ -77,52 +78,52 @@ enum StressError {
     UnknownHost {
         /// The name.
         host: String,
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
     /// A server ended a connection.
     #[error("{what}: the server closed the connection")]
     Closed {
-        /// While doing what.
+        /// The action that failed.
         what: String,
     },
     /// No answer in time.
     #[error("{what}: no answer in time")]
     TimedOut {
-        /// What was waited for.
+        /// The awaited event.
         what: String,
     },
-    /// Bytes that are no response.
+    /// Bytes that are not a response.
     #[error("the server does not speak the protocol: {0}")]
     Protocol(#[from] wire::ProtocolError),
-    /// The server refused.
+    /// The server returned an error.
     #[error("{message} (error {code:#06x}: {what})")]
     Server {
-        /// What was asked.
+        /// The request.
         what: String,
         /// The protocol's error code.
         code: i32,
         /// Its text.
         message: String,
     },
-    /// An answer of another kind than what was asked.
+    /// An answer of another kind than expected.
     #[error("{what}: not the answer expected")]
     Unexpected {
-        /// What was asked.
+        /// The request.
         what: String,
     },
-    /// A profile that makes no sense.
+    /// An invalid profile.
     #[error("{path}: {reason}")]
     Profile {
         /// Its file.
         path: String,
-        /// What is wrong.
+        /// The error.
         reason: String,
     },
-    /// A run that failed.
+    /// A failed run.
     #[error("{what}")]
     Failed {
-        /// Which.
+        /// Name of the run.
         what: String,
     },
 }

@@ -1,7 +1,8 @@
 //! The client's half of the protocol: writes requests, reads responses.
 //!
-//! For in-process benches, `ceto`'s own tools and tests; it is no driver: no pool, no policy, no retry. Responses
-//! come from our own server or a test's, and are still read without trust: no panic, no memory by count.
+//! For in-process benchmarks, `ceto`'s own tools and tests; it is not a driver: no pool, no policy, no retry.
+//! Responses come from our own server or a test's, and are still not trusted: no panic, no memory reserved by
+//! a count.
 
 mod decode;
 
@@ -35,7 +36,7 @@ pub struct Parameters<'a> {
     pub skip_metadata: bool,
     /// Rows per page.
     pub page_size: Option<i32>,
-    /// Where the last page stopped.
+    /// The paging state of the last page.
     pub paging_state: Option<&'a [u8]>,
     /// Consistency of the Paxos phase.
     pub serial_consistency: Option<Consistency>,
@@ -80,7 +81,7 @@ pub enum ClientRequest<'a> {
     Execute {
         /// Id of the prepared statement.
         id: &'a [u8],
-        /// Id of the result metadata at hand, sent where the connection has them.
+        /// Id of the known result metadata, sent if the connection uses such ids.
         result_metadata_id: &'a [u8],
         /// Values and options.
         parameters: &'a Parameters<'a>,
@@ -93,7 +94,7 @@ pub enum ClientRequest<'a> {
     AuthResponse(Option<&'a [u8]>),
 }
 
-/// What a client chose for its connection.
+/// The options of a client's connection.
 #[derive(Debug, Clone, Copy)]
 pub struct ClientConnection {
     /// Version of every frame.
@@ -104,7 +105,7 @@ pub struct ClientConnection {
     pub extensions: Extensions,
 }
 
-/// What can travel beside a request.
+/// Optional parts of a request.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RequestOptions<'a> {
     /// Ask for tracing.
@@ -305,20 +306,20 @@ fn append_parameters(out: &mut Vec<u8>, version: ProtocolVersion, parameters: &P
     }
 }
 
-/// A decoded response with what travels beside it.
+/// A decoded response with its optional parts.
 #[derive(Debug)]
 pub struct Response<'a> {
-    /// Where the request was traced.
+    /// The trace's id, if the request was traced.
     pub tracing_id: Option<[u8; 16]>,
     /// Warnings of the server.
     pub warnings: Vec<&'a str>,
-    /// What the server attached.
+    /// The server's custom payload.
     pub custom_payload: BytesMap<'a>,
     /// The message itself.
     pub body: ResponseBody<'a>,
 }
 
-/// A change of schema as a client reads it.
+/// A schema change in the form a client reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReceivedSchemaChange<'a> {
     /// `CREATED`, `UPDATED` or `DROPPED`.

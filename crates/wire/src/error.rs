@@ -1,7 +1,8 @@
-//! The ERROR message: a code, a text and what a driver needs to decide on a retry (native_protocol_v5.spec §9).
+//! The ERROR message: a code, a text and the facts by which a driver decides on a retry
+//! (native_protocol_v5.spec §9).
 //!
-//! An older version lacks some codes and some fields; `append_error` sends what Cassandra sends in their place,
-//! so that callers describe what happened once and for all versions.
+//! An older version lacks some codes and some fields; `append_error` sends Cassandra's substitutes, so that
+//! callers describe an error once for all versions.
 
 use std::net::IpAddr;
 
@@ -24,7 +25,7 @@ pub struct ErrorBody<'a> {
     pub kind: ErrorKind<'a>,
 }
 
-/// What kind of write failed or timed out.
+/// The kind of write that failed or timed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteType {
     /// One partition.
@@ -65,9 +66,9 @@ impl WriteType {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
 pub enum FailureReason {
-    /// Not told.
+    /// Not given.
     Unknown = 0,
-    /// More tombstones in the way than the guardrail allows.
+    /// The read passed more tombstones than the guardrail allows.
     ReadTooManyTombstones = 1,
     /// The replica gave up in time.
     Timeout = 2,
@@ -79,7 +80,7 @@ pub enum FailureReason {
     NodeDown = 5,
     /// The index is not built there.
     IndexNotAvailable = 6,
-    /// More table files to look into than the index allows.
+    /// The read would need more table files than the index allows.
     ReadTooManyIndexes = 7,
 }
 
@@ -108,7 +109,7 @@ pub enum ErrorKind<'a> {
         received: i32,
         /// Replicas needed.
         block_for: i32,
-        /// What was written.
+        /// The kind of write.
         write_type: WriteType,
         /// Rounds lost to other proposers; sent in version 5 for [`WriteType::Cas`] only.
         contentions: u16,
@@ -132,7 +133,7 @@ pub enum ErrorKind<'a> {
         received: i32,
         /// Replicas needed.
         block_for: i32,
-        /// Who refused and why; only their number before version 5.
+        /// The replicas that refused, with their reasons; only their number before version 5.
         failures: &'a [ReplicaFailure],
         /// Whether the replica asked for data answered.
         data_present: bool,
@@ -145,9 +146,9 @@ pub enum ErrorKind<'a> {
         received: i32,
         /// Replicas needed.
         block_for: i32,
-        /// Who refused and why; only their number before version 5.
+        /// The replicas that refused, with their reasons; only their number before version 5.
         failures: &'a [ReplicaFailure],
-        /// What was written.
+        /// The kind of write.
         write_type: WriteType,
     },
     /// [`ErrorCode::FunctionFailure`]; INVALID in version 3.
@@ -177,7 +178,7 @@ pub enum ErrorKind<'a> {
     },
     /// [`ErrorCode::Unprepared`].
     Unprepared {
-        /// The id nobody knows.
+        /// The unknown id.
         id: &'a [u8],
     },
     /// The rate limit error of the protocol extensions; CONFIG_ERROR for clients without it.
@@ -250,7 +251,7 @@ impl<'a> ErrorBody<'a> {
     }
 }
 
-/// What `version` can express of `kind`, as Cassandra 5.0 falls back.
+/// The form of `kind` in `version`, with the fallbacks of Cassandra 5.0.
 fn for_version(kind: ErrorKind<'_>, version: ProtocolVersion) -> ErrorKind<'_> {
     let write_timeout = |consistency, received, block_for, write_type| ErrorKind::WriteTimeout {
         consistency,

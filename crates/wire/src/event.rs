@@ -1,4 +1,4 @@
-//! What a server tells clients unasked, and the same words as the result of a schema statement
+//! Messages that a server sends to clients unasked, and the same contents as the result of a schema statement
 //! (native_protocol_v5.spec §4.2.5.5 and §4.2.6).
 
 use std::net::SocketAddr;
@@ -6,14 +6,14 @@ use std::net::SocketAddr;
 use crate::version::ProtocolVersion;
 use crate::writer::{append_inetaddr, append_int, append_string, append_string_list};
 
-/// What happened to a piece of schema.
+/// Kinds of schema changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SchemaChangeKind {
-    /// It is new.
+    /// It was created.
     Created,
-    /// It is different.
+    /// It was altered.
     Updated,
-    /// It is gone.
+    /// It was dropped.
     Dropped,
 }
 
@@ -35,11 +35,11 @@ pub enum SchemaTarget<'a> {
 /// A change of schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SchemaChange<'a> {
-    /// What happened.
+    /// The kind of change.
     pub kind: SchemaChangeKind,
-    /// In which keyspace.
+    /// The keyspace.
     pub keyspace: &'a str,
-    /// To what.
+    /// The thing that changed.
     pub target: SchemaTarget<'a>,
 }
 
@@ -52,9 +52,9 @@ pub enum Event<'a> {
     RemovedNode(SocketAddr),
     /// A node owns other tokens than before.
     MovedNode(SocketAddr),
-    /// A node takes requests.
+    /// A node accepts requests.
     NodeUp(SocketAddr),
-    /// A node takes no requests.
+    /// A node does not accept requests.
     NodeDown(SocketAddr),
     /// The schema changed.
     Schema(SchemaChange<'a>),

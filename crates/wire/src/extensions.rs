@@ -1,8 +1,8 @@
 //! ScyllaDB's public extensions of the protocol, which make drivers shard-aware and tablet-aware.
 //!
-//! Source: ScyllaDB's documentation, docs/dev/protocol-extensions.md. The server announces them in SUPPORTED, the
-//! client repeats in STARTUP the ones it wants. Only names and encodings are here; who owns which token is
-//! answered elsewhere.
+//! Source: ScyllaDB's documentation, docs/dev/protocol-extensions.md. The server announces them in SUPPORTED,
+//! the client repeats in STARTUP the ones it wants. Only names and encodings are here; the owners of tokens
+//! are determined elsewhere.
 
 use crate::error_code::ErrorCode;
 use crate::reader::Reader;
@@ -21,17 +21,17 @@ pub const SHARDING_ALGORITHM: &str = "SCYLLA_SHARDING_ALGORITHM";
 pub const SHARDING_IGNORE_MSB: &str = "SCYLLA_SHARDING_IGNORE_MSB";
 /// Port on which the client's own port chooses the shard, decimal.
 pub const SHARD_AWARE_PORT: &str = "SCYLLA_SHARD_AWARE_PORT";
-/// The same, encrypted.
+/// As [`SHARD_AWARE_PORT`], encrypted.
 pub const SHARD_AWARE_PORT_SSL: &str = "SCYLLA_SHARD_AWARE_PORT_SSL";
 /// Host id of the node, a UUID.
 pub const HOST_ID: &str = "SCYLLA_HOST_ID";
 /// Prepared conditional statements are marked in their metadata's flags.
 pub const LWT_ADD_METADATA_MARK: &str = "SCYLLA_LWT_ADD_METADATA_MARK";
-/// An error of its own tells that a partition is used too often.
+/// A separate error for a partition that is used too often.
 pub const RATE_LIMIT_ERROR: &str = "SCYLLA_RATE_LIMIT_ERROR";
-/// Misrouted requests are answered with the tablet's place in the custom payload.
+/// Misrouted requests are answered with the tablet's replicas in the custom payload.
 pub const TABLETS_ROUTING_V1: &str = "TABLETS_ROUTING_V1";
-/// Versions 3 and 4 carry result metadata ids as version 5 does.
+/// Versions 3 and 4 have result metadata ids as version 5 does.
 pub const USE_METADATA_ID: &str = "SCYLLA_USE_METADATA_ID";
 
 /// The one [`SHARDING_ALGORITHM`] there is.
@@ -80,7 +80,7 @@ impl Extensions {
     }
 }
 
-/// What a node says about its shards in SUPPORTED.
+/// A node's information about its shards in SUPPORTED.
 #[derive(Debug, Clone, Copy)]
 pub struct ShardingInfo<'a> {
     /// Shard of this connection.
@@ -118,8 +118,8 @@ pub fn supported_options(info: &ShardingInfo<'_>, mut add: impl FnMut(&str, &str
 
 /// Appends the value of [`TABLETS_ROUTING_V1_PAYLOAD`]: `tuple<bigint, bigint, list<tuple<uuid, int>>>`.
 ///
-/// The tablet owns the tokens after `first_token` up to and including `last_token`; a replica is a host id and
-/// a shard on it.
+/// The tablet owns the tokens after `first_token` up to and including `last_token`; a replica is a host id
+/// and a shard on it.
 pub fn append_tablet(
     out: &mut Vec<u8>,
     first_token: i64,
@@ -146,7 +146,7 @@ pub fn append_tablet(
     }
 }
 
-/// The code a rate limit error is sent with: its own when the client knows it, else CONFIG_ERROR.
+/// The code of a rate limit error: its own if the client supports it, otherwise CONFIG_ERROR.
 pub fn rate_limit_error_code(extensions: &Extensions) -> i32 {
     if extensions.rate_limit_error { RATE_LIMIT_ERROR_CODE } else { ErrorCode::ConfigError.code() }
 }
@@ -162,7 +162,7 @@ pub struct ReceivedTablet {
     pub replicas: Vec<([u8; 16], i32)>,
 }
 
-/// Reads what [`append_tablet`] appends; `None` for anything else.
+/// Reads the bytes of [`append_tablet`]; `None` for any others.
 pub fn read_tablet(bytes: &[u8]) -> Option<ReceivedTablet> {
     let mut reader = Reader::new(bytes);
     let mut token = || Some(i64::from_be_bytes(reader.bytes().ok()??.try_into().ok()?));

@@ -3,9 +3,9 @@
 //! ```text
 //! version: u8 (0x80 set in responses)  flags: u8  stream: i16  opcode: u8  body_length: u32, all big endian
 //! ```
-//! In versions 3 and 4 these frames follow each other on the socket; in version 5 they are called envelopes and
-//! travel in segments (`segment`) once STARTUP is answered. native_protocol_v5.spec §2.
-//! Invariant: a frame longer than the limit is refused before any of its body is kept.
+//! In versions 3 and 4 these frames follow each other on the socket; in version 5 they are called envelopes
+//! and travel in segments (`segment`) once STARTUP is answered. native_protocol_v5.spec §2. Invariant: a
+//! frame longer than the limit is refused before any of its body is kept.
 
 use crate::protocol_error::ProtocolError;
 use crate::version::ProtocolVersion;
@@ -29,7 +29,7 @@ impl Flags {
     pub const CUSTOM_PAYLOAD: u8 = 0x04;
     /// Response: warnings open the body, after a tracing id; since version 4.
     pub const WARNING: u8 = 0x08;
-    /// The client accepts versions that are not final. All of ours are, so it changes nothing.
+    /// The client accepts versions that are not final. All supported versions are final, so it has no effect.
     pub const USE_BETA: u8 = 0x10;
 
     /// Whether any bit of `mask` is set.
@@ -61,25 +61,25 @@ opcodes! {
     Startup = 0x01,
     /// The connection is ready for requests.
     Ready = 0x02,
-    /// The server wants to know who the client is.
+    /// The server requires authentication.
     Authenticate = 0x03,
     /// Version 1 only; answered with an error.
     Credentials = 0x04,
-    /// Asks what the server supports.
+    /// Requests the server's supported options.
     Options = 0x05,
-    /// Says what the server supports.
+    /// The server's supported options.
     Supported = 0x06,
     /// A statement as text.
     Query = 0x07,
-    /// What a statement gave.
+    /// The result of a statement.
     Result = 0x08,
-    /// Asks to prepare a statement.
+    /// Prepares a statement.
     Prepare = 0x09,
     /// Executes a prepared statement.
     Execute = 0x0A,
-    /// Asks for events.
+    /// Registers for events.
     Register = 0x0B,
-    /// Something happened in the cluster.
+    /// An event of the cluster.
     Event = 0x0C,
     /// Several statements at once.
     Batch = 0x0D,
@@ -87,7 +87,7 @@ opcodes! {
     AuthChallenge = 0x0E,
     /// The client's answer to it.
     AuthResponse = 0x0F,
-    /// The client is who it says.
+    /// The client is authenticated.
     AuthSuccess = 0x10,
 }
 
@@ -137,7 +137,7 @@ impl Opcode {
     }
 }
 
-/// Who sends a frame.
+/// The sender of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// A client.
@@ -151,9 +151,9 @@ pub enum Direction {
 pub struct FrameHeader {
     /// Version of the protocol.
     pub version: ProtocolVersion,
-    /// What the body carries besides the message.
+    /// Flags of the body's optional parts.
     pub flags: Flags,
-    /// Chosen by the client, given back in the response; events have -1.
+    /// Chosen by the client, returned in the response; events have -1.
     pub stream: i16,
     /// Kind of the message.
     pub opcode: Opcode,
@@ -161,16 +161,16 @@ pub struct FrameHeader {
     pub body_length: u32,
 }
 
-/// A frame that cannot be taken, with what is needed to answer it and go on.
+/// An unacceptable frame, with the data needed to answer it and continue.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{error}")]
 pub struct FrameError {
-    /// What is wrong.
+    /// The error.
     pub error: ProtocolError,
-    /// Stream to answer on; 0 when the header did not get that far.
+    /// Stream to answer on; 0 if the header was too short to have it.
     pub stream: i16,
-    /// Bytes of header and body to throw away before the next frame starts; `None` when that cannot be known
-    /// and the connection must be closed after the answer.
+    /// Bytes of header and body to discard before the next frame starts; `None` if that is unknown and the
+    /// connection must be closed after the answer.
     pub discard_bytes: Option<u64>,
 }
 
@@ -182,9 +182,9 @@ impl FrameError {
 }
 
 impl FrameHeader {
-    /// Reads the header of a request from the start of `bytes`; `Ok(None)` when more bytes are needed.
+    /// Reads the header of a request from the start of `bytes`; `Ok(None)` if more bytes are needed.
     ///
-    /// The version is judged from the first byte alone, because versions 1 and 2 have shorter headers.
+    /// The version is checked by the first byte alone, because versions 1 and 2 have shorter headers.
     /// `max_frame_bytes` bounds header and body together.
     ///
     /// # Errors
@@ -270,8 +270,8 @@ pub struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// Cuts the first request from `bytes`; `Ok(None)` when it is not complete yet.
-    /// The next one starts `frame.header.frame_bytes()` later.
+    /// Cuts the first request from `bytes`; `Ok(None)` if it is not complete yet. The next one starts
+    /// `frame.header.frame_bytes()` later.
     ///
     /// # Errors
     /// As [`FrameHeader::decode`].

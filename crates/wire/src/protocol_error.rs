@@ -1,8 +1,8 @@
-//! What can be wrong with bytes a client sent.
+//! Errors in bytes that a client sent.
 //!
-//! Variants hold facts; the text is what the client reads in its ERROR message, close to Cassandra's because
-//! drivers look into it ("unsupported protocol version" decides whether a driver tries an older version).
-//! Invariant: no variant owns memory in proportion to what the client sent; quoted text is cut.
+//! Variants hold facts; the text is that of the ERROR message, close to Cassandra's because drivers examine
+//! it ("unsupported protocol version" decides whether a driver tries an older version). Invariant: no variant
+//! owns memory in proportion to the client's bytes; quoted text is cut.
 
 use crate::error_code::ErrorCode;
 use crate::version::ProtocolVersion;
@@ -38,7 +38,7 @@ pub enum ProtocolError {
         /// The opcode as sent.
         opcode: u8,
     },
-    /// A response where a request is due, or the other way round.
+    /// A response where a request is required, or the reverse.
     #[error("Wrong protocol direction for opcode {opcode}")]
     WrongDirection {
         /// The opcode as sent.
@@ -78,19 +78,19 @@ pub enum ProtocolError {
         /// The first bytes of the string, in hexadecimal, cut at [`QUOTED_BYTES_MAX`].
         prefix_hex: String,
     },
-    /// A length that may not be negative is.
+    /// A length is negative that must not be.
     #[error("Invalid ByteBuf length {length}")]
     InvalidLength {
         /// The length as sent.
         length: i32,
     },
-    /// A number stands for no consistency level.
+    /// A number that is not a consistency level.
     #[error("Unknown code {code} for a consistency level")]
     UnknownConsistency {
         /// The number as sent.
         code: u16,
     },
-    /// A string stands for no value of an enumeration.
+    /// A string that is not a value of an enumeration.
     #[error("Invalid value '{value}' for {kind}")]
     UnknownName {
         /// The string, cut at [`QUOTED_BYTES_MAX`].
@@ -98,10 +98,10 @@ pub enum ProtocolError {
         /// Which enumeration.
         kind: &'static str,
     },
-    /// Default timestamp is the one value that means "none" inside.
+    /// The default timestamp is the one value that means "none" internally.
     #[error("Out of bound timestamp, must be in [{}, {}] (got {})", i64::MIN + 1, i64::MAX, i64::MIN)]
     TimestampOutOfBounds,
-    /// Page size zero asks for no rows and promises to ask again.
+    /// Page size zero requests no rows and would be repeated for ever.
     #[error("The page size cannot be 0")]
     ZeroPageSize,
     /// First byte of a BATCH.
@@ -140,7 +140,7 @@ pub enum ProtocolError {
     /// Version 5 compresses segments, with lz4 only.
     #[error("Snappy compression is not supported in protocol V5")]
     SnappyInV5,
-    /// The compression flag is set on a connection that agreed on none.
+    /// The compression flag is set on a connection without compression.
     #[error("Received a compressed frame on a connection that did not negotiate compression")]
     NotCompressed,
     /// Compressed bytes do not decompress.
@@ -168,7 +168,7 @@ pub enum ProtocolError {
     /// Segments do not add up to envelopes.
     #[error("Invalid segment: {reason}")]
     InvalidSegment {
-        /// What does not fit.
+        /// The mismatch.
         reason: &'static str,
     },
     /// A message that the state of the connection does not allow.
@@ -176,13 +176,13 @@ pub enum ProtocolError {
     UnexpectedMessage {
         /// Name of the message.
         message: &'static str,
-        /// What would have been right.
+        /// The message that would have been valid.
         expected: &'static str,
     },
     /// A response that the client's half of this crate cannot read.
     #[error("Invalid response: {reason}")]
     InvalidResponse {
-        /// What does not fit.
+        /// The mismatch.
         reason: &'static str,
     },
 }

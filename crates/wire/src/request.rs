@@ -1,8 +1,9 @@
-//! What a client asks, decoded in place.
+//! Requests of clients, decoded in place.
 //!
-//! Layouts: native_protocol_v5.spec §4.1 and the v3 and v4 specs for what differs. One walk over the body checks
-//! every length, every string and every enumeration; what comes out borrows from the body and cannot fail later.
-//! `server` dispatches on [`Request`]. Invariant: decoding allocates nothing unless it fails.
+//! Layouts: native_protocol_v5.spec §4.1 and the v3 and v4 specs for differences. One walk over the body
+//! checks every length, every string and every enumeration; the result borrows from the body, and reading it
+//! cannot fail later. `server` dispatches on [`Request`]. Invariant: decoding allocates nothing unless it
+//! fails.
 
 use crate::consistency::Consistency;
 use crate::extensions::Extensions;
@@ -13,7 +14,7 @@ use crate::startup::Startup;
 use crate::values::{BytesMap, StringMap, ValueRef, Values};
 use crate::version::ProtocolVersion;
 
-/// A request with what travels beside it.
+/// A request with its optional parts.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestEnvelope<'a> {
     /// Whether the client wants the request traced.
@@ -29,7 +30,7 @@ pub struct RequestEnvelope<'a> {
 pub enum Request<'a> {
     /// Opens the connection.
     Startup(Startup<'a>),
-    /// Asks what the server supports.
+    /// Requests the server's supported options.
     Options,
     /// Executes a statement given as text.
     Query {
@@ -72,7 +73,7 @@ pub enum Request<'a> {
 /// Options of QUERY, EXECUTE and BATCH (native_protocol_v5.spec §4.1.4).
 #[derive(Debug, Clone, Copy)]
 pub struct QueryParameters<'a> {
-    /// Consistency level; any level, also where the statement cannot use it.
+    /// Consistency level; any level, even one that the statement cannot use.
     pub consistency: Consistency,
     /// Bound values.
     pub values: Values<'a>,
@@ -80,15 +81,15 @@ pub struct QueryParameters<'a> {
     pub skip_metadata: bool,
     /// Rows per page; `None` means all in one.
     pub page_size: Option<u32>,
-    /// Where the page before this one stopped: our own bytes come back, unchecked.
+    /// The paging state of the previous page: bytes made by this server, not checked here.
     pub paging_state: Option<&'a [u8]>,
-    /// Consistency of the Paxos phase; `None` means SERIAL. Any level, also ones that are not serial.
+    /// Consistency of the Paxos phase; `None` means SERIAL. Any level, even one that is not serial.
     pub serial_consistency: Option<Consistency>,
     /// Write timestamp in microseconds for statements that name none.
     pub default_timestamp_us: Option<i64>,
     /// Keyspace for unqualified names instead of the connection's.
     pub keyspace: Option<&'a str>,
-    /// Time in seconds since the epoch that the statement takes for the present.
+    /// Time in seconds since the epoch that the statement uses as the present.
     pub now_in_seconds: Option<u32>,
 }
 
@@ -114,13 +115,13 @@ pub struct BatchStatements<'a> {
 /// One statement of a BATCH.
 #[derive(Debug, Clone, Copy)]
 pub struct BatchStatement<'a> {
-    /// What to execute.
+    /// The statement to execute.
     pub statement: BatchStatementKind<'a>,
     /// Its values, by position.
     pub values: Values<'a>,
 }
 
-/// How a BATCH names a statement.
+/// The form in which a BATCH names a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BatchStatementKind<'a> {
     /// As text.
@@ -143,8 +144,8 @@ pub struct EventTypes {
 /// Decodes the body of a request, already decompressed.
 ///
 /// # Errors
-/// [`ProtocolError`] for what the version's specification does not allow. Bytes after the message are no error: Cassandra
-/// ignores them, and there are drivers that send some.
+/// [`ProtocolError`] for bytes that the version's specification does not allow. Bytes after the message are
+/// accepted: Cassandra ignores them, and some drivers send them.
 #[inline]
 pub fn decode<'a>(
     header: &FrameHeader,
@@ -200,11 +201,11 @@ pub struct Execute<'a> {
     pub parameters: QueryParameters<'a>,
 }
 
-/// As [`decode`], for the body of an EXECUTE without a custom payload: what comes out is not moved into the room of any request.
-/// Values without names are given to `take` where they are decoded.
+/// As [`decode`], for the body of an EXECUTE without a custom payload: the result is not moved into a value
+/// of type [`Request`]. Values without names are handed to `take` where they are decoded.
 ///
 /// # Errors
-/// As [`decode`]; values may have been given to `take` before.
+/// As [`decode`]; values may have been handed to `take` before.
 #[inline]
 pub fn decode_execute<'a>(
     header: &FrameHeader,
@@ -218,7 +219,7 @@ pub fn decode_execute<'a>(
     read_execute(&mut reader, version, extensions, values)
 }
 
-/// The statement's id in the body of an EXECUTE without a custom payload; `None` where there is none.
+/// The statement's id in the body of an EXECUTE without a custom payload; `None` if there is none.
 #[inline]
 pub fn execute_id(body: &[u8]) -> Option<&[u8]> {
     Reader::new(body).short_bytes().ok()
@@ -314,13 +315,13 @@ impl<'a> QueryParameters<'a> {
     pub(crate) const KEYSPACE: u32 = 0x080;
     pub(crate) const NOW_IN_SECONDS: u32 = 0x100;
 
-    /// Reads consistency, flags and the fields the flags announce. Cassandra reads BATCH with the same routine,
-    /// so that a batch may carry flags its specification does not list; so do we.
+    /// Reads consistency, flags and the fields that the flags announce. Cassandra reads BATCH with the same
+    /// routine, so that a batch may carry flags that its specification does not list; this does too.
     fn read(reader: &mut Reader<'a>, version: ProtocolVersion) -> Result<Self, ProtocolError> {
         Self::read_with(reader, version, |reader, named| Values::read(reader, version, named))
     }
 
-    /// As `read`; `values` reads them, and is told whether they have names.
+    /// As `read`; `values` reads the values, and its argument says whether they have names.
     #[inline]
     fn read_with(
         reader: &mut Reader<'a>,

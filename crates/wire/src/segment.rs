@@ -4,9 +4,9 @@
 //! plain: 17 bits payload length, 1 bit self-contained, 6 bits zero; CRC24; payload; CRC32        (all little endian)
 //! lz4:   17 bits compressed length, 17 bits length (0: stored as is), 1 bit self-contained, 5 bits zero; CRC24; ...
 //! ```
-//! A self-contained segment holds whole envelopes; a larger envelope is cut over several segments that hold nothing
-//! else. Both directions of a connection use them after the response to STARTUP.
-//! Invariant: the decoder keeps at most one envelope, and never more of it than the frame limit.
+//! A self-contained segment holds whole envelopes; a larger envelope is cut over several segments that hold
+//! nothing else. Both directions of a connection use them after the response to STARTUP. Invariant: the
+//! decoder keeps at most one envelope, and never more of it than the frame limit.
 
 use crate::compression::Compressor;
 use crate::frame::{Direction, FrameError, FrameHeader, HEADER_BYTES};
@@ -31,7 +31,7 @@ const TRAILER_BYTES: usize = 4;
 pub enum SegmentFormat {
     /// Payloads as they are.
     Plain,
-    /// Payloads as lz4 blocks, where that makes them shorter.
+    /// Payloads as lz4 blocks, if that makes them shorter.
     Lz4,
 }
 
@@ -54,7 +54,7 @@ impl SegmentFormat {
 struct SegmentHeader {
     /// Bytes between header and trailer.
     payload_bytes: usize,
-    /// Bytes after decompression; `None` when they are not compressed.
+    /// Bytes after decompression; `None` if they are not compressed.
     uncompressed_bytes: Option<usize>,
     is_self_contained: bool,
 }
@@ -91,12 +91,12 @@ impl SegmentHeader {
     }
 }
 
-/// What one call of [`SegmentDecoder::decode`] found.
+/// The result of one call of [`SegmentDecoder::decode`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Decoded<'a> {
     /// The input ends inside a segment; nothing is consumed.
     NeedMore,
-    /// A piece of a large envelope was taken; `consumed` bytes of the input are done with.
+    /// A piece of a large envelope was taken; `consumed` bytes of the input are processed.
     Partial {
         /// Length of the segment.
         consumed: usize,
@@ -108,17 +108,17 @@ pub enum Decoded<'a> {
         /// One or more envelopes, borrowed from the input or from the decoder.
         envelopes: &'a [u8],
     },
-    /// A large envelope begins that is above the frame limit or of no known kind. Answer `error` on its stream and
-    /// go on: its segments are skipped.
+    /// A large envelope begins that is above the frame limit or of no known kind. Answer `error` on its
+    /// stream and go on: its segments are skipped.
     Refused {
         /// Length of the segment.
         consumed: usize,
-        /// What to answer.
+        /// The error to answer with.
         error: FrameError,
     },
 }
 
-/// Takes segments apart and puts large envelopes together.
+/// Parses segments and assembles large envelopes.
 #[derive(Debug)]
 pub struct SegmentDecoder {
     format: SegmentFormat,
@@ -130,11 +130,11 @@ pub struct SegmentDecoder {
     is_partial_done: bool,
     /// Payload of the last compressed segment.
     uncompressed: Vec<u8>,
-    /// Bytes of a refused envelope still to come.
+    /// Bytes of a refused envelope that are still to come.
     skip_bytes: u64,
 }
 
-/// An emptied reassembly buffer above this is given back.
+/// An emptied reassembly buffer above this is freed.
 const PARTIAL_BYTES_KEPT: usize = PAYLOAD_BYTES_MAX + 1;
 
 impl SegmentDecoder {
@@ -154,10 +154,10 @@ impl SegmentDecoder {
     /// Takes the first segment of `input`.
     ///
     /// Drop `consumed` bytes from the input before the next call. Cut the envelopes with
-    /// [`Frame::cut`](crate::frame::Frame::cut): one that is not whole there is an error of the client's.
+    /// [`Frame::cut`](crate::frame::Frame::cut): an incomplete one there is a client's error.
     ///
     /// # Errors
-    /// [`FrameError`], always fatal: a checksum that fails, a payload that does not decompress, or segments that
+    /// [`FrameError`], always fatal: a wrong checksum, a payload that does not decompress, or segments that
     /// do not add up. The connection must be closed after the answer.
     #[inline]
     pub fn decode<'a>(&'a mut self, input: &'a [u8]) -> Result<Decoded<'a>, FrameError> {
@@ -275,8 +275,8 @@ fn append_segment(
     seal(out, start, format, uncompressed_bytes, is_self_contained);
 }
 
-/// Writes the header in front of, and the trailer behind, the payload that ends `out` and whose segment begins at
-/// `start`.
+/// Writes the header in front of, and the trailer behind, the payload that ends `out` and whose segment
+/// begins at `start`.
 fn seal(
     out: &mut Vec<u8>,
     start: usize,

@@ -1,4 +1,4 @@
-//! The options of STARTUP and what a connection makes of them (native_protocol_v5.spec §4.1.1).
+//! The options of STARTUP and their effect on a connection (native_protocol_v5.spec §4.1.1).
 
 use crate::compression::Compression;
 use crate::extensions::Extensions;
@@ -13,14 +13,14 @@ pub struct Startup<'a> {
     pub options: StringMap<'a>,
 }
 
-/// What a connection is, once STARTUP was understood.
+/// The properties of a connection after STARTUP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionOptions {
     /// Compression of bodies (versions 3 and 4) or of segments (version 5).
     pub compression: Option<Compression>,
-    /// Whether overload is answered with OVERLOADED instead of reading no further.
+    /// Whether overload is answered with OVERLOADED; otherwise the server stops reading.
     pub throw_on_overload: bool,
-    /// Protocol extensions both sides know.
+    /// Protocol extensions that both sides support.
     pub extensions: Extensions,
 }
 
@@ -39,11 +39,11 @@ impl<'a> Startup<'a> {
         self.options.get("DRIVER_VERSION")
     }
 
-    /// Checks the options and says what the connection becomes.
+    /// Checks the options and returns the properties of the connection.
     ///
     /// # Errors
-    /// [`ProtocolError`] when `CQL_VERSION` is missing or older than 3, or the compression is unknown or not one
-    /// of this version.
+    /// [`ProtocolError`] if `CQL_VERSION` is missing or older than 3, or the compression is unknown or not
+    /// one of this version.
     pub fn negotiate(&self, version: ProtocolVersion) -> Result<ConnectionOptions, ProtocolError> {
         let cql_version = self.options.get("CQL_VERSION").ok_or(ProtocolError::MissingCqlVersion)?;
         if !is_cql_3(cql_version) {
@@ -68,8 +68,8 @@ impl<'a> Startup<'a> {
     }
 }
 
-/// Whether `version` is `major.minor` or `major.minor.patch`, with any suffix, and not below 2.99, which
-/// Cassandra lets through as what came before 3.0.
+/// Whether `version` is `major.minor` or `major.minor.patch`, with any suffix, and at least 2.99, which
+/// Cassandra accepts as the predecessor of 3.0.
 fn is_cql_3(version: &str) -> bool {
     let mut parts = version.splitn(3, '.').map(|part| {
         let digits = part.bytes().take_while(u8::is_ascii_digit).count();

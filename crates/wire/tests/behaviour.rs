@@ -1,4 +1,4 @@
-//! What frames, connections and responses do beyond their golden bytes.
+//! Behaviour of frames, connections and responses beyond their golden bytes.
 
 use wire::client::{self, ClientConnection, ClientRequest, Parameters, RequestOptions, ResponseBody};
 use wire::error::{ErrorBody, ErrorKind, PlainError};
@@ -62,7 +62,7 @@ fn headers_that_cannot_be_taken_say_how_to_go_on() {
     assert_eq!(header_error(&negative), (text.to_owned(), 9, None));
     // Unsigned in version 4: merely too long.
     assert_eq!(header_error(&[4, 0, 0, 9, 7, 0xFF, 0xFF, 0xFF, 0xFE]).2, Some(4_294_967_303));
-    // At the limit is within it, and flags we do not know, beta among them, change nothing.
+    // A frame at the limit is accepted, and unknown flags, including beta, have no effect.
     let limit = [5, 0xF0, 0, 9, 7, 0, 0, 3, 0xDF];
     assert_eq!(FrameHeader::decode(&limit, MAX_FRAME_BYTES).unwrap().unwrap().frame_bytes(), 1000);
 }

@@ -1,6 +1,6 @@
 //! Roles, users, permissions, identities and service levels.
 //!
-//! Leaned on by `query`'s authorisation. Invariant: role names are folded like identifiers; those in single quotes
+//! Used by `query`'s authorisation. Invariant: role names are folded like identifiers; those in single quotes
 //! count as quoted.
 
 use crate::ast::{Constant, Ident, Property, PropertyItem, QualifiedName, TypeName};
@@ -60,7 +60,7 @@ pub enum RoleOption {
 }
 
 impl RoleOption {
-    /// The name of an option that may be given once; `None` for access, which adds up.
+    /// The name of an option that may be given once; `None` for access, whose items add up.
     pub(crate) fn unique_name(&self) -> Option<&'static str> {
         match self {
             Self::Password(_) => Some("PASSWORD"),
@@ -85,7 +85,7 @@ pub struct CreateUser {
     pub name: Ident,
     /// The password.
     pub password: Option<UserPassword>,
-    /// SUPERUSER (true) or NOSUPERUSER (false); `None` when nothing is said.
+    /// SUPERUSER (true) or NOSUPERUSER (false); `None` if neither is given.
     pub superuser: Option<bool>,
 }
 
@@ -98,7 +98,7 @@ pub struct AlterUser {
     pub name: Ident,
     /// The password.
     pub password: Option<UserPassword>,
-    /// SUPERUSER (true) or NOSUPERUSER (false); `None` when nothing is said.
+    /// SUPERUSER (true) or NOSUPERUSER (false); `None` if neither is given.
     pub superuser: Option<bool>,
 }
 
@@ -150,9 +150,9 @@ pub struct ListRoles {
 /// `GRANT permissions ON resource TO grantee`
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct GrantPermissions {
-    /// What is allowed.
+    /// The granted permissions.
     pub permissions: Permissions,
-    /// On what.
+    /// The resource.
     pub resource: Resource,
     /// The role that gets it.
     pub grantee: Ident,
@@ -161,9 +161,9 @@ pub struct GrantPermissions {
 /// `REVOKE permissions ON resource FROM revokee`
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RevokePermissions {
-    /// What is no longer allowed.
+    /// The revoked permissions.
     pub permissions: Permissions,
-    /// On what.
+    /// The resource.
     pub resource: Resource,
     /// The role it is taken from.
     pub revokee: Ident,
@@ -191,7 +191,7 @@ pub enum Permissions {
     List(Vec<Permission>),
 }
 
-/// What may be allowed.
+/// The kinds of permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "each variant is the CQL permission of that name")]
 pub enum Permission {
@@ -247,7 +247,7 @@ impl Permission {
     }
 }
 
-/// What a permission is about.
+/// The resource of a permission.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Resource {
     /// `ALL KEYSPACES`
@@ -281,7 +281,8 @@ pub enum Resource {
     Mbeans(String),
 }
 
-/// `ADD IDENTITY [IF NOT EXISTS] 'identity' TO ROLE 'role'`: a client certificate's identity speaks for a role.
+/// `ADD IDENTITY [IF NOT EXISTS] 'identity' TO ROLE 'role'`: a client certificate's identity speaks for a
+/// role.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AddIdentity {
     /// IF NOT EXISTS

@@ -1,7 +1,7 @@
 //! Statements that change the schema, and USE and DESCRIBE.
 //!
-//! Each node keeps what was written, in order; whether options exist and keys make sense is `query`'s to say.
-//! Invariant: vectors described as "at least one" are never empty when they came from text.
+//! Each node keeps the written parts, in order; `query` checks whether options exist and keys make sense.
+//! Invariant: vectors described as "at least one" are never empty if they came from text.
 
 use crate::ast::{
     Constant, Direction, FunctionCall, Ident, QualifiedName, Selection, Term, TypeName, WhereClause,
@@ -96,8 +96,8 @@ impl CreateTable {
         })
     }
 
-    /// The PRIMARY KEY clauses, those on a column (`a int PRIMARY KEY`) included, in the order written.
-    /// A valid table has exactly one; the grammar does not insist.
+    /// The PRIMARY KEY clauses, including those on a column (`a int PRIMARY KEY`), in the order written. A
+    /// valid table has exactly one; the grammar does not require it.
     pub fn primary_keys(&self) -> impl Iterator<Item = PrimaryKey> {
         self.elements.iter().filter_map(|element| match element {
             TableElement::Column(column) if column.is_primary_key => {
@@ -144,7 +144,7 @@ pub struct PrimaryKey {
     pub clustering: Vec<Ident>,
 }
 
-/// `MASKED WITH …`: what a reader without the UNMASK permission sees instead.
+/// `MASKED WITH …`: the replacement that a reader without the UNMASK permission sees.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ColumnMask {
     /// `MASKED WITH DEFAULT`
@@ -193,11 +193,11 @@ pub struct AlterTable {
     pub if_exists: bool,
     /// The table.
     pub name: QualifiedName,
-    /// What changes.
+    /// The change.
     pub change: AlterTableChange,
 }
 
-/// What an ALTER TABLE changes.
+/// The changes of an ALTER TABLE.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum AlterTableChange {
     /// `ALTER column TYPE type` (refused by the schema since Cassandra 3.10, but it parses)
@@ -274,11 +274,11 @@ pub struct AlterType {
     pub if_exists: bool,
     /// The type.
     pub name: QualifiedName,
-    /// What changes.
+    /// The change.
     pub change: AlterTypeChange,
 }
 
-/// What an ALTER TYPE changes.
+/// The changes of an ALTER TYPE.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum AlterTypeChange {
     /// `ALTER field TYPE type`
@@ -322,11 +322,11 @@ pub struct CreateIndex {
     pub custom: bool,
     /// IF NOT EXISTS
     pub if_not_exists: bool,
-    /// The index; `None` asks for a generated name.
+    /// The index's name; `None` requests a generated one.
     pub name: Option<Ident>,
     /// The table.
     pub table: QualifiedName,
-    /// What is indexed, possibly nothing (some custom indexes).
+    /// The indexed expressions, possibly none (some custom indexes).
     pub targets: Vec<IndexTarget>,
     /// `USING 'class'`
     pub class: Option<String>,
@@ -347,7 +347,8 @@ pub enum IndexTarget {
     Entries(Ident),
     /// `FULL(column)`
     Full(Ident),
-    /// `(a, b)` (ScyllaDB): the base table's partition key in front, which makes the index local; at least one.
+    /// `(a, b)` (ScyllaDB): the base table's partition key in front, which makes the index local; at least
+    /// one.
     PartitionKey(Vec<Ident>),
 }
 
@@ -367,7 +368,7 @@ pub struct CreateMaterializedView {
     pub if_not_exists: bool,
     /// The view.
     pub name: QualifiedName,
-    /// What is selected of the base table.
+    /// The selected columns of the base table.
     pub selection: Selection,
     /// The base table.
     pub base_table: QualifiedName,
@@ -427,7 +428,7 @@ pub struct DropFunction {
     pub if_exists: bool,
     /// The function.
     pub name: QualifiedName,
-    /// Which overload; `None` when the text gave no parentheses.
+    /// Selects the overload; `None` if the text has no parentheses.
     pub argument_types: Option<Vec<TypeName>>,
 }
 
@@ -461,7 +462,7 @@ pub struct DropAggregate {
     pub if_exists: bool,
     /// The aggregate.
     pub name: QualifiedName,
-    /// Which overload; `None` when the text gave no parentheses.
+    /// Selects the overload; `None` if the text has no parentheses.
     pub argument_types: Option<Vec<TypeName>>,
 }
 
@@ -492,7 +493,7 @@ pub struct DropTrigger {
 /// `DESCRIBE target [WITH INTERNALS [AND PASSWORDS]]`
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Describe {
-    /// What is described.
+    /// The target to describe.
     pub target: DescribeTarget,
     /// WITH INTERNALS
     pub internals: bool,
@@ -500,7 +501,7 @@ pub struct Describe {
     pub passwords: bool,
 }
 
-/// What a DESCRIBE describes.
+/// The targets of DESCRIBE.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum DescribeTarget {
     /// `CLUSTER`
@@ -514,7 +515,7 @@ pub enum DescribeTarget {
     Keyspaces,
     /// `[ONLY] KEYSPACE [name]`
     Keyspace {
-        /// ONLY: without what is in it.
+        /// ONLY: without its contents.
         only: bool,
         /// The keyspace; `None`: the session's.
         name: Option<Ident>,
@@ -539,6 +540,6 @@ pub enum DescribeTarget {
     Aggregates,
     /// `AGGREGATE name`
     Aggregate(QualifiedName),
-    /// `[keyspace.]name`: a keyspace, table, view or index, whichever is there.
+    /// `[keyspace.]name`: a keyspace, table, view or index, whichever exists.
     Anything(QualifiedName),
 }

@@ -1,6 +1,6 @@
-//! INSERT, UPDATE, DELETE, BATCH and TRUNCATE: everything that writes rows.
+//! INSERT, UPDATE, DELETE, BATCH and TRUNCATE: all statements that write rows.
 //!
-//! Leaned on by `query`'s modification planner; [`Modification`] is what a batch is made of.
+//! Used by `query`'s modification planner; batches consist of [`Modification`]s.
 
 use crate::ast::{Ident, IfClause, QualifiedName, Term, WhereClause};
 
@@ -19,7 +19,7 @@ pub enum Attribute {
     ServiceLevel(Ident),
 }
 
-/// What a USING clause finally says, the last item of each kind.
+/// The effective contents of a USING clause: the last item of each kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AttributeView<'a> {
     /// `TIMESTAMP`
@@ -71,7 +71,7 @@ pub struct InsertJson {
     pub table: QualifiedName,
     /// A string literal or a marker.
     pub value: Term,
-    /// What happens to columns the JSON text does not name.
+    /// The treatment of columns that the JSON text does not name.
     pub default: JsonDefault,
     /// `IF NOT EXISTS`
     pub if_not_exists: bool,
@@ -79,10 +79,10 @@ pub struct InsertJson {
     pub attributes: Vec<Attribute>,
 }
 
-/// What INSERT JSON does with columns that are not in the text.
+/// The treatment by INSERT JSON of columns that are not in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum JsonDefault {
-    /// `DEFAULT NULL`, also when nothing is said: they are deleted.
+    /// `DEFAULT NULL`, also the default: they are deleted.
     #[default]
     Null,
     /// `DEFAULT UNSET`: they keep their values.
@@ -143,7 +143,7 @@ pub enum AssignmentOperation {
 /// `DELETE [selections] FROM table [USING …] WHERE … [IF …]`
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Delete {
-    /// What is deleted of each row; empty: the whole row (or range, or partition).
+    /// The selected parts to delete from each row; empty: the whole row (or range, or partition).
     pub selections: Vec<DeleteSelection>,
     /// The table.
     pub table: QualifiedName,
@@ -153,7 +153,7 @@ pub struct Delete {
     pub where_clause: WhereClause,
     /// IF
     pub condition: IfClause,
-    /// BYPASS LARGE_DATA_GUARDRAILS (ScyllaDB), which no statement of a batch has.
+    /// BYPASS LARGE_DATA_GUARDRAILS (ScyllaDB), not allowed in batches.
     pub bypass_guardrails: bool,
 }
 
@@ -223,12 +223,13 @@ pub struct Truncate {
     pub attributes: Vec<Attribute>,
 }
 
-/// `PRUNE MATERIALIZED VIEW view [WHERE …] [USING …]` (ScyllaDB): drop view rows their base table does not have.
+/// `PRUNE MATERIALIZED VIEW view [WHERE …] [USING …]` (ScyllaDB): drop view rows their base table does not
+/// have.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PruneMaterializedView {
     /// The view.
     pub view: QualifiedName,
-    /// Which of its rows; `None`: all.
+    /// Selects the rows; `None`: all.
     pub where_clause: Option<WhereClause>,
     /// USING, possibly empty.
     pub attributes: Vec<Attribute>,

@@ -1,11 +1,11 @@
-//! WHERE clauses and IF conditions: what is compared with what.
+//! WHERE clauses and IF conditions: comparisons.
 //!
-//! `WHERE` is a conjunction of [`Relation`]s, `IF` one of [`Condition`]s; neither language has OR.
-//! Leaned on by `query`'s restrictions, which match on [`RelationTarget`] and the kind of relation.
+//! `WHERE` is a conjunction of [`Relation`]s, `IF` one of [`Condition`]s; neither has OR. Used by `query`'s
+//! restrictions, which match on [`RelationTarget`] and the kind of relation.
 
 use crate::ast::{BindMarker, Ident, QualifiedName, Term};
 
-/// `relation AND relation …`, in the order written; never empty when it came from text.
+/// `relation AND relation …`, in the order written; never empty if it came from text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct WhereClause {
     /// The relations; all must hold.
@@ -59,7 +59,8 @@ pub enum RelationTarget {
         /// The map key or list index.
         key: Term,
     },
-    /// `function(…)`: a scoring function over a column, e.g. `BM25(body, 'word')` (ScyllaDB's full-text search).
+    /// `function(…)`: a scoring function over a column, e.g. `BM25(body, 'word')` (ScyllaDB's full-text
+    /// search).
     Function(ColumnFunction),
 }
 
@@ -87,7 +88,8 @@ pub enum InValues {
 /// One condition of a WHERE clause.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Relation {
-    /// `target op value`. For [`RelationTarget::Columns`] the value is a [`Term::Tuple`] or [`Term::BindMarker`].
+    /// `target op value`. For [`RelationTarget::Columns`] the value is a [`Term::Tuple`] or
+    /// [`Term::BindMarker`].
     Compare {
         /// The left-hand side.
         target: RelationTarget,
@@ -120,9 +122,9 @@ pub enum Relation {
         column: Ident,
         /// `NOT CONTAINS`
         negated: bool,
-        /// `CONTAINS KEY`: look at a map's keys rather than its values.
+        /// `CONTAINS KEY`: test a map's keys rather than its values.
         key: bool,
-        /// What is looked for.
+        /// The value that is searched for.
         value: Term,
     },
     /// `column LIKE pattern`
@@ -149,9 +151,9 @@ pub enum Relation {
 /// One condition of a conditional (lightweight transaction) statement's IF clause.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Condition {
-    /// What of the row is looked at.
+    /// The tested part of the row.
     pub target: ConditionTarget,
-    /// What must hold for it.
+    /// The test.
     pub test: ConditionTest,
 }
 
@@ -183,7 +185,7 @@ pub enum ConditionTest {
     Compare {
         /// The operator.
         operator: ComparisonOperator,
-        /// The right-hand side; `null` asks whether the cell is there.
+        /// The right-hand side; `null` tests whether there is a cell.
         value: Term,
     },
     /// `[NOT] IN values`
@@ -197,7 +199,7 @@ pub enum ConditionTest {
     Contains {
         /// `CONTAINS KEY`
         key: bool,
-        /// What is looked for.
+        /// The values that are searched for.
         value: Term,
     },
     /// `LIKE pattern` (ScyllaDB).
@@ -207,7 +209,7 @@ pub enum ConditionTest {
     },
 }
 
-/// What an UPDATE, DELETE or INSERT asks of the row before it is applied.
+/// The condition of an UPDATE, DELETE or INSERT on the existing row.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub enum IfClause {
     /// No IF: an unconditional write.

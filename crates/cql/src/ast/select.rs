@@ -1,7 +1,7 @@
-//! SELECT: what is selected, from where, in which order and how much of it.
+//! SELECT: the selected expressions, the source, the order and the limits.
 //!
-//! Selected expressions are their own tree ([`Selectable`]), not [`Term`]: here names are columns and `(a)` groups.
-//! Leaned on by `query` (selectors, aggregates, restrictions) and by materialised view definitions.
+//! Selected expressions are their own tree ([`Selectable`]), not [`Term`]: here names are columns and `(a)`
+//! groups. Used by `query` (selectors, aggregates, restrictions) and by materialised view definitions.
 
 use crate::ast::{
     ArithmeticOperator, Attribute, BindMarker, ColumnFunction, Constant, Ident, NativeType, QualifiedName,
@@ -15,11 +15,11 @@ pub struct Select {
     pub json: bool,
     /// `SELECT DISTINCT`
     pub distinct: bool,
-    /// What is selected.
+    /// The selected expressions.
     pub selection: Selection,
-    /// What it is selected from.
+    /// The source of the rows.
     pub source: SelectSource,
-    /// WHERE; `None` when absent.
+    /// WHERE; `None` if absent.
     pub where_clause: Option<WhereClause>,
     /// GROUP BY, possibly empty.
     pub group_by: Vec<Selectable>,
@@ -31,20 +31,20 @@ pub struct Select {
     pub limit: Option<Term>,
     /// ALLOW FILTERING
     pub allow_filtering: bool,
-    /// BYPASS CACHE (ScyllaDB): neither look into the row cache nor fill it.
+    /// BYPASS CACHE (ScyllaDB): neither read the row cache nor populate it.
     pub bypass_cache: bool,
     /// `USING TIMEOUT …` (ScyllaDB), possibly empty.
     pub attributes: Vec<Attribute>,
 }
 
-/// What a SELECT reads.
+/// The source of a SELECT.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum SelectSource {
     /// A table or view.
     Table(QualifiedName),
     /// `MUTATION_FRAGMENTS(table)` (ScyllaDB): the raw fragments of a table's partitions, unmerged.
     MutationFragments(QualifiedName),
-    /// No FROM (ScyllaDB): one row of expressions, in which no column is named, and no other clause.
+    /// No FROM (ScyllaDB): one row of expressions without columns, and no other clause.
     Nothing,
 }
 
@@ -89,7 +89,8 @@ pub enum CellFunction {
 
 /// An expression in a selection clause or GROUP BY.
 ///
-/// Arithmetic is left-associative with `* / %` before `+ -`; a tuple of one element is a parenthesised expression.
+/// Arithmetic is left-associative with `* / %` before `+ -`; a tuple of one element is a parenthesised
+/// expression.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Selectable {
     /// A column.
@@ -100,7 +101,8 @@ pub enum Selectable {
     BindMarker(BindMarker),
     /// `count(*)`
     CountRows,
-    /// `WRITETIME(c)`, `MAXWRITETIME(c)`, `TTL(c)`; the operand is a column with field, element or slice accesses.
+    /// `WRITETIME(c)`, `MAXWRITETIME(c)`, `TTL(c)`; the operand is a column with field, element or slice
+    /// accesses.
     Cell {
         /// Which metadata.
         function: CellFunction,
@@ -109,9 +111,9 @@ pub enum Selectable {
     },
     /// `CAST(operand AS type)`
     Cast {
-        /// What is converted.
+        /// The expression to be converted.
         operand: Box<Selectable>,
-        /// The type asked for.
+        /// The target type.
         target: NativeType,
     },
     /// `[keyspace.]name(arguments)`; `count(1)`, `token(…)` and aggregates are calls too.
@@ -159,7 +161,7 @@ pub enum Selectable {
     TypeHint {
         /// The type in parentheses.
         type_name: TypeName,
-        /// What it is applied to.
+        /// The operand.
         operand: Box<Selectable>,
     },
     /// `[a, b]`
@@ -209,13 +211,13 @@ pub enum Direction {
 /// One ORDER BY item.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Ordering {
-    /// What decides the order.
+    /// The expression to order by.
     pub by: OrderingExpression,
-    /// In which direction.
+    /// The direction.
     pub direction: Direction,
 }
 
-/// What an [`Ordering`] orders by.
+/// The expression of an [`Ordering`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum OrderingExpression {
     /// `column`

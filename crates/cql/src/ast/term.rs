@@ -1,12 +1,12 @@
 //! Values as written: constants, bind markers, collection literals, calls, arithmetic.
 //!
-//! A constant keeps its text: only the column it meets decides what it is worth. Invariant: `BindMarker::index`
-//! numbers the markers of one statement from 0 in order of appearance, and every index is there once.
-//! Leaned on by every statement that carries values, and by `query` to bind them.
+//! A constant keeps its text: only the column it is used for decides its value. Invariant:
+//! `BindMarker::index` numbers the markers of one statement from 0 in order of appearance, and every index
+//! occurs once. Used by every statement with values, and by `query` to bind them.
 
 use crate::ast::{Ident, NativeType, QualifiedName, TypeName};
 
-/// What kind of literal a [`Constant`] is.
+/// The kind of a [`Constant`]'s literal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConstantKind {
     /// `'…'` or `$$…$$`; the text is unescaped.
@@ -31,7 +31,7 @@ pub enum ConstantKind {
 /// A literal: its kind and its text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Constant {
-    /// What the lexer took it for.
+    /// The lexer's kind.
     pub kind: ConstantKind,
     /// The text, unescaped for strings, otherwise as written (see [`ConstantKind`]).
     pub text: String,
@@ -93,8 +93,8 @@ impl ArithmeticOperator {
 
 /// A value outside a selection clause (Cassandra's `term`).
 ///
-/// Arithmetic is left-associative with `* / %` before `+ -`; the grammar has no parentheses for grouping here:
-/// `(a)` is a [`Term::Tuple`] of one element.
+/// Arithmetic is left-associative with `* / %` before `+ -`; the grammar has no parentheses for grouping
+/// here: `(a)` is a [`Term::Tuple`] of one element.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Term {
     /// A literal, `null` included.
@@ -128,14 +128,14 @@ pub enum Term {
     TypeHint {
         /// The type in parentheses.
         type_name: TypeName,
-        /// What it is applied to.
+        /// The operand.
         operand: Box<Term>,
     },
     /// `CAST(operand AS type)`
     Cast {
-        /// What is converted.
+        /// The expression to be converted.
         operand: Box<Term>,
-        /// The type asked for.
+        /// The target type.
         target: NativeType,
     },
 }

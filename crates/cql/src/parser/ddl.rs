@@ -1,6 +1,6 @@
 //! Keyspaces, types, indexes, functions, aggregates, triggers, and the properties they share with tables.
 //!
-//! Leaned on by `statement` and `table`. Invariant: property names of one clause, and keys of one map, are unique.
+//! Used by `statement` and `table`. Invariant: property names of one clause, and keys of one map, are unique.
 
 use super::{Parse, Parser};
 use crate::ast::{
@@ -241,7 +241,7 @@ impl Parser<'_> {
         Ok(DropIndex { if_exists, name: self.index_name()? })
     }
 
-    /// CREATE FUNCTION; `or_replace` says that OR REPLACE stands between.
+    /// CREATE FUNCTION; `or_replace` tells whether OR REPLACE is in between.
     pub(super) fn create_function(&mut self, or_replace: bool) -> Parse<CreateFunction> {
         self.advance();
         if or_replace {
@@ -299,7 +299,7 @@ impl Parser<'_> {
         Ok(DropFunction { if_exists, name, argument_types: self.optional_argument_types()? })
     }
 
-    /// CREATE AGGREGATE; `or_replace` says that OR REPLACE stands between.
+    /// CREATE AGGREGATE; `or_replace` tells whether OR REPLACE is in between.
     pub(super) fn create_aggregate(&mut self, or_replace: bool) -> Parse<CreateAggregate> {
         self.advance();
         if or_replace {
@@ -406,7 +406,7 @@ fn shown_value(value: &Term) -> String {
     if value.is_null() { "NULL".to_owned() } else { value.to_string() }
 }
 
-/// What is added to a refusal when the refused term is a bind marker.
+/// The addition to an error if the refused term is a bind marker.
 fn marker_note(term: &Term) -> &'static str {
     match term {
         Term::BindMarker(_) => " (bind variables are not supported in DDL queries)",

@@ -1,11 +1,12 @@
 //! Recursive descent over the tokens of one statement.
 //!
-//! The language is Cassandra 5.0's `Parser.g` with ScyllaDB's documented extensions; words only the extensions use
-//! (`BYPASS`, `SERVICE LEVEL`, `TIMEOUT`, …) are recognised where they stand and stay ordinary names elsewhere.
-//! Which message an error gets depends on how the ANTLR grammar decides at that point: see [`Parser::fail`].
-//! Invariants: the first error ends the parse; recursion is bounded by [`NESTING_DEPTH_MAX`] and the height of what
-//! recursion does not see (chains of operators and accesses) by [`CHAIN_LENGTH_MAX`], so no text overflows the stack,
-//! neither here nor when the tree is printed, compared or dropped.
+//! The language is Cassandra 5.0's `Parser.g` with ScyllaDB's documented extensions; words that only the
+//! extensions use (`BYPASS`, `SERVICE LEVEL`, `TIMEOUT`, …) are recognised at their places and stay ordinary
+//! names elsewhere. The message of an error depends on how the ANTLR grammar decides at that point: see
+//! [`Parser::fail`]. Invariants: the first error ends the parse; recursion is bounded by
+//! [`NESTING_DEPTH_MAX`], and chains of operators and accesses, which do not recurse, by
+//! [`CHAIN_LENGTH_MAX`], so no text overflows the stack, neither here nor when the tree is printed, compared
+//! or dropped.
 
 mod auth;
 mod ddl;
@@ -26,28 +27,28 @@ use crate::error::{self, Failure, FailureKind, SyntaxError};
 use crate::keyword::Keyword;
 use crate::lexer::{self, Fault, Token, TokenKind};
 
-/// How deep expressions, types and relations may nest; a level of tuples or collections counts twice.
+/// Greatest nesting of expressions, types and relations; a level of tuples or collections counts twice.
 pub const NESTING_DEPTH_MAX: usize = 270;
 
-/// How many operators and field or element accesses one expression may hold beside its nesting.
+/// Most operators and field or element accesses of one expression besides its nesting.
 pub const CHAIN_LENGTH_MAX: usize = 1_000;
 
-/// How many bind markers a statement may have: the native protocol counts them in an unsigned 16-bit number.
+/// Most bind markers of a statement: the native protocol counts them in an unsigned 16-bit number.
 pub const BIND_MARKERS_MAX: usize = 65_535;
 
 /// Parses one statement, with any number of semicolons behind it.
 ///
 /// # Errors
-/// [`SyntaxError`] with Cassandra's wording and position. Time grows linearly with the length of the text, which is the caller's
-/// to limit; memory too, up to [`TOKENS_MAX`](crate::TOKENS_MAX).
+/// [`SyntaxError`] with Cassandra's wording and position. Time grows linearly with the length of the text,
+/// which is the caller's to limit; memory too, up to [`TOKENS_MAX`](crate::TOKENS_MAX).
 pub fn parse_statement(text: &str) -> Result<ParsedStatement, SyntaxError> {
     parse_statement_as(text, SameNames::Apart)
 }
 
-/// What bind markers of the same name are.
+/// The meaning of bind markers of the same name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SameNames {
-    /// Markers of their own, each with its value and type, as in Cassandra.
+    /// Separate markers, each with its value and type, as in Cassandra.
     #[default]
     Apart,
     /// One marker with one value, as in ScyllaDB.
@@ -69,10 +70,10 @@ pub fn parse_statement_as(text: &str, same_names: SameNames) -> Result<ParsedSta
     .map(|(statement, markers)| ParsedStatement { statement, markers })
 }
 
-/// Parses a type as it stands in a column definition, e.g. `frozen<map<text, int>>`.
+/// Parses a type in the form of a column definition, e.g. `frozen<map<text, int>>`.
 ///
 /// # Errors
-/// [`SyntaxError`] as [`parse_statement`] gives it.
+/// [`SyntaxError`] as by [`parse_statement`].
 pub fn parse_type(text: &str) -> Result<TypeName, SyntaxError> {
     parse_whole(text, |parser| {
         let type_name = parser.type_name()?;
@@ -82,10 +83,10 @@ pub fn parse_type(text: &str) -> Result<TypeName, SyntaxError> {
     .map(|(type_name, _)| type_name)
 }
 
-/// Parses a value as it stands in an INSERT, e.g. `{'a': 1}`; bind markers are allowed and numbered from 0.
+/// Parses a value in the form of an INSERT, e.g. `{'a': 1}`; bind markers are allowed and numbered from 0.
 ///
 /// # Errors
-/// [`SyntaxError`] as [`parse_statement`] gives it.
+/// [`SyntaxError`] as by [`parse_statement`].
 pub fn parse_term(text: &str) -> Result<Term, SyntaxError> {
     parse_whole(text, |parser| {
         let term = parser.term()?;
@@ -124,7 +125,7 @@ pub(crate) struct Parser<'t> {
     /// Operators and accesses seen in the current outermost expression.
     chained: usize,
     markers: Vec<Option<Ident>>,
-    /// Where a name is in `markers`, unless that was taken back; `None` when each marker is one of its own.
+    /// Index of each name in `markers`, unless it was taken back; `None` if each marker is separate.
     by_name: Option<BTreeMap<Ident, usize>>,
 }
 
@@ -133,11 +134,12 @@ impl<'t> Parser<'t> {
         Self { text, tokens, next: 0, looked: 0, depth: 0, chained: 0, markers: Vec::new(), by_name: None }
     }
 
-    /// Which came first: the rule that failed, or the text that is no token.
+    /// The earlier of two errors: the rule that failed, or the text that is not a token.
     fn first_error(&self, failure: Failure, fault: Option<Fault>) -> SyntaxError {
         let last = self.tokens.len().saturating_sub(1);
         match fault {
-            // Tokens are read on demand: a fault counts once somebody looked at or behind it.
+            // Tokens are read on demand: a fault counts once the parser has examined its place or a later
+            // one.
             Some(fault) if self.looked.max(failure.token) >= last => error::describe_fault(self.text, &fault),
             _ => error::describe(self.text, self.tokens, failure, self.looked),
         }
@@ -178,7 +180,7 @@ impl<'t> Parser<'t> {
 
     // ---- consuming ----
 
-    /// Goes on to the next token.
+    /// Moves to the next token.
     fn advance(&mut self) {
         if self.next + 1 < self.tokens.len() {
             self.next += 1;
@@ -247,7 +249,7 @@ impl<'t> Parser<'t> {
         content
     }
 
-    /// `IF NOT EXISTS`, when it is there.
+    /// `IF NOT EXISTS`, if it is there.
     fn if_not_exists(&mut self) -> Parse<bool> {
         if !self.eat(Keyword::If) {
             return Ok(false);
@@ -257,7 +259,7 @@ impl<'t> Parser<'t> {
         Ok(true)
     }
 
-    /// `IF EXISTS`, when it is there.
+    /// `IF EXISTS`, if it is there.
     fn if_exists(&mut self) -> Parse<bool> {
         if !self.eat(Keyword::If) {
             return Ok(false);
@@ -313,10 +315,11 @@ impl<'t> Parser<'t> {
         Ok(BindMarker { index, name })
     }
 
-    /// What `rule` reads, or nothing when it fails, as if it had not been tried.
+    /// The result of `rule`, or nothing if it fails, as if it had not been tried.
     ///
-    /// A message of our own (a limit, a refusal) is no reason to try something else and goes on up. What was looked
-    /// at stays looked at: Cassandra's messages quote as far as its trials went, too.
+    /// An error with its own message (a limit, a refusal) is returned without trying anything else. The
+    /// furthest examined token is kept: Cassandra's messages also quote up to the furthest token of its
+    /// trials.
     fn attempt<T>(&mut self, rule: impl FnOnce(&mut Self) -> Parse<T>) -> Parse<Option<T>> {
         let (next, markers) = (self.next, self.markers.len());
         match rule(self) {
@@ -354,7 +357,7 @@ impl<'t> Parser<'t> {
         Failure { kind: FailureKind::Expected(what), token: self.next, decision: self.next }
     }
 
-    /// One of a few tokens fits here, and the next is none of them.
+    /// The error if one of a few tokens is required and the next is none of them.
     fn expected_set(&self) -> Failure {
         Failure { kind: FailureKind::ExpectedSet, token: self.next, decision: self.next }
     }

@@ -1,6 +1,6 @@
 //! INSERT, UPDATE, DELETE, BATCH, TRUNCATE, PRUNE and the USING clause.
 //!
-//! Leaned on by `statement`. Invariant: an UPDATE that comes out of here sets no column twice in incompatible ways.
+//! Used by `statement`. Invariant: a parsed UPDATE sets no column twice in incompatible ways.
 
 use super::{Parse, Parser};
 use crate::ast::{
@@ -51,7 +51,7 @@ impl Parser<'_> {
         Ok(InsertJson { table, value, default, if_not_exists, attributes })
     }
 
-    /// `USING item AND item …`, when it is there.
+    /// `USING item AND item …`, if it is there.
     pub(super) fn using_clause(
         &mut self,
         item: impl FnMut(&mut Self) -> Parse<Attribute>,
@@ -79,7 +79,7 @@ impl Parser<'_> {
         self.integer_or_marker().map(Attribute::Timestamp)
     }
 
-    /// `TIMEOUT d`, when it is there.
+    /// `TIMEOUT d`, if it is there.
     pub(super) fn timeout(&mut self) -> Parse<Option<Attribute>> {
         if !self.eat_word("timeout") {
             return Ok(None);
@@ -156,7 +156,7 @@ impl Parser<'_> {
         Ok(Assignment { column, operation })
     }
 
-    /// What stands behind `column =`.
+    /// The operation behind `column =`.
     fn plain_assignment(&mut self, column: &Ident) -> Parse<AssignmentOperation> {
         if self.is_column_name(0) {
             self.look(1);
@@ -226,7 +226,7 @@ impl Parser<'_> {
         Ok(Delete { selections, table, attributes, where_clause, condition, bypass_guardrails: false })
     }
 
-    /// DELETE as a statement of its own; the keyword is next.
+    /// DELETE as a separate statement; the keyword is next.
     pub(super) fn delete_statement(&mut self) -> Parse<Delete> {
         let delete = self.delete()?;
         let bypass_guardrails = self.eat_word("bypass");
@@ -315,7 +315,7 @@ impl Parser<'_> {
     }
 }
 
-/// Whether two assignments of one UPDATE contradict each other: a whole value beside anything else, or one field
+/// Whether two assignments of one UPDATE contradict each other: a whole value beside any other, or one field
 /// twice.
 fn conflict(earlier: &Assignment, later: &Assignment) -> bool {
     if earlier.column != later.column {

@@ -1,6 +1,6 @@
 //! WHERE clauses and IF conditions.
 //!
-//! Leaned on by `select`, `modify` and materialised views in `table`.
+//! Used by `select`, `modify` and materialised views in `table`.
 
 use super::{Parse, Parser};
 use crate::ast::{
@@ -11,7 +11,7 @@ use crate::keyword::Keyword;
 use crate::lexer::TokenKind;
 
 impl Parser<'_> {
-    /// What stands behind WHERE.
+    /// The relations behind WHERE.
     pub(super) fn where_clause(&mut self) -> Parse<WhereClause> {
         Ok(WhereClause { relations: self.joined(Self::relation_or_expression)? })
     }
@@ -213,7 +213,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Fails where no relation goes on after the column name that is next; the grammar reads up to two tokens
+    /// Fails if no relation continues after the column name that is next; the grammar reads up to two tokens
     /// behind the name before it decides, and reports the first that does not fit.
     fn check_column_relation(&mut self) -> Parse<()> {
         match self.kind(1) {
@@ -278,7 +278,7 @@ impl Parser<'_> {
         Ok(operator)
     }
 
-    /// The IF of an UPDATE or DELETE, when it is there.
+    /// The IF of an UPDATE or DELETE, if it is there.
     pub(super) fn if_clause(&mut self) -> Parse<IfClause> {
         if !self.eat(Keyword::If) {
             return Ok(IfClause::None);

@@ -1,7 +1,7 @@
 //! Service levels, an extension of ScyllaDB's.
 //!
-//! No word of theirs is a keyword of Cassandra's grammar, so all are recognised by their spelling.
-//! Leaned on by `statement`, by `auth` for LIST, and by `select` for USING SERVICE LEVEL.
+//! None of their words is a keyword of Cassandra's grammar, so all are recognised by their spelling. Used by
+//! `statement`, by `auth` for LIST, and by `select` for USING SERVICE LEVEL.
 
 use super::{Parse, Parser};
 use crate::ast::{
@@ -12,7 +12,7 @@ use crate::keyword::Keyword;
 use crate::lexer::TokenKind;
 
 impl Parser<'_> {
-    /// Whether `SERVICE LEVEL` or `SERVICE_LEVEL` stands at the token `ahead`.
+    /// Whether `SERVICE LEVEL` or `SERVICE_LEVEL` is at the token `ahead`.
     pub(super) fn at_service_level(&self, ahead: usize) -> bool {
         self.at_word(ahead, "service_level")
             || self.at_word(ahead, "service") && self.at_word(ahead + 1, "level")
@@ -84,7 +84,7 @@ impl Parser<'_> {
             .any(|word| self.at_word(first, word))
     }
 
-    /// What stands behind LIST.
+    /// The rest of a LIST statement.
     pub(super) fn list_service_level(&mut self) -> Parse<ListServiceLevel> {
         if self.eat(Keyword::All) {
             let attached = self.eat_word("attached");

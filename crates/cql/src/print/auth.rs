@@ -10,7 +10,7 @@ use crate::ast::{
     RevokePermissions, RevokeRole, RoleOption, UserPassword,
 };
 
-/// A role's name: the empty one, which only a string can say, as a string.
+/// A role's name: the empty name, which only a string can express, as a string.
 struct Role<'a>(&'a Ident);
 
 impl Display for Role<'_> {
@@ -65,7 +65,7 @@ impl Display for RoleOption {
     }
 }
 
-/// What follows a user's name in CREATE and ALTER.
+/// Prints the part behind a user's name in CREATE and ALTER.
 fn user(formatter: &mut Formatter<'_>, password: Option<&UserPassword>, superuser: Option<bool>) -> Result {
     optional(formatter, " WITH ", password)?;
     match superuser {

@@ -1,4 +1,5 @@
-//! What is printed reads back: for generated trees of every statement, and for whatever parses of arbitrary text.
+//! Printed trees parse to the same trees: for generated trees of every statement, and for any arbitrary text
+//! that parses.
 
 #![allow(clippy::disallowed_types, reason = "proptest's macros share strategies by Arc")]
 
@@ -13,8 +14,8 @@ use cql::ast::Statement;
 use cql::{fuzzing, parse_statement};
 use proptest::prelude::*;
 
-/// `Debug` text without what may differ between a made and a parsed tree: the markers' numbers, which only the parser
-/// knows, and whether a name had quotes that it did not need.
+/// `Debug` text without the possible differences between a made and a parsed tree: the markers' numbers,
+/// which only the parser assigns, and whether a name had unnecessary quotes.
 fn shape(statement: &Statement) -> String {
     let debug = format!("{statement:?}");
     let mut pieces = debug.split("index: ");
@@ -76,7 +77,7 @@ proptest! {
     }
 }
 
-/// Something the lexer knows, or nearly.
+/// A word that the lexer accepts, or nearly.
 fn word() -> BoxedStrategy<String> {
     const WORDS: &[&str] = &[
         "SELECT ",

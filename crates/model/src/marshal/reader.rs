@@ -1,6 +1,6 @@
-//! Reads the text of marshal class names, by recursive descent over the grammar in `marshal`.
+//! Parses marshal class names, by recursive descent over the grammar in `marshal`.
 //!
-//! The text comes from disk and from clients: nesting is bounded, nothing is believed that does not stand there, and an
+//! The text comes from disk and from clients: nesting is bounded, nothing is assumed about the text, and an
 //! error names its place. Commas and blanks separate loosely, as in Cassandra 5.0's `TypeParser`.
 
 use super::{MarshalError, MarshalProblem, PACKAGE, SCALARS, VECTOR_DIMENSION_MAX, excerpt};
@@ -11,7 +11,7 @@ use crate::types::{CqlType, UserType};
 pub(super) struct Reader<'a> {
     text: &'a str,
     at: usize,
-    /// What is in vectors is frozen only where the text says so.
+    /// Whether parts of vectors are frozen only if the text marks them.
     exact: bool,
 }
 
@@ -20,7 +20,7 @@ impl<'a> Reader<'a> {
         Self { text, at: 0, exact: false }
     }
 
-    /// A reader of what says of everything in a vector whether it is frozen.
+    /// A reader of text that marks the frozenness of every part of a vector.
     pub(super) fn exact(text: &'a str) -> Self {
         Self { exact: true, ..Self::new(text) }
     }
@@ -144,7 +144,7 @@ impl<'a> Reader<'a> {
         Ok(CqlType::Vector { element: Box::new(element), dimension })
     }
 
-    /// Skips the parameters of a class we do not know and keeps its text.
+    /// Skips the parameters of an unknown class and keeps its text.
     fn custom(&mut self, start: usize) -> Result<CqlType, MarshalError> {
         let end = self.at;
         self.skip_blanks();

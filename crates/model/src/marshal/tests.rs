@@ -1,4 +1,4 @@
-//! Class names against those that Cassandra writes.
+//! Class names compared with those that Cassandra writes.
 
 use proptest::prelude::*;
 
@@ -106,7 +106,7 @@ fn exact_names_say_what_is_frozen_in_vectors() {
         let name = exact_name(&ty);
         assert_eq!(parse_exact(&name), Ok(ty), "{name}");
     }
-    // What needs no more is written as it always was.
+    // A type whose class name is exact already keeps that name.
     let plain = vector(list(CqlType::Int, true));
     assert_eq!(exact_name(&plain), class_name(&plain, false));
     assert!(

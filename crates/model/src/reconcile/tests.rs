@@ -44,7 +44,7 @@ fn cells() -> impl Strategy<Value = Vec<OwnedCell>> {
     let cell = (0u16..3, 0u8..3, 0i64..3, 0u8..3, 1u32..4, 1u32..3, 0u8..2).prop_map(
         |(column, path, timestamp, kind, time, ttl, value)| OwnedCell {
             column,
-            // Path 0 of the map stands for the deletion of the whole of it.
+            // Path 0 of the map means the deletion of the whole map.
             path: (column == 1 && path > 0).then_some(path),
             timestamp,
             kind: if column == 1 && path == 0 { 3 } else { kind },
@@ -89,7 +89,7 @@ fn rows() -> impl Strategy<Value = Vec<u8>> {
             });
         }
         builder.finish();
-        // As every row in the system is: without what its own deletions shadow.
+        // Like every row in the system, without data shadowed by its own deletions.
         merged(&table(), &out, &out)
     })
 }
@@ -101,7 +101,7 @@ fn merged(table: &Table, a: &[u8], b: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The same row, its marker and its cells written so much later.
+/// The same row, with its marker and its cells written so much later.
 fn rewritten(row: &[u8], later: i64) -> Vec<u8> {
     let row = RowView::parse(row).unwrap();
     let mut marker = row.liveness();
@@ -130,7 +130,7 @@ proptest! {
 
     #[test]
     fn a_row_that_is_rewritten_is_what_merging_cell_by_cell_gives(a in rows(), b in rows(), later in 0i64..4) {
-        // Most pairs have different columns: the same row, written later, is a pair as well.
+        // Most pairs have different columns, so the same row, written later, is tested as well.
         let again = rewritten(&a, later);
         let table = table();
         for newer in [&b, &again] {
@@ -161,7 +161,7 @@ proptest! {
         prop_assert_eq!(merged(&table, &once, &once), once);
     }
 
-    /// What a reader sees does not depend on whether older parts were compacted before they were merged.
+    /// The visible contents do not depend on whether older parts were compacted before they were merged.
     #[test]
     fn compacting_without_purging_loses_nothing(a in rows(), b in rows(), now in 1u32..5) {
         let table = table();
@@ -216,7 +216,7 @@ fn counters_of_a_row_are_counted_together_and_do_not_come_back() {
     check(&row(1, CellKind::Counter(&one), 0), &row(2, CellKind::Counter(&later), 0), Some(11));
     // Deleted on its own, whenever that was.
     check(&row(9, CellKind::Counter(&one), 0), &row(2, CellKind::Tombstone { local_time: 1 }, 0), None);
-    // Deleted with its row: what came before is gone, what came after is there.
+    // Deleted with its row: earlier counts are gone, later ones stay.
     check(&row(3, CellKind::Counter(&one), 0), &row(7, CellKind::Counter(&two), 5), Some(-3));
     check(&row(3, CellKind::Counter(&one), 0), &row(4, CellKind::Counter(&two), 5), None);
 }

@@ -1,4 +1,4 @@
-//! The cells of a row, one after the other: any of them, or plain ones without looking at what others may have.
+//! The cells of a row in order: any cells, or only plain ones, with less work for each.
 
 use super::{COLLECTION_DELETION, COUNTER, CellKind, CellView, EXPIRES, PATH, RowCorrupt, TOMBSTONE};
 use crate::deletion::NO_LOCAL_TIME;
@@ -35,10 +35,10 @@ impl<'a> Cells<'a> {
     }
 }
 
-/// A plain value of a column with one cell, as it stands in its row.
+/// A plain value of a column with one cell, in its row.
 #[derive(Debug, Clone, Copy)]
 pub struct PlainCell<'a> {
-    /// Which column.
+    /// The column.
     pub column: ColumnId,
     /// Client timestamp in microseconds.
     pub timestamp: i64,
@@ -54,7 +54,7 @@ impl<'a> PlainCell<'a> {
 }
 
 impl<'a> Cells<'a> {
-    /// The next cell where it is a plain one; it stays the next one until [`Cells::pass`].
+    /// The next cell if it is plain; it stays the next one until [`Cells::pass`].
     #[inline]
     pub fn peek_plain(&self) -> Option<PlainCell<'a>> {
         if self.remaining == 0 {
@@ -75,7 +75,7 @@ impl<'a> Cells<'a> {
         self.remaining == 0
     }
 
-    /// Goes on behind a cell that [`Cells::peek_plain`] gave.
+    /// Moves past a cell returned by [`Cells::peek_plain`].
     #[inline]
     pub fn pass(&mut self, cell: &PlainCell<'a>) {
         self.remaining -= 1;
@@ -86,7 +86,7 @@ impl<'a> Cells<'a> {
 /// Bytes of a plain cell before its value.
 pub(super) const PLAIN_HEAD_BYTES: usize = 15;
 
-/// What stands before the value of a plain cell.
+/// The header of a plain cell.
 pub(super) struct PlainHead {
     pub(super) column: u16,
     pub(super) timestamp: i64,
@@ -94,7 +94,7 @@ pub(super) struct PlainHead {
 }
 
 impl PlainHead {
-    /// Reads the head; `None` where the cell is not plain.
+    /// Reads the header; `None` if the cell is not plain.
     #[inline]
     pub(super) fn of(head: &[u8; PLAIN_HEAD_BYTES]) -> Option<Self> {
         if head[2] != 0 {
@@ -115,7 +115,7 @@ pub(super) fn plain_head(bytes: &[u8]) -> Option<(PlainHead, &[u8])> {
     Some((PlainHead::of(head)?, rest))
 }
 
-/// Takes bytes apart, front to back.
+/// Reads bytes from front to back.
 #[derive(Debug, Clone)]
 pub(super) struct Reader<'a> {
     pub(super) bytes: &'a [u8],

@@ -1,7 +1,7 @@
-//! The row of the usual write: plain values that were all written at one time. How long it is is known before it is made, so it is
-//! put where it stays at once.
+//! The row of the usual write: plain values that were all written at one time. Its length is known before it
+//! is made, so it is written straight to its final place.
 //!
-//! The same bytes as [`super::RowBuilder`] makes of the same cells.
+//! The bytes are those that [`super::RowBuilder`] makes of the same cells.
 
 use super::builder::length_of;
 use super::cells::PLAIN_HEAD_BYTES;
@@ -12,14 +12,14 @@ use crate::schema::ColumnId;
 const FLAGS_BYTES: usize = 1;
 const LIVENESS_BYTES: usize = 8;
 
-/// What a row of plain values is beside them.
+/// The data of a row of plain values besides the values.
 #[derive(Debug, Clone, Copy)]
 pub struct PlainRow {
     /// Client timestamp in microseconds, of the row marker too.
     pub timestamp: i64,
     /// Whether the row has a marker.
     pub marker: bool,
-    /// How many values.
+    /// Number of values.
     pub cells: usize,
     /// Bytes of all values together.
     pub value_bytes: usize,
@@ -33,10 +33,10 @@ impl PlainRow {
         FLAGS_BYTES + marker + COUNT_BYTES + self.cells * PLAIN_HEAD_BYTES + self.value_bytes
     }
 
-    /// Fills `room`, which has [`PlainRow::bytes`], with the row of these values, which stand by column id.
+    /// Fills `room`, which has [`PlainRow::bytes`], with the row of these values, ordered by column id.
     ///
     /// # Panics
-    /// Where the values are not as many bytes as was said.
+    /// If the values have another number of bytes than announced.
     #[inline]
     pub fn fill<'v>(&self, room: &mut [u8], values: impl Iterator<Item = (ColumnId, &'v [u8])>) {
         let cells = u32::try_from(self.cells).expect("a row has fewer cells than bytes");

@@ -1,4 +1,4 @@
-//! Changes of the schema: what a DDL statement becomes, what is logged, and what every shard applies.
+//! Changes of the schema: the result of a DDL statement, which is logged and applied by every shard.
 
 use std::rc::Rc;
 
@@ -47,7 +47,7 @@ pub enum SchemaChange {
     /// A table as it is from now on; same id.
     #[n(4)]
     AlterTable(#[n(0)] Box<TableDefinition>),
-    /// A table goes.
+    /// A table is dropped.
     #[n(5)]
     DropTable {
         /// Its keyspace.
@@ -56,7 +56,7 @@ pub enum SchemaChange {
         /// Its name.
         #[n(1)]
         name: String,
-        /// Its identity, so that a table made anew under the name is safe.
+        /// Its identity, so that a table created again under the name is not affected.
         #[n(2)]
         #[cbor(with = "codec::table_id")]
         id: TableId,
@@ -83,11 +83,11 @@ pub enum SchemaChange {
         /// The type.
         #[n(2)]
         definition: TypeDefinition,
-        /// Tables whose columns use it, with the new type in them.
+        /// Tables with columns of the type, with its new form in them.
         #[n(3)]
         tables: Vec<TableDefinition>,
     },
-    /// A type goes.
+    /// A type is dropped.
     #[n(8)]
     DropType {
         /// Its keyspace.
@@ -97,7 +97,7 @@ pub enum SchemaChange {
         #[n(1)]
         name: String,
     },
-    /// The version that the history before had come to; ends a history that stands for a longer one.
+    /// The version that the previous history had reached; ends a history that replaces a longer one.
     #[n(13)]
     Version {
         /// The schema's version from now on.
@@ -105,7 +105,7 @@ pub enum SchemaChange {
         #[cbor(with = "minicbor::bytes")]
         version: [u8; 16],
     },
-    /// Tables that a longer history dropped: a commit log may still have entries of theirs.
+    /// Tables that a longer history dropped: a commit log may still have their entries.
     #[n(14)]
     Dropped {
         /// Their ids.
@@ -113,10 +113,11 @@ pub enum SchemaChange {
         #[cbor(with = "codec::table_ids")]
         tables: Vec<TableId>,
     },
-    /// A user-defined function as it is from now on: a new one, or another body for the one of these argument types.
+    /// A user-defined function as it is from now on: a new one, or another body for the one of these argument
+    /// types.
     #[n(9)]
     CreateFunction(#[n(0)] Box<FunctionDefinition>),
-    /// A user-defined function goes.
+    /// A user-defined function is dropped.
     #[n(10)]
     DropFunction {
         /// Its keyspace.
@@ -133,7 +134,7 @@ pub enum SchemaChange {
     /// A user-defined aggregate as it is from now on.
     #[n(11)]
     CreateAggregate(#[n(0)] Box<AggregateDefinition>),
-    /// A user-defined aggregate goes.
+    /// A user-defined aggregate is dropped.
     #[n(12)]
     DropAggregate {
         /// Its keyspace.
@@ -153,11 +154,11 @@ pub enum SchemaChange {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a schema change names {what} {name}, which {}", if *.exists { "exists already" } else { "is not there" })]
 pub struct ChangeError {
-    /// What kind of thing.
+    /// The kind of thing.
     pub what: &'static str,
     /// Its name.
     pub name: String,
-    /// Whether it exists although it should not, or the other way round.
+    /// Whether the thing exists although it should not; otherwise it is missing.
     pub exists: bool,
 }
 
@@ -165,7 +166,7 @@ impl Schema {
     /// The schema after `change`.
     ///
     /// # Errors
-    /// [`ChangeError`] when the change does not follow on this schema; the schema stays as it is.
+    /// [`ChangeError`] if the change does not fit this schema; the schema is then unchanged.
     pub fn apply(&mut self, change: &SchemaChange) -> Result<(), ChangeError> {
         match change {
             SchemaChange::CreateKeyspace { name, options } => {
@@ -219,7 +220,7 @@ impl Schema {
                 }
                 let types = &mut self.keyspace_mut(keyspace)?.types;
                 types.remove(name);
-                // Types hold those they name by value, so they change with it.
+                // Types hold the types they name by value, so those change with it.
                 for other in types.values_mut() {
                     for (_, field) in &mut other.fields {
                         *field = with_type(field, keyspace, definition);
@@ -299,13 +300,13 @@ impl Schema {
     }
 }
 
-/// By what overloads are kept in order.
+/// The key by which overloads are ordered.
 fn overload_key<'t>(name: &str, types: impl Iterator<Item = &'t CqlType>) -> (String, Vec<String>) {
     (name.to_owned(), types.map(ToString::to_string).collect())
 }
 
 impl Keyspace {
-    /// Gives functions and aggregates the new type where they use the one of that name.
+    /// Updates functions and aggregates that use the type of that name.
     fn with_type(&mut self, definition: &TypeDefinition) {
         let keyspace = self.name.clone();
         let uses = |ty: &CqlType| ty.references_udt(&keyspace, &definition.name);

@@ -7,7 +7,7 @@ use super::{SchemaChange, TableId};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a schema change: {reason}")]
 pub struct CodecError {
-    /// What the decoder said.
+    /// The decoder's error.
     pub reason: String,
 }
 

@@ -1,7 +1,7 @@
 //! User-defined functions and aggregates as the schema keeps them.
 //!
-//! A function is known by its name and the types of its arguments. What runs it is `query`'s; here is only what was
-//! declared, so that it travels in schema changes and shows in system tables.
+//! A function is identified by its name and the types of its arguments. `query` runs functions; this file has
+//! only their declarations, for schema changes and system tables.
 
 use minicbor::{Decode, Encode};
 
@@ -21,11 +21,11 @@ pub struct FunctionDefinition {
     #[n(2)]
     #[cbor(with = "codec::fields")]
     pub arguments: Vec<(String, CqlType)>,
-    /// What it returns.
+    /// The type of its result.
     #[n(3)]
     #[cbor(with = "codec::cql_type")]
     pub returns: CqlType,
-    /// Whether it is called where an argument is null; else the result is null then.
+    /// Whether the function is called if an argument is null; otherwise the result is null.
     #[n(4)]
     pub called_on_null_input: bool,
     /// The language, in lower case.
@@ -49,7 +49,7 @@ pub struct AggregateDefinition {
     #[n(2)]
     #[cbor(with = "codec::types")]
     pub arguments: Vec<CqlType>,
-    /// The function that takes the state and the arguments and gives the next state.
+    /// The function that takes the state and the arguments and returns the next state.
     #[n(3)]
     pub state_function: String,
     /// Type of the state.
@@ -94,7 +94,7 @@ impl FunctionDefinition {
 }
 
 impl AggregateDefinition {
-    /// Whether it uses a function, by name and argument types.
+    /// Whether the aggregate uses a function, by name and argument types.
     pub fn uses(&self, function: &FunctionDefinition) -> bool {
         let named = |name: &Option<String>| name.as_ref() == Some(&function.name);
         let state = std::iter::once(&self.state_type);

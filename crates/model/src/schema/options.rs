@@ -64,19 +64,20 @@ pub struct TableOptions {
     /// `speculative_retry`.
     #[n(18)]
     pub speculative_retry: String,
-    /// `COMPACT STORAGE`; `None` for a table of CQL.
+    /// `COMPACT STORAGE`; `None` for an ordinary table.
     #[n(19)]
     pub compact: Option<CompactShape>,
 }
 
-/// What a table of COMPACT STORAGE is to those who do not speak CQL; it has exactly one regular column.
+/// The shape of a table with COMPACT STORAGE for protocols other than CQL; it has exactly one regular column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub enum CompactShape {
-    /// Without a clustering key in CQL: the columns of the statement are static, and a clustering column and a regular
-    /// column nobody sees stand for columns that were never declared.
+    /// Without a clustering key in CQL: the columns of the statement are static. A hidden clustering column
+    /// and a hidden regular column hold columns that were never declared.
     #[n(0)]
     Static,
-    /// With a clustering key: each row is its one value. Where the statement has none, a hidden one of type `empty`.
+    /// With a clustering key: each row is its one value. If the statement has no value column, there is a
+    /// hidden one of type `empty`.
     #[n(1)]
     Dense,
 }
@@ -90,7 +91,7 @@ pub struct CachingOptions {
     /// `ALL`, `NONE` or a number.
     #[n(1)]
     pub rows_per_partition: String,
-    /// `enabled` (ScyllaDB's), where it was given: whether rows are cached.
+    /// `enabled` (ScyllaDB's), if it was given: whether rows are cached.
     #[n(2)]
     pub enabled: Option<bool>,
 }

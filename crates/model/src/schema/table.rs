@@ -59,7 +59,7 @@ pub struct Column {
     /// Role.
     #[n(3)]
     pub kind: ColumnKind,
-    /// Place among the columns of the partition key or of the clustering key; 0 for others.
+    /// Index among the columns of the partition key or of the clustering key; 0 for other columns.
     #[n(4)]
     pub position: u16,
     /// Whether a clustering column is kept descending.
@@ -78,7 +78,7 @@ pub struct DroppedColumn {
     pub dropped_at_us: i64,
 }
 
-/// What is stored of a table; [`Table`] adds what follows from it.
+/// The stored definition of a table; [`Table`] adds data derived from it.
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
 pub struct TableDefinition {
     /// Identity.
@@ -125,8 +125,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// Derives lookups from a definition. Static and regular columns are put in Cassandra's order: those of one
-    /// cell before those of several, each by name; `SELECT *` and table files show it.
+    /// Derives lookups from a definition. Static and regular columns are put in Cassandra's order: those of
+    /// one cell before those of several, each by name. `SELECT *` and table files use it.
     pub fn new(definition: TableDefinition) -> Self {
         let of = |kind| {
             let mut columns: Vec<Column> =
@@ -170,7 +170,7 @@ impl Table {
         table
     }
 
-    /// What is stored of it.
+    /// The stored definition.
     pub fn definition(&self) -> &TableDefinition {
         &self.definition
     }
@@ -246,7 +246,7 @@ impl Table {
         Some(&self.columns_of(kind)[at])
     }
 
-    /// The column with that id; `None` where it was dropped.
+    /// The column with that id; `None` if it was dropped.
     #[inline]
     pub fn column_by_id(&self, id: ColumnId) -> Option<&Column> {
         let (kind, at) = (*self.by_id.get(usize::from(id.0))?)?;
@@ -259,7 +259,7 @@ impl Table {
         self.definition.options.compact
     }
 
-    /// Whether statements know nothing of the column: COMPACT STORAGE makes columns of its own.
+    /// Whether the column is hidden from statements: COMPACT STORAGE adds such columns.
     #[inline]
     pub fn hides(&self, column: &Column) -> bool {
         match self.definition.options.compact {
@@ -273,7 +273,7 @@ impl Table {
 
     /// Whether any column holds counters.
     pub fn is_counter(&self) -> bool {
-        // Counters and other columns never share a table, so one column tells; every read asks.
+        // Counters and other columns never share a table, so one column decides; every read calls this.
         self.regulars.first().or(self.statics.first()).is_some_and(|column| column.ty.is_counter())
     }
 

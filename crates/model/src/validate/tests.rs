@@ -1,4 +1,4 @@
-//! What is refused as a value, in Cassandra's words.
+//! Invalid values, with Cassandra's error messages.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,8 @@ use super::*;
 use crate::type_parser::parse_type;
 use crate::types::tests::any_type;
 
-/// A type, bytes, and the message of Apache Cassandra 5.0.6 (`AbstractType.validate`), empty where they are valid.
+/// A type, bytes, and the message of Apache Cassandra 5.0.6 (`AbstractType.validate`), empty if the bytes are
+/// valid.
 const GOLDEN: [(&str, &str, &str); 136] = [
     ("ascii", "", ""),
     ("ascii", "61", ""),

@@ -1,7 +1,8 @@
-//! COMPACT STORAGE: what such a table may be, and the columns it has that no statement names.
+//! COMPACT STORAGE: the rules for such a table, and the hidden columns it has.
 //!
-//! Rules, messages and names as Cassandra 5's `CreateTableStatement`. The columns must be those Cassandra makes: its
-//! tools read our table files by them, and dropping COMPACT STORAGE shows them.
+//! Rules, messages and names are those of Cassandra 5's `CreateTableStatement`. The columns must be those
+//! that Cassandra makes: its tools use them to read our table files, and dropping COMPACT STORAGE makes them
+//! visible.
 
 use model::schema::CompactShape;
 use model::{Column, ColumnId, ColumnKind, CqlType};
@@ -9,8 +10,8 @@ use model::{Column, ColumnId, ColumnKind, CqlType};
 use super::mistake::invalid;
 use crate::QueryError;
 
-/// Refuses columns that COMPACT STORAGE cannot have. `values` are those outside of the key, by name; `statics` how many
-/// of them are declared static.
+/// Refuses columns that COMPACT STORAGE cannot have. `values` are those outside of the key, by name;
+/// `statics` how many of them are declared static.
 ///
 /// # Errors
 /// [`QueryError::Invalid`] in Cassandra's words.
@@ -39,7 +40,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Adds the columns that nobody declared, with the ids behind the others'.
+/// Adds the columns that the statement did not declare, with ids greater than the declared ones.
 pub(super) fn complete(columns: &mut Vec<Column>) -> CompactShape {
     if columns.iter().any(|column| column.kind == ColumnKind::Clustering) {
         if !columns.iter().any(|column| column.kind == ColumnKind::Regular) {

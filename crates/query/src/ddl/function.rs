@@ -161,7 +161,7 @@ pub(super) fn check_name(what: &str, name: &str) -> Result<(), QueryError> {
     Ok(())
 }
 
-/// A type of a signature; functions know no frozenness.
+/// A type in a signature; types in signatures cannot be frozen.
 pub(super) fn raw(what: &str, ty: &TypeName) -> Result<RawType, QueryError> {
     let raw = RawType::new(ty)?;
     if raw.is_frozen() {

@@ -1,7 +1,8 @@
-//! The order in which Cassandra names several options that it does not know: that of a Java hash map.
+//! The order in which Cassandra's messages list several unknown options: the order of a Java hash map.
 //!
-//! `String.hashCode`, spread and cut to a power of two of buckets, as documented of `java.lang.String` and seen in the
-//! answers of a Cassandra. Only messages lean on it: names that share a bucket come in the order they are given here.
+//! The order follows from `String.hashCode`, spread and cut to a power of two of buckets, as documented for
+//! `java.lang.String` and seen in answers of a Cassandra. Only messages depend on it. Names that share a
+//! bucket keep the order in which they are given here.
 
 /// Buckets of a map that was filled entry by entry, before it grows.
 const BUCKETS_AT_FIRST: usize = 16;

@@ -101,8 +101,9 @@ pub(super) fn alter(
     Ok(Planned::change(change, event))
 }
 
-/// Reads ScyllaDB's `tablets = {'enabled': …, 'initial': …}` into `tablets`, where it is given: an empty map takes it
-/// back. Returns what of it does nothing here: tables are made of tablets in any case.
+/// Reads ScyllaDB's `tablets = {'enabled': …, 'initial': …}` into `tablets`, if the statement has it; an
+/// empty map removes the option. Returns a warning about the parts without effect here: tables are made of
+/// tablets in any case.
 fn tablets(
     properties: &Properties,
     tablets: &mut Option<KeyspaceTablets>,
@@ -153,7 +154,7 @@ fn check(properties: &Properties) -> Result<(), QueryError> {
     }
 }
 
-/// Refuses what ScyllaDB's keyspaces can ask for and nothing here gives: replicas that agree on every write
+/// Refuses options of ScyllaDB's keyspaces that are not supported here: replicas that agree on every write
 /// (`consistency`), and table files that are not on the node's disks (`storage`).
 fn elsewhere(properties: &Properties) -> Result<(), QueryError> {
     if let Some(map) = properties.map("storage")?

@@ -19,12 +19,12 @@ pub(crate) fn syntax(message: impl Into<String>) -> QueryError {
     QueryError::Syntax(SyntaxError { position: None, message: message.into() })
 }
 
-/// Nobody may do this.
+/// The operation is not allowed to any user.
 pub(crate) fn unauthorized(message: impl Into<String>) -> QueryError {
     QueryError::Unauthorized(message.into())
 }
 
-/// The statement names something of the language that this version has not got.
+/// The statement uses a part of the language that this version does not support.
 pub(crate) fn unsupported(what: &str) -> QueryError {
     QueryError::Invalid(format!("{what} not supported yet"))
 }

@@ -1,6 +1,6 @@
 //! Statements that change the schema: CREATE, ALTER and DROP of keyspaces, tables and types.
 //!
-//! Planning (`plan` and the files it names) is pure; carrying out is `agreement`'s.
+//! Planning (`plan` and the files it names) is pure; `agreement` executes the change.
 
 mod aggregate;
 mod compact;
@@ -30,12 +30,13 @@ use crate::{ClientState, Engine, QueryError, Response, results};
 
 pub(crate) use names::{REPLICATED_SYSTEM, is_system};
 
-/// Carries out a statement that changes the schema and appends SCHEMA_CHANGE, or VOID where nothing had to change.
+/// Executes a statement that changes the schema and appends SCHEMA_CHANGE, or VOID if nothing had to change.
 ///
-/// `keyspace` is what unqualified names mean: that of the time when the statement was prepared.
+/// `keyspace` is the keyspace of unqualified names, as of the time when the statement was prepared.
 ///
 /// # Errors
-/// What is wrong with the statement, in Cassandra's words; [`QueryError::Internal`] when it could not be made durable.
+/// The statement's error, in Cassandra's words; [`QueryError::Internal`] if the change could not be made
+/// durable.
 pub async fn execute(
     client: &ClientState,
     statement: &Statement,

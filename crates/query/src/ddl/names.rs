@@ -1,4 +1,4 @@
-//! Names of keyspaces and tables: which are well-formed, and which belong to the node itself.
+//! Names of keyspaces and tables: whether they are well-formed, and whether they belong to the node itself.
 
 use super::mistake::{config, invalid, unauthorized};
 use crate::QueryError;
@@ -23,7 +23,7 @@ pub(crate) fn is_system(keyspace: &str) -> bool {
     is_local_system(keyspace) || REPLICATED_SYSTEM.contains(&keyspace)
 }
 
-/// What a statement wants to do to a keyspace or to something in it.
+/// A statement's action on a keyspace or on something in it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Action {
     Create,
@@ -41,7 +41,7 @@ impl Action {
     }
 }
 
-/// Refuses changes of what is in a system keyspace; `resource` is how the refused thing is named.
+/// Refuses changes inside a system keyspace; `resource` is the refused thing's name.
 pub(crate) fn check_content(keyspace: &str, action: Action, resource: &str) -> Result<(), QueryError> {
     if is_local_system(keyspace) {
         return Err(unauthorized(format!("{keyspace} keyspace is not user-modifiable.")));
@@ -52,7 +52,8 @@ pub(crate) fn check_content(keyspace: &str, action: Action, resource: &str) -> R
     Ok(())
 }
 
-/// Refuses changes of functions in a system keyspace: asked without permissions, Cassandra has other words for these.
+/// Refuses changes of functions in a system keyspace: asked without permissions, Cassandra has other words
+/// for these.
 pub(crate) fn check_functions_of(keyspace: &str, action: Action) -> Result<(), QueryError> {
     if is_local_system(keyspace) {
         return Err(invalid(format!("System keyspace '{keyspace}' is not user-modifiable")));

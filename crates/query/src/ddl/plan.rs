@@ -1,8 +1,8 @@
-//! A schema statement becomes at most one change of the schema, or says why it cannot.
+//! Turns a schema statement into at most one change of the schema, or an error.
 //!
-//! Pure: given the schema, the time and chance, it has no other effect; `agreement` runs it where changes are made one
-//! at a time and logs what comes out. Messages and their order are Cassandra 5's
-//! (`org.apache.cassandra.cql3.statements.schema`).
+//! Pure: it depends only on the schema, the time and random numbers it is given, and has no other effect.
+//! `agreement` runs it where changes are made one at a time, and logs the result. Messages and their order
+//! are Cassandra 5's (`org.apache.cassandra.cql3.statements.schema`).
 
 use cql::ast::{AlterTableChange, QualifiedName, Statement, TypeName};
 use model::schema::{Keyspace, SchemaChange};
@@ -16,14 +16,14 @@ use crate::QueryError;
 use crate::guardrails::Guardrails;
 use crate::schema_events::{Change, SchemaEvent, Target};
 
-/// What planning a change depends on besides the statement.
+/// The inputs of planning a change besides the statement.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PlanContext<'a> {
-    /// The schema the change follows on.
+    /// The schema that the change applies to.
     pub(crate) schema: &'a Schema,
     /// The session's keyspace.
     pub(crate) keyspace: Option<&'a str>,
-    /// Data centers there are, with their numbers of nodes.
+    /// Existing data centers, with their numbers of nodes.
     pub(crate) data_centers: &'a [(String, usize)],
     /// Shards of this node: a table has a tablet for each at least.
     pub(crate) shards: usize,
@@ -33,28 +33,28 @@ pub(crate) struct PlanContext<'a> {
     pub(crate) chance: [u64; 2],
     /// Whether functions may be made.
     pub(crate) user_functions: bool,
-    /// What operators want to be warned of or refused.
+    /// Limits that operators set, with warnings and refusals.
     pub(crate) guardrails: &'a Guardrails,
 }
 
 impl<'a> PlanContext<'a> {
-    /// Keyspaces that are not the node's or the cluster's own.
+    /// Keyspaces of users, without the node's and the cluster's own.
     pub(super) fn user_keyspaces(&self) -> impl Iterator<Item = &'a Keyspace> {
         self.schema.keyspaces().filter(|keyspace| !super::is_system(&keyspace.name))
     }
 }
 
-/// What a statement comes to.
+/// The result of planning a statement.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Planned {
-    /// The change; `None` where everything is already as the statement wants it.
+    /// The change; `None` if the schema is already as the statement wants it.
     pub(crate) change: Option<SchemaChange>,
-    /// What to tell clients when there is one.
+    /// The event for clients if there is a change.
     pub(crate) event: SchemaEvent,
 }
 
 impl Planned {
-    /// Nothing to do.
+    /// A plan without a change.
     pub(super) fn nothing(event: SchemaEvent) -> Self {
         Self { change: None, event }
     }
@@ -65,10 +65,10 @@ impl Planned {
     }
 }
 
-/// Plans `statement` and appends what the client should know besides, also where it is refused.
+/// Plans `statement` and appends warnings for the client, also if the statement is refused.
 ///
 /// # Errors
-/// Whatever is wrong with the statement, in Cassandra's words.
+/// The statement's error, in Cassandra's words.
 pub(crate) fn plan(
     statement: &Statement,
     context: &PlanContext<'_>,
@@ -106,7 +106,7 @@ pub(crate) fn plan(
     }
 }
 
-/// Says what is wrong with a schema statement whatever the schema is; preparing it fails then, too.
+/// Checks a schema statement independent of the schema; preparing it fails with the same errors.
 ///
 /// # Errors
 /// As [`plan`].
@@ -208,12 +208,12 @@ pub(super) fn keyspace_event(change: Change, keyspace: &str) -> SchemaEvent {
     }
 }
 
-/// A table as messages name it, quoted where it must be.
+/// A table's name in messages, quoted if necessary.
 pub(crate) fn table_text(table: &Table) -> String {
     qualified(table.keyspace(), table.name())
 }
 
-/// `keyspace.name`, each quoted where it must be.
+/// `keyspace.name`, each quoted if necessary.
 pub(crate) fn qualified(keyspace: &str, name: &str) -> String {
     format!("{}.{}", quote(keyspace), quote(name))
 }

@@ -1,7 +1,8 @@
-//! The `replication` map of a keyspace: strategies, factors, and what they come to here.
+//! The `replication` map of a keyspace: strategies, factors, and their effect on this node.
 //!
-//! Kept form: `class` in full, factors as canonical numbers, `replication_factor` of NetworkTopologyStrategy spread
-//! over the data centers there are (Cassandra's `ReplicationParams` and the strategies' `prepareOptions`).
+//! Stored form: `class` in full, factors as canonical numbers, `replication_factor` of
+//! NetworkTopologyStrategy expanded to the existing data centers (Cassandra's `ReplicationParams` and the
+//! strategies' `prepareOptions`).
 
 use std::collections::BTreeMap;
 
@@ -83,13 +84,13 @@ fn topology(
         options.insert(FACTOR.to_owned(), unnamed_factor(previous, context));
     }
     if let Some(everywhere) = options.remove(FACTOR) {
-        // A factor for everywhere leaves alone what data centers were given before, for safety.
+        // A factor for all data centers does not change the factors given before, for safety.
         for (name, factor) in previous {
             if name != FACTOR && name != "class" {
                 options.entry(name.clone()).or_insert_with(|| factor.clone());
             }
         }
-        // A number that cannot be is told below by the absence of any data center, as Cassandra tells it.
+        // An invalid number is reported below as the absence of any data center, as by Cassandra.
         if let Ok(everywhere) = factor(&everywhere) {
             for (name, _) in context.data_centers {
                 options.entry(name.clone()).or_insert_with(|| everywhere.to_string());
@@ -119,7 +120,7 @@ fn topology(
     Ok(())
 }
 
-/// What a keyspace gets that names no factor: the one it had, else `default_keyspace_rf`.
+/// The factor of a keyspace that names none: the previous one, otherwise `default_keyspace_rf`.
 fn unnamed_factor(previous: &Replication, context: &PlanContext<'_>) -> String {
     let default = || context.guardrails.default_keyspace_rf.to_string();
     previous.get(FACTOR).cloned().unwrap_or_else(default)

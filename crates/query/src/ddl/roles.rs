@@ -1,9 +1,9 @@
-//! Statements about roles, users and permissions, on a node where everybody is anonymous.
+//! Statements about roles, users and permissions, on a node where every client is anonymous.
 //!
-//! There is no authentication yet, and nobody but those who logged in may manage roles: each statement ends in what Cassandra
-//! answers with its `AllowAllAuthenticator` and `AllowAllAuthorizer`, mistakes first. As there, a statement that is executed is
-//! asked first whether it may (`authorize`), then whether it can (`validate`); one that is prepared only the latter.
-//! Invariant: no such statement succeeds.
+//! There is no authentication yet, and only clients that are logged in may manage roles. Each statement ends
+//! with the answer of Cassandra with its `AllowAllAuthenticator` and `AllowAllAuthorizer`, mistakes first. As
+//! there, an executed statement is first checked for permission (`authorize`), then for mistakes
+//! (`validate`); a prepared one only for the latter. Invariant: no such statement succeeds.
 
 use cql::ast::{Resource, RoleOption, Statement, UserPassword};
 
@@ -14,10 +14,10 @@ use crate::QueryError;
 const DEFAULT_ROLE: &str = "cassandra";
 const MANAGER: &str = "org.apache.cassandra.auth.CassandraRoleManager";
 
-/// Why a statement about roles is not carried out; `Ok` for all others. `data_centers` are those there are.
+/// The error of a statement about roles; `Ok` for all other statements. `data_centers` are the existing ones.
 ///
 /// # Errors
-/// [`QueryError::Unauthorized`] for all that has no other mistake.
+/// [`QueryError::Unauthorized`] if there is no other mistake.
 pub(crate) fn refuse(
     statement: &Statement,
     session: Option<&str>,
@@ -27,7 +27,7 @@ pub(crate) fn refuse(
     validate(statement, data_centers)
 }
 
-/// What is said before anything is looked at.
+/// The check for permission, before anything else.
 fn authorize(statement: &Statement, session: Option<&str>) -> Result<(), QueryError> {
     match statement {
         Statement::CreateRole(create) if create.options.contains(&RoleOption::Superuser(true)) => {
@@ -65,7 +65,7 @@ const CREATE_SUPERUSER: &str = "Only superusers can create a role with superuser
 const ALTER_SUPERUSER: &str = "Only superusers are allowed to alter superuser status";
 const DROP_SUPERUSER: &str = "Only superusers can drop a role with superuser status";
 
-/// Whether a resource says what it is: tables have a keyspace, functions their own.
+/// Checks that a resource is complete: tables need a keyspace, functions their own.
 fn known(resource: &Resource, session: Option<&str>) -> Result<(), QueryError> {
     match resource {
         Resource::Table(name) if name.keyspace.is_none() && session.is_none() => Err(invalid(
@@ -78,7 +78,8 @@ fn known(resource: &Resource, session: Option<&str>) -> Result<(), QueryError> {
     }
 }
 
-/// What is wrong with a statement about roles whoever gives it, and that nobody has logged in; `Ok` for all others.
+/// The mistakes of a statement about roles by any client, and the lack of a login; `Ok` for all other
+/// statements.
 ///
 /// # Errors
 /// As [`refuse`].
@@ -140,7 +141,7 @@ fn password(password: Option<&UserPassword>) -> Result<(), QueryError> {
     }
 }
 
-/// Without an authenticator that asks for passwords, roles have none.
+/// Without an authenticator that checks passwords, roles have none.
 fn supported(options: &[RoleOption]) -> Result<(), QueryError> {
     options.iter().try_for_each(|option| match option {
         RoleOption::Password(_) => Err(unsupported("PASSWORD")),

@@ -1,7 +1,9 @@
-//! The column that says when a row expires: `c timestamp TTL` in CREATE TABLE, `ALTER TABLE … TTL c` and `TTL NULL`.
+//! The column that holds the time at which a row expires: `c timestamp TTL` in CREATE TABLE, `ALTER TABLE …
+//! TTL c` and `TTL NULL`.
 //!
-//! Its name is kept as an extension of the table; [`crate::row_expiry`] removes the rows. Invariant: the column named is a
-//! regular one of a type that is a time, and stays while it is named. (CQL: cql-extensions.md "Per-row TTL".)
+//! Its name is kept as an extension of the table; [`crate::row_expiry`] removes the rows. Invariant: the
+//! column is a regular one with a type that is a time, and it stays as long as the extension names it. (CQL:
+//! cql-extensions.md "Per-row TTL".)
 
 use model::CqlType;
 use model::schema::{Column, ColumnKind, TableDefinition, TableOptions};

@@ -1,7 +1,7 @@
 //! ALTER TABLE: columns come, go and are renamed; options change.
 //!
-//! Invariant: a column id is never given twice, so a column that comes back under an old name is another column and
-//! cells written before do not return.
+//! Invariant: a column id is never given twice, so a column that comes back under an old name is another
+//! column and cells written before do not return.
 
 use cql::ast::{AlterTable, AlterTableChange, ColumnDefinition, Ident};
 use model::schema::{DroppedColumn, Keyspace, SchemaChange, TableDefinition};
@@ -180,7 +180,7 @@ fn add(
         return Err(too_many_columns());
     }
     let id = match after.dropped.get(name) {
-        // Its cells in memory carry the id; those from before the drop are told by their time.
+        // Cells in memory carry the id; those from before the drop are recognised by their timestamps.
         Some(dropped) => dropped.column.id,
         None => next_id(after, table)?,
     };
@@ -217,8 +217,8 @@ fn check_return(before: &Column, name: &str, ty: &CqlType, kind: ColumnKind) -> 
     Ok(())
 }
 
-/// Whether values stored as `old` are values of `new`, and stand in table files the same way: files written before the
-/// drop are read by the column's name (Cassandra's `isSerializationCompatibleWith`).
+/// Whether values stored as `old` are values of `new`, and stand in table files the same way: files written
+/// before the drop are read by the column's name (Cassandra's `isSerializationCompatibleWith`).
 fn reads_values_of(new: &CqlType, old: &CqlType) -> bool {
     let same_form = new.is_multi_cell() == old.is_multi_cell()
         && new.fixed_value_length() == old.fixed_value_length()
@@ -248,7 +248,7 @@ fn means_values_of(new: &CqlType, old: &CqlType) -> bool {
         (CqlType::Map { key: k, value: v, .. }, CqlType::Map { key: old_k, value: old_v, .. }) => {
             sorts_as(k, old_k) && means_values_of(v, old_v)
         }
-        // One may be longer than before: what was written then has nulls at its end.
+        // The new tuple may be longer than the old one: values written before have nulls at their end.
         (CqlType::Tuple(new), CqlType::Tuple(old)) => {
             new.len() >= old.len() && new.iter().zip(old).all(|(new, old)| means_values_of(new, old))
         }
@@ -256,8 +256,8 @@ fn means_values_of(new: &CqlType, old: &CqlType) -> bool {
     }
 }
 
-/// Whether what stands in the order of `old` stands in that of `new`: elements of sets and keys of maps
-/// (Cassandra's `isCompatibleWith`).
+/// Whether values that are sorted by the order of `old` are sorted by that of `new` too: elements of sets and
+/// keys of maps (Cassandra's `isCompatibleWith`).
 fn sorts_as(new: &CqlType, old: &CqlType) -> bool {
     if new == old {
         return true;

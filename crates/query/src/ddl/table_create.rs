@@ -1,7 +1,7 @@
 //! CREATE TABLE.
 //!
-//! Three steps in Cassandra's order, because the order decides which of two mistakes is told: what the statement says
-//! about itself (`Shape`), what is there already, and what columns and options mean (`build`).
+//! Three steps in Cassandra's order, because the order decides which of two mistakes is reported: the
+//! statement by itself (`Shape`), existing tables, and the meaning of columns and options (`build`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -65,12 +65,12 @@ pub(super) fn create(
     Ok(Planned::change(SchemaChange::CreateTable(Box::new(table)), event))
 }
 
-/// Says what is wrong with the statement whatever the schema is.
+/// Checks the statement by itself, independent of the schema.
 pub(super) fn check(statement: &CreateTable) -> Result<(), QueryError> {
     Shape::new(statement).map(drop)
 }
 
-/// The definition a CREATE TABLE of the node's own stands for; for tables no statement may make.
+/// The definition for a CREATE TABLE of the node itself, for tables that clients may not create.
 pub(crate) fn own_table(
     statement: &CreateTable,
     context: &PlanContext<'_>,
@@ -83,7 +83,7 @@ pub(crate) fn own_table(
     Ok(table)
 }
 
-/// What a CREATE TABLE says, before types are looked up.
+/// The contents of a CREATE TABLE, before types are looked up.
 struct Shape<'a> {
     columns: BTreeMap<&'a str, RawColumn<'a>>,
     order: Vec<&'a str>,
@@ -170,7 +170,7 @@ fn read_options<'a>(statement: &'a CreateTable, full_name: &str) -> Result<Optio
     Ok((Properties::new(properties)?, directions, compact))
 }
 
-/// A table of that name is there already: nothing to do, or a mistake.
+/// A table of that name exists: nothing to do, or an error.
 pub(super) fn already_there(
     keyspace: &str,
     name: &str,
@@ -383,7 +383,7 @@ pub(super) fn check_mask(is_masked: bool) -> Result<(), QueryError> {
     ))
 }
 
-/// A user type whose fields are cells of their own cannot hold collections that are, too.
+/// Refuses user types whose fields are separate cells if they contain collections of separate cells.
 pub(super) fn check_nesting(ty: &CqlType, whose: &str) -> Result<(), QueryError> {
     match ty {
         CqlType::Udt(udt) if !udt.frozen && udt.fields.iter().any(|(_, field)| field.is_multi_cell()) => Err(
@@ -393,7 +393,7 @@ pub(super) fn check_nesting(ty: &CqlType, whose: &str) -> Result<(), QueryError>
     }
 }
 
-/// The mistake of a static column in a table where every column is.
+/// The error for a static column in a table without clustering columns.
 pub(super) fn statics_need_clustering() -> QueryError {
     invalid(
         "Static columns are only useful (and thus allowed) if the table has at least one clustering column",
@@ -405,7 +405,7 @@ pub(super) fn too_many_columns() -> QueryError {
     invalid(format!("A table cannot have more than {COLUMNS_MAX} columns"))
 }
 
-/// The table in messages about the statement itself: its keyspace only where the statement names it.
+/// The table's name in messages about the statement itself: with its keyspace only if the statement names it.
 fn name_as_written(name: &QualifiedName) -> String {
     match &name.keyspace {
         Some(keyspace) => super::plan::qualified(keyspace.as_str(), name.name.as_str()),

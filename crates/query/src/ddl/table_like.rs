@@ -1,7 +1,7 @@
 //! CREATE TABLE LIKE: a new table with the columns and options of another (Cassandra 5.1's statement).
 //!
-//! Dropped columns stay behind: the new table has no files that could hold their cells. User types must be in the new
-//! table's keyspace too, and there have the same fields.
+//! Dropped columns stay behind: the new table has no files that could hold their cells. User types must be in
+//! the new table's keyspace too, and there have the same fields.
 
 use std::collections::BTreeMap;
 
@@ -117,7 +117,7 @@ fn columns(source: &[Column], from: &str, keyspace: &Keyspace) -> Result<Vec<Col
     Ok(columns)
 }
 
-/// A type as it is in the new keyspace; what cannot be is gathered.
+/// A type as it is in the new keyspace; user types that it lacks, or that differ there, are collected.
 fn moved(
     ty: &CqlType,
     keyspace: &Keyspace,

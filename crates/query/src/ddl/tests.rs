@@ -1,7 +1,8 @@
-//! Schema statements against what a Cassandra 5.0.6 answered to them.
+//! Compares schema statements with the answers of Cassandra 5.0.6.
 //!
-//! `testdata/ddl_mistakes.txt`: `= ` sets up, `> ` is a statement, `< ` its answer (`OK`, or code and message; for
-//! code 2400 the name of what exists). After each statement that succeeds, what it made under the name `x` is dropped.
+//! `testdata/ddl_mistakes.txt`: `= ` sets up, `> ` is a statement, `< ` its answer (`OK`, or code and
+//! message; for code 2400 the name of what exists). After each statement that succeeds, what it made under
+//! the name `x` is dropped.
 
 use cql::ast::Statement;
 use model::Schema;
@@ -15,10 +16,10 @@ const MISTAKES: &str = include_str!("../../testdata/ddl_mistakes.txt");
 /// Tables and types of random shape, in the same form.
 const RANDOM: &str = include_str!("../../testdata/ddl_random.txt");
 
-/// Where we answer otherwise on purpose: Cassandra fails inside, takes a table this version has not got, or speaks of
-/// its own limits.
+/// Statements with a different answer on purpose: Cassandra fails internally, accepts a table that this
+/// version does not support, or mentions its own limits.
 const OTHERWISE: [(&str, &str); 5] = [
-    // Up to Cassandra 4, and in ScyllaDB, the class goes by this name.
+    // Up to Cassandra 4, and in ScyllaDB, the class has this name.
     (
         "CREATE TABLE ks.x (k int PRIMARY KEY) WITH compression = {'sstable_compression': 'LZ4Compressor'}",
         "OK",
@@ -43,7 +44,7 @@ pub(crate) struct Session {
     pub(crate) schema: Schema,
     pub(crate) keyspace: Option<String>,
     pub(crate) guardrails: Guardrails,
-    /// What the last statement warned of.
+    /// Warnings of the last statement.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -318,7 +319,7 @@ fn a_column_that_returns_has_its_id_and_the_time_it_went() {
     assert_eq!(table.column("v").unwrap().id.0, 1);
     let dropped = &table.definition().dropped["v"];
     assert_eq!((dropped.column.id.0, dropped.dropped_at_us), (1, 7));
-    // The next column has an id nobody had.
+    // The next column gets an id that was never used.
     session.run("ALTER TABLE ks.t ADD x int").unwrap();
     assert_eq!(session.schema.table("ks", "t").unwrap().column("x").unwrap().id.0, 3);
 }
@@ -421,7 +422,7 @@ fn guardrails_warn_and_refuse() {
         "CREATE TABLE a.w (k int PRIMARY KEY)",
         &["! Guardrail tables violated: Cannot have more than 2 tables, aborting the creation of table w"],
     );
-    // What was warned of before the refusal is told with it.
+    // Warnings before the refusal are returned with it.
     check(
         "CREATE TABLE a.w (k int PRIMARY KEY, v int) WITH comment = 'x'",
         &[
@@ -465,7 +466,7 @@ fn guardrails_warn_and_refuse() {
              Properties (ignored values are: [comment])",
         ],
     );
-    // What the statement does not name is no matter of its own.
+    // Options that the statement does not name are not checked.
     check("ALTER TABLE a.t WITH default_time_to_live = 0", &[]);
     check("CREATE TYPE a.z (a int)", &[]);
     check(

@@ -1,8 +1,8 @@
-//! Type names of a statement become types of the schema.
+//! Resolves type names of a statement to types of the schema.
 //!
-//! Follows Cassandra's `CQL3Type.Raw`: freezing goes down into what is frozen, a non-frozen collection takes only
-//! frozen collections and user types as elements, and user types come from the statement's own keyspace.
-//! Leaned on by CREATE and ALTER of tables and types.
+//! Follows Cassandra's `CQL3Type.Raw`: freezing extends into the frozen type, a non-frozen collection takes
+//! only frozen collections and user types as elements, and user types come from the statement's own keyspace.
+//! Used by CREATE and ALTER of tables and types.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -16,14 +16,14 @@ use model::types::UserType;
 use super::mistake::{invalid, syntax};
 use crate::QueryError;
 
-/// Most types one type may be made of, fields of user types counted where they are used: a user type holds copies of
-/// those it names, so that a few doublings would else fill memory.
+/// Most types in one type, fields of user types counted at each use: a user type holds copies of the types it
+/// names, so that a few doublings could otherwise fill memory.
 pub(crate) const TYPE_NODES_MAX: usize = 16_384;
 
 /// The user-defined types a statement can name.
 pub(crate) type UserTypes = BTreeMap<String, TypeDefinition>;
 
-/// A type as written, with freezing carried to where it ends.
+/// A type as written, with freezing extended to its parts.
 #[derive(Debug, Clone)]
 pub(crate) enum RawType {
     Native(NativeType),
@@ -49,7 +49,7 @@ impl RawType {
     /// Takes a type name as parsed.
     ///
     /// # Errors
-    /// `frozen<>` around something that has no frozen form, classes there are not.
+    /// `frozen<>` around a type without a frozen form, unknown classes.
     pub(crate) fn new(name: &TypeName) -> Result<Self, QueryError> {
         Ok(match name {
             TypeName::Native(native) => Self::Native(*native),
@@ -101,7 +101,7 @@ impl RawType {
         matches!(self, Self::User { frozen: false, .. })
     }
 
-    /// Whether the text says frozen; tuples and vectors are so without being asked.
+    /// Whether the type is declared frozen; tuples and vectors always are.
     pub(crate) fn is_frozen(&self) -> bool {
         matches!(
             self,
@@ -120,7 +120,7 @@ impl RawType {
         !matches!(self, Self::Native(_) | Self::Custom(_))
     }
 
-    /// Frozen, where there is such a form.
+    /// The frozen form, if there is one.
     fn freeze_inside(self) -> Self {
         let inside = |inner: Box<Self>| Box::new(inner.freeze_inside());
         match self {
@@ -137,7 +137,7 @@ impl RawType {
     /// The type in `keyspace`, whose user types are `types`.
     ///
     /// # Errors
-    /// Unknown names, nesting that has no meaning.
+    /// Unknown names, invalid nesting.
     pub(crate) fn resolve(&self, keyspace: &str, types: &UserTypes) -> Result<ResolvedType, QueryError> {
         if let Self::Custom(class) = self {
             return resolve_class(class);
@@ -188,7 +188,7 @@ impl RawType {
                 CqlType::Tuple(resolved)
             }
             Self::Vector { element, dimension } => {
-                // What is inside is as whole as the vector, but keeps the name it was given.
+                // The element is frozen with the vector, but keeps the name it was given.
                 let element = inner(element)?;
                 let positive = u32::try_from(*dimension).ok().filter(|dimension| *dimension > 0);
                 let dimension = positive.ok_or_else(|| {
@@ -243,7 +243,7 @@ impl RawType {
         }
     }
 
-    /// The type as Cassandra's messages show it once it knows the keyspace: user types qualified.
+    /// The type as Cassandra's messages show it with a known keyspace: user types qualified.
     pub(crate) fn qualified(&self, keyspace: &str) -> String {
         let mut qualified = self.clone();
         qualified.qualify(keyspace);
@@ -321,9 +321,9 @@ fn nodes(ty: &CqlType) -> usize {
     }
 }
 
-/// A class name stands for the CQL type it serialises as. Of the classes that none stands for there are the old ones of
-/// times and UUIDs, and composites, whose values are bytes; all others are refused, because nothing here could order
-/// or check their values.
+/// A class name stands for the CQL type that it serialises as. Of the other classes, the old ones for times
+/// and UUIDs are accepted, and composites, whose values are bytes. All others are refused, because their
+/// values could neither be ordered nor checked.
 fn resolve_class(class: &str) -> Result<ResolvedType, QueryError> {
     let (ty, reversed) = model::marshal::parse_class(class).map_err(|error| no_class(class, &error))?;
     if let CqlType::Custom(text) = &ty
@@ -351,7 +351,7 @@ const GENERIC: [&str; 10] = [
     "VectorType",
 ];
 
-/// What is wrong with a class name: Cassandra tells no more than this of parameters.
+/// The error for a class name; Cassandra reports no more than this about parameters.
 fn no_class(class: &str, why: &dyn fmt::Display) -> QueryError {
     let outer = class.split('(').next().unwrap_or_default().trim();
     let full =
@@ -373,7 +373,7 @@ fn known_class(text: &str) -> Option<CqlType> {
     let custom = |class: String| Some(CqlType::Custom(format!("{}{class}", model::marshal::PACKAGE)));
     match short {
         "LexicalUUIDType" | "LegacyTimeUUIDType" => return custom(short.to_owned()),
-        // New columns of the old class for times have the one that took its place.
+        // New columns of the old class for times get the class that replaced it.
         "DateType" => return Some(CqlType::Timestamp),
         _ => {}
     }
@@ -410,7 +410,7 @@ pub(crate) fn top_level(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Whether values are composites, whose order nothing here knows.
+/// Whether values are composites, whose order is not implemented.
 pub(crate) fn is_composite(ty: &CqlType) -> bool {
     matches!(ty, CqlType::Custom(class) if class.contains("CompositeType("))
 }

@@ -1,4 +1,4 @@
-//! What a DESCRIBE finds: schema elements in Cassandra's order, or the mistake in the question.
+//! The elements for a DESCRIBE: schema elements in Cassandra's order, or the statement's error.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -23,7 +23,7 @@ pub(super) enum Element<'a> {
     Table(&'a Rc<Table>),
 }
 
-/// What the node's schema holds, made-up tables included.
+/// The node's schema, including virtual tables.
 #[derive(Clone, Copy)]
 pub(super) struct View<'a> {
     pub(super) schema: &'a Schema,
@@ -87,7 +87,7 @@ impl Element<'_> {
 }
 
 impl<'a> View<'a> {
-    /// The elements a statement asks for, in order; none for `DESCRIBE CLUSTER`, which describes the node.
+    /// The elements that a statement names, in order; empty for `DESCRIBE CLUSTER`, which describes the node.
     pub(super) fn elements(self, statement: &Describe) -> Result<Vec<Element<'a>>, QueryError> {
         match &statement.target {
             DescribeTarget::Cluster => Ok(Vec::new()),
@@ -222,8 +222,8 @@ fn absent(what: &str, name: &QualifiedName, keyspace: &Keyspace) -> QueryError {
     invalid(format!("{what} '{}' not found in '{}'", name.name.name, keyspace.name))
 }
 
-/// A keyspace and all in it, in an order that can be run: types before those that use them, functions, aggregates, then
-/// tables.
+/// A keyspace and everything in it, in an order that can be executed: types before their users, functions,
+/// aggregates, then tables.
 fn content(keyspace: &Keyspace) -> Vec<Element<'_>> {
     let mut elements = vec![Element::Keyspace(keyspace)];
     let mut seen = BTreeSet::new();
@@ -238,13 +238,13 @@ fn content(keyspace: &Keyspace) -> Vec<Element<'_>> {
     elements
 }
 
-/// The functions of a keyspace, all or those of a name.
+/// The functions of a keyspace: all, or those with a name.
 fn functions<'a>(keyspace: &'a Keyspace, name: Option<&str>) -> Vec<Element<'a>> {
     let of_name = |function: &&'a Rc<FunctionDefinition>| name.is_none_or(|name| function.name == name);
     keyspace.functions.iter().filter(of_name).map(|function| Element::Function(function)).collect()
 }
 
-/// The aggregates of a keyspace, all or those of a name.
+/// The aggregates of a keyspace: all, or those with a name.
 fn aggregates<'a>(keyspace: &'a Keyspace, name: Option<&str>) -> Vec<Element<'a>> {
     let of_name = |aggregate: &&'a Rc<AggregateDefinition>| name.is_none_or(|name| aggregate.name == name);
     keyspace.aggregates.iter().filter(of_name).map(|aggregate| Element::Aggregate(aggregate)).collect()
@@ -269,7 +269,7 @@ fn add_type<'a>(
     elements.push(Element::Type(&keyspace.name, definition));
 }
 
-/// The user types a type names itself; those they name follow from their own definitions.
+/// The user types that a type names itself; those named by these follow from their definitions.
 fn name_types<'a>(ty: &'a CqlType, names: &mut Vec<&'a str>) {
     match ty {
         CqlType::List { element, .. } | CqlType::Set { element, .. } | CqlType::Vector { element, .. } => {

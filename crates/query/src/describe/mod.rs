@@ -1,7 +1,7 @@
 //! DESCRIBE, answered by the server as Cassandra 5 does it; `cqlsh` shows these rows as they are.
 //!
-//! Lists have the columns keyspace_name, type and name; descriptions have create_statement too. Pages go by the number
-//! of rows already given, and end with an error when the schema changed in between.
+//! Lists have the columns keyspace_name, type and name; descriptions have create_statement too. Pages are
+//! identified by the number of rows already returned, and end with an error if the schema changed in between.
 
 mod elements;
 mod page;
@@ -23,7 +23,7 @@ pub(crate) use page::append_rows;
 /// Answers a DESCRIBE and appends its ROWS.
 ///
 /// # Errors
-/// What is described is not there; a paging state that is not ours or of another schema.
+/// The described element does not exist; a paging state that is invalid or of another schema.
 pub fn execute(
     engine: &Engine,
     client: &ClientState,
@@ -51,10 +51,10 @@ pub(crate) struct Description {
 /// A column that holds `map<text, list<text>>`.
 const RANGE_OWNERSHIP: &str = "range_ownership";
 
-/// What a DESCRIBE says of a schema.
+/// The rows of a DESCRIBE of a schema.
 ///
 /// # Errors
-/// What is described is not there.
+/// The described element does not exist.
 pub(crate) fn describe(
     statement: &Describe,
     schema: &model::Schema,
@@ -91,7 +91,7 @@ pub(crate) fn describe(
 
 fn cluster(node: &NodeFacts, keyspace: Option<&str>) -> Description {
     let mut columns = vec!["cluster", "partitioner", "snitch"];
-    // The name every Cassandra that was not told otherwise gives here; placement does not depend on it.
+    // The name that every Cassandra with default settings gives here; placement does not depend on it.
     let mut row = vec![
         node.cluster_name.clone().into_bytes(),
         b"Murmur3Partitioner".to_vec(),

@@ -15,10 +15,10 @@ const TYPE_MAP: u16 = 0x0021;
 const STATE_VERSION: u8 = 1;
 const STATE_BYTES: usize = 1 + 16 + 8;
 
-/// Appends the page that begins where `state` says and has at most `page_size` rows.
+/// Appends the page that begins where `state` points and has at most `page_size` rows.
 ///
 /// # Errors
-/// A paging state that is not ours, or of another schema.
+/// A paging state that this node did not make, or one of another schema.
 pub(crate) fn append_rows(
     description: &Description,
     schema_version: [u8; 16],

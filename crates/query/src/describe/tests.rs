@@ -1,7 +1,7 @@
 //! Descriptions against those of a Cassandra 5.0.6 that ran the same statements.
 //!
-//! `testdata/describe.txt`: `= ` sets up, `> ` describes, `< ` is a row (columns divided by ` | `, line ends as `\n`),
-//! `! ` an error, `@ ` a statement of the session's.
+//! `testdata/describe.txt`: `= ` sets up, `> ` describes, `< ` is a row (columns divided by ` | `, line ends
+//! as `\n`), `! ` an error, `@ ` a statement of the session's.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -169,7 +169,7 @@ fn definitions_of_system_tables_are_cassandras() {
         let mut expected = text.split("### ").skip(1);
         for row in &description.rows {
             let name = String::from_utf8_lossy(&row[2]);
-            // What Cassandra does not have.
+            // Things that Cassandra does not have.
             let of_system =
                 ["versions", "clients", "config", "protocol_servers", "snapshots", "tablets", "token_ring"];
             if keyspace == "system" && of_system.contains(&&*name)

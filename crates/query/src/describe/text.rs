@@ -1,6 +1,7 @@
-//! Schema elements as the CQL that makes them, byte for byte as Cassandra 5 writes it: tools compare these texts.
+//! Schema elements as the CQL that creates them, byte for byte as by Cassandra 5: tools compare these texts.
 //!
-//! Where Cassandra's order is that of a hash table (factors by data center, dropped columns), it is by name here.
+//! If Cassandra's order is that of a hash table (factors by data center, dropped columns), it is by name
+//! here.
 
 use std::fmt::Write;
 
@@ -60,7 +61,8 @@ pub(super) fn user_type(keyspace: &str, definition: &TypeDefinition) -> String {
     text
 }
 
-/// CREATE TABLE of a table; with internals also its id and what it takes to have its dropped columns dropped again.
+/// CREATE TABLE of a table; with internals also its id and the statements that drop its dropped columns
+/// again.
 pub(super) fn table(table: &Table, internals: bool) -> String {
     let mut text = String::with_capacity(2048);
     let name = table_text(table);
@@ -126,7 +128,7 @@ fn columns(text: &mut String, table: &Table, internals: bool) {
     let count = shown.len();
     let is_static_compact = table.compact() == Some(CompactShape::Static);
     for (index, column) in shown.into_iter().enumerate() {
-        // What came back under a dropped name is added behind the drop, as it happened.
+        // A column that was added again under a dropped name is added behind the drop, as it happened.
         if internals && table.definition().dropped.contains_key(&column.name) {
             continue;
         }
@@ -277,7 +279,7 @@ fn put(text: &mut String, arguments: std::fmt::Arguments<'_>) {
 
 /// A type as the signature of a function shows it.
 pub(super) fn signature_type(ty: &CqlType) -> String {
-    // Functions know no frozenness, and what a tuple or vector shows of it is not taken back by CREATE.
+    // Functions ignore frozenness, and CREATE does not accept the form that shows it for a tuple or vector.
     match ty {
         CqlType::Tuple(components) => {
             format!("tuple<{}>", components.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))

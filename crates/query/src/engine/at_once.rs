@@ -1,7 +1,8 @@
-//! Answers statements about one row where nothing has to be waited for but the commit log.
+//! Answers statements about one row if nothing but the commit log has to be waited for.
 //!
-//! Prepared ones need no task then: `server/native/dispatch` calls [`Engine::begin_read`] and [`Engine::begin_write`] where it
-//! cuts a frame. Invariant: of what is [`AtOnce::Left`] nothing was done.
+//! Prepared ones then need no task: `server/native/dispatch` calls [`Engine::begin_read`] and
+//! [`Engine::begin_write`] where it parses a frame. Invariant: of a statement that is [`AtOnce::Left`]
+//! nothing was done.
 
 use std::rc::Rc;
 
@@ -22,28 +23,28 @@ use crate::results::{self, MetadataMode};
 use crate::terms::Binding;
 use crate::{ClientState, QueryError, Response};
 
-/// A prepared statement about one row, as they usually are: [`Engine::begin_read`] or [`Engine::begin_write`] may answer it
-/// without a task.
+/// A prepared statement about one row, as they usually are: [`Engine::begin_read`] or [`Engine::begin_write`]
+/// may answer it without a task.
 #[derive(Debug)]
 pub struct OneRow {
     statement: Rc<CachedStatement>,
-    /// Whether it writes the row.
+    /// Whether the statement writes the row.
     pub writes: bool,
 }
 
-/// What became of the attempt to answer without waiting.
+/// The result of trying to answer without waiting.
 #[derive(Debug)]
 pub enum AtOnce {
     /// The answer is complete; that of [`Engine::begin_write`] is VOID.
     Done,
-    /// It is VOID once this is done, and nothing else with it.
+    /// The answer is VOID once this write is done.
     Writing(Writing),
-    /// Nothing of it is there yet; where the row cache is done with, what is left over.
+    /// Nothing was answered yet; with the rest of the read if the row cache has answered a part.
     Left(Option<Box<Rest>>),
 }
 
 impl Engine {
-    /// The prepared statement of that id, where it is about one row.
+    /// The prepared statement of that id, if it is about one row.
     #[inline]
     pub fn one_row(&self, id: &[u8]) -> Option<OneRow> {
         let statement = self.0.prepared.get(id)?;
@@ -56,7 +57,8 @@ impl Engine {
         Some(OneRow { statement, writes })
     }
 
-    /// Executes a prepared read as [`Self::execute`] does, as far as nothing has to be waited for; its `values` have no names.
+    /// Executes a prepared read as [`Self::execute`] does, as far as nothing has to be waited for; its
+    /// `values` have no names.
     ///
     /// # Errors
     /// As [`Self::execute`].
@@ -81,8 +83,8 @@ impl Engine {
         answered
     }
 
-    /// Executes a prepared write as [`Self::execute`] does, as far as nothing has to be waited for but the commit log; its
-    /// `values` have no names. Such writes end in the order in which they began.
+    /// Executes a prepared write as [`Self::execute`] does, if nothing but the commit log has to be waited
+    /// for; its `values` have no names. Such writes end in the order in which they began.
     ///
     /// # Errors
     /// As [`Self::execute`].
@@ -110,13 +112,13 @@ impl Engine {
         })
     }
 
-    /// As [`Self::begin_write`] is about to begin a write: whoever answers it ends this.
+    /// Starts the timer for a write by [`Self::begin_write`]; the caller that answers the write ends it.
     #[inline]
     pub fn time(&self, row: &OneRow) -> Timed {
         self.time_write(&row.statement.prepared)
     }
 
-    /// Answers what need not wait, a point read or a write but for the commit log.
+    /// Answers a point read or a write that need not wait, except for the commit log.
     #[inline]
     pub(super) fn answer_at_once(
         &self,

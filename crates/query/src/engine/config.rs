@@ -20,7 +20,7 @@ pub struct EngineConfig {
     pub listen_address: SocketAddr,
     /// Address for clients.
     pub native_address: SocketAddr,
-    /// Port where connections choose their shard; `None` where there is none.
+    /// Port on which connections choose their shard; `None` if there is none.
     pub shard_aware_port: Option<u16>,
     /// Shards of the node.
     pub shards: usize,
@@ -32,7 +32,7 @@ pub struct EngineConfig {
     pub range_timeout: Duration,
     /// `write_request_timeout`
     pub write_timeout: Duration,
-    /// `cas_contention_timeout`: how long a conditional write waits for others of its kind.
+    /// `cas_contention_timeout`: how long contention with other conditional writes may delay one.
     pub cas_contention_timeout: Duration,
     /// `truncate_request_timeout`
     pub truncate_timeout: Duration,
@@ -46,11 +46,11 @@ pub struct EngineConfig {
     pub user_functions: bool,
     /// How long a function of the user's may run.
     pub user_function_times: CallTimes,
-    /// How bind markers are named and told apart.
+    /// How bind markers are named and identified.
     pub markers: MarkerOptions,
-    /// What operators want to be warned of or refused.
+    /// Limits that operators set, with warnings and refusals.
     pub guardrails: Guardrails,
-    /// Names and values for `system_views.settings`, beside those that follow from the others here.
+    /// Names and values for `system_views.settings`, besides those that follow from the other settings here.
     pub settings: Vec<(String, String)>,
 }
 

@@ -1,4 +1,5 @@
-//! What statements write and read by way of the engine: deadlines, what each costs its table, and errors as clients are told them.
+//! Writes and reads of statements through the engine: deadlines, statistics, and errors in the form for
+//! clients.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -14,7 +15,8 @@ use crate::QueryError;
 use crate::execute::consistency;
 use crate::execute::counter::Totals;
 
-/// A mutation beyond this has its deadline from the clock itself: making it may have taken a good part of its time.
+/// A mutation beyond this has its deadline from the clock itself: making it may have taken a good part of its
+/// time.
 const LONG_MUTATION_BYTES: usize = 16 * 1024;
 
 impl Engine {
@@ -29,16 +31,16 @@ impl Engine {
         timeout: Option<Duration>,
     ) -> Result<(), QueryError> {
         let timeout = timeout.unwrap_or(self.0.config.write_timeout);
-        // What is long took its time in this slice already.
+        // A long mutation has taken time of this slice already.
         let is_long = mutation.len() > LONG_MUTATION_BYTES;
         let deadline = if is_long { Deadline::after(timeout) } else { Deadline::about(timeout) };
         let written = reactor::in_place!(self.0.replicator.write(table, mutation, level, deadline));
         written.map_err(|error| Self::write_failed(error, table, mutation, level, write_type))
     }
 
-    /// Begins [`Self::write`] where nothing has to be waited for before the commit log has the mutation; `None` where
-    /// something has, and nothing was begun. Who asks has seen that [`Storage::holds_writers`] says no.
-    /// [`Self::write_failed`] is for the errors of what is returned.
+    /// As [`Self::write`], if nothing has to be waited for before the commit log has the mutation; otherwise
+    /// `None`, and nothing was begun. Precondition: [`Storage::holds_writers`] returned false. Errors of the
+    /// returned write go through [`Self::write_failed`].
     #[inline]
     pub(crate) fn begin_mutation(
         &self,
@@ -54,7 +56,7 @@ impl Engine {
         self.0.replicator.begin_write(table, (mutation, token), level, deadline)
     }
 
-    /// What a client is told of a write that failed.
+    /// The client's error for a write that failed.
     #[cold]
     pub(crate) fn write_failed(
         error: ReplicationError,
@@ -67,7 +69,7 @@ impl Engine {
         consistency::write_error(error, level, write_type, table, key)
     }
 
-    /// Writes to several partitions, all or none of them.
+    /// Writes to several partitions, either all or none of them.
     pub(crate) async fn write_batch(
         &self,
         writes: Vec<BatchWrite>,
@@ -76,7 +78,7 @@ impl Engine {
     ) -> Result<(), QueryError> {
         let deadline = Deadline::after(timeout.unwrap_or(self.0.config.write_timeout));
         let id = self.ambient().timeuuid();
-        // What the error tells of the write that failed.
+        // Kept for the error of the write that failed.
         let named: Vec<_> = writes.iter().map(|write| Rc::clone(&write.table)).collect();
         let keys: Vec<_> = writes.iter().map(|write| consistency::mutation_key(&write.mutation)).collect();
         let written = self.0.replicator.write_batch(*id.as_bytes(), writes, level, deadline).await;
@@ -88,7 +90,7 @@ impl Engine {
         })
     }
 
-    /// Counts what one mutation of a table of counters says.
+    /// Applies one mutation of a table of counters.
     pub(crate) async fn count(
         &self,
         table: &Table,
@@ -105,7 +107,7 @@ impl Engine {
         })
     }
 
-    /// Feeds the consumer what a command finds in a stored table or in one of the node's own.
+    /// Hands the rows that a command selects to the consumer, from a stored table or one of the node's own.
     #[inline]
     pub(crate) async fn read(
         &self,
@@ -116,7 +118,7 @@ impl Engine {
         consumer: &mut dyn RowConsumer,
     ) -> Result<(), QueryError> {
         let table = &command.table;
-        // A look at the name before the look-up: users' keyspaces seldom begin so.
+        // The name is compared before the look-up, since users' keyspaces seldom begin like this.
         if table.keyspace().starts_with(VIRTUAL_PREFIX)
             && self.0.virtual_tables.table(table.keyspace(), table.name()).is_some()
         {
@@ -147,7 +149,7 @@ impl Engine {
         read.map_err(|error| consistency::read_error(error, level))
     }
 
-    /// As [`Self::read`], where nothing has to be waited for; see [`Now`].
+    /// As [`Self::read`], if nothing has to be waited for; see [`Now`].
     #[inline]
     pub(crate) fn read_now(
         &self,
@@ -163,7 +165,7 @@ impl Engine {
         read.map_err(|error| consistency::read_error(error, level))
     }
 
-    /// Goes on where [`Self::read_now`] has left something.
+    /// Continues a read of which [`Self::read_now`] left a rest.
     pub(crate) async fn read_rest(
         &self,
         command: &ReadCommand,

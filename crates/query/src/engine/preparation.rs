@@ -1,4 +1,4 @@
-//! What names in statements mean, and texts becoming statements: on this shard and on the others.
+//! Resolves names in statements, and prepares texts, on this shard and on the others.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use crate::terms::MarkerOptions;
 use crate::{ClientState, QueryError};
 
 impl Engine {
-    /// The table with that id, where it is a stored one.
+    /// The table with that id, if it is a stored one.
     pub fn stored_table(&self, id: TableId) -> Option<Rc<Table>> {
         self.0.storage.schema().table_by_id(id).cloned()
     }
@@ -25,10 +25,10 @@ impl Engine {
         self.0.storage.schema().keyspace(keyspace).is_some() || self.0.virtual_tables.has_keyspace(keyspace)
     }
 
-    /// The table a statement of `client` means: a stored one, else one of the node's own.
+    /// The table that a statement of `client` names: a stored one, otherwise one of the node's own.
     ///
     /// # Errors
-    /// [`QueryError::Invalid`] in Cassandra's words where there is none, or no keyspace to look in.
+    /// [`QueryError::Invalid`] in Cassandra's words if there is none, or no keyspace is given.
     pub fn resolve_table(&self, client: &ClientState, name: &QualifiedName) -> Result<Rc<Table>, QueryError> {
         self.find_table(client.keyspace.as_deref(), name)
     }
@@ -51,7 +51,7 @@ impl Engine {
         }))
     }
 
-    /// Parses and prepares a text that is neither looked up nor kept: what a statement nobody prepared costs.
+    /// Parses and prepares a text that is neither looked up nor kept: the cost of an unprepared statement.
     ///
     /// # Errors
     /// As preparing it.
@@ -113,8 +113,9 @@ impl Engine {
         Ok(prepared)
     }
 
-    /// The statement of that text, where it was prepared. A statement that names the keyspaces of its tables has one id
-    /// whatever the connection's, as in Cassandra since 4.0.2: drivers prepare anew on connections that use another.
+    /// The prepared statement of that text, if there is one. A statement that names the keyspaces of its
+    /// tables has the same id for every keyspace of the connection, as in Cassandra since 4.0.2: drivers
+    /// prepare again on connections with another keyspace.
     pub(super) fn find_prepared(&self, keyspace: Option<&str>, text: &str) -> Option<Rc<CachedStatement>> {
         let qualified = || self.0.prepared.get(&statement_id(None, text));
         match keyspace {
@@ -138,7 +139,8 @@ impl Engine {
         self.0.prepared.insert(statement_id(keyspace, text), keyspace, text, prepared)
     }
 
-    /// Other shards prepare the text too. One that cannot, now, answers UNPREPARED later, and the client tries again.
+    /// Prepares the text on the other shards too. A shard that cannot prepare it now answers UNPREPARED
+    /// later, and the client tries again.
     pub(super) async fn prepare_elsewhere(&self, keyspace: Option<&str>, text: &str) {
         for shard in (0..reactor::shard_count()).filter(|shard| *shard != reactor::shard_id()) {
             let (keyspace, text) = (keyspace.map(str::to_owned), text.to_owned());
@@ -192,7 +194,7 @@ struct Lookup<'e> {
     engine: &'e Engine,
     keyspace: Option<&'e str>,
     schema: &'e Schema,
-    /// Whether a name was looked up in `keyspace` for want of its own.
+    /// Whether a name without a keyspace was looked up in `keyspace`.
     leant_on_keyspace: Cell<bool>,
 }
 
@@ -222,7 +224,8 @@ impl Names for Lookup<'_> {
     }
 }
 
-/// Whether it is a SELECT of a keyspace every node has: what guardrails say of filters does not hold there.
+/// Whether a statement is a SELECT of a keyspace that every node has: guardrails about filters do not apply
+/// there.
 fn reads_system(statement: &Statement, session: Option<&str>) -> bool {
     let Statement::Select(select) = statement else { return false };
     let Some(table) = select.source.table() else { return true };

@@ -27,7 +27,7 @@ impl Engine {
     /// Takes a scratch back for the next request.
     #[inline]
     fn keep_scratch(&self, mut scratch: Box<Scratch>) {
-        // One that nobody waits for any more.
+        // A write may be left here whose outcome the caller no longer waits for.
         scratch.applying = None;
         let mut scratches = self.0.scratches.borrow_mut();
         if scratches.len() < SCRATCHES_MAX && scratch.is_small() {
@@ -50,7 +50,8 @@ pub(crate) struct Scratch {
     pub(crate) rows: RowBuffers,
     /// For writes.
     pub(crate) write: WriteBuffers,
-    /// The write that is on its way, of `write.mutation`: it stands here so that what waits for it is moved as a pointer.
+    /// The write of `write.mutation` that is in progress. It is stored here so that the future that waits for
+    /// it moves as a pointer.
     pub(crate) applying: Option<Applying>,
 }
 
@@ -99,7 +100,7 @@ pub(crate) struct ScratchGuard<'e> {
 }
 
 impl ScratchGuard<'_> {
-    /// The same scratch, for what outlives the request's function.
+    /// The same scratch, for a future that outlives the request's function.
     #[inline]
     pub(crate) fn keep(mut self) -> KeptScratch {
         KeptScratch { engine: self.engine.clone(), scratch: self.scratch.take() }

@@ -1,4 +1,4 @@
-//! Writes a prepared modification, with its values, into partition updates.
+//! Adds a prepared modification, with its values, to partition updates.
 
 use std::time::Duration;
 
@@ -21,24 +21,24 @@ use crate::restrictions::clause::Clause;
 use crate::restrictions::{StatementKind, keys, slices};
 use crate::terms::{Binding, Bound, Term};
 
-/// When a request writes where its statements do not say.
+/// The timestamp of a request's writes if its statements give none.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment {
     /// Client timestamp in microseconds.
     pub timestamp: i64,
     /// Seconds now.
     pub now: LocalSeconds,
-    /// Whether statements may not say otherwise: a conditional write has the timestamp of its ballot.
+    /// Whether statements cannot override it: a conditional write has the timestamp of its ballot.
     pub fixed: bool,
 }
 
-/// Where the writes of a statement go: one update for each partition.
+/// The destination of a statement's writes: one update for each partition.
 pub trait Updates {
     /// The update of a partition of the plan's table.
     fn of(&mut self, plan: &ModifyPlan, key: &[u8]) -> &mut PartitionUpdate;
 }
 
-/// Adds what `plan` writes with these values.
+/// Adds the writes of `plan` with these values.
 ///
 /// # Errors
 /// [`QueryError::Invalid`] for values that cannot be written.
@@ -52,7 +52,7 @@ pub fn apply(
     rows: &mut Slices,
     updates: &mut dyn Updates,
 ) -> Result<(), QueryError> {
-    // Of several wrong values the first in this order is told, as in Cassandra.
+    // Of several wrong values the first in this order is reported, as in Cassandra.
     let timestamp = timestamp_of(plan, binding, moment)?;
     key.clear();
     let single = keys::append_single(&plan.restrictions, &plan.table, binding, key)?;
@@ -63,7 +63,7 @@ pub fn apply(
     several.iter().try_for_each(|key| keys::check_not_empty(&key.key))?;
     slices::fill(&plan.restrictions, &plan.table, binding, rows)?;
     if rows.is_empty() {
-        // IN () or a range without rows: nothing is written, and what else is wrong is not looked at.
+        // IN () or a range without rows: nothing is written, and other mistakes are not reported.
         return Ok(());
     }
     let stamp = stamp(plan, binding, Moment { timestamp, ..moment })?;
@@ -80,19 +80,20 @@ pub fn apply(
     Ok(())
 }
 
-/// What a plain statement writes ([`plain`]).
+/// The result of a plain statement ([`plain`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Plain {
     /// A row: its mutation is appended.
     Row,
     /// Nothing at all.
     Nothing,
-    /// A partition that was not wanted: nothing else was looked at.
+    /// The partition was not wanted: nothing else was checked.
     Unwanted,
 }
 
-/// Appends the mutation of a plan that writes one row of one partition (`ModifyPlan::plain`), its cells put where they
-/// stay, where `wants` its token; returns the token, and whether anything was appended.
+/// Appends the mutation of a plan that writes one row of one partition (`ModifyPlan::plain`) if `wants`
+/// accepts its token; cells are written straight to their final place. Returns the token, and whether
+/// anything was appended.
 ///
 /// # Errors
 /// As [`apply`].
@@ -105,7 +106,7 @@ pub fn plain(
     wants: impl FnOnce(Token) -> bool,
     out: &mut Vec<u8>,
 ) -> Result<(Token, Plain), QueryError> {
-    // In the order of `apply`: the first wrong value is told.
+    // In the order of `apply`: the first wrong value is reported.
     let timestamp = timestamp_of(plan, binding, moment)?;
     key.clear();
     append_key(plan, binding, key)?;
@@ -164,7 +165,7 @@ fn append_key(plan: &ModifyPlan, binding: &Binding<'_>, key: &mut Vec<u8>) -> Re
     keys::append_single(&plan.restrictions, &plan.table, binding, key).map(drop)
 }
 
-/// The timestamp of what a statement writes.
+/// The timestamp of a statement's writes.
 #[inline]
 fn timestamp_of(plan: &ModifyPlan, binding: &Binding<'_>, moment: Moment) -> Result<i64, QueryError> {
     Ok(match &plan.timestamp {
@@ -189,10 +190,10 @@ fn stamp(plan: &ModifyPlan, binding: &Binding<'_>, moment: Moment) -> Result<Sta
     Ok(Stamp { timestamp: moment.timestamp, now: moment.now, ttl, deletion_timestamp })
 }
 
-/// The value of USING TIMESTAMP; `None` where it was left out.
+/// The value of USING TIMESTAMP; `None` if it is unset.
 ///
 /// # Errors
-/// [`QueryError::Invalid`] where it is null or no bigint.
+/// [`QueryError::Invalid`] if it is null or not a bigint.
 pub fn timestamp(term: &Term, binding: &Binding<'_>) -> Result<Option<i64>, QueryError> {
     let value = match term.bind(binding)? {
         Bound::Unset => return Ok(None),
@@ -216,16 +217,17 @@ fn expires_too_late(plan: &ModifyPlan, ttl: u32) -> QueryError {
     ))
 }
 
-/// The smallest number is the timestamp of what was never written.
+/// The error for the smallest number, which means that there is no timestamp.
 #[cold]
 fn no_timestamp() -> QueryError {
     QueryError::Invalid(format!("Out of bound timestamp, must be in [{}, {}]", i64::MIN + 1, i64::MAX))
 }
 
-/// The value of USING TIMEOUT; `None` where there is none.
+/// The value of USING TIMEOUT; `None` if there is none.
 ///
 /// # Errors
-/// [`QueryError::Invalid`] for null, for days and months, and for what is no whole number of milliseconds.
+/// [`QueryError::Invalid`] for null, for days and months, and for a duration that is not a whole number of
+/// milliseconds.
 #[inline]
 pub fn timeout(term: Option<&Term>, binding: &Binding<'_>) -> Result<Option<Duration>, QueryError> {
     match term {

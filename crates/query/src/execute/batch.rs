@@ -1,4 +1,4 @@
-//! Executes batches: statements that meet in a partition become one mutation, which is applied whole.
+//! Executes batches: statements on the same partition become one mutation, which is applied as a whole.
 //!
 //! Rules, warnings and messages as Cassandra 5's `BatchStatement`.
 
@@ -29,7 +29,7 @@ use crate::restrictions::keys;
 use crate::terms::Binding;
 use crate::{QueryError, Response, results};
 
-/// Bytes that the statements of any batch may write, those on one partition too.
+/// Most bytes that the statements of any batch may write, including batches on one partition.
 pub const BATCH_BYTES_MAX: usize = 16 << 20;
 
 /// Executes a batch written as text, or prepared whole.
@@ -57,8 +57,8 @@ pub async fn execute(
 /// Executes statements together; they have been checked to go together.
 ///
 /// # Errors
-/// [`QueryError`] of values, conditions, consistency or storage; of an unconditional batch, partitions before the
-/// failing one may have been written.
+/// [`QueryError`] of values, conditions, consistency or storage; of an unconditional batch, partitions before
+/// the failing one may have been written.
 pub async fn parts(
     engine: &Engine,
     request: &Request<'_>,
@@ -129,14 +129,15 @@ pub async fn parts(
     Ok(())
 }
 
-/// What is told of a batch with a wrong value: a wrong partition key of any statement before all else, as in Cassandra.
+/// The error for a batch with a wrong value: a wrong partition key in any statement comes before all others,
+/// as in Cassandra.
 #[cold]
 fn keys_first(parts: &[Part<'_>], error: QueryError) -> QueryError {
     let keys = |part: &Part<'_>| {
         let keys = keys::all(&part.plan.restrictions, &part.plan.table, &part.binding);
         keys.and_then(|keys| keys.iter().try_for_each(|key| keys::check_not_empty(&key.key))).err()
     };
-    // The columns of a JSON text have values only once it was read.
+    // The columns of a JSON text have values only after it was read.
     parts.iter().filter(|part| part.plan.json.is_none()).find_map(keys).unwrap_or(error)
 }
 
@@ -164,7 +165,8 @@ fn expanded<'a>(parts: &[Part<'a>], values: &'a [Option<Vec<ValueRef<'a>>>]) -> 
     parts.iter().zip(values).map(part).collect()
 }
 
-/// A logged batch leans on tombstones of its log for as long as the tables keep theirs.
+/// Warns about tables without grace period: a logged batch relies on their tombstones for as long as it is in
+/// the batch log.
 fn warn_of_no_grace(parts: &[Part<'_>], warnings: &mut Vec<String>) {
     let tables: BTreeSet<String> = parts
         .iter()
@@ -186,7 +188,7 @@ fn listed(tables: &BTreeSet<String>) -> String {
     format!("[{}]", tables.iter().map(String::as_str).collect::<Vec<_>>().join(", "))
 }
 
-/// Writes of a batch by partition, in the order the partitions came first.
+/// Writes of a batch by partition, in the order of first use.
 #[derive(Debug, Default)]
 pub struct Gathered {
     updates: Vec<PartitionUpdate>,
@@ -209,7 +211,7 @@ impl Gathered {
         Ok(())
     }
 
-    /// Partitions that are written, those of two tables of one keyspace once.
+    /// Number of written partitions; the same key in two tables of a keyspace counts once.
     fn partitions(&self) -> usize {
         let written = self.updates.iter().filter(|update| !update.is_empty());
         let places = written.map(|update| (update.table.keyspace(), update.key.as_slice()));
@@ -275,7 +277,7 @@ impl Gathered {
         Ok(())
     }
 
-    /// Writes what was gathered, one mutation for each partition; those of a logged batch all or none.
+    /// Writes the collected updates, one mutation for each partition; those of a logged batch all or none.
     ///
     /// # Errors
     /// [`QueryError`] of the first partition that could not be written.

@@ -1,7 +1,8 @@
-//! Runs the functions of the user's that a statement's terms call, before the statement itself.
+//! Runs the user-defined functions called in a statement's terms, before the statement itself.
 //!
-//! What is written and what is asked for is bound in one go, where no function could be waited for; so each call in a term
-//! has run by then, in slices, in the order the terms were prepared. Those over rows run as the rows come (`fetch`).
+//! Values are bound in one go, in which no function could be waited for. So each call in a term has run by
+//! then, in slices, in the order in which the terms were prepared. Functions over rows run while rows are
+//! read (`fetch`).
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use crate::results::MetadataMode;
 use crate::terms::Binding;
 use crate::{QueryError, Response};
 
-/// Carries out a statement that calls functions of the user's.
+/// Executes a statement that calls user-defined functions.
 ///
 /// # Errors
 /// Those of functions and of the statement.
@@ -34,10 +35,10 @@ pub(super) async fn statement(
     executed
 }
 
-/// Runs what terms of a statement, or of a part of a batch, call with these values.
+/// Runs the functions that terms of a statement, or of a part of a batch, call with these values.
 ///
 /// # Errors
-/// Those of functions; a timeout of the statement's kind where they take longer than the statement may.
+/// Those of functions; a timeout of the statement's kind if they take longer than the statement may.
 pub(crate) async fn run(
     engine: &Engine,
     request: &Request<'_>,

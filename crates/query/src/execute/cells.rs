@@ -49,9 +49,10 @@ impl<'r> Finder<'r> {
     }
 }
 
-/// Appends the serialised value of a column with a cell for each element; false where it has none.
+/// Appends the serialised value of a column that has a cell for each element. Returns false if it has no
+/// elements.
 ///
-/// Of a user type the fields that are there, up to the last: what follows is null.
+/// For a user type the value ends with the last field that is set; the missing fields after it are null.
 pub(super) fn append_multi(row: RowView<'_>, column: &Column, out: &mut Vec<u8>) -> bool {
     let cells = row
         .cells()

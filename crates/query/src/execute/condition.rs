@@ -1,7 +1,7 @@
-//! IF conditions with the values of one execution, held against a row.
+//! IF conditions with the values of one execution, evaluated for a row.
 //!
-//! Null semantics and messages as Cassandra 5's `ColumnCondition.Bound`: null equals null alone and is ordered by
-//! nothing; of a collection with a cell for each element, none and an empty one are the same.
+//! Null semantics and messages are those of Cassandra 5's `ColumnCondition.Bound`: null equals only null and
+//! has no order; for a collection with a cell for each element, absent and empty are the same.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -32,7 +32,7 @@ impl<'a> BoundCondition<'a> {
     /// Takes the values of one execution.
     ///
     /// # Errors
-    /// [`QueryError::Invalid`] for values left out.
+    /// [`QueryError::Invalid`] for unset values.
     pub(super) fn bind(condition: &'a Condition, binding: &Binding<'a>) -> Result<Self, QueryError> {
         let is_in = matches!(condition.operator, Operator::In { .. });
         let contains = matches!(condition.operator, Operator::Contains | Operator::ContainsKey);
@@ -43,7 +43,7 @@ impl<'a> BoundCondition<'a> {
                     match term.bind(binding)? {
                         Bound::Null => values.push(None),
                         Bound::Value(value) => values.push(Some(value)),
-                        // Of the values of IN some may be left out; nothing contains what is left out.
+                        // Some of the values of IN may be unset; nothing contains an unset value.
                         Bound::Unset if is_in || contains => {}
                         Bound::Unset => return Err(unset()),
                     }
@@ -70,10 +70,11 @@ impl<'a> BoundCondition<'a> {
         Ok(Self { condition, key, values })
     }
 
-    /// Whether it holds for the row, which may not be there.
+    /// Whether the condition holds for the row, which may be absent.
     ///
     /// # Errors
-    /// [`QueryError::Invalid`] where null or an empty collection is given an order, or an element's key is null.
+    /// [`QueryError::Invalid`] if null or an empty collection is compared by order, or an element's key is
+    /// null.
     pub(super) fn holds(&self, row: Option<RowView<'_>>) -> Result<bool, QueryError> {
         let found = self.found(row)?;
         let negated = self.condition.operator == Operator::In { negated: true };
@@ -85,7 +86,7 @@ impl<'a> BoundCondition<'a> {
         Ok(negated)
     }
 
-    /// What the row holds there.
+    /// The row's value of the condition's column or part.
     fn found<'r>(&'r self, row: Option<RowView<'r>>) -> Result<Option<Cow<'r, [u8]>>, QueryError> {
         let Condition { column, part, .. } = self.condition;
         let multi_cell = column.ty.is_multi_cell();

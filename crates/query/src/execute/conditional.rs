@@ -1,5 +1,5 @@
-//! Executes conditional modifications and conditional batches: one partition, looked at, decided on and written in one
-//! step, and a result that says what was there where it was not applied.
+//! Executes conditional modifications and conditional batches: one partition is read, decided on and written
+//! in one step, and the result has the existing values if it was not applied.
 //!
 //! Rules, messages and the result's shape as Cassandra 5's `CQL3CasRequest` and `buildCasResultSet`.
 
@@ -60,7 +60,7 @@ pub(super) async fn single(
 /// Executes the statements of a conditional batch and appends its rows.
 ///
 /// # Errors
-/// As [`single`], and where the statements are not about one partition.
+/// As [`single`], and if the statements concern several partitions.
 pub(super) async fn batch(
     engine: &Engine,
     request: &Request<'_>,
@@ -82,8 +82,8 @@ pub(super) async fn batch(
     Ok(())
 }
 
-/// Columns that a batch which was not applied shows: all where a row's existence was asked for, else the key and what
-/// conditions were on.
+/// Columns in the result of a batch that was not applied: all if a row's existence was tested, otherwise the
+/// key and the columns with conditions.
 fn shown_by_batch(table: &Table, parts: &[Part<'_>]) -> Vec<Column> {
     let key = table.partition_key().iter().chain(table.clustering());
     let mut shown: Vec<Column> = key.filter(|column| !table.hides(column)).cloned().collect();
@@ -111,7 +111,7 @@ fn append_applied(metadata: &ResultMetadata, request: &Request<'_>, out: &mut Re
     body.finish(&mut out.body, 1, None);
 }
 
-/// What must hold of one row.
+/// The condition on one row.
 #[derive(Debug)]
 enum Must<'a> {
     NotExist,
@@ -134,13 +134,13 @@ struct Cas<'a> {
     now: LocalSeconds,
     /// In the order of the rows; the static row first.
     musts: Vec<RowMust<'a>>,
-    /// Rows that are read for what is written to them.
+    /// Rows that are read because they are written.
     also_read: Vec<Vec<u8>>,
     update: PartitionUpdate,
     rows: Slices,
     scratch_key: Vec<u8>,
     guards: Option<&'a WriteGuardrails>,
-    /// What the guardrails say of what was written.
+    /// Warnings of the guardrails about written data.
     warnings: Vec<String>,
 }
 
@@ -269,7 +269,7 @@ impl<'a> Cas<'a> {
         Ok(())
     }
 
-    /// Carries it out; `None` where it was applied, else what was there.
+    /// Executes it; returns `None` if it was applied, otherwise the existing values.
     async fn run(
         &mut self,
         engine: &Engine,
@@ -299,7 +299,7 @@ impl<'a> Cas<'a> {
         Ok(outcome)
     }
 
-    /// Whether a column was looked at: all of the kind of row that is written, and what conditions are on.
+    /// Whether a column is shown: all of the kind of row that is written, and those with conditions.
     fn is_seen(&self, column: &Column) -> bool {
         let conditional = |part: &&Part<'_>| part.plan.condition.is_some();
         let of_kind = match column.kind {
@@ -349,7 +349,7 @@ impl<'a> Cas<'a> {
         let mut rows: Vec<(&[u8], RowView<'_>)> =
             current.rows().filter(|(clustering, _)| is_asked(clustering)).collect();
         if !by_row {
-            // A row that has nothing of what was looked at does not show.
+            // A row without any of the shown columns is not shown.
             let columns = self.seen_regulars();
             rows.retain(|(_, row)| {
                 let mut cells = row.cells().filter(|cell| cell.is_live(self.now));
@@ -390,7 +390,7 @@ impl CasRequest for Cas<'_> {
         let rows: Slices =
             self.musts.iter().filter_map(|row| row.clustering.as_deref()).map(Slice::prefix).collect();
         if rows.is_empty() {
-            // A row that shows tells a partition without static values from one that is not there.
+            // A visible row distinguishes a partition without static values from an absent one.
             reads.push(CasRead {
                 slices: std::iter::once(Slice::all()).collect(),
                 rows_max: 1,

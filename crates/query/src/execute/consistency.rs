@@ -1,4 +1,5 @@
-//! Consistency levels of requests: which make sense for what, and what is said when copies do not answer.
+//! Consistency levels of requests: the valid levels for each kind, and the errors when replicas do not
+//! answer.
 
 use model::mutation::MutationView;
 use model::{Clustering, Column, CqlType, Table};
@@ -74,7 +75,7 @@ pub fn for_write(consistency: Wire) -> Result<Consistency, QueryError> {
     }
 }
 
-/// The serial level of a conditional write; SERIAL where the client said nothing.
+/// The serial level of a conditional write; SERIAL if the client gave none.
 ///
 /// # Errors
 /// [`QueryError::Invalid`] for other levels.
@@ -109,7 +110,7 @@ fn node_local() -> QueryError {
     )
 }
 
-/// What a client is told whose read was not done in time with the functions of the user's that its rows go through.
+/// The client's error for a read that ran out of time in user-defined functions.
 #[cold]
 pub fn late(engine: &Engine, keyspace: &str, level: Consistency) -> QueryError {
     match engine.replicator().required(keyspace, level) {
@@ -120,7 +121,7 @@ pub fn late(engine: &Engine, keyspace: &str, level: Consistency) -> QueryError {
     }
 }
 
-/// What a client is told about a write to the partition of `key` that failed.
+/// The client's error for a failed write to the partition of `key`.
 #[cold]
 pub fn write_error(
     error: ReplicationError,
@@ -155,7 +156,7 @@ pub fn write_error(
     }
 }
 
-/// What a client is told about a logged batch that is not in the batch log.
+/// The client's error for a logged batch that could not be put into the batch log.
 #[cold]
 pub fn batch_log_error(error: ReplicationError, id: uuid::Uuid) -> QueryError {
     match error {
@@ -174,12 +175,12 @@ pub fn batch_log_error(error: ReplicationError, id: uuid::Uuid) -> QueryError {
     }
 }
 
-/// The key a mutation writes to; nothing where it is none.
+/// The key a mutation writes to; empty if the bytes are not a mutation.
 pub fn mutation_key(mutation: &[u8]) -> Vec<u8> {
     MutationView::trusted(mutation).map_or_else(|_| Vec::new(), |view| view.key.to_vec())
 }
 
-/// As Cassandra's `MutationExceededMaxSizeException` says it.
+/// The text of Cassandra's `MutationExceededMaxSizeException`.
 fn oversized(table: &Table, key: &[u8], bytes: usize, bytes_max: usize) -> String {
     format!(
         "Rejected an oversized mutation ({bytes}/{bytes_max}) for keyspace: {}. Top keys are: {}.{}",
@@ -204,7 +205,8 @@ fn value_text(column: &Column, value: &[u8]) -> String {
     }
 }
 
-/// A stored partition key and a clustering as the values of CQL that name the row; without a clustering the partition.
+/// A stored partition key and a clustering as the values of CQL that name the row; without a clustering the
+/// partition.
 pub fn row_text(table: &Table, key: &[u8], clustering: &[u8]) -> String {
     let keys = table.partition_key().iter().zip(keys::split(table, key).into_iter().map(Some));
     let clusterings = table.clustering().iter().zip(Clustering(clustering).components());
@@ -219,7 +221,7 @@ pub fn clustering_text(table: &Table, clustering: &[u8]) -> String {
     values.map(|(column, value)| value_text(column, value.unwrap_or_default())).collect::<Vec<_>>().join(":")
 }
 
-/// What a client is told about a read that failed.
+/// The client's error for a failed read.
 pub fn read_error(error: ReplicationError, level: Consistency) -> QueryError {
     let consistency = wire(level);
     match error {
@@ -239,7 +241,7 @@ pub fn read_error(error: ReplicationError, level: Consistency) -> QueryError {
 fn common(error: ReplicationError, consistency: Wire) -> QueryError {
     match error {
         ReplicationError::Unavailable { required, alive } => {
-            // A serial level is reached where a quorum is, and Cassandra says so.
+            // A serial level is reached when a quorum is, and Cassandra reports the quorum.
             let consistency = match consistency {
                 Wire::Serial => Wire::Quorum,
                 Wire::LocalSerial => Wire::LocalQuorum,

@@ -1,9 +1,11 @@
-//! The guardrail of disk usage: writes are warned of and refused as the data's disk fills (`data_disk_usage_percentage_*`).
+//! The guardrail of disk usage: warns about and refuses writes as the data's disk fills
+//! (`data_disk_usage_percentage_*`).
 //!
-//! Usage is what Cassandra takes for it (`org.apache.cassandra.service.disk.usage.DiskUsageMonitor`): table files and
-//! memtables of all shards, of these files together with the free space, or of `data_disk_usage_max_disk_size` where that
-//! is less. Each shard measures for itself, when it writes and what it knows is half a minute old; whoever measures
-//! waits, others go by the last measure. A node without these thresholds pays nothing.
+//! Usage is computed as by Cassandra (`org.apache.cassandra.service.disk.usage.DiskUsageMonitor`): table
+//! files and memtables of all shards, as a part of these files and the free space together, or of
+//! `data_disk_usage_max_disk_size` if that is less. Each shard measures for itself, when it writes and its
+//! last measurement is half a minute old. The write that measures waits, others use the last measurement. A
+//! node without these thresholds pays nothing.
 
 use std::cell::Cell;
 
@@ -16,11 +18,11 @@ use crate::guardrails::{WriteGuardrails, violated, warning};
 /// Nanoseconds for which a measure is good (Cassandra's `disk_usage.monitor_interval_ms`).
 const GOOD_FOR_NS: u64 = 30_000_000_000;
 
-/// What one shard knows of the disk.
+/// One shard's last measurement of the disk.
 #[derive(Debug, Default)]
 pub(crate) struct DiskUsage {
     percent: Cell<u64>,
-    /// Nanoseconds of the shard's clock from which a new measure is due; 0 before the first.
+    /// Nanoseconds of the shard's clock from which a new measurement is due; 0 before the first.
     due_ns: Cell<u64>,
 }
 
@@ -28,7 +30,7 @@ impl DiskUsage {
     /// Refuses or warns of a write.
     ///
     /// # Errors
-    /// [`QueryError::Invalid`] where the disk is too full.
+    /// [`QueryError::Invalid`] if the disk is too full.
     #[cold]
     pub(super) async fn check(
         engine: &Engine,
@@ -56,7 +58,7 @@ impl DiskUsage {
     }
 }
 
-/// How full the disk is, in percent, rounded up; may be above 100 where a largest size is given.
+/// Usage of the disk in percent, rounded up; may exceed 100 if a largest size is configured.
 async fn measure(engine: &Engine, disk_bytes_max: Option<u64>) -> Result<u64, String> {
     let (mut files, mut memtables) = (0u64, 0u64);
     for shard in 0..engine.config().shards {

@@ -12,7 +12,7 @@ use crate::QueryError;
 use crate::prepare::selector::Selector;
 use crate::terms::{Binding, Term};
 
-/// One row with what surrounds it.
+/// One row, with its keys, its static row and the time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RowInput<'r> {
     /// Values of the partition key.
@@ -23,12 +23,12 @@ pub(super) struct RowInput<'r> {
     pub(super) static_row: Option<RowView<'r>>,
     /// The row itself.
     pub(super) row: Option<RowView<'r>>,
-    /// Seconds now, for what is left of a time to live.
+    /// The time in seconds, from which the rest of a time to live is computed.
     pub(super) now: LocalSeconds,
 }
 
 impl<'r> RowInput<'r> {
-    /// The row a column stands in.
+    /// The row that has the cells of a column.
     pub(super) fn row_of(&self, column: &Column) -> Option<RowView<'r>> {
         if column.kind == ColumnKind::Static { self.static_row } else { self.row }
     }

@@ -1,5 +1,5 @@
-//! Scans in fetches of bounded length, each with a deadline of its own: what makes one row of many has no pages that
-//! a client would ask for one by one, and may take longer than one read is allowed to.
+//! Scans in fetches of limited length, each with its own deadline. A scan that combines many rows into one
+//! has no pages that a client would request one by one, and may take longer than one read is allowed to.
 
 use model::clustering::{OwnedPosition, Position};
 use model::partition_key::DecoratedKey;
@@ -13,39 +13,39 @@ use super::rows::Rows;
 /// Rows and partitions, living or dead, after which a fetch ends.
 pub const FETCH_ROWS: usize = 10_000;
 
-/// Where a fetch ended.
+/// The place where a fetch ended.
 #[derive(Debug, Clone)]
 pub(super) struct Stop {
     /// The last partition that was read.
     pub(super) key: DecoratedKey,
-    /// The place in it that was read last; `None` where the partition has ended.
+    /// The last position that was read in it; `None` if the partition has ended.
     pub(super) position: Option<OwnedPosition>,
-    /// Whether the receiver knows of the partition.
+    /// Whether the partition was announced to the receiver.
     pub(super) begun: bool,
 }
 
-/// What is left of a scan.
+/// The rest of a scan.
 #[derive(Debug, Clone)]
 pub(super) struct Rest {
     /// Partitions to read next.
     pub(super) range: PartitionRange,
     /// Rows of them.
     pub(super) slices: Slices,
-    /// What lies behind `range`, where that is the rest of one partition.
+    /// The range behind `range`, if that is the rest of one partition.
     then: Option<PartitionRange>,
-    /// Whether the receiver knows of that partition.
+    /// Whether that partition was announced to the receiver.
     begun: bool,
 }
 
 impl Rest {
-    /// A scan that has not begun.
+    /// A scan at its beginning.
     pub(super) fn new(range: PartitionRange, slices: Slices) -> Self {
         Self { range, slices, then: None, begun: false }
     }
 
-    /// What is left behind a fetch; `None` where nothing is. `all` are the slices of the whole scan.
+    /// The rest after a fetch; `None` if there is none. `all` are the slices of the whole scan.
     ///
-    /// A partition of which no more can come is ended for the receiver.
+    /// A partition without further rows is ended for the receiver.
     pub(super) fn behind(mut self, fetch: Fetched, plan: (&Table, bool), all: &Slices) -> Option<Self> {
         let then = self.then.take();
         let next = match fetch.stop {
@@ -67,21 +67,22 @@ impl Rest {
         Some(Self::new(next?, all.clone()))
     }
 
-    /// Whether it goes on inside a partition that the receiver knows.
+    /// Whether the rest begins inside a partition that was announced to the receiver.
     pub(super) fn is_inside(&self) -> bool {
         self.begun && matches!(self.range, PartitionRange::Key(_))
     }
 }
 
-/// How a fetch ended.
+/// The result of a fetch.
 #[derive(Debug)]
 pub(super) struct Fetched {
-    /// Where it stopped for its length; `None` where it came to the end of its range, or no more is wanted.
+    /// The place where the fetch stopped because of its length; `None` if it came to the end of its range, or
+    /// no more is wanted.
     pub(super) stop: Option<Stop>,
 }
 
-/// What is to be handed to the rows again: a function of the user's was not ready. It is a copy, so that what was read
-/// stays what it was.
+/// The item to be handed to the rows again, because a user-defined function was not ready. It is a copy, so
+/// that the item does not change.
 #[derive(Debug)]
 enum Again {
     Partition { key: Vec<u8>, token: Token, static_row: Option<Vec<u8>> },
@@ -89,22 +90,22 @@ enum Again {
     End,
 }
 
-/// Gives rows on until a fetch is long enough.
+/// Passes rows on until a fetch is long enough.
 pub(super) struct Fetch<'r, 'q> {
     rows: &'r mut Rows<'q>,
     left: usize,
     key: DecoratedKey,
     ended: bool,
-    /// Whether the receiver knows of the partition at `key`.
+    /// Whether the partition at `key` was announced to the receiver.
     begun: bool,
-    /// Whether it ends as soon as others wait for the shard: a row may take long.
+    /// Whether the fetch ends as soon as other tasks wait for the shard: a row may take long.
     gives_way: bool,
     stop: Option<Stop>,
     again: Option<Again>,
 }
 
 impl<'r, 'q> Fetch<'r, 'q> {
-    /// A fetch of [`FETCH_ROWS`] into `rows`; `rest` says where it begins.
+    /// A fetch of [`FETCH_ROWS`] into `rows`, which begins at `rest`.
     pub(super) fn new(rows: &'r mut Rows<'q>, rest: &Rest) -> Self {
         let inside = rest.is_inside();
         if inside {
@@ -122,7 +123,7 @@ impl<'r, 'q> Fetch<'r, 'q> {
         }
     }
 
-    /// The same, which ends as soon as others wait for the shard.
+    /// As [`Self::new`], but ends as soon as other tasks wait for the shard.
     pub(super) fn giving_way(mut self, gives_way: bool) -> Self {
         self.gives_way = gives_way;
         self
@@ -134,11 +135,11 @@ impl<'r, 'q> Fetch<'r, 'q> {
         self.key.key.extend_from_slice(key);
     }
 
-    /// Ends the fetch, with as many rests as functions of the user's ask for. The partition it began inside of is over if
-    /// nothing more came of it.
+    /// Ends the fetch, with as many pauses as user-defined functions need. The partition it began inside of
+    /// is over if nothing more of it came.
     ///
     /// # Errors
-    /// [`TimedOut`] where the deadline comes before the last of them is done.
+    /// [`TimedOut`] if the deadline comes before the last of them is done.
     pub(super) async fn end(mut self, deadline: Deadline) -> Result<Fetched, TimedOut> {
         if !self.ended && self.stop.is_none() && !self.rows.is_done() {
             self.hand_over(Again::End);
@@ -153,7 +154,7 @@ impl<'r, 'q> Fetch<'r, 'q> {
         Ok(Fetched { stop: self.stop })
     }
 
-    /// Hands something over outside of the read it came from, which has ended behind it.
+    /// Hands an item over after the read that it came from has ended.
     fn hand_over(&mut self, again: Again) {
         if let Some(calls) = self.rows.calls() {
             calls.rewind();
@@ -176,7 +177,7 @@ impl<'r, 'q> Fetch<'r, 'q> {
                 }
                 self.hand_over(Again::End);
             }
-            // It is read again from its beginning: none of its rows were.
+            // It is read again from its beginning: none of its rows was.
             (Again::Partition { .. }, Flow::Continue) => {
                 if let Some(stop) = &mut self.stop {
                     stop.position = Some(self.rows.beginning());
@@ -187,10 +188,10 @@ impl<'r, 'q> Fetch<'r, 'q> {
         }
     }
 
-    /// Keeps what is to be handed over again, and ends the fetch behind it.
+    /// Keeps the item that is to be handed over again, and ends the fetch behind it.
     #[cold]
     fn pause(&mut self, again: Again) {
-        // It stands for the pause.
+        // The error only signalled the pause.
         self.rows.error = None;
         if self.stop.is_none() && !(matches!(again, Again::End) && self.key.key.is_empty()) {
             let position = match &again {
@@ -252,7 +253,7 @@ impl RowConsumer for Fetch<'_, '_> {
                 self.pause(Again::Row { clustering: clustering.to_vec(), row: row.as_bytes().to_vec() });
                 Flow::Stop
             }
-            // What is skipped is told when it has ended.
+            // Skipped partitions are reported when they have ended.
             other => other,
         }
     }
@@ -274,7 +275,7 @@ impl RowConsumer for Fetch<'_, '_> {
         }
         let flow = self.rows.dead(dead, place);
         if self.key.token != place.token || self.key.key != place.key {
-            // A fetch that goes on inside a partition begins without knowing its key.
+            // A fetch that continues inside a partition does not have its key at first.
             self.begun &= self.key.key.is_empty();
             self.at(place.token, place.key);
         }

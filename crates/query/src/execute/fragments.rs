@@ -1,8 +1,8 @@
-//! Mutation fragments as text: what a source holds of a partition, in JSON (ScyllaDB's documentation, "Reading mutation fragments"
-//! and "ScyllaDB SStable: dump-data").
+//! Mutation fragments as text: a source's contents of a partition, in JSON (ScyllaDB's documentation,
+//! "Reading mutation fragments" and "ScyllaDB SStable: dump-data").
 //!
-//! Storage hands over raw deletions and rows of the base table (`storage::fragments_table`); here they become `metadata`, in which
-//! times and kinds of cells stand, and `value`, in which their values do. Leaned on by `select` alone.
+//! Storage hands over raw deletions and rows of the base table (`storage::fragments_table`). Here they become
+//! `metadata`, with times and kinds of cells, and `value`, with their values. Used only by `select`.
 
 use std::rc::Rc;
 
@@ -16,7 +16,7 @@ use crate::functions::cast;
 use crate::terms::constant::literal_text;
 use crate::terms::time;
 
-/// Gives a consumer fragments with what is raw in them made readable.
+/// Hands fragments to a consumer with their raw parts formatted.
 pub(super) struct Readable<'c> {
     base: Rc<Table>,
     columns: [Option<model::ColumnId>; 3],
@@ -25,7 +25,7 @@ pub(super) struct Readable<'c> {
 }
 
 impl<'c> Readable<'c> {
-    /// `base` is what the fragments are of, `table` what they are rows of.
+    /// `base` is the table whose fragments these are, `table` the virtual table they are rows of.
     pub(super) fn new(base: &Rc<Table>, table: &Table, inner: &'c mut dyn RowConsumer) -> Self {
         let id = |name| table.column(name).map(|column| column.id);
         let columns = [id("mutation_fragment_kind"), id("metadata"), id("value")];
@@ -98,7 +98,7 @@ fn seconds(at: LocalSeconds) -> String {
     text.get(..19).unwrap_or(&text).replace('T', " ") + "z"
 }
 
-/// What a clustering row is beside its values.
+/// Formats a clustering row without its values.
 fn clustered(row: RowView<'_>, columns: Map<String, Value>) -> Value {
     let mut fields = Map::new();
     if !row.deletion().is_live() {
@@ -117,7 +117,7 @@ fn clustered(row: RowView<'_>, columns: Map<String, Value>) -> Value {
     Value::Object(fields)
 }
 
-/// The cells of a row by column: what they are, and their values.
+/// The cells of a row by column: their metadata, and their values.
 fn columns(base: &Table, row: RowView<'_>) -> (Map<String, Value>, Map<String, Value>) {
     let (mut metadata, mut values) = (Map::new(), Map::new());
     let mut cells = row.cells().peekable();
@@ -164,7 +164,7 @@ fn collection(column: &Column, cells: &[CellView<'_>]) -> (Value, Value) {
     (Value::Object(what), Value::Array(held))
 }
 
-/// What a cell is beside its value.
+/// Formats a cell without its value.
 fn cell(ty: &CqlType, cell: &CellView<'_>) -> Value {
     let is_frozen = ty.is_collection() || matches!(ty, CqlType::Tuple(_) | CqlType::Udt(_));
     let kind = match cell.kind {

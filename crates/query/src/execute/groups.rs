@@ -1,8 +1,9 @@
-//! Groups of rows becoming one row each: GROUP BY, and aggregates over everything.
+//! Groups of rows that become one row each: GROUP BY, and aggregates over everything.
 //!
-//! A group is open from its first row until a row of another group comes or its partition ends. What is no aggregate is
-//! taken from the group's first row, of which a copy is kept while the group is open. What may be paused by a function of
-//! the user's is done again from where it was: nothing is taken in twice.
+//! A group is open from its first row until a row of another group comes or its partition ends. Selected
+//! values that are not aggregates come from the group's first row, of which a copy is kept while the group is
+//! open. A step that a user-defined function may pause is continued from where it was: nothing is added
+//! twice.
 
 use model::clustering::Clustering;
 use model::compare::compare;
@@ -26,21 +27,22 @@ pub(super) struct OpenGroup<'q> {
     pub(super) accumulators: Vec<Part>,
     /// Whether a row was added.
     pub(super) is_open: bool,
-    /// Aggregates that have taken in the row that is being added, or the part of a shard that is being merged.
+    /// Aggregates that have taken in the row that is being added, or the part of a shard that is being
+    /// merged.
     done: usize,
-    /// Whether what is shown needs the first row.
+    /// Whether the shown values need the first row.
     pub(super) keeps_first: bool,
     pub(super) first: FirstRow,
-    /// Clustering of the first row, and what GROUP BY's function made of it.
+    /// Clustering of the first row, and the result of GROUP BY's function for it.
     pub(super) clustering: Vec<u8>,
     pub(super) output: Option<Vec<u8>>,
 }
 
-/// What an aggregate has of the group so far.
+/// The state of an aggregate over the group so far.
 #[derive(Debug, Clone)]
 pub(super) enum Part {
     Native(Accumulator),
-    /// The state of one of the user's.
+    /// The state of a user-defined aggregate.
     User(Option<Vec<u8>>),
 }
 
@@ -97,7 +99,7 @@ impl Part {
     }
 }
 
-/// What a shard has of a group that other shards have rows of too.
+/// A shard's state of a group that other shards have rows of too.
 #[derive(Debug, Clone)]
 pub(super) struct Partial {
     accumulators: Vec<Part>,
@@ -143,17 +145,17 @@ impl<'q> OpenGroup<'q> {
         }
     }
 
-    /// How GROUP BY cuts; `None` where all rows are one group.
+    /// The definition of groups; `None` if all rows are one group.
     pub(super) fn by(&self) -> Option<&'q GroupBy> {
         self.groups.by.as_ref()
     }
 
-    /// Whether it has rows.
+    /// Whether the group has rows.
     pub(super) fn is_open(&self) -> bool {
         self.is_open
     }
 
-    /// Whether a row of the same partition belongs to it, and what GROUP BY's function makes of the row.
+    /// Whether a row of the same partition belongs to it, and the result of GROUP BY's function for the row.
     ///
     /// # Errors
     /// Those of the function.
@@ -183,7 +185,7 @@ impl<'q> OpenGroup<'q> {
         Ok((same && output == self.output, output))
     }
 
-    /// Adds a row; after a pause the rest of the aggregates take it in.
+    /// Adds a row; after a pause, adds it to the remaining aggregates.
     ///
     /// # Errors
     /// Those of functions over its columns.
@@ -193,7 +195,7 @@ impl<'q> OpenGroup<'q> {
         output: Option<Vec<u8>>,
         (binding, held_max): (&Binding<'_>, usize),
     ) -> Result<(), QueryError> {
-        // Each aggregate may keep a value of the row: looked at where that could be much.
+        // Each aggregate may keep a value of the row, so the sum is checked if it could be large.
         let could_hold = self.accumulators.len().saturating_mul(row.bytes());
         let mut held = (could_hold > PAGE_BYTES_MAX).then_some(0);
         for (aggregate, accumulator) in
@@ -231,15 +233,15 @@ impl<'q> OpenGroup<'q> {
         Ok(())
     }
 
-    /// What there is so far, without what GROUP BY would need to know.
+    /// The state so far, without the parts that only GROUP BY needs.
     pub(super) fn partial(self) -> Partial {
         Partial { accumulators: self.accumulators, first: self.is_open.then_some(self.first) }
     }
 
-    /// Adds what a shard has whose rows come behind those that are here; after a pause the rest of it.
+    /// Adds the state of a shard whose rows come after those added so far; after a pause, the rest of it.
     ///
     /// # Errors
-    /// [`QueryError::Internal`] where it is of another statement; those of REDUCEFUNC.
+    /// [`QueryError::Internal`] if it belongs to another statement; those of REDUCEFUNC.
     pub(super) fn merge(&mut self, partial: &Partial, binding: &Binding<'_>) -> Result<(), QueryError> {
         if partial.accumulators.len() != self.accumulators.len() {
             return Err(QueryError::Internal("the parts of an aggregate do not fit".to_owned()));
@@ -249,7 +251,7 @@ impl<'q> OpenGroup<'q> {
         for ((accumulator, aggregate), part) in aggregates.zip(&partial.accumulators).skip(self.done) {
             match (accumulator, part, aggregate) {
                 (Part::Native(accumulator), Part::Native(part), _) => accumulator.merge(part.clone())?,
-                // What has no rows is still the initial state, which counts once.
+                // A state without rows is still the initial state, which counts only once.
                 (Part::User(_), Part::User(_), _) if !there => {}
                 (Part::User(state), Part::User(part), _) if !here => state.clone_from(part),
                 (Part::User(state), Part::User(part), Aggregate::User { aggregate, .. }) => {
@@ -270,10 +272,10 @@ impl<'q> OpenGroup<'q> {
         Ok(())
     }
 
-    /// Gives `show` the values of the group, and begins a new one.
+    /// Calls `show` with the values of the group, and begins a new one.
     ///
     /// # Errors
-    /// Those of `show` and of final functions; the group is then as it was.
+    /// Those of `show` and of final functions; the group is then unchanged.
     pub(super) fn close(
         &mut self,
         table: &Table,

@@ -1,7 +1,7 @@
-//! Guardrails of reads: pages too large, IN lists too long, filters and groups where they are not wanted.
+//! Guardrails of reads: pages that are too large, IN lists that are too long, disallowed filters and groups.
 //!
-//! Names and texts are Cassandra 5's (`org.apache.cassandra.db.guardrails`). All are off unless configured; tables of
-//! the node itself are exempt.
+//! Names and texts are Cassandra 5's (`org.apache.cassandra.db.guardrails`). All are off unless configured;
+//! tables of the node itself are exempt.
 
 use model::Table;
 
@@ -15,10 +15,10 @@ use crate::prepare::select::SelectPlan;
 use crate::prepare::selection::SelectionKind;
 
 impl Guardrails {
-    /// What is to be said before anything is read.
+    /// Checks a statement before anything is read.
     ///
     /// # Errors
-    /// [`QueryError::Invalid`] where a guardrail forbids the statement.
+    /// [`QueryError::Invalid`] if a guardrail forbids the statement.
     #[inline]
     pub(super) fn select(
         &self,
@@ -80,7 +80,7 @@ impl Guardrails {
         )
     }
 
-    /// What a read may meet that is dead.
+    /// Limits on the dead data that a read passes.
     #[inline]
     pub(super) fn tombstone_limits(&self) -> TombstoneLimits {
         TombstoneLimits {
@@ -89,15 +89,15 @@ impl Guardrails {
         }
     }
 
-    /// Whether the client is to be told that a read met so many tombstones.
+    /// Whether a read that passed so many tombstones gets a warning.
     pub(super) fn warns_of_tombstones(&self, seen: u64) -> bool {
         self.tombstones.warn.is_some_and(|most| seen > most)
     }
 
-    /// IN names `keys` partitions.
+    /// Checks the number of partitions that IN names.
     ///
     /// # Errors
-    /// [`QueryError::Invalid`] where they are too many.
+    /// [`QueryError::Invalid`] if there are too many.
     pub(super) fn partition_keys(
         &self,
         table: &str,
@@ -124,10 +124,10 @@ impl Guardrails {
         )
     }
 
-    /// The IN lists of a key multiply to `values`.
+    /// Checks the product of the lengths of a key's IN lists.
     ///
     /// # Errors
-    /// [`QueryError::Invalid`] where they are too many.
+    /// [`QueryError::Invalid`] if it is too large.
     pub(super) fn in_product(
         &self,
         what: &str,
@@ -154,7 +154,7 @@ impl Guardrails {
     }
 }
 
-/// Whether a table is the node's own, with which nobody else may be bothered.
+/// Whether a table belongs to the node itself, so that only this node is read.
 pub(super) fn is_local(table: &Table) -> bool {
     matches!(table.keyspace(), "system" | "system_schema")
 }

@@ -1,7 +1,9 @@
-//! Writes the row of the usual statement: columns of one cell, each given the value of a marker. Where all have values that
-//! do not expire, [`plain`] knows how long the row will be, and [`fill`] puts it where it stays.
+//! Writes the row of the most common statement: columns of one cell, each set to the value of a marker. If
+//! all of them have values that do not expire, [`plain`] computes the length of the row beforehand, and
+//! [`fill`] writes the row into its final place.
 //!
-//! The same bytes as `row_writer` makes of the same operations; `row_writer` has all other statements.
+//! The bytes are those that `row_writer` makes of the same operations; `row_writer` handles all other
+//! statements.
 
 use model::row::CellKind;
 use model::{CellView, DeletionTime, Liveness, PlainRow, RowBuilder};
@@ -12,8 +14,8 @@ use crate::QueryError;
 use crate::prepare::marker_sets::MarkerSet;
 use crate::terms::Binding;
 
-/// The row in which the columns have their markers' values, where these are all there and none expires; `None` where it is for
-/// [`append`].
+/// The row in which the columns have their markers' values. `None` if a value is null or unset, if the row
+/// expires, or if it is empty; [`append`] writes such rows.
 ///
 /// # Errors
 /// As [`append`].
@@ -37,7 +39,7 @@ pub(super) fn plain(
     Ok(Some(PlainRow { timestamp: stamp.timestamp, marker, cells: sets.len(), value_bytes }))
 }
 
-/// Puts the row that [`plain`] has told of into `room`.
+/// Writes the row whose length [`plain`] computed into `room`.
 #[inline]
 pub(super) fn fill(row: &PlainRow, sets: &[MarkerSet], binding: &Binding<'_>, room: &mut [u8]) {
     row.fill(
@@ -46,11 +48,11 @@ pub(super) fn fill(row: &PlainRow, sets: &[MarkerSet], binding: &Binding<'_>, ro
     );
 }
 
-/// Appends a row in which the columns have their markers' values; returns false where that says nothing at all: what was
-/// appended is then the caller's to drop, as with an error.
+/// Appends a row in which the columns have their markers' values. Returns false if the row would change
+/// nothing; the caller then drops the appended bytes, as after an error.
 ///
 /// # Errors
-/// [`QueryError::Invalid`] for a value its column's type does not have.
+/// [`QueryError::Invalid`] for a value that is invalid for its column's type.
 pub(super) fn append(
     sets: &[MarkerSet],
     stamp: &Stamp,
@@ -170,9 +172,11 @@ mod tests {
                 }
             }
         }
-        // Four of five ints are valid, four of five texts, all blobs; without a marker one choice says nothing.
+        // Four of five ints are valid, four of five texts, and all blobs. Without a row marker one choice of
+        // values changes nothing.
         assert_eq!(rows, 4 * (4 * 4 * 5) - 2);
-        // Without time to live, of the valid ones those that are neither null nor left out, with a marker and without.
+        // Without a time to live, the valid values that are neither null nor unset, with a row marker and
+        // without one.
         assert_eq!(plain_rows, 2 * (2 * 2 * 3));
     }
 }

@@ -1,4 +1,4 @@
-//! Carries out prepared statements.
+//! Executes prepared statements.
 
 pub mod apply;
 pub mod batch;
@@ -48,26 +48,26 @@ use crate::{ddl, describe};
 /// One execution of a statement.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// Who asks.
+    /// The client.
     pub client: &'a ClientState,
-    /// How it is to be done.
+    /// Its options.
     pub parameters: &'a QueryParameters<'a>,
-    /// Values.
+    /// The values.
     pub binding: &'a Binding<'a>,
-    /// Seconds that count as now.
+    /// The request's present time, seconds.
     pub now: LocalSeconds,
 }
 
 /// One modification with its values.
 #[derive(Debug, Clone, Copy)]
 pub struct Part<'a> {
-    /// What is done.
+    /// The statement's plan.
     pub plan: &'a ModifyPlan,
-    /// Values.
+    /// The values.
     pub binding: Binding<'a>,
 }
 
-/// Carries out one statement and appends its RESULT body; `rest` is what an attempt to do it at once has left over.
+/// Executes one statement and appends its RESULT body; `rest` is left over from an attempt to answer at once.
 ///
 /// # Errors
 /// Any [`QueryError`].
@@ -86,7 +86,7 @@ pub async fn statement(
     match &prepared.plan {
         Plan::Select(plan) => reactor::in_place!(select::execute(engine, request, plan, mode, rest, out)),
         Plan::Modify(plan) => reactor::in_place!(modify::execute(engine, request, plan, out)),
-        // What follows is rare: its futures are kept out of the hot one.
+        // The plans below are rare: their futures are kept out of the hot one.
         Plan::Batch(plan) => Box::pin(batch::execute(engine, request, plan, out)).await,
         Plan::Truncate(table, timeout) => {
             let timeout = apply::timeout(timeout.as_ref(), request.binding)?;

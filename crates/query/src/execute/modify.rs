@@ -93,7 +93,7 @@ async fn read_first(
     write(engine, request, plan, &prior, out).await
 }
 
-/// Writes what does not depend on what is there, or on nothing but `prior`.
+/// Writes changes that do not depend on the stored row, or depend on nothing but `prior`.
 ///
 /// # Errors
 /// As [`execute`].

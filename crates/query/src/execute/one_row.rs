@@ -1,8 +1,9 @@
-//! Begins the usual write at once: one row of one partition, written whatever is there.
+//! Begins the usual write at once: one row of one partition, written unconditionally.
 //!
-//! As `point` is for reads: whether a statement is one is known when it is prepared (`ModifyPlan::plain`), and all of it but
-//! the wait for the commit log is plain calls. [`Writing`] owns what is left, one small future that needs no task of its own.
-//! Invariant: nothing is answered here; the caller does when it is known what to answer.
+//! This is for writes what `point` is for reads. Whether a statement qualifies is decided when it is prepared
+//! (`ModifyPlan::plain`), and all of it except the wait for the commit log is plain calls. [`Writing`] owns
+//! the rest, one small future that needs no task of its own. Invariant: nothing is answered here; the caller
+//! answers when the outcome is known.
 
 use std::fmt;
 use std::pin::Pin;
@@ -31,9 +32,9 @@ pub fn is_one(engine: &Engine, plan: &ModifyPlan) -> bool {
 pub struct Writing(Stage);
 
 enum Stage {
-    /// The scratch has the mutation, its table, and what is on its way.
+    /// The scratch has the mutation, its table, and the running write.
     Begun { scratch: KeptScratch, level: Consistency },
-    /// Something has to be waited for before it begins. Boxed, so that a write that has begun carries no space for it.
+    /// It has to wait before it begins. Boxed, so that a write that has begun is small.
     Later(Pin<Box<dyn Future<Output = Result<(), QueryError>>>>),
 }
 
@@ -46,28 +47,28 @@ impl fmt::Debug for Stage {
     }
 }
 
-/// What became of the beginning.
+/// The result of beginning a write.
 #[derive(Debug)]
 pub enum Begun {
-    /// It is on its way.
+    /// The write is running.
     Writing(Writing),
-    /// The statement says nothing: it is done.
+    /// The statement writes nothing: it is done.
     Nothing,
-    /// It is not for [`When::Now`]: nothing was done.
+    /// It does not qualify for [`When::Now`]: nothing was done.
     Left,
 }
 
 /// Which writes [`begin`] begins.
 #[derive(Debug)]
 pub enum When<'p> {
-    /// All of them; the routing payload is put there, where the client is to have one.
+    /// All writes; the routing payload is put there, if the client negotiated it.
     Always(&'p mut Option<Vec<u8>>),
-    /// Those that this shard's commit log takes now, and whose time is that of all: such writes end in the order in which they
-    /// began.
+    /// Writes that this shard's commit log takes now, and that have the default timeout: such writes end in
+    /// the order in which they began.
     Now,
 }
 
-/// Begins to write the one row that a plain statement says.
+/// Begins to write the only row of a plain statement.
 ///
 /// # Errors
 /// As [`super::modify::execute`].
@@ -83,7 +84,7 @@ pub fn begin(
         When::Now => None,
     };
     let now = payload.is_none();
-    // Asked before anything is built: what is left is built where it waits for its turn.
+    // Checked before anything is built: a write that is left is built where it waits for its turn.
     let held = engine.storage().holds_writers();
     if now && (held || plan.timeout.is_some()) {
         return Ok(Begun::Left);
@@ -101,7 +102,7 @@ pub fn begin(
     if written == Plain::Unwanted {
         return Ok(Begun::Left);
     }
-    // What this shard has was sent to the right one.
+    // A request for a tablet of this shard was sent to the right shard.
     if let Some(payload) = &mut payload {
         routing::hint(engine, request.client, &plan.table, token, payload);
     }

@@ -1,4 +1,5 @@
-//! A group of GROUP BY that is not over where a page ends, as bytes that travel with the client's next request.
+//! A group of GROUP BY that is still open at the end of a page, as bytes that travel with the client's next
+//! request.
 //!
 //! ```text
 //! group       := part* clustering:sized output:optional first
@@ -6,8 +7,9 @@
 //! first       := 0:u8 | 1:u8 clustering:sized static_row:optional row:optional
 //! optional    := 0:u8 | 1:u8 bytes:sized
 //! ```
-//! So a page can end in the middle of a long run of dead rows, whatever came before it. What comes back is checked like
-//! anything from outside: rows must be rows of the table, values values of their types.
+//! So a page can end in the middle of a long run of dead rows, whatever came before it. The bytes that a
+//! client sends back are checked like any input: rows must be rows of the table, values must be valid for
+//! their types.
 
 use model::clustering::Clustering;
 use model::validate::validate;
@@ -46,7 +48,8 @@ impl OpenGroup<'_> {
         (out.len() <= BYTES_MAX).then_some(out)
     }
 
-    /// Takes over the group of the partition of `key` that [`Self::travelling`] wrote; `None` where the bytes are none.
+    /// Takes over the group of the partition of `key` that [`Self::travelling`] wrote; `None` if the
+    /// bytes are not such a group.
     pub(super) fn arrive(&mut self, table: &Table, key: &[u8], mut bytes: &[u8]) -> Option<()> {
         let rest = &mut bytes;
         for (part, aggregate) in self.accumulators.iter_mut().zip(&self.groups.aggregates) {

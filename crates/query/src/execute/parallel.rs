@@ -1,8 +1,9 @@
-//! Aggregates over whole tables: every shard goes through its own tablets, and their parts become one result.
+//! Aggregates over whole tables: every shard reads its own tablets, and their states become one result.
 //!
-//! The coordinator sends each shard the statement as text with its values and, round by round, what the shard has so
-//! far; a shard answers after [`super::fetch::FETCH_ROWS`] rows or at its end. So nothing outlives a coordinator that went
-//! away, and each round has a deadline. Shards have contiguous runs of tablets: parts are put together in their order.
+//! The coordinator sends each shard the statement as text with its values and, in each round, the shard's
+//! state so far. A shard answers after [`super::fetch::FETCH_ROWS`] rows or at its end. So no work outlives a
+//! coordinator that is gone, and each round has a deadline. Shards have contiguous runs of tablets: their
+//! states are merged in their order.
 
 use std::time::Duration;
 
@@ -40,26 +41,26 @@ struct Round {
     keyspace: String,
     text: String,
     values: Vec<Value>,
-    /// What functions of the user's gave in terms of the statement.
+    /// Results of user-defined functions in terms of the statement.
     terms: Vec<Option<Vec<u8>>>,
     now: LocalSeconds,
-    /// What the shard has so far; `None` before its first round.
+    /// The shard's state so far; `None` before its first round.
     partial: Option<Partial>,
-    /// What is left; `None` before its first round.
+    /// The rest of the scan; `None` before its first round.
     rest: Option<Rest>,
-    /// When the coordinator waits no longer.
+    /// When the coordinator stops waiting.
     deadline: Deadline,
 }
 
-/// What a shard has, and what is left of its part.
+/// A shard's state, and the rest of its part.
 type Answer = Result<(Partial, Option<Rest>, Vec<String>), Failure>;
 
 /// Why a shard could not answer.
 #[derive(Debug)]
 enum Failure {
-    /// The statement's fault.
+    /// An error of the statement.
     Invalid(String),
-    /// A function's.
+    /// An error of a function.
     Function { keyspace: String, function: String, arguments: Vec<String>, message: String },
     /// Functions of the user's were not done in time.
     Late,
@@ -72,7 +73,7 @@ enum Failure {
 /// Reads everything the plan asks for on all shards at once, into `rows`.
 ///
 /// # Errors
-/// [`QueryError::ReadTimeout`] where a round takes too long; [`QueryError`] of functions and storage.
+/// [`QueryError::ReadTimeout`] if a round takes too long; [`QueryError`] of functions and storage.
 pub(super) async fn aggregate(
     engine: &Engine,
     request: &Request<'_>,

@@ -1,9 +1,10 @@
-//! Executes the usual point read at once: one row of one partition, its columns as they stand, nothing to wait for.
+//! Executes the usual point read at once: plain columns of one row of one partition, without waiting.
 //!
-//! It is the hottest statement there is, and most of what `select` and `rows` know of it does not concern: no pages, limits, groups,
-//! filters, orders. Whether a statement is one is known when it is prepared (`SelectPlan::point`). What turns out to be
-//! more than that (a tombstone to be counted, a row that is not in memory) is left to `select`, from the beginning or
-//! from where the row cache ended. Invariant: where it is left, nothing of it is in the answer.
+//! It is the most frequent statement, and most features of `select` and `rows` do not concern it: no pages,
+//! limits, groups, filters, orders. Whether a statement qualifies is decided when it is prepared
+//! (`SelectPlan::point`). A read that needs more (a tombstone to be counted, a row that is not in memory) is
+//! left to `select`, from the beginning or from where the row cache ended. Invariant: if it is left, the
+//! answer has nothing of it.
 
 use model::clustering::Clustering;
 use model::{RowView, Token};
@@ -21,18 +22,18 @@ use crate::restrictions::{keys, slices};
 use crate::results::{MetadataMode, RowsBody};
 use crate::{QueryError, Response};
 
-/// What became of the attempt.
+/// The result of the attempt.
 pub enum Point {
     /// The answer is complete.
     Done,
-    /// Nothing of it is there yet; where the row cache is done with, what is left over.
+    /// Nothing was answered; with the rest of the read if the row cache has answered a part.
     Left(Option<Box<Rest>>),
 }
 
 /// Answers a point read that need not wait.
 ///
 /// # Errors
-/// As [`select::execute`]; what was appended to the answer is then the caller's to drop.
+/// As [`select::execute`]; the caller then drops the bytes that were appended to the answer.
 #[inline]
 pub fn execute(
     engine: &Engine,
@@ -56,7 +57,7 @@ pub fn execute(
     command.reversed = plan.reversed;
     command.now = request.now;
     command.bypass_cache = plan.bypass_cache;
-    // In the order of `select`: the first wrong value is told.
+    // In the order of `select`: the first wrong value is reported.
     if !select::aim_at_single_key(plan, request.binding, command)? {
         return Ok(Point::Left(None));
     }
@@ -93,7 +94,7 @@ pub fn execute(
     Ok(Point::Left(left))
 }
 
-/// Takes the one row.
+/// Takes the only row.
 struct PointRow<'p> {
     engine: &'p Engine,
     plan: &'p SelectPlan,
@@ -132,7 +133,7 @@ impl RowConsumer for PointRow<'_> {
         }
         let most = most_bytes(self.sources, &input);
         if most > SMALL_BYTES && (most > PAGE_BYTES_MAX || !self.engine.has_room_for_answer(most)) {
-            // `select` asks for the memory of what it really takes, and says so where there is none.
+            // `select` requests the memory it really needs, and reports an error if there is none.
             self.other = true;
             return Flow::Stop;
         }

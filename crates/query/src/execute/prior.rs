@@ -1,7 +1,9 @@
-//! What a partition held before a write that needs to know: elements of lists by their index or value.
+//! The previous contents of a partition, for writes that need them: elements of lists by their index or
+//! value.
 //!
-//! Read at the write's own consistency before anything is written, as Cassandra's `ModificationStatement.readRequiredLists`
-//! does. Two writers at once may both see the list before the other; that is how such writes are.
+//! Read at the write's own consistency before anything is written, as by Cassandra's
+//! `ModificationStatement.readRequiredLists`. Of two concurrent writes both may see the list before the
+//! other; such writes are not isolated.
 
 use model::{RowView, Token};
 use replication::lwt::Current;
@@ -35,7 +37,7 @@ struct PriorRow {
 }
 
 impl Prior {
-    /// Reads what `plan` needs; nothing where it needs nothing.
+    /// Reads the rows that `plan` needs, if any.
     ///
     /// # Errors
     /// [`QueryError`] of values, consistency or storage.
@@ -76,7 +78,7 @@ impl Prior {
         Ok(prior)
     }
 
-    /// What a conditional write found.
+    /// The rows that a conditional write has read.
     pub fn of(key: &[u8], current: &Current) -> Self {
         let mut prior = Self { key: key.to_vec(), ..Self::default() };
         if let Some(row) = current.static_row() {

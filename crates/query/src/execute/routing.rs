@@ -1,4 +1,4 @@
-//! Tells clients that asked for it which shard has the tablet of their request.
+//! Tells clients that asked for it which shard owns the tablet of their request.
 
 use model::{Table, Token};
 use wire::extensions::append_tablet;
@@ -26,7 +26,8 @@ pub fn hint(
     }
     let (first, last) = tablets.range(tablet);
     let mut out = Vec::new();
-    // The payload's first token is excluded; before the ring's first there is only the minimum, which no key has.
+    // The payload's first token is excluded; before the ring's first there is only the minimum, which no key
+    // has.
     let replicas = std::iter::once((engine.config().host_id, shard as i32));
     append_tablet(&mut out, first.0.saturating_sub(1), last.0, replicas);
     *payload = Some(out);

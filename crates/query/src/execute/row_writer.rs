@@ -1,6 +1,6 @@
-//! Turns the operations of a modification into the cells of one row.
+//! Converts the operations of a modification into the cells of one row.
 //!
-//! Cells come out by column id and, within a collection, by path: what [`RowBuilder`] asks for.
+//! Cells are ordered by column id and, within a collection, by path, as [`RowBuilder`] requires.
 
 mod multi_cell;
 
@@ -26,18 +26,18 @@ pub const TTL_SECONDS_MAX: i32 = 20 * 365 * 24 * 3600;
 pub struct Stamp {
     /// Client timestamp in microseconds.
     pub timestamp: i64,
-    /// Seconds now, where tombstones count their grace from.
+    /// The present time in seconds, from which tombstones count their grace period.
     pub now: LocalSeconds,
     /// Time to live in seconds, 0 for ever.
     pub ttl: u32,
-    /// Timestamp of deletions of more than a row: a conditional write's come before all else it writes, so that its
-    /// statements may delete a partition and write a row of it. What deletes a row, or a collection, deletes what the
-    /// others write to it as well, as in Cassandra.
+    /// Timestamp of deletions of more than a row. Those of a conditional write come before all its other
+    /// writes, so that its statements may delete a partition and write a row of it. The deletion of a row or
+    /// of a collection also deletes what the other statements write to it, as in Cassandra.
     pub deletion_timestamp: i64,
 }
 
 impl Stamp {
-    /// The deletion of a partition or a range of it.
+    /// The deletion of a partition or of a range in it.
     pub fn deletion(&self) -> DeletionTime {
         DeletionTime { timestamp: self.deletion_timestamp, local_time: self.now }
     }
@@ -69,24 +69,24 @@ impl Stamp {
         }
     }
 
-    /// What a cell deleted now becomes.
+    /// The cell kind of a cell that is deleted now.
     #[inline]
     pub fn tombstone(&self) -> CellKind<'static> {
         CellKind::Tombstone { local_time: self.now }
     }
 }
 
-/// A cell of a collection before it has found its place.
+/// A cell of a collection before it is sorted into place.
 struct Element<'a> {
     path: Cow<'a, [u8]>,
     /// `None` is a tombstone.
     value: Option<Cow<'a, [u8]>>,
 }
 
-/// Appends a row with what `operations` write; returns false, with nothing appended, where that is nothing.
+/// Appends a row with the writes of `operations`; returns false and appends nothing if there are none.
 ///
 /// # Errors
-/// [`QueryError::Invalid`] for values that cannot be written; what was appended is taken back.
+/// [`QueryError::Invalid`] for values that cannot be written; nothing stays appended.
 pub fn append_row(
     table: &Table,
     operations: &[Operation],
@@ -119,7 +119,7 @@ fn fill(
 ) -> Result<(), QueryError> {
     let mut rest = operations;
     while let Some(first) = rest.first() {
-        // Most operations by far give a column of one cell the value of a marker.
+        // Most operations set a column with one cell to the value of a marker.
         if let Action::Set(term) = &first.action
             && rest.get(1).is_none_or(|next| next.column.id != first.column.id)
             && let Some(value) = term.marker(binding)?
@@ -277,7 +277,7 @@ fn counters(
     Ok(())
 }
 
-/// By how much a counter goes up.
+/// The amount that is added to a counter.
 fn count(value: &[u8], way: Count) -> Result<i64, QueryError> {
     let by = value.try_into().map(i64::from_be_bytes);
     let by = by.map_err(|_| QueryError::invalid("Invalid empty value for counter increment"))?;

@@ -1,8 +1,8 @@
-//! Takes rows as storage finds them and appends those that count to the answer.
+//! Takes the rows that storage finds and appends those in the result to the answer.
 //!
-//! The one place that knows limits, pages, filters and what a partition without rows shows. A row is written straight
-//! from its cells into the answer's buffer. Invariant: `last` is always the last row appended, so that a page
-//! that is told to end after it goes on right behind it.
+//! Limits, pages, filters and the result for a partition without rows are decided only here. A row is written
+//! straight from its cells into the answer's buffer. Invariant: `last` is always the last row appended, so
+//! that the next page continues right behind it.
 
 mod grouped;
 mod values;
@@ -34,7 +34,7 @@ pub const PAGE_BYTES_MAX: usize = 1 << 20;
 /// Warnings that one answer may have of its reads.
 const WARNINGS_MAX: usize = 16;
 
-/// Bytes of rows that one answer without pages may have; a shard's [`crate::answer_room`] may say less.
+/// Most bytes of rows in one answer without pages; a shard's [`crate::answer_room`] may allow less.
 pub const UNPAGED_BYTES_MAX: usize = 128 << 20;
 
 /// Buffers that a shard keeps between reads.
@@ -44,12 +44,12 @@ pub struct RowBuffers {
     static_row: Vec<u8>,
     last_key: Vec<u8>,
     last_clustering: Vec<u8>,
-    /// What makes the clustering above a place: 0 for a row.
+    /// Weight of the place at the clustering above: 0 for a row.
     last_weight: i8,
 }
 
 impl RowBuffers {
-    /// Whether keeping them costs little.
+    /// Whether keeping them takes little memory.
     pub fn is_small(&self) -> bool {
         self.static_row.capacity() <= 64 * 1024
     }
@@ -61,7 +61,7 @@ pub struct Rows<'q> {
     binding: &'q Binding<'q>,
     filters: Vec<BoundFilter<'q>>,
     out: &'q mut Vec<u8>,
-    /// What the answer may take of the shard's memory.
+    /// The memory of the shard that the answer may take.
     grant: Grant,
     buffers: &'q mut RowBuffers,
     now: LocalSeconds,
@@ -80,35 +80,35 @@ pub struct Rows<'q> {
     pub(super) scanned: u64,
     /// Whether the partition's beginning was on an earlier page.
     resumed: bool,
-    /// Whether a partition was begun at all, and whether the last place was in one that was.
+    /// Whether any partition was begun, and whether the last place was in a partition that was begun.
     announced: bool,
     begun: bool,
     /// Whether the last row's partition may have more rows.
     inside: bool,
     /// Whether a row was left for the next page.
     pub more: bool,
-    /// What went wrong inside a callback.
+    /// An error inside a callback.
     pub error: Option<QueryError>,
-    /// Tombstones met on the way.
+    /// Tombstones that were passed.
     pub(super) tombstones: Tombstones,
-    /// What the client is to be told beside the answer.
+    /// Warnings for the client.
     pub(super) warnings: Vec<String>,
-    /// Where rows of a group become one.
+    /// The group that is being combined into one row.
     group: Option<Box<OpenGroup<'q>>>,
-    /// Starts of rows and of their values, where the result is sorted afterwards.
+    /// Starts of rows and of their values, if the result is sorted afterwards.
     sorted: Option<Vec<usize>>,
 }
 
-/// How much a page may take.
+/// Limits of a page.
 #[derive(Debug, Clone, Copy)]
 pub struct PageLimits {
     /// Rows LIMIT allows; [`u64::MAX`] for no limit.
     pub remaining: u64,
     /// PER PARTITION LIMIT; [`u64::MAX`] for no limit.
     pub per_partition: u64,
-    /// Rows of a page; [`usize::MAX`] where the client did not ask for pages.
+    /// Rows of a page; [`usize::MAX`] if the client did not request pages.
     pub page_rows: usize,
-    /// What is dead among them.
+    /// Limits on dead data.
     pub tombstones: TombstoneLimits,
 }
 
@@ -157,7 +157,7 @@ impl<'q> Rows<'q> {
         }
     }
 
-    /// The next partition was begun on an earlier page.
+    /// Notes that the next partition was begun on an earlier page.
     pub fn resume(&mut self, partition_remaining: Option<u64>) {
         self.resumed = true;
         self.partition_remaining = partition_remaining.unwrap_or(self.per_partition);
@@ -168,7 +168,7 @@ impl<'q> Rows<'q> {
         self.resumed = true;
     }
 
-    /// Another row comes.
+    /// Begins another row.
     #[inline]
     pub(super) fn begin_row(&self) {
         self.binding.ambient.begin_row();
@@ -185,7 +185,7 @@ impl<'q> Rows<'q> {
         self.binding.calls
     }
 
-    /// Whether what was last handed over is to be handed over again after a rest: a function of the user's is not ready.
+    /// Whether the last item is to be handed over again after a pause: a user-defined function is not ready.
     pub(super) fn is_paused(&self) -> bool {
         self.binding.calls.is_some_and(Calls::is_paused)
     }
@@ -195,12 +195,12 @@ impl<'q> Rows<'q> {
         OwnedPosition { prefix: Vec::new(), weight: if self.plan.reversed { 1 } else { -1 } }
     }
 
-    /// What was resumed is read: the next partition begins anew.
+    /// Ends the resumed partition: the next one begins normally.
     pub fn leave_partition(&mut self) {
         self.resumed = false;
     }
 
-    /// Whether nothing more is wanted.
+    /// Whether no more rows are wanted.
     pub fn is_done(&self) -> bool {
         self.more || self.remaining == 0 || self.error.is_some() || self.tombstones.are_too_many()
     }
@@ -210,14 +210,14 @@ impl<'q> Rows<'q> {
         &self.buffers.key
     }
 
-    /// Has the client told something beside the answer.
+    /// Adds a warning for the client.
     pub(super) fn warn(&mut self, text: String) {
         if self.warnings.len() < WARNINGS_MAX {
             self.warnings.push(text);
         }
     }
 
-    /// Where the answer ends, for the next page, with the group it ends in.
+    /// The end of the answer, for the next page, with the group that is open there.
     pub fn paging_state<'s>(&'s self, group: Option<&'s [u8]>) -> PagingState<'s> {
         let RowBuffers { last_key, last_clustering, last_weight, .. } = &*self.buffers;
         let position =
@@ -244,7 +244,7 @@ impl<'q> Rows<'q> {
         self.out.len() - self.first_byte
     }
 
-    /// Has memory for `more` bytes of the answer set aside.
+    /// Reserves memory for `more` bytes of the answer.
     #[inline]
     fn take_room(&mut self, more: usize) -> Result<(), QueryError> {
         let bytes = self.bytes().saturating_add(more);
@@ -279,9 +279,9 @@ impl<'q> Rows<'q> {
             self.inside = false;
         }
         if self.page_rows != usize::MAX && self.count >= self.page_rows {
-            // Whether there is a next row is not looked for, as in Cassandra: the next page may be empty, and drivers' tests
-            // count on it. A page that is full by its bytes is none of theirs, and looks. So does one behind which a partition
-            // that was named can have no more rows.
+            // As in Cassandra, there is no look for a next row: the next page may be empty, and drivers'
+            // tests rely on it. Two kinds of page do look: one that is full by its bytes, which Cassandra
+            // does not have, and one after which a partition that was named can have no more rows.
             let of_one_row = clustering.is_none_or(<[u8]>::is_empty);
             if self.plan.restrictions.key_range || !(behind || of_one_row) {
                 self.more = true;
@@ -291,7 +291,7 @@ impl<'q> Rows<'q> {
         if behind { Flow::SkipPartition } else { Flow::Continue }
     }
 
-    /// Notes where a page that is full ends.
+    /// Notes the end of a full page.
     fn remember(&mut self, clustering: Option<&[u8]>) {
         let RowBuffers { key, last_key, last_clustering, last_weight, .. } = &mut *self.buffers;
         last_key.clear();
@@ -341,7 +341,7 @@ impl<'q> Rows<'q> {
         }
     }
 
-    /// Appends the one row of an aggregate, or puts sorted rows in their order; call once, behind the last row, and again
+    /// Appends the only row of an aggregate, or sorts the rows; call it once, after the last row, and again
     /// after a pause.
     ///
     /// # Errors
@@ -391,7 +391,7 @@ impl RowConsumer for Rows<'_> {
         if self.is_done() {
             return Flow::Stop;
         }
-        // A partition of which nothing but its static row is there may end without a word.
+        // A partition with only a static row may end without a call.
         if self.group.is_some() && !self.resumed && self.end_group() == Flow::Stop {
             return Flow::Stop;
         }
@@ -470,7 +470,7 @@ impl RowConsumer for Rows<'_> {
         }
         let may_end = match &self.group {
             None => true,
-            // What there is of a group goes on with the next page.
+            // An open group continues on the next page.
             Some(group) if group.by().is_some() => {
                 let inside = self.buffers.key == place.key && place.position.is_some();
                 !group.is_open() || (inside && group.travelling().is_some())
@@ -478,7 +478,7 @@ impl RowConsumer for Rows<'_> {
             Some(_) => false,
         };
         if !may_end {
-            // Looked at again after as many.
+            // Checked again after as many more.
             self.tombstones.begin_page();
             return Flow::Continue;
         }

@@ -22,10 +22,11 @@ use crate::{QueryError, Response};
 
 use reader::Reader;
 
-/// Executes a SELECT and appends its rows; `rest` is what an attempt to do it at once has left over.
+/// Executes a SELECT and appends its rows. `rest` is the rest of the read after an attempt to answer without
+/// waiting.
 ///
 /// # Errors
-/// [`QueryError`] of values, consistency or storage; what was appended to the answer is then the caller's to drop.
+/// [`QueryError`] of values, consistency or storage; the caller then drops the bytes appended to the answer.
 #[inline]
 pub async fn execute(
     engine: &Engine,
@@ -62,7 +63,8 @@ pub async fn execute(
     } else if grouped && plan.restrictions.partition_key_uses_in() {
         out.warnings.push("Aggregation query used on multiple partition keys (IN restriction)".to_owned());
     }
-    // LIMIT counts rows of the result; an aggregate, and a result sorted as a whole, needs every row before that.
+    // LIMIT counts rows of the result; an aggregate, and a result sorted as a whole, needs every row before
+    // that.
     let limits = if plan.selection.is_one_group() || !plan.sort.is_empty() {
         PageLimits { remaining: u64::MAX, ..limits }
     } else {
@@ -100,7 +102,7 @@ pub async fn execute(
     let single = if plan.restrictions.key_range || state.is_some() {
         false
     } else {
-        // Of several wrong values the first in this order is told, as in Cassandra.
+        // Of several wrong values the first in this order is reported, as in Cassandra.
         let single = aim_at_single_key(plan, binding, read)?;
         if single {
             slices::fill(&plan.restrictions, &plan.table, binding, &mut read.slices)?;
@@ -151,7 +153,7 @@ pub async fn execute(
 
 /// Refuses pages of a result that is ordered as a whole, unless it is known to be empty without reading.
 ///
-/// Wrong values are told first, as everywhere.
+/// Wrong values are reported first, as everywhere.
 fn check_pages(
     engine: &Engine,
     plan: &SelectPlan,

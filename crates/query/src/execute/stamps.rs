@@ -1,7 +1,8 @@
 //! `writetime`, `maxwritetime` and `ttl`: of columns, and of fields, elements and slices of them.
 //!
-//! Follows Cassandra 5's `ColumnTimestamps`: a column with one cell has one stamp, and so have all its parts; a collection
-//! with a cell for each element has as many as elements, a user type as many as fields, with nulls for those not there.
+//! Follows Cassandra 5's `ColumnTimestamps`: a column with one cell has one stamp, and so have all its parts.
+//! A collection with a cell for each element has a stamp for each element, a user type one for each field,
+//! with nulls for absent fields.
 
 use cql::ast::CellFunction;
 use model::collection::append_element;
@@ -15,7 +16,7 @@ use crate::QueryError;
 use crate::prepare::selector::Selector;
 use crate::terms::Binding;
 
-/// What the cells of an operand say.
+/// The stamps of an operand's cells.
 enum Stamps {
     /// There is no cell.
     Nothing,

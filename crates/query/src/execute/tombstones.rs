@@ -1,8 +1,9 @@
-//! Tombstones on the way of a read: counted, warned of, refused, and an end to pages that meet too many.
+//! Tombstones that a read passes: counts, warnings, refusals, and the end of pages that pass too many.
 //!
-//! Counts and texts are Cassandra 5's (`ReadCommand.withMetricsRecording`): a read that meets more than
-//! `tombstone_failure_threshold` fails on its replica. A page ends after `query_tombstone_page_limit` of them, empty if it must
-//! be, so that a client that asks for pages goes past any number of them, each page within its time.
+//! Counts and texts are Cassandra 5's (`ReadCommand.withMetricsRecording`): a read that passes more than
+//! `tombstone_failure_threshold` fails on its replica. A page ends after `query_tombstone_page_limit` of
+//! them, even if it is empty, so that a client that pages gets past any number of them, each page within its
+//! time.
 
 use model::Table;
 use model::clustering::{Clustering, Slice};
@@ -18,12 +19,12 @@ use crate::engine::Engine;
 use crate::restrictions::keys;
 use crate::terms::constant::literal_text;
 
-/// What of it a read allows.
+/// A read's limits.
 #[derive(Debug, Clone, Copy)]
 pub struct TombstoneLimits {
-    /// Tombstones a read may count.
+    /// Most tombstones that a read may count.
     pub fail: u64,
-    /// Dead things after which a page ends.
+    /// Number of dead items after which a page ends.
     pub page: u64,
 }
 
@@ -32,15 +33,15 @@ impl TombstoneLimits {
     pub const NONE: Self = Self { fail: u64::MAX, page: u64::MAX };
 }
 
-/// What a read met.
+/// Counts of a read.
 #[derive(Debug)]
 pub(super) struct Tombstones {
     limits: TombstoneLimits,
-    /// Counted, of those that Cassandra counts.
+    /// Tombstones counted in this read, as defined by Cassandra.
     pub(super) seen: u64,
-    /// Counted in reads before.
+    /// Tombstones counted in earlier reads.
     pub(super) told: u64,
-    /// All that had to be gone past since the page began, without those in rows that are shown.
+    /// Dead items passed since the page began, without those in rows that are shown.
     passed: u64,
 }
 
@@ -62,21 +63,21 @@ impl Tombstones {
         self.seen > self.limits.fail
     }
 
-    /// What was gone past so far ends no page.
+    /// Resets the count that ends a page.
     pub(super) fn begin_page(&mut self) {
         self.passed = 0;
     }
 
-    /// Whether a page ends here for them.
+    /// Whether the page ends here because of them.
     pub(super) fn end_page(&self) -> bool {
         self.passed >= self.limits.page
     }
 }
 
-/// What becomes of a read that met `seen` tombstones and shows `rows`.
+/// Checks a read that passed `seen` tombstones and shows `rows`.
 ///
 /// # Errors
-/// [`QueryError::TooManyTombstones`] where they are more than a read may meet.
+/// [`QueryError::TooManyTombstones`] if there are more than allowed.
 pub(super) fn check(
     engine: &Engine,
     command: &ReadCommand,
@@ -99,13 +100,13 @@ pub(super) fn check(
     Ok(())
 }
 
-/// The error of a read that met too many tombstones.
+/// The error of a read that passed too many tombstones.
 pub(super) fn too_many(engine: &Engine, level: Consistency) -> QueryError {
     let address = engine.config().listen_address;
     QueryError::TooManyTombstones { consistency: consistency::wire(level), required: 1, address }
 }
 
-/// The warning of a read that showed `rows` and met `tombstones`, as Cassandra words it.
+/// The warning of a read that showed `rows` and passed `tombstones`, in Cassandra's words.
 #[cold]
 pub(super) fn warning(
     command: &ReadCommand,

@@ -11,7 +11,7 @@ use crate::{QueryError, Response, results};
 /// Truncates on all shards and appends VOID; `timeout` is the statement's own.
 ///
 /// # Errors
-/// [`QueryError::Truncate`] where a shard fails or does not answer in time; others may have truncated.
+/// [`QueryError::Truncate`] if a shard fails or does not answer in time; other shards may have truncated.
 pub(super) async fn execute(
     engine: &Engine,
     table: &Table,

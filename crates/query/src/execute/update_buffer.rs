@@ -1,7 +1,7 @@
-//! Gathers what one request writes to one partition and makes one mutation of it.
+//! Collects one request's writes to one partition and makes one mutation of them.
 //!
-//! Statements of a batch that meet in a partition become one mutation, so that it is applied whole. Buffers are kept
-//! between requests: a single-row write allocates nothing here once they have grown.
+//! Statements of a batch on the same partition become one mutation, so that it is applied as a whole. Buffers
+//! are kept between requests: a single-row write allocates nothing here once they have grown.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -21,7 +21,7 @@ fn row_bytes(row: RowView<'_>) -> usize {
     let cells: usize = row
         .cells()
         .map(|cell| {
-            // The deletion of a collection counts also where there is none.
+            // The deletion of a collection counts even if there is none.
             let complex = cell.path.is_some() || cell.collection_deletion().is_some();
             let first = complex && last.replace(cell.column) != Some(cell.column);
             let deletion = if first { 12 } else { 0 };
@@ -109,7 +109,7 @@ impl PartitionUpdate {
         rows.chain(static_row)
     }
 
-    /// What it counts for where sizes of batches are limited: that of Cassandra's `PartitionUpdate.dataSize`.
+    /// Its size for limits on batches: that of Cassandra's `PartitionUpdate.dataSize`.
     pub fn data_bytes(&self) -> usize {
         let prefix = |bytes: &[u8]| Clustering(bytes).components().flatten().map(<[u8]>::len).sum::<usize>();
         let ranges: usize = self
@@ -142,7 +142,7 @@ impl PartitionUpdate {
         self.tombstones.push((slice, deletion));
     }
 
-    /// Adds a row that `write` appends; `write` says whether there is one.
+    /// Adds a row that `write` appends; `write` returns whether there is one.
     ///
     /// # Errors
     /// Those of `write`; nothing is added then.
@@ -167,7 +167,7 @@ impl PartitionUpdate {
         }
     }
 
-    /// Adds to the static row, merging with what is there.
+    /// Adds to the static row, merging with the present one.
     ///
     /// # Errors
     /// Those of `write`; nothing is added then.

@@ -1,7 +1,8 @@
-//! Guardrails of writes: timestamps, levels and lists where they are not wanted, values and collections too large.
+//! Guardrails of writes: disallowed timestamps, levels and list operations, and values and collections that
+//! are too large.
 //!
-//! Names, texts and what is counted are Cassandra 5's (`org.apache.cassandra.db.guardrails`). A collection is looked at as it
-//! is written, without what it holds already, so that nothing is read for it.
+//! Names, texts and counts are Cassandra 5's (`org.apache.cassandra.db.guardrails`). A collection is checked
+//! as it is written, without its existing elements, so that nothing is read for it.
 
 use model::row::CellKind;
 use model::{CellView, Column, RowView, Table};
@@ -15,14 +16,15 @@ use crate::guardrails::{Threshold, WriteGuardrails, allowed};
 use crate::prepare::modify::ModifyPlan;
 use crate::prepare::operation::Action;
 
-/// Bytes that Cassandra counts for a cell beside its value and path: its timestamp, TTL and local deletion time.
+/// Bytes that Cassandra counts for a cell besides its value and path: its timestamp, TTL and local deletion
+/// time.
 const CELL_BYTES: u64 = 8 + 4 + 8;
 
 impl WriteGuardrails {
-    /// What is to be said of a request's consistency levels.
+    /// Checks a request's consistency levels.
     ///
     /// # Errors
-    /// [`QueryError::Invalid`] where one is not allowed.
+    /// [`QueryError::Invalid`] if one is not allowed.
     pub(super) fn request(
         &self,
         request: &Request<'_>,
@@ -34,10 +36,10 @@ impl WriteGuardrails {
         self.levels.check("write_consistency_levels", "write consistency levels", &given, warnings)
     }
 
-    /// What is to be said of a statement before it is carried out.
+    /// Checks a statement before it is executed.
     ///
     /// # Errors
-    /// [`QueryError::Invalid`] where a guardrail forbids it.
+    /// [`QueryError::Invalid`] if a guardrail forbids it.
     pub(super) fn statement(&self, part: &Part<'_>) -> Result<(), QueryError> {
         let plan = part.plan;
         if plan.timestamp.is_some() {
@@ -55,10 +57,10 @@ impl WriteGuardrails {
         Ok(())
     }
 
-    /// What is to be said of the timestamp of a statement that is not in a batch.
+    /// Checks the timestamp of a statement that is not in a batch.
     ///
     /// # Errors
-    /// [`QueryError::Guardrail`] where it is too far from now.
+    /// [`QueryError::Guardrail`] if it is too far from now.
     pub(super) fn timestamp(
         &self,
         part: &Part<'_>,
@@ -102,10 +104,10 @@ impl WriteGuardrails {
         })
     }
 
-    /// What is to be said of what a statement writes.
+    /// Checks the data that a statement writes.
     ///
     /// # Errors
-    /// [`QueryError::Invalid`] where a value or a collection is too large.
+    /// [`QueryError::Invalid`] if a value or a collection is too large.
     pub(super) fn update<'p>(
         &self,
         update: &PartitionUpdate,
@@ -116,7 +118,7 @@ impl WriteGuardrails {
         if !sizes.into_iter().any(Threshold::is_on) {
             return Ok(());
         }
-        // Of elements that are set one by one nothing is said as of a collection.
+        // Elements that are set one by one are not checked as a collection.
         let whole = |column: &Column| {
             let operations = plans.clone().flat_map(|plan| plan.regulars.iter().chain(&plan.statics));
             let mut actions =
@@ -215,7 +217,7 @@ impl WriteGuardrails {
     }
 }
 
-/// Elements of a frozen collection, as its first bytes say.
+/// Number of elements of a frozen collection, from its first bytes.
 fn elements(value: &[u8]) -> u64 {
     let count = value.first_chunk::<4>().map_or(0, |count| i32::from_be_bytes(*count));
     u64::try_from(count).unwrap_or(0)

@@ -1,4 +1,4 @@
-//! What each guardrail says to a statement, in Cassandra's words.
+//! The check of each guardrail, with Cassandra's messages.
 
 use std::collections::BTreeSet;
 
@@ -6,13 +6,13 @@ use super::{Guardrails, Named, Threshold, allowed, text, violated};
 use crate::QueryError;
 
 impl Threshold {
-    /// Whether it warns or refuses at all.
+    /// Whether the threshold warns or refuses at all.
     #[inline]
     pub(crate) fn is_on(self) -> bool {
         self.warn.is_some() || self.fail.is_some()
     }
 
-    /// Refuses or warns of what is above; the closures say how, given the threshold.
+    /// Refuses or warns of a greater value; the closures make the message, given the threshold.
     pub(crate) fn at_most(
         self,
         name: &str,
@@ -33,7 +33,7 @@ impl Threshold {
         }
     }
 
-    /// Refuses or warns of what is below.
+    /// Refuses or warns of a smaller value.
     pub(crate) fn at_least(
         self,
         name: &str,
@@ -89,7 +89,7 @@ impl Guardrails {
         )
     }
 
-    /// A table of so many columns.
+    /// Checks the number of a table's columns.
     pub(crate) fn columns(
         &self,
         table: &str,
@@ -107,7 +107,7 @@ impl Guardrails {
         )
     }
 
-    /// A user type of so many fields.
+    /// Checks the number of a user type's fields.
     pub(crate) fn fields(
         &self,
         name: &str,
@@ -125,7 +125,7 @@ impl Guardrails {
         )
     }
 
-    /// A type of `what`, such as `Column v`, for the vectors in it.
+    /// Checks the vectors in a type of `what`, such as `Column v`.
     pub(crate) fn vectors(
         &self,
         what: &str,
@@ -211,7 +211,7 @@ impl Guardrails {
         Ok(())
     }
 
-    /// The options a table statement names; those in the answer are left out.
+    /// Checks the options that a table statement names; the returned ones are ignored.
     pub(crate) fn properties(
         &self,
         names: &BTreeSet<&str>,
@@ -299,7 +299,7 @@ impl Guardrails {
         Ok(())
     }
 
-    /// The options a statement gives, others as if the table had none.
+    /// Checks the options that a statement gives; the others count as default.
     pub(crate) fn given_options(
         &self,
         options: &model::schema::TableOptions,

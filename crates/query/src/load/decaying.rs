@@ -1,19 +1,20 @@
-//! Values of the last minutes: counts that fade, in buckets as wide as those of Cassandra's reservoirs.
+//! Decaying histograms of the last minutes, with buckets as wide as those of Cassandra's reservoirs.
 //!
-//! A value's weight falls to 1/e within a minute (Cassandra's `DecayingEstimatedHistogramReservoir`), and what weighs next to
-//! nothing is gone after half an hour. Buckets end at 0, 1, 2 and so on, each a fifth beyond the one before.
+//! A value's weight falls to 1/e within a minute (Cassandra's `DecayingEstimatedHistogramReservoir`), and a
+//! negligible weight is dropped after half an hour. Buckets end at 0, 1, 2 and so on, each a fifth beyond the
+//! previous one.
 
 use reactor::Instant;
 
-/// Buckets: the last ends beyond two hours in nanoseconds.
+/// Number of buckets: the last one ends beyond two hours in nanoseconds.
 const BUCKETS: usize = 165;
-/// Where each ends.
+/// The end of each bucket.
 const ENDS: [u64; BUCKETS] = ends();
 /// Seconds in which a weight falls to 1/e.
 const LIFETIME_S: f64 = 60.0;
-/// Seconds between two fadings.
+/// Seconds between two decays.
 const FADE_EVERY_S: f64 = 1.0;
-/// A weight that is none any more: of half an hour ago.
+/// A weight below this, as after half an hour, is dropped.
 const WEIGHT_MIN: f32 = 1e-13;
 
 const fn ends() -> [u64; BUCKETS] {
@@ -42,7 +43,7 @@ impl Decaying {
         Self { weights: Box::new([0.0; BUCKETS]), faded: now }
     }
 
-    /// Counts `value` as so many.
+    /// Counts `value` with a weight.
     pub(super) fn record(&mut self, value: u64, weight: u32, now: Instant) {
         self.fade(now);
         let bucket = ENDS.partition_point(|end| *end < value).min(BUCKETS - 1);
@@ -84,7 +85,8 @@ impl Weights {
         self.0.iter_mut().zip(&other.0).for_each(|(sum, weight)| *sum += weight);
     }
 
-    /// The end of the bucket up to which the share `quantile` (0 to 1) of all values lies; 0 where there are none.
+    /// The end of the bucket up to which the share `quantile` (0 to 1) of all values lies; 0 if there are no
+    /// values.
     pub(crate) fn quantile(&self, quantile: f64) -> u64 {
         let all: f64 = self.0.iter().map(|weight| f64::from(*weight)).sum();
         let mut seen = 0.0;
@@ -97,7 +99,7 @@ impl Weights {
         self.max()
     }
 
-    /// The end of the last bucket with anything in it; 0 where there is none.
+    /// The end of the last bucket that is not empty; 0 if all are.
     pub(crate) fn max(&self) -> u64 {
         self.0.iter().rposition(|weight| *weight > 0.0).map_or(0, |bucket| ENDS[bucket])
     }

@@ -1,7 +1,9 @@
-//! What each table is asked for on this shard: how many reads, scans and writes, how long they take, what reads go past.
+//! Request statistics of each table on this shard: the number of reads, scans and writes, their times, and
+//! the rows that reads pass.
 //!
-//! Counts are exact; times and sizes are taken of the first requests and then of one in [`EVERY`], which stands for all of
-//! them, so that a point read pays a few instructions. A request is counted where it is coordinated. `system::views` shows it.
+//! Counts are exact. Times and sizes are measured for the first requests and then for one in [`EVERY`], which
+//! represents the others, so that a point read pays a few instructions. A request is counted on its
+//! coordinator. `system::views` shows the statistics.
 
 mod decaying;
 
@@ -19,33 +21,33 @@ use self::decaying::Decaying;
 pub(crate) use self::decaying::Weights;
 use crate::engine::Engine;
 
-/// One request in so many is looked at, once [`FIRST`] were.
+/// One request in so many is measured, after the first [`FIRST`].
 const EVERY: u64 = 256;
-/// So many requests are all looked at.
+/// So many first requests are all measured.
 const FIRST: u64 = 64;
-/// Seconds that a rate is told of, and the least between two looks at it.
+/// Seconds that a rate is averaged over, and the least seconds between two updates of it.
 const RATE_OVER_S: f64 = 300.0;
 const RATE_EVERY_S: f64 = 5.0;
-/// Tables that are kept before those that went are looked for.
+/// Number of tables beyond which statistics of dropped tables are removed.
 const TABLES_BEFORE_SWEEP: usize = 64;
 
-/// What one table is asked for.
+/// Request statistics of one table.
 #[derive(Debug, Default)]
 pub(crate) struct TableLoad {
     /// Reads of one partition.
     pub(crate) reads: Requests,
     /// Reads of ranges of partitions, each page or fetch.
     pub(crate) scans: Requests,
-    /// Writes; of a batch one for each table.
+    /// Writes; a batch counts once for each table.
     pub(crate) writes: Requests,
-    /// Rows that reads of either kind went past.
+    /// Rows that reads and scans passed.
     pub(crate) rows: Sizes,
-    /// Tombstones likewise.
+    /// Tombstones that reads and scans passed.
     pub(crate) tombstones: Sizes,
 }
 
 impl TableLoad {
-    /// A point read is over that was answered at once; `rows` tells how many it found.
+    /// Counts a point read that was answered at once; `rows` returns the number of rows it found.
     #[inline]
     pub(crate) fn point_read(&self, began: Option<Instant>, rows: impl FnOnce() -> usize) {
         self.reads.end(began);
@@ -56,7 +58,7 @@ impl TableLoad {
         }
     }
 
-    /// Requests for such a range.
+    /// The statistics for reads of such a range.
     #[inline]
     pub(crate) fn requests(&self, range: &PartitionRange) -> &Requests {
         match range {
@@ -65,7 +67,7 @@ impl TableLoad {
         }
     }
 
-    /// A read went past so much.
+    /// Counts the rows and tombstones that a read passed.
     pub(crate) fn went_past(&self, rows: u64, tombstones: u64) {
         self.rows.record(rows, 1);
         self.tombstones.record(tombstones, 1);
@@ -85,7 +87,7 @@ pub struct Timed {
 }
 
 impl Timed {
-    /// One that begins.
+    /// Counts a write that begins.
     #[inline]
     pub(crate) fn new(load: &Rc<TableLoad>) -> Self {
         Self { load: Rc::clone(load), began: load.writes.begin() }
@@ -112,7 +114,7 @@ impl fmt::Debug for Requests {
 }
 
 impl Requests {
-    /// When the next request begins, if it is one to look at.
+    /// When the next request begins, if it is one to be measured.
     #[inline]
     pub(crate) fn begin(&self) -> Option<Instant> {
         let count = self.count.get();
@@ -140,7 +142,7 @@ impl Requests {
         rate.look(now, self.count.get());
     }
 
-    /// What is known at this moment.
+    /// The present statistics.
     fn told(&self) -> Told {
         let count = self.count.get();
         let mut looked_at = self.looked_at.borrow_mut();
@@ -151,7 +153,7 @@ impl Requests {
     }
 }
 
-/// Requests that the one counted as `count` stands for.
+/// Number of requests that the request number `count` represents.
 fn stands_for(count: u64) -> u32 {
     if count < FIRST { 1 } else { EVERY as u32 }
 }
@@ -161,7 +163,7 @@ fn stands_for(count: u64) -> u32 {
 pub(crate) struct Sizes(RefCell<Option<Decaying>>);
 
 impl Sizes {
-    /// A request meant `value`, and stands for so many.
+    /// Records `value` for a request that represents `stands_for` requests.
     pub(crate) fn record(&self, value: u64, stands_for: u32) {
         let now = reactor::coarse_now();
         self.0.borrow_mut().get_or_insert_with(|| Decaying::new(now)).record(value, stands_for, now);
@@ -173,7 +175,7 @@ impl Sizes {
     }
 }
 
-/// Requests a second, those of the last five minutes more than earlier ones (as Cassandra's meters).
+/// Requests per second, weighted towards the last five minutes (as Cassandra's meters).
 struct Rate {
     per_second: f64,
     count: u64,
@@ -198,19 +200,19 @@ impl Rate {
     }
 }
 
-/// What one shard, or all, tell of one kind of request.
+/// Statistics of one kind of request, of one shard or of all.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Told {
-    /// How many there were.
+    /// Number of requests.
     pub(crate) count: u64,
-    /// How many a second.
+    /// Requests per second.
     pub(crate) per_second: f64,
     /// Their times or sizes.
     pub(crate) weights: Weights,
 }
 
 impl Told {
-    /// Adds what another shard tells.
+    /// Adds another shard's statistics.
     pub(crate) fn add(&mut self, other: &Self) {
         self.count += other.count;
         self.per_second += other.per_second;
@@ -237,7 +239,7 @@ pub(crate) struct Batches {
 }
 
 impl Batches {
-    /// A batch writes so many partitions.
+    /// Counts a batch that writes so many partitions.
     pub(crate) fn record(&self, kind: BatchKind, partitions: usize) {
         let sizes = match kind {
             BatchKind::Logged => &self.logged,
@@ -247,7 +249,7 @@ impl Batches {
         sizes.record(partitions as u64, 1);
     }
 
-    /// What is known, by the names of Cassandra's `batch_metrics`.
+    /// The present statistics, under the names of Cassandra's `batch_metrics`.
     pub(crate) fn told(&self) -> [(&'static str, Weights); 3] {
         [
             ("partitions_per_logged_batch", self.logged.weights()),
@@ -257,7 +259,7 @@ impl Batches {
     }
 }
 
-/// What the tables of a shard are asked for.
+/// Request statistics of a shard's tables.
 #[derive(Debug, Default)]
 pub(crate) struct Loads {
     tables: RefCell<HashMap<TableId, Rc<TableLoad>, foldhash::fast::FixedState>>,
@@ -265,7 +267,7 @@ pub(crate) struct Loads {
 }
 
 impl Engine {
-    /// What a table is asked for.
+    /// Request statistics of a table.
     pub(crate) fn load_of(&self, table: &Table) -> Rc<TableLoad> {
         let mut tables = self.loads().tables.borrow_mut();
         if let Some(load) = tables.get(&table.id()) {
@@ -278,8 +280,8 @@ impl Engine {
         Rc::clone(tables.entry(table.id()).or_default())
     }
 
-    /// What is known of one kind of request, for each table that was asked for anything. There may be thousands: others have
-    /// their turn in between.
+    /// The statistics of one kind of request, for each table that had any request. There may be thousands, so
+    /// other tasks run in between.
     pub(crate) async fn told(&self, of: Of) -> Vec<(TableId, Told)> {
         let tables: Vec<_> = {
             let tables = self.loads().tables.borrow();

@@ -1,6 +1,7 @@
-//! BATCH as text, prepared, and what statements of a batch may not be together.
+//! BATCH as text, prepared, and the checks which statements may be in one batch.
 //!
-//! Rules and messages as Cassandra 5's `BatchStatement.validate`, for batches as text and those of the protocol alike.
+//! Rules and messages are those of Cassandra 5's `BatchStatement.validate`, for batches as text and those of
+//! the protocol alike.
 
 use cql::ast::{self, BatchKind as AstKind};
 use wire::request::BatchKind;
@@ -40,10 +41,11 @@ impl BatchPlan {
     }
 }
 
-/// Refuses statements that cannot stand in one batch; `has_timestamp` says that the whole has one.
+/// Refuses statements that cannot be in one batch; `has_timestamp` is whether the whole batch has a
+/// timestamp.
 ///
 /// # Errors
-/// [`QueryError::Invalid`] in Cassandra's words.
+/// [`QueryError::Invalid`] with Cassandra's texts.
 pub fn check<'p>(
     kind: BatchKind,
     has_timestamp: bool,

@@ -1,7 +1,7 @@
-//! IF clauses of modifications, prepared: what must hold of the rows before they are written.
+//! IF clauses of modifications, prepared: the conditions on the rows before they are written.
 //!
-//! Rules and messages as Cassandra 5's `ColumnCondition`. Conditions on regular columns are about the row that the
-//! statement names, those on static columns about the static row.
+//! Rules and messages are those of Cassandra 5's `ColumnCondition`. Conditions on regular columns concern the
+//! row that the statement names, those on static columns the static row.
 
 use cql::ast::{
     ComparisonOperator, Condition as Raw, ConditionTarget, ConditionTest, IfClause, InValues, Term as RawTerm,
@@ -14,7 +14,7 @@ use crate::QueryError;
 use crate::terms::prepare::Context;
 use crate::terms::{Receiver, Term};
 
-/// What IF asks for.
+/// The kinds of IF clause.
 #[derive(Debug)]
 pub enum Conditions {
     /// `IF NOT EXISTS`
@@ -30,17 +30,17 @@ pub enum Conditions {
 pub struct Condition {
     /// The column.
     pub column: Column,
-    /// What of it is looked at.
+    /// The tested part of the column.
     pub part: Part,
-    /// Type of what is looked at.
+    /// Type of the tested part.
     pub ty: CqlType,
-    /// How it is compared.
+    /// The comparison.
     pub operator: Operator,
-    /// With what.
+    /// The values it is compared with.
     pub values: Values,
 }
 
-/// What of a column a condition looks at.
+/// The part of a column that a condition tests.
 #[derive(Debug)]
 pub enum Part {
     /// All of it.
@@ -88,14 +88,14 @@ impl Operator {
     }
 }
 
-/// What a condition compares with.
+/// The values that a condition compares with.
 #[derive(Debug)]
 pub enum Values {
     /// These; one, unless the operator is IN.
     Terms(Vec<Term>),
     /// One marker for a list of them.
     Marker {
-        /// Place among the markers.
+        /// Index among the markers.
         index: usize,
         /// Type of the list.
         list: CqlType,
@@ -103,7 +103,7 @@ pub enum Values {
 }
 
 impl Conditions {
-    /// Prepares the IF clause of an UPDATE or DELETE; `None` where there is none.
+    /// Prepares the IF clause of an UPDATE or DELETE; `None` if there is none.
     ///
     /// # Errors
     /// [`QueryError::Invalid`] in Cassandra's words.

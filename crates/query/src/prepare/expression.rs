@@ -1,7 +1,7 @@
-//! From resolved expressions to [`Selector`]s: types that were open are settled by what surrounds them.
+//! Converts resolved expressions to [`Selector`]s; open types are determined by the context.
 //!
-//! Gathers the aggregates of a selection on the way, and gives each expression the name its result column has. Rules
-//! and messages as Cassandra 5's `Selectable.newSelectorFactory`.
+//! It collects the aggregates of a selection, and gives each expression the name of its result column. Rules
+//! and messages are those of Cassandra 5's `Selectable.newSelectorFactory`.
 
 use cql::ast;
 use model::CqlType;
@@ -24,7 +24,7 @@ pub(super) fn single(cx: &mut Context<'_>, resolved: &Resolved<'_>) -> Result<Se
 /// Prepares expressions of one selection, gathering its aggregates.
 pub(super) struct Preparation<'c, 'a> {
     pub(super) cx: &'c mut Context<'a>,
-    /// Those met so far.
+    /// Aggregates found so far.
     pub(super) aggregates: Vec<Aggregate>,
 }
 
@@ -34,7 +34,7 @@ impl<'c, 'a> Preparation<'c, 'a> {
         Self { cx, aggregates: Vec::new() }
     }
 
-    /// Prepares one expression; `expected` is what surrounds it asks for.
+    /// Prepares one expression; `expected` is the type that the context requires.
     ///
     /// # Errors
     /// [`QueryError::Invalid`] in Cassandra's words.
@@ -191,7 +191,7 @@ impl<'c, 'a> Preparation<'c, 'a> {
         Ok(Prepared { selector: Selector::Term(prepared), name: expression.text(), ty: ty.clone() })
     }
 
-    /// Parts with what each is asked for: how they are evaluated, and their names.
+    /// Prepares parts with the types required of them; returns their selectors and names.
     fn parts<'r, 'e: 'r>(
         &mut self,
         parts: impl Iterator<Item = (&'r Resolved<'e>, &'r CqlType)>,
@@ -292,7 +292,7 @@ impl<'c, 'a> Preparation<'c, 'a> {
         Ok(Prepared { selector: Selector::Field(Box::new(inner.selector), at), name, ty })
     }
 
-    /// Where the keys of a set or map go, for an element or a slice of it.
+    /// The receiver of keys of a set or map, for an element or a slice of it.
     fn key_receiver(&self, what: &str, inner: &Prepared, shown: &str) -> Result<Receiver, QueryError> {
         match &inner.ty {
             CqlType::Map { key, .. } => Ok(Receiver::key_of(&inner.name, (**key).clone())),

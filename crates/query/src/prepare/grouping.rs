@@ -120,7 +120,7 @@ fn check_monotonic(selector: &Selector) -> Result<(), QueryError> {
     arguments.iter().filter(|argument| argument.reads_row()).try_for_each(check_monotonic)
 }
 
-/// Takes a function of a clustering column into `by` and tells the column.
+/// Adds a function of a clustering column to `by` and returns the column.
 fn group_function(
     cx: &mut Context<'_>,
     resolved: &Resolved<'_>,

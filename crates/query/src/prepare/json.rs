@@ -1,8 +1,8 @@
-//! INSERT JSON, prepared: an INSERT of every column whose values are markers behind those of the statement, which each
-//! execution fills from the text.
+//! INSERT JSON, prepared: an INSERT of every column whose values are markers behind those of the statement;
+//! each execution fills them from the text.
 //!
-//! Rules and messages as Cassandra 5's `Json` and `UpdateStatement.ParsedInsertJson`. A text in the statement is read once,
-//! here.
+//! Rules and messages are those of Cassandra 5's `Json` and `UpdateStatement.ParsedInsertJson`. A text in the
+//! statement is read once, here.
 
 use cql::ast::{BindMarker, Ident, Insert, InsertJson, JsonDefault, Term as RawTerm};
 use model::{CqlType, Table};
@@ -12,11 +12,11 @@ use crate::functions::json::{self, ColumnValues};
 use crate::terms::Receiver;
 use crate::terms::prepare::Context;
 
-/// Where the values of an INSERT JSON come from.
+/// The source of the values of an INSERT JSON.
 #[derive(Debug)]
 pub struct JsonValues {
     source: Source,
-    /// What the columns are that the text does not name.
+    /// The value of columns that the text does not name.
     pub default: JsonDefault,
     columns: Vec<(String, CqlType)>,
 }
@@ -32,9 +32,9 @@ enum Source {
 /// The values of one execution.
 #[derive(Debug)]
 pub enum Values<'a> {
-    /// Those of a text of the statement.
+    /// The values of a text of the statement.
     Known(&'a ColumnValues),
-    /// Those of a text that came with the request.
+    /// The values of a text that came with the request.
     Read(ColumnValues),
 }
 
@@ -49,10 +49,10 @@ impl Values<'_> {
 }
 
 impl JsonValues {
-    /// The values of one execution whose text, where the statement has none, is that at the marker.
+    /// The values of one execution; if the statement has no text, it is the value of the marker.
     ///
     /// # Errors
-    /// [`QueryError::Invalid`] in Cassandra's words for text that is no object of columns.
+    /// [`QueryError::Invalid`] in Cassandra's words if the text is not an object of columns.
     pub fn read<'a>(
         &'a self,
         text: impl FnOnce(usize) -> Option<&'a [u8]>,
@@ -73,10 +73,10 @@ fn parse(text: &str, columns: &[(String, CqlType)], now_ms: i64) -> Result<Colum
     json::columns(text, &columns, now_ms)
 }
 
-/// The INSERT that an INSERT JSON is, and where its values come from.
+/// The INSERT that an INSERT JSON is equivalent to, and the source of its values.
 ///
 /// # Errors
-/// [`QueryError::Invalid`] for a text in the statement that is no object of columns.
+/// [`QueryError::Invalid`] if a text in the statement is not an object of columns.
 pub(super) fn as_insert(
     cx: &mut Context<'_>,
     table: &Table,
@@ -100,7 +100,7 @@ pub(super) fn as_insert(
             )));
         }
     };
-    // Markers beyond those of the statement: they are known to nobody but this plan.
+    // Markers beyond those of the statement, which only this plan uses.
     let first = cx.markers.len();
     let as_insert = Insert {
         table: insert.table.clone(),

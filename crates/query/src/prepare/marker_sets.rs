@@ -1,7 +1,8 @@
-//! The usual write, known when it is prepared: columns of one cell, each given the value of a marker.
+//! The usual write, recognised when it is prepared: columns of one cell, each given the value of a marker.
 //!
-//! What an operation and a term could be besides is decided here once, so that an execution only looks at values.
-//! `execute/marker_row` turns them into a row. Invariant: sets stand by column id, each column once.
+//! All other possibilities of operations and terms are excluded here once, so that an execution only handles
+//! values. `execute/marker_row` turns them into a row. Invariant: sets are ordered by column id, each column
+//! once.
 
 use model::validate::{ValueError, validate};
 use model::{Column, ColumnId, CqlType};
@@ -20,7 +21,7 @@ pub struct MarkerSet {
     always_valid: AlwaysValid,
 }
 
-/// Values that need no further look.
+/// Values that need no validation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AlwaysValid {
     All,
@@ -43,7 +44,7 @@ impl MarkerSet {
     }
 }
 
-/// The sets that operations are, ordered by column id; `None` where one is anything else.
+/// The sets of operations, ordered by column id; `None` if an operation is anything else.
 pub fn of(operations: &[Operation]) -> Option<Box<[MarkerSet]>> {
     let in_order = operations.windows(2).all(|pair| pair[0].column.id < pair[1].column.id);
     let sets = operations.iter().map(|operation| match &operation.action {
@@ -58,7 +59,7 @@ pub fn of(operations: &[Operation]) -> Option<Box<[MarkerSet]>> {
     if in_order { sets.collect() } else { None }
 }
 
-/// The key that is the value of one marker; `None` where the term is anything else.
+/// The key, if it is the value of one marker; `None` if the term is anything else.
 pub fn key_of(column: &Column, term: &Term) -> Option<MarkerSet> {
     match term {
         Term::Marker { index, ty } => Some(MarkerSet {

@@ -1,7 +1,7 @@
-//! From text to an executable statement: names found, types checked, metadata made.
+//! Converts text to executable statements: resolves names, checks types, makes metadata.
 //!
-//! A [`Prepared`] never changes. It holds the tables at the revision it was prepared for; the engine forgets it when
-//! one of them changes.
+//! A [`Prepared`] never changes. It holds the tables at the revision it was prepared for; the engine drops it
+//! when one of them changes.
 
 pub mod batch;
 pub mod condition;
@@ -42,31 +42,32 @@ pub const MARKERS_MAX: usize = u16::MAX as usize;
 /// A statement ready to be executed.
 #[derive(Debug)]
 pub struct Prepared {
-    /// What is done.
+    /// The statement's plan.
     pub plan: Plan,
     /// Its markers.
     pub markers: Vec<BindSpecification>,
     /// For each column of the partition key the marker bound to it; empty unless all are.
     pub partition_key_indexes: Vec<u16>,
-    /// Calls of the user's functions in terms, in the order they run.
+    /// Calls of user-defined functions in terms, in the order they run.
     pub calls: Vec<Call>,
-    /// Whether functions of the user's are called at all.
+    /// Whether user-defined functions are called at all.
     pub calls_user: bool,
-    /// Markers whose values may have to be put in order before anything else is done.
+    /// Markers whose values may have to be sorted first.
     pub ordered_markers: Box<[usize]>,
-    /// Whether executing it always needs a task: it calls functions of the user's, or has ordered markers.
+    /// Whether executing it always needs a task: it calls user-defined functions, or has ordered markers.
     pub needs_task: bool,
-    /// Whether it is about tables that it names with their keyspaces, so that a connection's keyspace means nothing to it.
+    /// Whether the statement names its tables with their keyspaces, so that a connection's keyspace does not
+    /// affect it.
     pub qualified: bool,
     /// Bytes of memory that preparing it took and kept; 0 where the allocator does not count.
     pub held_bytes: usize,
-    /// What its one table is asked for, once it was executed.
+    /// Statistics of its only table, once it was executed.
     pub(crate) load: OnceCell<Rc<TableLoad>>,
-    /// Result of statements that have none.
+    /// Empty metadata, for statements without a result.
     no_result: ResultMetadata,
 }
 
-/// What a statement does.
+/// The kinds of statement.
 #[derive(Debug)]
 pub enum Plan {
     /// SELECT
@@ -86,7 +87,7 @@ pub enum Plan {
 }
 
 impl Prepared {
-    /// Columns of the result; none for statements without rows.
+    /// Columns of the result; empty for statements without rows.
     pub fn result(&self) -> &ResultMetadata {
         match &self.plan {
             Plan::Select(plan) => &plan.metadata,
@@ -105,7 +106,8 @@ impl Prepared {
         }
     }
 
-    /// Whether it looks before it writes, which drivers route to the same replica first (the LWT mark).
+    /// Whether the statement reads before it writes; drivers send such statements to the same replica first
+    /// (the LWT mark).
     pub fn is_conditional(&self) -> bool {
         match &self.plan {
             Plan::Modify(plan) => plan.condition.is_some(),
@@ -114,24 +116,24 @@ impl Prepared {
         }
     }
 
-    /// Whether it is a modification, as batches are made of.
+    /// The modification, if it is one that batches can contain.
     pub fn modification(&self) -> Option<&ModifyPlan> {
         if let Plan::Modify(plan) = &self.plan { Some(plan) } else { None }
     }
 }
 
-/// Where names are looked up.
+/// The interface by which names are looked up.
 pub trait Names {
     /// The schema, for user types.
     fn schema(&self) -> &Schema;
-    /// The table meant by a name.
+    /// The table with that name.
     ///
     /// # Errors
-    /// [`QueryError::Invalid`] where there is none, or no keyspace to look in.
+    /// [`QueryError::Invalid`] if there is none, or no keyspace is given.
     fn table(&self, name: &QualifiedName) -> Result<Rc<Table>, QueryError>;
-    /// The keyspace that names without one are in.
+    /// The keyspace of unqualified names.
     fn keyspace(&self) -> Option<&str>;
-    /// How markers are named and told apart.
+    /// How markers are named and identified.
     fn marker_options(&self) -> MarkerOptions;
     /// Whether a table can be written.
     fn is_stored(&self, table: &Table) -> bool;
@@ -224,7 +226,8 @@ pub fn prepare(
             None => {
                 crate::ddl::plan::check(&statement, names.keyspace())?;
                 let plan = Plan::Schema(Box::new(statement), names.keyspace().map(Into::into));
-                // Markers can be in the arguments of masks alone, which are refused when the statement is carried out.
+                // Markers can be in the arguments of masks alone, which are refused when the statement is
+                // carried out.
                 return finish(plan, Markers::new(&[], MarkerOptions::default()), Vec::new());
             }
         },
@@ -265,7 +268,8 @@ fn modify_plan(
     Ok((plan, table))
 }
 
-/// Why a virtual table is not written: what none of them takes comes first, as in Cassandra.
+/// The error for writing a virtual table: mistakes that concern all virtual tables come first, as in
+/// Cassandra.
 fn not_written(plan: &ModifyPlan, batch: Option<BatchKind>) -> QueryError {
     QueryError::invalid(if plan.timestamp.is_some() {
         "Custom timestamp is not supported by virtual tables"
@@ -305,7 +309,7 @@ fn prepare_batch(
         return finish(Plan::Batch(Box::new(plan)), markers, Vec::new());
     };
     let attributes = {
-        // Markers of the batch itself belong to no table: this is what Cassandra calls theirs.
+        // Markers of the batch itself belong to no table: this is Cassandra's name for it.
         markers.enter("[batch]", "[batch]");
         let mut cx = Context {
             schema: names.schema(),
@@ -344,7 +348,7 @@ fn finish(plan: Plan, mut markers: Markers, partition_key_indexes: Vec<u16>) -> 
     })
 }
 
-/// What a statement is about that is not there yet; `None` for schema statements.
+/// The unsupported feature that a statement uses; `None` for schema statements.
 fn unsupported(statement: &Statement) -> Option<&'static str> {
     Some(match statement {
         Statement::PruneMaterializedView(_) => "Materialized views",

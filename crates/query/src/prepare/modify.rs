@@ -1,7 +1,8 @@
-//! INSERT, UPDATE and DELETE, prepared: which rows, what is written to each, and under which condition.
+//! INSERT, UPDATE and DELETE, prepared: the rows, the writes to each, and the condition.
 //!
-//! Rules and messages as Cassandra 5's `ModificationStatement` and `Attributes`. Operations stand by column id, the
-//! order in which a row takes cells. [`ModifyPlan::route`] is decided here, so that a plain write pays for nothing else.
+//! Rules and messages are those of Cassandra 5's `ModificationStatement` and `Attributes`. Operations are
+//! ordered by column id, the order in which a row takes cells. [`ModifyPlan::route`] is decided here, so that
+//! a plain write does not pay for the other kinds.
 
 mod statement;
 
@@ -34,9 +35,9 @@ pub struct ModifyPlan {
     pub kind: StatementKind,
     /// Which partitions and rows.
     pub restrictions: Restrictions,
-    /// What is written to each row.
+    /// Writes to each row.
     pub regulars: Vec<Operation>,
-    /// What is written to each partition's static row.
+    /// Writes to each partition's static row.
     pub statics: Vec<Operation>,
     /// USING TIMESTAMP.
     pub timestamp: Option<Term>,
@@ -44,44 +45,44 @@ pub struct ModifyPlan {
     pub time_to_live: Option<Term>,
     /// IF.
     pub condition: Option<Box<ConditionPlan>>,
-    /// Where the values of INSERT JSON come from.
+    /// The source of the values of INSERT JSON.
     pub json: Option<Box<JsonValues>>,
     /// How long to wait instead of the configured time (ScyllaDB's extension).
     pub timeout: Option<Term>,
-    /// What COMPACT STORAGE forbids; a table that has it gets no row markers.
+    /// The rules of COMPACT STORAGE; rows of such a table have no row markers.
     pub compact: Option<Box<CompactRules>>,
-    /// How it is carried out.
+    /// How it is executed.
     pub route: Route,
-    /// Whether it writes one row of one partition and nothing else.
+    /// Whether the statement writes one row of one partition and nothing else.
     pub plain: bool,
-    /// What it writes, where it is plain and that is nothing but values of markers.
+    /// Its writes, if it is plain and they are only values of markers.
     pub sets: Option<Box<[MarkerSet]>>,
-    /// Its partition's key, where it is plain and that is the value of one marker.
+    /// Its partition's key, if it is plain and the key is the value of one marker.
     pub key: Option<Box<MarkerSet>>,
-    /// Whether it is plain and the partition has no row but the one.
+    /// Whether the statement is plain and the partition can have only that row.
     pub only_row: bool,
     needs_read: bool,
 }
 
-/// How a modification is carried out.
+/// The way a modification is executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
-    /// Written as it is.
+    /// Written without reading.
     Plain,
-    /// What is there is read first.
+    /// The existing row is read first.
     ReadFirst,
     /// Read, decided on and written in one step.
     Conditional,
-    /// Counters go up or down where they are.
+    /// Counters are changed where they are stored.
     Counter,
-    /// The text becomes values first; there may be a condition.
+    /// The text is converted to values first; there may be a condition.
     Json,
 }
 
-/// What rows of a table with COMPACT STORAGE must have, checked when they are written.
+/// Requirements on rows of a table with COMPACT STORAGE, checked when they are written.
 #[derive(Debug)]
 pub struct CompactRules {
-    /// The value nobody gave, though the table has one.
+    /// The value that the statement lacks, if the table has one.
     pub missing: Option<String>,
     /// The one clustering column, which must not be empty.
     pub not_empty: Option<String>,
@@ -103,7 +104,7 @@ impl CompactRules {
         }
         if kind != StatementKind::Delete && regulars.is_empty() && restrictions.restricts_clustering {
             match table.regulars() {
-                // Without a marker it takes a cell for the row to be there.
+                // Without a row marker, a cell is needed for the row to exist.
                 [column] if table.hides(column) => regulars.push(Operation {
                     column: column.clone(),
                     action: Action::Set(Term::Constant(Some(Box::default()))),
@@ -134,20 +135,20 @@ impl CompactRules {
     }
 }
 
-/// An IF clause and what the client is told where it does not hold.
+/// An IF clause, and the results for the client.
 #[derive(Debug)]
 pub struct ConditionPlan {
-    /// What must hold.
+    /// The conditions.
     pub conditions: Conditions,
     /// The result of a statement that was applied: `[applied]` alone.
     pub applied: ResultMetadata,
-    /// The result of one that was not.
+    /// The result of a statement that was not applied.
     pub rejected: ResultMetadata,
     /// Its columns behind `[applied]`.
     pub shown: Vec<Column>,
 }
 
-/// Name of the column that says whether a condition held.
+/// Name of the column that contains whether the condition held.
 pub const APPLIED: &str = "[applied]";
 
 impl ConditionPlan {
@@ -179,7 +180,7 @@ pub fn result_metadata(table: &Table, columns: &[Column]) -> ResultMetadata {
 }
 
 impl ModifyPlan {
-    /// Whether what was there before decides what is written.
+    /// Whether the write depends on the existing contents.
     #[inline]
     pub fn needs_read(&self) -> bool {
         self.needs_read
@@ -195,7 +196,7 @@ impl ModifyPlan {
         if self.kind == StatementKind::Update { "updates" } else { "deletions" }
     }
 
-    /// Whether it is about the static row and nothing else.
+    /// Whether the statement concerns only the static row.
     pub fn only_static(&self) -> bool {
         let conditions = self.condition.as_ref().map(|plan| &plan.conditions);
         let concerns = |kind| conditions.is_some_and(|conditions| conditions.concerns(kind));
@@ -271,7 +272,7 @@ pub struct Attributes {
 /// Prepares a USING clause.
 ///
 /// # Errors
-/// [`QueryError::Invalid`] for what is not supported yet and for values of other types.
+/// [`QueryError::Invalid`] for unsupported options and for values of other types.
 pub fn attributes(cx: &mut Context<'_>, raw: &[ast::Attribute]) -> Result<Attributes, QueryError> {
     let view = ast::last_of(raw);
     for (given, what) in [
@@ -292,7 +293,7 @@ pub fn attributes(cx: &mut Context<'_>, raw: &[ast::Attribute]) -> Result<Attrib
     })
 }
 
-/// What is particular to each of the statements.
+/// The parts that differ between the statements.
 struct Parts {
     kind: StatementKind,
     operations: Vec<Operation>,
@@ -368,7 +369,7 @@ fn assemble(
     })
 }
 
-/// The key of a table with one key column that a marker gives.
+/// The key of a table with one key column, if a marker gives it.
 fn key_of_one_marker(table: &Table, restrictions: &Restrictions) -> Option<MarkerSet> {
     let ([column], [clause]) = (table.partition_key(), restrictions.partition_key.as_slice()) else {
         return None;
@@ -387,7 +388,7 @@ fn deletes_rows(kind: StatementKind, names_nothing: bool) -> bool {
     kind == StatementKind::Delete && names_nothing
 }
 
-/// Whether a statement writes, and looks at, static columns alone.
+/// Whether a statement writes, and tests, only static columns.
 fn applies_only_to_statics(
     kind: StatementKind,
     operations: &[Operation],

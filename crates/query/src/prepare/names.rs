@@ -9,12 +9,12 @@ use crate::QueryError;
 /// The column of that name.
 ///
 /// # Errors
-/// [`QueryError::Invalid`] where the table has none that statements may name.
+/// [`QueryError::Invalid`] if the table has no such column that statements may name.
 pub fn column<'t>(table: &'t Table, name: &Ident) -> Result<&'t Column, QueryError> {
     table.column(&name.name).filter(|column| !table.hides(column)).ok_or_else(|| undefined(table, &name.name))
 }
 
-/// What a client is told about a column that is not there.
+/// The client's error for an unknown column.
 pub fn undefined(table: &Table, name: &str) -> QueryError {
     QueryError::Invalid(format!(
         "Undefined column name {} in table {}",
@@ -23,7 +23,7 @@ pub fn undefined(table: &Table, name: &str) -> QueryError {
     ))
 }
 
-/// `keyspace.table`, quoted where needed.
+/// `keyspace.table`, quoted if necessary.
 pub fn qualified(table: &Table) -> String {
     format!("{}.{}", quote_identifier(table.keyspace()), quote_identifier(table.name()))
 }

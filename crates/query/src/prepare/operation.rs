@@ -1,7 +1,9 @@
-//! The changes a modification makes to columns, prepared: SET, the columns of INSERT, what DELETE names.
+//! The changes that a modification makes to columns, prepared: SET, the columns of INSERT, the selections of
+//! DELETE.
 //!
-//! Rules and messages as Cassandra 5's `Operation`. What an operation may be depends on the column's type, on whether the
-//! statement is conditional (then it may look at what was there), and on counters, which only go up and down.
+//! Rules and messages are those of Cassandra 5's `Operation`. Which operations are allowed depends on the
+//! column's type, on whether the statement is conditional (then it may read the stored row), and on counters,
+//! which only go up and down.
 
 use cql::ast::{self, AssignmentOperation, DeleteSelection};
 use model::{Column, ColumnKind, CqlType, Table};
@@ -67,7 +69,7 @@ pub enum Count {
 }
 
 impl Action {
-    /// Whether what was there before decides what is written.
+    /// Whether the new cells depend on the stored row.
     pub fn needs_read(&self) -> bool {
         matches!(
             self,
@@ -129,10 +131,10 @@ fn shown(column: &Column, operation: &AssignmentOperation) -> String {
     }
 }
 
-/// One item of SET; `conditional` says that the statement looks at what was there anyhow.
+/// One item of SET. If `conditional`, the statement reads the stored row in any case.
 ///
 /// # Errors
-/// [`QueryError::Invalid`] for what the column's type does not have.
+/// [`QueryError::Invalid`] for an operation that the column's type does not have.
 pub(super) fn assign(
     cx: &mut Context<'_>,
     column: &Column,
@@ -233,10 +235,10 @@ pub(super) fn field_place(column: &Column, field: &str) -> Result<usize, QueryEr
     })
 }
 
-/// One thing a DELETE names.
+/// One selection of a DELETE.
 ///
 /// # Errors
-/// [`QueryError::Invalid`] for what the column's type does not have.
+/// [`QueryError::Invalid`] for an operation that the column's type does not have.
 pub(super) fn deletion(
     cx: &mut Context<'_>,
     table: &Table,

@@ -1,7 +1,7 @@
-//! Selected expressions with their names found, before anything asks them for a type.
+//! Selected expressions with resolved names, before a type is required of them.
 //!
-//! What a literal or marker is worth stays open until `prepare::selection` knows the type that is asked for; here is
-//! what can be said of it before: the type it has anyway, how well it fits another, how messages show it.
+//! The value of a literal or marker stays open until `prepare::selection` determines the required type. This
+//! file has what is known before: its own type, how well it fits another, and its form in messages.
 
 use std::rc::Rc;
 
@@ -15,7 +15,7 @@ use crate::functions::{AggregateKind, Function, type_assignment};
 use crate::terms::literal::{self, Assignment};
 use crate::terms::text;
 
-/// An expression whose names are found.
+/// An expression with resolved names.
 #[derive(Debug)]
 pub(super) enum Resolved<'e> {
     /// A column.
@@ -52,26 +52,26 @@ pub(super) enum Resolved<'e> {
     Tuple(Vec<Resolved<'e>>),
 }
 
-/// An entry of a map, or a field of a user type: only the type asked for tells.
+/// An entry of a map, or a field of a user type: only the required type decides.
 #[derive(Debug)]
 pub(super) struct Entry<'e> {
-    /// The field's name; `None` where the key is none.
+    /// The field's name; `None` if the key is not a name.
     pub(super) field: Option<&'e ast::Ident>,
-    /// The key of a map; an error where it is a name that no column has.
+    /// The key of a map; an error if it is a name that no column has.
     pub(super) key: Result<Resolved<'e>, QueryError>,
     /// The value.
     pub(super) value: Resolved<'e>,
 }
 
 impl<'e> Entry<'e> {
-    /// The place of the field among those of a user type, and its name.
+    /// The index of the field among those of a user type, and its name.
     ///
     /// # Errors
-    /// [`QueryError::Invalid`] where the key is no name, or not of a field.
+    /// [`QueryError::Invalid`] if the key is not a name, or not that of a field.
     pub(super) fn place_in(&self, udt: &UserType) -> Result<(usize, &'e str), QueryError> {
         let Some(field) = self.field else {
             let key = self.key.as_ref().map(Resolved::text).unwrap_or_default();
-            // The blank before the end is Cassandra's.
+            // The blank before the end is also in Cassandra's text.
             return Err(QueryError::Invalid(format!(
                 "{key} is not a valid field identifier of type {} ",
                 udt.name
@@ -87,14 +87,14 @@ impl<'e> Entry<'e> {
     }
 }
 
-/// What a client is told who leaves a type open.
+/// The client's error for a type that cannot be inferred.
 pub(super) fn cannot_infer(text: &str) -> QueryError {
     QueryError::Invalid(format!(
         "Cannot infer type for term {text} in selection clause (try using a cast to force a type)"
     ))
 }
 
-/// The word of a function over cells, as results show it.
+/// The word for a function over cells in results.
 pub(super) fn cell_word(function: CellFunction) -> &'static str {
     match function {
         CellFunction::WriteTime => "writetime",
@@ -112,7 +112,7 @@ pub(super) fn cell_type(function: CellFunction, multi_cell: bool) -> CqlType {
     one
 }
 
-/// Type of what a key selects of a collection.
+/// Type of the part of a collection that a key selects.
 pub(super) fn element_type(collection: &CqlType) -> Option<CqlType> {
     match collection {
         CqlType::Map { value, .. } => Some((**value).clone()),
@@ -158,7 +158,7 @@ impl<'e> Resolved<'e> {
         self.known_type(&Self::exact_type)
     }
 
-    /// The type it has where nothing asks for another: literals have one too.
+    /// Its type if the context requires none; literals have one too.
     pub(super) fn compatible_type(&self) -> Option<CqlType> {
         if let Self::Constant(constant) = self {
             return literal::preferred_type(constant);
@@ -201,7 +201,7 @@ impl<'e> Resolved<'e> {
         }
     }
 
-    /// How well it fits where a type is asked for.
+    /// How well it fits a required type.
     pub(super) fn assignment(&self, want: &CqlType) -> Assignment {
         let each = |parts: &mut dyn Iterator<Item = (&Self, &CqlType)>| {
             parts.map(|(part, ty)| part.assignment(ty)).min().unwrap_or(Assignment::Weak)

@@ -1,4 +1,4 @@
-//! SELECT, prepared: what is read, in which order, how much of it, and what the result shows.
+//! SELECT, prepared: the rows that are read, their order and limits, and the columns of the result.
 //!
 //! Rules and messages as Cassandra 5's `SelectStatement.RawStatement`.
 
@@ -29,7 +29,7 @@ pub struct SelectPlan {
     pub table: Rc<Table>,
     /// Which partitions and rows.
     pub restrictions: Restrictions,
-    /// What of each.
+    /// The selected values of each row.
     pub selection: Selection,
     /// One row for each partition.
     pub distinct: bool,
@@ -39,10 +39,10 @@ pub struct SelectPlan {
     pub reversed: bool,
     /// BYPASS CACHE (ScyllaDB's extension).
     pub bypass_cache: bool,
-    /// Whether the result is ordered as a whole (ORDER BY where IN names several partitions): it has no pages.
+    /// Whether the result is sorted as a whole (ORDER BY if IN names several partitions): it has no pages.
     pub sorted_whole: bool,
-    /// Order of the whole result, where IN names several partitions: places of selected values, and whether
-    /// they come descending.
+    /// Order of the whole result, if IN names several partitions: indexes of selected values, and whether
+    /// they are descending.
     pub sort: Vec<(usize, CqlType, bool)>,
     /// LIMIT.
     pub limit: Option<Term>,
@@ -50,15 +50,16 @@ pub struct SelectPlan {
     pub per_partition_limit: Option<Term>,
     /// `USING TIMEOUT`: how long the coordinator waits instead of the configured time (ScyllaDB's extension).
     pub timeout: Option<Term>,
-    /// The statement's text, where all rows of a scan become one and shards can do their parts by themselves.
+    /// The statement's text, if all rows of a scan become one and shards can do their parts on their own.
     pub parallel: Option<Box<str>>,
-    /// Whether it asks for the columns of one row, as they stand, of one partition: what `execute::point` may answer.
+    /// Whether the statement selects plain columns of one row of one partition, so that `execute::point` may
+    /// answer it.
     pub point: bool,
-    /// Whether one of the user's functions runs for each row: rows are read in short pieces then.
+    /// Whether a user-defined function runs for each row: rows are then read in short pieces.
     pub calls_user: bool,
-    /// The table whose fragments are read, where the statement is about those (`MUTATION_FRAGMENTS`, ScyllaDB).
+    /// The table whose fragments are read, if the statement is about those (`MUTATION_FRAGMENTS`, ScyllaDB).
     pub fragments_of: Option<Rc<Table>>,
-    /// The result's columns as the wire shows them.
+    /// The result's columns in wire form.
     pub metadata: ResultMetadata,
 }
 
@@ -81,7 +82,7 @@ pub fn prepare(
     let (mut selection, mut columns) = selection::prepare(cx, table, &select.selection, looked_at, grouped)?;
     if select.distinct {
         check_distinct(table, &selection, &restrictions, select.per_partition_limit.is_some())?;
-        // What several partitions are ordered by is selected with the rest.
+        // The columns that several partitions are ordered by are selected too.
         if restrictions.partition_key_has_in()
             && let Some((column, _)) = ordering.first()
         {
@@ -210,11 +211,11 @@ fn for_each_name(expression: &Selectable, each: &mut dyn FnMut(&Ident)) {
     }
 }
 
-/// Whether nothing but static columns and the partition key is selected, and the expressions that were resolved to
-/// tell.
+/// Whether only static columns and the partition key are selected, and the expressions that were resolved to
+/// find out.
 ///
-/// Cassandra looks at a selection before the WHERE clause only so far as this needs: which of two mistakes is told
-/// depends on it.
+/// Before the WHERE clause, Cassandra examines a selection only as far as needed for this: the order decides
+/// which of two mistakes is reported.
 fn look_for_statics<'e>(
     cx: &Context<'e>,
     table: &Table,

@@ -1,7 +1,8 @@
-//! From selected expressions as written to [`Resolved`] ones: names found and overloads chosen, from the leaves up.
+//! From selected expressions as written to [`Resolved`] ones: names found and overloads chosen, from the
+//! leaves up.
 //!
-//! Each expression is resolved once, so that the work grows with the text alone. Rules and messages as Cassandra 5's
-//! `Selectable` and `FunctionResolver`.
+//! Each expression is resolved once, so that the work grows with the text alone. Rules and messages as
+//! Cassandra 5's `Selectable` and `FunctionResolver`.
 
 use std::rc::Rc;
 
@@ -122,7 +123,7 @@ fn call<'e>(
     Ok(Resolved::Call { function, arguments })
 }
 
-/// An arithmetic operator: a function whose name nobody writes.
+/// An arithmetic operator: a function whose name does not appear in the text.
 fn operation<'e>(
     cx: &Context<'_>,
     name: &str,

@@ -1,7 +1,7 @@
-//! Selection clauses: what is made of each row, or of each group of rows.
+//! Selection clauses: the values computed for each row, or for each group of rows.
 //!
-//! Takes resolved expressions, settles the types that were open, and makes [`Selector`]s with the names and types that
-//! the result shows. Rules and messages as Cassandra 5's `Selection` and `Selectable.newSelectorFactory`.
+//! Takes resolved expressions, determines open types, and makes [`Selector`]s with the names and types of the
+//! result. Rules and messages are those of Cassandra 5's `Selection` and `Selectable.newSelectorFactory`.
 
 use cql::ast::Selection as RawSelection;
 use model::{Column, ColumnKind, CqlType, Table};
@@ -14,12 +14,12 @@ use crate::QueryError;
 use crate::functions::json::append_quoted;
 use crate::terms::prepare::Context;
 
-/// What is made of each row.
+/// The values computed for each row.
 #[derive(Debug)]
 pub struct Selection {
-    /// How values are made.
+    /// How values are computed.
     pub kind: SelectionKind,
-    /// Values of each row that the client sees; those behind are for sorting.
+    /// Number of values of each row that the client sees; those behind are for sorting.
     pub shown: usize,
     /// `SELECT JSON`: the client sees the values as one text.
     pub json: Option<Box<JsonRow>>,
@@ -48,25 +48,25 @@ pub enum SelectionKind {
 /// Rows made of groups of rows.
 #[derive(Debug)]
 pub struct Groups {
-    /// What is shown: aggregates by their place, all else of the group's first row.
+    /// The shown values: aggregates by their index, all others of the group's first row.
     pub selectors: Vec<Selector>,
     /// The aggregates.
     pub aggregates: Vec<Aggregate>,
-    /// Where GROUP BY ends a group; `None` where all rows are one group, also if there are none.
+    /// The definition of groups by GROUP BY; `None` if all rows are one group, even if there are none.
     pub by: Option<GroupBy>,
 }
 
-/// What the rows of a group have in common: their partition and what is named here.
+/// The common values of a group's rows: their partition, and the following.
 #[derive(Debug, Default)]
 pub struct GroupBy {
-    /// How many of the leading clustering columns.
+    /// Number of leading clustering columns.
     pub clustering: usize,
-    /// A function of the last of them, instead of its value.
+    /// A function of the last of them, used instead of its value.
     pub function: Option<Selector>,
 }
 
 impl GroupBy {
-    /// Type of what the function gives, where there is one.
+    /// Result type of the function, if there is one.
     pub fn output_type(&self) -> Option<&CqlType> {
         match &self.function {
             Some(Selector::Call(function, _)) => Some(function.result()),
@@ -104,7 +104,7 @@ impl From<Column> for Source {
 }
 
 impl Selection {
-    /// The aggregates, where there are any.
+    /// The aggregates, if there are any.
     pub fn aggregates(&self) -> &[Aggregate] {
         if let SelectionKind::Groups(groups) = &self.kind { &groups.aggregates } else { &[] }
     }
@@ -140,9 +140,10 @@ impl Selection {
         }
     }
 
-    /// The place of a column's value in each row; it is added behind the shown ones where it is not selected.
+    /// The index of a column's value in each row; if the column is not selected it is added behind the shown
+    /// ones.
     ///
-    /// Where the shown ones become one text it is always behind that.
+    /// If the shown values become one text, the column is always added behind that.
     pub fn place_of(&mut self, column: &Column, json: bool) -> usize {
         if json {
             let hidden = match &mut self.kind {
@@ -177,7 +178,7 @@ impl Selection {
 }
 
 impl Selection {
-    /// Makes one JSON text of what is shown, and tells its column.
+    /// Combines the shown values into one JSON text; returns its column.
     pub fn become_json(&mut self, columns: &[(String, CqlType)]) -> ResultColumns {
         if let SelectionKind::Columns(sources) = &self.kind {
             let selectors = sources.iter().map(|source| Selector::Column(source.column.clone())).collect();
@@ -203,9 +204,10 @@ impl Selection {
 /// Name and type of each value of a row.
 pub type ResultColumns = Vec<(String, CqlType)>;
 
-/// Prepares a selection clause; `grouped` says that GROUP BY will cut the rows. What was resolved before is in `already`.
+/// Prepares a selection clause; `grouped` says that GROUP BY defines groups. `already` has expressions that
+/// were resolved before.
 ///
-/// One selector after another, so that the first one's mistake is told, as in Cassandra.
+/// One selector after another, so that the first one's mistake is reported, as in Cassandra.
 ///
 /// # Errors
 /// [`QueryError::Invalid`] in Cassandra's words.
@@ -257,7 +259,7 @@ pub(super) fn prepare(
     Ok((Selection { kind, shown, json: None }, columns))
 }
 
-/// The columns `*` stands for: the key, then static and regular columns, each by name whatever their cells are like.
+/// The columns of `*`: the key, then static and regular columns, each by name regardless of their cells.
 pub fn all_columns(table: &Table) -> Vec<&Column> {
     let mut columns: Vec<&Column> = table.partition_key().iter().chain(table.clustering()).collect();
     for others in [table.statics(), table.regulars()] {

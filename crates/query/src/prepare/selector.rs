@@ -1,7 +1,8 @@
-//! Selected expressions, prepared: what is evaluated for each row, or once for each group of rows.
+//! Selected expressions, prepared: evaluated for each row, or once for each group of rows.
 //!
-//! `prepare::selectable` finds names and overloads, `prepare::selection` chooses types and makes these. Rules, result
-//! names and messages as Cassandra 5's `Selectable` and `Selector`. `execute::evaluate` computes them.
+//! `prepare::selectable` finds names and overloads, `prepare::selection` chooses types and makes these.
+//! Rules, result names and messages as Cassandra 5's `Selectable` and `Selector`. `execute::evaluate`
+//! computes them.
 
 use cql::ast::CellFunction;
 use std::rc::Rc;
@@ -47,12 +48,12 @@ pub enum Selector {
     Slice(Box<Slice>),
     /// A list, set, map, vector, tuple or user type made of parts; of a map keys and values in turn.
     Build {
-        /// What is made.
+        /// The type of the result.
         ty: CqlType,
-        /// Of what; a field that was not named is a null term.
+        /// Its parts; a field that was not named is a null term.
         parts: Vec<Selector>,
     },
-    /// An aggregate, by its place among those of the selection.
+    /// An aggregate, by its index among those of the selection.
     Aggregate(usize),
 }
 
@@ -67,7 +68,7 @@ pub struct Slice {
     pub from: Option<Term>,
     /// Last key or element; `None` for no bound.
     pub to: Option<Term>,
-    /// The collection as messages show it.
+    /// The collection's name in messages.
     pub name: String,
 }
 
@@ -80,10 +81,10 @@ pub enum Aggregate {
         kind: AggregateKind,
         /// Type of the argument; of `count(*)` any.
         ty: CqlType,
-        /// The argument; `None` of `count(*)`.
+        /// The argument; `None` for `count(*)`.
         argument: Option<Selector>,
     },
-    /// One of the user's.
+    /// A user-defined aggregate.
     User {
         /// Which.
         aggregate: Rc<UserAggregate>,
@@ -93,7 +94,7 @@ pub enum Aggregate {
 }
 
 impl Aggregate {
-    /// What it is taken over.
+    /// Its arguments.
     pub fn arguments(&self) -> &[Selector] {
         match self {
             Self::Native { argument, .. } => argument.as_slice(),
@@ -101,7 +102,8 @@ impl Aggregate {
         }
     }
 
-    /// Whether shards may each aggregate their own rows. The user's do not: the first state would count for each shard.
+    /// Whether shards may each aggregate their own rows. User-defined aggregates do not: the initial state
+    /// would count for each shard.
     pub fn is_mergeable(&self) -> bool {
         match self {
             Self::Native { kind, ty, .. } => Accumulator::is_mergeable(*kind, ty),
@@ -110,7 +112,7 @@ impl Aggregate {
     }
 }
 
-/// An expression with what the result shows of it.
+/// An expression with its appearance in the result.
 #[derive(Debug, Clone)]
 pub struct Prepared {
     /// How it is evaluated.
@@ -122,7 +124,7 @@ pub struct Prepared {
 }
 
 impl Selector {
-    /// Calls `each` for every column read, those of aggregates' arguments included.
+    /// Calls `each` for every column that is read, including those in arguments of aggregates.
     pub fn for_each_column(&self, aggregates: &[Aggregate], each: &mut dyn FnMut(&Column)) {
         if let Self::Column(column) = self {
             each(column);

@@ -1,7 +1,8 @@
 //! SELECT without FROM: one row of expressions (CQL: dml/select.rst of ScyllaDB).
 //!
-//! It is read as a SELECT of the one row of `system.local`. Literals stand for values of the type they look like, for
-//! there is no column to tell it: a whole number is an `int`, or the first of `bigint` and `varint` that holds it.
+//! It is executed as a SELECT of the one row of `system.local`. As no column determines the type of a
+//! literal, it has the type it looks like: a whole number is an `int`, or the first of `bigint` and `varint`
+//! that holds it.
 
 use cql::ast::{
     ComparisonOperator, Constant, ConstantKind, Ident, NativeType, QualifiedName, Relation, RelationTarget,
@@ -13,7 +14,7 @@ pub(super) fn table() -> QualifiedName {
     QualifiedName { keyspace: Some(Ident::new("system")), name: Ident::new("local") }
 }
 
-/// The statement with what it asks of that table.
+/// The statement, rewritten as a SELECT from that table.
 pub(super) fn one_row(select: Select) -> Select {
     let key = Relation::Compare {
         target: RelationTarget::Column(Ident::new("key")),

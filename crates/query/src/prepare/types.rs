@@ -11,7 +11,8 @@ pub fn text(name: &TypeName) -> String {
     shown(name, None)
 }
 
-/// The type as the text has it, user types with their keyspace, as results show it in the names of their columns.
+/// The type as the text has it, user types with their keyspace, as results show it in the names of their
+/// columns.
 pub fn qualified_text(name: &TypeName, keyspace: &str) -> String {
     shown(name, Some(keyspace))
 }
@@ -28,7 +29,7 @@ fn shown(name: &TypeName, keyspace: Option<&str>) -> String {
             format!("tuple<{}>", components.join(", "))
         }
         TypeName::Vector(element, dimension) => format!("vector<{}, {dimension}>", text(element)),
-        // A tuple is always frozen, and is not said to be.
+        // A tuple is always frozen, so the text omits `frozen`.
         TypeName::Frozen(inner) if matches!(**inner, TypeName::Tuple(_)) => text(inner),
         TypeName::Frozen(inner) => format!("frozen<{}>", text(inner)),
         TypeName::User(name) => match (name.keyspace.as_ref().map(|owner| owner.as_str()), keyspace) {

@@ -18,20 +18,20 @@ pub const ALTERNATIVES_MAX: usize = 65_536;
 /// One value for each column of a clause.
 pub type Row<'a> = Vec<Cow<'a, [u8]>>;
 
-/// What is known of one column, or of a run of clustering columns.
+/// The restriction of one column, or of a run of clustering columns.
 #[derive(Debug, Clone)]
 pub struct Clause {
-    /// Place of the first column among those of its kind.
+    /// Index of the first column among those of its kind.
     pub first: usize,
     /// Names of the columns, in order.
     pub names: Vec<String>,
-    /// Whether it was written as a tuple.
+    /// Whether the clause was written as a tuple.
     pub multi: bool,
-    /// What must hold.
+    /// The test.
     pub test: Test,
 }
 
-/// What must hold.
+/// A restriction's test.
 #[derive(Debug, Clone)]
 pub enum Test {
     /// Equal to this.
@@ -47,11 +47,12 @@ pub enum Test {
     },
     /// The collection holds these.
     Contains(Vec<Contains>),
-    /// Something that only looking at a row can tell.
+    /// A test that has to examine rows.
     Looked(Looked),
 }
 
-/// Tests that bound nothing, and stand beside any other of the same column: ALLOW FILTERING is always needed.
+/// Tests that do not bound keys, and can be combined with any other of the same column: ALLOW FILTERING is
+/// always needed.
 #[derive(Debug, Clone)]
 pub enum Looked {
     /// None of these.
@@ -87,16 +88,16 @@ pub enum RowTerm {
     },
 }
 
-/// What follows IN.
+/// The alternatives of IN.
 #[derive(Debug, Clone)]
 pub enum InTerms {
     /// A list as written.
     List(Vec<RowTerm>),
     /// One marker for the list.
     Marker {
-        /// Place among the markers.
+        /// Index among the markers.
         index: usize,
-        /// Types of the columns; each element is a value, or a tuple where the clause is one.
+        /// Types of the columns; each element is a value, or a tuple if the clause is a tuple.
         types: Vec<CqlType>,
     },
 }
@@ -117,27 +118,27 @@ impl Clause {
         matches!(self.test, Test::Equal(_) | Test::In(_))
     }
 
-    /// Whether it bounds a range.
+    /// Whether the clause bounds a range.
     pub fn is_slice(&self) -> bool {
         matches!(self.test, Test::Slice { .. })
     }
 
-    /// Whether it looks into a collection.
+    /// Whether the clause tests the contents of a collection.
     pub fn is_contains(&self) -> bool {
         matches!(self.test, Test::Contains(_))
     }
 
-    /// Names of the columns that both are about, joined as Cassandra joins them.
+    /// Names of the columns that both restrict, joined as by Cassandra.
     fn common(&self, other: &Self) -> String {
         let common: Vec<&str> =
             self.names.iter().filter(|name| other.names.contains(name)).map(String::as_str).collect();
         common.join(" ,")
     }
 
-    /// Both restrictions as one.
+    /// Merges another restriction into this one.
     ///
     /// # Errors
-    /// [`QueryError::Invalid`] where the two cannot stand together.
+    /// [`QueryError::Invalid`] if the two exclude each other.
     pub fn merge(&mut self, other: Self) -> Result<(), QueryError> {
         let columns = self.common(&other);
         match (&mut self.test, other.test) {
@@ -153,7 +154,8 @@ impl Clause {
                         "Column \"{columns}\" cannot be restricted by two inequalities not starting with the same column"
                     )));
                 }
-                // Where tuples of different length meet, bounds keep their own lengths; the longer names the columns.
+                // For tuples of different length the bounds keep their lengths; the longer tuple names the
+                // columns.
                 for (have, add, which) in [(lower, other_lower, "start"), (upper, other_upper, "end")] {
                     if have.is_some() && add.is_some() {
                         return Err(QueryError::Invalid(format!(
@@ -188,7 +190,7 @@ impl Clause {
 }
 
 impl RowTerm {
-    /// How many columns it gives values for.
+    /// Number of columns it has values for.
     pub fn width(&self) -> usize {
         match self {
             Self::Parts(parts) => parts.len(),
@@ -196,15 +198,15 @@ impl RowTerm {
         }
     }
 
-    /// The single term, where there is one.
+    /// The single term, if there is only one.
     pub fn single(&self) -> Option<&Term> {
         if let Self::Parts(parts) = self { parts.first().filter(|_| parts.len() == 1) } else { None }
     }
 
-    /// The values; `asked` says what is told of those that are null or left out.
+    /// The values; `asked` selects the error for values that are null or unset.
     ///
     /// # Errors
-    /// [`QueryError::Invalid`] naming what is null or left out, or is no such tuple.
+    /// [`QueryError::Invalid`] naming a value that is null or unset, or for a wrong tuple.
     pub fn bind<'a>(
         &'a self,
         names: &[String],
@@ -231,7 +233,7 @@ impl RowTerm {
     }
 }
 
-/// Where values of columns stand: it decides what is told of one that is null or left out.
+/// The place in which values of columns occur: selects the error for values that are null or unset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
     /// On its own.
@@ -271,7 +273,7 @@ impl Asked {
 /// The value of a key column.
 ///
 /// # Errors
-/// [`QueryError::Invalid`] where it is null or left out.
+/// [`QueryError::Invalid`] if it is null or unset.
 #[inline]
 pub fn bind_value<'a>(
     term: &'a Term,
@@ -283,7 +285,7 @@ pub fn bind_value<'a>(
         .ok_or_else(|| null_value(name))
 }
 
-/// What is told of a null in a place where nothing could match it.
+/// The error for a null where nothing could match it.
 pub fn null_value(name: &str) -> QueryError {
     QueryError::Invalid(format!("Invalid null value in condition for column {name}"))
 }
@@ -309,7 +311,7 @@ impl InTerms {
     /// The alternatives, in the order given; `asked` is [`Asked::In`] for tuples.
     ///
     /// # Errors
-    /// [`QueryError::Invalid`] naming what is null, left out or too much.
+    /// [`QueryError::Invalid`] naming a value that is null, unset or too much.
     pub fn bind<'a>(
         &'a self,
         names: &[String],
@@ -365,7 +367,7 @@ impl InTerms {
     }
 }
 
-/// The alternatives of a list that is bound to IN: of tuples where columns stand in parentheses, if only one.
+/// The alternatives of a list that is bound to IN: tuples if columns are in parentheses, even a single one.
 fn split_list<'a>(
     bytes: &'a [u8],
     types: &[CqlType],
@@ -391,7 +393,8 @@ fn split_list<'a>(
 /// The elements of a list that is bound to IN.
 ///
 /// # Errors
-/// [`QueryError::Invalid`] where the bytes are no such `list`, or one of more than [`ALTERNATIVES_MAX`].
+/// [`QueryError::Invalid`] if the bytes are not such a `list`, or have more than [`ALTERNATIVES_MAX`]
+/// elements.
 pub fn in_values<'a>(bytes: &'a [u8], list: &CqlType) -> Result<Vec<Option<&'a [u8]>>, QueryError> {
     let values = looked_for(bytes, list)?;
     if values.len() > ALTERNATIVES_MAX {
@@ -400,10 +403,11 @@ pub fn in_values<'a>(bytes: &'a [u8], list: &CqlType) -> Result<Vec<Option<&'a [
     Ok(values)
 }
 
-/// The elements of a list that is bound where each is looked for. Unlike a list that is stored it may hold nulls.
+/// The elements of a list that is bound and whose elements are searched for. Unlike a stored list it may hold
+/// nulls.
 ///
 /// # Errors
-/// [`QueryError::Invalid`] where the bytes are no such `list`.
+/// [`QueryError::Invalid`] if the bytes are not such a `list`.
 pub fn looked_for<'a>(bytes: &'a [u8], list: &CqlType) -> Result<Vec<Option<&'a [u8]>>, QueryError> {
     let invalid = |error: ValueError| QueryError::Invalid(error.to_string());
     let holds_null = match validate(list, bytes) {
@@ -419,7 +423,7 @@ pub fn looked_for<'a>(bytes: &'a [u8], list: &CqlType) -> Result<Vec<Option<&'a 
     }
     let CqlType::List { element, .. } = list else { return Err(invalid(ValueError::NullElement)) };
     let mut parts = Components::new(bytes.get(4..).unwrap_or_default());
-    // Each element takes four bytes at least.
+    // Each element takes at least four bytes.
     let mut values = Vec::with_capacity(declared.min(bytes.len() / 4));
     for _ in 0..declared {
         let part = parts.next().transpose().map_err(broken)?;
@@ -430,7 +434,7 @@ pub fn looked_for<'a>(bytes: &'a [u8], list: &CqlType) -> Result<Vec<Option<&'a 
     Ok(values)
 }
 
-/// What a statement with too many alternatives is told.
+/// The error for a statement with too many alternatives.
 pub fn too_many() -> QueryError {
     QueryError::Invalid(format!(
         "The IN restrictions of the statement have more than {ALTERNATIVES_MAX} combinations"

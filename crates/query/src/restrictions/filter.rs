@@ -1,6 +1,6 @@
-//! Tests of rows that no key or slice can answer: ALLOW FILTERING.
+//! Tests of rows that keys and slices cannot express: ALLOW FILTERING.
 //!
-//! A filter is prepared once, bound once per execution, and asked for every row. A null never passes.
+//! A filter is prepared once, bound once per execution, and evaluated for every row. A null never passes.
 
 use std::borrow::Cow;
 
@@ -41,12 +41,12 @@ enum Check {
 /// A filter with its values.
 #[derive(Debug)]
 pub struct BoundFilter<'a> {
-    /// What is tested.
+    /// The prepared test.
     pub filter: &'a Filter,
     values: Vec<Cow<'a, [u8]>>,
 }
 
-/// Appends the filters that clauses amount to.
+/// Appends the filters that clauses require.
 pub(super) fn from_clauses(
     columns: &[Column],
     kind: ColumnKind,
@@ -175,7 +175,7 @@ impl BoundFilter<'_> {
     /// Whether a value of the column passes; collections come assembled.
     pub fn passes(&self, value: Option<&[u8]>) -> bool {
         let Some(value) = value else {
-            // A collection that is not there holds nothing.
+            // A missing collection contains nothing.
             return matches!(self.filter.check, Check::NotContainsValue(_) | Check::NotContainsKey(_));
         };
         let ty = &self.filter.column.ty;

@@ -13,7 +13,7 @@ use super::clause::{ALTERNATIVES_MAX, Asked, Row, RowTerm, Test, bind_value, too
 use crate::QueryError;
 use crate::terms::Binding;
 
-/// Appends the one key that equalities on every column name; false where IN makes them several.
+/// Appends the only key, given by equalities on every column; returns false if IN makes several keys.
 ///
 /// # Errors
 /// [`QueryError::Invalid`] for null, left-out or too long values.
@@ -40,8 +40,8 @@ pub fn append_single(
     Ok(true)
 }
 
-/// What is told of a key whose values have these lengths: their sum where that alone is too much, as in Cassandra, else
-/// the length of the key.
+/// The error for a key whose values have these lengths: with their sum if that alone is too much, as in
+/// Cassandra, otherwise with the length of the key.
 #[cold]
 fn too_long(lengths: &[usize]) -> QueryError {
     let values: usize = lengths.iter().sum();
@@ -52,7 +52,7 @@ fn too_long(lengths: &[usize]) -> QueryError {
 
 /// Refuses the key without bytes, which no partition has.
 ///
-/// A step of its own, because a SELECT that can have no rows is answered before its keys are looked at.
+/// A separate step, because a SELECT that cannot have rows is answered before its keys are checked.
 ///
 /// # Errors
 /// [`QueryError::Invalid`] for the empty key.
@@ -64,7 +64,7 @@ pub fn check_not_empty(key: &[u8]) -> Result<(), QueryError> {
 /// All keys that the restrictions name, ordered by the values of their columns, each once.
 ///
 /// # Errors
-/// As [`append_single`], and where there are more than [`ALTERNATIVES_MAX`].
+/// As [`append_single`], and if there are more than [`ALTERNATIVES_MAX`].
 pub fn all(
     restrictions: &Restrictions,
     table: &Table,
@@ -112,7 +112,7 @@ pub fn all(
     Ok(keys)
 }
 
-/// The partitions between the token bounds; `None` where no token can be.
+/// The partitions between the token bounds; `None` if no token can match.
 ///
 /// # Errors
 /// [`QueryError::Invalid`] for a null token.
@@ -130,7 +130,7 @@ pub fn range(
 
 /// First and last token, both inclusive.
 ///
-/// The minimum token as an upper bound stands for the end of the ring, as drivers that split the ring send it.
+/// The minimum token as an upper bound means the end of the ring, as sent by drivers that split the ring.
 fn token_bounds(
     restrictions: &Restrictions,
     binding: &Binding<'_>,

@@ -1,13 +1,15 @@
-//! LIKE patterns as ScyllaDB documents them: `%` is any text, `_` any one character, `\` takes the next one as it is.
+//! LIKE patterns as documented by ScyllaDB: `%` is any text, `_` any one character, `\` makes the next one
+//! literal.
 //!
-//! A step back goes to the last `%` only, which is enough: matching takes at most length times pattern length steps.
+//! Backtracking goes to the last `%` only, which is enough: matching takes at most length times pattern
+//! length steps.
 
 use crate::QueryError;
 
-/// Bytes a LIKE pattern may have: matching takes at most as many steps for each byte of a value.
+/// Most bytes of a LIKE pattern: matching takes at most as many steps for each byte of a value.
 pub(crate) const LIKE_BYTES_MAX: usize = 1024;
 
-/// Refuses patterns that would take too long.
+/// Refuses patterns that would take too long to match.
 ///
 /// # Errors
 /// [`QueryError::Invalid`] beyond [`LIKE_BYTES_MAX`].
@@ -24,7 +26,8 @@ pub(crate) fn check(pattern: &[u8]) -> Result<(), QueryError> {
 /// Whether a text matches a pattern; both are UTF-8, of which a character is never split.
 pub(crate) fn matches(text: &[u8], pattern: &[u8]) -> bool {
     let (mut at, mut in_pattern) = (0, 0);
-    // Where to go on when what follows the last `%` does not fit: behind it, with one more character skipped.
+    // The place to continue at if the part behind the last `%` does not match: behind it, with one more
+    // character skipped.
     let mut retry: Option<(usize, usize)> = None;
     while at < text.len() {
         let fits = match pattern.get(in_pattern) {

@@ -1,8 +1,8 @@
-//! WHERE clauses: which partitions, which rows of them, and what is left to filter.
+//! WHERE clauses: the partitions, the rows in them, and the remaining filters.
 //!
-//! Preparing sorts the relations by what they are about and refuses what cannot be answered; executing turns
-//! them into keys ([`keys`]), slices ([`slices`]) and tests of rows ([`filter`]). Rules and messages as Cassandra
-//! 5's `StatementRestrictions`.
+//! Preparing groups the relations by their targets and refuses those that cannot be answered; executing turns
+//! them into keys ([`keys`]), slices ([`slices`]) and tests of rows ([`filter`]). Rules and messages are
+//! those of Cassandra 5's `StatementRestrictions`.
 
 pub mod clause;
 pub mod filter;
@@ -20,16 +20,16 @@ use self::relation::Target;
 use crate::QueryError;
 use crate::terms::prepare::Context;
 
-/// What a client is told whose query would have to filter.
+/// The error for a query that would need filtering.
 pub const ALLOW_FILTERING_NEEDED: &str = "Cannot execute this query as it might involve data filtering and thus may \
 have unpredictable performance. If you want to execute this query despite the performance unpredictability, use \
 ALLOW FILTERING";
-/// What is told of it where `allow_filtering_enabled` is false.
+/// The error for such a query if `allow_filtering_enabled` is false.
 pub const ALLOW_FILTERING_FORBIDDEN: &str = "Cannot execute this query as it might involve data filtering and thus may \
     have unpredictable performance. Executing this query despite the performance unpredictability with ALLOW FILTERING \
     has been disabled by the allow_filtering_enabled property in cassandra.yaml";
 
-/// Which statement the clause belongs to.
+/// The statement that has the clause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StatementKind {
     /// SELECT
@@ -61,11 +61,12 @@ pub struct Restrictions {
     pub partition_key: Vec<Clause>,
     /// Bounds of the token.
     pub token: Option<Clause>,
-    /// What bounds rows within a partition, in column order: equalities, then at most one slice.
+    /// The bounds of rows within a partition, in column order: equalities, then at most one slice.
     pub clustering: Vec<Clause>,
-    /// What only looking at rows can tell.
+    /// Tests that have to examine rows.
     pub filters: Vec<Filter>,
-    /// How many clustering columns at the end are null: rows of tables with COMPACT STORAGE may leave them out.
+    /// Number of trailing clustering columns that are null: rows of tables with COMPACT STORAGE may omit
+    /// them.
     pub null_tail: usize,
     /// Whether partitions are scanned rather than named.
     pub key_range: bool,
@@ -73,14 +74,15 @@ pub struct Restrictions {
     pub restricts_clustering: bool,
     /// Whether any regular column is restricted.
     pub restricts_regular: bool,
-    /// Whether ALLOW FILTERING is missing. Told last, as Cassandra does: other mistakes of a SELECT come first.
+    /// Whether ALLOW FILTERING is missing. Reported last, as by Cassandra: other mistakes of a SELECT come
+    /// first.
     pub filters_unasked: bool,
     /// Clustering columns restricted by an equality (not by IN), for ORDER BY.
     pub clustering_equal: Vec<bool>,
 }
 
 impl Restrictions {
-    /// Whether IN is used of the partition key, be it of one column among others that are filtered.
+    /// Whether IN restricts a column of the partition key, even if other columns of it are filtered.
     pub fn partition_key_uses_in(&self) -> bool {
         self.partition_key.iter().any(|clause| matches!(clause.test, Test::In(_)))
     }
@@ -95,8 +97,8 @@ impl Restrictions {
         self.clustering.iter().any(|clause| matches!(clause.test, Test::In(_)))
     }
 
-    /// Whether the clustering restrictions name whole rows, and IN is among them. Of ranges there are as many, but
-    /// nothing is said of them.
+    /// Whether the clustering restrictions name whole rows, with IN among them. Ranges also make several
+    /// slices, but no guardrail concerns them.
     pub fn names_rows_by_in(&self, table: &Table) -> bool {
         let named = |clause: &Clause| clause.is_equality() || matches!(clause.test, Test::In(_));
         self.clustering.iter().all(named)
@@ -129,7 +131,7 @@ impl Restrictions {
     }
 }
 
-/// Prepares a WHERE clause. `only_static` says that the statement reads or writes nothing but static columns.
+/// Prepares a WHERE clause. `only_static` says that the statement reads or writes only static columns.
 ///
 /// # Errors
 /// [`QueryError::Invalid`] in Cassandra's words.
@@ -165,7 +167,7 @@ pub fn prepare(
     Ok(out)
 }
 
-/// Clauses by what they are about, each set in column order.
+/// Clauses by their targets, each set in column order.
 #[derive(Debug, Default)]
 struct Sets {
     partition_key: Vec<Clause>,
@@ -173,7 +175,7 @@ struct Sets {
     clustering: Vec<Clause>,
     statics: Vec<Clause>,
     regulars: Vec<Clause>,
-    /// Tests that only looking at rows can tell, in the order written.
+    /// Tests that have to examine rows, in the order written.
     looked: Vec<(ColumnKind, Clause)>,
 }
 
@@ -242,7 +244,8 @@ fn token_message(error: QueryError, names: &[String]) -> QueryError {
     QueryError::Invalid(text)
 }
 
-/// Adds a clause to a set, into the one it overlaps; with two it cannot stand together, and a merge with each says why.
+/// Adds a clause to a set, merging it with a clause that it overlaps. If it overlaps two it excludes at least
+/// one of them; merging with each reports the error.
 fn insert(set: &mut Vec<Clause>, clause: Clause) -> Result<(), QueryError> {
     let (first, end) = (clause.first, clause.end());
     let mut overlapping = set.iter_mut().filter(|have| have.first < end && first < have.end()).peekable();

@@ -1,4 +1,4 @@
-//! From a relation as written to a clause: columns found, operators allowed, terms prepared.
+//! Converts relations to clauses: finds columns, checks operators, prepares terms.
 //!
 //! Rules and messages as Cassandra 5's `SingleColumnRelation`, `MultiColumnRelation` and `TokenRelation`.
 
@@ -12,7 +12,7 @@ use crate::prepare::names;
 use crate::terms::prepare::Context;
 use crate::terms::{Receiver, Term, text};
 
-/// What a relation is about.
+/// The target of a relation.
 #[derive(Debug)]
 pub(super) enum Target {
     /// Columns of one kind.
@@ -24,13 +24,13 @@ pub(super) enum Target {
 /// A relation, prepared.
 #[derive(Debug)]
 pub(super) struct Prepared {
-    /// What it is about.
+    /// Its target.
     pub(super) target: Target,
-    /// What must hold.
+    /// Its test.
     pub(super) clause: Clause,
 }
 
-/// Prepares one relation; some relations are two clauses in one.
+/// Prepares one relation; some relations become two clauses.
 ///
 /// # Errors
 /// [`QueryError::Invalid`] in Cassandra's words.
@@ -58,7 +58,7 @@ pub(super) fn prepare(
             let column = names::column(cx.table, column)?;
             let shown = text::of_term(pattern);
             let pattern = cx.prepare(pattern, &Receiver::column(cx.table, column))?;
-            // Cassandra asks for an index; ScyllaDB filters, and so does this where it is allowed to.
+            // Cassandra requires an index; ScyllaDB filters, and so does this if filtering is allowed.
             if !allow_filtering || !matches!(column.ty, CqlType::Text | CqlType::Ascii) {
                 return Err(QueryError::Invalid(format!(
                     "LIKE restriction is only supported on properly indexed columns. {} LIKE {shown} is not valid.",
@@ -216,7 +216,7 @@ fn in_list(cx: &mut Context<'_>, target: &RelationTarget, values: &InValues) -> 
     }
 }
 
-/// `NOT IN`, which Cassandra 5.0 has not: none of the values, and not null.
+/// `NOT IN`, which Cassandra 5.0 does not have: none of the values, and not null.
 fn not_in(cx: &mut Context<'_>, target: &RelationTarget, values: &InValues) -> Result<Prepared, QueryError> {
     let RelationTarget::Column(name) = target else {
         return Err(QueryError::invalid("NOT IN is only supported on single columns"));

@@ -1,8 +1,8 @@
 //! Clustering restrictions as slices of a partition.
 //!
-//! Each combination of equalities is a prefix; the last clause may bound what follows it. Columns that are kept
-//! descending turn the bounds of a slice around, and tuples over columns of both directions become several slices.
-//! The result is sorted, without overlaps and without empty slices.
+//! Each combination of equalities is a prefix; the last clause may bound the column behind it. Descending
+//! columns swap the bounds of a slice, and tuples over columns of both directions become several slices. The
+//! result is sorted, without overlaps and without empty slices.
 
 use model::Table;
 use model::clustering::{
@@ -15,7 +15,7 @@ use super::clause::{ALTERNATIVES_MAX, Asked, Clause, Row, RowTerm, Test, bind_va
 use crate::QueryError;
 use crate::terms::{Binding, Bound};
 
-/// Puts the slices in `out`, in ascending order; buffers in `out` are used again where they fit.
+/// Puts the slices in `out`, in ascending order; buffers in `out` are reused if they fit.
 ///
 /// # Errors
 /// [`QueryError::Invalid`] for null or left-out values and for too many combinations.
@@ -58,7 +58,8 @@ pub fn fill(
                 prefixes = longer;
             }
             Test::Slice { lower, upper } => {
-                // A null bound of one column stands before every value, in reading order; in a tuple it is refused.
+                // A null bound of one column is before every value, in reading order; in a tuple it is
+                // refused.
                 let descending = orders[clause.first].reversed;
                 let is_null = |bound: &Option<(RowTerm, bool)>| match bound {
                     Some((row, _)) if !clause.multi => match row.single() {
@@ -107,8 +108,8 @@ fn bound_values<'a>(
     row.bind(names, asked, binding).map(|row| (row, *inclusive))
 }
 
-/// Refuses clustering values that are together longer than a key may be: they can be asked for, and no row has them, but
-/// not written.
+/// Refuses clustering values that are together longer than a key may be: they can be asked for, and no row
+/// has them, but not written.
 ///
 /// # Errors
 /// [`QueryError::Invalid`] in Cassandra's words.
@@ -137,7 +138,8 @@ fn too_long(length: usize) -> QueryError {
     ))
 }
 
-/// Refuses null as the bound of a range that is deleted: a range that began before all values would be everything.
+/// Refuses null as the bound of a range that is deleted: a range that began before all values would be
+/// everything.
 ///
 /// # Errors
 /// [`QueryError::Invalid`] naming the column.
@@ -155,7 +157,7 @@ pub fn check_bounds_given(restrictions: &Restrictions, binding: &Binding<'_>) ->
     Ok(())
 }
 
-/// The common case: equalities alone, into buffers that are there already.
+/// The common case: only equalities, into existing buffers.
 #[inline]
 fn one_prefix(
     restrictions: &Restrictions,
@@ -197,9 +199,9 @@ fn append_row(prefix: &mut Vec<u8>, row: &Row<'_>) {
     row.iter().for_each(|value| append_component(prefix, Some(value)));
 }
 
-/// What lies above a lower bound, or below an upper one, within a prefix: disjoint slices in any order.
+/// The part of a prefix above a lower bound, or below an upper one: disjoint slices in any order.
 ///
-/// `(a, b) > (x, y)` is `a > x` or `a = x and b > y`: one slice for each column, whatever the directions.
+/// `(a, b) > (x, y)` is `a > x` or `a = x and b > y`: one slice for each column, for any directions.
 fn half(
     prefix: &[u8],
     first: usize,
@@ -214,7 +216,7 @@ fn half(
         let mut with_value = equal.clone();
         append_component(&mut with_value, Some(value));
         let inclusive = *inclusive && at + 1 == row.len();
-        // Rows that are greater stand behind in an ascending column, before in a descending one.
+        // Greater rows are behind in an ascending column, before in a descending one.
         let greater_is_behind = !orders[first + at].reversed;
         let position = |weight| OwnedPosition { prefix: with_value.clone(), weight };
         slices.push(if lower == greater_is_behind {

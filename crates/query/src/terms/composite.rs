@@ -1,9 +1,10 @@
 //! Text that stands for a value of `CompositeType` or `DynamicCompositeType`: components between colons.
 //!
-//! A colon behind a backslash belongs to its component, and so does a last `\` or `!` with a `!` behind it; a last
-//! component `!` or `_` ends the value as the bound after or before everything it begins. A dynamic component names
-//! its type first, by alias or by class: `s@text`. As Cassandra 5's `AbstractCompositeType.fromString`; what makes
-//! that one fail inside is refused here.
+//! A colon after a backslash belongs to its component, and so does a last `\` or `!` followed by a `!`. A
+//! last component `!` or `_` ends the value as the bound after or before all values with this prefix. A
+//! dynamic component begins with its type, by alias or by class: `s@text`. Rules as in Cassandra 5's
+//! `AbstractCompositeType.fromString`; texts that make that function fail with an internal error are refused
+//! here.
 
 use model::CqlType;
 use model::validate::validate;
@@ -11,7 +12,8 @@ use model::validate::validate;
 use super::literal::append_text;
 use crate::ddl::types::top_level;
 
-/// Appends the value of the composite class `class`, which `CREATE TABLE` has checked, that `text` stands for.
+/// Appends the value of the composite class `class`, which `CREATE TABLE` has checked, that `text` stands
+/// for.
 ///
 /// # Errors
 /// The client's text in Cassandra's words where it has any.
@@ -76,7 +78,8 @@ impl<'a> CompositeClass<'a> {
         }
     }
 
-    /// The type of a component and what of its text is the value; what names the type is appended.
+    /// The type of a component, and the part of its text that is the value. The bytes that name the type are
+    /// appended.
     fn component<'t>(
         &self,
         index: usize,

@@ -1,20 +1,22 @@
 //! Points in time as clients write them: a date, or a date and a time of day, and an offset from UTC.
 //!
-//! What is accepted is what the formatters of Cassandra 5's `TimestampSerializer` accept one after another, with their
-//! peculiarities: a date alone has all its digits and may lie before the year 1, one with a time of day may be short
-//! (`2020-1-1 0:0`) and may not; a day that its month has not is the last of the month. Of zones `UTC`, `GMT` and `UT` are
-//! known, with an offset behind them or not: other names need tables that change. Leaned on by `time`.
+//! The accepted texts are those that the formatters of Cassandra 5's `TimestampSerializer` accept one after
+//! another, with their peculiarities: a date alone has all its digits and may lie before the year 1, one with
+//! a time of day may be short (`2020-1-1 0:0`) and may not; a day that its month does not have is the last of
+//! the month. The zones `UTC`, `GMT` and `UT` are supported, with or without an offset behind them: other
+//! names would need tables that change. Used by `time`.
 
 use super::time::{Cursor, MILLISECONDS_PER_DAY, days_in_month, days_of};
 
-/// Most digits a number may have.
+/// Most digits of a number.
 const DIGITS_MAX: usize = 19;
-/// Years of the calendar, to both sides.
+/// Greatest year, in both directions.
 const YEAR_MAX: i64 = 999_999_999;
-/// Seconds an offset may have, to both sides.
+/// Most seconds of an offset, in both directions.
 const OFFSET_SECONDS_MAX: i64 = 18 * 3600;
 
-/// Milliseconds since the epoch; `None` for what is no point in time or beyond what a timestamp holds.
+/// Milliseconds since the epoch; `None` for a text that is not a point in time or is beyond the range of a
+/// timestamp.
 pub(super) fn parse(text: &str) -> Option<i64> {
     with_time(text).or_else(|| date_alone(text))
 }
@@ -59,7 +61,7 @@ fn date_alone(text: &str) -> Option<i64> {
     let mut cursor = Cursor { rest: text.as_bytes() };
     let (minus, plus) = (cursor.take(b'-'), cursor.take(b'+'));
     let (year, digits) = cursor.digits(DIGITS_MAX)?;
-    // A sign tells a year of more than four digits, and is told by it.
+    // A sign marks a year of more than four digits, and such a year needs one.
     if digits < 4 || (minus && plus) || year > YEAR_MAX || (plus != (digits > 4) && !minus) {
         return None;
     }
@@ -68,7 +70,7 @@ fn date_alone(text: &str) -> Option<i64> {
     let month = cursor.exactly(2)?;
     cursor.expect(b'-')?;
     let day = cursor.exactly(2)?;
-    // The formatters with other offsets than ISO's know no year before the first.
+    // The formatters with other offsets than ISO's have no years before the first.
     let of_era = year > 0;
     let offset = match cursor.rest {
         [] | b"z" => 0,
@@ -85,7 +87,7 @@ fn point(year: i64, month: i64, day: i64, milliseconds: i64, offset_seconds: i64
         return None;
     }
     let days = days_of(year, month, day.min(days_in_month(year, month)));
-    // Both parts may lie beyond what their sum does not.
+    // Both parts may exceed the range even if their sum does not.
     let sum = i128::from(days) * i128::from(MILLISECONDS_PER_DAY) + i128::from(milliseconds)
         - i128::from(offset_seconds) * 1000;
     i64::try_from(sum).ok()
@@ -103,7 +105,7 @@ fn hours_offset(zone: &[u8]) -> Option<i64> {
     })
 }
 
-/// `Z` or `+hh:mm`, where `seconds` says so also `+hh:mm:ss`, in seconds.
+/// `Z` or `+hh:mm`, with `seconds` also `+hh:mm:ss`, in seconds.
 fn clock_offset(zone: &[u8], seconds: bool) -> Option<i64> {
     if zone == b"Z" {
         return Some(0);

@@ -11,7 +11,7 @@ const NANOSECONDS_PER_HOUR: i64 = 3_600_000_000_000;
 const NANOSECONDS_PER_MINUTE: i64 = 60_000_000_000;
 const NANOSECONDS_PER_SECOND: i64 = 1_000_000_000;
 
-/// Units in the order they must come, with what each is worth.
+/// Units in the order in which they must be written, each with its size.
 const UNITS: [(&str, Part, i64, &str); 10] = [
     ("y", Part::Months, 12, "years"),
     ("mo", Part::Months, 1, "months"),

@@ -1,4 +1,4 @@
-//! Constants: which types each kind of literal may stand for, and the bytes it then is.
+//! Constants: the types that each kind of literal can have, and its bytes in each.
 //!
 //! Rules and words as Cassandra 5's `Constants.Literal` and the `fromString` of its types.
 
@@ -19,23 +19,23 @@ use crate::functions::{effort, number_text};
 pub enum Assignment {
     /// Not at all.
     No,
-    /// After conversion, or nobody knows before it is bound.
+    /// After conversion, or unknown until it is bound.
     Weak,
     /// Exactly this type.
     Exact,
 }
 
 impl Assignment {
-    /// Whether it fits at all.
+    /// Whether the literal can be assigned.
     pub fn is_assignable(self) -> bool {
         self != Self::No
     }
 }
 
-/// Largest decimal exponent taken from text: beyond it a few bytes would stand for megabytes of digits.
+/// Largest decimal exponent taken from text: beyond it a few bytes would mean megabytes of digits.
 const DECIMAL_EXPONENT_MAX: i64 = 1 << 31;
 
-/// The type a constant has where nothing asks for another.
+/// The type of a constant if the context does not require another.
 pub fn preferred_type(constant: &Constant) -> Option<CqlType> {
     let text = constant.text.as_str();
     Some(match constant.kind {
@@ -66,14 +66,14 @@ fn printed_decimal(double: f64) -> Option<BigDecimal> {
     number_text::double(double).parse().ok()
 }
 
-/// Whether a constant may stand for a value of `ty`.
+/// Whether a constant can be a value of `ty`.
 pub fn assignment(constant: &Constant, ty: &CqlType) -> Assignment {
     use CqlType as T;
     if constant.kind == ConstantKind::Null {
         return if ty.is_counter() { Assignment::No } else { Assignment::Weak };
     }
     if matches!(ty, T::Custom(_) | T::Tuple(_)) {
-        // Only the class knows what it reads.
+        // Only the class can decide which texts it reads.
         return Assignment::Weak;
     }
     if preferred_type(constant).as_ref() == Some(ty) {
@@ -110,12 +110,12 @@ pub fn assignment(constant: &Constant, ty: &CqlType) -> Assignment {
     if fits { Assignment::Weak } else { Assignment::No }
 }
 
-/// The constant as messages show it, and as its type reads it: Cassandra's numbers that are none have no sign.
+/// The constant in the form of messages and of its type's parser: Cassandra's NaN has no sign.
 pub fn shown(constant: &Constant) -> &str {
     if constant.kind == ConstantKind::Float && constant.text == "-NaN" { "NaN" } else { &constant.text }
 }
 
-/// What Cassandra calls the kind in its messages.
+/// Cassandra's name of the kind in messages.
 pub fn kind_name(kind: ConstantKind) -> &'static str {
     match kind {
         ConstantKind::String => "STRING",
@@ -129,10 +129,10 @@ pub fn kind_name(kind: ConstantKind) -> &'static str {
     }
 }
 
-/// Appends the value a constant has as a `ty`; `now_ms` is what the timestamp `'now'` means.
+/// Appends the value of a constant as a `ty`; `now_ms` is the meaning of the timestamp `'now'`.
 ///
 /// # Errors
-/// The client's text in Cassandra's words.
+/// The client's error text, in Cassandra's words.
 pub fn append_value(constant: &Constant, ty: &CqlType, now_ms: i64, out: &mut Vec<u8>) -> Result<(), String> {
     let text = shown(constant);
     if constant.kind == ConstantKind::Hex && *ty == CqlType::Tinyint {
@@ -147,7 +147,7 @@ pub fn append_value(constant: &Constant, ty: &CqlType, now_ms: i64, out: &mut Ve
     append_text(text, ty, now_ms, out)
 }
 
-/// Appends the tuple that `text` stands for: components between colons, `@` for null, both escaped by a backslash
+/// Appends the tuple of a text: components between colons, `@` for null, both escaped by a backslash
 /// (Cassandra's `TupleType.fromString`).
 fn append_tuple(
     text: &str,
@@ -186,8 +186,8 @@ fn append_tuple(
     Ok(())
 }
 
-/// As [`append_text`] of a value inside JSON or the text of a tuple, where no text at all may stand for one: for false,
-/// and for the empty value of most types.
+/// As [`append_text`], for a value inside JSON or the text of a tuple, where an empty text may be a value:
+/// false, and the empty value of most types.
 ///
 /// # Errors
 /// As [`append_value`].
@@ -212,7 +212,7 @@ pub fn append_inner_text(text: &str, ty: &CqlType, now_ms: i64, out: &mut Vec<u8
     Ok(())
 }
 
-/// Appends the value of a native type that `text` stands for.
+/// Appends the value of a native type for `text`.
 ///
 /// # Errors
 /// As [`append_value`].
@@ -300,8 +300,8 @@ fn integer<T: std::str::FromStr>(text: &str, what: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("Unable to make {what} from '{text}'"))
 }
 
-/// A floating-point number as `Double.parseDouble` reads it: blanks around it and a type suffix are left out, and of
-/// words only `NaN` and `Infinity` count, so spelt.
+/// A floating-point number as `Double.parseDouble` reads it: blanks around it and a type suffix are left out,
+/// and of words only `NaN` and `Infinity` count, so spelt.
 fn java_number<T: std::str::FromStr>(text: &str) -> Option<T> {
     let trimmed = text.trim();
     let magnitude = trimmed.strip_prefix(['+', '-']).unwrap_or(trimmed);
@@ -347,7 +347,7 @@ fn append_inet(text: &str, out: &mut Vec<u8>) -> Result<(), String> {
     };
     match address.parse() {
         Ok(IpAddr::V4(address)) => out.extend_from_slice(&address.octets()),
-        // Java turns mapped addresses into the IPv4 ones they stand for.
+        // Java turns mapped addresses into the IPv4 ones they represent.
         Ok(IpAddr::V6(address)) => match address.to_ipv4_mapped() {
             Some(mapped) => out.extend_from_slice(&mapped.octets()),
             None => out.extend_from_slice(&address.octets()),
@@ -360,7 +360,7 @@ fn append_inet(text: &str, out: &mut Vec<u8>) -> Result<(), String> {
     Ok(())
 }
 
-/// An IPv4 address of fewer than four numbers: the last one stands for all bytes that are left, as in `inet_aton`.
+/// An IPv4 address of fewer than four numbers: the last one fills all remaining bytes, as in `inet_aton`.
 fn numeric_ipv4(text: &str) -> Option<u32> {
     let parts: Vec<&str> = text.split('.').collect();
     let digits = |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,5 +1,5 @@
-//! What terms of one statement ask of an execution, gathered while the statement is prepared: bind markers, what each is
-//! for, and calls of the user's functions, which run before the statement does.
+//! The inputs that terms of one statement need at execution, collected while the statement is prepared: bind
+//! markers with their receivers, and calls of user-defined functions, which run before the statement.
 //!
 //! Invariant: once a statement is prepared every marker has a specification; [`Markers::finish`] checks it.
 
@@ -17,13 +17,13 @@ pub struct BindSpecification {
     pub keyspace: String,
     /// The table.
     pub table: String,
-    /// Its own name, or that of what it is bound to.
+    /// Its own name, or that of its receiver.
     pub name: String,
     /// Type of the value.
     pub ty: CqlType,
 }
 
-/// Where markers are named and told apart as ScyllaDB does it; the default is Cassandra's way.
+/// Options by which markers are named and identified as in ScyllaDB; the default is Cassandra's way.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MarkerOptions {
     /// `cql_duplicate_bind_variable_names_refer_to_same_variable`
@@ -41,7 +41,7 @@ pub struct Markers {
     /// Further places in the partition key of markers that are used more than once.
     further_positions: Vec<(usize, u16)>,
     options: MarkerOptions,
-    /// What is wrong with a marker that is used with two types.
+    /// The error for a marker that is used with two types.
     conflict: Option<String>,
     keyspace: String,
     table: String,
@@ -74,13 +74,14 @@ impl Markers {
         self.names.is_empty()
     }
 
-    /// What follows belongs to this table.
+    /// Sets the table of the markers that follow.
     pub fn enter(&mut self, keyspace: &str, table: &str) {
         self.keyspace = keyspace.to_owned();
         self.table = table.to_owned();
     }
 
-    /// Says what a marker is for. Where markers of the same name are one, it is for several things of one type.
+    /// Sets the receiver of a marker. If markers of the same name are one, it may have several receivers of
+    /// one type.
     pub fn specify(&mut self, index: usize, receiver: &Receiver) {
         let Some(slot) = self.specifications.get_mut(index) else { return };
         let name = self.names[index].clone().unwrap_or_else(|| receiver.name.clone());
@@ -102,8 +103,8 @@ impl Markers {
         self.partition_key_positions[index] = receiver.partition_key_position;
     }
 
-    /// Says that a marker is the list of `IN ?`, or with `negated` of `NOT IN ?`, whose values go to `receiver`; `of` is
-    /// what the list is named by. The list's type.
+    /// Specifies a marker as the list of `IN ?`, or with `negated` of `NOT IN ?`, whose values go to
+    /// `receiver`; `of` is the list's name. Returns the list's type.
     pub fn specify_list(&mut self, index: usize, of: &str, receiver: &Receiver, negated: bool) -> CqlType {
         let operator = match (negated, self.options.uppercase_in) {
             (false, false) => "in",
@@ -129,13 +130,13 @@ impl Markers {
         indexes.into_iter().collect::<Option<Vec<u16>>>().unwrap_or_default()
     }
 
-    /// Gives a call of one of the user's functions its place; those in its arguments have theirs before it.
+    /// Gives a call of a user-defined function its index; calls in its arguments have lower ones.
     pub fn run_before(&mut self, call: Call) -> Call {
         self.calls.push(call.clone());
         Call { place: Some(self.calls.len() - 1), ..call }
     }
 
-    /// Calls of the user's functions, by place; they have none themselves.
+    /// Calls of user-defined functions, by index; the calls themselves have no index set.
     pub fn take_calls(&mut self) -> Vec<Call> {
         std::mem::take(&mut self.calls)
     }
@@ -143,7 +144,7 @@ impl Markers {
     /// All specifications, in order.
     ///
     /// # Errors
-    /// [`QueryError::Invalid`] for a marker of two types; [`QueryError::Internal`] where one was never given a meaning.
+    /// [`QueryError::Invalid`] for a marker of two types; [`QueryError::Internal`] if one has no receiver.
     pub fn finish(self) -> Result<Vec<BindSpecification>, QueryError> {
         if let Some(conflict) = self.conflict {
             return Err(QueryError::Invalid(conflict));

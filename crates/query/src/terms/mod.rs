@@ -1,8 +1,8 @@
-//! Values of statements: prepared once against the type they meet, bound for each execution.
+//! Values of statements: prepared once against the receiver's type, bound for each execution.
 //!
-//! A term that holds no marker and no impure function is folded to its bytes when it is prepared, so executing it
+//! A term without markers and impure functions is folded to its bytes when it is prepared, so executing it
 //! copies nothing; a marker gives the client's own bytes, validated. Restrictions, assignments and selections
-//! all take their values through here.
+//! all take their values from here.
 
 mod composite;
 pub mod constant;
@@ -33,12 +33,12 @@ use crate::functions::user::calls::Calls;
 pub use markers::{BindSpecification, MarkerOptions, Markers};
 pub use receiver::Receiver;
 
-/// What a term is worth in one execution.
+/// The value of a term in one execution.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Bound<'a> {
     /// Null.
     Null,
-    /// The client left it out.
+    /// The client left it unset.
     Unset,
     /// Serialised value.
     Value(Cow<'a, [u8]>),
@@ -50,7 +50,7 @@ impl<'a> Bound<'a> {
         if let Self::Value(value) = self { Some(value) } else { None }
     }
 
-    /// The value, null as `None`; `unset` says what is wrong with a value that was left out.
+    /// The value, null as `None`; `unset` makes the error for an unset value.
     ///
     /// # Errors
     /// [`QueryError::Invalid`] with the text of `unset`.
@@ -63,30 +63,30 @@ impl<'a> Bound<'a> {
     }
 }
 
-/// What one execution brings along.
+/// The inputs of one execution.
 #[derive(Debug, Clone, Copy)]
 pub struct Binding<'a> {
-    /// Values by marker index; the engine has checked that there are as many as markers, and has put those of sets and
-    /// maps in order (`order`).
+    /// Values by marker index; the engine has checked that there are as many as markers, and has sorted sets
+    /// and maps (`order`).
     pub values: &'a [ValueRef<'a>],
-    /// What the markers are bound to, for errors.
+    /// The markers' receivers, for errors.
     pub markers: &'a [BindSpecification],
-    /// Clock and chance of the shard.
+    /// Clock and random numbers of the shard.
     pub ambient: &'a Ambient,
-    /// Calls of the user's functions, where the statement makes any.
+    /// Calls of user-defined functions, if the statement has any.
     pub calls: Option<&'a Calls>,
 }
 
 impl Binding<'_> {
-    /// Calls of the user's functions.
+    /// Calls of user-defined functions.
     ///
     /// # Errors
-    /// [`QueryError::Internal`] where the statement was not known to make any.
+    /// [`QueryError::Internal`] if the statement was prepared without calls.
     pub(crate) fn calls(&self) -> Result<&Calls, QueryError> {
         self.calls.ok_or_else(|| QueryError::Internal("a function was called out of its turn".to_owned()))
     }
 
-    /// A value its type does not have: Cassandra's words, and the name of what the value is bound to.
+    /// The error for an invalid value of its type: Cassandra's words, with the name of the receiver.
     #[cold]
     pub(crate) fn invalid(&self, index: usize, error: &model::validate::ValueError) -> QueryError {
         QueryError::Invalid(match self.markers.get(index) {
@@ -99,11 +99,11 @@ impl Binding<'_> {
 /// A prepared value.
 #[derive(Debug, Clone)]
 pub enum Term {
-    /// Known when prepared; `None` is null.
+    /// Constant; `None` is null.
     Constant(Option<Box<[u8]>>),
-    /// Comes with the request.
+    /// The value comes with the request.
     Marker {
-        /// Place among the markers.
+        /// Index among the markers.
         index: usize,
         /// Type the value must have.
         ty: CqlType,
@@ -137,11 +137,12 @@ pub struct Collection {
 /// A function and its arguments.
 #[derive(Debug, Clone)]
 pub struct Call {
-    /// What is called.
+    /// The function.
     pub function: Function,
-    /// With what.
+    /// Its arguments.
     pub arguments: Vec<Term>,
-    /// Of one of the user's functions, its place among those of the statement: they run before the statement does.
+    /// For a user-defined function, its index among those of the statement: they run before the statement
+    /// does.
     pub place: Option<usize>,
 }
 
@@ -170,10 +171,10 @@ impl Term {
         }
     }
 
-    /// What the term is worth with these values.
+    /// The term's value with these marker values.
     ///
     /// # Errors
-    /// [`QueryError::Invalid`] for a value its type does not have, or one that may not be left out.
+    /// [`QueryError::Invalid`] for an invalid value of its type, or an unset one that must be set.
     #[inline]
     pub fn bind<'a>(&'a self, binding: &Binding<'a>) -> Result<Bound<'a>, QueryError> {
         match self {
@@ -200,7 +201,7 @@ impl Term {
         }
     }
 
-    /// As [`Term::bind`] for a marker whose value is stored as it came; `None` for any other term.
+    /// As [`Term::bind`], for a marker whose value is stored as sent; `None` for any other term.
     ///
     /// # Errors
     /// As [`Term::bind`].
@@ -248,10 +249,10 @@ impl Composite {
     }
 }
 
-/// Appends a vector element after checking that its length is one the vector can hold.
+/// Appends a vector element after checking that the vector can hold its length.
 ///
 /// # Errors
-/// [`QueryError::Invalid`] where an empty value would shift the elements that follow.
+/// [`QueryError::Invalid`] if an empty value would shift the elements that follow.
 pub fn append_vector_component(out: &mut Vec<u8>, element: &CqlType, value: &[u8]) -> Result<(), QueryError> {
     if element.fixed_value_length().is_some_and(|length| length != value.len()) {
         return Err(QueryError::invalid("Invalid empty value inside a vector"));
@@ -274,7 +275,8 @@ impl Collection {
     }
 }
 
-/// The serialised collection of these parts: sets and maps sorted, of equal elements one, of equal keys the last.
+/// The serialised collection of these parts: sets and maps sorted, of equal elements one, of equal keys the
+/// last.
 pub fn assemble_collection<B: AsRef<[u8]>>(ty: &CqlType, parts: Vec<B>) -> Vec<u8> {
     let mut out = Vec::new();
     let mut builder = CollectionBuilder::begin(&mut out);

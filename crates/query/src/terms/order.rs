@@ -1,12 +1,13 @@
-//! Puts the elements of bound sets and maps in order: clients send them in any order, and may send some twice.
+//! Sorts the elements of bound sets and maps: clients send them in any order, and may send some twice.
 //!
-//! What is stored must be in order at every depth, or one value has several tokens and nothing finds it. As in Cassandra,
-//! sets and maps inside lists, sets, maps and vectors are put in order too; those inside tuples and user types stay as they
-//! were sent. The engine does this to a request's values before the statement runs, so that terms, restrictions and
-//! conditions only see values in order. Which markers need it is known when a statement is prepared
-//! (`Prepared::ordered_markers`), and statements without such markers do nothing here.
+//! Stored values must be sorted at every depth, otherwise one value has several tokens and cannot be found.
+//! As in Cassandra, sets and maps inside lists, sets, maps and vectors are sorted too; those inside tuples
+//! and user types stay as they were sent. The engine does this to a request's values before the statement
+//! runs, so that terms, restrictions and conditions only see sorted values. The markers that need it are
+//! determined when a statement is prepared (`Prepared::ordered_markers`), and statements without such markers
+//! do nothing here.
 //!
-//! Large values are put in order in steps between which other tasks run. The time is n log n of their length.
+//! Large values are sorted in steps between which other tasks run. The time is n log n of their length.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -21,10 +22,10 @@ use model::validate::validate;
 
 /// Values up to this length are put in order in one go: less than half a millisecond of work.
 const STEP_BYTES: usize = 16 << 10;
-/// Most elements that are sorted or merged between two looks at who else wants to run.
+/// Most elements that are sorted or merged between two checks whether another task should run.
 const STEP_ELEMENTS: usize = 256;
 
-/// Whether a value bound to a marker of this type may need to be put in order.
+/// Whether a value bound to a marker of this type may have to be sorted.
 pub fn is_ordered(ty: &CqlType) -> bool {
     // A vector or tuple that is bound by itself is stored as it was sent.
     ty.is_collection() && holds_order(ty)
@@ -39,8 +40,8 @@ fn holds_order(ty: &CqlType) -> bool {
     }
 }
 
-/// The value with the elements of its sets and maps in order; `None` where they are already, and where the bytes are no
-/// value of the type, which binding them will report.
+/// The value with the elements of its sets and maps sorted; `None` if they are already, or if the bytes are
+/// not a value of the type, which binding will report.
 pub async fn in_order(ty: &CqlType, value: &[u8]) -> Option<Vec<u8>> {
     if value.len() <= STEP_BYTES {
         return in_order_at_once(ty, value);
@@ -149,7 +150,8 @@ fn append_in_steps<'v>(
     })
 }
 
-/// Sorts, equal ones staying in their order, and gives way after about `step` comparisons, or so many elements sorted at once.
+/// Sorts stably, and lets other tasks run after about `step` comparisons, or after so many elements sorted at
+/// once.
 async fn sort_in_steps<T: Copy>(items: &mut Vec<T>, step: usize, order: impl Fn(&T, &T) -> Ordering) {
     for run in items.chunks_mut(step) {
         run.sort_by(&order);
@@ -188,9 +190,9 @@ async fn sort_in_steps<T: Copy>(items: &mut Vec<T>, step: usize, order: impl Fn(
 struct Collected<'t> {
     types: PartTypes<'t>,
     ty: &'t CqlType,
-    /// Where each entry's key and the whole entry lie in `bytes`; only where entries are sorted.
+    /// Position of each entry and its key in `bytes`; only if entries are sorted.
     entries: Vec<Entry>,
-    /// The parts as they are stored.
+    /// The parts in their stored form.
     bytes: Vec<u8>,
     /// The part that is being made.
     part: Vec<u8>,
@@ -252,7 +254,8 @@ impl<'t> Collected<'t> {
         self.parts += 1;
     }
 
-    /// Appends the value up to its first entry, or all of it where entries keep their places. Says where it begins.
+    /// Appends the value up to its first entry, or all of it if entries keep their places. Returns where it
+    /// begins.
     fn begin(&self, out: &mut Vec<u8>) -> usize {
         let start = out.len();
         if !matches!(self.ty, CqlType::Vector { .. }) {
@@ -264,7 +267,8 @@ impl<'t> Collected<'t> {
         start
     }
 
-    /// Appends one of the equal entries that begin at `at`: of elements the first, of keys the last. Says where others begin.
+    /// Appends one of the equal entries that begin at `at`: of elements the first, of keys the last. Returns
+    /// the index of the next entries.
     fn keep_one(&self, at: usize, out: &mut Vec<u8>) -> usize {
         let is_equal = |pair: &[Entry]| pair[0].compare(&pair[1], self.ty, &self.bytes).is_eq();
         let more = self.entries[at..].windows(2).take_while(|pair| is_equal(pair)).count();

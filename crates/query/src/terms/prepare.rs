@@ -1,6 +1,7 @@
-//! From a term as written to a prepared one: type checks, overloads, folding of what is constant.
+//! Converts parsed terms to prepared ones: type checks, overloads, folding of constants.
 //!
-//! Rules and messages as Cassandra 5's `Term.Raw` family. Every marker met on the way learns what it is for.
+//! Rules and messages are those of Cassandra 5's `Term.Raw` family. Every marker in a term gets its
+//! specification.
 
 use cql::ast::{self, ConstantKind, FunctionCall};
 use model::{CqlType, Schema, Table};
@@ -16,7 +17,7 @@ use crate::ambient::Ambient;
 use crate::functions::{AggregateKind, Function, type_assignment};
 use crate::prepare::types;
 
-/// What preparing a term needs to know.
+/// The inputs of preparing a term.
 #[derive(Debug)]
 pub struct Context<'a> {
     /// The schema, for user types of hints.
@@ -25,19 +26,20 @@ pub struct Context<'a> {
     pub table: &'a Table,
     /// For the timestamp `'now'` and folding.
     pub ambient: &'a Ambient,
-    /// Markers met so far.
+    /// Markers found so far.
     pub markers: &'a mut Markers,
-    /// Findings about the term that is being prepared.
+    /// Results about the term that is being prepared.
     pub progress: Progress,
 }
 
-/// How far the preparation of a term has come.
+/// Progress of preparing a term.
 #[derive(Debug, Default)]
 pub struct Progress {
     answers: Answers,
-    /// Terms around the one that is being prepared.
+    /// Number of terms around the one that is being prepared.
     depth: usize,
-    /// Whether the literal around it fits its type: then so do its parts, and are not asked again at each level.
+    /// Whether the literal around it fits its type: then its parts do too, and are not checked again at each
+    /// level.
     fits: bool,
 }
 
@@ -45,7 +47,7 @@ impl Context<'_> {
     /// Prepares `term` for `receiver`.
     ///
     /// # Errors
-    /// [`QueryError::Invalid`] with Cassandra's words where the term cannot be such a value.
+    /// [`QueryError::Invalid`] in Cassandra's words if the term cannot be such a value.
     pub fn prepare(&mut self, term: &ast::Term, receiver: &Receiver) -> Result<Term, QueryError> {
         self.begin();
         self.progress.depth += 1;
@@ -54,7 +56,7 @@ impl Context<'_> {
         prepared
     }
 
-    /// Forgets what was found about the term before, where this is not a part of it.
+    /// Drops the results about the previous term, unless this is a part of it.
     fn begin(&self) {
         if self.progress.depth == 0 {
             self.progress.answers.clear();
@@ -65,7 +67,7 @@ impl Context<'_> {
         &self.progress.answers
     }
 
-    /// Prepares a part of a literal that fits, or of something that does not say so.
+    /// Prepares a part of a literal that fits, or of a term that was not checked.
     fn prepare_inside(
         &mut self,
         term: &ast::Term,
@@ -119,7 +121,7 @@ impl Context<'_> {
     ) -> Result<Term, QueryError> {
         let function = Typing::new(self).overload(term, Some(&receiver.ty))?;
         let function = function.ok_or_else(|| {
-            // Operators have overloads always; of casts, those to some types are not there at all.
+            // Operators always have overloads; casts to some types do not exist.
             QueryError::Invalid(format!("Unknown function {} called", text::of_term(term)))
         })?;
         self.call(function, operands, receiver)
@@ -265,7 +267,7 @@ impl Context<'_> {
         }
         let types: Vec<&CqlType> = match &receiver.ty {
             CqlType::Tuple(types) => types.iter().collect(),
-            // The same bytes, and Cassandra takes one for the other.
+            // The bytes are the same, and Cassandra accepts one for the other.
             CqlType::Udt(udt) => udt.fields.iter().map(|(_, ty)| ty).collect(),
             other => {
                 return Err(QueryError::Invalid(format!(
@@ -383,7 +385,7 @@ impl Context<'_> {
         self.fold(function, arguments)
     }
 
-    /// A call, or its value where that is known already.
+    /// A call, or its value if that is constant.
     fn fold(&mut self, function: Function, arguments: Vec<Term>) -> Result<Term, QueryError> {
         let foldable = function.is_pure() && arguments.iter().all(Term::is_constant);
         let call = Call { function, arguments, place: None };
@@ -398,7 +400,7 @@ impl Context<'_> {
         Ok(Term::Constant(bound.as_bytes().map(Into::into)))
     }
 
-    /// The type a term has whatever asks for it; `None` for markers and null.
+    /// The type of a term in any context; `None` for markers and null.
     pub fn known_type(&self, term: &ast::Term) -> Option<CqlType> {
         self.begin();
         Typing::new(self).known_type(term)
@@ -411,7 +413,7 @@ impl Context<'_> {
     }
 }
 
-/// Refuses a list where none can be, in the words of the list.
+/// Refuses a list where the type allows none, with the error for lists.
 fn check_list(term: &ast::Term, ty: &CqlType) -> Result<(), QueryError> {
     match (term, ty) {
         (_, CqlType::List { .. } | CqlType::Vector { .. }) => Ok(()),
@@ -439,7 +441,7 @@ fn cannot_assign(term: &ast::Term, receiver: &Receiver) -> QueryError {
     ))
 }
 
-/// A collection, folded to its bytes where every part is constant.
+/// A collection, folded to its bytes if every part is constant.
 fn collection(ty: CqlType, parts: Vec<Term>) -> Term {
     let constants: Option<Vec<&[u8]>> = parts
         .iter()
@@ -454,7 +456,7 @@ fn collection(ty: CqlType, parts: Vec<Term>) -> Term {
     }
 }
 
-/// A tuple, user type or vector, folded to its bytes where every component is constant.
+/// A tuple, user type or vector, folded to its bytes if every component is constant.
 fn composite(ty: CqlType, components: Vec<Term>) -> Result<Term, QueryError> {
     if !components.iter().all(Term::is_constant) {
         return Ok(Term::Composite(Box::new(Composite { ty, components })));

@@ -1,15 +1,15 @@
-//! What a term is for: the name and type that messages and bind metadata show.
+//! Receivers of terms: the names and types in messages and bind metadata.
 
 use model::{Column, CqlType, Table};
 
 /// The column, element or option that takes a value.
 #[derive(Debug, Clone)]
 pub struct Receiver {
-    /// Name as bind metadata shows it: `c`, `value(m)`, `[limit]`.
+    /// Name in bind metadata: `c`, `value(m)`, `[limit]`.
     pub name: String,
     /// Type of the value.
     pub ty: CqlType,
-    /// Place in the partition key, where the value is that of a whole partition key column.
+    /// Index in the partition key, if the value is a whole partition key column.
     pub partition_key_position: Option<u16>,
 }
 

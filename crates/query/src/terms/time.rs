@@ -1,7 +1,7 @@
-//! Dates, times of day and points in time as text: reading what clients write, writing what casts show.
+//! Dates, times of day and points in time as text: parsing clients' texts, formatting for casts.
 //!
-//! The proleptic Gregorian calendar, UTC where no offset is given. What is accepted follows Cassandra 5's
-//! `TimestampSerializer`, `SimpleDateSerializer` and `TimeSerializer`; literals and casts lean on it.
+//! The proleptic Gregorian calendar, UTC if no offset is given. The accepted texts follow Cassandra 5's
+//! `TimestampSerializer`, `SimpleDateSerializer` and `TimeSerializer`; literals and casts use this.
 
 use std::fmt::Write;
 
@@ -11,13 +11,13 @@ use super::date_time;
 pub const NANOSECONDS_PER_DAY: i64 = 86_400_000_000_000;
 /// Milliseconds of a day.
 pub const MILLISECONDS_PER_DAY: i64 = 86_400_000;
-/// What is added to days since the epoch so that dates order as unsigned numbers.
+/// Added to days since the epoch so that dates order as unsigned numbers.
 const DATE_BIAS: i64 = 1 << 31;
 
 /// Milliseconds since the epoch.
 ///
 /// # Errors
-/// The client's text in Cassandra's words.
+/// The client's error text, in Cassandra's words.
 pub fn parse_timestamp(text: &str, now_ms: i64) -> Result<i64, String> {
     if text.eq_ignore_ascii_case("now") {
         return Ok(now_ms);
@@ -126,7 +126,8 @@ pub fn time_text(nanoseconds: i64) -> String {
     format!("{:02}:{:02}:{:02}.{fraction:09}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
-/// The date, as stored, of a point in time: of whole seconds before 1970 the day that follows, as Cassandra has it.
+/// The date, as stored, of a point in time: of whole seconds before 1970 the day that follows, as Cassandra
+/// has it.
 pub fn date_of_millis(milliseconds: i64) -> u32 {
     (milliseconds.div_euclid(1000) / (MILLISECONDS_PER_DAY / 1000) + DATE_BIAS) as u32
 }
@@ -207,7 +208,8 @@ impl Cursor<'_> {
         let count = self.rest.iter().take(at_most).take_while(|byte| byte.is_ascii_digit()).count();
         let (digits, rest) = self.rest.split_at(count);
         self.rest = rest;
-        // Nineteen digits may be more than there are numbers: then it is the greatest, which no field takes.
+        // Nineteen digits may exceed the range: then the result is the greatest number, which no field
+        // accepts.
         let value = digits
             .iter()
             .fold(0_i64, |value, digit| value.saturating_mul(10).saturating_add(i64::from(digit - b'0')));

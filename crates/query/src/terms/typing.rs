@@ -1,7 +1,8 @@
-//! Types of terms before anything is computed: which a term has of itself, and which it may stand for.
+//! The types of terms before evaluation: the type that a term has by itself, and the types it may stand for.
 //!
-//! Invariant: each part of a term is resolved at most once for each type asked of it, so that the work grows with the
-//! text and not with the depth of calls inside calls; what was found is remembered while the outermost term is prepared.
+//! Invariant: each part of a term is resolved at most once for each type requested of it, so that the work
+//! grows with the text and not with the depth of nested calls. Results are remembered while the outermost
+//! term is prepared.
 
 use std::cell::RefCell;
 
@@ -49,7 +50,8 @@ impl<'t, 'c> Typing<'t, 'c> {
         Self { context }
     }
 
-    /// The overload that a call or an operator means where `receiver` is asked for; `None` where nothing has the name.
+    /// The overload that a call or an operator means where `receiver` is asked for; `None` where nothing has
+    /// the name.
     ///
     /// # Errors
     /// [`QueryError::Invalid`] where no overload, or more than one, takes the arguments.
@@ -91,7 +93,8 @@ impl<'t, 'c> Typing<'t, 'c> {
         if !matches!(term, ast::Term::Set(_) | ast::Term::Map(_) | ast::Term::Tuple(_)) {
             return self.find_type(term);
         }
-        // Asked twice at each level of tuples in sets: without the answer kept, that is 2^depth times at the innermost.
+        // Asked twice at each level of tuples in sets: without the answer kept, that is 2^depth times at the
+        // innermost.
         let place = std::ptr::from_ref(term) as usize;
         if let Some(known) = self.context.answers().composed.borrow().get(&place) {
             return known.clone();
@@ -129,12 +132,12 @@ impl<'t, 'c> Typing<'t, 'c> {
                 let types = components.iter().map(|component| self.exact_type(component));
                 types.collect::<Option<Vec<_>>>().map(CqlType::Tuple)
             }
-            // A list literal may also be a vector, which only the type asked for tells.
+            // A list literal may also be a vector; only the requested type decides.
             ast::Term::List(_) | ast::Term::BindMarker(_) | ast::Term::UserType(_) => None,
         }
     }
 
-    /// As [`Typing::known_type`], but of constants, which may stand for several types, there is none.
+    /// As [`Typing::known_type`], but `None` for constants, which may stand for several types.
     fn exact_type(&self, term: &ast::Term) -> Option<CqlType> {
         match term {
             ast::Term::Constant(_) => None,
@@ -162,7 +165,8 @@ impl<'t, 'c> Typing<'t, 'c> {
                 types.push(ty);
             }
         }
-        // The type that one candidate does not stand for is likely to refuse the next as well, so it is asked first.
+        // The type that one candidate does not stand for is likely to refuse the next as well, so it is asked
+        // first.
         let mut unlike = 0;
         types
             .iter()

@@ -55,7 +55,7 @@ async fn totals(engine: Engine) {
         rows(&engine, filtered).await,
         [format!("1 | {}", (11_001..ROWS).filter(|c| c % 7 == 3).count())]
     );
-    // The first row in token order gives what is no aggregate.
+    // The first row in token order gives the values that are not aggregates.
     let first = rows(&engine, "SELECT k FROM t LIMIT 1").await;
     let mixed = rows(&engine, "SELECT k, count(*) FROM t").await;
     assert_eq!(mixed, [format!("{} | {}", first[0], all + 1)]);
@@ -69,7 +69,7 @@ fn totals_are_right_on_any_number_of_shards() {
     }
 }
 
-/// Rows of types whose sums wrap, are not exact, or grow; and a table of which nothing is left.
+/// Rows of types whose sums wrap, are inexact, or grow; and a table without any live data.
 async fn every_type(engine: Engine) -> Vec<Vec<String>> {
     run(
         &engine,
@@ -150,7 +150,7 @@ fn a_shard_that_meets_too_many_tombstones_ends_the_total() {
             }
             let refused = support::body(&engine, "SELECT count(*) FROM t").await.unwrap_err();
             assert!(matches!(refused, query::QueryError::TooManyTombstones { .. }), "{refused}");
-            // What others have is in nobody's way.
+            // The tombstones of another partition do not matter.
             assert_eq!(rows(&engine, "SELECT count(*) FROM t WHERE k = 2").await, ["0"]);
         });
     }

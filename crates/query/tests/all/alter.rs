@@ -1,4 +1,4 @@
-//! Tables and types that are altered: what is in memory and in open files is read as it is after a restart.
+//! Altered tables and types: data in memory and in open files reads the same as after a restart.
 
 use crate::support::{node, rows, run};
 use query::Engine;
@@ -59,7 +59,8 @@ async fn altered(engine: Engine) -> Vec<String> {
         "INSERT INTO t (k, c, v, gone) VALUES (1, 100, 100, 100) USING TIMESTAMP 30000",
     ])
     .await;
-    // As Cassandra's AlterTest.testDropWithTimestamp: what is newer than the drop is seen under the name made anew.
+    // As Cassandra's AlterTest.testDropWithTimestamp: values newer than the drop are visible under the name
+    // created again.
     assert_eq!(
         rows(&engine, "SELECT c, gone, s FROM t").await,
         [
@@ -120,7 +121,8 @@ async fn altered(engine: Engine) -> Vec<String> {
         .map(|name| engine.storage().schema().table("ks", name).unwrap().id())
         .into_iter()
         .collect();
-    // What was altered is flushed and altered once more, so that the newest files are read by an older header too.
+    // The altered table is flushed and altered once more, so that the newest files are read by an older
+    // header too.
     all(&["ALTER TABLE t DROP v USING TIMESTAMP 25000", "ALTER TABLE t ADD v int"]).await;
     let open = answers(&engine).await;
     for table in tables {

@@ -1,5 +1,5 @@
-//! Many clients change the schema at once, on every shard: no change is lost, none is made twice, and all shards and the
-//! next start agree on what came out.
+//! Many clients change the schema at once, on every shard: no change is lost or made twice, and all shards
+//! and the next start agree on the result.
 
 use std::collections::BTreeSet;
 use std::future::poll_fn;
@@ -32,7 +32,7 @@ async fn all<T>(mut tasks: Vec<Pin<Box<dyn Future<Output = T>>>>) -> Vec<T> {
     done.into_iter().flatten().collect()
 }
 
-/// Sends a statement on a shard; false where what it makes is there already.
+/// Sends a statement on a shard; returns false if the thing it creates exists already.
 async fn ask(shard: usize, statement: String) -> bool {
     let answer = mesh::call(shard, Group::STATEMENT, move || async move {
         let engine = Engine::here().expect("the shard has an engine");
@@ -45,7 +45,7 @@ async fn ask(shard: usize, statement: String) -> bool {
     answer.await.unwrap().unwrap()
 }
 
-/// What one client does; returns how many of the contested tables it made.
+/// The actions of one client; returns how many of the contested tables it created.
 async fn client(at: usize) -> usize {
     let shard = at % reactor::shard_count();
     let mut won = 0;

@@ -1,4 +1,5 @@
-//! Conditional statements as drivers send them: prepared, with markers, in batches of the protocol, from many at once.
+//! Conditional statements in the forms of drivers: prepared, with markers, in batches of the protocol, from
+//! many clients at once.
 
 use crate::support::{
     self, Bound, Options, Rows, batch_body, client, int, node, prepare, query, run, send, text,
@@ -31,7 +32,7 @@ async fn many_count(engine: Engine) {
                 done += 1;
             }
         }
-        // What needs no look at the client stays atomic too.
+        // Modifications that do not depend on values in the client stay atomic too.
         let update = format!("UPDATE t SET w = w + 1 WHERE k = {key} IF EXISTS");
         support::body(&engine, &update).await.unwrap();
     };
@@ -127,7 +128,7 @@ async fn markers(engine: Engine) {
     let no = Rows::parse(&no);
     assert_eq!(no.names, ["[applied]", "v", "l", "m", "u", "s"]);
     assert_eq!(no.rows, ["false | 4 | [5, 6] | {'a': 7} | (8, 'y') | 3"]);
-    // Clients keep no metadata of conditional statements: it is sent even to those that ask for none.
+    // Clients keep no metadata of conditional statements: it is sent even if they skip metadata.
     let skipping = Options { skip_metadata: true, ..Options::values(values(4)) };
     let yes = Rows::parse(&prepared.execute(&engine, &skipping).await.unwrap());
     assert_eq!((yes.names, yes.rows), (vec!["[applied]".to_owned()], vec!["true".to_owned()]));
@@ -267,7 +268,8 @@ fn a_conditional_batch_deletes_ranges_before_and_rows_after_what_it_writes() {
                      DELETE FROM t WHERE k = 1 AND c > 1 INSERT INTO t (k, c, v) VALUES (1, 3, 3) APPLY BATCH";
         run(&engine, batch).await;
         let rows = support::rows(&engine, "SELECT c, v, l FROM t WHERE k = 1").await;
-        // Cassandra's answer: a row that is deleted and written is gone, one written into a range that is deleted is not.
+        // Cassandra's answer: a row that is deleted and written is gone, one written into a range that is
+        // deleted is not.
         assert_eq!(rows, ["3 | 3 | null"]);
     });
 }

@@ -1,4 +1,4 @@
-//! What a trace knows of a read, which drivers' tests go by to see whether a null made a tombstone and an unset value none.
+//! Traces of reads, by which drivers' tests check that a null made a tombstone and an unset value none.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -49,7 +49,7 @@ async fn parameters(engine: Engine) {
     let bytes =
         [&[0, 3, 0, 0, 0, 4, 0, 0, 0, 7, 0, 0, 0, 4][..], b"it's", &[0xff, 0xff, 0xff, 0xfe]].concat();
     trace.prepared(&engine, &insert.id, &Values::decode(&bytes, ProtocolVersion::V5).unwrap());
-    // Those that do not fit say nothing, nor does what is not known.
+    // Values that do not fit are not noted, and neither is an unknown id.
     trace.prepared(&engine, &[0; 16], &Values::empty(ProtocolVersion::V5));
     let id = uuid::Uuid::from_bytes(trace.id());
     trace.finish(&engine, &client()).await.unwrap();
@@ -66,7 +66,7 @@ fn a_trace_tells_what_an_id_stands_for_and_what_was_bound() {
     node(tempfile::tempdir().unwrap().path(), 1, parameters);
 }
 
-/// Reads of the disk that a statement cost, as a trace tells them.
+/// Disk reads of a statement, as a trace has them.
 async fn reads_of(engine: &Engine, statement: &str) -> Vec<ToldRead> {
     let notes = Rc::<ReadNotes>::default();
     noting(&notes, run(engine, statement)).await;

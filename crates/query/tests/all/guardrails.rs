@@ -1,4 +1,4 @@
-//! Guardrails of reads and writes: warned of at one number, refused at another, in Cassandra's words.
+//! Guardrails of reads and writes: a warning at one number, a refusal at another, in Cassandra's words.
 
 use crate::support::{client, node_with, parameters, rows, run};
 use query::guardrails::{Levels, Threshold, WriteGuardrails};
@@ -17,7 +17,7 @@ fn adjust(config: &mut EngineConfig) {
     strategies.disallowed.insert("NetworkTopologyStrategy".to_owned());
 }
 
-/// What a statement is warned of or refused with.
+/// The warnings of a statement, or its error.
 async fn said(engine: &Engine, statement: &str, page_size: Option<u32>) -> Vec<String> {
     let mut out = Response::default();
     let parameters = wire::request::QueryParameters { page_size, ..parameters() };

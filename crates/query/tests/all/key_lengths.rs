@@ -1,9 +1,9 @@
-//! Limits of the lengths of keys, held to what Cassandra 5.0.6 answered for the same lengths.
+//! Limits on the lengths of keys, compared with the answers of Cassandra 5.0.6 for the same lengths.
 
 use crate::support::{Bound, Options, Rows, body, node_with, query};
 use query::Engine;
 
-/// Values of these lengths bound to a statement: the message, where it is refused.
+/// Binds values of these lengths to a statement; returns the error message if it is refused.
 async fn refused(engine: &Engine, statement: &'static str, lengths: &[usize]) -> Option<String> {
     let values = lengths.iter().map(|length| (None, Bound::Bytes(vec![b'a'; *length])));
     let options = Options { values: values.collect(), ..Options::default() };
@@ -17,7 +17,8 @@ async fn long_keys(engine: Engine) {
     ] {
         body(&engine, table).await.unwrap();
     }
-    // What each statement is refused with, by the lengths bound: a length is what Cassandra says that the key has.
+    // The refusal of each statement, by the lengths bound: the number is the key's length in Cassandra's
+    // message.
     let partition = "INSERT INTO two (a, b, c, d) VALUES (?, ?, 0x, 0x)";
     let clustering = "INSERT INTO two (a, b, c, d) VALUES (0x01, 0x, ?, ?)";
     let cases: &[(&str, &[usize], Option<usize>)] = &[
@@ -65,7 +66,7 @@ async fn long_keys(engine: Engine) {
         let answer = query(&engine, statement, &options).await.unwrap();
         assert_eq!(Rows::parse(&answer).rows.len(), found, "{statement}");
     }
-    // What was taken is there.
+    // Accepted keys are stored.
     let options = Options { values: vec![(None, Bound::Bytes(vec![b'a'; 65_535]))], ..Options::default() };
     for statement in ["SELECT c FROM one WHERE k = ?", "SELECT v FROM one WHERE k = 'k' AND c = ?"] {
         let answer = query(&engine, statement, &options).await.unwrap();

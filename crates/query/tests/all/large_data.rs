@@ -1,4 +1,4 @@
-//! What table files say of large partitions, rows and cells, in `system.large_partitions` and its like.
+//! Large partitions, rows and cells that table files list, in `system.large_partitions` and the like.
 
 use crate::support::{Adjust, node_of, rows, run};
 use query::Engine;
@@ -30,7 +30,7 @@ async fn flush(engine: &Engine) {
     engine.storage().flush(table).await.unwrap();
 }
 
-/// Rows in any order: they stand by file and size.
+/// Rows in any order: the table orders them by file and size.
 async fn sorted(engine: &Engine, statement: &str) -> Vec<String> {
     let mut found = rows(engine, statement).await;
     found.sort();
@@ -107,7 +107,7 @@ async fn noted(engine: Engine) -> [Vec<String>; 3] {
     let of_map = "'map' | '-1' | 'm' | 11";
     assert_eq!(sorted(&engine, CELLS).await, [of_map, largest[0], largest[1]]);
 
-    // What a compaction writes is noted anew, in its file.
+    // Data that a compaction writes is recorded again, in the new file.
     let table = engine.storage().schema().table("ks", "l").unwrap().id();
     engine.storage().compact(table).await.unwrap();
     assert_eq!(files(&engine).await, 1);

@@ -1,4 +1,5 @@
-//! Pages of every size show the same rows as one answer, end without an empty page, and go on from nothing forged.
+//! Pages of every size show the same rows as one answer, end without an empty page, and forged paging states
+//! are refused.
 
 use crate::support::{Options, Rows, node, query, rows, run};
 use query::{Engine, QueryError};
@@ -84,8 +85,8 @@ async fn every_size(engine: Engine) {
     }
 }
 
-/// What the Java and the Python driver's tests count: a page as full as it may be has one behind it, where LIMIT has not been
-/// reached.
+/// As counted in the tests of the Java and the Python driver: a full page is followed by another one, unless
+/// LIMIT was reached.
 async fn full_pages(engine: Engine) {
     run(&engine, "CREATE TABLE full_pages (k int, c int, PRIMARY KEY (k, c))").await;
     for c in 0..6 {
@@ -149,7 +150,8 @@ fn a_page_ends_after_a_megabyte() {
 
 async fn between_shards(engine: Engine) {
     run(&engine, "CREATE TABLE wide (k int, c int, s text static, v text, PRIMARY KEY (k, c))").await;
-    // A partition is several pages of what shards answer each other (256 KiB), and so are many small ones.
+    // One partition takes several of the pages in which shards answer each other (256 KiB), and so do many
+    // small partitions.
     let value = "y".repeat(20_000);
     for k in 0..6 {
         for c in 0..40 {

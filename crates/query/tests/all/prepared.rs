@@ -1,5 +1,5 @@
-//! Prepared statements: their metadata, values by position and by name, null and unset, batches, and what is said when
-//! values are wrong or a statement is no longer known.
+//! Prepared statements: their metadata, values by position and by name, null and unset, batches, and the
+//! errors for wrong values and for statements that are not prepared any more.
 
 use crate::support::{
     self, Bound, Options, Rows, batch_body, int, node, prepare, query, rows, run, send, text,
@@ -66,7 +66,7 @@ async fn id_with(engine: &Engine, keyspace: Option<&str>, text: &str) -> Vec<u8>
     let client = ClientState { keyspace: keyspace.map(Into::into), ..support::client() };
     let mut out = Response::default();
     engine.prepare(&client, text, None, &mut out).await.unwrap();
-    // What it is, then the id with its length.
+    // The kind of result, then the id with its length.
     out.body[6..22].to_vec()
 }
 
@@ -86,7 +86,7 @@ async fn ids(engine: Engine) {
         "BEGIN BATCH INSERT INTO ks.t (k, v) VALUES (?, 1) DELETE FROM other.t WHERE k = ? APPLY BATCH",
         "TRUNCATE ks.t",
     ] {
-        // Whichever comes first.
+        // The id is the same whichever keyspace comes first.
         let first = id_with(&engine, Some("ks"), statement).await;
         assert_eq!(id_with(&engine, None, statement).await, first, "{statement}");
         assert_eq!(id_with(&engine, Some("other"), statement).await, first, "{statement}");
@@ -323,7 +323,7 @@ async fn changes(engine: Engine) {
     let again = prepare(&engine, "SELECT * FROM t WHERE k = ?").await.unwrap();
     assert_eq!(again.id, all.id, "the same text has the same id");
     assert_ne!(again.metadata_id, all.metadata_id);
-    // A client with the old metadata is given the new one, although it wants none.
+    // A client with the old metadata gets the new one, although it skips metadata.
     let stale = support::Prepared { metadata_id: all.metadata_id.clone(), ..again };
     let found = Rows::parse(&stale.execute(&engine, &skip).await.unwrap());
     assert_eq!(found.names, ["k", "v", "w"]);
@@ -340,7 +340,7 @@ fn a_changed_table_changes_the_metadata() {
     }
 }
 
-/// Values left out and null, where Cassandra 5.0.6 takes them and where it does not.
+/// Unset values and nulls, where Cassandra 5.0.6 accepts them and where it does not.
 async fn left_out(engine: Engine) {
     run(&engine, "CREATE TYPE a (x int, y text)").await;
     run(&engine, "CREATE TABLE t (k int PRIMARY KEY, v int, l list<int>, s set<int>, m map<text, int>, u a)")
@@ -455,7 +455,7 @@ async fn one_marker_for_a_name(engine: Engine) {
     insert.execute(&engine, &named).await.unwrap();
     assert_eq!(rows(&engine, "SELECT a, b, c, v FROM t WHERE a = 4 AND b = 4").await, ["4 | 4 | 5 | 4"]);
     assert_eq!(rows(&engine, "SELECT a, b, c, v FROM t WHERE a = 7 AND b = 7").await, ["7 | 7 | 8 | 7"]);
-    // What reads as a tuple first and is a type in the end counts its markers once.
+    // An expression that parses as a tuple first and turns out to be a type counts its markers once.
     let cast = prepare(&engine, "SELECT (int):x AS n FROM t WHERE a = 1 AND b = :x").await.unwrap();
     assert_eq!(cast.markers, ["x int"]);
     let batch = "BEGIN BATCH INSERT INTO t (a, b, c, v) VALUES (:p, 2, 3, :n); \

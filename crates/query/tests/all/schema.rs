@@ -1,5 +1,5 @@
-//! Schema statements through the engine, over real storage: every shard has the change, prepared statements go, and
-//! a restart with another number of shards has it too.
+//! Schema statements through the engine, over real storage: every shard has the change, prepared statements
+//! are dropped, and a restart with another number of shards has it too.
 #![allow(clippy::disallowed_types, reason = "a test hands results out of shards")]
 
 use std::cell::RefCell;
@@ -54,7 +54,7 @@ async fn open(workdir: PathBuf, shard: usize, shards: usize) -> Engine {
     engine
 }
 
-/// Starts `shards` shards in `workdir`; shard 0 does `work` and hands out what it returns.
+/// Starts `shards` shards in `workdir`; shard 0 does `work` and returns its result.
 fn node<T, Fut>(workdir: &Path, shards: usize, work: fn(Engine) -> Fut) -> T
 where
     T: Send + 'static,
@@ -146,7 +146,8 @@ async fn change_the_schema(engine: Engine) -> [u8; 16] {
     engine.storage().schema().version()
 }
 
-/// Who listens hears of everything in a keyspace before it hears of the keyspace: drivers go by that.
+/// Listeners are notified of everything in a keyspace before they are notified of the keyspace: drivers rely
+/// on that.
 async fn check_a_dropped_keyspace(engine: &Engine, told: &RefCell<Vec<SchemaEvent>>) {
     for statement in [
         "CREATE KEYSPACE gone WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",

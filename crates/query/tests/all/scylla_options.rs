@@ -1,4 +1,4 @@
-//! Table options that ScyllaDB documents: what is refused, what is kept and shown, and that they do what they say.
+//! Table options documented by ScyllaDB: the refused ones, the stored and shown ones, and their effects.
 
 use crate::support::{Options, Rows, body, node, query, rows, run};
 use query::{Engine, QueryError};
@@ -98,7 +98,7 @@ async fn tablets_of_a_keyspace(engine: Engine) -> String {
     run(&engine, &format!("CREATE KEYSPACE other WITH {REPLICATION} AND tablets = {{'initial': 6}}")).await;
     run(&engine, "CREATE TABLE other.a (k int PRIMARY KEY)").await;
     assert!(keyspace_text(&engine).await.contains("AND durable_writes = true AND tablets = {'initial': 6};"));
-    // What a statement does not name stays.
+    // Options that a statement does not name stay.
     run(&engine, "ALTER KEYSPACE other WITH durable_writes = false").await;
     run(&engine, "CREATE TABLE other.b (k int PRIMARY KEY) WITH tablets = {'min_tablet_count': 12}").await;
     run(&engine, "CREATE TABLE other.c LIKE other.a").await;
@@ -195,7 +195,7 @@ async fn limited(engine: Engine) {
             "{error:?}"
         );
     }
-    // What is no point read is not limited, nor is anything once the option is gone.
+    // Reads other than point reads are not limited, nor is any read once the option is removed.
     assert_eq!(rows(&engine, "SELECT k FROM t").await.len(), 10);
     run(&engine, "ALTER TABLE t WITH per_partition_rate_limit = {}").await;
     for _ in 0..100 {
@@ -211,7 +211,7 @@ fn rates_of_partitions_are_limited() {
 }
 
 async fn purged(engine: Engine) {
-    // Without compactions of its own, so that the one asked for is the one that purges.
+    // Without automatic compactions, so that only the requested one purges.
     const TABLE: &str = "(k int PRIMARY KEY, v int) WITH compaction = \
         {'class': 'SizeTieredCompactionStrategy', 'enabled': 'false'} AND gc_grace_seconds = ";
     run(
@@ -301,7 +301,7 @@ async fn expired(engine: Engine) -> String {
         run(&engine, &format!("INSERT INTO wide (k, \"C c\", v, e) VALUES ('a', {c}, {c}, {past})")).await;
     }
     run(&engine, "INSERT INTO wide (k, \"C c\", v, e) VALUES ('a', 2500, 1, '2999-01-01')").await;
-    // Extended before anybody looked.
+    // Extended before the next pass.
     run(&engine, "UPDATE wide SET e = null WHERE k = 'a' AND \"C c\" = 7").await;
     expire_everywhere(reactor::shard_count()).await;
     let left = rows(&engine, "SELECT k, \"C c\", s, v FROM wide").await;

@@ -1,4 +1,4 @@
-//! Reads that meet tombstones: counted as Cassandra does, and gone past page by page however many there are.
+//! Reads that pass tombstones: counted as by Cassandra, and paged past in any number.
 
 use std::fmt::Write;
 
@@ -13,14 +13,14 @@ fn low(config: &mut EngineConfig) {
     config.guardrails.tombstones = Threshold { warn: Some(3), fail: Some(6) };
 }
 
-/// What a statement is warned of or refused with.
+/// The warnings of a statement, or its error.
 async fn said(engine: &Engine, statement: &str) -> Result<Vec<String>, QueryError> {
     let mut out = Response::default();
     engine.query(&client(), statement, &parameters(), &mut out).await?;
     Ok(out.warnings)
 }
 
-/// How many tombstones a read of `statement` is warned of.
+/// The number of tombstones in the warning of a read of `statement`.
 async fn counted(engine: &Engine, statement: &str) -> Option<usize> {
     let warnings = said(engine, statement).await.unwrap();
     let text = warnings.first()?;
@@ -55,14 +55,14 @@ async fn thresholds(engine: Engine) {
         ),
         other => panic!("{other:?}"),
     }
-    // What a slice leaves out is not met, and so it is behind the last row that is wanted.
+    // Tombstones outside a slice are not counted, nor are those behind the last wanted row.
     assert_eq!(said(&engine, "SELECT v FROM t WHERE k = 0 AND c > 6").await.unwrap(), [""; 0]);
     let backwards = "SELECT v FROM t WHERE k = 0 ORDER BY c DESC LIMIT 1";
     assert_eq!(said(&engine, backwards).await.unwrap(), [""; 0]);
     let whole = said(&engine, "SELECT count(*) FROM t").await;
     assert!(matches!(whole, Err(QueryError::TooManyTombstones { .. })), "{whole:?}");
 
-    // Cells, of which each counts; a row of which nothing else is left counts once.
+    // Each dead cell counts; a row without any live data counts once.
     run(&engine, "INSERT INTO t (k, c, v, w) VALUES (1, 1, 1, [1, 2, 3, 4, 5])").await;
     assert_eq!(counted(&engine, "SELECT * FROM t WHERE k = 1").await, None);
     run(&engine, "DELETE v, w[0], w[1], w[2] FROM t WHERE k = 1 AND c = 1").await;
@@ -70,7 +70,7 @@ async fn thresholds(engine: Engine) {
     run(&engine, "DELETE FROM t WHERE k = 1").await;
     assert_eq!(counted(&engine, "SELECT * FROM t WHERE k = 1").await, None);
 
-    // Ranges count where they begin and where they end.
+    // A range counts at its start and at its end.
     run(&engine, "DELETE FROM t WHERE k = 2 AND c > 1 AND c < 5").await;
     run(&engine, "DELETE FROM t WHERE k = 2 AND c > 7 AND c < 9").await;
     assert_eq!(counted(&engine, "SELECT * FROM t WHERE k = 2").await, Some(4));
@@ -137,7 +137,7 @@ async fn run_of_dead(engine: Engine, dead: i32) {
         ("SELECT c FROM t WHERE k = 0 ORDER BY c DESC", vec![last.clone(), least.clone()]),
         ("SELECT c FROM t WHERE k = 0 AND c > 5 LIMIT 3", vec![last.clone()]),
         ("SELECT c FROM t", vec![least, last]),
-        // A group that is open while its page ends goes on with the next.
+        // A group that is open at the end of a page continues on the next.
         ("SELECT k, count(*), max(c), sum(v), v FROM t WHERE k = 0 GROUP BY k", vec![whole_group(dead)]),
         ("SELECT k, count(*), max(c), sum(v), v FROM t GROUP BY k", vec![whole_group(dead)]),
         ("SELECT c, count(*) FROM t WHERE k = 0 GROUP BY k, c", vec!["-1 | 1".into(), format!("{dead} | 1")]),
@@ -269,7 +269,7 @@ async fn broken_states(engine: Engine) {
             let mut other = state.clone();
             other[at] ^= 1 << bit;
             let options = Options { paging_state: Some(other), ..options.clone() };
-            // Whatever it says, it is answered.
+            // Any bytes are answered.
             refused += usize::from(query(&engine, statement, &options).await.is_err());
         }
     }

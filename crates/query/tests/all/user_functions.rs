@@ -1,4 +1,4 @@
-//! User-defined functions: made, called, limited, described, dropped, and there after a restart.
+//! User-defined functions: created, called, limited, described, dropped, and present after a restart.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ async fn one(engine: &Engine, expression: &str) -> String {
     rows(engine, &format!("SELECT {expression} FROM t WHERE k = 1")).await.join("; ")
 }
 
-/// What a call may use up ends it, however slow the machine is.
+/// A limit on time that a slow machine does not reach, so that a call is ended only by the resources it uses.
 pub(crate) fn patient(config: &mut EngineConfig) {
     config.user_function_times = CallTimes { warn: Duration::ZERO, fail: Duration::from_secs(60) };
 }
@@ -85,7 +85,7 @@ fn states_of_shards_become_one_by_reducefunc() {
                 run(&engine, &format!("INSERT INTO n (k, v) VALUES ({k}, {k})")).await;
             }
             assert_eq!(rows(&engine, "SELECT total(v), max(v) FROM n").await, ["4950 | 99"]);
-            // Whichever shard a function fails on, the client is told which one it was.
+            // On whichever shard a function fails, the client gets its name.
             match body(&engine, "SELECT fails(v) FROM n").await {
                 Err(QueryError::FunctionFailure { keyspace, function, arguments, message }) => {
                     assert_eq!((keyspace.as_str(), function.as_str()), ("ks", "broken"));
@@ -181,7 +181,8 @@ fn a_function_that_fails_or_runs_too_long_says_so_and_nothing_else_happens() {
             (
                 "hoards",
                 "local t = {} while true do pcall(function() t[#t + 1] = ('x'):rep(1000) .. #t end) end",
-                // Out of memory, or of instructions with the collector, or of time: "memory", "more", "longer".
+                // Out of memory, or of instructions with the collector, or of time: "memory", "more",
+                // "longer".
                 "o",
             ),
             ("shifts", "local t = {} for n = 1, 1000000 do table.insert(t, 1, n) end", "took more than"),
@@ -254,7 +255,7 @@ const FIB: &str = r#"CREATE FUNCTION ks.fib (input bigint) RETURNS NULL ON NULL 
         (export "_scylla_abi" (global 0))
         (data (i32.const 1024) "\01"))'"#;
 
-/// Gives its argument back, null too.
+/// Returns its argument, including null.
 const SAME: &str = r#"CREATE FUNCTION ks.same (input text) CALLED ON NULL INPUT RETURNS text LANGUAGE wasm AS '
     (module
         (func $same (param i64) (result i64) (local.get 0))
@@ -291,8 +292,8 @@ fn webassembly_computes_within_its_limits() {
     });
 }
 
-/// Functions of numbers alone, as ScyllaDB's documentation shows them: an `if` in the older way of writing, and a mark that
-/// is not where its address says, as AssemblyScript leaves it.
+/// Functions of numbers alone, as in ScyllaDB's documentation: an `if` in the older syntax, and a mark that
+/// is not at its address, as in AssemblyScript's output.
 #[test]
 fn documented_modules_of_numbers_are_taken() {
     let folder = tempfile::tempdir().unwrap();
@@ -307,7 +308,7 @@ fn documented_modules_of_numbers_are_taken() {
         assert_ne!(elsewhere, FIB);
         run(&engine, &elsewhere).await;
         assert_eq!(one(&engine, "fib(b)").await, "21");
-        // What goes through memory has to say how.
+        // Functions with values in memory have to declare their calling convention.
         let serialised = SAME.replace("\"\\02\"", "\"\\03\"");
         let found = error(&engine, &serialised).await;
         assert!(found.contains("version 3 of the calling convention"), "{found}");
@@ -318,7 +319,7 @@ fn documented_modules_of_numbers_are_taken() {
     });
 }
 
-/// A module with one function `f(i32) -> i32` of that body, and whatever else it is made of.
+/// A module with one function `f(i32) -> i32` with that body, and further items.
 fn module(more: &str, instructions: &str) -> String {
     format!(
         r#"CREATE OR REPLACE FUNCTION ks.f (a int) RETURNS NULL ON NULL INPUT RETURNS int LANGUAGE wasm AS '
@@ -338,7 +339,7 @@ fn hostile_modules_are_refused_or_end() {
     let folder = tempfile::tempdir().unwrap();
     node_with(folder.path(), 1, patient, |engine| async move {
         table(&engine).await;
-        // What is wrong once it runs.
+        // Errors while it runs.
         for (what, more, instructions, problem) in [
             ("an endless loop", "", "(loop $l (br $l)) (i32.const 1)", "fuel"),
             (
@@ -368,10 +369,10 @@ fn hostile_modules_are_refused_or_end() {
             let found = error(&engine, "SELECT f(i) FROM t").await;
             assert!(found.contains(problem), "{what}: {found}");
         }
-        // Memory that is refused is told to the module.
+        // The module is informed when memory is refused.
         run(&engine, &module("", "(memory.grow (i32.const 60000))")).await;
         assert_eq!(one(&engine, "f(i)").await, "-1");
-        // What is wrong from the beginning.
+        // Errors of the module itself.
         for (what, more) in [
             ("a start function that never ends", "(start $s) (func $s (loop $l (br $l)))"),
             ("a huge table", "(table 100000000 funcref)"),
@@ -385,7 +386,7 @@ fn hostile_modules_are_refused_or_end() {
                 "{what}: {found}"
             );
         }
-        // Much that each call would make anew.
+        // Large numbers of items that each call would have to create.
         for (what, count, more, problem) in [
             ("imports", 200, r#"(import "a" "b" (func))"#, "imports 200 things"),
             ("globals", 2000, "(global i32 (i32.const 0))", "global"),
@@ -550,7 +551,7 @@ fn functions_and_aggregates_are_part_of_the_schema() {
     });
 }
 
-/// A statement that calls a function of another keyspace is prepared anew once the function changed.
+/// A statement that calls a function of another keyspace is prepared again after the function changed.
 #[test]
 fn prepared_statements_forget_functions_of_other_keyspaces() {
     let folder = tempfile::tempdir().unwrap();
@@ -604,7 +605,8 @@ fn a_type_that_functions_take_stays_and_says_which() {
 fn slow_functions_are_told_of_and_those_beyond_their_time_end() {
     const SPINS: &str = "local n = 0 for i = 1, 200000 do n = n + i % 3 end return n";
     let folder = tempfile::tempdir().unwrap();
-    // Any call takes longer than a nanosecond, and one of several slices is looked at between them.
+    // Any call takes longer than a nanosecond, and the time of a call in several slices is checked between
+    // them.
     let soon: fn(&mut EngineConfig) = |config| {
         config.user_function_times =
             CallTimes { warn: Duration::from_nanos(1), fail: Duration::from_secs(60) };

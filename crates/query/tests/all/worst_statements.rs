@@ -1,7 +1,8 @@
-//! The worst statements known, and the longest time each holds its shard.
+//! The worst known statements, and the longest time for which each blocks its shard.
 //!
-//! `cargo test --release -p query --test all worst_statements -- --nocapture --ignored` prints them, the longest first; `ONLY=text`
-//! runs those whose names contain it. The test holds them to no time, only to an end. Which of them must be refused, `long_numbers` and `user_function_slices` say.
+//! `cargo test --release -p query --test all worst_statements -- --nocapture --ignored` prints them, the
+//! longest first; `ONLY=text` runs those whose names contain it. The test checks no time, only that each
+//! statement ends. `long_numbers` and `user_function_slices` check which of them must be refused.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -17,7 +18,7 @@ fn core_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.try_into().unwrap_or(0))
 }
 
-/// Runs `work` and tells how long its longest turn had the core, and how many turns it took.
+/// Runs `work`; returns the core time of its longest turn, and the number of turns.
 async fn longest_turn<T>(work: impl Future<Output = T>) -> (T, Duration, usize) {
     let mut work = pin!(work);
     let (mut longest, mut turns) = (Duration::ZERO, 0);
@@ -94,7 +95,7 @@ const LUA: [(&str, &str); 12] = [
     ("reads", "local s = ('0'):rep(3000000) while true do local n = tonumber(s) end"),
 ];
 
-/// What a client may send, by name.
+/// Statements that a client may send, by name.
 fn statements() -> Vec<(String, String)> {
     let number = |digits: usize| "7".repeat(digits);
     let ints = |count| joined(count, ", ", |n| (n * 7919 % count).to_string());

@@ -55,7 +55,7 @@ pub async fn rows(engine: &Engine, text: &str) -> Vec<String> {
     Rows::parse(&run(engine, text).await).rows
 }
 
-/// What changes the configurations of a node.
+/// Changes to the configurations of a node.
 #[derive(Clone, Copy)]
 pub struct Adjust {
     pub engine: fn(&mut EngineConfig),
@@ -89,7 +89,8 @@ async fn open(workdir: PathBuf, shard: usize, shards: usize, adjust: Adjust) -> 
     engine
 }
 
-/// Starts `shards` shards in `workdir`; shard 0 makes keyspace `ks`, does `work` and hands out what it returns.
+/// Starts `shards` shards in `workdir`; shard 0 makes keyspace `ks`, does `work` and hands out what it
+/// returns.
 pub fn node<T, Fut>(workdir: &Path, shards: usize, work: fn(Engine) -> Fut) -> T
 where
     T: Send + 'static,
@@ -142,13 +143,13 @@ const CREATE_KEYSPACE: &str = "CREATE KEYSPACE IF NOT EXISTS ks WITH replication
 /// A ROWS body as text.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Rows {
-    /// Names of the columns; empty where the metadata was left out.
+    /// Names of the columns; empty if the metadata was skipped.
     pub names: Vec<String>,
     /// Values of each row, joined by ` | `; without metadata in hexadecimal digits.
     pub rows: Vec<String>,
-    /// Where the next page begins.
+    /// The paging state of the next page.
     pub paging_state: Option<Vec<u8>>,
-    /// The new id, where the metadata changed.
+    /// The new id, if the metadata changed.
     pub new_metadata_id: Option<Vec<u8>>,
 }
 
@@ -286,16 +287,16 @@ pub fn text(value: &str) -> Bound {
     Bound::Bytes(value.as_bytes().to_vec())
 }
 
-/// What travels with a request.
+/// Options of a request.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Values, with names where they go by name.
+    /// Values, with names if they are bound by name.
     pub values: Vec<(Option<&'static str>, Bound)>,
     /// Rows of a page.
     pub page_size: Option<i32>,
-    /// Where to go on.
+    /// The paging state to continue from.
     pub paging_state: Option<Vec<u8>>,
-    /// Leave the metadata out.
+    /// Skip the metadata.
     pub skip_metadata: bool,
     /// Default timestamp.
     pub timestamp: Option<i64>,

@@ -1,8 +1,8 @@
-//! File work on helper threads, for calls the kernel offers only as blocking ones.
+//! File operations on helper threads, for calls that the kernel offers only as blocking ones.
 //!
-//! The poll driver does all file work here, the io_uring driver only names (open, rename, list, ...). Jobs carry raw
-//! addresses of buffers that the driver keeps until the job's result is back.
-//! Invariant: every job taken brings exactly one result, also when it panics.
+//! The poll driver runs all file operations here, the io_uring driver only those on names (open, rename,
+//! list, ...). Jobs carry raw addresses of buffers that the driver keeps until the job's result is back.
+//! Invariant: every job brings exactly one result, even if it panics.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -19,7 +19,7 @@ use crate::file::buffer::SECTOR_BYTES;
 use crate::file::{ALIGNMENT, DirEntry, FileIdentity, OpenOptions, Place};
 use crate::waker::Remote;
 
-/// Jobs that may wait; beyond it `submit` says so and the operation fails with `ResourceBusy`.
+/// Most waiting jobs; beyond it `submit` refuses, and the operation fails with `ResourceBusy`.
 const JOBS_MAX: usize = 1 << 16;
 
 /// Memory a job reads into or writes from.
@@ -45,7 +45,7 @@ enum Call {
     Path(PathOp),
 }
 
-/// What a thread brings back; becomes an `Output` on the shard.
+/// The result of a thread; becomes an `Output` on the shard.
 enum Raw {
     Done,
     Number(u64),
@@ -130,7 +130,7 @@ impl FileThreads {
         Ok(())
     }
 
-    /// Closes a file where it may take its time.
+    /// Closes a file on a thread, since closing may take long.
     pub(crate) fn close(&mut self, descriptor: i32) {
         if self.threads.is_empty() {
             super::handle::close_now(descriptor);
@@ -160,7 +160,7 @@ impl FileThreads {
         Ok(())
     }
 
-    /// Hands over the results that have come.
+    /// Hands over the results that have arrived.
     pub(crate) fn collect(&mut self, mut take: impl FnMut(OpId, io::Result<Output>)) {
         if self.pending == 0 {
             return;
@@ -178,7 +178,8 @@ impl Drop for FileThreads {
         lock(&self.shared.jobs).stop = true;
         self.shared.arrived.notify_all();
         for thread in self.threads.drain(..) {
-            // A helper catches its panics; joining fails only if that failed, and then there is nothing to free.
+            // A helper catches its panics; joining fails only if that failed, and then there is nothing to
+            // free.
             let _ = thread.join();
         }
     }
@@ -321,7 +322,8 @@ fn open(path: &Path, options: OpenOptions) -> io::Result<Raw> {
                 let read_alignment = if options.read { read_alignment(&file) } else { ALIGNMENT as u32 };
                 return opened(file, true, read_alignment);
             }
-            // The file system has no direct I/O (tmpfs, some overlays). With `create_new` the file may be there now.
+            // The file system has no direct I/O (tmpfs, some overlays). With `create_new` the file may be
+            // there now.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                 if options.create_new && fs::metadata(path).is_ok_and(|metadata| metadata.len() == 0) {
                     open.create_new(false).create(true);
@@ -333,14 +335,14 @@ fn open(path: &Path, options: OpenOptions) -> io::Result<Raw> {
     opened(open_regular(path, &open, 0)?, false, SECTOR_BYTES)
 }
 
-/// Opens a regular file, or says what else has its name; never waits for the other end of a FIFO.
+/// Opens a regular file, or reports what other kind has its name; never waits for the other end of a FIFO.
 ///
 /// # Errors
-/// As open(2); `InvalidInput` where the name is not that of a regular file.
+/// As open(2); `InvalidInput` if the name is not that of a regular file.
 fn open_regular(path: &Path, options: &fs::OpenOptions, flags: i32) -> io::Result<fs::File> {
     let file = options.clone().custom_flags(flags | libc::O_NONBLOCK).open(path).map_err(|error| {
-        // The codes of open(2) for a directory that is to be written, and for a FIFO or socket with nobody at
-        // its other end.
+        // The codes of open(2) for a directory opened for writing, and for a FIFO or socket without another
+        // end.
         let is_other = matches!(error.raw_os_error(), Some(libc::EISDIR | libc::ENXIO));
         let kind = fs::metadata(path).ok().filter(|_| is_other).map(|metadata| metadata.file_type());
         kind.and_then(not_regular).unwrap_or(error)
@@ -348,13 +350,13 @@ fn open_regular(path: &Path, options: &fs::OpenOptions, flags: i32) -> io::Resul
     if let Some(error) = not_regular(file.metadata()?.file_type()) {
         return Err(error);
     }
-    // io_uring fails requests on a file that is marked so, where it would otherwise have them wait.
+    // With this flag io_uring would fail requests that it otherwise lets wait.
     let marked = rustix::fs::fcntl_getfl(&file)?;
     rustix::fs::fcntl_setfl(&file, marked - rustix::fs::OFlags::NONBLOCK)?;
     Ok(file)
 }
 
-/// What is wrong with opening what is not a regular file.
+/// The error for opening a file that is not regular.
 fn not_regular(kind: fs::FileType) -> Option<io::Error> {
     let found = match kind {
         _ if kind.is_file() => return None,
@@ -374,8 +376,8 @@ fn not_regular(kind: fs::FileType) -> Option<io::Error> {
 /// The whole text of a small file, read on the calling thread: for the time before any shard runs.
 ///
 /// # Errors
-/// As open(2) and read(2); `InvalidInput` where the name is not that of a regular file; `FileTooLarge` beyond
-/// `bytes_max`; `InvalidData` where it is not UTF-8.
+/// As open(2) and read(2); `InvalidInput` if the name is not that of a regular file; `FileTooLarge` beyond
+/// `bytes_max`; `InvalidData` if the text is not UTF-8.
 pub fn read_text_now(path: &Path, bytes_max: u64) -> io::Result<String> {
     let file = open_regular(path, fs::OpenOptions::new().read(true), 0)?;
     let mut text = String::new();
@@ -391,8 +393,8 @@ fn opened(file: fs::File, direct: bool, read_alignment: u32) -> io::Result<Raw> 
     Ok(Raw::File { descriptor: file.into(), direct, read_alignment, device })
 }
 
-/// What direct reads of a file have to be multiples of: the device's logical block as a rule, where the kernel
-/// (6.1 and later) and the file system say so; a page, which every one takes, where they do not.
+/// Direct reads of a file have to be multiples of this: usually the device's logical block, if the kernel
+/// (6.1 and later) and the file system report it; otherwise a page, which every device accepts.
 fn read_alignment(file: &fs::File) -> u32 {
     let page = ALIGNMENT as u32;
     #[cfg(target_os = "linux")]
@@ -417,7 +419,7 @@ fn read_dir(path: &Path) -> io::Result<Raw> {
     for entry in fs::read_dir(path)? {
         let entry = entry?;
         let Ok(name) = entry.file_name().into_string() else { continue };
-        // A symbolic link counts as what it leads to; one that leads nowhere is a name all the same.
+        // A symbolic link counts as the file it leads to; a broken one is listed as well.
         match fs::metadata(entry.path()).or_else(|_| entry.metadata()) {
             Ok(metadata) => {
                 entries.push(DirEntry { name, is_dir: metadata.is_dir(), size: metadata.len() });

@@ -1,8 +1,9 @@
-//! Received bytes: slices of a pool shared by all connections of a shard, given back when dropped.
+//! Received bytes: slices of a pool shared by all connections of a shard, returned when dropped.
 //!
 //! The pool is one allocation of equal buffers, so that memory for receiving does not grow with the number of
-//! connections. When all are out, a connection gets a heap buffer instead: nobody waits for another connection's
-//! consumer, which could be a deadlock. The io_uring driver lends the pool's free buffers to the kernel.
+//! connections. When all are in use, a connection gets a heap buffer instead: no connection waits for another
+//! connection's consumer, which could deadlock. The io_uring driver lends the pool's free buffers to the
+//! kernel.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
@@ -14,7 +15,7 @@ pub(crate) const RECV_BUFFERS: u16 = 256;
 /// Bytes of one buffer.
 pub(crate) const RECV_BUFFER_BYTES: usize = 8 << 10;
 
-/// Where buffers go that are free again.
+/// Takes back buffers that are free again.
 pub(crate) trait Lender {
     /// Takes back the buffer `number`, whose memory is at `at`.
     fn give_back(&self, number: u16, at: NonNull<u8>);
@@ -87,7 +88,7 @@ enum Memory {
 pub struct RecvChunk(Memory);
 
 impl RecvChunk {
-    /// The first `len` bytes of buffer `number`, which the caller has got from the pool's lender.
+    /// The first `len` bytes of buffer `number`, which the caller got from the pool's lender.
     pub(crate) fn pooled(pool: Rc<ChunkPool>, number: u16, len: usize) -> Self {
         assert!(len <= RECV_BUFFER_BYTES, "a chunk of {len} bytes in a buffer of {RECV_BUFFER_BYTES}");
         pool.buffer(number);
@@ -106,8 +107,8 @@ impl Deref for RecvChunk {
         match &self.0 {
             Memory::Pooled { pool, number, len } => {
                 let start = pool.buffer(*number);
-                // SAFETY: `len` is within the buffer, which is initialised memory that belongs to this chunk alone
-                // until it is given back.
+                // SAFETY: `len` is within the buffer, which is initialised memory that belongs to this chunk
+                // alone until it is given back.
                 unsafe { std::slice::from_raw_parts(start.as_ptr(), *len) }
             }
             Memory::Heap(bytes) => bytes,

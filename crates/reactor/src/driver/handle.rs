@@ -1,14 +1,14 @@
-//! A descriptor that closes when the last holder, futures and driver included, lets go.
+//! A descriptor that is closed when its last holder, including futures and the driver, drops it.
 //!
-//! Operations hold a clone, so that a descriptor's number cannot be reused while the kernel still works on it.
-//! The closing itself is queued with the shard and done by the driver between polls of tasks.
+//! Operations hold a clone, so that a descriptor's number cannot be reused while the kernel still works on
+//! it. The closing itself is queued with the shard and done by the driver between polls of tasks.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
 use crate::shard;
 
-/// What a descriptor stands for.
+/// Kinds of descriptors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HandleKind {
     /// A file of the operating system.
@@ -44,12 +44,12 @@ impl Handle {
         self.0.descriptor
     }
 
-    /// What it stands for.
+    /// Its kind.
     pub fn kind(&self) -> HandleKind {
         self.0.kind
     }
 
-    /// Number of the disk it lies on, for files.
+    /// Number of its disk, for files.
     pub(crate) fn disk(&self) -> u8 {
         self.0.disk.get()
     }
@@ -58,7 +58,7 @@ impl Handle {
         self.0.disk.set(disk);
     }
 
-    /// Gives up ownership: the descriptor stays open when the last clone goes.
+    /// Gives up ownership: the descriptor stays open when the last clone is dropped.
     pub(crate) fn disown(&self) -> (i32, HandleKind) {
         self.0.owned.set(false);
         (self.0.descriptor, self.0.kind)

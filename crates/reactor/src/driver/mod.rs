@@ -1,10 +1,10 @@
-//! The door to the world: one narrow trait, three implementations.
+//! The interface to the outside world: one narrow trait, three implementations.
 //!
-//! A driver takes operations by value, buffers and handles included, and gives each back in exactly one
-//! [`Completion`]. Until then the memory is the driver's, whatever became of the future that asked: this is what
-//! makes dropping a future safe. Between `poll` calls a driver touches nothing.
-//! Invariant: for every `submit` that returned `None` there is one completion, also after `cancel`.
-//! `op` leans on it to free slots; `file` and `net` give the operations their names.
+//! A driver takes operations by value, including buffers and handles, and returns each in exactly one
+//! [`Completion`]. Until then the memory belongs to the driver, even if the future that requested it is gone:
+//! this makes dropping a future safe. Between `poll` calls a driver touches nothing. Invariant: for every
+//! `submit` that returned `None` there is one completion, also after `cancel`. `op` relies on it to free
+//! slots; `file` and `net` give the operations their names.
 
 pub(crate) mod ambient;
 pub(crate) mod blocking;
@@ -64,36 +64,36 @@ impl OpId {
 pub enum Op {
     /// Reads into `buf[at..len]` from `offset + at`. Output: count of bytes, 0 at the end of the file.
     Read {
-        /// Where from.
+        /// The source.
         file: Handle,
         /// Position in the file of the buffer's first byte.
         offset: u64,
-        /// Where to.
+        /// The destination.
         buf: AlignedBuf,
-        /// Bytes of the buffer that are already there.
+        /// Bytes of the buffer that are already read.
         at: usize,
     },
     /// Writes `buf[at..len]` to `offset + at`. Output: count of bytes.
     Write {
-        /// Where to.
+        /// The destination.
         file: Handle,
         /// Position in the file of the buffer's first byte.
         offset: u64,
-        /// What.
+        /// The bytes to be written.
         buf: AlignedBuf,
         /// Bytes of the buffer that are already written.
         at: usize,
     },
-    /// Makes written data durable; with `data_only`, of the metadata only what reading needs.
+    /// Makes written data durable; with `data_only`, only the metadata needed for reading.
     Sync {
-        /// Which file.
+        /// The file.
         file: Handle,
         /// fdatasync rather than fsync.
         data_only: bool,
     },
-    /// Has the kernel begin to write `len` dirty bytes of its page cache; says nothing about when they are durable.
+    /// Makes the kernel begin to write `len` dirty bytes of its page cache; makes nothing durable.
     Writeback {
-        /// Which file.
+        /// The file.
         file: Handle,
         /// Position of the first byte.
         offset: u64,
@@ -104,14 +104,14 @@ pub enum Op {
     Allocate {
         /// Which file.
         file: Handle,
-        /// Where it begins.
+        /// Offset of the first byte.
         offset: u64,
         /// Bytes.
         len: u64,
     },
     /// Sets the length.
     Truncate {
-        /// Which file.
+        /// The file.
         file: Handle,
         /// Bytes.
         len: u64,
@@ -137,7 +137,7 @@ pub enum Op {
     Send {
         /// To whom.
         socket: Handle,
-        /// What.
+        /// The bytes to be sent.
         buf: Vec<u8>,
         /// Bytes already sent.
         at: usize,
@@ -145,7 +145,8 @@ pub enum Op {
 }
 
 impl Op {
-    /// Whether dropping the future stops the operation; what changes the disk always runs to its end.
+    /// Whether dropping the future stops the operation; operations that change the disk always run to their
+    /// end.
     pub fn is_cancellable(&self) -> bool {
         matches!(self, Op::Read { .. } | Op::Accept { .. } | Op::Connect { .. } | Op::Send { .. })
     }
@@ -165,7 +166,7 @@ impl Op {
 pub enum PathOp {
     /// Opens a file. Output: file.
     Open(PathBuf, OpenOptions),
-    /// Gives a file another name, replacing what had it.
+    /// Renames a file, replacing one that has the new name.
     Rename(PathBuf, PathBuf),
     /// Removes a file's name.
     RemoveFile(PathBuf),
@@ -185,10 +186,10 @@ pub enum PathOp {
     MetadataSize(PathBuf),
     /// Asks for the bytes an unprivileged user may still write there. Output: number.
     AvailableSpace(PathBuf),
-    /// Follows symbolic links, and asks what tells the place and each folder above it from all others.
+    /// Follows symbolic links, and returns the identities of the place and of each folder above it.
     /// Output: ancestry.
     Ancestry(PathBuf),
-    /// Opens or creates a file and takes its exclusive lock, failing when it is taken. Output: file.
+    /// Opens or creates a file and takes its exclusive lock; fails if the lock is taken. Output: file.
     Lock(PathBuf),
 }
 
@@ -203,25 +204,27 @@ pub struct Connection {
     pub peer: SocketAddr,
 }
 
-/// What an operation brought. Small, because every completion is moved several times: what is rare is boxed.
+/// The result of an operation. Small, because every completion is moved several times: rare results are
+/// boxed.
 #[derive(Debug)]
 pub enum Output {
-    /// Nothing but success.
+    /// Success without a value.
     Done,
     /// A count of bytes or a size.
     Number(u64),
-    /// An open file; `direct` when it bypasses the page cache.
+    /// An open file; `direct` if it bypasses the page cache.
     File {
         /// The file.
         handle: Handle,
         /// Whether O_DIRECT was granted.
         direct: bool,
-        /// What offsets and lengths of reads have to be multiples of, in bytes: at most [`crate::file::ALIGNMENT`].
+        /// Offsets and lengths of reads have to be multiples of this, in bytes: at most
+        /// [`crate::file::ALIGNMENT`].
         read_alignment: u32,
-        /// The number of the device it lies on, as stat(2) gives it; 0 under simulation.
+        /// The number of its device, as by stat(2); 0 under simulation.
         device: u64,
     },
-    /// A directory's content.
+    /// A directory's contents.
     Entries(Vec<DirEntry>),
     /// A place and the folders above it, innermost first.
     Ancestry(Vec<Place>),
@@ -234,9 +237,9 @@ pub enum Output {
 pub struct Completion {
     /// Which one.
     pub id: OpId,
-    /// What was submitted.
+    /// The submitted operation.
     pub op: Op,
-    /// What came of it.
+    /// Its result.
     pub result: io::Result<Output>,
 }
 
@@ -254,19 +257,19 @@ pub enum Wait {
 /// An operation given back with its result.
 pub type Finished = (Op, io::Result<Output>);
 
-/// What `poll` brings back.
+/// The results of `poll`.
 #[derive(Debug, Default)]
 pub struct Harvest {
     /// Operations that are over.
     pub completions: Vec<Completion>,
-    /// Who waited for bytes of connections that have some now.
+    /// Wakers of readers whose connections have bytes now.
     pub wakes: Vec<Waker>,
     /// Kernel time per scheduling group, for the groups whose operations were submitted in this call.
     pub charges_ns: [u64; GROUPS],
 }
 
 impl Harvest {
-    /// Moves `done` in; the vectors are exchanged when that is possible.
+    /// Moves `done` in; exchanges the vectors if possible.
     pub(crate) fn take(&mut self, done: &mut Vec<Completion>) {
         if self.completions.is_empty() {
             std::mem::swap(&mut self.completions, done);
@@ -281,7 +284,7 @@ impl Harvest {
 pub struct ListenOptions {
     /// Several shards bind the same address and the kernel spreads connections.
     pub reuse_port: bool,
-    /// Connections the kernel keeps for `accept`.
+    /// Connections that the kernel queues for `accept`.
     pub backlog: u32,
 }
 
@@ -305,13 +308,14 @@ pub trait Driver {
     /// 64 random bits; from the seed under simulation.
     fn entropy(&mut self) -> u64;
 
-    /// Starts an operation. `Some` when it was over at once: then there will be no completion.
+    /// Starts an operation. `Some` if it was over at once: then there will be no completion.
     ///
     /// # Errors
-    /// Never by panicking: what cannot be started is given back with its error.
+    /// It never panics: an operation that cannot be started is returned with its error.
     fn submit(&mut self, id: OpId, op: Op, group: Group) -> Option<Finished>;
 
-    /// Asks for an early end; the completion still comes, with `ECANCELED` or with what was quicker.
+    /// Requests an early end; the completion still comes, with `ECANCELED` or with the result if that was
+    /// quicker.
     fn cancel(&mut self, id: OpId);
 
     /// Hands submissions that are still queued to the kernel, without waiting.
@@ -329,10 +333,11 @@ pub trait Driver {
     /// As the socket calls: address in use, not available, no permission.
     fn listen(&mut self, address: SocketAddr, options: ListenOptions) -> io::Result<(Handle, SocketAddr)>;
 
-    /// Bytes of a connection that are here, or `None` once the peer has ended its side in order. While there is neither, `waker`
-    /// stands for its reader, in the place of an earlier one, and comes back once in [`Harvest::wakes`].
+    /// Bytes of a connection that have arrived, or `None` once the peer has ended its side in order. If there
+    /// is neither, `waker` is registered for the reader, replacing an earlier one, and comes back once in
+    /// [`Harvest::wakes`].
     ///
-    /// No operation: ten thousand connections wait like this, and each request begins so.
+    /// This is not an operation: ten thousand connections wait like this, and each request begins so.
     fn poll_recv(
         &mut self,
         socket: &Handle,
@@ -349,28 +354,28 @@ pub trait Driver {
     /// When the kernel refuses to watch it.
     fn adopt(&mut self, socket: &Handle) -> io::Result<()>;
 
-    /// Lets go of a socket without closing it.
+    /// Gives up a socket without closing it.
     fn release(&mut self, socket: &Handle);
 
-    /// Closes a descriptor nobody refers to any more.
+    /// Closes a descriptor that is not referred to any more.
     fn close(&mut self, descriptor: i32, kind: HandleKind);
 
-    /// One call to the scheduler, for drivers that want to choose; `None` leaves the choice to shares.
+    /// A choice of the scheduler, for drivers that want to make it; `None` leaves it to the shares.
     fn choose(&mut self, _alternatives: u32) -> Option<u32> {
         None
     }
 
-    /// Longest slice of a background group, for drivers that cannot tell cheaply that completions are pending.
+    /// Longest slice of a background group, for drivers that cannot cheaply check for pending completions.
     fn background_slice_ns(&self) -> u64 {
         crate::sched::QUANTUM_NS
     }
 
-    /// Virtual cost of one poll of a task; `None` where real time is measured.
+    /// Virtual cost of one poll of a task; `None` if real time is measured.
     fn poll_cost_ns(&self) -> Option<u64> {
         None
     }
 
-    /// Takes one log line instead of standard error; true when taken.
+    /// Takes one log line instead of standard error; returns true if it did.
     fn log_line(&mut self, _line: &str) -> bool {
         false
     }

@@ -1,8 +1,9 @@
 //! Buffers the device may read and write directly: aligned to 4096 bytes, pooled per shard.
 //!
-//! Classes are powers of two from 4 KiB to 1 MiB; larger ones come from the heap each time. Memory is zeroed when it
-//! is new and stays initialised for ever, so a buffer never exposes uninitialised bytes (it may show old ones).
-//! Each thread counts what it has in use ([`aligned_bytes`]): tests hold with it how much of a file is in memory at a time.
+//! Classes are powers of two from 4 KiB to 1 MiB; larger buffers come from the heap each time. Memory is
+//! zeroed when it is new and stays initialised, so a buffer never exposes uninitialised bytes (it may contain
+//! old ones). Each thread counts its buffers in use ([`aligned_bytes`]): tests check with it how much of a
+//! file is in memory at a time.
 
 use std::alloc::Layout;
 use std::cell::{Cell, RefCell};
@@ -22,7 +23,7 @@ thread_local! {
     static IN_USE: Cell<AlignedBytes> = const { Cell::new(AlignedBytes { now: 0, most: 0 }) };
 }
 
-/// Bytes of buffers that a thread has in use, by their capacity; those that the pool keeps are not.
+/// Bytes of buffers that a thread has in use, by their capacity, without those in the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AlignedBytes {
     /// At this moment.
@@ -31,12 +32,12 @@ pub struct AlignedBytes {
     pub most: usize,
 }
 
-/// What the calling thread has in use.
+/// The calling thread's buffers in use.
 pub fn aligned_bytes() -> AlignedBytes {
     IN_USE.get()
 }
 
-/// Begins to look for the most anew, from what is in use now.
+/// Resets the maximum to the bytes in use now.
 pub fn forget_most_aligned_bytes() {
     let now = IN_USE.get().now;
     IN_USE.set(AlignedBytes { now, most: now });
@@ -109,7 +110,7 @@ pub struct AlignedBuf {
 }
 
 impl AlignedBuf {
-    /// A buffer of `len` bytes with whatever its memory held before; for those who fill it at once.
+    /// A buffer of `len` bytes with the previous contents of its memory, for callers that fill it at once.
     pub fn with_len(len: usize) -> Self {
         let capacity = capacity_for(len);
         let pooled = shard::try_with(|shard| shard.buffers.take(capacity)).flatten();

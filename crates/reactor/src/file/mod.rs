@@ -1,8 +1,8 @@
 //! Files: aligned buffers by value, direct I/O, and the names of the file system.
 //!
-//! An operation takes its buffer and gives it back; dropping the future leaves both with the driver until the
-//! kernel is done. Reads are cancelled then, everything that changes the disk runs to its end.
-//! A path operation is durable only after `sync_dir` of the directory that holds the name.
+//! An operation takes its buffer and returns it. Dropping the future leaves both with the driver until the
+//! kernel is done. Reads are cancelled then; operations that change the disk run to their end. A path
+//! operation is durable only after `sync_dir` of the directory that has the name.
 
 pub(crate) mod buffer;
 mod names;
@@ -24,10 +24,11 @@ use crate::op::OpFuture;
 use crate::sched::{GROUPS, Group};
 use crate::shard;
 
-/// Bytes one call may read or write: offsets and lengths may come from damaged files, and memory is finite.
+/// Most bytes that one call may read or write: offsets and lengths may come from damaged files, and memory is
+/// finite.
 pub const TRANSFER_BYTES_MAX: usize = 1 << 30;
 
-/// How a file is opened.
+/// Options for opening a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OpenOptions {
     pub(crate) read: bool,
@@ -58,7 +59,7 @@ impl OpenOptions {
         self
     }
 
-    /// Creates the file if there is none.
+    /// Creates the file if it does not exist.
     #[must_use]
     pub const fn create(mut self, yes: bool) -> Self {
         self.create = yes;
@@ -79,8 +80,8 @@ impl OpenOptions {
         self
     }
 
-    /// Bypasses the page cache where the file system can; offsets and lengths of writes are then multiples of 4096,
-    /// those of reads of [`File::read_alignment`].
+    /// Bypasses the page cache if the file system supports it; offsets and lengths of writes are then
+    /// multiples of 4096, those of reads of [`File::read_alignment`].
     #[must_use]
     pub const fn direct(mut self, yes: bool) -> Self {
         self.direct = yes;
@@ -94,7 +95,7 @@ pub(crate) struct DiskCounters {
     bytes: [Cell<u64>; GROUPS],
     /// Syncs of files, and of directories.
     syncs: [Cell<u64>; 2],
-    /// The log has said that a file system here refuses direct I/O.
+    /// Whether the log has the message that a file system refuses direct I/O.
     told_buffered: Cell<bool>,
 }
 
@@ -157,11 +158,11 @@ pub struct File {
 }
 
 impl File {
-    /// Opens a regular file. Where the file system refuses direct I/O the file is buffered; the shard's first
-    /// one is logged.
+    /// Opens a regular file. If the file system refuses direct I/O the file is buffered; the shard's first
+    /// such file is logged.
     ///
     /// # Errors
-    /// As open(2); an error that says what is there where that is a directory, FIFO, socket or device.
+    /// As open(2); for a directory, FIFO, socket or device, an error that names its kind.
     pub async fn open(path: impl AsRef<Path>, options: OpenOptions) -> io::Result<File> {
         match run_path(PathOp::Open(path.as_ref().to_owned(), options)).await? {
             Output::File { handle, direct, read_alignment, device } => {
@@ -182,7 +183,7 @@ impl File {
         self.direct
     }
 
-    /// What offsets and lengths of direct reads are multiples of, in bytes: 4096 or a power of two below it.
+    /// Offsets and lengths of direct reads are multiples of this, in bytes: 4096 or a power of two below it.
     pub fn read_alignment(&self) -> usize {
         self.read_alignment as usize
     }
@@ -277,8 +278,9 @@ impl File {
         run(Op::Sync { file: self.handle.clone(), data_only: false }).await.1.map(drop)
     }
 
-    /// Has the kernel begin to write `len` bytes from `offset` of what it keeps of a buffered file, and does not wait for
-    /// the disk. Nothing is durable by it, and what fails is told by the next [`File::fdatasync`].
+    /// Makes the kernel begin to write `len` bytes from `offset` on of a buffered file's cached data, and
+    /// does not wait for the disk. This makes nothing durable; errors are reported by the next
+    /// [`File::fdatasync`].
     ///
     /// # Errors
     /// As sync_file_range(2).
@@ -286,7 +288,8 @@ impl File {
         run(Op::Writeback { file: self.handle.clone(), offset, len }).await.1.map(drop)
     }
 
-    /// Reserves space for `len` bytes from `offset`; the file then reaches that far at least, and reads zeros there.
+    /// Reserves space for `len` bytes from `offset`; the file then reaches that far at least, and reads zeros
+    /// there.
     ///
     /// # Errors
     /// As fallocate(2), `StorageFull` when there is no space.
@@ -313,12 +316,12 @@ impl File {
         }
     }
 
-    /// Lets go of this clone. Errors of written data are those of `fdatasync`, not of closing.
+    /// Drops this clone. Errors of written data are reported by `fdatasync`, not by closing.
     pub async fn close(self) {
         drop(self);
     }
 
-    /// Bytes of one request, so that nobody stands behind a long one.
+    /// Bytes of one request, so that no other request waits behind a long one.
     fn piece_bytes(&self, read: bool) -> usize {
         shard::with(|shard| shard.io.borrow().disk(self.handle.disk()).piece_bytes(read))
     }

@@ -19,18 +19,18 @@ const READ_ALL_STEP: usize = 256 << 10;
 pub struct DirEntry {
     /// The name; entries whose names are not UTF-8 are left out of listings.
     pub name: String,
-    /// Whether it is a directory.
+    /// Whether the entry is a directory.
     pub is_dir: bool,
     /// Length in bytes, of files.
     pub size: u64,
 }
 
-/// What tells a file or folder from all others, whatever names lead to it.
+/// Identifies a file or folder, under any of its names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileIdentity {
-    /// The device it lies on.
+    /// Its device.
     pub device: u64,
-    /// Its number there.
+    /// Its number on the device.
     pub inode: u64,
 }
 
@@ -39,7 +39,7 @@ pub struct FileIdentity {
 pub struct Place {
     /// The path.
     pub path: PathBuf,
-    /// What lies there.
+    /// The identity of the file or folder.
     pub identity: FileIdentity,
 }
 
@@ -70,7 +70,7 @@ pub async fn remove_file(path: impl AsRef<Path>) -> io::Result<()> {
     done(PathOp::RemoveFile(path.as_ref().to_owned())).await
 }
 
-/// Creates a directory and its missing parents; one that is there is fine.
+/// Creates a directory and its missing parents; existing ones are no error.
 ///
 /// # Errors
 /// As mkdir(2).
@@ -94,7 +94,7 @@ pub async fn remove_dir(path: impl AsRef<Path>) -> io::Result<()> {
     done(PathOp::RemoveDir(path.as_ref().to_owned())).await
 }
 
-/// Gives the file `from` the second name `to`; of a symbolic link, the file it leads to.
+/// Gives the file `from` the second name `to`; for a symbolic link, the file it leads to.
 ///
 /// # Errors
 /// As link(2).
@@ -109,17 +109,18 @@ struct DirectorySyncs(RefCell<BTreeMap<PathBuf, Rc<DirectorySync>>>);
 /// The syncs of one directory, one after the other.
 struct DirectorySync {
     turn: Semaphore,
-    /// How many have begun, and the last of them that has ended.
+    /// Number of syncs that have begun, and of the last of them that has ended.
     begun: Cell<u64>,
     ended: Cell<u64>,
-    /// The last one that failed, and how.
+    /// The last sync that failed, with its error.
     failed: Cell<Option<(u64, io::ErrorKind, Option<i32>)>>,
 }
 
-/// Makes the names in `directory` durable: what was created, renamed or removed there.
+/// Makes the names in `directory` durable: files created, renamed or removed there.
 ///
-/// One sync of the disk serves all who ask for the same directory while the one before it runs: a hundred flushes into the
-/// tables of a keyspace would else sync the keyspace's directory a hundred times, one after the other.
+/// One sync of the disk serves all callers that ask for the same directory while the previous sync runs:
+/// otherwise a hundred flushes into the tables of a keyspace would sync the keyspace's directory a hundred
+/// times, one after the other.
 ///
 /// # Errors
 /// As fsync(2).
@@ -135,7 +136,7 @@ pub async fn sync_dir(directory: impl AsRef<Path>) -> io::Result<()> {
     };
     let sync = Rc::clone(all.0.borrow_mut().entry(directory.to_owned()).or_insert_with(new));
     let outcome = sync.join(directory).await;
-    // Nobody else asks for it: the map and this call hold it.
+    // No other caller is waiting: only the map and this call hold it.
     if Rc::strong_count(&sync) == 2 {
         all.0.borrow_mut().remove(directory);
     }
@@ -156,7 +157,8 @@ impl DirectorySync {
             return sync_now(directory).await;
         };
         if self.ended.get() >= needed {
-            // An error counts for all whose names that sync was to cover: the next one may succeed without them.
+            // An error counts for all callers whose names that sync was to cover: the next sync may succeed
+            // without them.
             let failed = self.failed.get().filter(|(number, ..)| *number >= needed);
             return failed.map_or(Ok(()), |(_, kind, errno)| {
                 Err(errno.map_or_else(|| kind.into(), io::Error::from_raw_os_error))
@@ -240,7 +242,7 @@ pub async fn read_all(path: impl AsRef<Path>, bytes_max: usize) -> io::Result<Ve
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         if content.is_empty() && chunk.len() == READ_ALL_STEP {
-            // A long one grows in place: copying what is there again and again would hold the shard up.
+            // A long file is read into memory reserved at once: repeated copying would block the shard.
             let length = usize::try_from(file.size().await?).unwrap_or(bytes_max);
             let _ = content.try_reserve_exact(length.min(bytes_max));
         }
@@ -248,8 +250,8 @@ pub async fn read_all(path: impl AsRef<Path>, bytes_max: usize) -> io::Result<Ve
     }
 }
 
-/// Replaces the file at `path` by `content`, durably: whoever looks, before or after a crash, finds the old or the
-/// new content whole. The directory must exist. Not for two writers of one path at a time.
+/// Replaces the file at `path` by `content`, durably: before and after a crash, readers find either the old
+/// or the new content, complete. The directory must exist. Only one caller may write a path at a time.
 ///
 /// # Errors
 /// As open(2), write(2), fdatasync(2) and rename(2); the old content is then still there.
@@ -261,7 +263,7 @@ pub async fn write_all_atomic(path: impl AsRef<Path>, content: &[u8]) -> io::Res
     let temporary = path.with_file_name(temporary_name);
     let written = write_new(&temporary, content).await;
     if let Err(error) = written {
-        // The error that counts is the first; a leftover is overwritten by the next attempt.
+        // The first error is returned; a leftover is overwritten by the next attempt.
         let _ = remove_file(&temporary).await;
         return Err(error);
     }
@@ -291,11 +293,11 @@ pub struct LockedFile {
     _file: crate::driver::Handle,
 }
 
-/// Takes the exclusive lock of the file at `path`, creating it if needed. It is held until the process or the value
-/// ends.
+/// Takes the exclusive lock of the file at `path`, creating it if needed. It is held until the process ends
+/// or the value is dropped.
 ///
 /// # Errors
-/// `WouldBlock` when somebody else holds it; else as open(2).
+/// `WouldBlock` if another process or value holds it; otherwise as open(2).
 pub async fn lock(path: impl AsRef<Path>) -> io::Result<LockedFile> {
     match run_path(PathOp::Lock(path.as_ref().to_owned())).await? {
         Output::File { handle, .. } => Ok(LockedFile { _file: handle }),

@@ -1,7 +1,8 @@
-//! What one scheduling group has asked of one disk, on one shard, under the field's public metric names.
+//! Accounts of one scheduling group's requests to one disk, on one shard, under the field's public metric
+//! names.
 //!
-//! Delay is the time in our queue, execution the time with the driver; a group starves while it has requests in the
-//! queue and none with the driver. Invariant: the totals only grow.
+//! Delay is the time in this crate's queue, execution the time with the driver; a group starves while it has
+//! requests in the queue and none with the driver. Invariant: the totals only grow.
 
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ pub(super) struct Account {
     starvation_ns: u64,
     /// Since when it starves, if it does.
     starves_since_ns: Option<u64>,
-    /// Times it came from having nothing here to having something.
+    /// How often it went from no requests to some.
     activations: u64,
 }
 
@@ -63,7 +64,7 @@ impl Account {
         self.look(now_ns);
     }
 
-    /// A request goes to the driver; it had been queued if it has a delay.
+    /// Notes a request that goes to the driver; it had been queued if it has a delay.
     pub(super) fn starts(&mut self, request: &Request, now_ns: u64, delay_ns: Option<u64>) {
         match delay_ns {
             Some(delay_ns) => {

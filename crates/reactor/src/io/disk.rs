@@ -1,11 +1,11 @@
-//! A disk as all shards of the process see it: its model, and how much of its time is spoken for.
+//! A disk as all shards of the process see it: its model, and how much of its time is allotted.
 //!
-//! Device time is counted in nanoseconds: a request costs the larger of its share of the operations and its share of the
-//! bytes a second may have. `busy_until` is the moment at which the disk, if it works as its model says, will have
-//! served everything admitted so far; `in_flight` is the device time of what has not come back. Both are single
-//! atomics that every shard adds to: a token bucket without a lock. So that no shard finds the bucket always empty,
-//! each may also take its equal share of the disk's time whatever the others do (`Local`).
-//! Invariant: what is added to `in_flight` is taken off at the request's completion, once.
+//! Device time is counted in nanoseconds: a request costs the larger of its shares of a second's operations
+//! and of a second's bytes. `busy_until` is the moment at which the disk, if it works as its model says, will
+//! have served everything admitted so far; `in_flight` is the device time of requests that are not complete.
+//! Both are single atomics that every shard adds to: a token bucket without a lock. So that no shard finds
+//! the bucket always empty, each may also take its equal share of the disk's time regardless of the others
+//! (`Local`). Invariant: time that is added to `in_flight` is taken off at the request's completion, once.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,17 +13,17 @@ use std::sync::{Arc, OnceLock};
 
 /// Device time all requests together may be ahead of the model's clock, and in flight.
 pub(crate) const FOREGROUND_ROOM_NS: u64 = 1_000_000;
-/// The same for background groups: what a request of the foreground may find before it.
+/// The same for background groups: the device time that a foreground request may find ahead of it.
 pub(crate) const BACKGROUND_ROOM_NS: u64 = FOREGROUND_ROOM_NS / 2;
 /// Device time of one piece of a long transfer.
 const PIECE_NS: u64 = BACKGROUND_ROOM_NS;
-/// Smaller pieces would cost more in operations than they win in latency.
+/// Smaller pieces would cost more in operations than they gain in latency.
 const PIECE_BYTES_MIN: u64 = 64 << 10;
-/// Disks a configuration may name: files know theirs by one byte.
+/// Most disks of a configuration: a file stores the number of its disk in one byte.
 pub const DISKS_MAX: usize = 255;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// What a disk can do in a second.
+/// Operations and bytes that a disk serves in a second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskModel {
     /// Reads of 4 KiB.
@@ -59,11 +59,11 @@ fn cost_ns(iops: u64, bandwidth: u64, bytes: u64) -> u64 {
 pub struct DiskSpec {
     /// Any path on it; also its name in metrics.
     pub mountpoint: PathBuf,
-    /// What it can do.
+    /// Its speed.
     pub model: DiskModel,
 }
 
-/// The disks of a process; the first is for everything that lies on none of the others.
+/// The disks of a process; the first is for all files on none of the others.
 #[derive(Debug, Clone)]
 pub(crate) struct Disks(pub(crate) Arc<[Arc<Disk>]>);
 
@@ -166,7 +166,7 @@ impl Disk {
         }
     }
 
-    /// Whether a request may go now; else when to ask again, or `None` to ask at the next completion.
+    /// Whether a request may go now; if not, when to try again, or `None` to try at the next completion.
     pub(super) fn admits(&self, room_ns: u64, local: &Local, now_ns: u64) -> Result<(), Option<u64>> {
         let in_flight_ns = self.in_flight_ns.load(Ordering::Relaxed);
         if in_flight_ns > room_ns && local.in_flight_ns >= room_ns / self.shards {
@@ -199,7 +199,7 @@ impl Disk {
     }
 }
 
-/// One shard's part in a disk: the same two numbers, at its equal share of the disk's speed.
+/// One shard's part of a disk: the same two numbers, at its equal share of the disk's speed.
 #[derive(Debug, Default)]
 pub(super) struct Local {
     busy_until_ns: u64,
@@ -244,7 +244,7 @@ mod tests {
         let disk = disk(4);
         let mut locals = [const { Local { busy_until_ns: 0, in_flight_ns: 0 } }; 4];
         let mut admitted = [0u64; 4];
-        // Every shard asks all the time, and everything comes back at once.
+        // Every shard always has requests, and every request completes at once.
         for now_ns in (0..SECOND_NS).step_by(10_000) {
             for (local, admitted) in locals.iter_mut().zip(&mut admitted) {
                 if disk.admits(BACKGROUND_ROOM_NS, local, now_ns).is_ok() {

@@ -1,7 +1,8 @@
-//! What a disk can do, measured: requests of one kind kept in flight for a while, and counted.
+//! Measures the speed of a disk: keeps requests of one kind in flight for some time, and counts them.
 //!
-//! The requests take the way all requests take, so a model that is set would be measured rather than the disk: measure
-//! before [`super::set_model`]. Invariant: at most `depth` requests are in flight, and a run ends soon after its time.
+//! The requests go through the usual queue, so with a model set the model would be measured rather than the
+//! disk: measure before [`super::set_model`]. Invariant: at most `depth` requests are in flight, and a run
+//! ends soon after its time.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -20,17 +21,17 @@ pub const DEPTH_MAX: usize = 1024;
 /// A pattern of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pattern {
-    /// Reads; else writes.
+    /// Reads; otherwise writes.
     pub read: bool,
-    /// At random places; else one after the other.
+    /// At random places; otherwise one after the other.
     pub random: bool,
     /// Bytes of each, a multiple of 4096.
     pub bytes: usize,
-    /// How many at a time, 1 to [`DEPTH_MAX`].
+    /// Number of requests at a time, 1 to [`DEPTH_MAX`].
     pub depth: usize,
 }
 
-/// What a run did.
+/// The result of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Rate {
     /// Requests that were served.
@@ -127,10 +128,11 @@ async fn requests(file: File, places: u64, pattern: Pattern, shared: Rc<Shared>)
     }
 }
 
-/// A file for measuring in `directory`: open, direct, and already without a name, so that nothing can leave it behind.
+/// A file for measuring in `directory`: open, direct, and already without a name, so that it cannot be left
+/// behind.
 ///
 /// # Errors
-/// As open(2); `Unsupported` where the file system has no direct I/O: the page cache would be measured.
+/// As open(2); `Unsupported` if the file system has no direct I/O: the page cache would be measured.
 pub async fn scratch(directory: &std::path::Path) -> io::Result<File> {
     let path = directory.join(format!("ceto-io-{:016x}", crate::random_u64()));
     let options = OpenOptions::new().read(true).write(true).create_new(true).direct(true);
@@ -143,17 +145,17 @@ pub async fn scratch(directory: &std::path::Path) -> io::Result<File> {
 const PROBE_BYTES: u64 = 8 << 20;
 /// Time of each of a probe's four parts.
 const PROBE_PART: Duration = Duration::from_millis(5);
-/// What a probe saw is taken this many times: it saw a moment, perhaps a bad one, and a model that is too slow
-/// costs throughput for good, while one that is too fast costs a little latency.
+/// The result of a probe is multiplied by this: the probe saw one moment, perhaps a bad one. A model that is
+/// too slow costs throughput for good, while one that is too fast costs a little latency.
 const PROBE_FACTOR: u64 = 2;
-/// The slowest disk a probe believes in.
+/// The slowest result of a probe that is accepted.
 const SLOWEST: DiskModel =
     DiskModel { read_iops: 1000, read_bandwidth: 100 << 20, write_iops: 1000, write_bandwidth: 100 << 20 };
 
-/// A guess at the disk of `directory` in some 20 ms, on the generous side.
+/// Estimates the speed of the disk of `directory` in some 20 ms, on the generous side.
 ///
 /// # Errors
-/// As [`scratch`], and what reading and writing brings.
+/// As [`scratch`], and those of reading and writing.
 pub async fn probe(directory: &std::path::Path) -> io::Result<DiskModel> {
     let file = scratch(directory).await?;
     file.fallocate(0, PROBE_BYTES).await?;

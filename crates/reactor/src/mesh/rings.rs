@@ -1,6 +1,6 @@
 //! The rings between shards, the credits that keep them from filling, and the calls that wait for replies.
 //!
-//! Invariant: a call's slot is freed at its reply and not before, whatever became of the caller.
+//! Invariant: a call's slot is freed at its reply and not before, even if the caller is gone.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -14,14 +14,14 @@ use crate::shard::Shard;
 use crate::sync::semaphore::{Acquire, Permit, Semaphore};
 use crate::waker::Remote;
 
-/// Calls one shard may have outstanding with one other: fewer where there are many pairs.
+/// Most calls from one shard to one other that may be outstanding: fewer if there are many pairs.
 fn calls_max(shards: usize) -> usize {
     (8192 / shards.max(1)).clamp(128, 1024)
 }
-/// Messages taken from one peer before others are looked at.
+/// Messages taken from one peer before other peers are served.
 const BURST: usize = 256;
 
-/// What travels: a call on its way out, or the same packet on its way back.
+/// A message: a call on its way out, or the same packet on its way back.
 pub(super) type Message = Box<dyn Packet>;
 
 pub(super) trait Packet: Send {
@@ -102,7 +102,7 @@ impl MeshEnd {
         self.peers[to].credits.acquire(1)
     }
 
-    /// Takes what peers have sent; called after they have notified.
+    /// Takes the messages that peers have sent; called after they have notified.
     pub(crate) fn receive(&self, shard: &Shard) {
         for (number, peer) in self.peers.iter().enumerate() {
             for _ in 0..BURST {
@@ -117,7 +117,7 @@ impl MeshEnd {
                 }
             }
             let (more, gone) = match &*peer.from.borrow() {
-                // Asked in this order: what was sent before the peer left is not lost.
+                // Checked in this order, so that messages sent before the peer left are not lost.
                 Some(ring) => {
                     let gone = ring.is_abandoned();
                     (!ring.is_empty(), gone)
@@ -133,7 +133,7 @@ impl MeshEnd {
         }
     }
 
-    /// The shard `to` is gone: whoever waits for it learns that.
+    /// Fails the calls that wait for the shard `to`, which is gone.
     fn lose_calls(&self, to: usize) {
         let count = self.calls.borrow().len();
         for slot in 0..count {
@@ -234,7 +234,7 @@ impl MeshEnd {
         State::Sent { slot, generation }
     }
 
-    /// The reply, once it is there; `None` when there will be none.
+    /// The reply, once it has arrived; `None` if there will be none.
     pub(super) fn poll_reply(
         &self,
         slot: u32,
@@ -301,7 +301,7 @@ impl MeshEnd {
 
 impl Drop for MeshEnd {
     fn drop(&mut self) {
-        // Peers see abandoned rings, but only if they look.
+        // Peers notice abandoned rings only when they check.
         for peer in &self.peers {
             drop(peer.to.take());
             drop(peer.from.take());
@@ -312,7 +312,7 @@ impl Drop for MeshEnd {
     }
 }
 
-/// The ring to a peer and the ring from it; none for the shard itself.
+/// The rings to and from a peer; none for the shard itself.
 type RingEnds = (Option<Producer<Message>>, Option<Consumer<Message>>);
 
 /// The ends of one shard while they travel to its thread.

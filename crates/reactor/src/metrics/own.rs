@@ -1,7 +1,7 @@
-//! What the reactor tells of itself: the loop, its tasks and operations, scheduling groups, stalls, disks.
+//! The reactor's own metrics: the loop, its tasks and operations, scheduling groups, stalls, disks.
 //!
-//! Names are the field's public ones (`scylla_*`) where it has one for the thing. Nothing is registered: the values are
-//! read where they stand, when somebody asks.
+//! Names are the field's public ones (`scylla_*`) if it has one for the thing. Nothing is registered: the
+//! values are read on request where they are kept.
 
 use super::{Sample, Value};
 use crate::shard;
@@ -60,7 +60,7 @@ pub(super) fn samples() -> Vec<Sample> {
     samples
 }
 
-/// What each scheduling group got of the core, under the field's public names.
+/// The time of each scheduling group on the core, under the field's public names.
 fn scheduler_samples(samples: &mut Vec<Sample>) {
     let milliseconds = |ns: u64| Value::Counter(ns / 1_000_000);
     shard::with(|shard| {

@@ -1,8 +1,9 @@
-//! What each scheduling group got of the core: running, starving, waiting, and when it held the core too long.
+//! Time accounts of each scheduling group: running, starving, waiting, and how often it held the core too
+//! long.
 //!
-//! At any moment a group runs, starves (has tasks, another group runs) or waits (has none). The first is charged by
-//! `Sched::charge`, kernel time of its I/O included; the other two are measured here, from one change to the next.
-//! Read by `metrics`, under the field's public names. Invariant: the counters only grow.
+//! At any moment a group runs, starves (has tasks, another group runs) or waits (has none). The first is
+//! charged by `Sched::charge`, kernel time of its I/O included; the other two are measured here, from one
+//! change to the next. Read by `metrics`, under the field's public names. Invariant: the counters only grow.
 
 use std::cell::Cell;
 
@@ -17,7 +18,7 @@ pub(crate) struct Usage {
     starve_ns: Cell<u64>,
     /// Polls of its tasks.
     pub(crate) polls: Cell<u64>,
-    /// Times the core was held beyond the quantum from one look at the clock to the next.
+    /// How often the core was held beyond the quantum between two reads of the clock.
     pub(crate) violations: Cell<u64>,
     /// Nanoseconds beyond the quantum, of all violations.
     pub(crate) violation_ns: Cell<u64>,
@@ -55,7 +56,7 @@ impl Usage {
         self.starves.set(has_tasks);
     }
 
-    /// Polls of the group have held the core for `ns` with no look at the clock in between.
+    /// Notes that polls of the group have held the core for `ns` without a read of the clock in between.
     pub(crate) fn held(&self, ns: u64, polls: u64) {
         add(&self.polls, polls);
         if ns > self.longest_ns.get() {

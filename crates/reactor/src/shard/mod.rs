@@ -1,8 +1,8 @@
 //! A shard: one core's tasks, timers, operations and peers; and which shard a thread is running.
 //!
 //! `turn` is the loop. Everything public of this crate finds its shard through [`with`].
-//! Invariant: no borrow of the shard's cells is held while a task is polled, a waker is called or anything of a
-//! user is dropped: all of these may come back in.
+//! Invariant: no borrow of the shard's cells is held while a task is polled, a waker is called or a user's
+//! value is dropped: all of these may call into the shard again.
 
 mod turn;
 
@@ -59,10 +59,10 @@ pub(crate) struct Shard {
     closes: RefCell<Vec<(i32, HandleKind)>>,
     locals: RefCell<BTreeMap<TypeId, Rc<dyn Any>>>,
     panics: Cell<u64>,
-    /// The first panic of a task that nobody waited for.
+    /// The first panic of a detached task.
     lost_panic: RefCell<Option<String>>,
     polls: Cell<u64>,
-    /// The task that is being polled, the innermost where polls nest.
+    /// The task that is being polled, the innermost if polls nest.
     current_task: Cell<Option<TaskRef>>,
     spin_ns: u64,
     /// The wall clock when it was last read for [`Shard::coarse_wall_clock_us`], and the slice's clock then.
@@ -103,7 +103,7 @@ impl Drop for Entered<'_> {
     }
 }
 
-/// What a new shard is made of.
+/// The parts of a new shard.
 pub(crate) struct Parts {
     pub(crate) id: usize,
     pub(crate) count: usize,
@@ -204,7 +204,7 @@ impl Shard {
         self.panics.get()
     }
 
-    /// What the first task said that panicked while nobody waited for it.
+    /// The message of the first detached task that panicked.
     pub(crate) fn lost_panic(&self) -> Option<String> {
         self.lost_panic.borrow().clone()
     }
@@ -221,7 +221,7 @@ impl Shard {
         handle
     }
 
-    /// As `spawn`, but polled before this returns where the caller is of the same group.
+    /// As `spawn`, but polled before this returns if the caller belongs to the same group.
     #[inline]
     pub(crate) fn spawn_now<F: Future + 'static>(&self, group: Group, make: impl FnOnce() -> F) {
         let (task, handle) = task::create(&self.task_pool, group, make);
@@ -252,7 +252,7 @@ impl Shard {
         self.lost_panic.borrow_mut().get_or_insert(message);
     }
 
-    /// Gives the running task another group; false where it has that one.
+    /// Moves the running task to another group; returns false if it belongs to that one already.
     pub(crate) fn move_current(&self, group: Group) -> bool {
         let Some(task) = self.current_task.get() else { return false };
         if task.header().group.replace(group) == group {
@@ -314,13 +314,13 @@ impl Shard {
         }
     }
 
-    /// Gives the driver the disk requests there is room for by now.
+    /// Hands the driver the disk requests for which there is room now.
     pub(crate) fn dispatch_io(&self) {
         if self.io.borrow().queued() == 0 {
             return;
         }
         let now_ns = self.now().0;
-        // Each round takes a request out of a queue.
+        // Bounded: each round takes a request out of a queue.
         loop {
             let next = self.io.borrow_mut().next(|group| self.sched.shares_of(group), now_ns);
             let Some((id, op, group)) = next else { return };
@@ -348,11 +348,11 @@ impl Shard {
     }
 
     pub(crate) fn log_line(&self, line: &str) -> bool {
-        // A driver that logs while it works finds itself borrowed; such a line goes to standard error.
+        // If the driver logs while it works it is borrowed; such a line goes to standard error.
         self.driver.try_borrow_mut().is_ok_and(|mut driver| driver.log_line(line))
     }
 
-    /// Whether a turn would find something to do without waiting.
+    /// Whether a turn would find work without waiting.
     pub(crate) fn is_runnable(&self) -> bool {
         !self.sched.is_idle() || self.remote.is_notified() || !self.closes.borrow().is_empty()
     }

@@ -1,8 +1,8 @@
-//! The loop: foreign wakes and peers' messages, due timers, slices of the groups that are owed time, then one call to
-//! the driver that submits, collects and, if nothing is runnable, sleeps.
+//! The loop: wakes from other threads and peers' messages, due timers, slices of the groups to run, then one
+//! call to the driver that submits, collects and, if nothing is runnable, sleeps.
 //!
-//! Invariant: before a shard sleeps it has announced it and looked once more, so that no wake is lost; and whatever
-//! the driver holds back without a signal makes it not sleep.
+//! Invariant: before a shard sleeps it has announced it and checked once more, so that no wake is lost; and
+//! it does not sleep while the driver holds results back without a signal.
 
 use std::task::{Context, Waker};
 
@@ -12,19 +12,21 @@ use crate::io;
 use crate::sched::{BACKGROUND_SLICE_MIN_NS, GIVE_WAY_NS, Group, QUANTUM_NS};
 use crate::waker;
 
-/// Longest time a turn polls tasks before it looks at the driver again.
+/// Longest time a turn polls tasks before it calls the driver again.
 const TURN_NS: u64 = 2 * QUANTUM_NS;
 /// Polls of one slice after which the clock is read even if tasks are very short.
 const POLLS_PER_CLOCK: u32 = 8;
-/// If that many took longer, the clock is read after each for a while.
+/// If that many polls took longer, the clock is read after each for some time.
 const LONG_POLLS_NS: u64 = 50_000;
-/// Slice of requests that are not prepared: long enough for several, and short beside what those that are may wait.
+/// Slice of unprepared requests: long enough for several, and short beside the time that prepared ones may
+/// wait.
 const UNPREPARED_SLICE_NS: u64 = QUANTUM_NS / 2;
-/// Rounds of dropping tasks at the end; destructors that go on spawning tasks are cut off after these.
+/// Most rounds of dropping tasks at the end, since destructors may go on spawning tasks.
 const TEARDOWN_ROUNDS_MAX: usize = 1 << 20;
 
 impl Shard {
-    /// One turn of the loop. If nothing is runnable then, and `may_sleep` (asked last) agrees, it waits in the driver.
+    /// One turn of the loop. If nothing is runnable then, and `may_sleep` (asked last) agrees, it waits in
+    /// the driver.
     pub(crate) fn turn(&self, may_sleep: impl FnOnce() -> bool) {
         self.hear_others();
         self.fire_timers();
@@ -64,8 +66,8 @@ impl Shard {
         if !self.timers.borrow_mut().has_due(now) {
             return;
         }
-        // Our wakers only push to run queues; others (a combinator's) may come back for the wheel, so the due ones
-        // are called outside the borrow, in batches that need no memory of their own.
+        // Wakers of this crate only push to run queues; others (a combinator's) may access the wheel, so due
+        // ones are called outside the borrow, in batches that need no allocation.
         loop {
             let mut batch: [Option<Waker>; 32] = [const { None }; 32];
             let mut count = 0;
@@ -102,7 +104,8 @@ impl Shard {
             if self.poll_cost_ns.is_none() {
                 self.sched.charge(group, now.saturating_sub(begin));
             }
-            // After background work the driver is looked at in any case: not all can tell what is pending without.
+            // After background work the driver is called in any case: not every driver can check for
+            // completions without a call.
             let look = group.is_background() || self.poll_cost_ns.is_some();
             if look || now >= turn_end || self.driver.borrow().completions_pending() {
                 break;
@@ -133,7 +136,7 @@ impl Shard {
         self.sched.next_group()
     }
 
-    /// How long a slice of `group` may be: a background group's is short while somebody of the foreground waits.
+    /// Longest slice of `group`: short for a background group while foreground work waits.
     fn slice_ns(&self, group: Group) -> u64 {
         if group == Group::UNPREPARED {
             UNPREPARED_SLICE_NS
@@ -146,8 +149,8 @@ impl Shard {
         }
     }
 
-    /// Whether a background slice should end: completions are pending, a peer has sent something, or a task of the
-    /// foreground was woken meanwhile. Loads of memory only.
+    /// Whether a background slice should end: completions are pending, a peer has sent something, or a task
+    /// of the foreground was woken meanwhile. Loads of memory only.
     pub(crate) fn others_arrived(&self) -> bool {
         self.sched.foreground_arrived()
             || self.remote.is_notified()
@@ -203,8 +206,8 @@ impl Shard {
         let outer_task = self.current_task.replace(Some(task));
         let outer = self.pulse.begin_poll(task.identity());
         self.polls.set(self.polls.get() + 1);
-        // SAFETY: the slab holds the task until it is done. Polls nest only where a task starts one that is new, so
-        // this one is not being polled.
+        // SAFETY: the slab holds the task until it is done. Polls nest only where a task starts one that is
+        // new, so this one is not being polled.
         let done = unsafe { task.poll(&mut Context::from_waker(&waker)) };
         self.pulse.end_poll(outer);
         self.sched.current.set(before);
@@ -287,19 +290,20 @@ impl Shard {
         }
     }
 
-    /// Drops all tasks and what they have left to be closed.
+    /// Drops all tasks, and closes the descriptors they leave.
     pub(crate) fn drop_tasks(&self) {
         for _ in 0..TEARDOWN_ROUNDS_MAX {
             let Some(index) = self.tasks.any() else { break };
             if let Some(task) = self.tasks.remove(index) {
-                // SAFETY: the task was in the slab, is not being polled, and is not done: done tasks leave at once.
+                // SAFETY: the task was in the slab, is not being polled, and is not done: done tasks leave at
+                // once.
                 unsafe { task.cancel() };
                 task.leave_slab();
             }
         }
         let locals = self.locals.take();
         drop(locals);
-        // What changes the disk runs to its end, also if it still waits for its turn.
+        // Operations that change the disk run to their end, even if they still wait in the queue.
         self.io.borrow_mut().drain();
         self.dispatch_io();
         self.flush_closes();

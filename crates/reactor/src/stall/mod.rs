@@ -1,10 +1,11 @@
 //! The stall detector: names the task, or the system call, that held a core for too long.
 //!
-//! While a shard is awake a timer signals its thread twice per threshold (`timer`). The signal's handler compares the
-//! shard's [`Pulse`] with the one before: if no other task was polled meanwhile, and that for the threshold, it notes
-//! where the thread stands and hands the addresses to a thread of the process (`reporter`), which finds their names
-//! and calls the configured function. A shard that sleeps has no timer running: idle costs nothing.
-//! Invariant: the handler neither allocates nor locks; what it shares with others is atomic. Not used by simulation.
+//! While a shard is awake a timer signals its thread twice per threshold (`timer`). The signal's handler
+//! compares the shard's [`Pulse`] with the previous one: if no other task was polled for the time of the
+//! threshold, it collects the thread's stack addresses and hands them to a thread of the process
+//! (`reporter`), which finds their names and calls the configured function. A sleeping shard has no timer
+//! running: idle time costs nothing. Invariant: the handler neither allocates nor locks; its shared data is
+//! atomic. Not used by simulation.
 
 mod reporter;
 mod timer;
@@ -30,7 +31,7 @@ pub struct StallDetector {
     pub threshold: Duration,
     /// Reports per shard and minute; more are only counted.
     pub reports_per_minute: u32,
-    /// Called for each report, on a thread of its own.
+    /// Called for each report, on its own thread.
     pub report: fn(&Stall),
 }
 
@@ -48,7 +49,7 @@ pub enum StallKind {
     Task,
     /// A system call worked or slept.
     Kernel,
-    /// Somebody else had the CPU. Counted, never reported: no task is to blame.
+    /// Another process or thread had the CPU. Counted, never reported: no task is the cause.
     Preempted,
 }
 
@@ -74,7 +75,7 @@ pub struct Stall {
     pub held: Duration,
     /// By whom.
     pub kind: StallKind,
-    /// The task's group; `None` when the loop itself was at it.
+    /// The task's group; `None` if the loop itself was running.
     pub group: Option<&'static str>,
     /// The type of the task's future.
     pub task: Option<&'static str>,
@@ -102,14 +103,14 @@ pub fn log(stall: &Stall) {
     );
 }
 
-/// What the handler saw last; only the handler touches it.
+/// The handler's last observations; only the handler uses it.
 #[derive(Default)]
 struct Seen {
     beat: AtomicU64,
     at_ns: AtomicU64,
     cpu_ns: AtomicU64,
     sleeps: AtomicU64,
-    /// The kinds this beat has been counted as, a bit each.
+    /// The kinds that this beat has been counted as, a bit each.
     counted: AtomicU8,
     /// How long this beat must last to be reported next.
     next_ns: AtomicU64,
@@ -118,9 +119,9 @@ struct Seen {
     left_out: AtomicU64,
 }
 
-/// What the handler hands to the reporter.
+/// Data that the handler hands to the reporter.
 struct Slot {
-    /// True from the handler's last store until the reporter has read all.
+    /// True from the handler's last store until the reporter has read everything.
     full: AtomicBool,
     held_ns: AtomicU64,
     kind: AtomicU8,
@@ -136,11 +137,12 @@ pub(crate) struct Pulse {
     shard: usize,
     /// Grows with every poll of a task that is not nested in another, and with every turn.
     beats: AtomicU64,
-    /// Whose poll is on; null outside of one.
+    /// The task that is being polled; null outside of a poll.
     task: AtomicPtr<Identity>,
     group: AtomicU8,
     asleep: AtomicBool,
-    /// Somebody watches: `timer` is one. The kernel's first timer has the number 0, so it cannot tell.
+    /// Whether the thread is watched, so that `timer` is valid. The kernel's first timer has the number 0, so
+    /// the number alone does not show it.
     watched: AtomicBool,
     timer: AtomicPtr<libc::c_void>,
     armed: AtomicBool,
@@ -183,12 +185,13 @@ impl Pulse {
         })
     }
 
-    /// The loop goes on to something else. One writer, so no atomic addition.
+    /// Notes that the loop makes progress. There is one writer, so no atomic addition is needed.
     pub(crate) fn beat(&self) {
         self.beats.store(self.beats.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// A poll of a task begins; what to give to `end_poll`. A poll within a poll is no sign of life of the outer one.
+    /// Begins a poll of a task; returns the value for `end_poll`. A poll within a poll is no progress of the
+    /// outer one.
     pub(crate) fn begin_poll(&self, task: &'static Identity) -> *mut Identity {
         let outer = self.task.load(Ordering::Relaxed);
         if outer.is_null() {
@@ -202,8 +205,8 @@ impl Pulse {
         self.task.store(outer, Ordering::Relaxed);
     }
 
-    /// The group whose tasks are polled from now on. Starts the timer if it has stopped: not at the wake itself, which
-    /// may be the timer's own signal and then leads nowhere.
+    /// Sets the group whose tasks are polled from now on. Starts the timer if it has stopped; this is not
+    /// done at the wake itself, which may be caused by the timer's own signal and have no task.
     pub(crate) fn enters(&self, group: Group) {
         self.group.store(group.0, Ordering::Relaxed);
         if !self.armed.load(Ordering::Relaxed) && self.watched.load(Ordering::Relaxed) {

@@ -1,10 +1,11 @@
 //! The timer of a watched thread and the handler of its signal.
 //!
-//! The timer is the thread's own (SIGEV_THREAD_ID), periodic, and stopped by the handler when it finds the thread
-//! asleep; the loop starts it again when it next polls a task. So a busy core takes two signals per threshold (some 2 us each),
-//! a core that wakes now and then one signal and one timer_settime per sleep, an idle one nothing.
-//! Invariant: `on_tick` is async-signal-safe: stores, loads, clock_gettime, getrusage, timer_settime, write, and the
-//! unwinder, which glibc serves without a lock; it leaves `errno` as it was.
+//! The timer belongs to the thread (SIGEV_THREAD_ID), is periodic, and is stopped by the handler when it
+//! finds the thread asleep; the loop starts it again when it next polls a task. So a busy core takes two
+//! signals per threshold (some 2 us each), a core that wakes from time to time one signal and one
+//! timer_settime per sleep, an idle one nothing. Invariant: `on_tick` is async-signal-safe: stores, loads,
+//! clock_gettime, getrusage, timer_settime, write, and the unwinder, which glibc runs without a lock; it
+//! leaves `errno` unchanged.
 
 use std::cell::Cell;
 use std::io;
@@ -59,7 +60,8 @@ impl Drop for Watch {
     fn drop(&mut self) {
         self.pulse.watched.store(false, Ordering::Relaxed);
         let timer = self.pulse.timer.load(Ordering::Relaxed);
-        // SAFETY: the timer was created by `start` and is deleted once. A signal already on its way finds no pulse.
+        // SAFETY: the timer was created by `start` and is deleted once. A signal already on its way finds no
+        // pulse.
         unsafe { libc::timer_delete(timer) };
         PULSE.with(|current| current.set(ptr::null()));
     }
@@ -104,7 +106,7 @@ fn set(pulse: &Pulse, period_ns: u64) {
     unsafe { libc::timer_settime(pulse.timer.load(Ordering::Relaxed), 0, &every, ptr::null_mut()) };
 }
 
-/// Starts the timer. A refusal would only mean that nobody watches.
+/// Starts the timer. If that fails, the thread is only not watched.
 pub(super) fn arm(pulse: &Pulse) {
     pulse.armed.store(true, Ordering::Relaxed);
     set(pulse, pulse.threshold_ns.load(Ordering::Relaxed) / 2);
@@ -130,7 +132,7 @@ extern "C" fn on_tick(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut lib
 }
 
 impl Pulse {
-    /// Looks whether the loop went on since the tick before.
+    /// Checks whether the loop made progress since the previous tick.
     fn tick(&self, counter: usize) {
         let seen = &self.seen;
         let (now_ns, beat) = (monotonic_ns(), self.beats.load(Ordering::Relaxed));
@@ -148,11 +150,12 @@ impl Pulse {
         if held_ns < seen.next_ns.load(Ordering::Relaxed) {
             return;
         }
-        // The same stall again only when it has become twice as long.
+        // The same stall is reported again only when it has become twice as long.
         seen.next_ns.store(held_ns.saturating_mul(2), Ordering::Relaxed);
         let on_cpu_ns = cpu_ns.saturating_sub(seen.cpu_ns.load(Ordering::Relaxed));
         let slept = sleeps > seen.sleeps.load(Ordering::Relaxed);
-        // What used the threshold's time itself is guilty, however much others took beside it.
+        // A task that used the threshold's time itself is the cause, however much time others took besides
+        // it.
         let was_off = on_cpu_ns * 2 < held_ns && on_cpu_ns < self.threshold_ns.load(Ordering::Relaxed);
         let kind = if was_off && !slept {
             StallKind::Preempted
@@ -161,7 +164,8 @@ impl Pulse {
         } else {
             StallKind::Task
         };
-        // A stall that goes on counts once for each of its causes: the CPU may be taken from a task that computes.
+        // A continuing stall counts once for each of its causes: the CPU may be taken from a task that
+        // computes.
         let counted = seen.counted.load(Ordering::Relaxed);
         if counted & (1 << kind as u8) == 0 {
             seen.counted.store(counted | 1 << kind as u8, Ordering::Relaxed);
@@ -216,17 +220,20 @@ fn collect(counter: usize, mut take: impl FnMut(usize)) {
         count < FRAMES_MAX
     };
     if cfg!(target_env = "gnu") {
-        // SAFETY: asks that nobody else uses it at once for its cache of symbols, which collecting does not touch.
+        // SAFETY: asks that nobody else uses it at once for its cache of symbols, which collecting does not
+        // touch.
         unsafe { backtrace::trace_unsynchronized(|at| frame(at.ip().addr())) };
     } else {
-        // Elsewhere the unwinder takes locks the interrupted code may hold: the innermost function has to do.
+        // Elsewhere the unwinder takes locks that the interrupted code may hold: only the innermost function
+        // is reported.
         frame(counter);
     }
 }
 
 /// The thread's CPU time in nanoseconds, and how often it has gone to sleep by itself.
 fn usage() -> (u64, u64) {
-    // The clock, not getrusage's times: those are brought up to date by the kernel's tick only, 4 ms apart or more.
+    // The clock, not getrusage's times: those are updated only at the kernel's tick, every 4 ms or less
+    // often.
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is to a local.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
@@ -252,8 +259,8 @@ fn program_counter(context: *mut libc::c_void) -> usize {
     context.uc_mcontext.pc as usize
 }
 
-/// Whether the signal came in a system call: the counter then stands behind its instruction, or on it when the call
-/// will be started again.
+/// Whether the signal arrived in a system call: the counter is then behind its instruction, or on it if the
+/// call will be restarted.
 fn in_system_call(counter: usize) -> bool {
     #[cfg(target_arch = "x86_64")]
     const INSTRUCTION: [u8; 2] = [0x0f, 0x05];

@@ -1,4 +1,4 @@
-//! A condition to wait for: whoever changes it calls `notify_all`, whoever waits looks again.
+//! A condition to wait for: code that changes it calls `notify_all`, and waiters check it again.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use super::waiters::Waiters;
 
-/// Wakes all who wait, each time it is notified.
+/// Wakes all waiters, each time it is notified.
 pub struct Event {
     waiters: RefCell<Waiters>,
     epoch: Cell<u64>,
@@ -20,12 +20,12 @@ impl Default for Event {
 }
 
 impl Event {
-    /// An event nobody waits for yet.
+    /// An event without waiters.
     pub fn new() -> Self {
         Self { waiters: RefCell::new(Waiters::new()), epoch: Cell::new(0) }
     }
 
-    /// Wakes everyone who waits now.
+    /// Wakes all present waiters.
     #[inline]
     pub fn notify_all(&self) {
         self.epoch.set(self.epoch.get() + 1);
@@ -35,7 +35,7 @@ impl Event {
     }
 
     fn wake_all(&self) {
-        // Bounded by those in line now: a woken waiter that joins again is not woken twice.
+        // Bounded by the waiters in the queue now: a woken waiter that joins again is not woken twice.
         let waiting = self.waiters.borrow().len();
         for _ in 0..waiting {
             let waker = self.waiters.borrow_mut().pop();
@@ -51,18 +51,19 @@ impl Event {
         Wait { event: self, place: self.place() }
     }
 
-    /// A place for [`Event::poll_notified`], for futures that own what the event is in and so cannot hold a [`Wait`].
+    /// A place for [`Event::poll_notified`], for futures that own the event's owner and so cannot hold a
+    /// [`Wait`].
     #[inline]
     pub fn place(&self) -> Place {
         Place { epoch: self.epoch.get(), ticket: None }
     }
 
-    /// Ready at the first notification after `place` was made; until then who is polled waits in line at `place`, and has
-    /// to [`Event::leave`] it where it does not go on waiting.
+    /// Ready at the first notification after `place` was made; until then the polled future waits in the
+    /// queue at `place`, and has to [`Event::leave`] it if it stops waiting.
     #[inline]
     pub fn poll_notified(&self, place: &mut Place, context: &mut Context<'_>) -> Poll<()> {
         if self.epoch.get() != place.epoch {
-            // Whoever notified has taken it out of the line.
+            // The notification removed it from the queue.
             place.ticket = None;
             return Poll::Ready(());
         }
@@ -74,7 +75,7 @@ impl Event {
         Poll::Pending
     }
 
-    /// Leaves the line, where `place` is in it.
+    /// Leaves the queue, if `place` is in it.
     #[inline]
     pub fn leave(&self, place: &mut Place) {
         if let Some(ticket) = place.ticket.take() {
@@ -90,7 +91,8 @@ impl Event {
     }
 }
 
-/// Who waits for an event, and since when. To drop it without [`Event::leave`] leaves a waker in line that wakes for nothing.
+/// A waiter for an event, and the time since it waits. If it is dropped without [`Event::leave`], a waker
+/// stays in the queue and is called for nothing.
 #[derive(Debug)]
 pub struct Place {
     epoch: u64,

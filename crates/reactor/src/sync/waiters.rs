@@ -1,6 +1,6 @@
-//! A line of waiting tasks, first come first served, from which anyone may step out.
+//! A queue of waiting tasks, first come first served, which any task may leave.
 //!
-//! Tickets only grow, so the line is sorted by ticket and a waiter is found by binary search.
+//! Tickets only grow, so the queue is sorted by ticket and a waiter is found by binary search.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -51,12 +51,12 @@ impl<T> Waiters<T> {
         }
     }
 
-    /// What the first in line asks for.
+    /// The request of the first waiter.
     pub(crate) fn front(&self) -> Option<&T> {
         self.line.front().map(|entry| &entry.2)
     }
 
-    /// Takes the first in line out.
+    /// Removes the first waiter.
     pub(crate) fn pop(&mut self) -> Option<Waker> {
         self.line.pop_front().map(|entry| entry.1)
     }

@@ -1,9 +1,9 @@
-//! Tasks: a future, its output and the one who waits for it, in one pooled block of memory.
+//! Tasks: a future, its output and its waiter, in one pooled block of memory.
 //!
-//! The shard's slab holds a task until it is done; a `JoinHandle` may hold it longer. Whoever lets go last
-//! frees the block. Tasks never leave their shard, so nothing here is atomic.
-//! Invariant: the future is dropped as soon as it is done or has panicked, before anyone sees the output.
-//! A panic is caught here, logged with its group, counted, and given to the join handle.
+//! The shard's slab holds a task until it is done; a `JoinHandle` may hold it longer. The last holder frees
+//! the block. Tasks never leave their shard, so nothing here is atomic. Invariant: the future is dropped as
+//! soon as it is done or has panicked, before the output is visible. A panic is caught here, logged with its
+//! group, counted, and passed to the join handle.
 
 pub(crate) mod pool;
 pub(crate) mod slab;
@@ -26,11 +26,11 @@ use pool::TaskPool;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("task panicked: {message}")]
 pub struct TaskPanicked {
-    /// What the panic said.
+    /// The panic's message.
     pub message: String,
 }
 
-/// What a task is, for reports: the same for all tasks of one future's type.
+/// The identity of a task for reports: the same for all tasks of one future's type.
 pub(crate) struct Identity {
     name: fn() -> &'static str,
 }
@@ -196,7 +196,7 @@ impl<F: Future> TaskCell<F> {
     }
 
     unsafe fn cancel(task: TaskRef, message: String) {
-        // A panic in a destructor of a stopping shard has nobody to go to but the log.
+        // The log is the only place for a panic in a destructor of a stopping shard.
         if let Err(message) = Self::replace(task, Err(TaskPanicked { message })) {
             shard::try_with(|shard| shard.note_panic(task.header().group.get(), &message));
         }
@@ -239,8 +239,8 @@ pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
 
 /// Builds the task in pooled memory; the caller puts it into the slab.
 ///
-/// The future is made here and by `make`, because it may have kilobytes and `make` does not: each function it were handed
-/// through would copy it.
+/// The future is made here and by `make`, because it may have kilobytes and `make` does not: each function it
+/// were handed through would copy it.
 #[inline]
 pub(crate) fn create<F: Future + 'static>(
     pool: &Rc<TaskPool>,
@@ -272,20 +272,21 @@ pub fn spawn<F: Future + 'static>(group: Group, future: F) -> JoinHandle<F::Outp
     shard::with(|shard| shard.spawn(group, future))
 }
 
-/// Starts the future that `make` makes as a detached task of `group` and polls it once before returning, if the caller's task is of that
-/// group too (else it is queued as by [`spawn`]).
+/// Creates a detached task of `group` from the future that `make` returns. If the caller's task belongs to
+/// that group too, the task is polled once before returning; otherwise it is queued as by [`spawn`].
 ///
-/// Short work is then done at once: thousands of requests that arrive together do not each hold a task's memory while
-/// they queue. The caller looks at [`maybe_yield`](crate::maybe_yield) between such calls.
+/// Short work is then done at once: thousands of requests that arrive together do not each hold a task's
+/// memory while they queue. The caller awaits [`maybe_yield`](crate::maybe_yield) between such calls.
 #[inline]
 pub fn spawn_now<F: Future + 'static>(group: Group, make: impl FnOnce() -> F) {
     shard::with(|shard| shard.spawn_now(group, make));
 }
 
-/// Moves the running task to another group, and waits for a slice of it; at once where it is of that group already.
+/// Moves the running task to another group, and waits for a slice of that group; returns at once if it
+/// belongs to that group already.
 ///
-/// From then on its time and its requests to the disk are charged there. For work whose weight shows only after it has
-/// begun: a request turns out to be a scan.
+/// From then on its time and its disk requests are charged there. For work whose weight shows only after it
+/// has begun, such as a request that turns out to be a scan.
 pub async fn move_to(group: Group) {
     let moved = shard::with(|shard| shard.move_current(group));
     if moved {
@@ -293,10 +294,11 @@ pub async fn move_to(group: Group) {
     }
 }
 
-/// Drops `parts` one after the other in a background task that gives way between them; at once outside of a shard, and
-/// where there are few.
+/// Drops `parts` one after the other in a background task that yields between them; at once outside of a
+/// shard, and if there are few.
 ///
-/// For what is freed as a whole and is large: the destructors of a hundred thousand small things take milliseconds.
+/// For large values that are freed as a whole: the destructors of a hundred thousand small values take
+/// milliseconds.
 pub fn drop_in_steps<T: 'static>(parts: Vec<T>) {
     if parts.len() < PARTS_DROPPED_AT_ONCE {
         return;

@@ -1,9 +1,10 @@
-//! The replica's half of a round: promises a ballot with what it holds, then takes what is proposed under it.
+//! The replica's half of a round: promises a ballot together with the current contents, then accepts the
+//! proposal under it.
 //!
-//! A promise is the partition's turn. A coordinator on this shard keeps it itself; for one on another shard it is kept
-//! here under its ballot until it proposes, gives up, or its deadline passes: a later proposal is refused.
-//! Invariant: ballots of a shard only grow, and a proposal is applied before its partition's turn goes on,
-//! also where the one who waited for it has gone.
+//! A promise is the partition's turn. A coordinator on this shard keeps it itself. For one on another shard
+//! it is kept here under its ballot until that shard proposes, gives up, or its deadline passes; a later
+//! proposal is refused. Invariant: ballots of a shard only grow, and a proposal is applied before its
+//! partition's turn passes on, even if the waiting client is gone.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -24,7 +25,7 @@ use crate::partition_line::{PartitionLines, Turn};
 /// Most rounds that coordinators of other shards may have open on a shard.
 pub const ROUNDS_MAX: usize = 16_384;
 
-/// What a round looks at.
+/// The inputs of a round.
 #[derive(Debug, Clone)]
 pub(super) struct Prepare {
     pub(super) table: TableId,
@@ -33,7 +34,7 @@ pub(super) struct Prepare {
     pub(super) now: LocalSeconds,
 }
 
-/// A promised ballot and what was there.
+/// A promised ballot, and the contents of the partition.
 #[derive(Debug)]
 pub(super) struct Promise {
     pub(super) ballot: Ballot,
@@ -58,7 +59,7 @@ impl Acceptor {
         }
     }
 
-    /// Waits until every proposal taken is applied; takes none from now on.
+    /// Waits until every accepted proposal is applied; accepts none from now on.
     pub(crate) async fn stop(&self) {
         self.tasks.close().await;
     }
@@ -93,7 +94,8 @@ impl Acceptor {
                 "a conditional write looked at more than {CURRENT_BYTES_MAX} bytes"
             )));
         }
-        // The ballot is taken after the read: it is later than everything this shard's clock gave what was read.
+        // The ballot is taken after the read: it is later than all timestamps that this shard's clock gave to
+        // the data that was read.
         let ballot = Ballot(reactor::wall_clock_us().max(self.last.get().0.saturating_add(1)));
         self.last.set(ballot);
         Ok((turn, Promise { ballot, current }))
@@ -115,7 +117,7 @@ impl Acceptor {
         Ok(promise)
     }
 
-    /// Waits for the turn of a partition, behind rounds that are under way and no longer than those may take.
+    /// Waits for the turn of a partition, behind running rounds and no longer than those may take.
     pub(crate) async fn turn(
         &self,
         table: TableId,
@@ -125,7 +127,7 @@ impl Acceptor {
         let mut turn = pin!(self.lines.turn(table, key));
         loop {
             self.forget_late_rounds();
-            // Whoever holds the turn for another shard may be the one who never comes back.
+            // The holder of the turn, if it is on another shard, may never come back.
             let holder = self.rounds.borrow().values().map(|(_, deadline)| *deadline).min();
             let until = holder.map_or(deadline, |holder| holder.min(deadline));
             match reactor::timeout(until, turn.as_mut()).await {
@@ -149,17 +151,18 @@ impl Acceptor {
         drop(late);
     }
 
-    /// Takes back a promise kept for another shard, for its proposal or because there will be none.
+    /// Removes a promise kept for another shard, for its proposal or because there will be none.
     ///
     /// # Errors
-    /// [`RemoteFailure::TimedOut`] where it is no longer kept: the round is lost, and nothing was written.
+    /// [`RemoteFailure::TimedOut`] if it is no longer kept: the round is lost, and nothing was written.
     pub(super) fn take(&self, ballot: Ballot) -> Result<Turn, RemoteFailure> {
         self.forget_late_rounds();
         let round = self.rounds.borrow_mut().remove(&ballot);
         round.map(|(turn, _)| turn).ok_or(RemoteFailure::TimedOut)
     }
 
-    /// Applies a proposal and then gives the turn on. A future that is dropped leaves it being applied.
+    /// Applies a proposal and then passes the turn on. If the future is dropped the proposal is still
+    /// applied.
     pub(crate) async fn accept(
         &self,
         storage: &Storage,

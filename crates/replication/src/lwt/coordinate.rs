@@ -13,7 +13,7 @@ use crate::partition_line::Turn;
 use crate::placement::shard_of;
 use crate::replicator::{Replicator, here};
 
-/// A promise and where it is kept.
+/// A promise, and the place where it is kept.
 enum Kept {
     /// By this coordinator.
     Here(Turn),
@@ -22,15 +22,17 @@ enum Kept {
 }
 
 impl Replicator {
-    /// Carries out a conditional write of one partition: what `request` decides on is what is there when it is written.
+    /// Executes a conditional write of one partition: the contents that `request` decides on are still
+    /// current when it is written.
     ///
-    /// Outcomes are linearizable over all conditional writes of a partition, from every shard. `serial` says among
-    /// which replicas, `commit` how many must have the write before this returns.
+    /// Outcomes are linearizable over all conditional writes of a partition, from every shard. `serial`
+    /// selects the replicas for that, `commit` the number of them that must have the write before this
+    /// returns.
     ///
     /// # Errors
     /// [`CasError::Request`] from `decide`; [`ReplicationError::Unavailable`] before anything is done;
-    /// [`ReplicationError::TimedOut`] at the first deadline, when nothing is written; [`ReplicationError::Undecided`] at the
-    /// second: the write may then have happened.
+    /// [`ReplicationError::TimedOut`] at the first deadline, when nothing is written;
+    /// [`ReplicationError::Undecided`] at the second: the write may then have happened.
     pub async fn cas<R: CasRequest>(
         &self,
         table: &Table,
@@ -63,7 +65,8 @@ impl Replicator {
         }
     }
 
-    /// Waits until every conditional write and counter update taken here is applied; takes none from now on.
+    /// Waits until every accepted conditional write and counter update of this shard is applied; accepts none
+    /// from now on.
     pub async fn stop(&self) {
         self.acceptor().stop().await;
     }
@@ -100,7 +103,7 @@ impl Round<'_> {
 
     async fn accept(&self, kept: Kept, ballot: Ballot, mutation: Vec<u8>) -> Result<(), ReplicationError> {
         let deadline = self.deadlines.write;
-        // What was proposed may be written even though nobody waits for it any more.
+        // A proposal may be written even if no client waits for it any more.
         let undecided = || ReplicationError::Undecided { received: 0, required: self.required };
         match kept {
             Kept::Here(turn) => {
@@ -132,7 +135,7 @@ impl Round<'_> {
                     drop(replicator.acceptor().take(ballot));
                 }
             });
-            // Nobody waits for it: where it does not arrive, the promise ends at its deadline.
+            // The call is not awaited: if it does not arrive, the promise ends at its deadline.
             reactor::spawn(Group::STATEMENT, call).detach();
         }
     }

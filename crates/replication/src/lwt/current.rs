@@ -1,10 +1,11 @@
-//! What a partition held when a conditional write looked: rows as bytes, so that they travel between shards.
+//! Contents of a partition when a conditional write read it: rows as bytes, so that they can be sent between
+//! shards.
 
 use model::deletion::LocalSeconds;
 use model::{ColumnId, RowView, Token};
 use storage::{Flow, RowConsumer};
 
-/// Bytes of rows that one conditional write may look at.
+/// Most bytes of rows that one conditional write may read.
 pub const CURRENT_BYTES_MAX: usize = 64 << 20;
 
 /// Live rows of one partition, by clustering, and its static row.
@@ -16,12 +17,12 @@ pub struct Current {
 }
 
 impl Current {
-    /// The static row, where it has live cells.
+    /// The static row, if it has live cells.
     pub fn static_row(&self) -> Option<RowView<'_>> {
         self.static_row.as_deref().map(RowView::trusted)
     }
 
-    /// The row at a clustering, where it lives and was asked for.
+    /// The row at a clustering, if it is live and was requested.
     pub fn row(&self, clustering: &[u8]) -> Option<RowView<'_>> {
         let (_, row) = self.rows.iter().find(|(at, _)| at == clustering)?;
         Some(RowView::trusted(row))
@@ -54,7 +55,7 @@ impl<'c> Taker<'c> {
         Self { current, left: rows_max, shown_by }
     }
 
-    /// Whether a row counts: see [`CasRead::shown_by`](super::CasRead::shown_by).
+    /// Whether a row counts, by [`CasRead::shown_by`](super::CasRead::shown_by).
     fn shows(&self, row: RowView<'_>) -> bool {
         self.shown_by.is_none_or(|(columns, now)| {
             row.liveness().is_live(now)

@@ -1,11 +1,12 @@
-//! Conditional writes of one partition: looked at, decided and written with nobody of their kind in between.
+//! Conditional writes of one partition: read, decided and written with no other conditional write in between.
 //!
-//! The steps are Paxos's: a ballot is promised by the replicas together with what they hold (`prepare`), the
-//! coordinator decides, and what it wants written is accepted under that ballot (`propose`, here `accept`) and then
-//! shown to readers (`commit`, part of `accept` while there is one replica). [`CasRequest`] and [`Replicator::cas`] are
-//! what callers see of it, whatever the number of replicas: `decide` may be asked more than once.
-//! With one replica a promise is the partition's turn in line at the shard that has it, so that ballots never compete.
-//! Ballots are the timestamps of what they write: they only grow on a shard, and a shard has all of a partition.
+//! The steps are those of Paxos: the replicas promise a ballot and return their contents (`prepare`); the
+//! coordinator decides; its mutation is accepted under that ballot (`propose`, here `accept`) and then made
+//! visible to readers (`commit`, part of `accept` while there is one replica). [`CasRequest`] and
+//! [`Replicator::cas`] are the interface for callers, for any number of replicas: `decide` may be called more
+//! than once. With one replica a promise is the partition's turn on the shard that has it, so that ballots
+//! never compete. Ballots are the timestamps of the data they write: they only grow on a shard, and a shard
+//! has all of a partition.
 
 mod acceptor;
 mod coordinate;
@@ -26,43 +27,44 @@ use crate::error::ReplicationError;
 #[allow(unused_imports, reason = "named by the documentation")]
 use crate::replicator::Replicator;
 
-/// Identity and order of a round, and the timestamp in microseconds of what it writes.
+/// Identity and order of a round, and the timestamp in microseconds of its writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ballot(pub i64);
 
-/// How long a conditional write may take.
+/// Deadlines of a conditional write.
 #[derive(Debug, Clone, Copy)]
 pub struct CasDeadlines {
-    /// Until when others of its kind may keep it from being proposed (`cas_contention_timeout`).
+    /// How long contention with other proposals may delay this one (`cas_contention_timeout`).
     pub contention: Deadline,
-    /// Until when what was proposed must be written.
+    /// The time by which an accepted proposal must be written.
     pub write: Deadline,
 }
 
-/// What a conditional write has to know of its partition; the static row always comes along.
+/// The data of its partition that a conditional write reads, besides the static row, which is always read.
 #[derive(Debug, Clone)]
 pub struct CasRead {
-    /// Which rows.
+    /// The rows.
     pub slices: Slices,
-    /// How many of them at most.
+    /// Most rows that are read.
     pub rows_max: usize,
-    /// Where it is given, only rows count that were inserted or have a live cell of one of these columns.
+    /// If given, only rows count that were inserted or have a live cell of one of these columns.
     pub shown_by: Option<Vec<ColumnId>>,
 }
 
 /// A conditional write.
 pub trait CasRequest {
-    /// What can be wrong with deciding it.
+    /// The error of deciding.
     type Error;
 
-    /// What is read for the decision, and the seconds that count as now.
+    /// The data read for the decision, and the present time of the request in seconds.
     fn reads(&self) -> (Vec<CasRead>, LocalSeconds);
 
-    /// Decides by what the partition holds: appends the mutation to be written and returns true, or returns false
-    /// where the condition does not hold. Called again with what is there then where another round came first.
+    /// Decides by the contents of the partition: appends the mutation to be written and returns true, or
+    /// returns false if the condition does not hold. Called again with the new contents if another round came
+    /// first.
     ///
     /// # Errors
-    /// Whatever is wrong with the request; nothing is written then.
+    /// Any error of the request; nothing is written then.
     fn decide(
         &mut self,
         current: &Current,
@@ -76,11 +78,11 @@ pub trait CasRequest {
 pub enum CasOutcome {
     /// The condition held and the write is done.
     Applied,
-    /// It did not; this is what was there.
+    /// The condition did not hold; these are the existing contents.
     Rejected(Current),
 }
 
-/// Why a conditional write did not end.
+/// Why a conditional write failed.
 #[derive(Debug)]
 pub enum CasError<E> {
     /// The request could not be decided; nothing was written.

@@ -1,4 +1,4 @@
-//! What one shard answers another: partitions and rows as bytes, in pages.
+//! Answers between shards: partitions and rows as bytes, in pages.
 //!
 //! ```text
 //! page      := frame*
@@ -9,9 +9,9 @@
 //!                                                                          dead things stood before that place
 //! sized     := length:u32 bytes                                            (little endian)
 //! ```
-//! The weight of a place at the end of a partition is [`AT_END`]. A page ends after [`PAGE_BYTES`], [`PAGE_DEAD`] or when its
-//! limits are reached, and the reader asks for what lies behind its last place. Invariant: a page that is not the last goes
-//! past something, so that asking ends.
+//! The weight of a place at the end of a partition is [`AT_END`]. A page ends after [`PAGE_BYTES`],
+//! [`PAGE_DEAD`] or when its limits are reached, and the reader requests the data behind its last place.
+//! Invariant: a page that is not the last makes progress, so the number of requests is finite.
 
 use model::clustering::{Clustering, OwnedPosition, Position};
 use model::partition_key::DecoratedKey;
@@ -24,13 +24,13 @@ use crate::admission::{self, Operation};
 use crate::error::RemoteFailure;
 use crate::replicator::Replicator;
 
-/// Bytes after which a page ends; one row more may stand in it.
+/// Bytes after which a page ends; it may contain one row more.
 pub(super) const PAGE_BYTES: usize = 256 * 1024;
 
-/// Dead things after which a page ends: going past them takes a few milliseconds.
+/// Dead items after which a page ends: passing them takes a few milliseconds.
 const PAGE_DEAD: u32 = 10_000;
 
-/// The weight that says that a partition has ended.
+/// The weight that marks the end of a partition.
 const AT_END: i8 = 2;
 
 const PARTITION: u8 = 1;
@@ -48,9 +48,9 @@ pub(super) struct Request {
     now: u32,
     bypass_cache: bool,
     limits: ReadLimits,
-    /// Whether it counts against the limits of its partition: the first page of a read of one.
+    /// Whether the page counts against the limits of its partition: the first page of a read of one.
     counts: bool,
-    /// The rest of `range` once its one partition is read, where a page ended inside it.
+    /// The range behind `range`, if `range` is the rest of one partition inside which a page ended.
     then: Option<PartitionRange>,
 }
 
@@ -70,7 +70,7 @@ impl Request {
         }
     }
 
-    /// What to ask next; `None` where everything was read.
+    /// The next request; `None` if everything was read.
     pub(super) fn after(mut self, page: &Answer, fed: Fed, command: &ReadCommand) -> Option<Self> {
         self.counts = false;
         let then = self.then.take();
@@ -88,7 +88,7 @@ impl Request {
             None => behind(&self.range, &key.key),
         };
         match (&key.position, fed) {
-            // Of a partition that was not begun, the consumer could not say that it wants no more.
+            // If the partition was not announced, the consumer had no opportunity to skip it.
             (Some(position), fed) if fed == Fed::InsidePartition || !key.announced => {
                 let orders = command.table.clustering_orders();
                 resume_after(&mut self.slices, position.as_ref(), self.reversed, orders);
@@ -116,20 +116,20 @@ pub(super) struct Answer {
 #[derive(Debug)]
 struct Last {
     key: DecoratedKey,
-    /// The last row or place, where the page ended inside the partition.
+    /// The last row or place, if the page ended inside the partition.
     position: Option<OwnedPosition>,
-    /// Whether a frame begins the partition.
+    /// Whether a frame announced the partition.
     announced: bool,
 }
 
-/// Where feeding a page ended.
+/// The place where feeding a page ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fed {
-    /// The consumer has enough.
+    /// The consumer stopped.
     Stopped,
-    /// Inside a partition that the consumer wants more of.
+    /// Inside a partition of which the consumer wants more.
     InsidePartition,
-    /// Between partitions, or inside one that the consumer wants no more of.
+    /// Between partitions, or inside one that the consumer skips.
     Between,
 }
 
@@ -170,10 +170,10 @@ struct Page {
     /// The partition read last, and the place in it.
     key: Option<DecoratedKey>,
     position: OwnedPosition,
-    /// Whether that partition has not ended, and whether it was begun by a frame.
+    /// Whether that partition has not ended, and whether a frame announced it.
     inside: bool,
     announced: bool,
-    /// What was passed and is not said yet, before the place above; and in all.
+    /// Dead data passed before the place above and not reported yet; and the number of all items passed.
     dead: Dead,
     passed: u32,
     full: bool,
@@ -196,7 +196,7 @@ impl Page {
         }
     }
 
-    /// Says what was passed, behind which nothing was read yet.
+    /// Reports the dead data that was passed, if nothing was read behind it yet.
     fn append_dead(&mut self) {
         if self.dead == Dead::default() {
             return;
@@ -298,9 +298,10 @@ impl RowConsumer for Page {
 }
 
 impl Answer {
-    /// Gives the page's content to a consumer. `announced` says that the first partition is one the consumer knows.
+    /// Hands the page's contents to a consumer. `announced` says that the first partition was announced to
+    /// the consumer.
     ///
-    /// `None` where the page is broken.
+    /// `None` if the page is broken.
     pub(super) fn feed(&self, consumer: &mut dyn RowConsumer, mut announced: bool) -> Option<Fed> {
         let mut rest = self.bytes.as_slice();
         let (mut inside, mut skipping) = (announced, false);
@@ -352,8 +353,8 @@ impl Answer {
         }
         let cut_inside = self.full && self.last.as_ref().is_some_and(|last| last.position.is_some());
         if inside && (skipping || (announced && !cut_inside)) {
-            // The page ended inside a partition of which no more is read, or found nothing more of the one that
-            // the consumer knows: its end is said here.
+            // The page ended inside a partition of which no more is read, or found no more of the one that
+            // was announced to the consumer: its end is reported here.
             inside = false;
             if consumer.partition_end() == Flow::Stop {
                 return Some(Fed::Stopped);

@@ -17,7 +17,7 @@ use crate::error::ReplicationError;
 use crate::placement::shard_of;
 use crate::replicator::Replicator;
 
-/// How much of a read the receiver can use at most: what other shards need not send.
+/// The most of a read that the receiver can use; other shards need not send more.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ReadLimits {
     /// Rows in all; `None` where rows are filtered after they were read.
@@ -27,14 +27,15 @@ pub struct ReadLimits {
 }
 
 impl Replicator {
-    /// Feeds `consumer` what `command` finds, at `consistency`.
+    /// Feeds `consumer` the rows that `command` finds, at `consistency`.
     ///
-    /// Partitions come in token order over all shards. The consumer's word ends the read at once. The time until
-    /// `deadline` is for one partition's read, or for each fetch of a range, however many there are.
+    /// Partitions come in token order over all shards. The consumer can end the read at once by its return
+    /// value. The time until `deadline` is for one partition's read, or for each fetch of a range, however
+    /// many there are.
     ///
     /// # Errors
-    /// [`ReplicationError::Unavailable`] before anything is read; later errors come after the consumer may have
-    /// taken rows.
+    /// [`ReplicationError::Unavailable`] before anything is read; later errors come after the consumer may
+    /// have taken rows.
     #[inline]
     pub async fn read(
         &self,

@@ -1,8 +1,9 @@
-//! The time a range takes: one deadline for each fetch of it, not for the whole.
+//! The time limit of a range read: one deadline for each fetch of it, not for the whole.
 //!
-//! A full scan or an aggregate may read for hours; what must come in time is the next of it, as in Cassandra, where
-//! `range_request_timeout` holds for each internal page of [`FETCH_ROWS`] rows; what is
-//! dead counts as rows do, since going past it is the same work. A read of one partition keeps its one deadline.
+//! A full scan or an aggregate may read for hours; only its next fetch must come in time. Cassandra does the
+//! same: its `range_request_timeout` applies to each internal page of [`FETCH_ROWS`] rows. Each
+//! dead item that the read has to pass counts as a row, since passing it is the same work. A read of one
+//! partition keeps its one deadline.
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -45,7 +46,7 @@ pub(super) async fn collect(
     }
 }
 
-/// Counts what comes, and begins a new fetch when one is whole.
+/// Counts rows, and begins a new fetch after a full one.
 struct Paced<'c> {
     consumer: &'c mut dyn RowConsumer,
     left: u32,

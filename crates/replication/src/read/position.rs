@@ -1,10 +1,10 @@
-//! Where a read stopped and how it goes on: the rest of one partition, then what lies behind it.
+//! The place where a read stopped and its continuation: the rest of one partition, then the range behind it.
 
 use model::clustering::{ClusteringOrder, Position};
 use model::partition_key::{DecoratedKey, compare_decorated};
 use storage::{PartitionBound, PartitionRange, Slices};
 
-/// Cuts slices to what comes after a place in reading order: behind a row, or from a bound between rows on.
+/// Cuts slices to the part after a place in reading order: behind a row, or from a bound between rows on.
 pub fn resume_after(slices: &mut Slices, place: Position<'_>, reversed: bool, orders: &[ClusteringOrder]) {
     let bound = match (place.weight, reversed) {
         (0, false) => Position::after(place.prefix.0),
@@ -29,7 +29,7 @@ pub fn resume_after(slices: &mut Slices, place: Position<'_>, reversed: bool, or
     slices.retain(|slice| !slice.is_empty(orders));
 }
 
-/// The part of a range behind a partition; `None` where there is none.
+/// The part of a range behind a partition; `None` if there is none.
 pub fn behind(range: &PartitionRange, key: &DecoratedKey) -> Option<PartitionRange> {
     let PartitionRange::Between { to, .. } = range else { return None };
     let ended = match &to.key {

@@ -1,4 +1,4 @@
-//! Asks the shards of a plan one after the other and feeds the consumer what they answer.
+//! Reads from the shards of a plan one after the other and hands their rows to the consumer.
 
 use storage::{Dead, Flow, Place, ReadCommand, RowConsumer, StorageError, call_and_note};
 
@@ -34,7 +34,7 @@ pub(super) async fn collect(
     Ok(())
 }
 
-/// What this shard's storage says to a read.
+/// Converts an error of this shard's storage for a read.
 #[cold]
 pub(super) fn storage_error(error: StorageError) -> ReplicationError {
     match error {
@@ -75,7 +75,7 @@ async fn remote(
     Ok(())
 }
 
-/// Notes whether the consumer had enough: storage does not say.
+/// Notes whether the consumer stopped, which storage does not report.
 struct Watched<'c> {
     consumer: &'c mut dyn RowConsumer,
     stopped: bool,

@@ -22,7 +22,7 @@ pub(super) async fn here(
     }
 }
 
-/// What this shard's storage says to a write.
+/// Converts an error of this shard's storage for a write.
 #[cold]
 pub(crate) fn storage_error(error: StorageError, required: u32) -> ReplicationError {
     match error {
@@ -47,7 +47,7 @@ pub(super) async fn there(
     let answer = mesh::call(shard, Group::STATEMENT, move || async move {
         let replicator =
             local_replicator().ok_or_else(|| RemoteFailure::Failed("the shard is starting".to_owned()))?;
-        // Nobody waits for it any more: it is not begun.
+        // No caller waits for it any more: it is not begun.
         if deadline.instant() <= reactor::coarse_now() {
             return Err(RemoteFailure::TimedOut);
         }

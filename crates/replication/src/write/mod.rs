@@ -19,8 +19,9 @@ impl Replicator {
     /// Writes one mutation of `table` to enough replicas for `consistency`.
     ///
     /// # Errors
-    /// [`storage::StorageError::RateLimited`], [`storage::StorageError::MutationTooLarge`] and [`ReplicationError::Unavailable`] before anything is done;
-    /// [`ReplicationError::TimedOut`] when the write may or may not have happened; otherwise what the replica said.
+    /// [`storage::StorageError::RateLimited`], [`storage::StorageError::MutationTooLarge`] and
+    /// [`ReplicationError::Unavailable`] before anything is done; [`ReplicationError::TimedOut`] when the
+    /// write may or may not have happened; otherwise the replica's error.
     #[inline]
     pub async fn write(
         &self,
@@ -40,9 +41,10 @@ impl Replicator {
         reactor::in_place!(quorum::collect(self, &plan, &view, deadline))
     }
 
-    /// Begins [`Replicator::write`] where the partition is this shard's and nothing has to be waited for before the commit
-    /// log has it; `None` where something has, and nothing was begun. Who asks has seen that [`storage::Storage::holds_writers`] says
-    /// no. [`Replicator::write_failed`] is for the errors of what is returned.
+    /// Begins [`Replicator::write`] if the partition belongs to this shard and nothing has to be waited for
+    /// before the commit log has the write; otherwise returns `None`, and nothing was begun. Precondition:
+    /// [`storage::Storage::holds_writers`] returned false. Errors of the returned write go through
+    /// [`Replicator::write_failed`].
     ///
     /// # Errors
     /// As [`Replicator::write`].
@@ -63,7 +65,7 @@ impl Replicator {
         begun.map_err(|error| apply::storage_error(error, required))
     }
 
-    /// What the failure of a write that was begun is to those who asked for it.
+    /// Converts the error of a write that was begun to an error for its caller.
     #[cold]
     pub fn write_failed(
         &self,

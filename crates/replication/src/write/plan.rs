@@ -1,4 +1,4 @@
-//! Where a write goes and how many must take it.
+//! The destinations of a write, and the number of acknowledgements it needs.
 
 use model::{Table, Token};
 

@@ -1,4 +1,4 @@
-//! What stands in a compressed chunk, for each compressor Cassandra has.
+//! The contents of a compressed chunk, for each compressor of Cassandra.
 //!
 //! ```text
 //! LZ4      := length:u32 little endian, LZ4 block
@@ -7,9 +7,10 @@
 //! Zstd     := Zstandard frame
 //! Noop     := the bytes themselves
 //! ```
-//! With a dictionary (`dictionary`) LZ4 blocks and Zstandard frames refer to it as to what came before them.
-//! Source: Cassandra 5.0 `LZ4Compressor`, `SnappyCompressor`, `DeflateCompressor`, `ZstdCompressor`, `NoopCompressor`.
-//! A decoder is given the length a chunk has and never makes more of it, whatever the bytes say.
+//! With a dictionary (`dictionary`), LZ4 blocks and Zstandard frames refer to it as if it preceded them.
+//! Source: Cassandra 5.0 `LZ4Compressor`, `SnappyCompressor`, `DeflateCompressor`, `ZstdCompressor`,
+//! `NoopCompressor`. A decoder is given the length of the chunk and never produces more, whatever the bytes
+//! are.
 
 use std::fmt;
 
@@ -35,7 +36,7 @@ pub enum Compressor {
     Deflate,
     /// Zstandard.
     Zstd,
-    /// Not at all, but with checksums beside each chunk.
+    /// No compression, but checksums beside each chunk.
     Noop,
     /// LZ4 with a dictionary made for the file.
     Lz4Dictionary,
@@ -44,7 +45,7 @@ pub enum Compressor {
 }
 
 impl Compressor {
-    /// All of them.
+    /// All compressors.
     pub const ALL: [Self; 7] = [
         Self::Lz4,
         Self::Snappy,
@@ -55,7 +56,8 @@ impl Compressor {
         Self::ZstdDictionary,
     ];
 
-    /// By class name, short or in full; `None` for compressors this crate does not have.
+    /// The compressor with that class name, short or in full; `None` for compressors this crate does not
+    /// have.
     pub fn parse(class: &str) -> Option<Self> {
         let name = class.strip_prefix("org.apache.cassandra.io.compress.").unwrap_or(class);
         Self::ALL.into_iter().find(|compressor| compressor.name() == name)
@@ -79,7 +81,7 @@ impl Compressor {
         matches!(self, Self::Lz4Dictionary | Self::ZstdDictionary)
     }
 
-    /// The same without a dictionary.
+    /// The same compressor without a dictionary.
     pub fn without_dictionary(self) -> Self {
         match self {
             Self::Lz4Dictionary => Self::Lz4,
@@ -99,10 +101,10 @@ impl fmt::Display for Compressor {
 pub(crate) struct Encoder {
     compressor: Compressor,
     level: i32,
-    /// Chunks that come out this long or longer are kept as they are.
+    /// Chunks whose compressed length is this or more are stored uncompressed.
     limit: usize,
     state: State,
-    /// Where a chunk is compressed to; it stays as long as it was, so that it is not zeroed for each.
+    /// Buffer for the compressed chunk; it keeps its length, so that it is not zeroed for each chunk.
     room: Vec<u8>,
 }
 
@@ -123,8 +125,8 @@ impl fmt::Debug for Encoder {
 }
 
 impl Encoder {
-    /// For a file of chunks of `chunk_bytes`; `dictionary` is what its chunks refer to, and without one compressors
-    /// with dictionaries are those without.
+    /// For a file of chunks of `chunk_bytes`. `dictionary` is the dictionary of its chunks; without one, a
+    /// compressor with dictionaries is used as the one without.
     pub(crate) fn new(compression: &Compression, chunk_bytes: u32, dictionary: Option<&[u8]>) -> Self {
         let compressor = match dictionary {
             Some(_) => compression.compressor,
@@ -150,15 +152,15 @@ impl Encoder {
         Self { compressor, level: compression.level, limit, state, room: Vec::new() }
     }
 
-    /// What the chunks are compressed with, for `CompressionInfo.db`.
+    /// The compressor of the chunks, for `CompressionInfo.db`.
     pub(crate) fn compressor(&self) -> Compressor {
         self.compressor
     }
 
     /// The compressed form of a chunk, until the next one.
     ///
-    /// A chunk that does not become shorter than the table wants is kept in the compressor's own form for bytes that
-    /// are not compressed, which every reader takes and which costs a copy to read.
+    /// A chunk that does not shrink as much as the table's options ask for is stored in the compressor's own
+    /// form for uncompressed bytes, which every reader accepts and which costs a copy to read.
     pub(crate) fn encode(&mut self, chunk: &[u8]) -> &[u8] {
         let mut room = std::mem::take(&mut self.room);
         let mut length = self.compress(chunk, &mut room);
@@ -208,7 +210,7 @@ impl Encoder {
         }
     }
 
-    /// Appends a chunk as its compressor keeps bytes that are not compressed.
+    /// Appends a chunk in its compressor's form for uncompressed bytes.
     fn store(&mut self, chunk: &[u8], out: &mut Vec<u8>) {
         match self.compressor {
             Compressor::Noop => out.extend_from_slice(chunk),
@@ -250,7 +252,7 @@ impl Encoder {
                 out.truncate(start + length);
             }
             Compressor::Zstd | Compressor::ZstdDictionary => {
-                // Magic number; a single segment whose length stands in four bytes.
+                // Magic number; a single segment with its length in four bytes.
                 out.extend_from_slice(&[0x28, 0xb5, 0x2f, 0xfd, 0xa0]);
                 out.extend_from_slice(&(chunk.len() as u32).to_le_bytes());
                 let blocks = chunk.len().div_ceil(ZSTD_BLOCK_BYTES).max(1);
@@ -274,7 +276,7 @@ fn at_least(room: &mut Vec<u8>, length: usize) -> &mut [u8] {
     &mut room[..length]
 }
 
-/// Writes the length before an LZ4 block; the room for the block.
+/// Writes the length before an LZ4 block; returns the buffer for the block.
 fn lz4_room<'r>(chunk: &[u8], room: &'r mut Vec<u8>) -> &'r mut [u8] {
     let room = at_least(room, 4 + lz4_flex::block::get_maximum_output_size(chunk.len()));
     let (length, body) = room.split_at_mut(4);
@@ -311,7 +313,7 @@ impl Decoder {
     /// For chunks of a compressor, with the dictionary of their file.
     ///
     /// # Errors
-    /// [`Problem::Invalid`] for a compressor with a dictionary that is absent or none.
+    /// [`Problem::Invalid`] for a compressor with a dictionary if that is absent or invalid.
     pub(crate) fn new(compressor: Compressor, dictionary: Option<&[u8]>) -> Result<Self, Problem> {
         const ABSENT: Problem = Problem::Invalid("the dictionary of the chunks is absent");
         let dictionary = match (compressor, dictionary) {
@@ -334,10 +336,10 @@ impl Decoder {
         }
     }
 
-    /// Makes `out` the chunk that `compressed` holds, which is as long.
+    /// Decompresses `compressed` into `out`, which has the length of the chunk.
     ///
     /// # Errors
-    /// [`Problem::Invalid`] when it is not what the compressor makes of so many bytes.
+    /// [`Problem::Invalid`] if `compressed` is not a chunk of exactly that length.
     pub(crate) fn decode(&self, compressed: &[u8], out: &mut [u8]) -> Result<(), Problem> {
         let length = out.len();
         let decoded = match (self.compressor, &self.dictionary) {
@@ -395,7 +397,7 @@ mod tests {
         let dictionary = compressor.has_dictionary().then_some(dictionary);
         let mut encoder = Encoder::new(&compression, 4096, dictionary);
         let decoder = Decoder::new(compressor, dictionary).unwrap();
-        // What a chunk before left must not show.
+        // State of a previous chunk must not affect this one.
         encoder.encode(&chunk[..chunk.len() / 2]);
         let compressed = encoder.encode(chunk);
         assert!(compressed.len() as u64 <= compressed_max(chunk.len() as u64), "{compressor}");

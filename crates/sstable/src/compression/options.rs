@@ -1,25 +1,26 @@
-//! What a table's `compression` option says, in every spelling Cassandra 3 to 5 takes.
+//! A table's `compression` option, in every spelling that Cassandra 3 to 5 accept.
 //!
-//! `query` refuses what is not right when a table is made; here stands what the words mean. Source: Cassandra 5.0
-//! `CompressionParams`, and 3.0's for the names it dropped (`sstable_compression`, `chunk_length_kb`).
+//! `query` refuses invalid options when a table is created; this file defines their meaning. Source:
+//! Cassandra 5.0 `CompressionParams`, and 3.0's for the names it dropped (`sstable_compression`,
+//! `chunk_length_kb`).
 
 use std::collections::BTreeMap;
 
 use super::{CHUNK_BYTES_MAX, Compressor};
 
-/// Zstandard's level where the table does not say.
+/// Zstandard's level if the table has no option.
 const ZSTD_LEVEL_DEFAULT: i32 = 3;
-/// Chunk length where a table has a compressor and no length.
+/// Chunk length if a table has a compressor and no length.
 const CHUNK_KIB_DEFAULT: u32 = 16;
 
 /// How chunks are compressed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Compression {
-    /// With what.
+    /// The compressor.
     pub compressor: Compressor,
-    /// How hard, where the compressor has levels.
+    /// The level, if the compressor has levels.
     pub level: i32,
-    /// Chunks that shrink by less than this ratio are kept as they are; 0 for none.
+    /// Chunks that shrink by less than this ratio are stored uncompressed; 0 for none.
     pub min_ratio: f64,
 }
 
@@ -29,7 +30,7 @@ impl From<Compressor> for Compression {
     }
 }
 
-/// A compression option that cannot be followed.
+/// An invalid compression option.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CompressionOptionError {
     /// A compressor this crate does not have.
@@ -46,7 +47,7 @@ pub enum CompressionOptionError {
 }
 
 impl Compression {
-    /// Reads a table's options: how chunks are compressed (`None` for not at all), and how many bytes they have.
+    /// Reads a table's options: the compression of chunks (`None` for none), and the bytes of a chunk.
     ///
     /// # Errors
     /// [`CompressionOptionError`] for options that no table can be made with.
@@ -93,7 +94,8 @@ impl Compression {
         Ok((Some(compression), chunk_bytes))
     }
 
-    /// Chunks that come out this long or longer are kept as they are (Cassandra's `calcMaxCompressedLength`).
+    /// Chunks whose compressed length is this or more are stored uncompressed (Cassandra's
+    /// `calcMaxCompressedLength`).
     pub(crate) fn compressed_bytes_max(&self, chunk_bytes: u32) -> u32 {
         // Without a ratio the quotient is infinite.
         (f64::from(chunk_bytes) / self.min_ratio).min(f64::from(i32::MAX)).ceil() as u32

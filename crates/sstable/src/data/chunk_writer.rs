@@ -1,6 +1,7 @@
-//! Writes `Data.db`: compresses chunks where they were put together, and keeps their offsets or checksums.
+//! Writes `Data.db`: compresses complete chunks, and keeps their offsets or checksums.
 //!
-//! With a compressor that takes a dictionary the first chunks wait in memory until the dictionary is made of them.
+//! With a compressor that takes a dictionary, the first chunks wait in memory until the dictionary is made
+//! from them.
 
 use std::path::PathBuf;
 
@@ -17,7 +18,7 @@ pub(crate) struct DataWriter {
     file: OutputFile,
     compression: Option<Compression>,
     encoder: Option<Encoder>,
-    /// Whole chunks that wait for the dictionary.
+    /// Complete chunks that wait for the dictionary.
     samples: Vec<u8>,
     dictionary: Option<Vec<u8>>,
     chunk_bytes: usize,
@@ -40,7 +41,7 @@ pub(crate) struct WrittenData {
     pub(crate) file: Written,
     pub(crate) digest: u32,
     pub(crate) chunks: WrittenChunks,
-    /// What the chunks refer to.
+    /// The dictionary of the chunks.
     pub(crate) dictionary: Option<Vec<u8>>,
 }
 
@@ -66,7 +67,7 @@ impl DataWriter {
         self.offsets.size() + 4 * self.checksums.capacity()
     }
 
-    /// Writes the whole chunks at the front of `bytes` and takes them away; a rest that is no chunk stays.
+    /// Writes the complete chunks at the front of `bytes` and removes them; an incomplete chunk stays.
     pub(crate) async fn take_chunks(&mut self, bytes: &mut Vec<u8>) -> Result<(), SstableError> {
         let whole = bytes.len() - bytes.len() % self.chunk_bytes;
         for chunk in bytes[..whole].chunks_exact(self.chunk_bytes) {
@@ -113,7 +114,7 @@ impl DataWriter {
         self.file.append(&checksum).await
     }
 
-    /// Writes the last chunks; the last of all may be short.
+    /// Writes the last chunks; the very last may be short.
     pub(crate) async fn finish(mut self, mut rest: Vec<u8>) -> Result<WrittenData, SstableError> {
         self.take_chunks(&mut rest).await?;
         if !rest.is_empty() {

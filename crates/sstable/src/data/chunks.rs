@@ -1,4 +1,4 @@
-//! The data file as chunks: reads whole ones, checks each, and hands out uncompressed bytes.
+//! The data file as chunks: reads whole chunks, verifies each, and returns uncompressed bytes.
 
 use std::cell::Cell;
 use std::io;
@@ -15,7 +15,7 @@ use crate::told;
 /// Chunk length of data without checksums.
 const PLAIN_CHUNK_BYTES: u64 = 4096;
 
-/// How many reads the disk was asked for, and for how many bytes (alignment included).
+/// Number of disk reads and their bytes, including alignment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DiskReads {
     /// Requests.
@@ -46,7 +46,7 @@ impl ReadCounter {
         Ok(read)
     }
 
-    /// Counts a read that begins now; the bytes that the disk is asked for.
+    /// Counts a read that begins now; returns the number of bytes the disk is asked for.
     fn count(&self, file: &File, offset: u64, length: usize) -> u64 {
         let alignment = file.read_alignment() as u64;
         let mut reads = self.0.get();
@@ -64,14 +64,14 @@ impl ReadCounter {
     }
 }
 
-/// What makes a chunk and how it is checked.
+/// Encoding and checksums of the chunks.
 #[derive(Debug)]
 pub(crate) enum Chunks {
     /// Compressed, each followed by its checksum.
     Compressed(CompressionInfo, Decoder),
-    /// As they are, checksums in `CRC.db`.
+    /// Uncompressed, with checksums in `CRC.db`.
     Checked(ChunkChecksums),
-    /// As they are, without checksums.
+    /// Uncompressed, without checksums.
     Plain,
 }
 
@@ -102,7 +102,7 @@ impl DataFile {
         }
     }
 
-    /// Bytes in memory that say where chunks are and how they are decoded.
+    /// Bytes in memory for the offsets and the decoder of chunks.
     pub(crate) fn bytes_in_memory(&self) -> usize {
         match &self.chunks {
             Chunks::Compressed(info, decoder) => info.offsets.size() + decoder.size(),
@@ -111,7 +111,8 @@ impl DataFile {
         }
     }
 
-    /// Reads the chunks `first..end` with one request. The future is whole by itself: whoever has it may do other things first.
+    /// Reads the chunks `first..end` with one request. The future borrows nothing, so its owner may do other
+    /// things first.
     pub(crate) fn read(
         &self,
         counter: &ReadCounter,
@@ -129,7 +130,7 @@ impl DataFile {
         }
     }
 
-    /// Whether `bytes` is all that was to be read of the chunks `first..end`.
+    /// Checks that `bytes` is the complete contents of the chunks `first..end`.
     pub(crate) fn check_read(&self, (first, end): (u64, u64), bytes: &[u8]) -> Result<(), SstableError> {
         let start = self.file_offset(first);
         if bytes.len() as u64 == self.file_offset(end) - start {
@@ -138,8 +139,8 @@ impl DataFile {
         Err(Malformed::truncated(start + bytes.len() as u64).of(Component::Data, &self.path))
     }
 
-    /// Makes the front of `out` what `chunks` hold; `bytes` are those of a read that begins with chunk `first`. Returns how
-    /// long it is.
+    /// Decodes `chunks` into the front of `out`; `bytes` are those of a read that begins with chunk `first`.
+    /// Returns the decoded length.
     pub(crate) fn decode(
         &self,
         first: u64,
@@ -169,7 +170,7 @@ impl DataFile {
                 if body.len() < info.max_compressed_length as usize {
                     return decoder.decode(body, out);
                 }
-                // Stored as it is, padded where the last chunk is shorter than the limit.
+                // Stored uncompressed, with padding if the last chunk is shorter than the limit.
                 out.copy_from_slice(body.get(..out.len()).ok_or(Problem::Truncated)?);
             }
             Chunks::Checked(checksums) => {
@@ -181,7 +182,7 @@ impl DataFile {
         Ok(())
     }
 
-    /// Where a chunk starts in the file; the end of the file for those behind it.
+    /// Offset of a chunk in the file; the end of the file for chunks behind it.
     fn file_offset(&self, chunk: u64) -> u64 {
         match &self.chunks {
             Chunks::Compressed(info, _) => usize::try_from(chunk)

@@ -1,8 +1,8 @@
-//! Bytes to rows and range tombstone markers. Grammar: `data`.
+//! Decodes rows and range tombstone markers. Grammar: `data`.
 //!
-//! Two steps: [`head`] finds out what stands at a place, where its clustering is and how long it is, so that the
-//! caller can have all of it in memory; [`row`] and [`marker`] then decode. A head that lacks bytes says
-//! [`Problem::Truncated`], which is a question for more rather than an error as long as the file has more.
+//! Two steps. [`head`] finds the kind of item at an offset, its clustering and its length, so that the caller
+//! can bring all of it into memory. [`row`] and [`marker`] then decode it. A head that lacks bytes returns
+//! [`Problem::Truncated`], which asks for more bytes as long as the file has more, and only then is an error.
 
 use model::clustering::{CLUSTERING_VALUE_BYTES_MAX, append_component};
 use model::deletion::{DeletionTime, LocalSeconds, NO_LOCAL_TIME};
@@ -15,37 +15,38 @@ use crate::error::Malformed;
 use crate::input::Input;
 use crate::layout::{Layout, Slot, Slots};
 
-/// Longest row or marker that is read: what a 32-bit signed number counts, as in Cassandra. No mutation is near it,
-/// but many updates of one collection merge into one row.
+/// Longest row or marker that is read: the greatest 32-bit signed number, as in Cassandra. No mutation comes
+/// near it, but many updates of one collection merge into one row.
 pub(crate) const ROW_BYTES_MAX: u64 = i32::MAX as u64;
-/// Opens a deletion that is none, where times are unsigned.
+/// First byte of an absent deletion, if times are unsigned.
 const NOT_DELETED: u8 = 0x80;
 /// Cells of a row that are sorted without touching the heap.
 const CELLS_INLINE: usize = 24;
 
-/// What stands at a place in a partition.
+/// The item at an offset of a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Head {
-    /// The partition ends.
+    /// The end of the partition.
     End,
     /// A row.
     Row(Item),
-    /// A range tombstone marker of some kind.
+    /// A range tombstone marker of a kind.
     Marker(u8, Item),
 }
 
-/// A row or a marker, by where its parts are from its start.
+/// A row or a marker, with the offsets of its parts from its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Item {
     pub(crate) flags: u8,
     pub(crate) is_static: bool,
-    /// Where the body starts, behind its size.
+    /// Offset of the body, behind its size.
     pub(crate) body: usize,
-    /// Where the next one starts.
+    /// Offset of the next item.
     pub(crate) length: usize,
 }
 
-/// Finds out what stands at the start of `input`, and appends its clustering to `clustering` in the model's form.
+/// Decodes the head of the item at the start of `input`, and appends its clustering to `clustering` in the
+/// model's form.
 pub(crate) fn head(
     layout: &Layout,
     input: &mut Input<'_>,
@@ -96,7 +97,7 @@ pub(crate) fn weight(kind: u8) -> Option<i8> {
     }
 }
 
-/// Appends `count` clustering values in the model's form; `lengths` are those the types fix.
+/// Appends `count` clustering values in the model's form; `lengths` are the fixed lengths of the types.
 fn values(
     lengths: &[Option<usize>],
     input: &mut Input<'_>,
@@ -181,8 +182,8 @@ fn out_of_range(at: u64) -> Malformed {
     Malformed::invalid(at, "a local time out of range")
 }
 
-/// A stored time as the model has it. Files with overflown times exist (CASSANDRA-14092): they are read as the
-/// latest time the version can say, which keeps the data.
+/// A stored time in the model's form. Files with overflowed times exist (CASSANDRA-14092): they are read as
+/// the latest time of the version, which keeps the data.
 fn model_time(layout: &Layout, time: i32) -> LocalSeconds {
     if layout.unsigned_times {
         time as u32
@@ -209,10 +210,10 @@ fn deletion(layout: &Layout, input: &mut Input<'_>) -> Result<DeletionTime, Malf
     Ok(if deletion.is_live() { DeletionTime::LIVE } else { deletion })
 }
 
-/// A deletion as partition headers and index entries have it.
+/// A deletion in the form of partition headers and index entries.
 pub(crate) fn whole_deletion(layout: &Layout, input: &mut Input<'_>) -> Result<DeletionTime, Malformed> {
     let (timestamp, local_time) = if layout.unsigned_times {
-        // The sign bit says that nothing is deleted, and then no more follows.
+        // The sign bit marks an absent deletion, and nothing more follows then.
         let at = input.offset();
         match input.clone().u8()? {
             NOT_DELETED => {
@@ -234,12 +235,12 @@ pub(crate) fn whole_deletion(layout: &Layout, input: &mut Input<'_>) -> Result<D
     Ok(if deletion.is_live() { DeletionTime::LIVE } else { deletion })
 }
 
-/// What a marker closes and opens.
+/// The deletions that a marker closes and opens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Marker {
-    /// In force before it, as far as the marker says.
+    /// In force before the marker, according to the marker.
     pub(crate) before: DeletionTime,
-    /// In force behind it.
+    /// In force behind the marker.
     pub(crate) after: DeletionTime,
 }
 
@@ -258,8 +259,8 @@ pub(crate) fn marker(layout: &Layout, kind: u8, input: &mut Input<'_>) -> Result
     Ok(marker)
 }
 
-/// Decodes the body of a row and appends it to `out` in the model's form. A row of which nothing is left once
-/// dropped columns are skipped comes out empty.
+/// Decodes the body of a row and appends it to `out` in the model's form. A row that has nothing left without
+/// dropped columns is empty.
 pub(crate) fn row(
     layout: &Layout,
     item: Item,
@@ -301,11 +302,11 @@ pub(crate) fn row(
     result
 }
 
-/// Which of the file's columns a row lacks.
+/// The file's columns that a row lacks.
 enum Missing {
     None,
     Bits(u64),
-    /// By slot.
+    /// One flag for each slot.
     List(Vec<bool>),
 }
 
@@ -328,7 +329,7 @@ impl Missing {
             return Err(Malformed::over(at, "number of missing columns", encoded, columns as u64));
         }
         let present = columns - encoded as usize;
-        // The shorter list is stored: of the present columns when they are fewer than half.
+        // The shorter list is stored: that of the present columns if they are fewer than half.
         let lists_present = present < columns / 2;
         let mut missing = vec![lists_present; columns];
         for _ in 0..if lists_present { present } else { encoded as usize } {

@@ -1,9 +1,9 @@
-//! Rows and range tombstone markers to bytes. Grammar: `data`; sets of 64 columns and more:
+//! Encodes rows and range tombstone markers. Grammar: `data`; sets of 64 columns and more:
 //!
 //! ```text
 //! columns := missing:vint (present:vint* | absent:vint*)     (whichever the count of missing ones implies)
 //! ```
-//! What is written counts from the header's minima and wraps, so that no value is out of range.
+//! Numbers are written relative to the header's minima and wrap, so that no value is out of range.
 
 use model::clustering::{Clustering, Position};
 use model::deletion::{DeletionTime, LocalSeconds, NO_LOCAL_TIME, NO_TIMESTAMP};
@@ -19,7 +19,7 @@ use crate::layout::{Layout, Slot, Slots};
 /// Cells of a row that are sorted without touching the heap.
 const CELLS_INLINE: usize = 24;
 
-/// Turns local times into what the version can say.
+/// Converts a local time into a number that the version can store.
 fn stored_time(layout: &Layout, time: LocalSeconds) -> i64 {
     if layout.unsigned_times {
         i64::from(time)
@@ -37,7 +37,7 @@ pub(super) fn append_timestamp(layout: &Layout, out: &mut Vec<u8>, timestamp: i6
 
 fn append_time(layout: &Layout, out: &mut Vec<u8>, time: LocalSeconds) {
     let difference = stored_time(layout, time) - i64::from(layout.minima.local_deletion_time);
-    // A 32-bit difference, sign extended: what Java's cast makes of it.
+    // A 32-bit difference, sign extended, as by Java's cast.
     vint::append_unsigned(out, i64::from(difference as i32) as u64);
 }
 
@@ -50,7 +50,7 @@ fn append_deletion(layout: &Layout, out: &mut Vec<u8>, deletion: DeletionTime) {
     append_time(layout, out, deletion.local_time);
 }
 
-/// Appends a deletion as partition headers and index entries have it: 12 bytes up to version `nb`.
+/// Appends a deletion in the form of partition headers and index entries: 12 bytes up to version `nb`.
 pub(crate) fn append_whole_deletion(layout: &Layout, out: &mut Vec<u8>, deletion: DeletionTime) {
     let deletion = if deletion.is_live() { DeletionTime::LIVE } else { deletion };
     let time = stored_time(layout, deletion.local_time);
@@ -96,15 +96,15 @@ pub(super) fn append_values(
     }
 }
 
-/// Buffers that rows are put together in, kept from row to row.
+/// Buffers in which rows are encoded, kept from row to row.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     body: Vec<u8>,
-    /// The clustering of what was appended last, as the promoted index has it.
+    /// The clustering of the item appended last, in the form of the promoted index.
     pub(crate) name: Vec<u8>,
 }
 
-/// Appends a row; `clustering` is `None` for the static row. `previous` is the size of what stands before it.
+/// Appends a row; `clustering` is `None` for the static row. `previous` is the size of the item before it.
 pub(crate) fn append_row(
     layout: &Layout,
     scratch: &mut Scratch,
@@ -169,7 +169,7 @@ pub(crate) fn append_row(
     Ok(())
 }
 
-/// Appends a value, with its length where the type does not fix it; nothing for an empty one.
+/// Appends a value, with its length if the type has no fixed length; nothing for an empty one.
 #[inline]
 pub(super) fn append_value(out: &mut Vec<u8>, slot: &Slot, value: &[u8]) -> Result<(), SstableError> {
     if value.is_empty() {
@@ -185,7 +185,7 @@ pub(super) fn append_value(out: &mut Vec<u8>, slot: &Slot, value: &[u8]) -> Resu
     Ok(())
 }
 
-/// Appends which of the file's columns a row has.
+/// Appends the set of the file's columns that a row has.
 fn append_present(out: &mut Vec<u8>, slots: &Slots, present: impl Iterator<Item = usize>, count: usize) {
     let columns = slots.list.len();
     if columns < BITMAP_COLUMNS_MAX {
@@ -265,7 +265,7 @@ fn append_cell(
     append_value(out, slot, value)
 }
 
-/// Appends a marker where the range deletion in force turns from `before` to `after`.
+/// Appends a marker at which the range deletion in force changes from `before` to `after`.
 pub(crate) fn append_marker(
     layout: &Layout,
     scratch: &mut Scratch,
@@ -307,7 +307,7 @@ pub(crate) fn append_marker(
     Ok(())
 }
 
-/// Appends what opens a partition.
+/// Appends the header of a partition.
 pub(crate) fn append_partition_start(layout: &Layout, out: &mut Vec<u8>, key: &[u8], deletion: DeletionTime) {
     crate::input::append_short_sized(out, key);
     append_whole_deletion(layout, out, deletion);

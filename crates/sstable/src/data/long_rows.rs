@@ -1,9 +1,11 @@
-//! The memory that reads take for long rows: a row is in memory as a whole while it is read, whatever its length.
+//! The memory that reads take for long rows: a row is in memory as a whole while it is read, whatever its
+//! length.
 //!
-//! A row up to [`LONG_BYTES`] is free: what readers hold of that size is bounded by how many there are. A longer one takes its memory
-//! from a [`LongRows`] before it is read, and waits in line for it. One read may meet long rows in several files at once, so it
-//! must not wait for itself: only its first long row waits, and its [`RowRoom`] takes the rest as far as there is some.
-//! Invariant: who waits here holds nothing of it.
+//! A row up to [`LONG_BYTES`] is free, because the number of readers bounds how many of that size are in
+//! memory. A longer one takes its memory from a [`LongRows`] before it is read, and waits in line for it. One
+//! read may meet long rows in several files at once and must not wait for itself. So only its first long row
+//! waits, and its [`RowRoom`] takes the memory for the others as far as there is some. Invariant: a reader
+//! that waits here holds none of this memory.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -12,7 +14,8 @@ use reactor::{Permit, Semaphore};
 
 /// Bytes of a row that nothing is asked for.
 const LONG_BYTES: usize = 64 << 10;
-/// Times that a row is in memory while it is read: as it is stored, decoded, and as the row cache or a merge keeps it.
+/// Times that a row is in memory while it is read: as it is stored, decoded, and as the row cache or a merge
+/// keeps it.
 const COPIES: usize = 3;
 
 /// Memory of a shard for long rows that are being read.
@@ -113,7 +116,7 @@ mod tests {
             let mut other = RowShare::new(&second);
             let waits = reactor::timeout(Deadline::after(Duration::ZERO), other.cover(LONG_BYTES + 1));
             assert!(waits.await.is_err());
-            // Its other files wait for nobody, or it would wait for itself.
+            // Other files of the same read do not wait, because the read would wait for itself.
             RowShare::new(&first).cover(1 << 20).await;
             drop((share, first));
             other.cover(LONG_BYTES + 1000).await;

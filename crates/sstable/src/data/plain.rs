@@ -1,6 +1,6 @@
-//! Rows of nothing but values that stay to bytes: most rows, in one walk over their cells and where they will stand.
+//! Encodes rows of plain values, as most rows are, in one pass over their cells.
 //!
-//! What comes out is what [`append_row`](super::encode::append_row) makes of the same row, byte for byte; the test holds that.
+//! The result is byte for byte that of [`append_row`](super::encode::append_row); the test checks this.
 
 use model::clustering::Clustering;
 use model::row::{PlainCell, RowView};
@@ -11,16 +11,17 @@ use super::{BITMAP_COLUMNS_MAX, flags, kind};
 use crate::error::SstableError;
 use crate::layout::{Layout, Slot, Slots};
 
-/// What statistics want to know of a row of plain values.
+/// Numbers about a row of plain values, for statistics.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PlainRow {
     pub(crate) cells: u64,
-    /// The least and the greatest timestamp of its cells, where it has any.
+    /// The least and the greatest timestamp of its cells, if it has any.
     pub(crate) timestamps: (i64, i64),
 }
 
-/// Appends a row of nothing but values that stay, of columns with one cell each, in the order of the file; `previous` is the size of
-/// what stands before it. `None`, and nothing appended, for any other.
+/// Appends a row with only plain values (no deletions, nothing that expires), of columns with one cell each,
+/// in the order of the file; `previous` is the size of the item before it. Returns `None` and appends nothing
+/// for any other row.
 pub(crate) fn append_plain_row(
     layout: &Layout,
     scratch: &mut Scratch,
@@ -46,7 +47,7 @@ pub(crate) fn append_plain_row(
     scratch.name.push(kind::CLUSTERING);
     scratch.name.extend_from_slice(&out[start + 1..]);
 
-    // The size stands before the body: room for the one it most likely has.
+    // The size comes before the body: this reserves its most likely length.
     let size_at = out.len();
     let room = vint::unsigned_length(row.as_bytes().len() as u64);
     out.extend_from_slice(&[0; vint::LENGTH_MAX][..room]);
@@ -72,8 +73,8 @@ pub(crate) fn append_plain_row(
     Ok(Some(plain))
 }
 
-/// Which of the file's columns a row of plain cells lacks, a bit each; `None` where it cannot be said like this, or a cell is not
-/// plain.
+/// The file's columns that a row of plain cells lacks, one bit each; `None` if there are too many columns for
+/// that, or a cell is not plain.
 fn missing_of_plain(slots: &Slots, row: RowView<'_>) -> Option<u64> {
     let columns = slots.list.len();
     if columns >= BITMAP_COLUMNS_MAX {
@@ -112,7 +113,8 @@ fn append_plain_cell(
     append_value(out, slot, value)
 }
 
-/// Writes the size of a body that ends `out` into the room before it, which grows or shrinks where the size takes another.
+/// Writes the size of a body at the end of `out` into the space before it, which grows or shrinks if the size
+/// has another length.
 fn set_size(out: &mut Vec<u8>, at: usize, room: usize, size: usize) {
     let length = vint::unsigned_length(size as u64);
     if length != room {
@@ -123,7 +125,7 @@ fn set_size(out: &mut Vec<u8>, at: usize, room: usize, size: usize) {
         out.copy_within(from..from + size, to);
         out.truncate(to + size);
     }
-    // The shortest form, as `vint::append_unsigned` has it: its first byte says how many follow.
+    // The shortest form, as by `vint::append_unsigned`: its first byte gives the number of following bytes.
     let bytes = (size as u64).to_be_bytes();
     let place = &mut out[at..at + length];
     place.copy_from_slice(&bytes[8 - length..]);
@@ -145,7 +147,7 @@ mod tests {
     use super::*;
     use crate::statistics::{Collector, EncodingMinima, SIGNED_TIME_MAX, SerializationHeader};
 
-    /// `key blob, c int, f0 int, v0 text, f1 int, …`: values of fixed and of any length in turns.
+    /// `key blob, c int, f0 int, v0 text, f1 int, …`: types of fixed and of variable length alternate.
     fn layout(regulars: u16) -> Layout {
         let column = |id, name: String, ty, kind| Column {
             id: ColumnId(id),
@@ -195,7 +197,7 @@ mod tests {
             let mut builder = RowBuilder::new(&mut row, liveness, DeletionTime::LIVE);
             for at in (0..columns).filter(|at| present[usize::from(*at)]) {
                 let (length, timestamp) = (lengths[usize::from(at)], timestamps[usize::from(at)]);
-                // A few of the row's own timestamp, and a few empty ones.
+                // Some cells have the row's own timestamp, and some values are empty.
                 let timestamp = marker.filter(|_| timestamp % 3 == 0).unwrap_or(timestamp);
                 let length = if length % 5 == 0 { 0 } else if at % 2 == 0 { 4 } else { length };
                 let value = vec![b'v'; length];

@@ -1,4 +1,4 @@
-//! What readers of a table file hold: one partition, or a run of them.
+//! The public readers of a table file: of one partition, or of a run of partitions.
 
 use model::Unfiltered;
 use model::deletion::DeletionTime;
@@ -30,17 +30,18 @@ impl PartitionReader {
         self.stream.deletion()
     }
 
-    /// The static row, if it says anything.
+    /// The static row, if it is not empty.
     pub fn static_row(&self) -> Option<RowView<'_>> {
         self.stream.static_row()
     }
 
     /// The next row or change of the range deletion in force, in reading order; `None` at the end.
     ///
-    /// What is lent stays until the next call. A deletion in force is opened and closed at the ends of each slice.
+    /// The result is borrowed until the next call. A deletion in force is opened and closed at the ends of
+    /// each slice.
     ///
     /// # Errors
-    /// [`SstableError::Io`] and [`SstableError::Corrupt`]; the reader is then of no further use.
+    /// [`SstableError::Io`] and [`SstableError::Corrupt`]; the reader is then unusable.
     pub async fn next(&mut self) -> Result<Option<Unfiltered<'_>>, SstableError> {
         self.stream.next().await
     }
@@ -54,7 +55,7 @@ impl PartitionReader {
         self.stream.next_at_hand()
     }
 
-    /// Reads what [`PartitionReader::next_at_hand`] lacked.
+    /// Reads the data that [`PartitionReader::next_at_hand`] lacked.
     ///
     /// # Errors
     /// As [`PartitionReader::next`].
@@ -62,7 +63,7 @@ impl PartitionReader {
         self.stream.fetch().await
     }
 
-    /// The row that was lent last, until the next call for one.
+    /// The row that was returned last, until the next call for one.
     #[inline]
     pub fn row(&self) -> (&[u8], RowView<'_>) {
         self.stream.row()
@@ -74,10 +75,10 @@ impl PartitionReader {
 pub struct Scanner {
     stream: Stream,
     end: PartitionBound,
-    /// Where the next partition starts; `None` until the current one is read or skipped to its end.
+    /// Offset of the next partition; `None` until the current one is read or skipped to its end.
     next_at: Option<u64>,
     length: u64,
-    /// Where the current partition starts.
+    /// Offset of the current partition.
     at: u64,
     token: Token,
 }
@@ -87,20 +88,21 @@ impl Scanner {
         Self { stream, end, next_at: Some(start.unwrap_or(length)), length, at: 0, token: Token::MINIMUM }
     }
 
-    /// Moves to the next partition, over what is left of the current one; says no at the end of the range.
+    /// Moves to the next partition, skipping the rest of the current one; returns false at the end of the
+    /// range.
     ///
     /// # Errors
-    /// [`SstableError::Io`] and [`SstableError::Corrupt`]; the scanner is then of no further use.
+    /// [`SstableError::Io`] and [`SstableError::Corrupt`]; the scanner is then unusable.
     #[inline]
     pub async fn next_partition(&mut self) -> Result<bool, SstableError> {
         match self.next_partition_at_hand()? {
             Some(more) => Ok(more),
-            // Boxed, so that who scans on does not carry the room for it around.
+            // Boxed, so that the future of a scan that does not wait stays small.
             None => Box::pin(self.read_partition()).await,
         }
     }
 
-    /// As [`Scanner::next_partition`] without waiting for the disk; `None` where it has to be asked.
+    /// As [`Scanner::next_partition`] without waiting for the disk; `None` if the disk has to be read.
     fn next_partition_at_hand(&mut self) -> Result<Option<bool>, SstableError> {
         let Some(at) = self.next_at.or_else(|| self.stream.behind_end()) else { return Ok(None) };
         if at < self.length && !self.stream.open_at_hand(at)? {
@@ -120,7 +122,7 @@ impl Scanner {
         Ok(self.at_partition(at))
     }
 
-    /// Whether the partition that was opened at `at` is one of the range.
+    /// Whether the partition that was opened at `at` is in the range.
     fn at_partition(&mut self, at: u64) -> bool {
         self.at = at;
         if at < self.length {
@@ -134,7 +136,7 @@ impl Scanner {
         false
     }
 
-    /// Where the current partition starts in the uncompressed data.
+    /// Offset of the current partition in the uncompressed data.
     pub(crate) fn position(&self) -> u64 {
         self.at
     }
@@ -154,7 +156,7 @@ impl Scanner {
         self.stream.deletion()
     }
 
-    /// The static row of the current partition, if it says anything.
+    /// The static row of the current partition, if it is not empty.
     pub fn static_row(&self) -> Option<RowView<'_>> {
         self.stream.static_row()
     }
@@ -176,7 +178,7 @@ impl Scanner {
         self.stream.next_at_hand()
     }
 
-    /// Reads what [`Scanner::next_at_hand`] lacked.
+    /// Reads the data that [`Scanner::next_at_hand`] lacked.
     ///
     /// # Errors
     /// As [`PartitionReader::next`].
@@ -184,7 +186,7 @@ impl Scanner {
         self.stream.fetch().await
     }
 
-    /// The row that was lent last, until the next call for one.
+    /// The row that was returned last, until the next call for one.
     #[inline]
     pub fn row(&self) -> (&[u8], RowView<'_>) {
         self.stream.row()

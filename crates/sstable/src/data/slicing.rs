@@ -1,33 +1,33 @@
 //! Cuts a partition's stream to slices, in either direction.
 //!
-//! A range deletion that reaches into a slice from outside is opened at the slice's near end and closed at its
-//! far one, so that each slice comes out as a stream of its own that ends without a deletion in force.
+//! A range deletion that reaches into a slice from outside is opened at the slice's near end and closed at
+//! its far end, so that each slice is a stream of its own that ends without a deletion in force.
 
 use std::cmp::Ordering;
 
 use model::clustering::{ClusteringOrder, Position, Slice};
 use model::deletion::DeletionTime;
 
-/// What to do with what stands at a position.
+/// The action for the item at a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Leave it out.
+    /// Skip the item.
     Skip,
-    /// Hand it out.
+    /// Return the item.
     Emit,
-    /// First say that this deletion holds from the near end of this slice on; then ask again.
+    /// First report that this deletion is in force from the near end of this slice on; then ask again.
     Open(usize, DeletionTime),
-    /// First say that no deletion holds from the far end of this slice on; then ask again.
+    /// First report that no deletion is in force from the far end of this slice on; then ask again.
     Close(usize),
-    /// Nothing more is wanted.
+    /// All slices are done.
     Done,
 }
 
-/// Slices in reading order, and how far reading is.
+/// Slices in reading order, and the progress of reading.
 #[derive(Debug)]
 pub(crate) struct Slicer {
     slices: Vec<Slice>,
-    /// Whether the one slice is the whole partition, which has no place outside.
+    /// Whether the only slice is the whole partition, so that no position is outside.
     whole: bool,
     reversed: bool,
     at: usize,
@@ -47,7 +47,7 @@ impl Slicer {
         Self { slices, whole, reversed, at: 0, entered: false, open: DeletionTime::LIVE }
     }
 
-    /// Starts over, for another partition.
+    /// Starts again, for another partition.
     pub(crate) fn restart(&mut self) {
         (self.at, self.entered, self.open) = (0, false, DeletionTime::LIVE);
     }
@@ -57,13 +57,13 @@ impl Slicer {
         self.at
     }
 
-    /// Where a slice begins in reading order.
+    /// First bound of a slice in reading order.
     pub(crate) fn near(&self, slice: usize) -> Option<Position<'_>> {
         let slice = self.slices.get(slice)?;
         Some(if self.reversed { slice.end.as_ref() } else { slice.start.as_ref() })
     }
 
-    /// Where a slice ends in reading order.
+    /// Last bound of a slice in reading order.
     pub(crate) fn far(&self, slice: usize) -> Option<Position<'_>> {
         let slice = self.slices.get(slice)?;
         Some(if self.reversed { slice.start.as_ref() } else { slice.end.as_ref() })
@@ -73,7 +73,7 @@ impl Slicer {
         a.compare(b, orders) == if self.reversed { Ordering::Greater } else { Ordering::Less }
     }
 
-    /// What to do with what stands at `position`. After `Skip` and `Emit` of a change, the caller sets `open`.
+    /// The action for the item at `position`. After `Skip` and `Emit` of a change, the caller sets `open`.
     pub(crate) fn step(&mut self, position: Position<'_>, orders: &[ClusteringOrder]) -> Step {
         if self.whole && self.entered {
             return Step::Emit;
@@ -99,7 +99,7 @@ impl Slicer {
         }
     }
 
-    /// What to do at the end of the partition: `Close` or `Done`.
+    /// The action at the end of the partition: `Close` or `Done`.
     pub(crate) fn end(&mut self) -> Step {
         while self.at < self.slices.len() {
             if let Some(close) = self.leave() {

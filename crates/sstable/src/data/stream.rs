@@ -1,11 +1,13 @@
-//! One partition after another as a stream of rows and deletion changes, lent from buffers that are kept.
+//! One partition after another as a stream of rows and deletion changes, borrowed from buffers that are
+//! reused.
 //!
-//! Forward, the stream walks from head to head and decodes only what a slice wants. Backward, it takes one block at
-//! a time, finds where its rows start and walks them from the back. Blocks come from the promoted index; a partition
-//! without one is a single block. Memory is bounded by the longest row, or backward by the longest block.
+//! Forward, the stream walks from head to head and decodes only what a slice needs. Backward, it takes one
+//! block at a time, finds the starts of its rows and walks them from the last. Blocks come from the promoted
+//! index; a partition without one is a single block. Memory is bounded by the longest row, or backward by the
+//! longest block.
 //!
-//! A step that has its bytes at hand is a plain call ([`Stream::next_at_hand`]); only one that lacks some is a future
-//! ([`Stream::fetch`]), which brings them in and leaves the step to be made again.
+//! A step whose bytes are in memory is a plain call ([`Stream::next_at_hand`]). A step that lacks bytes needs
+//! a future ([`Stream::fetch`]), which reads them; the step is then repeated.
 
 mod blocks;
 
@@ -26,7 +28,7 @@ use crate::index::promoted::Promoted;
 use crate::input::Input;
 use crate::table_file::Inner;
 
-/// Bytes asked for when the head of a row is not at hand.
+/// Bytes requested when the head of a row is not in memory.
 const HEAD_BYTES: usize = 64;
 
 /// Reads partitions of one table file.
@@ -34,7 +36,7 @@ const HEAD_BYTES: usize = 64;
 pub(crate) struct Stream {
     inner: Rc<Inner>,
     window: Window,
-    /// Its part of the memory that its read has for long rows.
+    /// Its part of the read's memory for long rows.
     share: Option<RowShare>,
     ahead: u64,
     slicer: Slicer,
@@ -53,11 +55,11 @@ pub(crate) struct Stream {
     ended: bool,
 }
 
-/// Where rows of the block that is read backward start.
+/// Starts of the rows of the block that is read backward.
 #[derive(Debug, Default)]
 struct Backward {
     starts: Vec<u64>,
-    /// Blocks that are not loaded yet: those with a smaller number than the one in `starts`.
+    /// Number of blocks that are not loaded yet: those before the one in `starts`.
     blocks_left: u64,
 }
 
@@ -68,27 +70,27 @@ enum Pending {
     End { at: u64 },
 }
 
-/// What is handed out, by where it is kept.
+/// The next item, by the place where it is kept.
 #[derive(Debug, Clone, Copy)]
 enum Emitted {
     Row,
     Change(i8, DeletionTime),
     Open(usize, DeletionTime),
     Close(usize),
-    /// Nothing more.
+    /// The partition is at its end.
     End,
-    /// Nothing yet: something has to be read first.
+    /// No item yet: data has to be read first.
     Lacking,
 }
 
-/// What a reader has without waiting for the disk.
+/// The result of a step that does not wait for the disk.
 #[derive(Debug, Clone, Copy)]
 pub enum AtHand<'a> {
     /// The next row or change.
     Next(Unfiltered<'a>),
-    /// There is nothing more.
+    /// The partition is at its end.
     End,
-    /// Nothing, before `fetch` was awaited.
+    /// No result until `fetch` was awaited.
     Lacking,
 }
 
@@ -116,7 +118,7 @@ impl Stream {
         }
     }
 
-    /// Takes memory for long rows from `room`, where there is one.
+    /// Takes memory for long rows from `room`, if given.
     #[must_use]
     pub(crate) fn in_room(mut self, room: Option<&Rc<RowRoom>>) -> Self {
         self.share = room.map(RowShare::new);
@@ -154,12 +156,13 @@ impl Stream {
             share.cover(length).await;
         }
         let enough = self.window.ensure(&inner.data, &inner.reads, at, length, self.ahead).await?;
-        // Whoever reads on gets more at once.
+        // A reader that continues gets more at once.
         self.ahead = (self.ahead * 2).clamp(inner.data.chunk_length(), READ_BYTES_MAX);
         Ok(enough)
     }
 
-    /// Asks for more than is at hand at `at`, because a head ended early there; an error when there is no more.
+    /// Requests more than is in memory at `at`, because a head was cut there; an error if the data has no
+    /// more.
     async fn more(&mut self, at: u64, error: Malformed) -> Result<(), SstableError> {
         let at_hand = self.window.from(at).len();
         let left = self.inner.data.length().saturating_sub(at);
@@ -170,7 +173,7 @@ impl Stream {
         self.ensure(at, wanted as usize).await.map(drop)
     }
 
-    /// Starts the partition at `at` of the data and reads what comes before its rows.
+    /// Starts the partition at offset `at` of the data and reads everything before its rows.
     pub(crate) async fn open_partition(&mut self, at: u64) -> Result<(), SstableError> {
         self.begin(at);
         self.header_end = loop {
@@ -200,7 +203,7 @@ impl Stream {
         Ok(())
     }
 
-    /// As [`Stream::open_partition`], where all it reads is at hand; else says no.
+    /// As [`Stream::open_partition`], if all it needs is in memory; otherwise returns false.
     pub(crate) fn open_at_hand(&mut self, at: u64) -> Result<bool, SstableError> {
         let mut end = match self.header(at) {
             Ok(end) => end,
@@ -212,7 +215,7 @@ impl Stream {
             let mut input = Input::at_offset(self.window.from(end), end);
             let item = match decode::head(&self.inner.layout, &mut input, &mut self.clustering) {
                 Ok(Head::Row(item)) if item.is_static && self.window.from(end).len() >= item.length => item,
-                // What is wrong, if anything is, turns out where more is read.
+                // A possible error is found by the call that reads more.
                 _ => return Ok(false),
             };
             let mut row = std::mem::take(&mut self.static_row);
@@ -245,7 +248,7 @@ impl Stream {
         Ok(input.offset())
     }
 
-    /// Gives the partition that was opened its promoted index.
+    /// Sets the promoted index of the opened partition.
     pub(crate) fn set_promoted(&mut self, promoted: Promoted) {
         if let Some(backward) = &mut self.backward {
             backward.blocks_left = promoted.count;
@@ -253,8 +256,8 @@ impl Stream {
         self.promoted = Some(promoted);
     }
 
-    /// Starts a partition whose header need not be read: the promoted index has its deletion, and there is no static
-    /// row.
+    /// Starts a partition without reading its header: the promoted index has its deletion, and there is no
+    /// static row.
     pub(crate) fn open_promoted(&mut self, key: &[u8], at: u64, promoted: Promoted) {
         self.begin(at);
         self.key.clear();
@@ -266,7 +269,7 @@ impl Stream {
         self.set_promoted(promoted);
     }
 
-    /// What stands at `at`; a row's clustering is left in `clustering`.
+    /// The item at `at`; a row's clustering is left in `clustering`.
     async fn head(&mut self, at: u64) -> Result<(Head, u64), SstableError> {
         loop {
             let mut input = Input::at_offset(self.window.from(at), at);
@@ -280,7 +283,7 @@ impl Stream {
         }
     }
 
-    /// Decodes a row that is at hand as a whole.
+    /// Decodes a row that is completely in memory.
     fn decode(&self, at: u64, item: Item, out: &mut Vec<u8>) -> Result<(), SstableError> {
         let body = &self.window.from(at)[item.body..item.length];
         out.clear();
@@ -296,7 +299,7 @@ impl Stream {
         Err(self.corrupt(Malformed::over(at, "size of a row", item.length as u64, left)))
     }
 
-    /// Where the next partition starts, where this one was read to its end.
+    /// Start of the next partition, if this one was read to its end.
     pub(crate) fn behind_end(&self) -> Option<u64> {
         match self.pending {
             Some(Pending::End { at }) => Some(at + 1),
@@ -304,7 +307,7 @@ impl Stream {
         }
     }
 
-    /// Reads on to the end of the partition without handing anything out; returns where the next one starts.
+    /// Reads to the end of the partition without returning anything; returns the start of the next one.
     pub(crate) async fn skip_rest(&mut self) -> Result<u64, SstableError> {
         if let Some(behind) = self.behind_end() {
             return Ok(behind);
@@ -322,7 +325,7 @@ impl Stream {
     pub(crate) async fn next(&mut self) -> Result<Option<Unfiltered<'_>>, SstableError> {
         let emitted = loop {
             match self.advance()? {
-                // Boxed, so that who reads on does not carry the room for it around.
+                // Boxed, so that the future of a read that does not wait stays small.
                 Emitted::Lacking => Box::pin(self.fetch()).await?,
                 emitted => break emitted,
             }
@@ -340,7 +343,7 @@ impl Stream {
         })
     }
 
-    /// The row that was handed out last, until something else is.
+    /// The row that was returned last, until another item is.
     #[inline]
     pub(crate) fn row(&self) -> (&[u8], RowView<'_>) {
         (&self.clustering, RowView::trusted(&self.row))
@@ -368,7 +371,7 @@ impl Stream {
         })
     }
 
-    /// Brings in what the next step lacks; to be called after one that said so.
+    /// Reads the data that the next step lacks; called after a step that reported so.
     pub(crate) async fn fetch(&mut self) -> Result<(), SstableError> {
         if self.sought != Some(self.slicer.current()) {
             self.sought = Some(self.slicer.current());
@@ -396,7 +399,7 @@ impl Stream {
                 self.sought = Some(self.slicer.current());
             }
             if self.slicer.near(self.slicer.current()).is_none() {
-                // Behind the last slice nothing is read any more.
+                // Behind the last slice nothing more is read.
                 self.ended = true;
                 return Ok(Emitted::End);
             }
@@ -460,7 +463,7 @@ impl Stream {
         }
     }
 
-    /// What comes next in reading order, where it is at hand.
+    /// The next item in reading order, if it is in memory.
     fn load_at_hand(&mut self) -> Result<Option<Pending>, SstableError> {
         let at = match &self.backward {
             None => self.next,
@@ -482,7 +485,7 @@ impl Stream {
         self.pending_of(at, head).map(Some)
     }
 
-    /// Finds what comes next in reading order.
+    /// Finds the next item in reading order.
     async fn load(&mut self) -> Result<Pending, SstableError> {
         let at = match &mut self.backward {
             None => self.next,
@@ -498,7 +501,7 @@ impl Stream {
         self.pending_of(at, head)
     }
 
-    /// What stands at `at`, of which a marker is at hand as a whole.
+    /// The item at `at`; a marker is completely in memory.
     fn pending_of(&self, at: u64, head: Head) -> Result<Pending, SstableError> {
         let (kind, item) = match head {
             Head::End => return Ok(Pending::End { at }),

@@ -1,8 +1,8 @@
 //! The stretch of uncompressed data that a reader has in memory.
 //!
-//! It is made of whole chunks, moves forward as the reader does, and is reused, so that reading row after row
-//! allocates nothing once it has grown to the size of the longest row or the read-ahead. Who reads one stretch after the other
-//! has the next one read while the one before is decoded.
+//! It consists of whole chunks, moves forward with the reader, and is reused: reading row after row allocates
+//! nothing once it has grown to the size of the longest row or of the read-ahead. A sequential reader has the
+//! next stretch read while it decodes the present one.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -15,9 +15,9 @@ use reactor::file::RangeBuf;
 use super::chunks::{DataFile, ReadCounter};
 use crate::error::SstableError;
 
-/// Most uncompressed bytes one request asks for.
+/// Most uncompressed bytes that one request asks for.
 pub(crate) const READ_BYTES_MAX: u64 = 128 * 1024;
-/// Uncompressed bytes that are decoded between two looks whether somebody else should run.
+/// Uncompressed bytes that are decoded between two checks whether another task should run.
 const DECODED_BYTES: u64 = 32 * 1024;
 /// A window that grew beyond this for one long row shrinks again.
 const KEPT_BYTES_MAX: usize = 1 << 20;
@@ -25,11 +25,11 @@ const KEPT_BYTES_MAX: usize = 1 << 20;
 /// Uncompressed data from `start` on.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
-    /// Longer than what is in use of it, so that nothing is zeroed twice.
+    /// Longer than its part in use, so that no byte is zeroed twice.
     bytes: Vec<u8>,
     filled: usize,
     start: u64,
-    /// What comes next, on its way.
+    /// The next chunks, which are being read.
     coming: Option<Coming>,
 }
 
@@ -46,7 +46,7 @@ impl fmt::Debug for Coming {
 }
 
 impl Window {
-    /// What is in memory from `at` on.
+    /// The bytes in memory from `at` on.
     #[inline]
     pub(crate) fn from(&self, at: u64) -> &[u8] {
         at.checked_sub(self.start)
@@ -54,9 +54,9 @@ impl Window {
             .unwrap_or(&[])
     }
 
-    /// Sees to it that `length` bytes from `at` on are in memory; says no where the data ends before.
+    /// Makes sure that `length` bytes from `at` on are in memory; returns false if the data ends before.
     ///
-    /// When something has to be read, it reads up to `ahead` bytes from `at` on. What stands before `at` is let go.
+    /// If it has to read, it reads up to `ahead` bytes from `at` on. Bytes before `at` are dropped.
     pub(crate) async fn ensure(
         &mut self,
         data: &DataFile,
@@ -91,7 +91,7 @@ impl Window {
         }
         let per_request = (READ_BYTES_MAX / chunk).max(1);
         let (end_chunk, all) = (wanted.div_ceil(chunk), data.length().div_ceil(chunk));
-        // The window ends at a chunk's end, or at the end of the data and then nothing is left to read.
+        // The window ends at a chunk's end, or at the end of the data if nothing is left to read.
         let mut next = (self.start + self.filled as u64).div_ceil(chunk);
         while next < end_chunk {
             let (chunks, read) = match self.coming.take() {
@@ -110,7 +110,7 @@ impl Window {
             if self.bytes.len() < room {
                 self.bytes.resize(room, 0);
             }
-            // Others may want to run before all of it is decompressed.
+            // Other tasks may want to run before all of it is decompressed.
             let step = (DECODED_BYTES / chunk).max(1) as usize;
             for from in (chunks.0..chunks.1).step_by(step) {
                 let to = chunks.1.min(from + step as u64);
@@ -124,10 +124,10 @@ impl Window {
         Ok(true)
     }
 
-    /// Begins to read chunks that are wanted later.
+    /// Begins to read chunks that are needed later.
     async fn begin(&mut self, data: &DataFile, counter: &ReadCounter, chunks: (u64, u64)) {
         let mut read: Pin<Box<dyn Future<Output = _>>> = Box::pin(data.read(counter, chunks.0, chunks.1));
-        // What is there at once is kept as it is.
+        // A read that completes at once is kept as a completed future.
         if let Poll::Ready(done) = poll_fn(|context| Poll::Ready(read.as_mut().poll(context))).await {
             read = Box::pin(std::future::ready(done));
         }

@@ -1,9 +1,10 @@
-//! Writes a table file: partitions in, all components out.
+//! Writes a table file from partitions, with all components.
 //!
-//! Components are written beside their final names and renamed once all are durable, `TOC.txt` last: a crash leaves
-//! either the whole table file or what [`crate::sort_names`] calls left over. Rows are put together without waiting, in one
-//! run of bytes; whole chunks of it go to the disk together. Memory: that run or one row, two buffers on their way, and what is
-//! counted in the shard's memory (`resident::Making`): the blocks of one partition, the filter, the summary, and about four bytes for each chunk.
+//! Components are written under temporary names and renamed once all are durable, `TOC.txt` last: a crash
+//! leaves either the complete table file or files that [`crate::sort_names`] lists as left over. Rows are
+//! encoded without waiting into one buffer; its complete chunks go to the disk together. Memory: that buffer
+//! or one row, two buffers being written, and the memory counted in the shard's (`resident::Making`): the
+//! blocks of one partition, the filter, the summary, and about four bytes for each chunk.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -34,31 +35,32 @@ use crate::statistics::{
     Collector, CommitLogPosition, EncodingMinima, SIGNED_TIME_MAX, SerializationHeader, Statistics, Stats,
 };
 
-/// Bytes that are put together before they are compressed and written; a longer chunk is waited for.
+/// Bytes that are encoded before they are compressed and written; at least a whole chunk.
 const GATHERED_BYTES: usize = 32 << 10;
-/// Memory for a summary unless configured; enough for stretches of 12 GB of index with keys of 16 bytes.
+/// Default memory for a summary; enough for stretches of 12 GB of index with keys of 16 bytes.
 const SUMMARY_BYTES_DEFAULT: usize = 256 << 20;
 
-/// Bytes of summary for a byte of data unless configured.
+/// Default bytes of summary per byte of data.
 pub const SUMMARY_RATIO_DEFAULT: f64 = 0.0005;
 
-/// How a table file is written.
+/// Settings for writing a table file.
 #[derive(Debug, Clone)]
 pub struct WriterOptions {
-    /// How chunks are compressed; `None` leaves them as they are.
+    /// Compression of chunks; `None` for none.
     pub compression: Option<Compression>,
     /// Bytes of data in a chunk, a power of two.
     pub chunk_bytes: u32,
-    /// Rate of false answers of the filter; 1 for no filter.
+    /// False-positive rate of the filter; 1 for no filter.
     pub fp_chance: f64,
-    /// How many partitions are expected; the filter is made for so many.
+    /// Expected number of partitions, which the filter is sized for.
     pub expected_partitions: u64,
-    /// What numbers are counted from: at most the smallest that will be written, for short encodings.
+    /// Numbers that times are stored relative to; at most the smallest that will be written, for short
+    /// encodings.
     pub minima: EncodingMinima,
     /// Bytes of a partition after which a new index block starts.
     pub column_index_bytes: u32,
-    /// Bytes of summary for a byte of data (`sstable_summary_ratio`), from 0 to 1. More shorten the stretches of the index
-    /// that a read asks for, less make them no longer than they may be.
+    /// Bytes of summary per byte of data (`sstable_summary_ratio`), from 0 to 1. A larger ratio shortens the
+    /// stretches of the index that a read asks for; a smaller one lengthens them only up to their limit.
     pub summary_ratio: f64,
     /// Most memory the summary may take.
     pub summary_bytes_max: usize,
@@ -72,7 +74,7 @@ pub struct WriterOptions {
     pub host: Option<[u8; 16]>,
     /// The tablet and the shard that write it.
     pub tablet: Option<TabletMark>,
-    /// Where what is kept in memory meanwhile counts, and what bounds it.
+    /// The memory in which components count while they are written, and which limits them.
     pub memory: Option<ComponentMemory>,
 }
 
@@ -129,8 +131,8 @@ pub struct SstableInfo {
     pub stats: Stats,
 }
 
-/// Writes one table file. What it takes it only puts together: whoever writes awaits [`Writer::drain`] whenever that
-/// [is due](Writer::is_due), or all of the data is in memory at the end.
+/// Writes one table file. Its functions only encode: the caller awaits [`Writer::drain`] whenever that [is
+/// due](Writer::is_due); otherwise all of the data is in memory at the end.
 #[derive(Debug)]
 pub struct Writer {
     dir: PathBuf,
@@ -164,7 +166,7 @@ struct Partition {
     start: u64,
     header_length: u64,
     deletion: DeletionTime,
-    /// Where the row or marker before started, from the start of the partition.
+    /// Start of the previous row or marker, from the start of the partition.
     previous: u64,
     open: DeletionTime,
     any: bool,
@@ -241,7 +243,7 @@ impl Writer {
         })
     }
 
-    /// What the file is to say of what is large in it; nothing unless this is called.
+    /// Sets the large items to be recorded in the file; none unless this is called.
     pub fn set_large(&mut self, large: LargeData) {
         self.large = large;
     }
@@ -252,7 +254,7 @@ impl Writer {
         self.data.position + self.out.len() as u64
     }
 
-    /// Which table file it will be.
+    /// Descriptor of the future table file.
     pub fn descriptor(&self) -> Descriptor {
         self.descriptor
     }
@@ -374,19 +376,19 @@ impl Writer {
         self.partitions += 1;
     }
 
-    /// Whether so much was put together that [`Writer::drain`] is due, before the next partition, row or change.
+    /// Whether so much was encoded that [`Writer::drain`] is due, before the next partition, row or change.
     #[inline]
     pub fn is_due(&self) -> bool {
         self.out.len() >= self.gathered_max || self.index.is_due()
     }
 
-    /// Moves what was put together to the files; gives way to others in between.
+    /// Moves encoded data to the files; lets other tasks run in between.
     ///
     /// # Errors
     /// [`SstableError::Io`].
     pub async fn drain(&mut self) -> Result<(), SstableError> {
         self.data.take_chunks(&mut self.out).await?;
-        // A row longer than usual does not keep its room.
+        // The buffer does not keep the size of an unusually long row.
         self.out.shrink_to(2 * self.gathered_max);
         if self.index.is_due() {
             self.index.drain().await?;
@@ -398,7 +400,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Bytes in memory that grow with what is written, of all and of the summary.
+    /// Bytes in memory that grow with the data: of everything, and of the summary.
     fn bytes_in_memory(&self) -> (usize, usize) {
         let (index, summary) = self.index.bytes_in_memory();
         (index + self.data.bytes_in_memory() + self.blocks.size(), summary)
@@ -406,10 +408,11 @@ impl Writer {
 
     /// Makes the table file durable and visible.
     ///
-    /// A table file without partitions cannot be: then nothing is left behind, and the answer is `None`.
+    /// A table file cannot be without partitions: in that case nothing is left behind, and the result is
+    /// `None`.
     ///
     /// # Errors
-    /// [`SstableError::Io`]; what was written is then removed as far as the disk lets it.
+    /// [`SstableError::Io`]; the written files are then removed as far as the disk allows.
     pub async fn finish(self) -> Result<Option<SstableInfo>, SstableError> {
         assert!(self.partition.is_none(), "the partition before is ended");
         let (dir, descriptor) = (self.dir.clone(), self.descriptor);
@@ -420,7 +423,8 @@ impl Writer {
         match self.write_components().await {
             Ok(info) => Ok(Some(info)),
             Err(error) => {
-                // Also what has its name already: a caller that was told of an error must not find the file later.
+                // Also files that have their final names: after an error the caller must not find the table
+                // file later.
                 let _ = crate::table_file::remove(&dir, descriptor).await;
                 remove_temporaries(&dir, descriptor).await;
                 Err(error)
@@ -508,7 +512,7 @@ impl Writer {
         })
     }
 
-    /// Gives up: removes what was written, as far as the disk lets it. What is left is left over for the next start.
+    /// Gives up: removes the written files as far as the disk allows. The next start removes the rest.
     pub async fn abort(self) {
         let (dir, descriptor) = (self.dir, self.descriptor);
         drop((self.data, self.index));
@@ -524,27 +528,27 @@ fn keep(kept: &mut OwnedPosition, position: Position<'_>) {
 
 async fn remove_temporaries(dir: &Path, descriptor: Descriptor) {
     for component in Component::ALL {
-        // Nothing can be done about what does not go now; the next start removes it.
+        // A file that cannot be removed now is removed at the next start.
         let _ = remove_file(&descriptor.temporary_path(dir, component)).await;
     }
 }
 
-/// Bytes of a component that are summed before others may run.
+/// Bytes of a component that are checksummed before other tasks may run.
 const PIECE_BYTES: usize = 128 << 10;
 
-/// Components that are written, and not durable yet.
+/// Components that are written, but not durable yet.
 struct Made<'d> {
     dir: &'d Path,
     descriptor: Descriptor,
     files: Vec<Written>,
     checksums: Vec<(Component, u32)>,
     making: Option<Making>,
-    /// Bytes in memory besides the component that is written, of all and of the summary.
+    /// Bytes in memory besides the component being written: of everything, and of the summary.
     kept: (usize, usize),
 }
 
 impl Made<'_> {
-    /// Writes one that is in memory as a whole; takes its bytes.
+    /// Writes a component that is in memory as a whole; empties `bytes`.
     async fn write(&mut self, component: Component, bytes: &mut Vec<u8>) -> Result<(), SstableError> {
         if let Some(making) = &mut self.making {
             making.keep((self.kept.0 + bytes.capacity(), self.kept.1)).await;
@@ -568,7 +572,7 @@ impl Made<'_> {
     }
 }
 
-/// Gives durable components their names; the last one is `TOC.txt`.
+/// Gives durable components their final names, `TOC.txt` last.
 async fn make_visible(
     dir: &Path,
     descriptor: Descriptor,

@@ -1,4 +1,4 @@
-//! What of a table file is large, as its writer met it: a section of `Ceto.db`.
+//! The large items of a table file, as recorded by its writer: a section of `Ceto.db`.
 //!
 //! ```text
 //! large     := written_ms:i64 partitions:u16 partition{partitions} rows:u16 row{rows} cells:u16 cell{cells}
@@ -6,9 +6,9 @@
 //! row       := key place bytes:u64
 //! cell      := key place column:text bytes:u64 elements:u64
 //! key, text := length:u16 bytes
-//! place     := present:bool [position]                 (`position` as in the other sections; none of a static row)
+//! place     := present:bool [position]     (`position` as in the other sections; none of a static row)
 //! ```
-//! Which thresholds something is beyond, and how many of each are kept, is for whoever writes the file to say.
+//! The writer of the file decides the thresholds and how many of each kind are kept.
 
 use model::{Clustering, Position};
 
@@ -23,9 +23,9 @@ pub struct LargePartition {
     pub key: Vec<u8>,
     /// Bytes of data before compression.
     pub bytes: u64,
-    /// Rows but the static one.
+    /// Rows without the static one.
     pub rows: u64,
-    /// Those of which nothing was alive.
+    /// Rows without any live data.
     pub dead_rows: u64,
     /// Bounds of deleted ranges.
     pub range_tombstones: u64,
@@ -57,7 +57,7 @@ pub struct LargeCell {
     pub elements: u64,
 }
 
-/// All of them in one file.
+/// All records of one file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LargeData {
     /// When the file was written, milliseconds since the epoch.
@@ -71,7 +71,7 @@ pub struct LargeData {
 }
 
 impl LargeData {
-    /// Whether there is nothing.
+    /// Whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.partitions.is_empty() && self.rows.is_empty() && self.cells.is_empty()
     }

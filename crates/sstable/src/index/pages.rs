@@ -1,13 +1,14 @@
-//! Stretches of `Index.db` that were read, kept for the next reader: the page cache of a shard's indexes.
+//! Caches stretches of `Index.db`: the page cache of a shard's indexes.
 //!
-//! A page is what one request of a lookup asks for, named by its file and where it starts: a whole stretch between two
-//! samples of the summary, or a piece of a wide one. All files of a shard share one order of use; what was not
-//! used for the longest time goes first. Pages are clean memory of the shard's budget (`memory::Budget`): whoever reclaims
-//! for the budget calls [`IndexPages::give_back`]. Readers of a page that is being read wait for that read.
+//! A page is the bytes of one request of a lookup, identified by its file and offset: a whole stretch between
+//! two samples of the summary, or a piece of a wide one. All files of a shard share one LRU order. Pages are
+//! clean memory of the shard's budget (`memory::Budget`): the code that reclaims for the budget calls
+//! [`IndexPages::give_back`]. Readers of a page that is being read wait for that read.
 //!
-//! Invariant: a slot is in the order of use, in the list of its file and, while the file is open, in the file's map, or in none of
-//! them. The pages of a file that is closed are not found any more and go a few at a time, so that closing a large
-//! file holds nobody up. A page that is evicted while a reader holds it lives on, uncounted, until that lookup ends.
+//! Invariant: a slot is in the LRU order, in the list of its file and, while the file is open, in the file's
+//! map; or in none of them. The pages of a closed file are not found any more and are removed a few at a
+//! time, so that closing a large file does not block other tasks. A page that is evicted while a reader holds
+//! it lives on, uncounted, until that lookup ends.
 
 use std::cell::{Cell, RefCell};
 use std::path::Path;
@@ -22,20 +23,21 @@ use reactor::metrics::{Counter, Gauge, counter, gauge};
 use crate::data::chunks::ReadCounter;
 use crate::error::SstableError;
 
-/// What a page takes beside its bytes: its slot, its place in the file's map and what the allocator adds.
+/// Bytes of a page besides its contents: its slot, its entry in the file's map and the allocator's overhead.
 const OVERHEAD_BYTES: usize = 128;
-/// A page may be at most this part of all memory.
+/// A page may be at most this part (one in so many) of all memory.
 const PAGE_PART: usize = 16;
-/// While others want the memory, pages keep so many of [`SHARES`] parts of what can be evicted: the least, which they begin with, and
-/// the most. In between decides what a byte of them and of the others saves ([`IndexPages::balance`]).
+/// While other users want the memory, pages keep so many of [`SHARES`] parts of the evictable memory: the
+/// least, which they begin with, and the most. In between, the share depends on the requests saved per byte
+/// by pages and by other users ([`IndexPages::balance`]).
 const SHARE_MIN: usize = 3;
 const SHARE_MAX: usize = 15;
 const SHARES: usize = 16;
-/// Requests to the disk that were saved between two looks at the shares.
+/// Disk requests that were saved between two adjustments of the shares.
 const BALANCE_EVERY: u64 = 512;
-/// Requests to the disk that somebody else who answers a read of a row saves: one of the index and one of the data.
+/// Disk requests saved when a read of a row is answered without pages: one of the index and one of the data.
 const SAVED_BY_ROW: u64 = 2;
-/// Pages of closed files that go at once; the others follow one by one as pages come.
+/// Pages of closed files that are removed at once; the others follow one by one as pages are added.
 const SWEPT_AT_ONCE: usize = 16;
 /// No slot.
 const NONE: u32 = u32::MAX;
@@ -48,7 +50,7 @@ struct Inner {
     budget: Budget,
     state: RefCell<State>,
     share: Cell<usize>,
-    /// Hits, and reads that others answered, at the last look at the shares.
+    /// Hits, and reads that other users answered, at the last adjustment of the shares.
     balanced_at: Cell<(u64, u64)>,
     hits: Rc<Counter>,
     misses: Rc<Counter>,
@@ -61,13 +63,13 @@ struct Inner {
 struct State {
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// The order of use, the oldest first.
+    /// The LRU order, the oldest first.
     used: List,
     files: Vec<OpenFile>,
     free_files: Vec<u32>,
-    /// Closed files that have pages yet.
+    /// Closed files that still have pages.
     closed: Vec<u32>,
-    /// Reads at work; few at a time.
+    /// Running reads; there are few at a time.
     loading: HashMap<(u32, u64), Rc<Loading>, foldhash::fast::FixedState>,
     pages: usize,
     bytes: usize,
@@ -83,11 +85,11 @@ struct Slot {
     page: Option<Rc<[u8]>>,
     file: u32,
     start: u64,
-    /// Neighbours in the order of use and in the list of the file.
+    /// Neighbours in the LRU order and in the list of the file.
     links: [(u32, u32); 2],
 }
 
-/// Which of a slot's links.
+/// Index of a slot's links.
 const BY_USE: usize = 0;
 const BY_FILE: usize = 1;
 
@@ -126,7 +128,7 @@ impl List {
     }
 }
 
-/// One read at work, and what came of it.
+/// A running read, and its result.
 #[derive(Default)]
 struct Loading {
     page: RefCell<Option<Rc<[u8]>>>,
@@ -135,7 +137,7 @@ struct Loading {
 }
 
 impl State {
-    /// Takes a page out and frees its slot; gives what it was counted for.
+    /// Removes a page and frees its slot; returns the bytes it was counted for.
     fn remove(&mut self, number: u32) -> usize {
         self.used.take(&mut self.slots, BY_USE, number);
         let (file, start) = (self.slots[number as usize].file, self.slots[number as usize].start);
@@ -170,7 +172,7 @@ impl State {
         open.by_start.insert(start, number);
     }
 
-    /// Drops up to `most` pages of closed files; gives what they were counted for.
+    /// Drops up to `most` pages of closed files; returns the bytes they were counted for.
     fn sweep(&mut self, most: usize) -> usize {
         let mut given = 0;
         for _ in 0..most {
@@ -187,10 +189,12 @@ impl State {
     }
 }
 
-/// The next share, after what pages saved with their bytes and others with the rest of `all` bytes.
+/// The next share, from the requests that pages saved with their bytes and other users with the rest of `all`
+/// bytes.
 fn balanced(share: usize, (pages_saved, pages): (u64, usize), (others_saved, all): (u64, usize)) -> usize {
     let others = all.saturating_sub(pages);
-    // By a byte: what one saved times what the other has. A quarter more is needed to move anything.
+    // Compared per byte: the requests saved by each times the bytes of the other. A difference of a quarter
+    // is needed to move the share.
     let by_pages = u128::from(pages_saved) * others as u128;
     let by_others = u128::from(others_saved) * pages as u128;
     if 4 * by_pages > 5 * by_others {
@@ -203,7 +207,7 @@ fn balanced(share: usize, (pages_saved, pages): (u64, usize), (others_saved, all
 }
 
 impl IndexPages {
-    /// No pages yet, of what `budget` has room for.
+    /// No pages yet, within `budget`.
     pub fn new(budget: &Budget) -> Self {
         let count = |name: &str, help: &str| counter(name, help, &[]);
         Self(Rc::new(Inner {
@@ -228,26 +232,26 @@ impl IndexPages {
         }))
     }
 
-    /// Bytes they take.
+    /// Bytes of all pages.
     pub fn bytes(&self) -> usize {
         self.0.state.borrow().bytes
     }
 
-    /// How many there are.
+    /// Number of pages.
     pub fn count(&self) -> usize {
         self.0.state.borrow().pages
     }
 
-    /// Bytes they have beyond what is theirs while others want memory.
+    /// Bytes beyond their share, for when other users want memory.
     pub fn excess(&self) -> usize {
         self.bytes().saturating_sub(self.0.budget.clean() / SHARES * self.0.share.get())
     }
 
-    /// Moves their share towards whoever saves more requests by a byte; `answered` is how many reads others with memory of the same
-    /// budget have answered so far. To be called where memory is wanted.
+    /// Moves the share towards the user that saves more requests per byte; `answered` is the number of reads
+    /// that other users of the budget have answered so far. Called when memory is wanted.
     ///
-    /// Of uniform reads of small rows a page of 2 KiB serves 50 rows, and the same memory as rows six; of hot rows
-    /// it is the other way round.
+    /// Of uniform reads of small rows a page of 2 KiB serves 50 rows, and the same memory as rows six; for
+    /// hot rows the ratio is the reverse.
     pub fn balance(&self, answered: u64) {
         let inner = &*self.0;
         let ((hits_before, answered_before), hits) = (inner.balanced_at.get(), inner.hits.get());
@@ -262,11 +266,11 @@ impl IndexPages {
         inner.share.set(share);
     }
 
-    /// Evicts until `bytes` are given back or none is left; says how many were.
+    /// Evicts until `bytes` are freed or no page is left; returns the freed bytes.
     pub fn give_back(&self, bytes: usize) -> usize {
         let mut state = self.0.state.borrow_mut();
         let mut given = 0;
-        // What nobody can find goes first.
+        // Pages that cannot be found any more go first.
         while given < bytes && !state.closed.is_empty() {
             given += state.sweep(SWEPT_AT_ONCE);
         }
@@ -284,7 +288,7 @@ impl IndexPages {
         self.0.bytes.set(i64::try_from(state.bytes).unwrap_or(i64::MAX));
     }
 
-    /// Room for `bytes` more; from rows where pages have less than their share, else from pages.
+    /// Makes room for `bytes` more: from rows if pages have less than their share, otherwise from pages.
     fn make_room(&self, bytes: usize) -> bool {
         let budget = &self.0.budget;
         if bytes > budget.total_limit() / PAGE_PART {
@@ -301,7 +305,7 @@ impl IndexPages {
         let bytes = page.len() + OVERHEAD_BYTES;
         let has_room = self.make_room(bytes);
         let mut state = self.0.state.borrow_mut();
-        // One that was too short for a later reader.
+        // A page that was too short for a later reader.
         let replaced = state.files[file as usize].by_start.get(&start).copied();
         let given = swept + replaced.map_or(0, |slot| state.remove(slot));
         if has_room {
@@ -323,7 +327,7 @@ impl std::fmt::Debug for IndexPages {
     }
 }
 
-/// One open file's part of them; its pages go when it is dropped.
+/// The pages of one open file, which are dropped with it.
 #[derive(Debug)]
 pub(crate) struct FilePages {
     pages: IndexPages,
@@ -332,13 +336,13 @@ pub(crate) struct FilePages {
 
 enum Look {
     Here(Rc<[u8]>),
-    /// Somebody reads it.
+    /// Another lookup reads it.
     Coming(Rc<Loading>),
     /// The caller reads it.
     Absent(Load),
 }
 
-/// A read that others may wait for; ends when dropped, whatever came of it.
+/// A read that other lookups may wait for; it ends when dropped, with any result.
 struct Load {
     pages: IndexPages,
     file: u32,
@@ -368,7 +372,8 @@ impl FilePages {
         Self { pages: pages.clone(), file }
     }
 
-    /// `length` bytes or more of the index from `start` on, fewer only at its end; from memory where they are there.
+    /// `length` bytes or more of the index from `start` on, fewer only at its end; from memory if they are
+    /// there.
     ///
     /// # Errors
     /// [`SstableError::Io`].
@@ -383,7 +388,8 @@ impl FilePages {
                 Look::Here(page) => return Ok(page),
                 Look::Coming(loading) => {
                     loading.changed.wait_until(|| loading.ended.get()).await;
-                    // Nothing came where its reader failed or gave up, or it read less: then this one tries.
+                    // There is no page if its reader failed or gave up, or the page is too short: then this
+                    // lookup reads.
                     match &*loading.page.borrow() {
                         Some(page) if page.len() >= length => {
                             self.pages.0.hits.inc();

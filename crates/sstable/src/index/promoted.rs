@@ -1,7 +1,7 @@
 //! The blocks of a long partition, found without reading its data.
 //!
-//! A small promoted index is read whole, or taken from what the lookup of the partition has read already; of a large one
-//! only the pages that a binary search touches.
+//! A small promoted index is read whole, or taken from the bytes that the lookup of the partition has read
+//! already; of a large one only the pages that a binary search touches are read.
 
 use std::rc::Rc;
 
@@ -19,9 +19,9 @@ use crate::layout::Layout;
 
 /// A promoted index up to this size is read whole.
 const WHOLE_BYTES_MAX: u64 = 64 * 1024;
-/// Bytes of a block that are looked at first in a larger one.
+/// Bytes that are first read for a block of a larger one.
 const BLOCK_BYTES: u64 = 512;
-/// What is read of a larger one, where others may come for it too, starts and ends at multiples of this.
+/// Reads of a larger one that others may share start and end at multiples of this.
 const PAGE_BYTES: u64 = 4096;
 /// Fewest bytes of a block, its offset included.
 const BLOCK_BYTES_MIN: u64 = 9;
@@ -33,9 +33,9 @@ pub(crate) struct Block {
     pub(crate) first: OwnedPosition,
     /// Clustering of its last row or marker.
     pub(crate) last: OwnedPosition,
-    /// Where it starts, from the start of the partition.
+    /// Its start, from the start of the partition.
     pub(crate) offset: u64,
-    /// How long it is.
+    /// Its length.
     pub(crate) width: u64,
     /// The range deletion in force at its end.
     pub(crate) open: DeletionTime,
@@ -53,12 +53,12 @@ pub(crate) struct Promoted {
     index: Rc<IndexFile>,
     blocks_at: u64,
     offsets_at: u64,
-    /// All of it, where it is at hand, and where the bytes start in the index.
+    /// All of it, if it is in memory, and the offset of these bytes in the index.
     whole: Option<(u64, Bytes)>,
 }
 
 impl Promoted {
-    /// Opens the promoted index at `(start, length)` of the index, of which some bytes are at hand.
+    /// Opens the promoted index at `(start, length)` of the index, some bytes of which are in memory.
     pub(crate) async fn open(
         index: Rc<IndexFile>,
         counter: &ReadCounter,
@@ -162,7 +162,7 @@ impl Promoted {
         .map_err(|m| self.index.malformed(m))
     }
 
-    /// How many leading blocks end at or before `position`.
+    /// Number of leading blocks that end at or before `position`.
     pub(crate) async fn ending_before(
         &self,
         counter: &ReadCounter,
@@ -182,7 +182,7 @@ impl Promoted {
         Ok(low)
     }
 
-    /// How many leading blocks start before `position`.
+    /// Number of leading blocks that start before `position`.
     pub(crate) async fn starting_before(
         &self,
         counter: &ReadCounter,
@@ -203,7 +203,7 @@ impl Promoted {
     }
 }
 
-/// `length` bytes of the index from `at` on, out of `bytes`, which start at `from`.
+/// `length` bytes of the index from `at` on, taken from `bytes`, which start at `from`.
 fn slice(bytes: &[u8], from: u64, at: u64, length: u64) -> Result<Vec<u8>, Malformed> {
     let start = at.checked_sub(from).and_then(|skip| usize::try_from(skip).ok());
     let part = start.and_then(|start| bytes.get(start..start.checked_add(usize::try_from(length).ok()?)?));

@@ -1,9 +1,10 @@
 //! Finds partitions in `Index.db`.
 //!
-//! A lookup reads the stretch of the index that the summary names with one request; in files this crate wrote it lies
-//! within [`super::STRETCH_BYTES`]. Foreign files may have wider stretches, and so have those whose summary is thinned (`resident`);
-//! what is longer than a read is read piece by piece. How much is asked for depends on the stretch alone, so that what one lookup
-//! read serves the next (`pages`).
+//! A lookup reads the stretch of the index that the summary names with one request; in files this crate wrote
+//! it is within [`super::STRETCH_BYTES`]. Files of other programs may have wider stretches, and so have those
+//! whose summary is thinned (`resident`); a stretch that is longer than a read is read piece by piece. The
+//! size of a request depends on the stretch alone, so that the bytes read by one lookup serve the next
+//! (`pages`).
 
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -20,9 +21,10 @@ use crate::input::Input;
 use crate::scan::PartitionBound;
 use crate::summary::Stretch;
 
-/// Bytes read at first where nothing says how many are needed.
+/// Bytes read at first if the needed number is unknown.
 const GUESS_BYTES: u64 = 4096;
-/// Bytes of an entry's head besides its key: the key's length, the data's position, the promoted part's length.
+/// Bytes of an entry's head besides its key: the key's length, the data's position, the promoted part's
+/// length.
 const HEAD_BYTES: u64 = 2 + 9 + 1;
 /// Most bytes of the index that one request asks for.
 const READ_BYTES_MAX: u64 = 64 * 1024;
@@ -33,9 +35,9 @@ pub(crate) struct IndexFile {
     pub(crate) file: File,
     pub(crate) path: PathBuf,
     pub(crate) length: u64,
-    /// The key of its last entry, as the summary has it: an index that was cut behind an entry is told by it.
+    /// The key of its last entry, from the summary: it reveals an index that was cut behind an entry.
     pub(crate) last_key: Box<[u8]>,
-    /// Where lookups find what others read; `None` where every one reads for itself.
+    /// The cache that lookups share; `None` if every lookup reads for itself.
     pub(crate) pages: Option<FilePages>,
 }
 
@@ -59,7 +61,8 @@ impl Deref for Bytes {
 }
 
 impl IndexFile {
-    /// At least `length` bytes from `at` on, fewer at the end of the index; they stay for other lookups.
+    /// At least `length` bytes from `at` on, fewer at the end of the index; they stay cached for other
+    /// lookups.
     ///
     /// # Errors
     /// [`SstableError::Io`].
@@ -80,29 +83,29 @@ impl IndexFile {
     }
 }
 
-/// One partition's place.
+/// The place of one partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Where its data starts.
+    /// Offset of its data.
     pub(crate) position: u64,
-    /// Where the data of the partition ends.
+    /// End of the partition's data.
     pub(crate) end: End,
-    /// Where its promoted part is in the index and how long, 0 for none.
+    /// Offset and length of its promoted part in the index; length 0 for none.
     pub(crate) promoted: (u64, u64),
 }
 
-/// What the index says of the end of a partition.
+/// The end of a partition, as far as the index has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Where the next one starts.
+    /// At the start of the next one.
     At(u64),
-    /// It is the last one.
+    /// At the end of the data: it is the last one.
     OfData,
-    /// The next entry was not at hand.
+    /// Unknown: the next entry was not in memory.
     Unknown,
 }
 
-/// Bytes of the index that were read, and where they start.
+/// Bytes of the index that were read, and their offset.
 pub(crate) type AtHand = Option<(u64, Bytes)>;
 
 /// Walks entries.
@@ -111,7 +114,7 @@ struct Walk<'i> {
     counter: &'i ReadCounter,
     start: u64,
     bytes: Option<Bytes>,
-    /// Whether what is read stays for other lookups.
+    /// Whether the bytes read stay cached for other lookups.
     kept: bool,
 }
 
@@ -128,7 +131,7 @@ impl Walk<'_> {
         skip.and_then(|skip| self.bytes.as_ref()?.get(skip..)).unwrap_or(&[])
     }
 
-    /// The entry at `at`, reading about `length` bytes when it is not at hand.
+    /// The entry at `at`; reads about `length` bytes if it is not in memory.
     async fn entry(&mut self, at: u64, length: u64) -> Result<Seen<'_>, SstableError> {
         let mut wanted = length;
         loop {
@@ -143,7 +146,7 @@ impl Walk<'_> {
             {
                 return Err(self.index.malformed(problem));
             }
-            // A head is at most 64 KiB and some bytes, so this reads three times at most.
+            // A head is at most 64 KiB and some bytes, so there are at most three reads.
             let length = wanted.clamp(1, READ_BYTES_MAX).min(self.index.length - at);
             let bytes = if self.kept {
                 self.index.read(self.counter, at, length as usize).await?
@@ -165,7 +168,7 @@ impl Walk<'_> {
 pub(crate) struct Entries<'i> {
     walk: Walk<'i>,
     at: u64,
-    /// Of the present entry: what is lent of the walk cannot be lent on.
+    /// Key of the present entry: a borrow of the walk could not be returned.
     key: Vec<u8>,
 }
 
@@ -175,12 +178,12 @@ impl<'i> Entries<'i> {
         Self { walk, at: 0, key: Vec::new() }
     }
 
-    /// Where the next one starts.
+    /// Offset of the next entry.
     pub(crate) fn offset(&self) -> u64 {
         self.at
     }
 
-    /// Key and place in the data of the next one; `None` at the end.
+    /// Key of the next entry, and offset of its data; `None` at the end.
     ///
     /// # Errors
     /// [`SstableError::Io`] and [`SstableError::Corrupt`].
@@ -197,7 +200,7 @@ impl<'i> Entries<'i> {
     }
 }
 
-/// The entry that `bytes` start with, which stand at `at` of an index of `index_length` bytes.
+/// Parses the entry at the start of `bytes`, which are at `at` of an index of `index_length` bytes.
 fn parse(bytes: &[u8], at: u64, index_length: u64) -> Result<Seen<'_>, Malformed> {
     let mut input = Input::at_offset(bytes, at);
     let key = input.short_sized()?;
@@ -225,7 +228,7 @@ pub(crate) fn parse_all(bytes: &[u8]) -> Result<usize, Malformed> {
 }
 
 impl IndexFile {
-    /// Checks what stands before the end of the index.
+    /// Checks that the index ends with the last key.
     fn check_last(&self, key: &[u8]) -> Result<(), SstableError> {
         if key == &*self.last_key {
             return Ok(());
@@ -234,9 +237,9 @@ impl IndexFile {
             .malformed(Malformed::invalid(self.length, "the last entry is not the one the summary names")))
     }
 
-    /// Checks that the entry at `at` has the key that the summary says it has.
+    /// Checks that the entry at `at` has the key that the summary has for it.
     ///
-    /// Without this a summary with a changed key would lead past partitions that are there.
+    /// Without this a summary with a changed key would hide existing partitions.
     fn check_sample(&self, at: u64, key: &[u8], sample: &[u8]) -> Result<(), SstableError> {
         if key == sample {
             return Ok(());
@@ -244,7 +247,7 @@ impl IndexFile {
         Err(self.malformed(Malformed::invalid(at, "the entry is not the one the summary names")))
     }
 
-    /// Checks the bytes of a stretch, where all of them are at hand and the file has a checksum of it.
+    /// Verifies the bytes of a stretch, if all of them are in memory and the file has a checksum of it.
     fn check_stretch(&self, stretch: Stretch<'_>, end: u64, bytes: &[u8]) -> Result<(), SstableError> {
         let length = usize::try_from(end.saturating_sub(stretch.start)).unwrap_or(usize::MAX);
         let (Some((before, recorded)), Some(bytes)) = (stretch.checksums, bytes.get(..length)) else {
@@ -260,8 +263,8 @@ impl IndexFile {
         Err(self.malformed(Malformed { offset: stretch.start, problem }))
     }
 
-    /// The entry of a key, sought in the stretch that the summary names, and what of the index is at hand then: bytes and
-    /// where they start.
+    /// The entry of a key, searched in the stretch that the summary names, and the bytes of the index that
+    /// are in memory then, with their offset.
     pub(crate) async fn find(
         &self,
         counter: &ReadCounter,
@@ -269,8 +272,8 @@ impl IndexFile {
         key: &[u8],
     ) -> Result<Option<(Entry, AtHand)>, SstableError> {
         let end = stretch.next.map_or(self.length, |(next, _)| next.min(self.length));
-        // With the head of the entry behind the stretch, which says where the last partition ends: that saves a guess at how
-        // much to read.
+        // Includes the head of the entry behind the stretch, which gives the end of the stretch's last
+        // partition: that saves guessing how much data to read.
         let head = stretch.next.map_or(0, |(_, key)| HEAD_BYTES + key.len() as u64);
         let mut at = stretch.start;
         let mut walk = Walk { index: self, counter, start: 0, bytes: None, kept: true };
@@ -301,7 +304,8 @@ impl IndexFile {
             }
             at = next;
         }
-        // It is not there if the stretch ends where the summary says: with the head of the next entry, which was read too.
+        // The key is absent if the stretch ends where the summary says, with the head of the next entry,
+        // which was read too.
         if let Some((next, sample)) = stretch.next {
             if at != next {
                 return Err(self.malformed(Malformed::invalid(at, "no entry starts where the summary says")));
@@ -312,7 +316,7 @@ impl IndexFile {
         Ok(None)
     }
 
-    /// Where the data of the first partition behind `bound` starts, sought from the start of `stretch` on.
+    /// Offset of the data of the first partition behind `bound`, searched from the start of `stretch` on.
     pub(crate) async fn position_behind(
         &self,
         counter: &ReadCounter,
@@ -321,10 +325,11 @@ impl IndexFile {
     ) -> Result<Option<u64>, SstableError> {
         let end = stretch.next.map_or(self.length, |(next, _)| next.min(self.length));
         let mut at = stretch.start;
-        // A scan begins here once: what it reads is not what lookups come back for.
+        // A scan begins here once: lookups do not need the bytes it reads.
         let mut walk = Walk { index: self, counter, start: 0, bytes: None, kept: false };
         while at < self.length {
-            // The whole stretch at once, so that it can be checked: a key with a wrong bit would lead past partitions.
+            // The whole stretch at once, so that it can be verified: a key with a wrong bit would hide
+            // partitions.
             let seen = walk.entry(at, GUESS_BYTES.max(end.saturating_sub(at))).await?;
             let (is_behind, next, position) =
                 (bound.is_before(murmur3_token(seen.key), seen.key), seen.next, seen.position);

@@ -1,9 +1,11 @@
-//! Finds partitions of files that have no `Index.db`: those of Cassandra 5's format `bti`, whose tries are not read.
+//! Finds partitions of files without `Index.db`: those of Cassandra 5's format `bti`, whose tries are not
+//! read.
 //!
-//! The data of both formats is the same, one partition behind the other. The first lookup walks over all of it from head
-//! to head and notes where about every 64 KiB of it begins; lookups walk on from there. That suits files that are read once, from
-//! their beginning, and then written anew as `me`: `storage::import` is who leans on it. A table is not served from such files.
-//! Invariant: places ascend by token and by position, and the first is where the data begins.
+//! The data of both formats is the same, one partition behind the other. The first lookup walks over all of
+//! it from head to head and notes the start of a partition about every 64 KiB; lookups walk on from there.
+//! That suits files that are read once, from their beginning, and then rewritten as `me`, as by
+//! `storage::import`. A table is not served from such files. Invariant: places ascend by token and by
+//! position, and the first is the beginning of the data.
 
 use std::cell::RefCell;
 use std::cmp::Ordering;
@@ -21,12 +23,12 @@ use crate::error::{Malformed, SstableError};
 use crate::scan::PartitionBound;
 use crate::table_file::Inner;
 
-/// Bytes of data between two places that are noted, at first.
+/// Initial number of bytes of data between two noted places.
 const SPACING_BYTES: u64 = 64 << 10;
-/// Most places that are noted; beyond it every other one is left out.
+/// Most noted places; beyond it every other one is left out.
 const PLACES_MAX: usize = 1 << 16;
 
-/// Where a partition begins.
+/// Start of a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Place {
     token: Token,
@@ -39,7 +41,7 @@ pub(crate) struct Walked {
     places: RefCell<Option<Rc<[Place]>>>,
 }
 
-/// Notes places, further and further apart where there are many.
+/// Collects places, further and further apart if there are many.
 struct Notes {
     places: Vec<Place>,
     spacing: u64,
@@ -64,7 +66,7 @@ impl Notes {
 }
 
 impl Walked {
-    /// The partition of a key, opened; `None` where the file does not have it.
+    /// The partition of a key, opened; `None` if the file does not have it.
     ///
     /// # Errors
     /// [`SstableError::Io`] and [`SstableError::Corrupt`].
@@ -90,7 +92,7 @@ impl Walked {
         Ok(None)
     }
 
-    /// Where the first partition behind `bound` begins.
+    /// Start of the first partition behind `bound`.
     ///
     /// # Errors
     /// As [`Walked::find`].
@@ -111,7 +113,7 @@ impl Walked {
         Ok(None)
     }
 
-    /// The last place before all partitions with this token, or the first of all.
+    /// The last place before all partitions with this token, or the first place of all.
     async fn before(&self, inner: &Rc<Inner>, token: Token) -> Result<u64, SstableError> {
         let known = self.places.borrow().clone();
         let places = match known {
@@ -126,7 +128,7 @@ impl Walked {
     }
 }
 
-/// Walks over all partitions, which have to ascend and to end with the one that Statistics names.
+/// Walks over all partitions, which have to ascend and to end with the last key of Statistics.
 async fn walk(inner: &Rc<Inner>, limit: usize) -> Result<Vec<Place>, SstableError> {
     let corrupt = |at, what| Malformed::invalid(at, what).of(Component::Data, &inner.data.path);
     let mut stream = Stream::new(Rc::clone(inner), &[], false, READ_BYTES_MAX);

@@ -1,9 +1,9 @@
 //! Writes `Index.db`, samples it for the summary, and fills the filter.
 //!
-//! A stretch of the index between two samples has [`STRETCH_BYTES`] at most, but for a longer entry, which is a stretch
-//! of its own, so that finding a key reads little. Where a byte of summary for so many bytes of data
-//! (`sstable_summary_ratio`) allows it, stretches are shorter. Only when the summary's share of memory is spent do they
-//! become wider: every other sample is left out from then on, again and again.
+//! A stretch of the index between two samples has at most [`STRETCH_BYTES`], so that finding a key reads
+//! little; a longer entry is a stretch of its own. Stretches are shorter if a byte of summary per so many
+//! bytes of data (`sstable_summary_ratio`) allows it. They become wider only when the summary's share of
+//! memory is used up: every other sample is left out from then on, repeatedly.
 
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ const SAMPLE_OVERHEAD_BYTES: usize = 12;
 /// Bytes of entries that are written together.
 const PENDING_BYTES: usize = 16 * 1024;
 
-/// The blocks of the partition that is written.
+/// The blocks of the partition that is being written.
 #[derive(Debug, Default)]
 pub(crate) struct Blocks {
     bytes: Vec<u8>,
@@ -41,15 +41,15 @@ impl Blocks {
         self.bytes.capacity() + 4 * self.offsets.capacity()
     }
 
-    /// Forgets the partition before.
+    /// Drops the blocks of the previous partition.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.offsets.clear();
         self.start = None;
     }
 
-    /// Something with this clustering (a `prefix`) was written at `start` of the partition, up to `end`; it starts
-    /// a block where none is open.
+    /// Notes an item with this clustering (a `prefix`), written at `start` of the partition up to `end`; it
+    /// starts a block if none is open.
     pub(crate) fn add(
         &mut self,
         name: &[u8],
@@ -69,7 +69,7 @@ impl Blocks {
         }
     }
 
-    /// Ends the block that is open, if one is; `last` is the clustering of what was written last.
+    /// Ends the open block, if there is one; `last` is the clustering of the last item.
     pub(crate) fn close(&mut self, last: &[u8], end: u64, open: DeletionTime, layout: &Layout) {
         let Some(start) = self.start.take() else { return };
         self.offsets.push(self.bytes.len() as u32);
@@ -83,7 +83,7 @@ impl Blocks {
         }
     }
 
-    /// Appends the promoted part of an entry and its length: nothing for a single block.
+    /// Appends the promoted part of an entry with its length: none for a single block.
     fn append(
         &self,
         header_length: u64,
@@ -112,20 +112,20 @@ impl Blocks {
 #[derive(Debug)]
 pub(crate) struct IndexWriter {
     file: OutputFile,
-    /// Entries that the file does not have yet, and how much of them is in the checksum.
+    /// Entries that are not in the file yet, and how many of their bytes are in the checksum.
     pending: Vec<u8>,
     summed: usize,
     scratch: Vec<u8>,
     summary: Summary,
     summary_bytes_max: usize,
-    /// Bytes of data that pay for a byte of summary.
+    /// Bytes of data that allow a byte of summary.
     data_per_byte: f64,
-    /// Where the data has paid for the samples so far and the next one.
+    /// Amount of data that allows the samples so far and the next one.
     paid_at: f64,
-    /// Stretches that make one, once memory is short.
+    /// Number of stretches that are joined into one, once memory is short.
     thinning: u64,
     stretches: u64,
-    /// Where the stretch that is open starts.
+    /// Start of the open stretch.
     stretch: Option<u64>,
     filter: Option<Filter>,
     partitions: u64,
@@ -182,7 +182,7 @@ impl IndexWriter {
         self.partitions += 1;
     }
 
-    /// Bytes in memory that grow with the index, of all and of the summary.
+    /// Bytes in memory that grow with the index: of everything, and of the summary.
     pub(crate) fn bytes_in_memory(&self) -> (usize, usize) {
         let summary = self.summary.room();
         (summary + self.filter.as_ref().map_or(0, Filter::size), summary)
@@ -193,7 +193,7 @@ impl IndexWriter {
         self.pending.len() >= PENDING_BYTES
     }
 
-    /// Writes the entries that are waiting.
+    /// Writes the waiting entries.
     pub(crate) async fn drain(&mut self) -> Result<(), SstableError> {
         self.sum(self.pending.len());
         self.summed = 0;
@@ -202,13 +202,13 @@ impl IndexWriter {
         Ok(())
     }
 
-    /// Takes what is waiting, up to `end`, into the checksum.
+    /// Adds waiting bytes up to `end` to the checksum.
     fn sum(&mut self, end: usize) {
         self.checksum.update(&self.pending[self.summed..end]);
         self.summed = end;
     }
 
-    /// Samples the entry at `start` of what is waiting, where it is time to.
+    /// Samples the entry at `start` of the waiting bytes, if a sample is due.
     fn sample(&mut self, token: Token, key: &[u8], position: u64, start: usize) {
         let (entry, written) = (start, self.file.position());
         let start = written + entry as u64;
@@ -219,7 +219,8 @@ impl IndexWriter {
         }
         self.stretch = Some(start);
         self.paid_at = position as f64 + (key.len() + SAMPLE_OVERHEAD_BYTES) as f64 * self.data_per_byte;
-        // Only for what would be added: keys longer than all there is room for would thin it at each stretch.
+        // Only for samples that would be added: otherwise keys longer than all its memory would thin it at
+        // each stretch.
         let is_full = self.summary.size() + key.len() > self.summary_bytes_max;
         if is_full && self.summary.len() > 1 && self.stretches.is_multiple_of(self.thinning) {
             self.summary.thin();
@@ -233,7 +234,8 @@ impl IndexWriter {
         self.stretches += 1;
     }
 
-    /// Ends the index; hands out the file, the summary and the filter, which are still in memory, and the checksum.
+    /// Completes the index; returns the file, the summary and the filter, which are still in memory, and the
+    /// checksum.
     pub(crate) async fn finish(
         mut self,
         first_key: &[u8],

@@ -1,29 +1,31 @@
-//! What a table file keeps in memory while it is written: filter, summary, places of chunks.
+//! Memory of a table file's components while it is written: filter, summary, chunk offsets.
 //!
-//! They count with what open files keep, the filter before there is a key in it, so that what open files can spare goes first. That alone
-//! does not bound them: a filter that is made takes half of the limit at most, a summary half of the summaries' part. What a few
-//! files at once take beyond the limit is the row cache's to give. When the file is written, nothing of it stays: who opens it reads it again.
+//! They count together with the components of open files, the filter even before it has a key, so that
+//! components of open files are dropped first. That alone does not bound them: a filter that is made takes at
+//! most half of the limit, a summary half of the summaries' part. If several files at once exceed the limit,
+//! the row cache gives up the memory. When the file is written, nothing of it stays: opening it reads its
+//! components again.
 
 use memory::{Charge, Kind};
 
 use super::{ComponentMemory, SUMMARIES_PART};
 
-/// Bytes that are not counted yet, at most.
+/// Most bytes that are not counted yet.
 const STEP_BYTES: usize = 16 << 10;
-/// Bytes for which the row cache makes room before others may run.
+/// Bytes for which the row cache makes room before other tasks may run.
 const CHARGE_BYTES: usize = 256 << 10;
-/// However little memory there is, a filter and a summary may take so much: files outlive it.
+/// However little memory there is, a filter and a summary may take so much: files outlast the setting.
 const FILTER_BYTES_LEAST: usize = 1 << 20;
 const SUMMARY_BYTES_LEAST: usize = 256 << 10;
 
-/// Room of one file that is written.
+/// Memory of one file that is being written.
 #[derive(Debug)]
 pub(crate) struct Making {
     memory: ComponentMemory,
     charge: Charge,
-    /// Bytes of all and of the summary.
+    /// Bytes of everything, and of the summary.
     bytes: (usize, usize),
-    /// Whether the file was written, so that who opens it takes the room.
+    /// Whether the file was written, so that opening it takes over the room.
     ended: bool,
 }
 
@@ -34,14 +36,15 @@ impl Making {
         Self { memory: memory.clone(), charge, bytes: (0, 0), ended: false }
     }
 
-    /// Counts what the file keeps now or is about to, of all and of the summary; what open files can spare goes for it.
+    /// Counts the present or imminent bytes of the file: of everything, and of the summary. Components of
+    /// open files are dropped for it.
     pub(crate) async fn keep(&mut self, bytes: (usize, usize)) {
         if bytes.0 < self.bytes.0 + STEP_BYTES {
             return;
         }
         self.memory.count(self.bytes, bytes);
         let mut charged = std::mem::replace(&mut self.bytes, bytes).0;
-        // First, so that it makes room.
+        // First, so that this drops components of open files.
         self.memory.leave_out().await;
         while charged < bytes.0 {
             charged = bytes.0.min(charged + CHARGE_BYTES);
@@ -50,7 +53,7 @@ impl Making {
         }
     }
 
-    /// The file is written: who opens it takes its room.
+    /// Ends the count of a written file; opening it takes over the room.
     pub(crate) fn end(mut self) {
         self.ended = true;
     }
@@ -66,12 +69,12 @@ impl Drop for Making {
 }
 
 impl ComponentMemory {
-    /// Most bytes of a filter that is made.
+    /// Most bytes of a new filter.
     pub(crate) fn filter_bytes_max(&self) -> usize {
         (self.0.bytes_max / 2).max(FILTER_BYTES_LEAST)
     }
 
-    /// Most bytes of a summary that is made.
+    /// Most bytes of a new summary.
     pub(crate) fn summary_bytes_max(&self) -> usize {
         (self.0.bytes_max / SUMMARIES_PART / 2).max(SUMMARY_BYTES_LEAST)
     }

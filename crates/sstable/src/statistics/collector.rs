@@ -1,8 +1,8 @@
-//! Gathers the statistics of a file while it is written.
+//! Collects the statistics of a file while it is written.
 //!
-//! What counts as Cassandra's `MetadataCollector`, `Rows.collectStats`: every timestamp, time to live and local
-//! deletion time that is written, "never" included. The minima and maxima it reports are exact; compaction and
-//! reads leave files out on the strength of that.
+//! The same data counts as in Cassandra's `MetadataCollector` and `Rows.collectStats`: every timestamp, time
+//! to live and local deletion time that is written, including "never". The reported minima and maxima are
+//! exact; compactions and reads skip files by them.
 
 use std::cmp::Ordering;
 
@@ -31,7 +31,7 @@ pub(crate) struct Collector {
     any_ttl: bool,
     time_cap: u32,
     cells: u64,
-    /// Where the partition before was counted, by its size and its cells.
+    /// The buckets of the previous partition, by its size and by its cells.
     buckets: (usize, usize),
     smallest: Option<OwnedPosition>,
     greatest: Option<OwnedPosition>,
@@ -202,10 +202,10 @@ impl Collector {
         self.cardinality.add(key);
     }
 
-    /// What was gathered, the sketch of the keys, and where everything lies.
+    /// The statistics, the sketch of the keys, and the extent.
     pub(crate) fn finish(mut self) -> (Stats, Cardinality, Extent) {
         self.stats.tombstones.settle();
-        // A component that is null ends the prefix: the shorter one covers the longer one in both directions.
+        // A null component ends the prefix: the shorter prefix covers the longer one in both directions.
         self.stats.min_clustering = self.smallest.as_ref().map(components).unwrap_or_default();
         self.stats.max_clustering = self.greatest.as_ref().map(components).unwrap_or_default();
         let (min, max) = (&self.stats.min_clustering, &self.stats.max_clustering);

@@ -1,11 +1,12 @@
-//! How the rows of a table file are encoded: types, columns, and the minima that numbers are counted from.
+//! The encoding of a table file's rows: types, columns, and the minima that numbers are stored relative to.
 //!
 //! ```text
-//! header  := minima key_class:sized clusterings:vint class:sized{clusterings} columns columns    (static, regular)
+//! header  := minima key_class:sized clusterings:vint class:sized{clusterings} columns columns
+//!                                                                   (static and regular columns)
 //! minima  := timestamp:vint local_deletion_time:vint ttl:vint       (the first two from 2015-09-22)
 //! columns := count:vint (name:sized class:sized){count}
 //! ```
-//! Columns stand in the order rows use: those of one cell before those of many, then by name bytes.
+//! Columns are in the order that rows use: those of one cell before those of many, then by name bytes.
 //! Source: Cassandra 5.0 `SerializationHeader`, `EncodingStats`.
 
 use model::marshal::{class_name, key_class_name, parse_class};
@@ -21,7 +22,8 @@ const EPOCH_MICROSECONDS: i64 = EPOCH_SECONDS * 1_000_000;
 /// Most bytes of a type's class name or a column's name.
 const NAME_BYTES_MAX: usize = 1 << 20;
 
-/// What timestamps, deletion times and TTLs of a file are counted from; smaller is right but takes more bytes.
+/// The numbers that timestamps, deletion times and TTLs of a file are stored relative to. Smaller numbers are
+/// correct but take more bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EncodingMinima {
     /// Smallest timestamp, microseconds.
@@ -38,7 +40,7 @@ impl Default for EncodingMinima {
     }
 }
 
-/// A column as the file knows it.
+/// A column as the file describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeaderColumn {
     /// Name, case as stored.
@@ -47,14 +49,14 @@ pub struct HeaderColumn {
     pub ty: CqlType,
 }
 
-/// How the rows of a file are encoded.
+/// The encoding of a file's rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SerializationHeader {
-    /// What numbers are counted from.
+    /// The numbers that times are stored relative to.
     pub minima: EncodingMinima,
     /// Class name of the partition key.
     pub key_class: String,
-    /// Types of the clustering columns and whether they stand descending.
+    /// Types of the clustering columns, and whether they are descending.
     pub clusterings: Vec<(CqlType, bool)>,
     /// Static columns in row order.
     pub statics: Vec<HeaderColumn>,
@@ -107,7 +109,7 @@ impl SerializationHeader {
     pub(crate) fn decode(input: &mut Input<'_>) -> Result<Self, Malformed> {
         let timestamp = (input.vint()? as i64).wrapping_add(EPOCH_MICROSECONDS);
         let at = input.offset();
-        // Times are counted modulo 2^32, which is right for signed and for unsigned ones.
+        // Times are computed modulo 2^32, which is correct for signed and for unsigned ones.
         let local_deletion_time = i32::try_from(input.vint()? as i64)
             .map(|difference| difference.wrapping_add(EPOCH_SECONDS as i32))
             .map_err(|_| Malformed::invalid(at, "the smallest deletion time is out of range"))?;

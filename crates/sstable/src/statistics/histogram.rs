@@ -19,7 +19,7 @@ pub struct EstimatedHistogram {
 }
 
 impl EstimatedHistogram {
-    /// With `buckets` bounds and one bucket more for what lies above.
+    /// With `buckets` bounds, and one more bucket for values above the last bound.
     pub fn new(buckets: usize) -> Self {
         let mut offsets = Vec::with_capacity(buckets);
         let mut last = 1i64;
@@ -53,7 +53,7 @@ impl EstimatedHistogram {
         self.counts.iter().fold(0i64, |sum, count| sum.saturating_add(*count))
     }
 
-    /// Average of the bucket bounds, weighted by count; what lies above the last bound is left out.
+    /// Average of the bucket bounds, weighted by count; values above the last bound are left out.
     pub fn mean(&self) -> f64 {
         let (mut elements, mut sum) = (0f64, 0f64);
         for (offset, count) in self.offsets.iter().zip(&self.counts) {
@@ -63,7 +63,8 @@ impl EstimatedHistogram {
         if elements == 0.0 { 0.0 } else { sum / elements }
     }
 
-    /// The bound of the highest bucket that counted something: 0 for none, the greatest number above the last bound.
+    /// The bound of the highest bucket that counted something: 0 for none, the greatest number above the last
+    /// bound.
     pub fn max(&self) -> i64 {
         match self.counts.iter().rposition(|count| *count > 0) {
             Some(bucket) => self.offsets.get(bucket).copied().unwrap_or(i64::MAX),

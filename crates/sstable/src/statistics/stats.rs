@@ -1,14 +1,15 @@
-//! The `stats` component: ranges of times and clusterings, histograms, where the data came from.
+//! The `stats` component: ranges of times and clusterings, histograms, the origin of the data.
 //!
 //! ```text
 //! stats := partition_sizes cells commit_log_upper:position min_timestamp:i64 max_timestamp:i64
-//!          min_local_deletion_time:i32 max_local_deletion_time:i32 min_ttl:i32 max_ttl:i32 compression_ratio:f64
+//!          min_local_deletion_time:i32 max_local_deletion_time:i32 min_ttl:i32 max_ttl:i32
+//!          compression_ratio:f64
 //!          tombstones level:i32 repaired_at:i64 covered legacy_counters:bool
 //!          columns_set:i64 rows:i64 [commit_log_lower:position] [intervals]
 //!          [pending_repair transient:bool] [originating_host]
 //!          [partition_deletions:bool] [first_key:sized last_key:sized token_space_coverage:f64]
-//! covered    := min_clustering max_clustering                        (up to version `nb`)
-//!             | types:vint class:sized{types} bound bound            (from version `oa`; bounds as in Data.db)
+//! covered    := min_clustering max_clustering                      (up to version `nb`)
+//!             | types:vint class:sized{types} bound bound          (from version `oa`; bounds as in Data.db)
 //! clustering := count:i32 (length:u16 bytes){count}
 //! position   := segment:i64 offset:i32
 //! intervals  := count:i32 (position position){count}
@@ -56,19 +57,19 @@ pub struct Stats {
     pub partition_sizes: EstimatedHistogram,
     /// Cells per partition.
     pub cells_per_partition: EstimatedHistogram,
-    /// Smallest timestamp, microseconds; the smallest number of all where nothing has one.
+    /// Smallest timestamp, microseconds; the smallest `i64` if there is none.
     pub min_timestamp: i64,
-    /// Greatest timestamp; the greatest number of all where nothing has one.
+    /// Greatest timestamp; the greatest `i64` if there is none.
     pub max_timestamp: i64,
-    /// Smallest local deletion time, seconds; [`NO_LOCAL_TIME`] where nothing is deleted or expires.
+    /// Smallest local deletion time, seconds; [`NO_LOCAL_TIME`] if nothing is deleted or expires.
     pub min_local_deletion_time: u32,
-    /// Greatest local deletion time; [`NO_LOCAL_TIME`] where something neither is deleted nor expires.
+    /// Greatest local deletion time; [`NO_LOCAL_TIME`] if some data is neither deleted nor expires.
     pub max_local_deletion_time: u32,
     /// Smallest time to live, seconds.
     pub min_ttl: i32,
     /// Greatest time to live.
     pub max_ttl: i32,
-    /// Compressed through uncompressed bytes; -1 without compression.
+    /// Compressed bytes divided by uncompressed bytes; -1 without compression.
     pub compression_ratio: f64,
     /// When tombstones may be dropped.
     pub tombstones: TombstoneHistogram,
@@ -80,7 +81,8 @@ pub struct Stats {
     pub min_clustering: Vec<Vec<u8>>,
     /// The greatest clustering, or its leading components.
     pub max_clustering: Vec<Vec<u8>>,
-    /// Between which positions all rows and range tombstones lie; `None` where the file does not say, or not reliably.
+    /// The positions between which all rows and range tombstones lie; `None` if the file does not have them
+    /// reliably.
     pub covered: Option<(OwnedPosition, OwnedPosition)>,
     /// Whether counters from before 2.1 are in it.
     pub legacy_counters: bool,
@@ -92,21 +94,21 @@ pub struct Stats {
     pub commit_log_intervals: Vec<(CommitLogPosition, CommitLogPosition)>,
     /// Repair session it is pending in.
     pub pending_repair: Option<[u8; 16]>,
-    /// Whether it is of a transient replica.
+    /// Whether the file belongs to a transient replica.
     pub transient: bool,
     /// Host that wrote it.
     pub originating_host: Option<[u8; 16]>,
-    /// Whether a whole partition is deleted; `None` where the version does not say.
+    /// Whether a whole partition is deleted; `None` if the version does not have it.
     pub partition_deletions: Option<bool>,
-    /// Stored bytes of the first and the last key, where the version has them.
+    /// Stored bytes of the first and the last key, if the version has them.
     pub key_range: Option<(Vec<u8>, Vec<u8>)>,
-    /// Which part of the ring lies between them, where the version says.
+    /// The part of the ring between them, if the version has it.
     pub token_space_coverage: Option<f64>,
 }
 
-/// How the formats without unsigned times say "never".
+/// The value for "never" in formats without unsigned times.
 const NEVER: i32 = i32::MAX;
-/// The greatest time they can say.
+/// The greatest time in those formats.
 pub(crate) const SIGNED_TIME_MAX: u32 = i32::MAX as u32 - 1;
 
 fn signed_time(time: u32) -> i32 {
@@ -167,7 +169,7 @@ impl Stats {
                 return input.u32();
             }
             let time = input.i32()?;
-            // Overflown times (CASSANDRA-14092) are negative.
+            // Overflowed times (CASSANDRA-14092) are negative.
             Ok(if time == NEVER { NO_LOCAL_TIME } else { u32::try_from(time).unwrap_or(0) })
         };
         let (min_local_deletion_time, max_local_deletion_time) = (time()?, time()?);
@@ -217,7 +219,7 @@ impl Stats {
             key_range = Some((key()?, key()?));
             token_space_coverage = Some(input.f64()?);
         }
-        // Cassandra 5 reckons with 16 bytes for each point of the histogram of tombstones, writes 12 and pads the end.
+        // Cassandra 5 allots 16 bytes to each point of the tombstone histogram, writes 12 and pads the end.
         let (at, padding) = (input.offset(), input.remaining());
         let may_pad = if features.unsigned_deletion_times { 4 * tombstones.points() } else { 0 };
         if (padding != 0 && padding != may_pad) || input.take(padding)?.iter().any(|byte| *byte != 0) {
@@ -260,7 +262,7 @@ fn clustering(input: &mut Input<'_>) -> Result<Vec<Vec<u8>>, Malformed> {
         .collect()
 }
 
-/// The bounds between which everything lies.
+/// The bounds of all rows and range tombstones.
 fn bounds(input: &mut Input<'_>) -> Result<(OwnedPosition, OwnedPosition), Malformed> {
     let count = input.vint()?;
     let lengths = (0..input.fits("number of clustering columns", count, 1)?)
@@ -274,14 +276,14 @@ fn bounds(input: &mut Input<'_>) -> Result<(OwnedPosition, OwnedPosition), Malfo
     Ok((bound()?, bound()?))
 }
 
-/// Before or behind everything that starts with `components`.
+/// The position before or behind everything that starts with `components`.
 pub(super) fn around(components: &[Vec<u8>], weight: i8) -> OwnedPosition {
     let mut prefix = Vec::new();
     components.iter().for_each(|component| append_component(&mut prefix, Some(component)));
     OwnedPosition { prefix, weight }
 }
 
-/// The leading components of a position; one that is null ends them.
+/// The leading components of a position, up to the first null.
 pub(super) fn components(position: &OwnedPosition) -> Vec<Vec<u8>> {
     let components = position.as_ref().prefix.components();
     components.map_while(|component| component.map(<[u8]>::to_vec)).collect()

@@ -1,6 +1,6 @@
-//! Opens a table file: reads and checks the components that stay in memory.
+//! Opens a table file: reads and verifies the components that stay in memory.
 //!
-//! Long components are decoded in steps, so that opening a large file holds nobody up.
+//! Long components are decoded in steps, so that opening a large file does not block other tasks.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -27,7 +27,7 @@ use crate::summary::Summary;
 use crate::verify::check;
 use crate::version::Format;
 
-/// Bytes that a checksum takes in before others may run.
+/// Bytes that are checksummed before other tasks may run.
 const PIECE_BYTES: usize = 256 << 10;
 
 async fn read_component(
@@ -72,12 +72,12 @@ async fn read_extras(dir: &Path, descriptor: Descriptor) -> Result<Extras, Sstab
     }
 }
 
-/// Where everything in a file lies: as its writer noted it, or as its statistics have it.
+/// Extent of a file's contents: as its writer noted it, or as its statistics have it.
 fn extent(extras: &Extras, statistics: &Statistics) -> Option<Extent> {
     extras.extent.clone().or_else(|| {
         let stats = &statistics.stats;
         let (first, last) = stats.covered.clone()?;
-        // Without a note of it, no deletion at all is the only proof that no partition is deleted.
+        // Without that note, only the absence of all deletions proves that no partition is deleted.
         let deletions = stats.min_local_deletion_time != NO_LOCAL_TIME;
         Some(Extent {
             first,
@@ -95,7 +95,7 @@ async fn open_data(path: &Path) -> Result<(File, u64), SstableError> {
     Ok((file, length))
 }
 
-/// Whether a component says something else than what was written.
+/// Whether the contents of a component differ from what was written.
 fn is_damage(error: &SstableError) -> bool {
     matches!(error, SstableError::Corrupt { .. })
 }
@@ -118,7 +118,7 @@ impl Sstable {
             Statistics::decode(&bytes, features).map_err(|error| error.of(Component::Statistics, &path))?;
         let layout = resolve(descriptor, &path, &statistics, table)?;
 
-        // Who looks for damage is to see it.
+        // A search for damage has to see the damage, so nothing is rebuilt for it.
         let known = within.is_some().then(|| Known {
             checksum: extras.checksum(Component::Index),
             partitions: statistics.stats.partition_sizes.count().max(0) as u64,
@@ -183,10 +183,10 @@ impl Sstable {
 }
 
 impl Open {
-    /// Reads the filter, which the file has, once more.
+    /// Reads the filter, which the file has, again.
     ///
     /// # Errors
-    /// [`SstableError`]; `NotFound` where the file was removed and is still being read.
+    /// [`SstableError`]; `NotFound` if the file was removed and is still being read.
     pub(crate) async fn read_filter(&self) -> Result<Filter, SstableError> {
         let (path, bytes) =
             read_component(&self.dir, self.descriptor, Component::Filter, &self.extras).await?;
@@ -194,7 +194,7 @@ impl Open {
         Filter::decode(bytes, in_words).map_err(|error| error.of(Component::Filter, &path))
     }
 
-    /// Reads the summary once more.
+    /// Reads the summary again.
     ///
     /// # Errors
     /// [`SstableError`].
@@ -209,7 +209,7 @@ impl Open {
     }
 }
 
-/// Reads the filter; `None` where a file has none.
+/// Reads the filter; `None` if the file has none.
 async fn read_filter(
     dir: &Path,
     descriptor: Descriptor,
@@ -238,7 +238,7 @@ async fn read_summary(
     Summary::read(&bytes, length).await.map_err(|error| error.of(Component::Summary, &path))
 }
 
-/// Opens the index and reads the summary of it, or makes one of it where that is damaged and it is `known` how.
+/// Opens the index and reads its summary, or rebuilds the summary if it is damaged and `known` allows it.
 async fn open_index(
     dir: &Path,
     descriptor: Descriptor,
@@ -255,7 +255,7 @@ async fn open_index(
             let rebuilt = rebuild::from_index(&index, known).await?;
             reactor::warn!("a damaged summary was made anew from the index, in memory; a scrub writes it";
                 error = &error);
-            // They are of the stretches of the one that was.
+            // They belong to the stretches of the damaged summary.
             extras.prefixes.clear();
             rebuilt.summary
         }
@@ -266,7 +266,7 @@ async fn open_index(
     Ok((index, summary))
 }
 
-/// Gives a summary the checksums that `extras` have of its stretches.
+/// Adds the checksums of its stretches in `extras` to a summary.
 fn with_checksums(
     mut summary: Summary,
     dir: &Path,

@@ -1,5 +1,5 @@
-//! What a point read of a small partition costs when nothing is in memory: exact numbers of disk reads and bytes, on a
-//! simulated disk whose logical blocks are 512 bytes.
+//! Cost of a point read of a small partition with nothing in memory: exact numbers of disk reads and bytes,
+//! on a simulated disk whose logical blocks are 512 bytes.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -15,17 +15,17 @@ use reactor::sim::World;
 use sstable::{Compressor, Descriptor, SUMMARY_RATIO_DEFAULT, Sstable, WriterOptions};
 
 const PARTITIONS: i64 = 20_000;
-/// What one cold read may take.
+/// Most bytes of one cold read.
 const BYTES_MAX: u64 = 8192;
 
-/// What reading each of the partitions once took.
+/// Cost of reading each of the partitions once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Cost {
-    /// Requests of the reads that took most.
+    /// Requests of the most expensive reads.
     requests_most: u64,
-    /// Bytes of the reads that took most.
+    /// Bytes of the most expensive reads.
     bytes_most: u64,
-    /// Reads that took more than they may.
+    /// Number of reads that exceed the limit.
     above: usize,
     /// Bytes of a read on average, rounded down.
     bytes_average: u64,
@@ -86,7 +86,7 @@ async fn read_all(
         cost.bytes_average += bytes;
     }
     cost.bytes_average /= PARTITIONS as u64;
-    // A key that is not there and that the filter knows not to be there takes none.
+    // A key that is absent and that the filter excludes takes no request.
     let before = file.disk_reads();
     let absent = (PARTITIONS..PARTITIONS + 400).map(|key| DecoratedKey::new(key.to_be_bytes().to_vec()));
     for key in absent.filter(|key| !file.may_contain(key.token, &key.key)) {
@@ -101,7 +101,7 @@ fn check(compression: Option<Compressor>, value: fn(&mut Random, i64) -> Vec<u8>
     assert_eq!(found, expected);
 }
 
-/// What reading takes, and bytes of summary and filter in memory.
+/// Cost of reads, and bytes of summary and filter in memory.
 fn cost(
     compression: Option<Compressor>,
     value: fn(&mut Random, i64) -> Vec<u8>,
@@ -136,8 +136,8 @@ fn compressed_text() {
     );
 }
 
-/// Where a partition lies across two chunks both are read, which for chunks that do not get smaller is more than 8 KiB:
-/// 3 of 100 reads of rows of 130 bytes.
+/// If a partition spans two chunks both are read, which is more than 8 KiB for chunks that do not compress: 3
+/// of 100 reads of rows of 130 bytes.
 #[test]
 fn compressed_noise() {
     check(
@@ -152,8 +152,8 @@ fn uncompressed() {
     check(None, text, Cost { requests_most: 2, bytes_most: 11264, above: 400, bytes_average: 6758 });
 }
 
-/// A hundred times the memory for the summary saves what it can: the stretch of the index. What the usual ratio asks for is
-/// met by the bound on stretches already.
+/// A hundred times the memory for the summary saves at most the read of the index's stretch. The limit on
+/// stretches already gives what the usual ratio asks for.
 #[test]
 fn a_greater_summary_makes_reads_of_the_index_smaller() {
     let costs = [0.0005, 0.05].map(|ratio| {

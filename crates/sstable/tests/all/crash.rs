@@ -1,5 +1,5 @@
-//! After a power cut at any moment, on a disk that loses and tears what was not synced and fails now and then: a table
-//! file that was acknowledged is there and whole, and every set that has its list reads back equal.
+//! After a power cut at any moment, on a disk that loses and tears unsynced data and fails from time to time:
+//! an acknowledged table file is there and complete, and every set with a `TOC.txt` reads back equal.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ use reactor::file::{create_dir_all, read_dir, remove_file, sync_dir};
 use reactor::sim::{DiskFaults, World};
 use sstable::{Descriptor, Sstable, Writer, WriterOptions, sort_names};
 
-/// What a generation holds follows from its number.
+/// The contents of a generation follow from its number.
 fn content(generation: u64) -> (Rc<Table>, Vec<Partition>) {
     let mut random = Random::new(99);
     let mut shape = support::shape(&mut random);
@@ -40,7 +40,7 @@ async fn check(dir: &Path, generation: u64) {
     }
 }
 
-/// Writes a generation; says whether it was acknowledged.
+/// Writes a generation; returns whether it was acknowledged.
 async fn write(dir: &Path, generation: u64) -> bool {
     let (table, partitions) = content(generation);
     let Ok(mut writer) = Writer::create(dir, generation, &table, WriterOptions::default()).await else {
@@ -84,8 +84,8 @@ struct Outside {
 async fn node(outside: Rc<Outside>) {
     let dir = Path::new("/data/ks/t");
     create_dir_all(dir).await.unwrap();
-    // From the root down, so that each name is durable before what is below it. On a disk that fails now and then
-    // this is tried again at the next start, and nothing is written before it succeeds.
+    // From the root down, so that each name is durable before the names below it. On a disk that fails from
+    // time to time this is repeated at the next start, and nothing is written before it succeeds.
     for parent in ["/", "/data", "/data/ks"] {
         if sync_dir(Path::new(parent)).await.is_err() {
             return;

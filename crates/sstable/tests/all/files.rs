@@ -1,5 +1,5 @@
-//! What holds of table files beside their rows: few reads, damage is seen, half-written ones never count, columns
-//! that were dropped stay away.
+//! Properties of table files besides their rows: few reads, damage is detected, incomplete ones never count,
+//! dropped columns stay away.
 #![allow(clippy::disallowed_methods, reason = "a test of files on the real disk")]
 
 use std::path::Path;
@@ -40,7 +40,7 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// Opens a file and reads all of it, in both directions; the first error ends it.
+/// Opens a file and reads all of it, in both directions; returns the first error.
 async fn read_all(dir: &Path, table: &Rc<Table>, keys: &[DecoratedKey]) -> Result<usize, SstableError> {
     let file = Sstable::open(dir, Descriptor::new(1), table).await?;
     let mut count = 0;
@@ -366,7 +366,8 @@ fn too_little_data_for_a_dictionary_is_compressed_without_one() {
     });
 }
 
-/// A summary with another key that still ascends leads past partitions; without `Ceto.db` only the index tells.
+/// A summary with other keys that still ascend would hide partitions; without `Ceto.db` only the index
+/// reveals it.
 #[test]
 fn a_summary_that_names_other_keys_is_seen_in_files_of_others() {
     run_one(Config::default(), async {
@@ -382,7 +383,7 @@ fn a_summary_that_names_other_keys_is_seen_in_files_of_others() {
         assert!(entries > 10, "{entries}");
         let (mut seen, mut ascending) = (0, 0);
         for entry in 1..entries {
-            // A key beside it, as far as tokens are concerned: the one of another partition of the stretch before.
+            // A key that is near by its token: that of another partition of the previous stretch.
             let offset =
                 24 + u32::from_le_bytes(whole[24 + 4 * entry..28 + 4 * entry].try_into().unwrap()) as usize;
             let key: [u8; 8] = whole[offset..offset + 8].try_into().unwrap();

@@ -1,4 +1,4 @@
-//! What keeping index pages saves and takes: exact numbers of disk reads and bytes, on a simulated disk.
+//! Savings and cost of cached index pages: exact numbers of disk reads and bytes, on a simulated disk.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -56,7 +56,7 @@ pub(crate) fn simple(partitions: i64, rows: i64) -> (Rc<Table>, Vec<Partition>) 
     (table, partitions)
 }
 
-/// The same, written to one file.
+/// As [`simple`], written to one file.
 async fn written(partitions: i64, rows: i64) -> (Rc<Table>, Vec<Partition>) {
     let (table, partitions) = simple(partitions, rows);
     create_dir_all(DIR).await.unwrap();
@@ -81,7 +81,7 @@ async fn open(table: &Rc<Table>, within: Option<(&ComponentMemory, &IndexPages)>
     }
 }
 
-/// Reads a partition and checks what is found; says how many requests that took.
+/// Reads a partition and checks the result; returns the number of requests.
 async fn read(file: &Sstable, table: &Table, partition: &Partition) -> u64 {
     let (before, key) = (file.disk_reads().requests, &partition.key);
     let mut reader = file.partition(key.token, &key.key, &[Slice::all()], false).await.unwrap().unwrap();
@@ -106,7 +106,7 @@ fn a_repeated_read_costs_one_read_of_data() {
         assert_eq!(budget.fixed(), file.bytes_in_memory());
         assert_eq!(read(&file, &table, &partitions[500]).await, 2);
         assert_eq!(read(&file, &table, &partitions[500]).await, 1);
-        // Its neighbour stands on the same page, or on the next one.
+        // Its neighbour is on the same page, or on the next one.
         assert_eq!(read(&file, &table, &partitions[499]).await, 1);
         for partition in &partitions {
             read(&file, &table, partition).await;
@@ -117,14 +117,14 @@ fn a_repeated_read_costs_one_read_of_data() {
         }
         assert_eq!(file.disk_reads().requests, all + 1_000);
         assert_eq!(budget.clean(), pages.bytes());
-        // Keys that are not there are looked up in pages too.
+        // Absent keys are looked up in pages too.
         let before = file.disk_reads();
         for key in 1_000i64..2_000 {
             let key = DecoratedKey::new(key.to_be_bytes().to_vec());
             assert!(file.partition(key.token, &key.key, &[Slice::all()], false).await.unwrap().is_none());
         }
         assert_eq!(file.disk_reads(), before);
-        // Without pages every read asks twice.
+        // Without pages every read takes two requests.
         let file = open(&table, None).await;
         assert_eq!(
             (read(&file, &table, &partitions[0]).await, read(&file, &table, &partitions[0]).await),
@@ -151,7 +151,7 @@ fn a_summary_and_a_filter_that_were_made_anew_find_as_much_with_as_few_reads() {
         for partition in &partitions {
             assert!(read(&file, &table, partition).await <= 2);
         }
-        // The same bits: what the filter that was written refuses is refused.
+        // The same bits: the rebuilt filter refuses every key that the written one refuses.
         for key in 1_000i64..20_000 {
             let key = DecoratedKey::new(key.to_be_bytes().to_vec());
             assert_eq!(file.may_contain(key.token, &key.key), whole.may_contain(key.token, &key.key));
@@ -178,7 +178,7 @@ fn lookups_that_meet_on_a_page_read_it_once() {
         }
         assert_eq!(file.disk_reads().requests, 21, "one of the index and twenty of data");
         assert_eq!(pages.count(), 1);
-        // One that gives up leaves the page to the others.
+        // A reader that gives up leaves the page to the others.
         pages.give_back(usize::MAX);
         let first = reactor::spawn(Group::STATEMENT, {
             let (file, table, partition) = (file.clone(), Rc::clone(&table), Rc::clone(&partition));
@@ -214,7 +214,7 @@ fn a_closed_file_takes_its_pages_along() {
         let fixed = budget.fixed();
         drop(one);
         assert_eq!(budget.fixed(), fixed / 2);
-        // Those that did not go at once go as other pages come.
+        // Pages that were not removed at once are removed as other pages are added.
         for partition in &partitions {
             read(&other, &table, partition).await;
         }
@@ -262,8 +262,8 @@ fn pages_stay_within_their_budget_and_the_latest_used_stay() {
     });
 }
 
-/// One row of a long partition: the blocks of a small promoted index are on the page that the lookup read, those of a
-/// large one on pages that stay.
+/// One row of a long partition: the blocks of a small promoted index are on the page that the lookup read,
+/// those of a large one on pages that stay cached.
 #[test]
 fn blocks_of_long_partitions_are_found_in_pages() {
     simulated(|| async {
@@ -294,8 +294,8 @@ async fn first_behind(file: &Sstable, from: &PartitionBound) -> Result<Option<Ve
     Ok(if scanner.next_partition().await? { Some(scanner.key().to_vec()) } else { None })
 }
 
-/// Nothing in the format says whether a stretch of the index is as it was written, and a key with a bit changed would just not
-/// be there: with the checksums in `Ceto.db` a lookup in a changed stretch always tells.
+/// The format has no checksum of a stretch of the index, and a key with a changed bit would seem to be
+/// absent: with the checksums in `Ceto.db` a lookup in a changed stretch always fails.
 #[test]
 fn a_changed_stretch_of_the_index_is_told() {
     simulated(|| async {
@@ -318,7 +318,7 @@ fn a_changed_stretch_of_the_index_is_told() {
                     }
                 }
             }
-            // Scans that begin at a key find the next partition, or tell.
+            // A scan that begins at a key finds the next partition, or fails.
             for (partition, next) in partitions.iter().zip(&partitions[1..]) {
                 let from = PartitionBound::behind_key(partition.key.token, &partition.key.key);
                 match first_behind(&file, &from).await {
@@ -328,7 +328,8 @@ fn a_changed_stretch_of_the_index_is_told() {
                     Err(error) => assert!(matches!(error, SstableError::Corrupt { .. }), "{error}"),
                 }
             }
-            // All of its stretch, and of the one before where it is in the head of an entry that ends it.
+            // All lookups of its stretch fail, and of the previous one if the byte is in the head of the
+            // entry that ends it.
             assert!((1..400).contains(&told), "byte {at}: {told} of 400 lookups");
         }
     });

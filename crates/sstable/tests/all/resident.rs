@@ -1,4 +1,5 @@
-//! What open files keep in memory where there is little of it: exact numbers of bytes and of disk reads, on a simulated disk.
+//! Memory of open files when there is little of it: exact numbers of bytes and of disk reads, on a simulated
+//! disk.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -16,11 +17,11 @@ use sstable::{ComponentMemory, Descriptor, IndexPages, Sstable, Writer, WriterOp
 const DIR: &str = "/data";
 const PARTITIONS: usize = 2_000;
 
-/// Files 1 to `count` with the same partitions; half of those there are, the others are not in them.
+/// Files 1 to `count` with the same partitions. Returns the partitions in them, and as many that are not.
 async fn written(count: u64, summary_ratio: f64) -> (Rc<Table>, Vec<Partition>, Vec<Partition>) {
     let (table, partitions) = simple(2 * PARTITIONS as i64, 1);
     let mut at = 0;
-    // In turn, but for the ends: what is not there lies between what is.
+    // Alternating except for the ends: absent partitions lie between present ones.
     let (there, others): (Vec<_>, Vec<_>) = partitions.into_iter().partition(|_| {
         at += 1;
         at % 2 == 1 || at == 2 * PARTITIONS
@@ -41,7 +42,7 @@ async fn open(generation: u64, table: &Rc<Table>, memory: &ComponentMemory, page
     Sstable::open_within(Path::new(DIR), Descriptor::new(generation), table, (memory, pages)).await.unwrap()
 }
 
-/// Requests to the disk that it takes to see that none of these is there.
+/// Disk requests needed to find that none of these keys is in the file.
 async fn misses(file: &Sstable, keys: &[Partition]) -> u64 {
     let before = file.disk_reads().requests;
     for Partition { key: DecoratedKey { token, key }, .. } in keys.iter().step_by(20) {
@@ -58,7 +59,7 @@ async fn find_all(file: &Sstable, table: &Table, partitions: &[Partition]) {
     }
 }
 
-/// Bytes of a filter and of all that one of the files keeps.
+/// Bytes of a filter, and of all components of one of the files.
 async fn sizes(table: &Rc<Table>) -> (usize, usize) {
     let budget = Budget::new(64 << 20);
     let (pages, plenty) = (IndexPages::new(&budget), ComponentMemory::new(&budget, usize::MAX));
@@ -74,7 +75,7 @@ fn the_largest_filter_goes_where_there_is_too_little_memory_and_comes_back_with_
         let (filter, whole) = sizes(&table).await;
         let budget = Budget::new(64 << 20);
         let pages = IndexPages::new(&budget);
-        // All but one of the filters; the summaries take less than their quarter.
+        // All but one of the filters fit; the summaries take less than their quarter.
         let limit = 3 * whole - filter;
         let memory = ComponentMemory::new(&budget, limit);
         let mut files = Vec::new();
@@ -91,7 +92,7 @@ fn the_largest_filter_goes_where_there_is_too_little_memory_and_comes_back_with_
             find_all(file, &table, &there).await;
         }
         assert_eq!(without.len(), 1, "one of three has no filter");
-        // Nothing is done for files that stay.
+        // Nothing changes while all files stay open.
         memory.restore(|| true).await;
         assert_eq!(memory.lacking_bytes(), filter);
         let lacking = files.remove(without[0]);
@@ -108,7 +109,7 @@ fn the_largest_filter_goes_where_there_is_too_little_memory_and_comes_back_with_
 #[test]
 fn summaries_get_coarser_where_there_is_too_little_memory_and_all_is_found_with_them() {
     sim::run_one(1, || async {
-        // As many samples as there are keys.
+        // Every key is sampled.
         let (table, there, others) = written(2, 1.0).await;
         let (filter, whole) = sizes(&table).await;
         let summary = whole - filter;
@@ -136,14 +137,14 @@ fn summaries_get_coarser_where_there_is_too_little_memory_and_all_is_found_with_
 #[test]
 fn a_file_that_is_written_takes_its_room_from_those_that_are_open() {
     const EXPECTED: u64 = 100_000;
-    // Ten bits for each key, and the head.
+    // Ten bits for each key, and the header.
     const MADE: usize = 125_016;
     sim::run_one(1, || async {
         let (table, there, _) = written(2, 0.0).await;
         let (filter, whole) = sizes(&table).await;
         let budget = Budget::new(64 << 20);
         let pages = IndexPages::new(&budget);
-        // A byte too little for the filters of all three.
+        // One byte too little for the filters of all three.
         let memory = ComponentMemory::new(&budget, 2 * whole + MADE - 1);
         let mut files = Vec::new();
         for generation in 1..=2 {
@@ -174,7 +175,7 @@ fn a_file_that_is_written_takes_its_room_from_those_that_are_open() {
             assert!(budget.fixed() >= 2 * whole + MADE - filter);
         }
         writer.finish().await.unwrap().expect("there are partitions");
-        // Its room is kept for who opens it.
+        // Its room is kept for the file when it is opened.
         memory.restore(|| true).await;
         assert_eq!((budget.fixed(), memory.lacking_bytes()), (2 * whole - filter, filter));
         let made = open(3, &table, &memory, &pages).await;
@@ -194,7 +195,7 @@ fn what_a_file_keeps_while_it_is_written_is_bounded_however_many_keys_it_has() {
         let budget = Budget::new(64 << 20);
         let (pages, memory) = (IndexPages::new(&budget), ComponentMemory::new(&budget, LIMIT));
         let options = WriterOptions {
-            // A filter for them has 12.5 MB, a summary of each key 640 KB.
+            // Their filter would take 12.5 MB, a summary of each key 640 KB.
             expected_partitions: 10_000_000,
             summary_ratio: 1.0,
             memory: Some(memory.clone()),
@@ -206,7 +207,8 @@ fn what_a_file_keeps_while_it_is_written_is_bounded_however_many_keys_it_has() {
             support::append(&mut writer, &table, partition).await;
             most = most.max(budget.fixed());
         }
-        // Half of the limit for the filter, a quarter with its room to grow for the summary, and places of chunks.
+        // Half of the limit for the filter, a quarter for the summary with its room to grow, and chunk
+        // offsets.
         assert!((LIMIT / 2..LIMIT / 2 + LIMIT / 4 + (64 << 10)).contains(&most), "{most} bytes");
         writer.finish().await.unwrap().expect("there are partitions");
         assert_eq!(budget.fixed(), 0);

@@ -1,4 +1,4 @@
-//! What was written is read back equal: whole, sliced, reversed, by scan, for random tables and partitions.
+//! Written data is read back equal: whole, sliced, reversed, by scan, for random tables and partitions.
 
 use std::rc::Rc;
 

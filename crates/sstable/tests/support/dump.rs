@@ -1,4 +1,4 @@
-//! What is in a file, as `perf/peers/sstabletools/DumpTables.java` writes it down, for comparison.
+//! Dumps a file in the form of `perf/peers/sstabletools/DumpTables.java`, for comparison.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,7 +16,7 @@ use sstable::{Descriptor, PartitionBound, SerializationHeader, Sstable};
 
 use super::{Item, Partition, Random, Range, drain};
 
-/// A file, the table it is of, and what it holds.
+/// A file, its table, and its contents.
 pub(crate) struct Written {
     pub(crate) path: PathBuf,
     pub(crate) table: Rc<Table>,
@@ -31,7 +31,7 @@ pub(crate) fn compare(path: &Path, cassandra: &str, ours: &str) {
     assert_eq!(cassandra.len(), ours.len(), "{}", path.display());
 }
 
-/// All of a file: forward by scan, and each partition backward and cut by key, which must say the same.
+/// Reads all of a file: forward by scan, and each partition backward and sliced by key, which must agree.
 pub(crate) async fn read(path: PathBuf, table: Rc<Table>) -> Written {
     let dir = path.parent().unwrap();
     let orders = table.clustering_orders();
@@ -113,7 +113,7 @@ pub(crate) fn table_of_header(header: &SerializationHeader) -> TableDefinition {
     }
 }
 
-/// Cassandra leaves out, while it reads a row, what the row's own deletions cover; of deletions it keeps all.
+/// Removes data covered by the row's own deletions, as Cassandra does when it reads a row; deletions stay.
 pub(crate) fn without_shadowed(row: &[u8]) -> Vec<u8> {
     let row = RowView::trusted(row);
     let (mut out, mut liveness, row_deletion) = (Vec::new(), row.liveness(), row.deletion());
@@ -129,7 +129,7 @@ pub(crate) fn without_shadowed(row: &[u8]) -> Vec<u8> {
             continue;
         }
         let in_collection = collection.filter(|(column, _)| *column == cell.column);
-        // An element as old as the deletion of its collection is left to whoever reads the row.
+        // An element as old as the deletion of its collection is left to the reader of the row.
         let shadowed = in_collection.is_some_and(|(_, deletion)| cell.timestamp < deletion.timestamp);
         if !shadowed && !row_deletion.deletes(cell.timestamp) {
             builder.cell(cell);

@@ -1,7 +1,7 @@
-//! Random tables and partitions from a seed, and what a file of them must read back as.
+//! Random tables and partitions from a seed, and the expected contents of their files.
 //!
-//! The expectation is computed from ranges and rows, not from the stream that is written, so that a mistake in the
-//! stream's bookkeeping cannot be on both sides.
+//! The expectation is computed from ranges and rows, not from the stream that is written, so that a mistake
+//! in the stream's bookkeeping cannot be on both sides.
 #![allow(dead_code, reason = "each test uses its part")]
 
 pub(crate) mod dump;
@@ -21,7 +21,7 @@ use model::types::{CqlType, UserType};
 use model::{Table, Unfiltered};
 use sstable::{Compression, Compressor, PartitionReader, SstableInfo, Writer, WriterOptions};
 
-/// A small generator; the same seed makes the same things.
+/// A small generator; the same seed gives the same results.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -54,7 +54,7 @@ impl Random {
     }
 }
 
-/// No compression, every compressor that others have, and chunks kept as they are.
+/// No compression, every compressor that other programs have, and chunks stored uncompressed.
 pub(crate) fn compressions() -> Vec<Option<Compression>> {
     let plain = Compressor::ALL.into_iter().filter(|compressor| !compressor.has_dictionary());
     let of = |compressor, level, min_ratio| Compression { compressor, level, min_ratio };
@@ -66,7 +66,7 @@ pub(crate) fn compressions() -> Vec<Option<Compression>> {
         .collect()
 }
 
-/// Those, and compressors with dictionaries.
+/// Any of those, or a compressor with dictionaries.
 pub(crate) fn any_compression(random: &mut Random) -> Option<Compression> {
     let mut all = compressions();
     all.extend([Some(Compressor::Lz4Dictionary.into()), Some(Compressor::ZstdDictionary.into())]);
@@ -317,7 +317,7 @@ pub(crate) struct Partition {
     pub(crate) ranges: Vec<Range>,
 }
 
-/// Something a stream lends, owned.
+/// An item of a stream, owned.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Item {
     Row(Vec<u8>, Vec<u8>),
@@ -528,7 +528,7 @@ impl Partition {
         self.cut(&[Slice::all()], false, orders)
     }
 
-    /// What a reader of these slices must say.
+    /// The expected stream of a reader of these slices.
     pub(crate) fn cut(&self, slices: &[Slice], reversed: bool, orders: &[ClusteringOrder]) -> Vec<Item> {
         let mut all = Vec::new();
         let mut ordered: Vec<&Slice> = slices.iter().collect();
@@ -600,7 +600,7 @@ pub(crate) async fn write(
     writer.finish().await.unwrap().expect("there are partitions")
 }
 
-/// Appends a partition to a file that is written.
+/// Appends a partition to a file that is being written.
 pub(crate) async fn append(writer: &mut Writer, table: &Table, partition: &Partition) {
     let static_row = partition.static_row.as_deref().map(RowView::trusted);
     let Partition { key, deletion, .. } = partition;
@@ -620,7 +620,7 @@ pub(crate) async fn append(writer: &mut Writer, table: &Table, partition: &Parti
     writer.partition_end();
 }
 
-/// Everything a reader lends.
+/// All items of a reader.
 pub(crate) async fn drain(reader: &mut PartitionReader) -> Vec<Item> {
     let mut items = Vec::new();
     while let Some(item) = reader.next().await.unwrap() {

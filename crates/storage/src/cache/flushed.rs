@@ -1,6 +1,7 @@
-//! What a memtable says goes into the row cache when its table file is there: nothing of it is read from disk.
+//! Merges a memtable into the row cache when its table file is there, without reading anything from disk.
 //!
-//! A partition of one plain row, as most have, is a row that is put in or merged; any other is merged as a read merges it.
+//! A partition of one plain row, as most are, is inserted or merged directly; any other is merged as a read
+//! merges it.
 
 use std::rc::Rc;
 
@@ -19,7 +20,7 @@ use crate::read::visible::drop_dropped_is_needless;
 use crate::shard::Storage;
 use crate::tablet::{TableFile, Tablet};
 
-/// Rows and changes merged between two looks whether somebody else should run.
+/// Rows and changes merged between two checks whether another task should run.
 const STEPS_PER_LOOK: u32 = 32;
 
 impl Storage {
@@ -35,7 +36,8 @@ impl Storage {
         let from = PartitionBound { token: Token::MINIMUM, key: None, inclusive: true };
         let walk = memtable.contents().seek(&from);
         let mut flushed = Flushed { tablet, memtable, file, claim, table, from, walk, sole: SoleRow::new() };
-        // The tablet is forgotten in the cache when its table changes: then nothing has to be kept true.
+        // When its table changes, the tablet's cached contents are dropped: then there is nothing to keep
+        // current.
         while !tablet.is_dropped() && tablet.cache().is_current(claim) {
             let stop = flushed.walk();
             tablet.cache().count();
@@ -44,7 +46,8 @@ impl Storage {
                 Stop::Pause => {}
                 Stop::Merge(partition) => {
                     if let Err(error) = flushed.merge(partition).await {
-                        // Reading memory does not fail; were it to, what was merged in part is gone from the cache.
+                        // Reading memory does not fail. If it did, a partition that was merged in part is
+                        // removed from the cache.
                         reactor::warn_limited!("a flushed partition is not cached"; error = error);
                     }
                 }
@@ -66,15 +69,15 @@ struct Flushed<'f> {
     sole: SoleRow,
 }
 
-/// Why the walk stands still.
+/// Why the walk stopped.
 enum Stop {
     End,
-    /// Somebody else should run.
+    /// Another task should run.
     Pause,
     Merge(Left),
 }
 
-/// A partition that takes more than putting in a row.
+/// A partition that cannot be inserted or merged as a single row.
 struct Left {
     token: Token,
     key: Vec<u8>,
@@ -99,8 +102,8 @@ impl Flushed<'_> {
         Stop::End
     }
 
-    /// Puts a partition of one plain row into the cache, or says what is to be merged. One of which the cache knows nothing
-    /// goes in only where no other file can have it.
+    /// Inserts or merges a partition of one plain row, or returns the partition that has to be merged. A
+    /// partition that is not cached is inserted only if no other file can have it.
     fn partition(&mut self, contents: &Contents<'_>, partition: PartitionRef) -> Option<Left> {
         let cache = self.tablet.cache();
         let (token, key) = contents.key(partition);
@@ -109,7 +112,7 @@ impl Flushed<'_> {
         if !known && !self.is_new(token, key) {
             return None;
         }
-        // Rows of a table that lost columns are to be rid of them first.
+        // Rows of a table that lost columns must have those columns removed first.
         if drop_dropped_is_needless(&self.table)
             && let Some((clustering, row)) = contents.sole_plain_row(partition)
         {
@@ -129,7 +132,7 @@ impl Flushed<'_> {
         !others.any(|other| other.sstable().may_contain(token, key))
     }
 
-    /// Merges one partition into what is known of it, or puts it in where nothing is.
+    /// Merges one partition into its cached contents, or inserts it if it is not cached.
     async fn merge(&self, left: Left) -> Result<(), StorageError> {
         let Left { token, key, sources, known } = left;
         let (cache, table) = (self.tablet.cache(), &self.table);
@@ -162,7 +165,7 @@ impl Flushed<'_> {
     }
 }
 
-/// After each row or change: others may run, and readers of theirs leave what is merged here as it is.
+/// Called after each row or change: lets other tasks run, and pins what is merged here for that time.
 async fn look(steps: &mut u32, merge: &mut Merge) {
     *steps += 1;
     if steps.is_multiple_of(STEPS_PER_LOOK) && reactor::need_preempt() {
@@ -171,7 +174,7 @@ async fn look(steps: &mut u32, merge: &mut Merge) {
     }
 }
 
-/// Room for a row that is all that a leaving memtable says of its partition.
+/// Buffers for the only row of a partition in the flushed memtable.
 struct SoleRow {
     head: KnownHead,
     batch: Batch,
@@ -185,7 +188,8 @@ impl SoleRow {
 }
 
 impl TabletCache {
-    /// Merges a row into its partition where that is `known`; else it is all of its partition.
+    /// Merges a row into its partition if that is `known` (cached); otherwise the row becomes the whole
+    /// partition.
     fn take_row(&self, claim: Claim, table: &Rc<Table>, sought: Sought<'_>, row: &SoleRow, known: bool) {
         let SoleRow { head, batch } = row;
         let mut inner = self.cache.inner.borrow_mut();

@@ -1,8 +1,8 @@
-//! Walks what is known of a partition, up to the first gap.
+//! Reads the cached contents of a partition, up to the first gap that is not complete.
 //!
-//! Two ways. [`TabletCache::walk`] hands rows over as they stand, without a pause and without an allocation: the way of a
-//! read that finds nothing of its partition in memtables. [`Place`] is a source of a merge: it comes back after each
-//! pause with a position, and copies what it finds.
+//! There are two ways. [`TabletCache::walk`] hands rows over in place, without a pause and without an
+//! allocation: for a read that finds nothing of its partition in memtables. [`Place`] is a source of a merge:
+//! it comes back after each pause with a position, and copies what it finds.
 
 use memory::Handle;
 use model::clustering::{ClusteringOrder, OwnedPosition, Position, Slice};
@@ -14,50 +14,50 @@ use super::{Claim, Inner, Sought, TabletCache};
 use crate::memtable::Shape;
 use crate::read::{Flow, Slices};
 
-/// Rows handed over before looking whether somebody else should run.
+/// Rows handed over between two checks whether another task should run.
 const ROWS_PER_LOOK: u32 = 64;
 
-/// What a partition says besides its rows.
+/// Deletion and static row of a partition.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Head<'a> {
     pub(crate) deletion: DeletionTime,
     pub(crate) static_row: Option<RowView<'a>>,
 }
 
-/// Takes a row, by clustering and contents; at the end nothing.
+/// Takes a row, by clustering and contents; at the end of the partition no row.
 type Visit<'v> = dyn FnMut(Head<'_>, Option<(&[u8], RowView<'_>)>) -> Flow + 'v;
 
 /// How far a walk came.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Walked {
-    /// The cache knows nothing that helps.
+    /// The cache has nothing useful of the partition.
     Unknown,
-    /// All that was asked for is done with.
+    /// All slices were walked, or the visitor ended the walk.
     Done(Flow),
     /// These slices are left, to be read by other means.
     Left(Slices),
 }
 
-/// What a step of a [`Place`] found; clustering and row are in the caller's buffers.
+/// The result of a step of a [`Place`]; clustering and row are in the caller's buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     /// A row.
     Row,
     /// Another range deletion is in force from here on; the weight belongs to the clustering.
     Change(i8, DeletionTime),
-    /// What comes next is not known.
+    /// The cache does not have what comes next.
     Gap,
-    /// Nothing comes any more.
+    /// The slices are at their end.
     End,
 }
 
-/// Where a walk stands that may be paused.
+/// Position of a walk that may be paused.
 #[derive(Debug)]
 pub(crate) struct Place {
     /// Number of the slice in reading order.
     slice: usize,
     entered: bool,
-    /// All before it, in reading order, is done with, and it itself.
+    /// The last position that was passed, in reading order.
     at: OwnedPosition,
     active: DeletionTime,
 }
@@ -67,7 +67,7 @@ enum View<'a> {
     Partition(&'a Partition),
 }
 
-/// The next entry of a view, if any, and whether all up to it (or to the view's end) is known.
+/// The next entry of a view, if any, and whether the cache has every row up to it (or to the view's end).
 struct Next<'a> {
     entry: Option<(Position<'a>, Option<RowView<'a>>)>,
     known: bool,
@@ -164,7 +164,7 @@ fn behind(at: Position<'_>, reversed: bool) -> Position<'_> {
     Position { weight, ..at }
 }
 
-/// What is left of `slices` behind a position in the slice of that number.
+/// The rest of `slices` behind a position in the slice of that number.
 fn left(slices: &[Slice], number: usize, at: Position<'_>, reversed: bool) -> Slices {
     let Some(slice) = slice_of(slices, number, reversed) else { return Slices::new() };
     let at = behind(at, reversed).to_owned();
@@ -184,7 +184,7 @@ impl Place {
         Self { slice: 0, entered: false, at, active: DeletionTime::LIVE }
     }
 
-    /// What is left to be read.
+    /// The slices that are left to be read.
     pub(crate) fn left(&self, shape: Shape<'_>) -> Slices {
         let Shape { slices, reversed, .. } = shape;
         match slice_of(slices, self.slice, reversed) {
@@ -239,7 +239,7 @@ impl Place {
                 self.active = DeletionTime::LIVE;
                 return change(behind(at, shape.reversed), DeletionTime::LIVE);
             }
-            // A deletion in force is told once something known lies behind the place.
+            // The deletion in force is reported once a cached entry lies behind the place.
             let active = view.deletion_behind(at, shape);
             if active != self.active {
                 self.active = active;
@@ -268,7 +268,7 @@ impl Place {
 }
 
 impl TabletCache {
-    /// Deletion and static row (appended to `static_row`) of a partition of which something is known.
+    /// Deletion and static row (appended to `static_row`) of a partition that is cached at least in part.
     pub(crate) fn head(
         &self,
         claim: Claim,
@@ -289,7 +289,7 @@ impl TabletCache {
         Some(head.deletion)
     }
 
-    /// The next element of a partition; [`Step::Gap`] also where the claim is not current any more.
+    /// The next element of a partition; [`Step::Gap`] also if the claim is not current any more.
     pub(crate) fn step(
         &self,
         claim: Claim,
@@ -332,8 +332,9 @@ impl TabletCache {
         step
     }
 
-    /// Hands the rows of a partition to `visit`, until it wants no more, a gap comes or somebody else should run; behind the
-    /// last one it is called without a row. A partition with range tombstones is left to a merge.
+    /// Hands the rows of a partition to `visit`, until it wants no more, a gap comes or another task should
+    /// run. Behind the last row it is called without one. A partition with range tombstones is left to a
+    /// merge.
     #[inline]
     pub(crate) fn walk(
         &self,
@@ -418,7 +419,7 @@ impl Inner {
         for turn in 0..slices.len() {
             let Some(slice) = slice_of(slices, turn, reversed) else { break };
             let (start, end) = ends(slice, reversed);
-            // Entries do not come or go below: a copy of their list is as good.
+            // Entries are not added or removed below, so a copy of their list is valid.
             let partition = self.partitions.get(number);
             let entries = partition.entries;
             let (mut spot, found) = entries.seek(&self.forest, &self.region, start.as_ref(), orders);

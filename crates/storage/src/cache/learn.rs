@@ -1,8 +1,8 @@
-//! Puts into the cache what a reader of all files of a tablet found.
+//! Populates the cache with the rows that a reader of all files of a tablet found.
 //!
-//! A [`Learner`] goes along with the reader and hands over batches: from here to there these rows and range tombstones,
-//! and nothing else. Each batch counts only while the reader's claim is current, so that nothing is put over what a
-//! flush has merged since.
+//! A [`Learner`] follows the reader and hands over batches: the rows and range tombstones between two
+//! positions, and nothing else is there. Each batch counts only while the reader's claim is current, so that
+//! nothing overwrites what a flush has merged since.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -24,12 +24,12 @@ use crate::read::Slices;
 const BATCH_ROWS: usize = 64;
 /// Bytes of rows at which a batch ends.
 const BATCH_BYTES: usize = 32 << 10;
-/// A batch is no larger than this part of all memory.
+/// A batch is no larger than this fraction of all memory: one part in so many.
 const BATCH_PART: usize = 128;
-/// What an object takes besides its bytes: its head and what fills it up.
+/// Bytes of an object besides its contents: header and padding.
 const OBJECT_BYTES: usize = 16;
 
-/// Rows and range tombstones between two positions, and nothing else there.
+/// All rows and range tombstones between two positions.
 #[derive(Debug)]
 pub(super) struct Batch {
     bytes: Vec<u8>,
@@ -66,21 +66,21 @@ impl Batch {
         self.rows.len()
     }
 
-    /// Clustering and row of the row of that number.
+    /// Clustering and contents of the row with that number.
     pub(super) fn row(&self, number: usize) -> (&[u8], &[u8]) {
         let (clustering, row) = self.rows[number].clone();
         (&self.bytes[clustering], &self.bytes[row])
     }
 }
 
-/// What a partition says besides its rows, as its reader found it.
+/// Deletion and static row of a partition, as its reader found them.
 #[derive(Debug, Clone)]
 pub(super) struct KnownHead {
     pub(super) deletion: DeletionTime,
     pub(super) static_row: Vec<u8>,
 }
 
-/// Goes along with a reader of one partition.
+/// Follows a reader of one partition and populates the cache.
 pub(crate) struct Learner {
     cache: Rc<TabletCache>,
     claim: Claim,
@@ -92,13 +92,13 @@ pub(crate) struct Learner {
     reversed: bool,
     /// Number of the current slice, in reading order.
     slice: usize,
-    /// All behind it up to `last` is in the batch.
+    /// The batch has everything behind this position up to `last`.
     from: OwnedPosition,
     last: OwnedPosition,
     batch: Batch,
     active: DeletionTime,
     active_from: OwnedPosition,
-    /// Whether it learns from a memtable.
+    /// Whether the source is a memtable that was flushed.
     of_flush: bool,
 }
 
@@ -136,13 +136,13 @@ impl Learner {
         }
     }
 
-    /// For the walk of a flush, which reads memory and so misses nothing.
+    /// For the walk of a flush, which reads memory: its rows do not count as misses.
     pub(crate) fn of_flush(mut self) -> Self {
         self.of_flush = true;
         self
     }
 
-    /// The reader found a row or a change.
+    /// Takes a row or a change of the range deletion that the reader found.
     pub(crate) fn unfiltered(&mut self, found: Unfiltered<'_>) {
         match found {
             Unfiltered::Row { clustering, row } => self.row(clustering, row.as_bytes()),
@@ -158,7 +158,7 @@ impl Learner {
         }
     }
 
-    /// The reader found a row.
+    /// Takes a row that the reader found.
     pub(crate) fn row(&mut self, clustering: &[u8], row: &[u8]) {
         if !self.of_flush {
             self.cache.cache.metrics.row_misses.inc();
@@ -168,7 +168,7 @@ impl Learner {
         self.look();
     }
 
-    /// The reader found a change of the range deletion in force.
+    /// Takes a change of the range deletion in force that the reader found.
     pub(crate) fn change(&mut self, position: Position<'_>, deletion: DeletionTime) {
         self.reach(position);
         self.end_range(position);
@@ -176,14 +176,14 @@ impl Learner {
         self.look();
     }
 
-    /// The reader came to the end of all its slices.
+    /// Ends all slices: the reader came to the end of them.
     pub(crate) fn end(&mut self) {
         while self.current().is_some() {
             self.end_slice();
         }
     }
 
-    /// Closes the slices before a position and notes it.
+    /// Closes the slices before a position, and makes the position the last one read.
     fn reach(&mut self, position: Position<'_>) {
         while let Some(slice) = self.current() {
             let end = if self.reversed { &slice.start } else { &slice.end };
@@ -217,7 +217,7 @@ impl Learner {
         }
     }
 
-    /// The part of the range deletion in force up to a position goes into the batch.
+    /// Adds the range deletion in force, up to a position, to the batch.
     fn end_range(&mut self, position: Position<'_>) {
         let to = position.to_owned();
         let from = std::mem::replace(&mut self.active_from, to.clone());
@@ -233,7 +233,7 @@ impl Learner {
         }
     }
 
-    /// Hands over what was learned up to `last`.
+    /// Hands the batch over to the cache: everything found up to `last`.
     fn hand_over(&mut self) {
         let last = self.last.clone();
         self.end_range(last.as_ref());
@@ -257,7 +257,7 @@ impl Learner {
 }
 
 impl Drop for Learner {
-    /// A reader that stops early knows what it has read.
+    /// A reader that stops early hands over what it has read.
     fn drop(&mut self) {
         if self.current().is_some() && self.from != self.last {
             self.hand_over();
@@ -265,7 +265,7 @@ impl Drop for Learner {
     }
 }
 
-/// A batch and what it is all of.
+/// A batch, and the two positions between which it is complete.
 struct Known<'b> {
     low: Position<'b>,
     high: Position<'b>,
@@ -273,7 +273,7 @@ struct Known<'b> {
 }
 
 impl Known<'_> {
-    /// Whether it is a partition that fits one object.
+    /// Whether this is a partition that fits one object.
     fn is_whole(&self) -> bool {
         self.low == Position::START
             && self.high == Position::END
@@ -283,7 +283,8 @@ impl Known<'_> {
 }
 
 impl Inner {
-    /// Bytes that so many objects of so many bytes in all, most of them entries of one partition, take from the budget.
+    /// Most bytes that `objects` of `bytes` in all take from the budget, most of them entries of one
+    /// partition.
     pub(super) fn growth(&self, partition: Option<Handle>, objects: usize, bytes: usize) -> usize {
         let number = partition.map(|handle| Object::of(&self.region, handle));
         let number = number.filter(|object| object.kind() == Kind::Partition).map(Object::number);
@@ -294,12 +295,12 @@ impl Inner {
         region + forest + self.partitions.growth() + self.index.growth()
     }
 
-    /// Bytes that a partition in one object takes from the budget at most.
+    /// Most bytes that a partition in one object takes from the budget.
     pub(super) fn whole_growth(&self, key: usize, clustering: usize, row: usize) -> usize {
         self.region.growth(whole_bytes(key, clustering, row)) + self.index.growth()
     }
 
-    /// A partition that no file has: it is known whole, and empty.
+    /// Caches that a partition is empty, as no file has it.
     pub(super) fn learn_absent(&mut self, name: Name<'_>, orders: &[ClusteringOrder]) {
         let head = KnownHead { deletion: DeletionTime::LIVE, static_row: Vec::new() };
         if let Some(handle) = self.find(name)
@@ -310,7 +311,7 @@ impl Inner {
         self.learn_all(name, orders, &head, &Batch::new());
     }
 
-    /// A partition that is known whole and of which nothing is there.
+    /// Caches a partition as complete and empty.
     pub(super) fn learn_all(
         &mut self,
         name: Name<'_>,
@@ -399,7 +400,8 @@ impl Inner {
         self.join(number, orders, low, last, anchored);
     }
 
-    /// Makes sure that what begins at `low` has a beginning; says whether the gap up to the next entry is known from there.
+    /// Makes sure that the range that begins at `low` has an entry to begin at, where it needs one. Returns
+    /// whether the gap up to the next entry is complete from there.
     fn anchor(
         &mut self,
         number: u32,
@@ -429,7 +431,7 @@ impl Inner {
         true
     }
 
-    /// Adds an entry where there is none; what is known of the gap it stands in stays known of both parts.
+    /// Adds an entry where there is none; if the gap it splits is complete, both parts stay so.
     pub(super) fn add_entry(
         &mut self,
         number: u32,
@@ -450,7 +452,8 @@ impl Inner {
         self.tally.inserted_rows += u64::from(!row.is_empty());
     }
 
-    /// Makes sure that what ends at `high` has an end: the last entry whose gap before is known, `None` for the end.
+    /// Makes sure that the range that ends at `high` has an entry to end at. Returns the last entry whose gap
+    /// before it becomes complete, `None` for the partition's end.
     fn end_known(
         &mut self,
         number: u32,
@@ -479,7 +482,7 @@ impl Inner {
         Some(high.to_owned())
     }
 
-    /// Says of every gap between `low` and `last` that it is known; of the first one only where it is `anchored`.
+    /// Marks every gap between `low` and `last` as complete; the first one only if it is `anchored`.
     fn join(
         &mut self,
         number: u32,
@@ -512,7 +515,7 @@ impl Inner {
 }
 
 impl TabletCache {
-    /// No file has the partition.
+    /// Caches that no file has the partition.
     pub(crate) fn learn_absent(&self, claim: Claim, sought: Sought<'_>) {
         if self.is_current(claim) {
             self.cache.inner.borrow_mut().learn_absent(sought.of(claim), sought.orders);

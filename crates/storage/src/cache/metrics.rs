@@ -1,4 +1,4 @@
-//! What is published of the row cache, by the names ScyllaDB's monitoring knows.
+//! Metrics of the row cache, under the names that ScyllaDB's monitoring uses.
 
 use std::rc::Rc;
 
@@ -105,7 +105,7 @@ impl Metrics {
         }
     }
 
-    /// Counts the deletion of a row that is read, if there is one.
+    /// Counts the deletion of a row that is read, if it has one.
     #[inline]
     pub(super) fn met(&self, row: RowView<'_>) {
         if !row.is_plain() && !row.deletion().is_live() {
@@ -113,7 +113,7 @@ impl Metrics {
         }
     }
 
-    /// Publishes what happened since the last time, and what there is.
+    /// Publishes the events since the last time, and the present sizes.
     pub(super) fn update(&self, inner: &mut Inner) {
         let tally = std::mem::take(&mut inner.tally);
         self.partition_insertions.add(tally.inserted_partitions);

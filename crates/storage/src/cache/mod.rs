@@ -1,12 +1,12 @@
-//! The row cache of a shard: what all table files of a tablet say of a partition, as far as it is known.
+//! The row cache of a shard: the merged contents of all table files of a tablet, as far as they are cached.
 //!
-//! Memtables are no part of it: a read merges them with it. What is known of a partition has gaps, and every step
-//! through it says where one begins (`known`). Readers of files put in what they read (`learn`), a flush what it
-//! wrote (`update`). `docs/decisions/0005-row-cache.md` has the whole design.
+//! Memtables are no part of it: a read merges them with it. The cached contents of a partition have gaps, and
+//! every step through them says where one begins (`known`). Readers of files add what they read (`learn`), a
+//! flush what it wrote (`update`). `docs/decisions/0005-row-cache.md` has the whole design.
 //!
-//! Invariants. Between two pauses an entry and the tablet's set of files say the same of what is known, but for
-//! tombstones that files have forgotten. Nothing here is pinned: a reader that paused looks up its place again, and only
-//! while its [`Claim`] is current. Memory is taken after room was made for it, so that the budget holds.
+//! Invariants. Between two pauses, cached contents agree with the tablet's set of files, but for tombstones
+//! that files have purged. Nothing here is pinned: a reader that paused looks up its place again, and only
+//! while its [`Claim`] is current. Room is made before memory is taken, so that the budget holds.
 
 mod flushed;
 mod index;
@@ -39,34 +39,34 @@ use metrics::Metrics;
 use object::{Kind, Name, Object, untouch};
 use partition::Partitions;
 
-/// A budget holds at least so many segments, so that cleaning one never empties the cache.
+/// A budget holds at least this many segments, so that cleaning one never empties the cache.
 const SEGMENTS_MIN: usize = 32;
-/// Segments cleaned in a row without gain before nothing is spared any more.
+/// After this many segments were cleaned in a row without gain, nothing is spared any more.
 const SPARED_MAX: u32 = 8;
-/// Segments cleaned to make room for one insertion; beyond it the insertion does not happen.
+/// Segments cleaned to make room for one insertion; if more were needed, the insertion does not happen.
 const ROUNDS_MAX: u32 = 64;
-/// Range tombstones of one partition; one that has more is not cached.
+/// Most range tombstones of a cached partition.
 const TOMBSTONES_MAX: usize = 1024;
-/// What one insertion may take, as a part of all memory.
+/// One insertion may take this fraction of all memory: one part in so many.
 const INSERTION_PART: usize = 2;
 
 /// The cache of one shard.
 pub(crate) struct RowCache {
     inner: RefCell<Inner>,
-    /// Told when a memtable gives its share of the budget back.
+    /// Notified when a memtable gives its share of the budget back.
     memory_freed: Rc<Event>,
-    /// What else can be evicted.
+    /// Index pages, which can be evicted as well.
     pages: IndexPages,
-    /// What table files keep in memory besides.
+    /// Other components of table files that stay in memory.
     components: ComponentMemory,
     metrics: Metrics,
 }
 
 struct Inner {
     budget: Budget,
-    /// They give way to rows where they have more than their share.
+    /// Index pages give way to rows if they have more than their share.
     pages: IndexPages,
-    /// Reads that found their partition, and those that came to a gap.
+    /// Counters of reads that found their partition, and of reads that came to a gap.
     asked: (Rc<Counter>, Rc<Counter>),
     region: Region,
     forest: Forest,
@@ -74,16 +74,16 @@ struct Inner {
     partitions: Partitions,
     owners: HashMap<u32, Owner, foldhash::fast::FixedState>,
     last_owner: u32,
-    /// Entries and single rows.
+    /// Number of entries and single rows.
     rows: u64,
-    /// Segments cleaned in a row that gave nothing.
+    /// Segments cleaned in a row without gain.
     spared: u32,
     tally: Tally,
     cleaned: Vec<Handle>,
     row: Vec<u8>,
 }
 
-/// What happened since it was published last.
+/// Events since the last publication.
 #[derive(Debug, Default)]
 struct Tally {
     inserted_partitions: u64,
@@ -97,26 +97,26 @@ struct Tally {
 }
 
 impl Tally {
-    /// A partition leaves: for want of memory, or because it is not `true_still`.
+    /// Counts a partition that leaves: evicted if its contents are `true_still`, else removed as stale.
     fn partition(&mut self, true_still: bool) {
         *(if true_still { &mut self.evicted_partitions } else { &mut self.removed_partitions }) += 1;
     }
 
-    /// Rows leave, likewise.
+    /// Counts rows that leave, likewise.
     fn rows(&mut self, true_still: bool, count: u64) {
         *(if true_still { &mut self.evicted_rows } else { &mut self.removed_rows }) += count;
     }
 }
 
-/// A tablet at one state of its table and its files; partitions belong to it.
+/// A tablet at one state of its table and its files, to which cached partitions belong.
 struct Owner {
     table: Rc<Table>,
-    /// Whether partitions may be found; else they wait to be swept.
+    /// Whether its partitions may be found; otherwise they wait to be swept.
     alive: bool,
     partitions: u64,
 }
 
-/// What a reader took from its tablet together with the set of files.
+/// The state of the tablet's cache, taken by a reader together with the set of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Claim {
     owner: u32,
@@ -127,14 +127,14 @@ pub(crate) struct Claim {
 pub(crate) struct TabletCache {
     cache: Rc<RowCache>,
     owner: Cell<u32>,
-    /// Times that the tablet's files gained or lost writes.
+    /// How often the tablet's files gained or lost writes.
     phase: Cell<u64>,
     enabled: Cell<bool>,
 }
 
 impl RowCache {
-    /// An empty cache of what `budget` has room for; evicts when writers need it. Components of open files may take
-    /// `components_bytes_max` of it.
+    /// An empty cache within `budget`, which evicts when writers need memory. Components of open files may
+    /// take `components_bytes_max` of it.
     pub(crate) fn new(budget: &Budget, components_bytes_max: usize) -> Rc<Self> {
         let segment_bytes = (budget.total_limit() / SEGMENTS_MIN).min(SEGMENT_BYTES);
         let region = Region::of_kind(budget.clone(), Memory::Clean, segment_bytes);
@@ -171,12 +171,12 @@ impl RowCache {
         cache
     }
 
-    /// Told when a memtable, which shares the budget, gives back what it had.
+    /// Notified when a memtable, which shares the budget, gives its memory back.
     pub(crate) fn memory_freed(&self) -> &Rc<Event> {
         &self.memory_freed
     }
 
-    /// What open files keep of the budget to be found in.
+    /// The memory of open files' components, within the budget.
     pub(crate) fn components(&self) -> &ComponentMemory {
         &self.components
     }
@@ -186,7 +186,7 @@ impl RowCache {
         &self.pages
     }
 
-    /// Bytes that rows hold, holes and tables included.
+    /// Bytes that rows hold, including holes and tables.
     pub(crate) fn held_bytes(&self) -> usize {
         self.budget().clean() - self.pages.bytes()
     }
@@ -206,25 +206,25 @@ impl RowCache {
         (inner.index.len(), inner.rows)
     }
 
-    /// Bytes of what is cached, without holes and tables.
+    /// Bytes of cached rows, without holes and tables.
     pub(crate) fn used_bytes(&self) -> usize {
         self.inner.borrow().region.live_bytes()
     }
 
-    /// Gives everything back that can be.
+    /// Evicts everything that can be evicted.
     pub(crate) fn evict_all(&self) {
         let mut inner = self.inner.borrow_mut();
-        // Each round empties a segment, for nothing is spared.
+        // Each round empties a segment, since nothing is spared.
         while inner.region.live_bytes() > 0 && inner.clean_one(false) {}
         drop(inner);
         self.count();
     }
 
-    /// As [`RowCache::evict_all`] of what is there now, a segment at a time: of 600,000 partitions all at once took up to
-    /// 18 ms. What comes meanwhile may stay.
+    /// As [`RowCache::evict_all`] for the present contents, one segment at a time: evicting 600,000
+    /// partitions at once took up to 18 ms. Rows cached meanwhile may stay.
     pub(crate) async fn evict_all_in_steps(&self) {
         let mut left = self.inner.borrow().region.live_bytes();
-        // Each round empties a segment, so bytes are fewer after it, or nothing is there.
+        // Each round empties a segment, so there are fewer bytes after it, or the cache is empty.
         while left > 0 {
             let freed = {
                 let mut inner = self.inner.borrow_mut();
@@ -240,14 +240,14 @@ impl RowCache {
         }
     }
 
-    /// Publishes what was evicted and what is held.
+    /// Publishes counts of evictions and of what is held.
     fn count(&self) {
         self.metrics.update(&mut self.inner.borrow_mut());
     }
 }
 
 impl Reclaim for RowCache {
-    /// Index pages beyond their share go first, then rows, then the other pages.
+    /// Evicts index pages beyond their share first, then rows, then the other pages.
     fn reclaim(&self, bytes: usize) {
         let mut given = 0;
         let (found, gaps) = (self.metrics.partition_hits.get(), self.metrics.reads_with_misses.get());
@@ -256,7 +256,7 @@ impl Reclaim for RowCache {
         if excess > 0 {
             given += self.pages.give_back(excess.min(bytes));
         }
-        // Where the cache is at work it makes its own room.
+        // If the cache is in use at this moment, it makes its own room.
         if given < bytes
             && let Ok(mut inner) = self.inner.try_borrow_mut()
         {
@@ -279,36 +279,38 @@ impl Reclaim for RowCache {
 }
 
 impl TabletCache {
-    /// A tablet's part, empty.
+    /// An empty cache for one tablet.
     pub(crate) fn new(cache: &Rc<RowCache>, table: &Rc<Table>) -> Self {
         let owner = cache.inner.borrow_mut().add_owner(table);
         let enabled = Cell::new(is_enabled(table));
         Self { cache: Rc::clone(cache), owner: Cell::new(owner), phase: Cell::new(0), enabled }
     }
 
-    /// Told when a memtable gives its share of the budget back.
+    /// Notified when a memtable gives its share of the budget back.
     pub(crate) fn memory_freed(&self) -> &Rc<Event> {
         &self.cache.memory_freed
     }
 
-    /// To be taken together with the tablet's memtables and files; `None` where the table is not cached.
+    /// The claim of a reader, taken together with the tablet's memtables and files; `None` if the table is
+    /// not cached.
     #[inline]
     pub(crate) fn claim(&self) -> Option<Claim> {
         self.enabled.get().then(|| Claim { owner: self.owner.get(), phase: self.phase.get() })
     }
 
-    /// Whether what the claim's files say is still what the cache says.
+    /// Whether the cache still agrees with the files that were taken together with the claim.
     #[inline]
     pub(crate) fn is_current(&self, claim: Claim) -> bool {
         self.claim() == Some(claim)
     }
 
-    /// The tablet's files have gained writes of a memtable, which is still there.
+    /// Ends the claims so far: the tablet's files have gained the writes of a memtable, which is still in the
+    /// tablet.
     pub(crate) fn advance(&self) {
         self.phase.set(self.phase.get() + 1);
     }
 
-    /// Forgets everything: the tablet's files say something else now, or its table is another one.
+    /// Drops all cached contents of the tablet: its files have other contents now, or its table has changed.
     pub(crate) fn forget(&self, table: &Rc<Table>) {
         let mut inner = self.cache.inner.borrow_mut();
         inner.retire(self.owner.get());
@@ -324,7 +326,7 @@ impl Drop for TabletCache {
     }
 }
 
-/// Whether a table's rows are cached: unless it says `caching = {'enabled': 'false'}`.
+/// Whether a table's rows are cached: not if its options say `caching = {'enabled': 'false'}`.
 fn is_enabled(table: &Table) -> bool {
     table.options().caching.enabled != Some(false)
 }
@@ -336,7 +338,7 @@ impl Inner {
         self.last_owner
     }
 
-    /// An owner's partitions are not found any more.
+    /// Makes the partitions of an owner impossible to find.
     fn retire(&mut self, owner: u32) {
         let Some(record) = self.owners.get_mut(&owner) else { return };
         record.alive = false;
@@ -358,7 +360,7 @@ impl Inner {
         self.index.find(&self.region, name)
     }
 
-    /// Notes one more or one less partition of an owner.
+    /// Counts one more or one less partition of an owner.
     fn count_partition(&mut self, owner: u32, comes: bool) {
         let record = self.owners.get_mut(&owner).expect("an owner stays as long as its partitions");
         record.partitions = if comes { record.partitions + 1 } else { record.partitions - 1 };
@@ -367,7 +369,7 @@ impl Inner {
         }
     }
 
-    /// Evicts until `bytes` can be taken; says no where they cannot.
+    /// Evicts until `bytes` can be taken; returns false if that is impossible.
     fn make_room(&mut self, bytes: usize) -> bool {
         if bytes > self.budget.total_limit() / INSERTION_PART {
             return false;
@@ -393,13 +395,14 @@ impl Inner {
         false
     }
 
-    /// Empties the oldest segment; says no where there is none. What was read lately is moved, where `spares`.
+    /// Empties the oldest segment; returns false if there is none. With `spares`, objects that were read
+    /// lately are moved instead of evicted.
     fn clean_one(&mut self, spares: bool) -> bool {
         let before = self.budget.clean();
         let mut handles = std::mem::take(&mut self.cleaned);
         let any = self.region.oldest_objects(&mut handles);
         for handle in handles.drain(..) {
-            // One object may have taken others with it.
+            // Evicting an earlier object may have freed this one too.
             if self.region.contains(handle) {
                 self.clean(handle, spares);
             }
@@ -487,7 +490,7 @@ impl Inner {
         }
     }
 
-    /// Takes an entry out; what it told of the gaps beside it is not known any more.
+    /// Evicts an entry; the gaps beside it are not complete any more.
     fn evict_entry(&mut self, handle: Handle) {
         let object = Object::of(&self.region, handle);
         let number = object.number();
@@ -495,7 +498,7 @@ impl Inner {
         let orders = table.clustering_orders();
         let partition = self.partitions.get_mut(number);
         let (spot, _) = partition.entries.seek(&self.forest, &self.region, object.position(), orders);
-        // One that has no row leaves one gap of two, where nothing is still known to be.
+        // Removing an entry without a row joins two gaps, and the joined gap stays complete if both were.
         let behind = partition.entries.next(&self.forest, spot);
         let stays_known = object.row().is_none()
             && object.is_continuous()
@@ -516,14 +519,14 @@ impl Inner {
         }
     }
 
-    /// Takes a partition out because what it says would not be true any more.
+    /// Removes a partition because its contents would be stale.
     fn invalidate(&mut self, name: Name<'_>) {
         if let Some(handle) = self.find(name) {
             self.tally.partition(false);
             let object = Object::of(&self.region, handle);
             match object.kind() {
                 Kind::Whole => self.tally.rows(false, u64::from(object.only_row().is_some())),
-                // Its rows are counted as they are swept.
+                // Its rows are counted when they are swept.
                 _ => self.partitions.get_mut(object.number()).untrue = true,
             }
             self.remove(handle);
@@ -531,7 +534,7 @@ impl Inner {
     }
 }
 
-/// A name and the order of its table: what every operation on a partition begins with.
+/// A partition's key and its table's clustering order, which every operation on a partition takes.
 #[derive(Clone, Copy)]
 pub(crate) struct Sought<'a> {
     pub(crate) token: Token,

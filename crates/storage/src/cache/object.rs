@@ -1,26 +1,27 @@
-//! What stands behind a handle of the cache.
+//! The bytes behind a handle of the cache.
 //!
 //! ```text
-//! whole     := flags:u8 kind:u8 next:u32 owner:u32 token:i64 key:u16 clustering:u32 [deletion] key clustering row
+//! whole     := flags:u8 kind:u8 next:u32 owner:u32 token:i64 key:u16 clustering:u32
+//!              [deletion] key clustering row
 //! partition := flags:u8 kind:u8 next:u32 owner:u32 token:i64 key:u16 number:u32 key
 //! entry     := flags:u8 kind:u8 number:u32 prefix:u32 prefix row
 //! static    := flags:u8 kind:u8 number:u32 row
 //! deletion  := timestamp:i64 local_time:u32                        (flags & DELETED)
 //! ```
-//! All numbers little endian. `whole` is a partition of at most one row that is known to its ends (an empty `row`: it
-//! has none); `partition` leads by `number` to a [`super::partition::Partition`], to which entries and a static row
-//! point back. An entry without a row says that there is none at its position, or is a bound of what was read.
-//! `next` chains partitions in the index.
+//! All numbers little endian. `whole` is a partition of at most one row that is cached completely (an empty
+//! `row`: the partition has none). `partition` names by `number` a [`super::partition::Partition`], to which
+//! entries and a static row point back. An entry without a row records that there is no row at its position,
+//! or bounds a range that was read. `next` chains partitions in the index.
 
 use memory::{Handle, Region};
 use model::clustering::Position;
 use model::{Clustering, DeletionTime, RowView, Token};
 
-/// It was read since its segment was cleaned last.
+/// The object was read since its segment was cleaned last.
 const TOUCHED: u8 = 1;
-/// All between an entry and its predecessor is known.
+/// The cache has every row between an entry and its predecessor.
 const CONTINUOUS: u8 = 2;
-/// A deletion stands in the object.
+/// The object has a deletion.
 const DELETED: u8 = 4;
 
 pub(super) const NEXT_NONE: u32 = u32::MAX;
@@ -30,16 +31,16 @@ const KEY: usize = 24;
 const DELETION_BYTES: usize = 12;
 const PREFIX: usize = 10;
 
-/// What an object is.
+/// Kinds of object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A partition in one object.
+    /// A whole partition in one object.
     Whole,
     /// The head of any other partition.
     Partition,
-    /// An entry of one.
+    /// An entry of a partition.
     Entry,
-    /// The static row of one.
+    /// The static row of a partition.
     Static,
 }
 
@@ -114,7 +115,7 @@ impl<'a> Object<'a> {
         self.u32(if self.kind() == Kind::Partition { 20 } else { 2 })
     }
 
-    /// Deletion of a whole partition in one object.
+    /// Deletion of a partition that is one object.
     #[inline]
     pub(super) fn deletion(self) -> DeletionTime {
         if self.0[0] & DELETED == 0 {
@@ -124,7 +125,7 @@ impl<'a> Object<'a> {
         DeletionTime { timestamp, local_time: self.u32(KEY + 8) }
     }
 
-    /// Clustering and row of a partition in one object, where it has one.
+    /// Clustering and row of a partition that is one object, if it has a row.
     #[inline]
     pub(super) fn only_row(self) -> Option<(&'a [u8], RowView<'a>)> {
         let start = self.key_start() + self.key_length();
@@ -132,14 +133,14 @@ impl<'a> Object<'a> {
         (!row.is_empty()).then(|| (clustering, RowView::trusted(row)))
     }
 
-    /// Where an entry stands.
+    /// Position of an entry.
     #[inline]
     pub(super) fn position(self) -> Position<'a> {
         let prefix = &self.0[PREFIX..PREFIX + self.u32(6) as usize];
         Position { prefix: Clustering(prefix), weight: self.0[1] as i8 - 3 }
     }
 
-    /// The row of an entry, where it has one.
+    /// The row of an entry, if it has one.
     #[inline]
     pub(super) fn row(self) -> Option<RowView<'a>> {
         let row = &self.0[PREFIX + self.u32(6) as usize..];
@@ -198,7 +199,7 @@ fn deletion_bytes(deletion: DeletionTime) -> [u8; DELETION_BYTES] {
     bytes
 }
 
-/// Stores a partition as one object; in the place of `old`, where that is an object already.
+/// Stores a partition as one object; if `old` is an object, it is replaced.
 pub(super) fn store_whole(
     region: &mut Region,
     old: Option<Handle>,
@@ -222,7 +223,7 @@ pub(super) fn store_whole(
     }
 }
 
-/// Bytes that [`store_whole`] stores at most.
+/// Most bytes that [`store_whole`] stores.
 pub(super) fn whole_bytes(key: usize, clustering: usize, row: usize) -> usize {
     KEY + DELETION_BYTES + key + clustering + row
 }
@@ -271,13 +272,13 @@ pub(super) fn store_entry(
     region.alloc(&[&head, position.prefix.0, row])
 }
 
-/// Puts another row into an entry.
+/// Replaces the row of an entry.
 pub(super) fn replace_entry(region: &mut Region, handle: Handle, prefix: &[u8], row: &[u8]) {
     let head: [u8; PREFIX] = region.get(handle)[..PREFIX].try_into().expect("the head of an entry");
     region.replace(handle, &[&head, prefix, row]);
 }
 
-/// Stores a static row; in the place of `old`, where that names one.
+/// Stores a static row; if `old` is an object, it is replaced.
 pub(super) fn store_static(region: &mut Region, old: Handle, number: u32, row: &[u8]) -> Handle {
     let mut head = [0, 5, 0, 0, 0, 0];
     head[2..].copy_from_slice(&number.to_le_bytes());

@@ -1,8 +1,9 @@
 //! A partition of more than one object: its head, and its entries in clustering order.
 //!
-//! Up to [`FEW_MAX`] entries stand in the record itself, more in a tree. The entry behind a gap says whether the gap is
-//! known, the record says so of the gap behind the last entry.
-//! Invariant: an entry's object names its partition's number, and is in the record or its tree until it is freed.
+//! Up to [`FEW_MAX`] entries stand in the record itself, more in a tree. The entry behind a gap says whether
+//! the gap is complete (the cache has every row in it); for the gap behind the last entry the record does.
+//! Invariant: an entry's object names its partition's number, and is in the record or its tree until it is
+//! freed.
 
 use memory::{Budget, Cursor, Forest, Handle, Kind, Region, Tree};
 use model::clustering::{ClusteringOrder, OwnedPosition, Position};
@@ -16,25 +17,26 @@ use crate::memtable::hint;
 pub(super) const FEW_MAX: usize = 6;
 /// Records made at a time.
 const CHUNK: usize = 64;
-/// What one range tombstone is counted as, besides its prefixes.
+/// Bytes charged for one range tombstone besides its prefixes.
 const TOMBSTONE_BYTES: usize = size_of::<RangeTombstone>();
 
-/// What is known of a partition.
+/// The cached contents of a partition of more than one object.
 #[derive(Debug)]
 pub(super) struct Partition {
-    /// Its object in the index; [`Handle::NONE`] once it is out of the index and waits for its entries to be swept.
+    /// Its object in the index; [`Handle::NONE`] once it is out of the index and waits for its entries to be
+    /// swept.
     pub(super) handle: Handle,
     pub(super) owner: u32,
     pub(super) deletion: DeletionTime,
-    /// [`Handle::NONE`]: it is known to have none.
+    /// [`Handle::NONE`]: the partition has no static row.
     pub(super) static_row: Handle,
     pub(super) tombstones: RangeTombstones,
-    /// What the tombstones are charged.
+    /// Bytes charged for the tombstones.
     pub(super) tombstone_bytes: usize,
     pub(super) entries: Entries,
-    /// Whether all behind the last entry is known.
+    /// Whether the gap behind the last entry is complete.
     pub(super) to_end: bool,
-    /// Whether it is out of the index because it was not true any more.
+    /// Whether the partition was taken out of the index because it became stale.
     pub(super) untrue: bool,
 }
 
@@ -45,7 +47,7 @@ pub(super) enum Entries {
     Many(Tree),
 }
 
-/// A place among entries, good until one comes or goes.
+/// A place among entries, valid until an entry is added or removed.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Spot {
     Few(u8),
@@ -95,7 +97,7 @@ impl Entries {
         }
     }
 
-    /// The first entry not before `position`, and whether it stands there.
+    /// The first entry not before `position`, and whether it is at `position`.
     #[inline]
     pub(super) fn seek(
         &self,
@@ -153,7 +155,7 @@ impl Entries {
         }
     }
 
-    /// Takes out an entry that is there; its object must still be.
+    /// Removes an entry; its object must still exist.
     pub(super) fn remove(
         &mut self,
         forest: &mut Forest,
@@ -205,7 +207,8 @@ impl Partition {
         }
     }
 
-    /// Whether all before the entry at `spot` is known back to the entry before it; behind the last one, to the end.
+    /// Whether the gap before the entry at `spot` is complete; for the spot behind the last entry, the gap up
+    /// to the end.
     #[inline]
     pub(super) fn is_known_before(&self, forest: &Forest, region: &Region, spot: Spot) -> bool {
         match self.entries.at(forest, spot) {
@@ -214,7 +217,7 @@ impl Partition {
         }
     }
 
-    /// Says of the gap before the entry at `spot`, or behind the last one, whether it is known.
+    /// Marks the gap before the entry at `spot`, or the gap behind the last one, as complete or not.
     pub(super) fn set_known_before(&mut self, forest: &Forest, region: &mut Region, spot: Spot, known: bool) {
         match self.entries.at(forest, spot) {
             Some(handle) => set_continuous(region, handle, known),
@@ -240,7 +243,7 @@ impl Partition {
         self.tombstone_bytes = bytes;
     }
 
-    /// Gives range tombstones up.
+    /// Drops the range tombstones and refunds their bytes.
     pub(super) fn drop_tombstones(&mut self, budget: &Budget) {
         budget.refund(Kind::Clean, std::mem::take(&mut self.tombstone_bytes));
         self.tombstones = RangeTombstones::new();
@@ -306,12 +309,12 @@ impl Partition {
 
 /// Whether no row can stand between two positions, of which `a` is not behind `b`.
 ///
-/// Says no where it takes more than equal bytes to know.
+/// Returns false if equal bytes do not suffice to decide.
 pub(super) fn is_near(a: Position<'_>, b: Position<'_>, orders: &[ClusteringOrder]) -> bool {
     a.prefix == b.prefix && (a.weight == b.weight || b.weight - a.weight == 1 && is_full(a.prefix, orders))
 }
 
-/// Whether a prefix is that of one row.
+/// Whether a prefix names one row.
 pub(super) fn is_full(prefix: Clustering<'_>, orders: &[ClusteringOrder]) -> bool {
     prefix.components().count() == orders.len()
 }

@@ -1,13 +1,13 @@
-//! What the cache holds, by name: the list that a start reads it back from.
+//! The list of cached partitions and slices, from which a start reads the cache back.
 //!
 //! ```text
 //! file      := "ceto rc1" partition* crc:u32                            (CRC-32 of all before)
 //! partition := table:16 key:u16 slices:u16 key-bytes slice*             (0 slices: all of it)
 //! slice     := weight:i8 prefix:u32 prefix-bytes weight:i8 prefix:u32 prefix-bytes
 //! ```
-//! All numbers little endian. Partitions come hottest first: from the newest segment to the oldest, in each those that were
-//! read before those that were only written. The list is advice: one that is damaged, or names what is gone, costs nothing
-//! but the time to find out.
+//! All numbers little endian. Partitions come hottest first: from the newest segment to the oldest, and
+//! within each those that were read before those that were only written. The list is advice: a damaged list,
+//! or one that names partitions that are gone, only costs the time to find out.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -21,17 +21,17 @@ use super::{Inner, RowCache};
 
 const MAGIC: &[u8; 8] = b"ceto rc1";
 const CRC_BYTES: usize = 4;
-/// Runs of rows of one partition that are noted.
+/// Runs of rows listed for one partition.
 const RUNS_MAX: usize = 128;
-/// Entries of one partition that are looked at.
+/// Entries of one partition that are examined.
 const ENTRIES_MAX: usize = 4096;
-/// Bytes of a partition's name, the key not counted.
+/// Bytes of a partition's header in the list, without the key.
 const LEAST_BYTES: usize = 20;
-/// Partitions that are kept together.
+/// Partitions in one piece of a decoded list.
 const PIECE: usize = 1024;
-/// Bytes that are summed before others may run.
+/// Bytes that are checksummed before other tasks may run.
 const PIECE_BYTES: usize = 256 << 10;
-/// Bytes of a list; what does not fit is the coldest.
+/// Most bytes of a list; the coldest partitions are left out.
 pub(crate) const SAVED_BYTES_MAX: usize = 16 << 20;
 
 /// Part of a partition that was cached.
@@ -39,20 +39,20 @@ pub(crate) const SAVED_BYTES_MAX: usize = 16 << 20;
 pub(crate) struct Saved {
     pub(crate) table: TableId,
     pub(crate) key: Vec<u8>,
-    /// None: all of it.
+    /// Empty: the whole partition.
     pub(crate) slices: Vec<Slice>,
 }
 
-/// A list in the making.
+/// A list that is being made.
 pub(crate) struct List {
     bytes: Vec<u8>,
     left: usize,
 }
 
 impl List {
-    /// An empty list that takes so many partitions.
+    /// An empty list that takes at most `partitions_max` partitions.
     pub(crate) fn new(partitions_max: usize) -> Self {
-        // Untouched memory costs nothing; to grow it would copy megabytes at once.
+        // Untouched memory costs nothing; growing the list would copy megabytes at once.
         let mut bytes = Vec::with_capacity(SAVED_BYTES_MAX);
         bytes.extend_from_slice(MAGIC);
         Self { bytes, left: partitions_max }
@@ -81,7 +81,7 @@ impl List {
         }
     }
 
-    /// The file's bytes; lets others run meanwhile.
+    /// The file's bytes. Lets other tasks run meanwhile.
     pub(crate) async fn finish(mut self) -> Vec<u8> {
         let crc = checksum(&self.bytes).await;
         self.bytes.extend_from_slice(&crc.to_le_bytes());
@@ -98,7 +98,7 @@ async fn checksum(bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// What is taken from a list, hottest first; in pieces, so that it grows without moving.
+/// Partitions read from a list, hottest first; in pieces, so that it grows without moving.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     pieces: VecDeque<VecDeque<Saved>>,
@@ -114,7 +114,7 @@ impl Taken {
         self.left += 1;
     }
 
-    /// The next one.
+    /// Takes the next partition.
     pub(crate) fn pop(&mut self) -> Option<Saved> {
         let piece = self.pieces.front_mut()?;
         let saved = piece.pop_front()?;
@@ -125,13 +125,14 @@ impl Taken {
         Some(saved)
     }
 
-    /// How many are left.
+    /// Number of partitions left.
     pub(crate) fn len(&self) -> usize {
         self.left
     }
 }
 
-/// Reads the first `most` of a list that are `wanted`; `None` where it is damaged. Lets others run meanwhile.
+/// Reads the first `most` partitions of a list that are `wanted`; `None` if the list is damaged. Lets other
+/// tasks run meanwhile.
 pub(crate) async fn decode(bytes: &[u8], most: usize, wanted: impl Fn(&Saved) -> bool) -> Option<Taken> {
     let (content, crc) = bytes.split_last_chunk::<CRC_BYTES>()?;
     if checksum(content).await != u32::from_le_bytes(*crc) {
@@ -177,7 +178,7 @@ fn take_position(rest: &mut &[u8]) -> Option<OwnedPosition> {
 }
 
 impl Saved {
-    /// Whether its slices have the form of a table's with so many clustering columns.
+    /// Whether its slices are valid for a table with `columns` clustering columns.
     pub(crate) fn fits(&self, columns: usize) -> bool {
         let bounds = self.slices.iter().flat_map(|slice| [&slice.start, &slice.end]);
         bounds.into_iter().all(|bound| Clustering(&bound.prefix).is_valid(columns))
@@ -185,12 +186,12 @@ impl Saved {
 }
 
 impl RowCache {
-    /// How many steps listing takes at most.
+    /// Most steps that listing takes: one per segment.
     pub(crate) fn list_steps(&self) -> usize {
         self.inner.borrow().region.age_count()
     }
 
-    /// Adds what stands in the segment of that age, 0 the newest; says whether the list takes more.
+    /// Adds the partitions in the segment of that age (0 is the newest); returns whether the list takes more.
     pub(crate) fn list(&self, age: usize, list: &mut List) -> bool {
         let inner = self.inner.borrow();
         let mut handles = Vec::new();
@@ -218,7 +219,7 @@ impl Inner {
         match object.kind() {
             Kind::Entry | Kind::Static => {}
             Kind::Whole => {
-                // That there is nothing is found out soon enough.
+                // An empty partition is not listed: reading it again is cheap.
                 if let Some(table) = table(object.owner()).filter(|_| object.only_row().is_some()) {
                     list.push(table.id(), object.key(), &[]);
                 }
@@ -235,7 +236,7 @@ impl Inner {
         }
     }
 
-    /// The first runs of known rows of a partition, as bounds around them.
+    /// The first runs of cached rows of a partition, as bounds around them.
     fn runs(&self, number: u32, orders: &[ClusteringOrder]) -> Vec<(Position<'_>, Position<'_>)> {
         let partition = self.partitions.get(number);
         let (entries, forest, region) = (&partition.entries, &self.forest, &self.region);

@@ -1,7 +1,9 @@
-//! Merges what a memtable said of a partition into the cache, after its table file is there and before it leaves.
+//! Merges a memtable's contents of a partition into the cache, after its table file is there and before the
+//! memtable leaves.
 //!
-//! A partition that is there is merged into, as far as it is known; where that fails for want of memory it goes, for it would
-//! be stale. One that is not there is put in by a [`super::Learner`], where no other file can have it.
+//! A partition that is cached is merged into, as far as it is cached. If that fails for want of memory the
+//! partition is removed, since it would be stale. A partition that is not cached is inserted by a
+//! [`super::Learner`] if no other file can have it.
 
 use std::rc::Rc;
 
@@ -20,18 +22,18 @@ use super::object::{
 use super::partition::Partition;
 use super::{Claim, Inner, Sought, TOMBSTONES_MAX, TabletCache};
 
-/// Tries of merging a row while making room changes what is there.
+/// How often a row's merge is tried while making room changes the partition.
 const MERGE_TRIES_MAX: u32 = 4;
 
-/// What became of merging a row.
+/// The result of merging a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Merged {
     Done,
-    /// There was no room, now there is: what is known has to be seen anew.
+    /// There was no room and now there is, but the partition has to be looked up again.
     Again,
 }
 
-/// Goes along with the walk over one partition of a memtable that is leaving.
+/// Follows the walk over one partition of a flushed memtable.
 pub(crate) struct Update {
     cache: Rc<TabletCache>,
     claim: Claim,
@@ -46,14 +48,14 @@ pub(crate) struct Update {
 }
 
 impl TabletCache {
-    /// Whether anything is known of a partition.
+    /// Whether anything of the partition is cached.
     pub(crate) fn has(&self, claim: Claim, sought: Sought<'_>) -> bool {
         self.cache.inner.borrow().find(sought.of(claim)).is_some()
     }
 }
 
 impl Update {
-    /// For a partition that is there.
+    /// For a partition that is cached.
     pub(crate) fn new(
         cache: &Rc<TabletCache>,
         claim: Claim,
@@ -75,13 +77,13 @@ impl Update {
         }
     }
 
-    /// The memtable has a row.
+    /// Takes a row of the memtable.
     pub(crate) fn row(&mut self, clustering: &[u8], row: &[u8]) {
         self.batch.push(clustering, row);
         self.look();
     }
 
-    /// Another range deletion is in force from here on.
+    /// Takes a change: another range deletion is in force from here on.
     pub(crate) fn change(&mut self, position: Position<'_>, deletion: DeletionTime) {
         let end = position.to_owned();
         let start = std::mem::replace(&mut self.active_from, end.clone());
@@ -92,7 +94,7 @@ impl Update {
         self.look();
     }
 
-    /// All of the partition was told.
+    /// Ends the update: the whole partition was walked.
     pub(crate) fn end(mut self) {
         self.ended = true;
         self.hand_over(true);
@@ -116,7 +118,7 @@ impl Update {
 }
 
 impl Drop for Update {
-    /// What was merged in part only is not to be found any more.
+    /// A partition that was merged only in part is removed.
     fn drop(&mut self) {
         if !self.ended {
             let orders = self.table.clustering_orders();
@@ -140,7 +142,7 @@ impl Inner {
             if is_all && self.merge_whole(name, handle, table, head, batch) {
                 return;
             }
-            // What follows is that of a partition with entries.
+            // The code below is for a partition with entries.
             if !self.unfold(name) {
                 self.invalidate(name);
                 return;
@@ -170,7 +172,8 @@ impl Inner {
         self.tally.merged_partitions += u64::from(is_all);
     }
 
-    /// Merges into a partition in one object what leaves it one; says whether it does, or is gone.
+    /// Merges into a partition in one object if it stays one object. Returns true if it did so, or if the
+    /// partition was removed.
     fn merge_whole(
         &mut self,
         name: Name<'_>,
@@ -197,7 +200,7 @@ impl Inner {
         let mut clustering = SmallVec::<[u8; 64]>::new();
         match (object.only_row(), added) {
             (Some((old, row)), Some((_, new))) => {
-                // Of equal clusterings the one written first stays.
+                // Of two equal clusterings the one written first stays.
                 clustering.extend_from_slice(old);
                 merge_rows(table, row, RowView::trusted(new), &mut merged);
                 self.tally.merged_rows += 1;
@@ -229,7 +232,7 @@ impl Inner {
         true
     }
 
-    /// Makes a partition with entries of one in one object; says no where there is no room.
+    /// Turns a partition in one object into a partition with entries; returns false if there is no room.
     fn unfold(&mut self, name: Name<'_>) -> bool {
         let Some(handle) = self.find(name) else { return true };
         let length = self.region.get(handle).len();
@@ -249,21 +252,21 @@ impl Inner {
         if let Some((clustering, row)) = only {
             let table = self.table(name.owner);
             self.add_entry(number, table.clustering_orders(), Position::row(&clustering), &row);
-            // It was counted when it came.
+            // The row was counted when it was inserted.
             self.rows -= 1;
             self.tally.inserted_rows -= 1;
         }
         true
     }
 
-    /// Number of the partition of that name, with room for `growth` bytes; `None` where it is not there, or has gone for want of
-    /// room.
+    /// Number of the partition of that name, with room made for `growth` bytes; `None` if it is not cached,
+    /// or was removed for want of room.
     fn with_room(&mut self, name: Name<'_>, growth: usize) -> Option<u32> {
         if !self.make_room(growth) {
             self.invalidate(name);
             return None;
         }
-        // Making room may have taken it.
+        // Making room may have evicted it.
         let object = Object::of(&self.region, self.find(name)?);
         assert_eq!(object.kind(), Kind::Partition, "a partition was unfolded");
         Some(object.number())
@@ -309,7 +312,8 @@ impl Inner {
         Some(())
     }
 
-    /// Merges a row into a partition with entries, where its place is known. `None`: the partition is gone.
+    /// Merges a row into a partition with entries, if the row's place is cached. `None`: the partition is
+    /// gone.
     fn merge_row(&mut self, name: Name<'_>, table: &Table, clustering: &[u8], row: &[u8]) -> Option<Merged> {
         let orders: &[ClusteringOrder] = table.clustering_orders();
         let position = Position::row(clustering);
@@ -337,7 +341,7 @@ impl Inner {
         let mut merged = std::mem::take(&mut self.row);
         merged.clear();
         let object = Object::of(&self.region, old);
-        // Of equal clusterings the one written first stays.
+        // Of two equal clusterings the one written first stays.
         let prefix = object.position().prefix.0.to_vec();
         let had = object.row();
         match had {

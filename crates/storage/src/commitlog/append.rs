@@ -1,8 +1,8 @@
 //! Appends entries to the group that gathers, and waits until the group is written.
 //!
-//! Nothing here does I/O: an entry is copied once, into the buffer that will be written. A group belongs to one
-//! segment; when an entry does not fit the segment any more, an `end` closes it and a spare one takes over. What is longer
-//! than half a segment goes into the log in pieces (`long`).
+//! Nothing here does I/O: an entry is copied once, into the buffer that will be written. A group belongs to
+//! one segment. When an entry does not fit the segment any more, an `End` entry closes it and a spare one
+//! takes over. Entries longer than half a segment go into the log in pieces (`long`).
 
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -41,7 +41,8 @@ impl Pending {
     /// As [`Pending::finished`], no longer than until `deadline`.
     ///
     /// # Errors
-    /// Those of the write; [`StorageError::CommitlogTimedOut`] at the deadline: the entry may or may not be in the log.
+    /// Those of the write; [`StorageError::CommitlogTimedOut`] at the deadline: the entry may or may not be
+    /// in the log.
     #[inline]
     pub(crate) fn poll_finished(
         &mut self,
@@ -75,8 +76,8 @@ impl Commitlog {
     /// Appends an entry; returns once it is as safe as the log's mode promises.
     ///
     /// # Errors
-    /// Those of [`Commitlog::try_append`] and [`Pending::finished`]; [`StorageError::CommitlogTimedOut`] when there
-    /// was no room until the deadline.
+    /// Those of [`Commitlog::try_append`] and [`Pending::finished`]; [`StorageError::CommitlogTimedOut`] when
+    /// there was no room until the deadline.
     pub(crate) async fn append(
         &self,
         kind: EntryKind,
@@ -94,12 +95,13 @@ impl Commitlog {
         }
     }
 
-    /// Puts an entry into the group that gathers; `None` where there is no room now, or the entry needs pieces.
+    /// Puts an entry into the group that gathers; `None` if there is no room now, or if the entry needs
+    /// pieces.
     ///
     /// # Errors
-    /// [`StorageError::Draining`]; what keeps the log from being written:
-    /// [`StorageError::DiskFull`] and [`StorageError::Io`] until it can be again, [`StorageError::CommitlogDead`] for
-    /// ever after a failed flush.
+    /// [`StorageError::Draining`], and the errors that keep the log from being written:
+    /// [`StorageError::DiskFull`] and [`StorageError::Io`] until it can be written again,
+    /// [`StorageError::CommitlogDead`] for ever after a failed flush.
     pub(crate) fn try_append(
         &self,
         kind: EntryKind,
@@ -144,7 +146,7 @@ impl Commitlog {
         }
     }
 
-    /// Whether entries are taken at all.
+    /// Checks that the log takes entries at all.
     ///
     /// # Errors
     /// [`StorageError::Draining`]; [`StorageError::CommitlogDead`] after [`Commitlog::stop_for_good`].
@@ -159,13 +161,14 @@ impl Commitlog {
         Ok(())
     }
 
-    /// Old entries are applied: from here on the log keeps to its limit.
+    /// Ends the time without a limit: the old entries are applied, and the log keeps to its limit from now
+    /// on.
     pub(crate) fn keep_to_limit(&self) {
         self.0.unlimited.set(false);
         self.0.pressure.notify_all();
     }
 
-    /// As [`Commitlog::try_append`], with `put` to put the entry, where its payload will take `payload_bytes`.
+    /// As [`Commitlog::try_append`], with `put` to write the entry; its payload will take `payload_bytes`.
     #[inline]
     pub(super) fn try_put_with(
         &self,
@@ -182,11 +185,13 @@ impl Commitlog {
         let reserve = entry_bytes(12) + entry_bytes(0);
         let fits = |active: &Active| active.offset + bytes + reserve <= self.0.options.segment_bytes;
         if !state.active.as_ref().is_some_and(fits) {
-            // For pieces room is set aside, and what only says something of other entries does not wait for them.
+            // A piece is not checked: room for it was reserved with its long entry. Only mutations and
+            // batches leave that reserved room (`wanted`) alone.
             let piece = kind == EntryKind::Piece;
             let waits = matches!(kind, EntryKind::Mutation | EntryKind::Batch);
             let wanted = if waits { state.wanted } else { 0 };
-            // What makes room is not held up for the want of it: it may take a segment beyond the limit.
+            // The other kinds let segments be freed, so they must not wait for room: they may take a segment
+            // beyond the limit.
             let beyond = usize::from(!waits);
             if !piece && !self.0.fits(state.live.len() - beyond.min(state.live.len()), 1 + wanted) {
                 self.0.pressure.notify_all();
@@ -219,7 +224,7 @@ impl Commitlog {
         Ok(Some(Pending { hold, waiting: Waiting::new(group) }))
     }
 
-    /// Says in the log how far it is durable, where nothing else is about to.
+    /// Writes a mark of the durable position into the log, unless another group is about to do so.
     pub(super) fn put_mark(&self) {
         let mut state = self.0.state.borrow_mut();
         let room = entry_bytes(12) * 2 + entry_bytes(0);
@@ -237,7 +242,8 @@ impl Commitlog {
 }
 
 impl Inner {
-    /// Whether `more` segments beside `live` ones stay within the limit; what one leaves has to do.
+    /// Whether `more` segments beside `live` ones stay within the limit. A log of at most one live segment
+    /// always does.
     pub(super) fn fits(&self, live: usize, more: usize) -> bool {
         let bytes = (live + more) as u64 * self.options.segment_bytes as u64;
         live <= 1 || bytes <= self.options.bytes_max || self.unlimited.get()
@@ -273,7 +279,7 @@ impl State {
         waiting
     }
 
-    /// Where the entry that is put next will stand.
+    /// Position of the entry that is put next.
     pub(super) fn next_place(&self) -> Position {
         let active = self.active.as_ref().expect("a group has an active segment");
         Position { segment: active.segment.header.id, offset: active.offset as u32 }
@@ -293,7 +299,7 @@ impl State {
     fn end_active(&mut self) -> Option<Rc<GroupState>> {
         let segment = Rc::clone(&self.active.as_ref()?.segment);
         let open = self.groups.back().is_some_and(|g| Rc::ptr_eq(&g.segment, &segment) && !g.closes);
-        // The end of a segment may be one group more than the bound: there is one such at a time.
+        // The group that ends a segment may exceed `GROUPS_MAX` by one; there is one such group at a time.
         let state = if open {
             Rc::clone(&self.groups.back().expect("a group is open").state)
         } else {
@@ -314,7 +320,7 @@ impl State {
         Rc::new(GroupState::default())
     }
 
-    /// Where the log ends as handed to the kernel.
+    /// Position of the group's end, as handed to the kernel.
     pub(super) fn group_end(group: &Group) -> Position {
         Position { segment: group.segment.header.id, offset: (group.offset + group.used()) as u32 }
     }

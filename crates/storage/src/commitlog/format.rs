@@ -1,7 +1,7 @@
 //! Bytes of a commit-log segment; the grammar is in docs/formats/commitlog.md.
 //!
-//! Pure: bytes in, bytes out. Each life of a segment file has a seed of its own, and every entry carries it, so
-//! that an entry left over from an earlier life is no entry. Each entry's checksum also covers its own offset.
+//! Pure: bytes in, bytes out. Each life of a segment file has a seed of its own, and every entry carries it,
+//! so an entry left over from an earlier life is not valid. Each entry's checksum also covers its own offset.
 
 /// Bytes before the first entry.
 pub(crate) const HEADER_BYTES: usize = 4096;
@@ -13,7 +13,8 @@ const MAGIC: &[u8; 8] = b"cetolog\n";
 const VERSION: u32 = 2;
 /// The oldest version that is read.
 const VERSION_LEAST: u32 = 1;
-/// What entries of version 2 have in the place of a zero: one checksum, of all of the entry.
+/// Byte of an entry's head in version 2, where version 1 has a zero: the entry has one checksum, over all its
+/// bytes.
 const WHOLE: u8 = 1;
 const HEADER_CHECKED_BYTES: usize = 48;
 
@@ -22,17 +23,17 @@ pub(crate) type BootId = [u8; 16];
 /// A boot id that is not known.
 pub(crate) const BOOT_UNKNOWN: BootId = [0; 16];
 
-/// What the first block of a segment says.
+/// Contents of a segment's first block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     pub(crate) id: u64,
     pub(crate) shard: u32,
-    /// Chance, new for each life of the file.
+    /// Random, new for each life of the file.
     pub(crate) salt: u32,
     pub(crate) boot: BootId,
 }
 
-/// Why a header is not one.
+/// Why bytes are not a segment's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HeaderProblem {
     /// Not one of ours, or damaged.
@@ -74,7 +75,7 @@ impl SegmentHeader {
         })
     }
 
-    /// What every entry of this life carries; never zero, so that zeros are no entry.
+    /// The number that every entry of this life carries; never zero, so that zeroed bytes are not an entry.
     pub(crate) fn seed(&self) -> u32 {
         let mut hasher = crc32fast::Hasher::new();
         hasher.update(&self.id.to_le_bytes());
@@ -84,28 +85,29 @@ impl SegmentHeader {
     }
 }
 
-/// A place in the log of one shard.
+/// A position in the log of one shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Position {
     pub(crate) segment: u64,
     pub(crate) offset: u32,
 }
 
-/// What an entry is.
+/// Kinds of entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum EntryKind {
     /// `model::mutation` bytes.
     Mutation = 1,
-    /// Everything of a table before this entry is gone: table id, then generations of its files that are gone too.
+    /// Everything written to a table before this entry is gone. Payload: table id, then generations of its
+    /// files that are gone too.
     Truncate = 2,
     /// Everything before the position in the payload was durable when this was written.
     Synced = 3,
     /// The segment ends here on purpose.
     End = 4,
-    /// Entries of a tablet before a position are in durable table files: table id, tablet, position.
+    /// Entries of a tablet before a position are in durable table files. Payload: table id, tablet, position.
     Flushed = 5,
-    /// Writes that happen together or not at all: an id, then mutations, each with its length.
+    /// Writes that happen together or not at all. Payload: an id, then mutations, each with its length.
     Batch = 6,
     /// All writes of the batch of that id are in the logs of their shards.
     BatchDone = 7,
@@ -134,7 +136,7 @@ pub(crate) fn entry_bytes(payload: usize) -> usize {
     (payload + ENTRY_HEAD_BYTES).next_multiple_of(ALIGNMENT)
 }
 
-/// What makes checksums: which instructions the processor has for that is asked once and not for each entry.
+/// Computes checksums. It looks for the processor's checksum instructions once, and not for each entry.
 pub(crate) struct Checksums(crc32fast::Hasher);
 
 impl Checksums {
@@ -143,12 +145,13 @@ impl Checksums {
     }
 }
 
-/// Writes an entry at the start of `out`, which has [`entry_bytes`] of room; `offset` is its place in the segment.
+/// Writes an entry at the start of `out`, which has [`entry_bytes`] of room; `offset` is its place in the
+/// segment.
 pub(crate) fn encode_entry(out: &mut [u8], seed: u32, offset: u32, kind: EntryKind, payload: &[u8]) {
     encode_entry_with(&Checksums::new(), out, seed, offset, kind, payload);
 }
 
-/// As [`encode_entry`], for who makes many.
+/// As [`encode_entry`], for callers that write many entries.
 pub(crate) fn encode_entry_with(
     checksums: &Checksums,
     out: &mut [u8],
@@ -159,13 +162,13 @@ pub(crate) fn encode_entry_with(
 ) {
     let total = entry_bytes(payload.len());
     let out = &mut out[..total];
-    // The padding is in it; a short payload overwrites the rest of it.
+    // Clears the padding, which lies in the last word; the payload then overwrites the rest of that word.
     out[total - ALIGNMENT..].fill(0);
     let mut head = [0; ENTRY_HEAD_BYTES];
     head[..4].copy_from_slice(&seed.to_le_bytes());
     head[4..8].copy_from_slice(&(payload.len() as u32).to_le_bytes());
     head[8..CHECKSUM_AT].copy_from_slice(&[kind as u8, WHOLE, 0, 0]);
-    // The offset stands where the checksum will: so all that is checked is one run of bytes.
+    // The offset stands in the place of the checksum, so that all checked bytes are one run.
     head[CHECKSUM_AT..].copy_from_slice(&offset.to_le_bytes());
     out[..ENTRY_HEAD_BYTES].copy_from_slice(&head);
     out[ENTRY_HEAD_BYTES..ENTRY_HEAD_BYTES + payload.len()].copy_from_slice(payload);
@@ -174,7 +177,8 @@ pub(crate) fn encode_entry_with(
     out[CHECKSUM_AT..ENTRY_HEAD_BYTES].copy_from_slice(&hasher.finalize().to_le_bytes());
 }
 
-/// What an entry's head says, and where it stands: an entry that was copied elsewhere is none.
+/// An entry's head with its offset in the place of the checksum, which covers it: an entry copied to another
+/// offset is not valid.
 fn checked_head(head: &[u8], offset: u32) -> [u8; ENTRY_HEAD_BYTES] {
     let mut checked = [0; ENTRY_HEAD_BYTES];
     checked[..CHECKSUM_AT].copy_from_slice(&head[..CHECKSUM_AT]);
@@ -187,11 +191,11 @@ fn checked_head(head: &[u8], offset: u32) -> [u8; ENTRY_HEAD_BYTES] {
 pub(crate) struct Entry<'a> {
     pub(crate) kind: EntryKind,
     pub(crate) payload: &'a [u8],
-    /// Where the next entry begins.
+    /// Offset of the next entry.
     pub(crate) end: usize,
 }
 
-/// The entry at `offset` of a whole segment's bytes; `None` where there is no intact one.
+/// The entry at `offset` of a whole segment's bytes; `None` if there is no intact one.
 pub(crate) fn entry_at(segment: &[u8], seed: u32, offset: usize) -> Option<Entry<'_>> {
     let start = offset.checked_add(ENTRY_HEAD_BYTES)?;
     let head = segment.get(offset..start)?;
@@ -215,7 +219,8 @@ pub(crate) fn entry_at(segment: &[u8], seed: u32, offset: usize) -> Option<Entry
     })
 }
 
-/// An entry of version 1: a checksum of its head, and behind the payload one that goes on from there.
+/// An entry of version 1: its head has a checksum, and a second one that continues it stands behind the
+/// payload.
 fn entry_of_two_checksums<'a>(
     segment: &'a [u8],
     kind: EntryKind,
@@ -246,13 +251,14 @@ pub(crate) fn begins_entry(segment: &[u8], seed: u32, offset: usize) -> bool {
         .is_some_and(|head| head == seed.to_le_bytes())
 }
 
-/// The first intact entry that begins at or behind `offset`, and its offset. One pass that looks at a word in each
-/// eight bytes.
+/// The first intact entry that begins at or behind `offset`, and its offset. One pass that looks at a word in
+/// each eight bytes.
 pub(crate) fn find_entry(segment: &[u8], seed: u32, offset: usize) -> Option<(usize, Entry<'_>)> {
     find_entry_before(segment, seed, offset, segment.len())
 }
 
-/// The same, but only those that begin before `before`: a long search can be made in steps.
+/// As [`find_entry`], but only for entries that begin before `before`, so that a long search can be made in
+/// steps.
 pub(crate) fn find_entry_before(
     segment: &[u8],
     seed: u32,

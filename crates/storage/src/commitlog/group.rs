@@ -1,7 +1,8 @@
 //! Writes groups of entries, one at a time, and makes them durable.
 //!
-//! While one write runs the next group gathers, so that the number of writes follows the device and not the
-//! clients. Invariant: `written` and `durable` only grow, and a group is acknowledged after all before it.
+//! While one write runs the next group gathers, so the number of writes follows the device and not the
+//! clients. Invariant: `written` and `durable` only grow, and a group is acknowledged after all groups before
+//! it.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -32,7 +33,7 @@ pub(super) struct Group {
     used: usize,
 }
 
-/// What becomes of a group, for those who wait.
+/// The outcome of a group, shared with the writes that wait for it.
 #[derive(Default)]
 pub(super) struct GroupState {
     outcome: RefCell<Option<Result<(), StorageError>>>,
@@ -57,7 +58,7 @@ impl GroupState {
         self.finished.get()
     }
 
-    /// What became of a group that is finished.
+    /// The outcome of a finished group.
     #[inline]
     pub(super) fn outcome(&self) -> Result<(), StorageError> {
         match &*self.outcome.borrow() {
@@ -66,13 +67,13 @@ impl GroupState {
         }
     }
 
-    /// Notified when the group is finished, or somebody's time is over.
+    /// The event that is notified when the group is finished, or when a waiting write's deadline has come.
     #[inline]
     pub(super) fn news(&self) -> &Event {
         &self.done
     }
 
-    /// Has all who wait look at their deadlines.
+    /// Wakes all waiting writes, so that they check their deadlines.
     pub(super) fn tell(&self) {
         self.done.notify_all();
     }
@@ -184,7 +185,7 @@ impl Commitlog {
         }
     }
 
-    /// Ends all that waits with the error, and the segment at the last acknowledged entry.
+    /// Fails every waiting group with the error, and ends the segment at the last acknowledged entry.
     fn fail(&self, segment: &Rc<Segment>, offset: usize, error: &StorageError) {
         let mut state = self.0.state.borrow_mut();
         reactor::error!("the commit log cannot be written, writes fail until it can"; error = error);
@@ -196,7 +197,7 @@ impl Commitlog {
         drop(state);
         for group in waiting {
             group.state.finish(Err(error.clone()));
-            // A later segment that was begun and not written holds nothing.
+            // A later segment that was begun and not written holds no entries.
             if !Rc::ptr_eq(&group.segment, segment) {
                 group.segment.closed.set(true);
                 self.0.free_unused();
@@ -230,9 +231,10 @@ impl Commitlog {
         let _ = reactor::timeout(reactor::Deadline::after(RETRY_EVERY), self.0.stopped.wait()).await;
     }
 
-    /// Makes a group durable, unless somebody's flush of the device has covered it meanwhile.
+    /// Makes a group durable, unless another flush of the device has covered it meanwhile.
     ///
-    /// One flush of the device at a time: a second one beside it would wait for the first and do its work twice.
+    /// One flush of the device at a time: a second one beside it would wait for the first and do its work
+    /// twice.
     async fn make_group_durable(&self, segment: &Rc<Segment>, upto: Position) -> Result<(), StorageError> {
         let Ok(_turn) = self.0.syncing.acquire(1).await else { return Err(StorageError::Draining) };
         {
@@ -248,14 +250,15 @@ impl Commitlog {
         self.make_durable(segment, upto).await
     }
 
-    /// Takes no more entries until a restart. Those it has are written and made durable as ever, so that memtables can be
-    /// flushed and a drain finds a clean end.
+    /// Takes no more entries until a restart. Those it has are written and made durable as ever, so that
+    /// memtables can be flushed and a drain finds a clean end.
     pub(crate) fn stop_for_good(&self) {
         self.0.ended.set(true);
         self.0.room.notify_all();
     }
 
-    /// Makes the segments durable that were closed before `upto` and are not yet: what is durable has no holes.
+    /// Makes the segments durable that were closed before `upto` and are not durable yet: the durable part of
+    /// the log has no holes.
     async fn make_closed_durable(&self, upto: Position) -> Result<(), StorageError> {
         let closed = std::mem::take(&mut self.0.state.borrow_mut().unsynced);
         for segment in closed {
@@ -296,8 +299,8 @@ impl Commitlog {
         self.sync_upto(Position { segment: u64::MAX, offset: u32::MAX }).await
     }
 
-    /// As [`Commitlog::sync`], but no more than what lies before `upto` has to be durable: where it is already, the device
-    /// has nothing to do.
+    /// As [`Commitlog::sync`], but only entries before `upto` have to be durable. If they are already, the
+    /// device is not flushed.
     ///
     /// # Errors
     /// As [`Commitlog::sync`].
@@ -339,7 +342,7 @@ impl Commitlog {
                 continue;
             }
             let _ = reactor::timeout(reactor::Deadline::after(period), self.0.stopped.wait()).await;
-            // A failure is logged and kept where it happens.
+            // `sync` logs a failure and keeps it.
             if self.sync().await.is_ok() {
                 self.put_mark();
             }

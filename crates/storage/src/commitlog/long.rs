@@ -1,8 +1,9 @@
 //! Appends entries that are longer than half a segment, in pieces.
 //!
-//! One such entry at a time, so that a start has to keep one in memory. Its segments are set aside before its first piece is put:
-//! from then on it never waits for a flush, which may itself be waiting for this write to end. Invariant: a piece is put only
-//! while none before it has failed, so that an intact log never lacks a piece before one that it has.
+//! One such entry is written at a time, so that a start keeps at most one in memory. Its segments are
+//! reserved before its first piece is put. From then on it never waits for a flush, which may itself be
+//! waiting for this write to end. Invariant: a piece is put only while no piece before it has failed, so an
+//! intact log never lacks a piece before one that it has.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -15,25 +16,25 @@ use super::pieces::{PIECE_HEAD_BYTES, Piece};
 use super::{Commitlog, Hold, Inner};
 use crate::error::StorageError;
 
-/// Pieces that fit a segment at least: what they are cut for.
+/// Least number of pieces that fit a segment; it decides the size of a piece.
 const PIECES_PER_SEGMENT: usize = 3;
 
-/// The right to append a long entry, with room for it set aside.
+/// The right to append a long entry, with its room reserved.
 pub(crate) struct LongTurn {
     log: Rc<Inner>,
     _turn: Permit,
 }
 
-/// A long entry of which pieces were put.
+/// A long entry whose first pieces were put.
 pub(crate) struct LongEntry {
     turn: LongTurn,
     kind: EntryKind,
     place: Position,
-    /// The claim on the segment of the first piece: it keeps all behind it too.
+    /// The claim on the segment of the first piece, which keeps all later segments too.
     hold: Hold,
     /// The piece that was put last.
     pending: Pending,
-    /// How many were put.
+    /// Number of pieces that were put.
     put: u32,
 }
 
@@ -47,7 +48,8 @@ impl Commitlog {
     /// Waits until a long entry with a payload of `bytes` can be begun.
     ///
     /// # Errors
-    /// [`StorageError::CommitlogTimedOut`] at the deadline, or where too many wait; what keeps the log from being written.
+    /// [`StorageError::CommitlogTimedOut`] at the deadline, or if too many entries wait; the errors that keep
+    /// the log from being written.
     pub(crate) async fn long_turn(&self, bytes: usize, deadline: Deadline) -> Result<LongTurn, StorageError> {
         let turn = timeout(deadline, self.0.long.acquire(1)).await;
         let turn = turn.ok().and_then(Result::ok).ok_or(StorageError::CommitlogTimedOut)?;
@@ -71,7 +73,7 @@ impl Commitlog {
         }
     }
 
-    /// As [`Commitlog::append`], of a long entry.
+    /// As [`Commitlog::append`], for a long entry.
     pub(super) async fn append_long(
         &self,
         kind: EntryKind,
@@ -97,7 +99,7 @@ impl Inner {
 }
 
 impl LongTurn {
-    /// Puts the first piece; gives the turn back where there is no room for it now.
+    /// Puts the first piece; gives the turn back if there is no room for the piece now.
     ///
     /// # Errors
     /// As [`Commitlog::try_append`].
@@ -140,11 +142,11 @@ impl Drop for LongTurn {
 }
 
 impl LongEntry {
-    /// Puts the other pieces of the `payload` that was begun; returns once all are as safe as the log's mode promises.
+    /// Puts the remaining pieces of `payload`; returns once all are as safe as the log's mode promises.
     ///
     /// # Errors
-    /// Those of the writes, and [`StorageError::CommitlogTimedOut`] at the deadline; the entry then does not count, or may
-    /// or may not be in the log where its last piece was put.
+    /// Those of the writes, and [`StorageError::CommitlogTimedOut`] at the deadline. The entry then does not
+    /// count; if its last piece was put, it may or may not be in the log.
     pub(crate) async fn finish(mut self, payload: &[u8], deadline: Deadline) -> Result<Hold, StorageError> {
         let count = payload.len().div_ceil(self.turn.log.piece_bytes()) as u32;
         while self.put < count {
@@ -165,14 +167,14 @@ impl LongEntry {
 /// Most bytes of an entry in one of its pieces: [`PIECES_PER_SEGMENT`] fit a segment, and each fits a group.
 fn piece_bytes(segment_bytes: usize) -> usize {
     let entry = (segment_bytes / (PIECES_PER_SEGMENT + 1)).min(GROUP_BYTES_MAX);
-    // What an entry takes is rounded up.
+    // The size of an entry is rounded up.
     (entry - (entry_bytes(PIECE_HEAD_BYTES) + 8)).max(1)
 }
 
 /// Pieces that fit a segment, each in a group that begins with a mark.
 fn pieces_per_segment(segment_bytes: usize) -> usize {
     let piece = entry_bytes(PIECE_HEAD_BYTES + piece_bytes(segment_bytes)) + entry_bytes(12);
-    // What a segment keeps free for its end, as an entry is put.
+    // `try_put_with` keeps this room free for a mark and the segment's end.
     let room = segment_bytes - HEADER_BYTES - (entry_bytes(12) + entry_bytes(0));
     (room / piece).max(1)
 }

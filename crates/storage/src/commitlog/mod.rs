@@ -1,10 +1,12 @@
-//! This shard's commit log: what a write is before it is in a table file.
+//! This shard's commit log, which keeps every write until it is in a table file.
 //!
-//! `append` gathers entries into groups, `long` those that need pieces, `group` writes one group at a time, `writeback` keeps
-//! the kernel from gathering them, `patience` ends waiting at deadlines, `recycle` keeps segments ready and takes back free ones,
-//! `room` says how much the log takes, `replay` reads what an earlier process left, `format` and `pieces` know the bytes (docs/formats/commitlog.md).
-//! Invariants: an entry is acknowledged only after its group is written (`periodic`) or durable (`batch`), in the
-//! order of the log; a segment is reused only when every [`Hold`] on it and on all before it was given back.
+//! `append` gathers entries into groups, and `long` writes entries that need pieces. `group` writes one group
+//! at a time, and `writeback` keeps the kernel from gathering them. `patience` ends waiting at deadlines.
+//! `recycle` keeps segments ready and takes back free ones. `room` says how much of its room the log takes.
+//! `replay` reads the log of an earlier process. `format` and `pieces` define the bytes
+//! (docs/formats/commitlog.md). Invariants: an entry is acknowledged only after its group is written
+//! (`periodic`) or durable (`batch`), in the order of the log; a segment is reused only when every [`Hold`]
+//! on it and on all before it was given back.
 
 mod append;
 pub(crate) mod format;
@@ -72,13 +74,14 @@ struct Inner {
     closing: Cell<bool>,
     /// Whether entries are refused until a restart.
     ended: Cell<bool>,
-    /// Whether the log may grow beyond its limit: while old entries are applied, what would free its segments waits for that.
+    /// Whether the log may grow beyond its limit. It may while old entries are applied: the work that frees
+    /// segments waits for that.
     unlimited: Cell<bool>,
     stopped: Event,
     counts: Counts,
 }
 
-/// What the log has done since it was opened.
+/// Counters since the log was opened.
 #[derive(Default)]
 struct Counts {
     written_bytes: Cell<u64>,
@@ -128,15 +131,15 @@ struct State {
     unsynced: VecDeque<Rc<Segment>>,
     /// Free segments, oldest first.
     freed: VecDeque<Rc<Segment>>,
-    /// Segments that the pieces of a long entry still need, or wait for.
+    /// Segments that the pieces of a long entry still need or wait for.
     wanted: usize,
     last_active: u64,
     next_id: u64,
     next_slot: u64,
-    /// Where the last finished write ended, and where the device's word ends.
+    /// End of the last finished write, and end of the part that a flush of the device made durable.
     written: Position,
     durable: Position,
-    /// Up to where the kernel was asked to write (`periodic`).
+    /// Position up to which the kernel was asked to write (`periodic`).
     handed_over: Position,
     marked: Position,
     /// Whether an entry was appended since the last flush of the device.
@@ -177,13 +180,14 @@ impl Health {
 /// A segment file in one of its lives.
 pub(crate) struct Segment {
     header: SegmentHeader,
-    /// Of `header`: every entry carries it.
+    /// Seed of `header`, which every entry carries.
     seed: u32,
     /// Number of the file.
     slot: u64,
     path: PathBuf,
     file: File,
-    /// Whether the file has all its room: the first of a log takes it when it is first written.
+    /// Whether disk space is reserved for the whole file. The first segment of a log reserves it when first
+    /// written.
     reserved: Cell<bool>,
     uses: Cell<u32>,
     closed: Cell<bool>,
@@ -218,7 +222,7 @@ impl Hold {
         self.segment.header.id
     }
 
-    /// Lets go of the value without giving up the claim: what it stood for is not durable elsewhere.
+    /// Drops the value without giving up the claim: the entries it stands for are not durable elsewhere.
     pub(crate) fn keep(mut self) {
         self.armed = false;
     }
@@ -229,7 +233,7 @@ impl Drop for Hold {
         if self.armed {
             let uses = self.segment.uses.get() - 1;
             self.segment.uses.set(uses);
-            // While others claim it, it keeps all segments behind it too.
+            // While other holds claim the segment, it keeps all later segments too.
             if uses == 0 {
                 self.log.free_unused();
             }
@@ -238,10 +242,10 @@ impl Drop for Hold {
 }
 
 impl Inner {
-    /// Frees segments nobody needs any more, oldest first.
+    /// Frees unclaimed segments, oldest first.
     ///
-    /// In order, because a later segment may say of entries in an earlier one that they do not count any more
-    /// (truncations, flushes): it has to stay as long as they do.
+    /// The order matters: a later segment may revoke entries of an earlier one (truncations, flushes), so it
+    /// has to stay as long as they do.
     fn free_unused(&self) {
         let mut state = self.state.borrow_mut();
         let mut any = false;
@@ -260,7 +264,8 @@ impl Inner {
         }
     }
 
-    /// Says how much of the room is taken: what stands behind the last write in its segment is not yet.
+    /// Publishes how many bytes of its room the log takes; the rest of the segment behind the last write does
+    /// not count yet.
     fn note_room(&self) {
         let state = self.state.borrow();
         let segment_bytes = self.options.segment_bytes as u64;
@@ -271,10 +276,11 @@ impl Inner {
 }
 
 impl Commitlog {
-    /// Opens the log for writing; what an earlier process left is given by `old` and stays until its holds go.
+    /// Opens the log for writing. `old` are the segments of an earlier process; they stay until their holds
+    /// are dropped.
     ///
-    /// A disk without space is no reason not to: a segment that nothing was written to is used then, and
-    /// where there is none writes fail until there is space.
+    /// A full disk does not prevent opening: a segment that was never written to is used then, and without
+    /// one writes fail until there is space.
     ///
     /// # Errors
     /// Those of creating the first segment, but for a full disk.
@@ -292,7 +298,7 @@ impl Commitlog {
             });
         }
         let next_id = old.iter().map(|s| s.header.id + 1).max().unwrap_or(1);
-        // Names are anybody's; one that is taken is passed over where a file is made.
+        // File names may have been made by anybody: a taken one is skipped when a file is made.
         let slots = old.iter().map(|s| s.slot).filter(|slot| *slot <= NUMBER_MAX);
         let next_slot = slots.map(|slot| slot + 1).max().unwrap_or(0);
         let start = Position { segment: 0, offset: 0 };
@@ -413,12 +419,13 @@ impl Commitlog {
         Rc::clone(&self.0.room_used)
     }
 
-    /// Wakes who waits for pressure, to look whether it should stop.
+    /// Wakes the task that waits for pressure, so that it checks whether it should stop.
     pub(crate) fn wake(&self) {
         self.0.pressure.notify_all();
     }
 
-    /// The oldest segment, where the log takes more than half of its room, or a long entry has none.
+    /// The oldest segment, if the log takes more than half of its room or a long entry has none; never the
+    /// active one.
     pub(crate) fn pressing_segment(&self) -> Option<u64> {
         let state = self.0.state.borrow();
         let bytes = |segments: usize| segments as u64 * self.0.options.segment_bytes as u64;

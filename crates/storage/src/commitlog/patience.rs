@@ -1,8 +1,9 @@
 //! Ends the waiting of writes whose deadline comes before their group is written.
 //!
-//! A disk answers long before the time of a write is over. So writes have no timer each: one task sleeps until the
-//! earliest deadline of all that wait, and then has all of them look; who still waits says its deadline again.
-//! Invariant: while anybody waits for a group until a deadline, the task sleeps no longer than until that deadline.
+//! The disk nearly always answers before the deadline of a write, so writes have no timer of their own. One
+//! task sleeps until the earliest deadline of all waiting writes and then wakes all of them; a write that
+//! goes on waiting registers its deadline again. Invariant: while any write waits for a group until a
+//! deadline, the task sleeps no longer than until that deadline.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -14,7 +15,7 @@ use super::Commitlog;
 use super::group::GroupState;
 use crate::error::StorageError;
 
-/// The earliest deadline that is waited for.
+/// The earliest deadline of the waiting writes.
 pub(super) struct Patience {
     until: Cell<Deadline>,
     changed: Event,
@@ -25,7 +26,7 @@ impl Patience {
         Self { until: Cell::new(Deadline::NEVER), changed: Event::new() }
     }
 
-    /// Somebody waits until `deadline`.
+    /// Registers a write that waits until `deadline`.
     #[inline]
     fn expect(&self, deadline: Deadline) {
         if deadline < self.until.get() {
@@ -34,13 +35,13 @@ impl Patience {
         }
     }
 
-    /// Has the task look whether the log closes.
+    /// Wakes the task so that it checks whether the log closes.
     pub(super) fn wake(&self) {
         self.changed.notify_all();
     }
 }
 
-/// One who waits for a group; polled where it stands, so that a write is one future and not five.
+/// A write that waits for a group. It is polled in place, so that a write is one future and not five.
 pub(super) struct Waiting {
     group: Rc<GroupState>,
     place: Option<Place>,
@@ -56,7 +57,7 @@ impl Waiting {
         self.group.finished().await
     }
 
-    /// What has become of the group, where something has.
+    /// The group's outcome: `Ok` while it is not finished.
     ///
     /// # Errors
     /// Those of the write.
@@ -67,7 +68,8 @@ impl Waiting {
     /// As [`Waiting::finished`], not longer than until `deadline`.
     ///
     /// # Errors
-    /// Those of the write; [`StorageError::CommitlogTimedOut`] at the deadline: the entry may or may not be in the log.
+    /// Those of the write; [`StorageError::CommitlogTimedOut`] at the deadline: the entry may or may not be
+    /// in the log.
     #[inline]
     pub(super) fn poll_until(
         &mut self,
@@ -75,7 +77,7 @@ impl Waiting {
         deadline: Deadline,
         context: &mut Context<'_>,
     ) -> Poll<Result<(), StorageError>> {
-        // Each turn follows a notification: the group's end, or a deadline of somebody.
+        // Each turn follows a notification: the group has finished, or some deadline has come.
         while !self.group.is_finished() {
             let news = self.group.news();
             if let Some(place) = &mut self.place {
@@ -89,7 +91,7 @@ impl Waiting {
             patience.expect(deadline);
             self.place = Some(news.place());
         }
-        // Whoever said so has taken it out of the line.
+        // The notification of the group's end has removed this write from the event's queue.
         self.place = None;
         Poll::Ready(self.group.outcome())
     }
@@ -105,7 +107,7 @@ impl Drop for Waiting {
 }
 
 impl Commitlog {
-    /// The task that sleeps until the earliest deadline. It does not wake while nobody waits.
+    /// The task that sleeps until the earliest deadline. Without waiters it does not wake.
     pub(super) async fn watch_deadlines(&self) {
         let patience = &self.0.patience;
         while !self.0.closing.get() {
@@ -115,7 +117,7 @@ impl Commitlog {
                 continue;
             }
             if reactor::timeout(until, patience.changed.wait()).await.is_ok() {
-                // An earlier one has come, or the log closes.
+                // An earlier deadline was registered, or the log closes.
                 continue;
             }
             patience.until.set(Deadline::NEVER);

@@ -1,9 +1,9 @@
-//! Entries that are longer than half a segment: what a piece of one says, and how pieces are joined again.
+//! Splits entries that are longer than half a segment into pieces, and joins the pieces again.
 //!
-//! Pure: bytes in, bytes out. The pieces of an entry follow each other in the log in their order; other entries may stand
-//! between them, pieces of another long entry may not. Invariant: an entry whose last pieces are missing was never
-//! acknowledged and is none; one that lacks an earlier piece is damaged, unless the segment it began in is free by now.
-//! `long` writes them, `replay` joins them.
+//! Pure: bytes in, bytes out. The pieces of an entry follow each other in the log in order. Other entries may
+//! stand between them; pieces of another long entry may not. Invariant: an entry whose last pieces are
+//! missing was never acknowledged and does not count. An entry that lacks an earlier piece is damaged, unless
+//! the segment it began in is free by now. `long` writes the pieces, `replay` joins them.
 
 use super::format::{EntryKind, Position, decode_position, encode_position};
 
@@ -13,13 +13,13 @@ pub(super) const PIECE_HEAD_BYTES: usize = 24;
 /// One piece of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Piece<'a> {
-    /// Where the first piece of the entry stands: no other entry has that place.
+    /// Position of the entry's first piece. No other entry has that position.
     pub(crate) place: Position,
-    /// Which piece, from 0 on.
+    /// Number of this piece in the entry, from 0 on.
     pub(crate) number: u32,
     /// Pieces of the entry.
     pub(crate) count: u32,
-    /// What the entry is.
+    /// Kind of the whole entry.
     pub(crate) kind: EntryKind,
     /// This part of the entry's payload.
     pub(crate) bytes: &'a [u8],
@@ -37,7 +37,7 @@ impl<'a> Piece<'a> {
         payload
     }
 
-    /// Reads such a payload; `None` where it says nothing that makes sense.
+    /// Reads such a payload; `None` if it is not one.
     pub(crate) fn decode(payload: &'a [u8]) -> Option<Self> {
         let (head, bytes) = payload.split_first_chunk::<PIECE_HEAD_BYTES>()?;
         let word = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
@@ -56,20 +56,20 @@ impl<'a> Piece<'a> {
 /// An entry that was joined from its pieces.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Whole {
-    /// Where its first piece stands.
+    /// Position of its first piece.
     pub(crate) place: Position,
     pub(crate) kind: EntryKind,
     pub(crate) payload: Vec<u8>,
 }
 
-/// What a piece made of those before it.
+/// The result of taking one piece.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Joined {
-    /// It was the last one.
+    /// The piece was the last one of its entry.
     Whole(Whole),
-    /// More are to come, or the entry needs no reading: its first segment is free.
+    /// More pieces are to come, or the entry is not needed: its first segment is free.
     Nothing,
-    /// An earlier piece should stand in the log and does not.
+    /// An earlier piece is missing from the log.
     Missing,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct Joiner {
     /// Id of the oldest segment there is.
     oldest: u64,
     open: Option<(Whole, u32, u32)>,
-    /// The entry that is known to lack a piece: said once.
+    /// The entry that is known to lack a piece; it is reported once.
     broken: Option<Position>,
 }
 

@@ -1,9 +1,10 @@
-//! Keeps a segment ready before it is needed, and takes back those that are free. A shard that is written little takes little: its
-//! first segment gets its room with its first entry, and another is made ready when a part of that one is full.
+//! Keeps a segment ready before it is needed, and takes back free ones. A shard with few writes takes little
+//! space: its first segment reserves its space with its first entry, and another is made ready when part of
+//! that one is full.
 //!
-//! A segment that was written once is faster to make durable than a fresh one, so free files are kept. Invariant: a
-//! file begins its next life with a durable header of a new id and salt, before its first entry; so whatever is left
-//! in it from the life before is no entry any more.
+//! A file that was written once is faster to make durable than a fresh one, so free files are kept.
+//! Invariant: a file begins its next life with a durable header of a new id and salt, before its first entry;
+//! so the entries of the life before are not valid any more.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -17,12 +18,12 @@ use super::{Active, Commitlog, CommitlogOptions, Inner, Segment, State};
 use crate::error::StorageError;
 use crate::manifest::{Edit, SegmentKey};
 
-/// Segments kept ready where the log may be small; freed ones beyond it are deleted.
+/// Spare segments kept if the log may be small; freed ones beyond that are deleted.
 const SPARES_MIN: usize = 2;
-/// What share of its room a log keeps as spare segments: a flush frees many at once, which are soon wanted again, and taking
-/// one back costs the disk less than deleting one and making another.
+/// One part in this many of the log's room may be spare segments. A flush frees many at once, which are soon
+/// wanted again, and taking one back costs the disk less than deleting one and making another.
 const SPARES_SHARE: u64 = 4;
-/// The part of a segment, one in so many, that is full when another is made ready.
+/// When one part in this many of a segment is full, another segment is made ready.
 const BEFORE_NEXT: usize = 4;
 
 impl Commitlog {
@@ -31,7 +32,8 @@ impl Commitlog {
         while !self.0.closing.get() {
             let freed = self.0.state.borrow().freed.front().cloned();
             if let Some(segment) = freed {
-                // One after the other: as long as an entry can be read, so can what later ones say of it.
+                // In order: as long as an entry can be read, the later entries that revoke it can be read
+                // too.
                 match self.take_back(&segment).await {
                     Ok(()) => drop(self.0.state.borrow_mut().freed.pop_front()),
                     Err(error) => {
@@ -97,7 +99,7 @@ impl Commitlog {
         }
         self.0.options.manifest.note(&[Edit::SegmentGone(self.0.key(segment))]).await?;
         match reactor::file::remove_file(path).await {
-            // An attempt before this one may have got as far as that.
+            // An earlier attempt may have deleted it already.
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(StorageError::io("delete", path, error));
             }
@@ -107,7 +109,7 @@ impl Commitlog {
         reactor::file::sync_dir(directory).await.map_err(StorageError::of("sync", directory))
     }
 
-    /// Deletes spare segments that the next start would only have to look through.
+    /// Deletes spare segments that would only cost the next start time.
     pub(super) async fn delete_surplus(&self) {
         let surplus: Vec<_> = {
             let mut state = self.0.state.borrow_mut();
@@ -119,7 +121,7 @@ impl Commitlog {
             return;
         }
         for segment in surplus {
-            // One that stays costs that start its time.
+            // A file that stays only makes the next start slower.
             drop(reactor::file::remove_file(&segment.path).await);
         }
     }
@@ -130,7 +132,7 @@ impl Commitlog {
 }
 
 impl State {
-    /// Whether a segment is to be made ready.
+    /// Whether a segment has to be made ready.
     pub(super) fn wants_spare(&self, segment_bytes: usize) -> bool {
         let full = |active: &Active| active.offset > segment_bytes / BEFORE_NEXT;
         self.spares.is_empty() && self.active.as_ref().is_none_or(full)
@@ -143,7 +145,7 @@ impl Segment {
         if self.reserved.get() { options.segment_bytes } else { HEADER_BYTES }
     }
 
-    /// Gives the file all its room, where it has not got it yet.
+    /// Reserves disk space for the whole file, unless that is done.
     pub(super) async fn reserve(&self, segment_bytes: usize) -> Result<(), StorageError> {
         if !self.reserved.get() {
             let reserved = self.file.fallocate(0, segment_bytes as u64).await;
@@ -155,7 +157,7 @@ impl Segment {
 }
 
 impl Inner {
-    /// The segment's name in the manifest.
+    /// The segment's key in the manifest.
     fn key(&self, segment: &Segment) -> SegmentKey {
         (self.options.shard, segment.slot)
     }
@@ -165,7 +167,8 @@ impl Inner {
         SPARES_MIN.max(usize::try_from(segments).unwrap_or(usize::MAX))
     }
 
-    /// A new file, its header durable, its name too; `reserved` where it is to have all its room at once.
+    /// Makes a new file with a durable header and a durable name; `reserved` says whether its space is
+    /// reserved at once.
     pub(super) async fn make_segment(&self, reserved: bool) -> Result<Rc<Segment>, StorageError> {
         let header = self.next_header();
         let (slot, path) = loop {
@@ -194,14 +197,15 @@ impl Inner {
                 closed: Cell::new(false),
             })),
             Err(error) => {
-                // What is left of it is no segment, and is removed at the next start if not now.
+                // A partly made file is not a segment. If it cannot be removed now, the next start removes
+                // it.
                 let _ = reactor::file::remove_file(&path).await;
                 Err(error)
             }
         }
     }
 
-    /// A segment of an earlier process that has its room and nothing in it, as a new one.
+    /// Begins a new life in a segment of an earlier process that has all its space and no entries.
     pub(super) async fn begin_unused(&self, unused: &OldSegment) -> Result<Rc<Segment>, StorageError> {
         let header = self.next_header();
         self.begin_life(&unused.file, &unused.path, header).await?;

@@ -1,8 +1,9 @@
 //! Reads what an earlier process left in a shard's log, and decides where it ends.
 //!
-//! Nothing is applied before the whole log was looked at: only then is it known whether a place without an intact
-//! entry is a torn tail or a corrupt middle (rules in docs/formats/commitlog.md). Memory: one segment at a time and one entry
-//! that was written in pieces, read and looked through in pieces, so that a shard that others wait for is never held for long.
+//! Nothing is applied before the whole log was examined: only then is it known whether a place without an
+//! intact entry is a torn tail or a corrupt middle (rules in docs/formats/commitlog.md). Memory: one segment
+//! at a time, and one entry that was written in pieces. A segment is read and searched in steps, so that the
+//! shard, which may be serving others, is never held for long.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,7 +21,7 @@ use super::pieces::{Joined, Joiner, Whole};
 use crate::error::StorageError;
 use crate::manifest::{Edit, Manifest};
 
-/// Largest segment file that is read: what a `u32` offset can name.
+/// Largest segment file that is read: offsets are `u32`.
 const SEGMENT_BYTES_MAX: u64 = u32::MAX as u64;
 /// Bytes of a segment read at a time, and searched at a time where entries are missing.
 const PIECE_BYTES: usize = 512 << 10;
@@ -33,27 +34,27 @@ pub(crate) struct OldSegment {
     pub(crate) slot: u64,
     pub(crate) file: File,
     bytes: usize,
-    /// Stretches of intact entries, from and to.
+    /// Stretches of intact entries: offset of the begin, offset of the end.
     stretches: Vec<(usize, usize)>,
     ended: bool,
 }
 
-/// What an old log says, before anything is applied.
+/// The facts collected from an old log before anything is applied.
 pub(crate) struct OldLog {
     pub(crate) segments: Vec<OldSegment>,
     /// The last truncation of each table: earlier entries do not count.
     truncations: BTreeMap<TableId, Position>,
-    /// How far each tablet was flushed.
+    /// Position up to which each tablet was flushed.
     flushed: BTreeMap<(TableId, TabletId), Position>,
     /// Table files that truncations had to remove.
     pub(crate) truncated_files: BTreeMap<TableId, Vec<u64>>,
-    /// Batches that were not done, with their places.
+    /// Unfinished batches, with their positions.
     batches: BTreeMap<BatchId, (Position, Vec<u8>)>,
-    /// How many mutations there are of each table.
+    /// Number of mutations of each table.
     pub(crate) entries_of: BTreeMap<TableId, u64>,
 }
 
-/// What is kept from one segment to the next while entries are read.
+/// State kept from one segment to the next while entries are read.
 #[derive(Debug)]
 pub(crate) struct Reading {
     /// Room for a segment.
@@ -61,13 +62,14 @@ pub(crate) struct Reading {
     joiner: Joiner,
 }
 
-/// Where an intact entry is missing.
+/// A place where an intact entry is missing.
 struct Gap {
     segment: usize,
     offset: usize,
-    /// Whether intact entries stand behind it.
+    /// Whether intact entries follow it.
     followed: bool,
-    /// Whether the beginning of an entry stands there. If not, the log may have ended there on purpose.
+    /// Whether an entry begins there and is not intact. If none begins there, the log may have ended there on
+    /// purpose.
     torn: bool,
 }
 
@@ -187,7 +189,8 @@ impl OldLog {
         Ok(())
     }
 
-    /// Notes what entries say of other entries, and whether a piece of one is missing.
+    /// Collects the entries that concern other entries (truncations, flushes, batches), and checks for
+    /// missing pieces.
     async fn collect(&mut self, ignore_errors: bool) -> Result<(), StorageError> {
         let Reading { mut bytes, mut joiner } = self.reading();
         for segment in &self.segments {
@@ -241,7 +244,7 @@ impl OldLog {
         Ok(())
     }
 
-    /// Hands each batch that was not done to `each`: its id, and its mutations that were not truncated.
+    /// Hands each unfinished batch to `each`: its id, and those of its mutations that were not truncated.
     ///
     /// Some of them may have been applied, and may be in table files: applying them again changes nothing.
     ///
@@ -266,19 +269,20 @@ impl OldLog {
             .is_some_and(|truncated| place < *truncated)
     }
 
-    /// What [`OldLog::mutations`] keeps from one segment to the next.
+    /// The state that [`OldLog::mutations`] keeps from one segment to the next.
     pub(crate) fn reading(&self) -> Reading {
         let oldest = self.segments.first().map_or(0, |segment| segment.header.id);
         Reading { bytes: Vec::new(), joiner: Joiner::new(oldest) }
     }
 
-    /// Which segment a place is in.
+    /// Index of the segment that a position lies in.
     pub(crate) fn segment_of(&self, place: Position) -> Option<usize> {
         self.segments.binary_search_by_key(&place.segment, |segment| segment.header.id).ok()
     }
 
-    /// Hands the mutations that end in one segment and were not truncated to `each`, in order, with the places they begin at;
-    /// how many it left out. To be called for each segment in its turn, with the same `reading`.
+    /// Hands the mutations that end in one segment and were not truncated to `each`, in order, with the
+    /// positions they begin at. Returns how many truncated ones were left out. Call it for each segment in
+    /// order, with the same `reading`.
     ///
     /// # Errors
     /// Reading errors, and those of `each`.
@@ -297,7 +301,7 @@ impl OldLog {
         segment.read(bytes).await?;
         for (offset, kind, payload) in segment.entries(bytes) {
             let at = Position { segment: segment.header.id, offset: offset as u32 };
-            // What lacks a piece was told when the log was looked through.
+            // An entry that lacks a piece was reported when the log was surveyed.
             let Ok(Some(entry)) = Entry::of(at, kind, payload, joiner) else { continue };
             if entry.kind != EntryKind::Mutation {
                 continue;
@@ -317,8 +321,8 @@ impl OldLog {
         self.flushed.get(&(table, tablet)).is_some_and(|upto| place < *upto)
     }
 
-    /// Makes all entries unreadable, durably, the oldest first: as long as one can be read, so can what later ones
-    /// say of it.
+    /// Makes all entries unreadable, durably, the oldest first: as long as an entry can be read, the later
+    /// entries that revoke it can be read too.
     ///
     /// # Errors
     /// Those of writing and syncing.
@@ -329,7 +333,7 @@ impl OldLog {
         Ok(())
     }
 
-    /// Makes the log's end as it was judged durable, before anything new is written.
+    /// Makes the end of the log, as `judge` found it, durable before anything new is written.
     ///
     /// # Errors
     /// Those of writing and syncing.
@@ -354,7 +358,7 @@ impl OldLog {
 
 /// An entry as a whole.
 struct Entry<'b> {
-    /// Where it begins.
+    /// Position at which it begins.
     place: Position,
     kind: EntryKind,
     payload: Cow<'b, [u8]>,
@@ -364,7 +368,7 @@ struct Entry<'b> {
 struct PiecesMissing;
 
 impl<'b> Entry<'b> {
-    /// The entry that ends with what stands at `at`; `None` where none ends there.
+    /// The entry that ends at `at`; `None` if `at` holds a piece that is not its entry's last one.
     fn of(
         at: Position,
         kind: EntryKind,
@@ -385,12 +389,12 @@ impl<'b> Entry<'b> {
 }
 
 impl OldSegment {
-    /// Whether it has its whole room and nothing in it, so that it can be written from its beginning.
+    /// Whether the segment has its full size and no entries, so that it can be written from its beginning.
     pub(crate) fn is_unused(&self, segment_bytes: usize) -> bool {
         !self.has_entries() && self.bytes == segment_bytes
     }
 
-    /// Whether it holds any entry that counts.
+    /// Whether the segment holds any entry that counts.
     pub(crate) fn has_entries(&self) -> bool {
         self.stretches.iter().any(|(from, to)| to > from)
     }
@@ -431,13 +435,14 @@ impl OldSegment {
     /// Ends the segment behind its last intact stretch.
     async fn write_end(&self) -> Result<(), StorageError> {
         let at = self.stretches.last().map_or(HEADER_BYTES, |(_, to)| *to);
-        // Also behind the end of the file, which a crash may have left as long as its entries.
+        // This may write behind the end of the file: a crash may have left the file only as long as its
+        // entries.
         let mut buf = AlignedBuf::with_len(entry_bytes(0));
         encode_entry(&mut buf, self.header.seed(), at as u32, EntryKind::End, &[]);
         self.file.write_at(at as u64, buf).await.0.map_err(StorageError::of("write", &self.path))
     }
 
-    /// Makes the segment's entries unreadable, durably, by an empty header: it is free.
+    /// Frees the segment: an empty header makes its entries unreadable, durably.
     async fn forget_entries(&self) -> Result<(), StorageError> {
         let buf = AlignedBuf::zeroed(HEADER_BYTES);
         self.file.write_at(0, buf).await.0.map_err(StorageError::of("write", &self.path))?;
@@ -450,7 +455,7 @@ fn table_of(mutation: &[u8]) -> Option<TableId> {
     mutation.get(1..17).map(|id| TableId(id.try_into().expect("sixteen bytes")))
 }
 
-/// Where the next intact entry begins, at or behind `from`.
+/// Offset of the next intact entry, at or behind `from`.
 async fn find(bytes: &[u8], seed: u32, from: usize) -> Option<usize> {
     let mut at = from;
     while at < bytes.len() {
@@ -487,7 +492,7 @@ async fn open_segments(
         let bytes = file.size().await.map_err(StorageError::of("measure", &path))?;
         let head = file.read_at(0, HEADER_BYTES).await.map_err(StorageError::of("read", &path))?;
         if head.iter().all(|byte| *byte == 0) {
-            // Never begun, or given up: nothing was acknowledged in it.
+            // The segment was never begun, or it was given up: no entry in it was acknowledged.
             if manifest.has_segment((number, slot)) {
                 manifest.note(&[Edit::SegmentGone((number, slot))]).await?;
             }
@@ -525,14 +530,14 @@ pub(crate) type BatchId = [u8; 16];
 pub(crate) fn encode_batch<'m>(id: BatchId, mutations: impl Iterator<Item = &'m [u8]>) -> Vec<u8> {
     let mut bytes = id.to_vec();
     for mutation in mutations {
-        // Longer ones are refused by their size before.
+        // A mutation too long for this was refused by its size before.
         bytes.extend_from_slice(&u32::try_from(mutation.len()).unwrap_or(u32::MAX).to_le_bytes());
         bytes.extend_from_slice(mutation);
     }
     bytes
 }
 
-/// The mutations in a batch's payload, from behind its id on; what is broken ends them.
+/// The mutations in a batch's payload; `bytes` begins behind the id. A broken mutation ends the list.
 pub(crate) fn batch_mutations(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let (length, rest) = bytes.split_first_chunk::<4>()?;
@@ -542,7 +547,7 @@ pub(crate) fn batch_mutations(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The payload of a truncation: the table, and generations of its files that are gone with it.
+/// The payload of a truncation: the table, and the generations of its files that are gone with it.
 pub(crate) fn encode_truncation(table: TableId, generations: &[u64]) -> Vec<u8> {
     let mut bytes = table.0.to_vec();
     generations.iter().for_each(|generation| bytes.extend_from_slice(&generation.to_le_bytes()));

@@ -1,9 +1,10 @@
-//! How much of its room the log takes, for those who hold writers back and hasten flushes before nothing is left.
+//! How much of its room the commit log takes. Writers are held back, and flushes hastened, before the room is
+//! used up.
 
 use std::cell::Cell;
 
-/// Part of the room, in quarters, beyond which writers are held while a flush makes room; flushes are hastened from the half
-/// on, at which they begin.
+/// The part of the room, in quarters, beyond which writers are held while a flush makes room. Flushes begin
+/// at half of the room and are hastened from there on.
 const SCARCE_QUARTERS: u64 = 3;
 
 /// Room of one shard's log.

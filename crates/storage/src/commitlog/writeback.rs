@@ -1,8 +1,8 @@
 //! Has the kernel write the log while it grows, so that a flush of the device finds little left to do.
 //!
-//! In `periodic` mode entries stand in the kernel's page cache until the period is over. Left alone it wrote a gigabyte at
-//! once, and the disk had no time for reads, table files and new segments meanwhile. Nothing is durable by
-//! this: [`Commitlog::sync`] says what is, and tells what failed.
+//! In `periodic` mode entries stay in the kernel's page cache until the period is over. Without this task the
+//! kernel wrote a gigabyte at once, and the disk had no time for reads, table files and new segments
+//! meanwhile. Nothing becomes durable here: [`Commitlog::sync`] makes entries durable and reports errors.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -10,9 +10,9 @@ use std::rc::Rc;
 use super::format::Position;
 use super::{Commitlog, Segment, State};
 
-/// Bytes that may gather before the kernel is asked to write them: large enough to be one good request of any disk.
+/// Bytes that may gather before the kernel is asked to write them: one efficient request for any disk.
 const GATHER_BYTES: u32 = 1 << 20;
-/// Only whole pages are asked for: the last one will be written to again.
+/// Only whole pages are handed over, since the last one will be written to again.
 const PAGE_BYTES: u32 = 4096;
 
 /// Part of a segment that is to be written.
@@ -22,13 +22,14 @@ struct Stretch {
     bytes: u32,
 }
 
-/// Whether enough has gathered between what was handed over and what is written.
+/// Whether the bytes between the two positions are enough to be handed over.
 #[inline]
 fn is_behind(handed_over: Position, written: Position) -> bool {
     handed_over.segment != written.segment || written.offset - handed_over.offset >= GATHER_BYTES
 }
 
-/// Bytes to hand over from a position on, and the position that is next; `segments` are those that have entries, by id.
+/// Bytes to hand over from `from` on, and the position that is next. `segments` are those with entries, by
+/// id.
 fn stretch<T>(from: Position, written: Position, segments: &BTreeMap<u64, T>) -> (u32, Position) {
     if from.segment == written.segment {
         let end = written.offset - written.offset % PAGE_BYTES;
@@ -36,7 +37,7 @@ fn stretch<T>(from: Position, written: Position, segments: &BTreeMap<u64, T>) ->
     }
     let following = segments.range(from.segment + 1..written.segment).next();
     let following = following.map_or(written.segment, |(id, _)| *id);
-    // To the end of the file, wherever that is.
+    // To the end of the file, whatever its length.
     (u32::MAX >> 1, Position { segment: following, offset: 0 })
 }
 
@@ -46,13 +47,13 @@ impl State {
         is_behind(self.handed_over, self.written)
     }
 
-    /// What the kernel is asked to write next, oldest first. It counts as handed over.
+    /// Takes the oldest stretch that the kernel is to write next, and counts it as handed over.
     fn next_stretch(&mut self) -> Option<Stretch> {
         while self.is_behind() {
             let from = self.handed_over;
             let (bytes, next) = stretch(from, self.written, &self.live);
             self.handed_over = next;
-            // What is not live any more is free: nobody asks for its bytes.
+            // A segment that is not live any more is free: its bytes are not needed.
             if let Some(segment) = self.live.get(&from.segment) {
                 return Some(Stretch { segment: Rc::clone(segment), offset: from.offset, bytes });
             }
@@ -62,12 +63,12 @@ impl State {
 }
 
 impl Commitlog {
-    /// The task that hands over.
+    /// The task that hands written bytes over to the kernel.
     pub(super) async fn write_back(&self) {
         while !self.0.closing.get() {
             let next = self.0.state.borrow_mut().next_stretch();
             match next {
-                // What it could not do is left to the flush of the device, which tells.
+                // Errors are ignored: the flush of the device does the rest and reports its errors.
                 Some(Stretch { segment, offset, bytes }) => {
                     drop(segment.file.start_writeback(offset.into(), bytes).await);
                 }

@@ -1,7 +1,7 @@
-//! Cleanup: table files lose the partitions that are not their tablet's any more.
+//! Cleanup: removes partitions from table files that do not belong to the file's tablet any more.
 //!
-//! No read shows those: reads go by the tablet of a token, and scans end where their tablet does. Other compactions keep
-//! them, so cleanup waits for those at work before it looks which files there are.
+//! No read shows such partitions: a read uses the tablet of its token, and scans end where their tablet does.
+//! Other compactions keep them, so cleanup waits for running ones before it lists the files.
 
 use std::rc::Rc;
 
@@ -15,7 +15,8 @@ use crate::shard::Storage;
 use crate::tablet::{COMPACTIONS_MAX, TableFile, Tablet};
 
 impl Storage {
-    /// Removes partitions from this table's files that do not belong to their tablet. Files that have none are left as they are.
+    /// Removes partitions from this table's files that do not belong to their tablet. Files without such
+    /// partitions are left as they are.
     ///
     /// # Errors
     /// As [`Storage::compact`].
@@ -23,9 +24,9 @@ impl Storage {
         let store = self.table_store(table)?;
         let mut outcome = CompactOutcome::default();
         for tablet in store.tablets() {
-            // What is in memory would come to a file later.
+            // Otherwise the memtable's partitions would come to a file later.
             self.flush_tablet(tablet).await?;
-            // Bounded: what was rewritten has nothing outside the tablet.
+            // Bounded: a rewritten file has no partition outside the tablet.
             while first_outside(tablet).is_some() {
                 let Ok(permit) = tablet.compacting.acquire(COMPACTIONS_MAX).await else {
                     return Err(StorageError::Draining);
@@ -45,7 +46,7 @@ impl Storage {
     }
 }
 
-/// A file that has partitions outside its tablet.
+/// The first file that has partitions outside its tablet.
 fn first_outside(tablet: &Tablet) -> Option<Rc<TableFile>> {
     let (first, last) = tablet.tokens();
     let is_outside = |file: &TableFile| {

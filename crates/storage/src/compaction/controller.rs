@@ -1,15 +1,17 @@
-//! How much of the core and of the disk compactions get: as much as their backlog asks for.
+//! Sets how much of the core and of the disk compactions get, in proportion to their backlog.
 //!
-//! The backlog is what the strategies have still to rewrite, in bytes, by the bytes of memory there are: what grows
-//! beyond memory is what writes outrun. Few shares without a backlog keep latency; many with one keep the number
-//! of files, and with it the disk, from running away. `compaction_static_shares` sets a fixed number instead.
+//! The backlog is the number of bytes that the strategies still have to rewrite, divided by the bytes that
+//! memtables may take. Few shares without a backlog keep the latency of requests low. Many shares with a
+//! large backlog keep the number of files, and with it the space on disk, from growing without bound.
+//! `compaction_static_shares` sets a fixed number of shares instead.
 
 use reactor::Group;
 
 use super::view::Facts;
 use crate::shard::Storage;
 
-/// Shares at some backlogs, by bytes of memory; between two of them along a line, behind the last one constant.
+/// Shares at some backlogs, by bytes of memory; between two of them along a line, behind the last one
+/// constant.
 const SHARES: [(f64, f64); 3] = [(0.0, 50.0), (1.5, 100.0), (30.0, 1000.0)];
 
 /// Shares for a backlog of so many times the memory.

@@ -1,31 +1,32 @@
-//! Where the output of a job ends and the next file begins.
+//! Decides where an output file of a job ends and the next one begins.
 
 use model::Token;
 
 use super::strategy::Cut;
 
-/// A file may be so much larger than asked for, by its size, where the last one would be smaller than that.
+/// A file may be larger than asked for by this part of its size, if the last file would otherwise be smaller
+/// than that part.
 const SLIVER: f64 = 0.1;
 
-/// Decides it partition by partition.
+/// Decides for each partition whether a new file begins.
 #[derive(Debug)]
 pub(super) struct Cutter {
     cut: Cut,
     tokens: (Token, Token),
-    /// Bytes on the disk for a byte of data.
+    /// Bytes on the disk per byte of data.
     ratio: f64,
     /// Bytes of all inputs on the disk.
     input_bytes: u64,
-    /// Part of the inputs the present file may have, for [`Cut::Halves`].
+    /// For [`Cut::Halves`]: part of the inputs that the present file may have.
     share: f64,
-    /// Part of the tablet's tokens the present file is in, for [`Cut::Shards`].
+    /// For [`Cut::Shards`]: part of the tablet's tokens that the present file is in.
     shard: Option<u64>,
 }
 
 impl Cutter {
-    /// For the tablet of these tokens, and inputs of so many bytes on the disk and of data.
+    /// For a tablet with these tokens, and inputs of `input_bytes` on the disk and `data_bytes` of data.
     pub(super) fn new(cut: Cut, tokens: (Token, Token), input_bytes: u64, data_bytes: u64) -> Self {
-        // Evenly, so that no sliver is left for the last file.
+        // Files of even size, so that the last one is not a sliver.
         let cut = match cut {
             Cut::Size(bytes) => {
                 let files = (input_bytes as f64 / bytes.max(1) as f64 - SLIVER).ceil().max(1.0);
@@ -33,7 +34,8 @@ impl Cutter {
             }
             Cut::SizeWithin(bytes, parts) => {
                 let part = input_bytes as f64 / f64::from(parts.max(1));
-                // A part has about as much as the others: what is over by less than half a file makes its files longer.
+                // Each part has about as much as the others. Rounded: an excess of less than half a file
+                // makes the part's files longer.
                 let files = (part / bytes.max(1) as f64).round().max(1.0);
                 Cut::SizeWithin(((part / files * (1.0 + SLIVER)).ceil() as u64).max(1), parts)
             }
@@ -45,7 +47,7 @@ impl Cutter {
 
     /// Whether a partition begins a new file, after `data_bytes` of data in the present one.
     ///
-    /// To be asked for each partition in turn, the first one of a file included.
+    /// Call it for each partition in turn, including the first one of a file.
     pub(super) fn ends_before(&mut self, token: Token, data_bytes: u64) -> bool {
         let written = data_bytes as f64 * self.ratio;
         match self.cut {
@@ -65,7 +67,7 @@ impl Cutter {
             }
             Cut::Halves(bytes_min) => {
                 let whole = self.input_bytes as f64;
-                // The last file takes the rest: what would come after it is too small to be one.
+                // The last file takes the rest, which would be too small for another file.
                 let last = whole * self.share / 2.0 < bytes_min as f64;
                 let ends = data_bytes > 0 && !last && written >= whole * self.share;
                 if ends {
@@ -76,7 +78,7 @@ impl Cutter {
         }
     }
 
-    /// How many files there will be, about, at least 1.
+    /// Estimated number of files, at least 1.
     pub(super) fn files(&self) -> u64 {
         match self.cut {
             Cut::Whole => 1,
@@ -90,7 +92,7 @@ impl Cutter {
     }
 }
 
-/// Which of `count` equal parts of the tablet a token is in.
+/// Index of the part of the tablet that a token is in, of `count` equal parts.
 pub(super) fn part_of(token: Token, (first, last): (Token, Token), count: u32) -> u64 {
     let width = (i128::from(last.0) - i128::from(first.0) + 1).max(1);
     let place = (i128::from(token.0) - i128::from(first.0)).clamp(0, width - 1);
@@ -119,13 +121,13 @@ mod tests {
     fn files_end_where_they_should() {
         check(Cut::Whole, &[]);
         check(Cut::Size(200), &[34, 68]);
-        // A tenth too much is not a third file.
+        // A tenth too much does not make a third file.
         check(Cut::Size(240), &[50]);
         check(Cut::Size(1000), &[]);
         check(Cut::Shards(1), &[]);
         check(Cut::Shards(4), &[25, 50, 75]);
         check(Cut::Shards(3), &[34, 67]);
-        // Two files in each half, of which the first takes a tenth more than its share.
+        // Two files in each half; the first takes a tenth more than its share.
         check(Cut::SizeWithin(125, 2), &[28, 50, 78]);
         check(Cut::SizeWithin(300, 2), &[50]);
         check(Cut::Halves(60), &[50, 75]);

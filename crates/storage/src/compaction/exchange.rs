@@ -1,8 +1,8 @@
-//! Puts outputs in the place of inputs, in memory and on the disk, crash or no crash.
+//! Replaces the inputs of a compaction by its outputs, in memory and on the disk, safely across a crash.
 //!
-//! One exchange per tablet at a time: a file that is obsolete is removed only under a record of the manifest
-//! that lists the outputs and names all that go, so that a crash never leaves what was deleted without what
-//! deleted it.
+//! A tablet has one exchange at a time. An obsolete file is removed only after a manifest record that lists
+//! the outputs and names all files that are removed. So a crash never leaves deleted data without the
+//! tombstones that deleted it.
 
 use std::rc::Rc;
 
@@ -34,7 +34,7 @@ impl Storage {
         self.remove_recorded(tablet, &obsolete).await.map(|_| ())
     }
 
-    /// Removes what earlier attempts left; says whether all of it is gone for good.
+    /// Removes the files that earlier attempts left. Returns whether all of them are gone for good.
     pub(super) async fn clear_orphans(&self, tablet: &Tablet) -> bool {
         if tablet.orphan_files().is_empty() {
             return true;
@@ -44,7 +44,8 @@ impl Storage {
         matches!(self.remove_recorded(tablet, &orphans).await, Ok(true))
     }
 
-    /// Removes files that are in no set any more, all or none as a crash sees it; says whether all are gone.
+    /// Removes files that are in no set any more; after a crash either all or none of them are there. Returns
+    /// whether all are gone.
     async fn remove_recorded(&self, tablet: &Tablet, obsolete: &[Descriptor]) -> Result<bool, StorageError> {
         if obsolete.is_empty() {
             return Ok(true);

@@ -1,9 +1,10 @@
-//! Runs one compaction: reads its inputs as lanes, writes its outputs, and puts them in the inputs' place.
+//! Runs one compaction: reads its inputs as lanes, writes its outputs, and exchanges the inputs for them.
 //!
-//! Outputs that are durable take the place of inputs that are read, as soon as no input is in between (a place where
-//! every file either ends before or begins behind): for runs cut at the same bounds that is at each bound, so a merge
-//! needs room for one part of its inputs and not for all of them. Invariant: what is exchanged together covers the
-//! same tokens, so a tombstone that was forgotten leaves with everything it shadowed.
+//! Durable outputs replace inputs that were read completely as soon as no other input spans the bound (a
+//! token where every file either ends before or begins behind). For runs cut at the same bounds that is at
+//! each bound, so a merge needs disk space for one part of its inputs and not for all of them. Invariant:
+//! files that are exchanged together cover the same tokens, so a purged tombstone leaves together with
+//! everything it shadowed.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -40,16 +41,16 @@ pub(super) struct Job {
 pub(super) enum Ended {
     /// All inputs were replaced.
     Done,
-    /// Somebody wanted it to end; what was replaced by then stays replaced.
+    /// It was asked to end; inputs replaced by then stay replaced.
     Stopped,
 }
 
-/// Files that are marked as being compacted, until this goes.
+/// Files that are marked as being compacted, until this is dropped.
 #[derive(Default)]
 pub(super) struct Marked(Vec<Rc<TableFile>>);
 
 impl Marked {
-    /// Marks files; none of them is marked yet.
+    /// Marks files; none of them may be marked already.
     pub(super) fn new(files: Vec<Rc<TableFile>>) -> Self {
         for file in &files {
             assert!(!file.is_busy(), "a file is compacted once at a time");
@@ -62,7 +63,7 @@ impl Marked {
         &self.0
     }
 
-    /// Takes some out, marked as they are.
+    /// Takes some files out; they stay marked.
     pub(super) fn take(&mut self, files: &[Rc<TableFile>]) -> Self {
         let (taken, left) = std::mem::take(&mut self.0)
             .into_iter()
@@ -71,7 +72,7 @@ impl Marked {
         Self(taken)
     }
 
-    /// Adds those of another.
+    /// Adds the files of `other`.
     pub(super) fn join(&mut self, mut other: Self) {
         self.0.append(&mut other.0);
     }
@@ -88,7 +89,7 @@ impl Drop for Marked {
     }
 }
 
-/// What a running job knows and counts.
+/// State and counters of a running job.
 struct Work<'j> {
     job: &'j Job,
     table: Rc<Table>,
@@ -98,20 +99,20 @@ struct Work<'j> {
     gc_before: u32,
     partitions: u64,
     merged: BTreeMap<u32, u64>,
-    /// Bytes of output the throughput cap has counted.
+    /// Bytes of output that were counted against the throughput cap.
     counted: Cell<u64>,
     stopped: bool,
 }
 
-/// Bytes of output between two looks at what may be written.
+/// Bytes of output between two checks of the throughput cap.
 const THROTTLE_EVERY: u64 = 64 << 10;
 
 impl Work<'_> {
-    /// What may be forgotten of the partition that the lanes are at.
+    /// The limits for purging tombstones of the partition that the lanes are at.
     fn purge(&mut self, lanes: &Lanes, token: Token, key: &[u8]) -> Purge {
         let tablet = &self.job.tablet;
         let timestamp_limit = if self.gc_before == 0 || lanes.have_only_values() {
-            // There is nothing that could go: others need not be asked whether they have the partition.
+            // Nothing could be purged, so other files need not be asked whether they have the partition.
             NO_TIMESTAMP
         } else {
             self.outside.refresh(tablet, self.job.inputs.files());
@@ -144,16 +145,16 @@ impl Drop for Pending<'_> {
 }
 
 impl Storage {
-    /// Runs a job. The caller has a turn of the tablet's compactions.
+    /// Runs a job. The caller has a permit for the tablet's compactions.
     ///
     /// # Errors
-    /// Those of reading and writing; inputs that were not replaced by then are as before.
-    /// [`StorageError::Draining`] when somebody wants to be alone with the tablet, or the shard stops.
+    /// Those of reading and writing; inputs that were not replaced by then are unchanged.
+    /// [`StorageError::Draining`] when another task wants the tablet for itself, or the shard stops.
     pub(super) async fn run_job(&self, job: Job) -> Result<Ended, StorageError> {
         self.run_job_keeping(job).await.map(|(ended, _)| ended)
     }
 
-    /// As [`Storage::run_job`]; what it made stays marked until the caller lets go of it.
+    /// As [`Storage::run_job`]; its outputs stay marked until the caller drops the returned marks.
     ///
     /// # Errors
     /// As [`Storage::run_job`].
@@ -180,8 +181,8 @@ impl Storage {
         let input_bytes = of_inputs(|file| file.sstable().bytes_on_disk());
         let partitions = of_inputs(|file| file.partitions());
         let entered = self.0.compactions.enter(job.kind, &table, data_bytes, inputs.len());
-        // What was flushed must not be replayed once its tombstones are forgotten, so the marks have to be durable;
-        // and no file may come back that nobody counts.
+        // Flushed writes must not be replayed once their tombstones are purged, so the log's marks have to be
+        // durable first. Nor may a file come back that is in no set (an orphan).
         let may_forget = !self.0.replaying.get()
             && self.0.log.sync().await.is_ok()
             && tablet.is_marked()
@@ -250,7 +251,7 @@ impl Storage {
                 return Ok((Ended::Stopped, outputs));
             }
         }
-        // A file without a partition, which only damage makes, is not read by the loop.
+        // The loop does not read a file without partitions, which only damage makes.
         released.extend(lanes.take_finished());
         if !released.is_empty() {
             self.exchange(tablet, &released, &[]).await?;
@@ -269,7 +270,7 @@ impl Storage {
         Ok((Ended::Done, outputs))
     }
 
-    /// Writes partitions until the file is to end or the inputs do.
+    /// Writes partitions until the file ends or the inputs do.
     async fn fill(
         &self,
         work: &mut Work<'_>,
@@ -282,7 +283,7 @@ impl Storage {
         let mut merge = Merge::new(Rc::clone(&work.table), Vec::new(), Purge::nothing());
         let mut key = Vec::new();
         while let Some((token, at)) = lanes.at() {
-            // Who wants to be alone with the tablet, or with the shard, does not wait for this.
+            // A task that wants the tablet or the shard for itself does not wait for this compaction.
             if tablet.is_claimed() || tablet.is_dropped() || self.0.draining.get() {
                 return Err(StorageError::Draining);
             }
@@ -317,7 +318,7 @@ impl Storage {
         Ok(())
     }
 
-    /// Whether so many bytes may be written: never into the space that flushes need.
+    /// Checks that so many bytes may be written: never into the space that flushes need.
     fn check_room(&self, tablet: &Tablet, needed_bytes: u64) -> Result<(), StorageError> {
         let room_bytes = self.0.disk.room.get();
         if needed_bytes <= room_bytes {
@@ -327,8 +328,8 @@ impl Storage {
         Err(StorageError::NoRoomToCompact { path, needed_bytes, room_bytes })
     }
 
-    /// Counts what was written against the disk's room, and waits where compactions are to write no more than so many
-    /// bytes per second.
+    /// Counts the written bytes against the disk's room, and waits if compactions have a limit of bytes per
+    /// second.
     async fn throttle(&self, work: &Work<'_>, data_bytes: u64) {
         let new = data_bytes.saturating_sub(work.counted.get());
         work.counted.set(data_bytes);
@@ -336,7 +337,7 @@ impl Storage {
         room.set(room.get().saturating_sub(new));
         let throughput = &self.0.compactions.throughput;
         let mut wait = throughput.take(new);
-        // Bounded: each wait makes up for its time.
+        // Bounded: each wait makes up for the time it lasts.
         while let Some(time) = wait {
             let tablet = &work.job.tablet;
             if work.running.is_stopped() || tablet.is_claimed() || self.0.draining.get() {
@@ -347,9 +348,9 @@ impl Storage {
         }
     }
 
-    /// Removes outputs that came to nothing.
+    /// Removes the outputs of a job that failed.
     async fn give_up(&self, pending: &mut Pending<'_>) {
-        // Counted as orphans until they are gone.
+        // They count as orphans until they are removed.
         let tablet = pending.tablet;
         for file in std::mem::take(&mut pending.files) {
             self.discard(tablet, file.generation()).await;
@@ -363,7 +364,7 @@ impl Storage {
         if only_repaired && !repaired() { 0 } else { self.gc_before(tablet, table, now) }
     }
 
-    /// Those inputs that have expired as a whole.
+    /// The inputs that have expired as a whole.
     fn expired_of(
         &self,
         tablet: &Tablet,

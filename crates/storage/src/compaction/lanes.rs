@@ -1,7 +1,8 @@
 //! The inputs of a job as lanes: in each, files that do not overlap, read one after the other.
 //!
-//! A lane has one scanner open, however many fragments a run has. Invariant: a file's scanner is opened only when the
-//! lane gets to it, so at a place where no lane is inside a file, everything before it has been read.
+//! A lane has one scanner open, however many fragments a run has. Invariant: a file's scanner is opened only
+//! when the lane gets to it, so at a place where no lane is inside a file, everything before it has been
+//! read.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -150,7 +151,7 @@ impl Lanes {
         Ok(())
     }
 
-    /// Finds the least partition of all lanes, and who has it.
+    /// Finds the least partition of all lanes, and the lanes that have it.
     fn find_least(&mut self) {
         self.lent.clear();
         for (at, lane) in self.lanes.iter().enumerate() {

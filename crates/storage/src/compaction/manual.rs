@@ -1,7 +1,7 @@
-//! What operators ask of compactions: all files into one shape, newer versions, lists, stopping.
+//! Compactions on an operator's demand: merging all files, upgrading to newer versions, listing, stopping.
 //!
-//! All act on this shard; whoever wants them for the node calls them on each. A major compaction takes the place of
-//! those that the strategy has at work in the tablet.
+//! All functions act on this shard; to act on the node, call them on each shard. A major compaction takes
+//! over the files of compactions that the strategy runs in the tablet.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -20,34 +20,34 @@ use crate::error::StorageError;
 use crate::shard::Storage;
 use crate::tablet::{COMPACTIONS_MAX, TableFile, Tablet};
 
-/// Parts of a tablet at whose bounds files have to end for a merge of all to need little room.
+/// Parts of a tablet at whose bounds files must end, so that a merge of all files needs little room.
 const ALIGNED_PARTS: u32 = 16;
 
-/// What a compaction on demand takes and makes.
+/// Inputs and outputs of a compaction on demand.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CompactOptions {
-    /// Several files of half, a quarter, … of all where the strategy would write one.
+    /// Write several files, of half, a quarter, … of all, if the strategy would write one.
     pub split_output: bool,
     /// Only files that have partitions from the first to the second token, both included.
     pub tokens: Option<(Token, Token)>,
-    /// What is in memtables stays there: only what files hold now is compacted.
+    /// Whether memtables stay unflushed: only the present files are compacted.
     pub skips_flush: bool,
     /// Only files with these generations.
     pub generations: Option<Vec<u64>>,
 }
 
-/// What came of a request that may be stopped.
+/// The result of a request that may be stopped.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CompactOutcome {
-    /// Compactions that were run to their end.
+    /// Compactions that ran to their end.
     pub completed: usize,
-    /// Compactions that somebody stopped.
+    /// Compactions that an operator stopped.
     pub stopped: usize,
-    /// Data of damaged table files that were left as they are.
+    /// Data components of damaged table files that were left as they are.
     pub damaged: Vec<PathBuf>,
 }
 
-/// A table file, as it is told of.
+/// A table file in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableFileInfo {
     /// Its number.
@@ -66,7 +66,7 @@ pub struct TableFileInfo {
     pub tokens: (Token, Token),
     /// Smallest and greatest timestamp of a write in it.
     pub timestamps: (i64, i64),
-    /// Whether a compaction has it.
+    /// Whether a compaction has marked it.
     pub is_compacting: bool,
 }
 
@@ -83,13 +83,14 @@ impl Storage {
     /// Compacts all files of each tablet of a table on this shard (a major compaction), after flushing it.
     ///
     /// # Errors
-    /// [`StorageError::UnknownTable`]; reading and writing errors, what was not replaced is then as before.
+    /// [`StorageError::UnknownTable`]; reading and writing errors, after which inputs that were not replaced
+    /// are unchanged.
     pub async fn compact(&self, table: TableId) -> Result<(), StorageError> {
         self.compact_with(table, &CompactOptions::default()).await.map(|_| ())
     }
 
-    /// Compacts a table's files on this shard, tablet by tablet, after flushing it (unless `skips_flush`). Files that are known to be damaged stay as they
-    /// are, and are told of.
+    /// Compacts a table's files on this shard, tablet by tablet, after flushing it (unless `skips_flush`).
+    /// Files that are known to be damaged stay as they are, and are reported.
     ///
     /// # Errors
     /// As [`Storage::compact`].
@@ -129,9 +130,9 @@ impl Storage {
         Ok(outcome)
     }
 
-    /// Merges files into one run. Files that end at other places than the parts of the run hold back what they
-    /// overlap, so where little of all is in such files they are cut at the run's bounds first, some at a time: then
-    /// the merge needs room for a part and not for all.
+    /// Merges files into one run. Files that do not end at the bounds of the run's parts delay the removal of
+    /// all files they overlap. If such files hold only a small part of the bytes they are first cut at those
+    /// bounds, some at a time; the merge then needs disk space for one part and not for all.
     async fn run_together(
         &self,
         tablet: &Rc<Tablet>,
@@ -139,7 +140,7 @@ impl Storage {
         plan: &Plan,
     ) -> Result<Ended, StorageError> {
         let (kind, level) = (CompactionKind::Major, plan.level);
-        // Files of parts are no level's: until they are merged they count as new ones.
+        // Files of parts belong to no level: until they are merged they count as new ones.
         let aligned = match plan.cut {
             Cut::Shards(parts) => Some((parts, level)),
             Cut::SizeWithin(_, parts) => Some((parts, 0)),
@@ -186,7 +187,7 @@ impl Storage {
         self.0.compaction_wanted.notify_all();
     }
 
-    /// Ends what the strategy has at work in the tablet, and marks the files that `choose` makes a plan of.
+    /// Ends the strategy's compactions in the tablet, and marks the files that `choose` makes a plan of.
     async fn take_over(
         &self,
         tablet: &Rc<Tablet>,
@@ -211,12 +212,12 @@ impl Storage {
             .collect();
         let Some(plan) = choose(&facts, &free) else { return Ok(None) };
         let inputs = Marked::new(facts.inputs(&plan));
-        // Its files are marked: others may compact what is flushed from here on.
+        // The plan's files are marked, so other compactions may take files that are flushed from here on.
         permit.release(COMPACTIONS_MAX - 1);
         Ok(Some(((inputs, plan), permit)))
     }
 
-    /// Rewrites one file in its place; the caller has a turn of the tablet's compactions.
+    /// Rewrites one file in its place; the caller has a permit for the tablet's compactions.
     pub(super) async fn rewrite_one(
         &self,
         tablet: &Rc<Tablet>,
@@ -236,7 +237,7 @@ impl Storage {
         (level, tablet.with_chooser(|chooser| chooser.alone(&facts.view(), at)))
     }
 
-    /// Writes files of older versions of the format anew, or all files.
+    /// Rewrites files of older versions of the format, or all files.
     ///
     /// # Errors
     /// As [`Storage::compact`].
@@ -251,7 +252,7 @@ impl Storage {
                 let Ok(permit) = tablet.compacting.acquire(1).await else {
                     return Err(StorageError::Draining);
                 };
-                // A compaction has it, and writes it anew, or has replaced it.
+                // A compaction has the file and rewrites it, or has replaced it.
                 if file.is_busy() || !tablet.files().iter().any(|other| Rc::ptr_eq(other, &file)) {
                     continue;
                 }
@@ -268,7 +269,7 @@ impl Storage {
         Ok(outcome)
     }
 
-    /// Removes what is deleted from a table's files: those that overlap are merged, those that do not stay apart.
+    /// Removes deleted data from a table's files: overlapping files are merged, others stay apart.
     ///
     /// # Errors
     /// As [`Storage::compact`].
@@ -276,7 +277,7 @@ impl Storage {
         let store = self.table_store(table)?;
         let mut outcome = CompactOutcome::default();
         for tablet in store.tablets() {
-            // Each group once; what is made meanwhile is not taken again.
+            // Each group is taken once; files made meanwhile are not taken again.
             let there: BTreeSet<u64> = tablet.files().iter().map(|file| file.generation()).collect();
             // Bounded: each round takes at least one file that was there at the start.
             loop {
@@ -301,7 +302,7 @@ impl Storage {
         Ok(outcome)
     }
 
-    /// What compactions of this shard have cost since its start.
+    /// Bytes that compactions and flushes of this shard have read and written since its start.
     pub fn compaction_totals(&self) -> CompactionTotals {
         self.0.compactions.totals()
     }
@@ -335,12 +336,12 @@ impl Storage {
         Ok(infos)
     }
 
-    /// Compactions at work on this shard.
+    /// Compactions that run on this shard.
     pub fn compactions(&self) -> Vec<CompactionStats> {
         self.0.compactions.list()
     }
 
-    /// How many compactions are due on this shard, about, by table; tables with none are left out.
+    /// Estimated number of due compactions on this shard, by table; tables with none are left out.
     pub fn pending_compactions(&self) -> Vec<(TableId, usize)> {
         let mut pending: Vec<(TableId, usize)> = Vec::new();
         for tablet in self.tablets() {
@@ -358,7 +359,8 @@ impl Storage {
         pending
     }
 
-    /// Stops compactions on this shard; says how many. They end at the next partition, what they have replaced stays.
+    /// Stops compactions on this shard; returns how many. They end at the next partition; inputs replaced by
+    /// then stay replaced.
     pub fn stop_compactions(&self, filter: &CompactionFilter) -> usize {
         self.0.compactions.stop(filter)
     }
@@ -369,7 +371,7 @@ impl Storage {
         self.0.compactions.history()
     }
 
-    /// The same of all shards of the node, by the time they ended.
+    /// As [`Storage::compaction_history`], for all shards of the node, by the time of the end.
     ///
     /// # Errors
     /// [`StorageError::Shard`] when a shard does not answer.
@@ -386,7 +388,7 @@ impl Storage {
         Ok(all)
     }
 
-    /// Whether a table's files are compacted on their own on this shard.
+    /// Whether a table's files on this shard are compacted automatically.
     ///
     /// # Errors
     /// [`StorageError::UnknownTable`].
@@ -394,7 +396,7 @@ impl Storage {
         Ok(self.table_store(table)?.tablets().all(|tablet| tablet.compacts_itself()))
     }
 
-    /// Switches that on or off, until the next start.
+    /// Switches automatic compaction on or off, until the next start.
     ///
     /// # Errors
     /// [`StorageError::UnknownTable`].
@@ -411,7 +413,7 @@ impl Storage {
         self.0.compactions.throughput.bytes_per_second()
     }
 
-    /// Sets it, also for compactions at work.
+    /// Sets the limit of bytes per second, also for running compactions.
     pub fn set_compaction_throughput(&self, bytes_per_second: u64) {
         self.0.compactions.throughput.set(bytes_per_second);
     }
@@ -423,8 +425,8 @@ impl Storage {
     }
 }
 
-/// Data of files that no compaction takes: those of `choose` in which damage was found, and those of `named` generations that
-/// could not be opened.
+/// Data components of files that no compaction takes: files of `choose` in which damage was found, and files
+/// of `named` generations that could not be opened.
 fn damaged_files(
     tablet: &Tablet,
     choose: impl Fn(&TableFile) -> bool,

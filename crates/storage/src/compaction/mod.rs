@@ -1,10 +1,11 @@
-//! Merges table files of a tablet, and forgets what nobody can ask for any more.
+//! Merges table files of a tablet, and purges data that no read can ask for any more.
 //!
-//! `strategy` chooses files, `schedule` gives them to workers as jobs, `job` merges them (`lanes` in, `cutter` decides
-//! where outputs end), `purge` says what may be forgotten, `exchange` puts outputs in the place of inputs and
-//! `transaction` makes that survive a crash. `manual`, `cleanup` and `scrub` are what operators ask for, `running` what they are shown,
-//! `controller` and `throughput` how much of the shard all of it gets.
-//! Invariant: a file is in at most one job (its mark), and whoever wants a tablet alone ends its jobs.
+//! `strategy` chooses files, `schedule` gives them to workers as jobs, and `job` merges them: `lanes` reads
+//! the inputs and `cutter` decides where outputs end. `purge` decides which tombstones may be purged.
+//! `exchange` replaces inputs by outputs, and `transaction` makes that survive a crash. `manual`, `cleanup`
+//! and `scrub` are the operations that operators ask for, and `running` lists the running ones. `controller`
+//! and `throughput` limit the share of the shard's resources that compactions get. Invariant: a file is in at
+//! most one job (its mark), and a task that needs a tablet exclusively ends the tablet's jobs.
 
 mod cleanup;
 mod controller;

@@ -1,7 +1,7 @@
 //! Which tombstones a compaction may forget.
 //!
-//! A tombstone goes when its time is over, as the table's `gc_grace_seconds` and `tombstone_gc` say, and nothing
-//! outside the merge is as old as it: neither a file that may have the partition nor a memtable.
+//! A tombstone may go when its time is over, by the table's `gc_grace_seconds` and `tombstone_gc`, and
+//! nothing outside the merge is as old as it: neither a file that may have the partition nor a memtable.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -12,14 +12,14 @@ use model::{Table, Token};
 use crate::shard::Storage;
 use crate::tablet::{TableFile, Tablet};
 
-/// Name of the table extension that says it, as in `{'mode': 'timeout'}`.
+/// Name of the table extension with the mode, as in `{'mode': 'timeout'}`.
 const EXTENSION: &str = "tombstone_gc";
 
 impl Storage {
-    /// Tombstones of the table with a local time before this may go from the tablet; 0 where none may.
+    /// Tombstones of the table with a local time before this may go from the tablet; 0 if none may.
     pub(super) fn gc_before(&self, tablet: &Tablet, table: &Table, now: u32) -> u32 {
         if tablet.lacks_rows() {
-            // What they shadow may be in a file that is not read now, and come back.
+            // The data they shadow may be in a file that is not read now, and would come back with it.
             return 0;
         }
         let has_one_copy = || {
@@ -32,11 +32,12 @@ impl Storage {
     }
 }
 
-/// The same by the table's options.
+/// As [`Storage::gc_before`], from the table's options alone.
 ///
-/// `tombstone_gc` as ScyllaDB documents it: `timeout` (the default) waits for `gc_grace_seconds`, `immediate` for
-/// nothing, `disabled` keeps all; `repair` forgets what was repaired, and as nothing was repaired, keeps all. Where
-/// there is one copy nothing can be repaired and nothing has to be: then it is as `immediate`, as in newer ScyllaDB.
+/// `tombstone_gc` has the modes that ScyllaDB documents: `timeout` (the default) waits for
+/// `gc_grace_seconds`, `immediate` does not wait, `disabled` keeps all tombstones. `repair` purges what was
+/// repaired; as nothing was repaired, it keeps all. With a single copy nothing can be repaired and nothing
+/// has to be: `repair` is then as `immediate`, as in newer ScyllaDB.
 fn gc_before(options: &TableOptions, has_one_copy: impl Fn() -> bool, now: u32) -> u32 {
     let mode = options.extensions.get(EXTENSION).map_or("timeout".to_owned(), |bytes| mode_of(bytes));
     match mode.as_str() {
@@ -49,7 +50,7 @@ fn gc_before(options: &TableOptions, has_one_copy: impl Fn() -> bool, now: u32) 
 
 /// Whether a keyspace with this replication has at most one copy of everything, over all data centers.
 fn has_one_copy(replication: &BTreeMap<String, String>) -> bool {
-    // A factor that is not understood counts as several.
+    // A factor that cannot be parsed counts as several copies.
     let copies = replication
         .iter()
         .filter(|(name, _)| *name != "class")
@@ -66,10 +67,10 @@ fn mode_of(bytes: &[u8]) -> String {
     named.or(words.first().filter(|_| words.len() == 1)).map_or("timeout", |mode| mode).to_owned()
 }
 
-/// Files that a merge does not see, and memtables: what tombstones may shadow.
+/// The files that a merge does not read, and the memtables: the data that tombstones may shadow.
 pub(super) struct Outside {
     files: Vec<Rc<TableFile>>,
-    /// The set `files` was taken from.
+    /// The tablet's set of files that `files` was taken from.
     of: Rc<Vec<Rc<TableFile>>>,
 }
 
@@ -87,7 +88,7 @@ impl Outside {
         self.files.sort_by_key(|file| file.sstable().stats().min_timestamp);
     }
 
-    /// Looks again where the tablet's files have changed.
+    /// Takes the files again if the tablet's files have changed.
     pub(super) fn refresh(&mut self, tablet: &Tablet, inputs: &[Rc<TableFile>]) {
         let now = tablet.files();
         if !Rc::ptr_eq(&now, &self.of) {
@@ -96,9 +97,9 @@ impl Outside {
         }
     }
 
-    /// Tombstones of the partition below this timestamp shadow nothing outside the merge.
+    /// Timestamp below which tombstones of the partition shadow nothing outside the merge.
     pub(super) fn timestamp_limit(&self, tablet: &Tablet, token: Token, key: &[u8]) -> i64 {
-        // Oldest first: the first that may have the partition decides.
+        // Oldest first: the first file that may have the partition decides.
         let files = self.files.iter().find(|file| file.sstable().may_contain(token, key));
         let files = files.map(|file| file.sstable().stats().min_timestamp);
         let memtables = tablet.memtables();

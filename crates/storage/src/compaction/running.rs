@@ -1,7 +1,8 @@
-//! What is being compacted on this shard, how far it is, and what was compacted: shown, stopped and counted from here.
+//! Compactions that run on this shard, with their progress, and those that have ended: listed, stopped and
+//! counted from here.
 //!
-//! Names of kinds as Cassandra's `OperationType`, so that tools show what they always did. Metrics under the field's
-//! public names `scylla_compaction_manager_*`.
+//! Kinds are named as in Cassandra's `OperationType`, so that tools show the names they know. Metrics have
+//! the field's public names, `scylla_compaction_manager_*`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -17,24 +18,24 @@ use crate::config::StorageConfig;
 /// Compactions kept in the history of a shard.
 pub const HISTORY_MAX: usize = 1024;
 
-/// What a compaction is for.
+/// The purpose of a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CompactionKind {
     /// The strategy asked for it.
     Compaction,
-    /// Somebody asked for all files of a table, or for some.
+    /// An operator asked for all files of a table, or for some.
     Major,
-    /// A single file has many tombstones that may go.
+    /// A single file has many tombstones that may be purged.
     Tombstones,
-    /// Removes partitions that do not belong here.
+    /// Removes partitions that do not belong to their tablet.
     Cleanup,
-    /// Writes what is readable of a file anew.
+    /// Rewrites the readable part of a file.
     Scrub,
-    /// Reads a file and tells whether it is whole.
+    /// Reads a file and reports whether it is damaged.
     Verify,
-    /// Writes files of older versions in the present one.
+    /// Rewrites files of older versions in the present one.
     Upgrade,
-    /// Removes what is deleted.
+    /// Removes deleted data.
     GarbageCollect,
 }
 
@@ -51,7 +52,7 @@ impl CompactionKind {
         Self::GarbageCollect,
     ];
 
-    /// As tools show it.
+    /// The name that tools show.
     pub fn name(self) -> &'static str {
         match self {
             Self::Compaction => "Compaction",
@@ -65,7 +66,7 @@ impl CompactionKind {
         }
     }
 
-    /// As `nodetool stop` takes it: `COMPACTION`, `CLEANUP`, `SCRUB`, …
+    /// Reads the name that `nodetool stop` takes: `COMPACTION`, `CLEANUP`, `SCRUB`, …
     pub fn parse(name: &str) -> Option<Self> {
         let name = name.to_uppercase();
         Some(match name.as_str() {
@@ -82,12 +83,12 @@ impl CompactionKind {
     }
 }
 
-/// A compaction at work.
+/// A running compaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompactionStats {
     /// Its identity, a UUID.
     pub id: [u8; 16],
-    /// What it is for.
+    /// Its purpose.
     pub kind: CompactionKind,
     /// The table.
     pub table: TableId,
@@ -95,11 +96,11 @@ pub struct CompactionStats {
     pub keyspace: String,
     /// Name of the table.
     pub table_name: String,
-    /// Bytes of input read so far, about, before compression.
+    /// Bytes of input read so far, roughly, before compression.
     pub completed: u64,
     /// Bytes of input in all.
     pub total: u64,
-    /// Table files at work on.
+    /// Number of input files.
     pub files: usize,
 }
 
@@ -108,19 +109,19 @@ pub struct CompactionStats {
 pub struct CompactionRecord {
     /// Its identity, a UUID of version 1.
     pub id: [u8; 16],
-    /// What it was for.
+    /// Its purpose.
     pub kind: CompactionKind,
     /// Keyspace of the table.
     pub keyspace: String,
     /// Name of the table.
     pub table_name: String,
-    /// When it ended, microseconds.
+    /// When it ended, microseconds since 1970.
     pub compacted_at_us: i64,
     /// Bytes of the files it read, on the disk.
     pub bytes_in: u64,
     /// Bytes of the files it wrote, on the disk.
     pub bytes_out: u64,
-    /// How many partitions came from so many files.
+    /// Number of partitions by the number of files they came from.
     pub partitions_merged: BTreeMap<u32, u64>,
 }
 
@@ -135,7 +136,7 @@ pub struct CompactionFilter {
     pub id: Option<[u8; 16]>,
 }
 
-/// What compactions of a shard have cost since its start.
+/// Bytes that compactions and flushes of a shard have read and written since its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CompactionTotals {
     /// Bytes of flushed files, on the disk.
@@ -148,7 +149,7 @@ pub struct CompactionTotals {
     pub tablet_bytes_max: u64,
 }
 
-/// A compaction at work, as it counts itself.
+/// A running compaction, with its own counters.
 pub(super) struct Running {
     pub(super) id: [u8; 16],
     pub(super) kind: CompactionKind,
@@ -162,30 +163,30 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Whether somebody wants it to end.
+    /// Whether the compaction was asked to end.
     pub(super) fn is_stopped(&self) -> bool {
         self.stopped.get()
     }
 }
 
-/// All about compactions of a shard that is not in its tablets.
+/// The state of a shard's compactions that does not belong to one tablet.
 pub(crate) struct Compactions {
     running: RefCell<Vec<Rc<Running>>>,
     history: RefCell<VecDeque<CompactionRecord>>,
     pub(super) throughput: Throughput,
     pub(super) static_shares: Cell<u32>,
-    /// Bytes the last flushes wrote, about.
+    /// Average of the bytes that recent flushes wrote.
     pub(super) flush_bytes: Cell<u64>,
     flushed: Cell<u64>,
     tablet_bytes_max: Cell<u64>,
-    /// Workers that wait because nothing is due.
+    /// Number of workers that wait because nothing is due.
     pub(super) idle: Cell<usize>,
-    /// A worker has begun to wait.
+    /// Notified when a worker begins to wait.
     pub(super) rested: Event,
     pub(super) metrics: Metrics,
 }
 
-/// What is counted.
+/// Counters and gauges of compactions.
 pub(super) struct Metrics {
     compactions: Rc<Gauge>,
     pub(super) pending: Rc<Gauge>,
@@ -241,14 +242,14 @@ impl Compactions {
         }
     }
 
-    /// Notes what a flush wrote; the average moves by a quarter each time.
+    /// Notes the bytes a flush wrote; each flush moves the average by a quarter of the difference.
     pub(crate) fn note_flush(&self, bytes: u64) {
         self.flushed.set(self.flushed.get() + bytes);
         let before = self.flush_bytes.get();
         self.flush_bytes.set(if before == 0 { bytes } else { (before * 3 + bytes) / 4 });
     }
 
-    /// Enters a compaction; it is listed while the guard lives.
+    /// Lists a compaction for as long as the guard lives.
     pub(super) fn enter(
         self: &Rc<Self>,
         kind: CompactionKind,
@@ -272,7 +273,7 @@ impl Compactions {
         RunningGuard { of: Rc::clone(self), running }
     }
 
-    /// Notes what the files of a tablet take just before an exchange, when it is most.
+    /// Notes the bytes of a tablet's files just before an exchange, when they are greatest.
     pub(super) fn note_space(&self, bytes: u64) {
         self.tablet_bytes_max.set(self.tablet_bytes_max.get().max(bytes));
     }
@@ -323,7 +324,7 @@ impl Compactions {
     }
 }
 
-/// Takes a compaction off the list at its end.
+/// Removes a compaction from the list when dropped.
 pub(super) struct RunningGuard {
     of: Rc<Compactions>,
     pub(super) running: Rc<Running>,
@@ -336,9 +337,9 @@ impl Drop for RunningGuard {
     }
 }
 
-/// A UUID of version 1, of now, with a node of chance.
+/// A UUID of version 1, of now, with a random node.
 fn identity() -> [u8; 16] {
-    /// Between the calendar's reform and 1970, in tenths of microseconds.
+    /// From the begin of the Gregorian calendar to 1970, in tenths of microseconds.
     const EPOCH: i64 = 122_192_928_000_000_000;
     let ticks = (reactor::wall_clock_us() * 10 + EPOCH) as u64;
     let chance = reactor::random_u64().to_be_bytes();
@@ -348,7 +349,7 @@ fn identity() -> [u8; 16] {
     id[6..8].copy_from_slice(&((ticks >> 48) as u16 & 0x0fff | 0x1000).to_be_bytes());
     id[8..].copy_from_slice(&chance);
     id[8] = id[8] & 0x3f | 0x80;
-    // A node of chance has the multicast bit, so that it is nobody's address.
+    // A random node has the multicast bit, so that it is no host's address.
     id[10] |= 1;
     id
 }

@@ -1,7 +1,8 @@
-//! Picks what to compact next on this shard, and runs it: a few workers, each with one job at a time.
+//! Picks the next compaction on this shard and runs it: a few workers, each with one job at a time.
 //!
-//! A tablet is looked at when its files have changed, and all are once a minute, because tombstones and expired data
-//! become due with time alone. Workers go around the tablets, so that none waits for ever behind busier ones.
+//! A tablet is examined when its files have changed, and all tablets are once a minute, because tombstones
+//! and expired data become due with time alone. Workers go round the tablets, so that none waits for ever
+//! behind busier ones.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -17,9 +18,9 @@ use crate::manifest::Edit;
 use crate::shard::Storage;
 use crate::tablet::{LeftOut, TableFile, Tablet, quarantine};
 
-/// Time between two looks at tablets whose files have not changed.
+/// Time between two checks of tablets whose files have not changed.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
-/// Time before a job that failed is tried again, unless a flush comes first.
+/// Time before a failed job is tried again, unless a flush comes first.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
 
 impl Storage {
@@ -46,7 +47,7 @@ impl Storage {
         }));
     }
 
-    /// The task that reads again what open files leave out of memory, when others have gone.
+    /// The task that reads components of open files into memory again when room for them has become free.
     async fn restore_components(&self) {
         let components = self.0.cache.components();
         while !self.0.draining.get() {
@@ -58,10 +59,10 @@ impl Storage {
     }
 
     async fn compact_when_wanted(&self) {
-        // Where the round of the tablets goes on.
+        // Index at which the round of the tablets goes on.
         let mut turn = 0usize;
         while !self.0.draining.get() {
-            // From here on, so that what happens while tablets are looked at is not missed.
+            // Registered before the tablets are examined, so that no change meanwhile is missed.
             let wanted = self.0.compaction_wanted.wait();
             match self.find_job(&mut turn).await {
                 Some(job) => self.run_wanted(job).await,
@@ -76,9 +77,9 @@ impl Storage {
         }
     }
 
-    /// Returns when nothing is due: the strategies have all files in the shape they want.
+    /// Returns when nothing is due: all files are in the shape that their strategies want.
     ///
-    /// At once where compactions are switched off by the configuration, or the shard stops.
+    /// Returns at once if compactions are switched off by the configuration, or the shard stops.
     pub async fn compacted(&self) {
         let workers =
             if self.0.config.auto_compaction { self.0.config.concurrent_compactors.max(1) } else { 0 };
@@ -92,7 +93,7 @@ impl Storage {
         self.0.compactions.rested.wait_until(at_rest).await;
     }
 
-    /// Waits for a flush or another change of files; after a while all tablets are looked at.
+    /// Waits for a flush or another change of files; after `time` all tablets are marked to be examined.
     async fn wait_for_work(&self, wanted: impl Future<Output = ()>, time: Duration) {
         self.adjust_shares();
         if reactor::timeout(Deadline::after(time), wanted).await.is_err() {
@@ -120,7 +121,7 @@ impl Storage {
         None
     }
 
-    /// What the tablet's strategy wants done, with the turn to do it.
+    /// The job that the tablet's strategy wants, with the permit to run it.
     fn plan_job(&self, tablet: &Rc<Tablet>) -> Option<(Job, reactor::Permit)> {
         if tablet.is_dropped() || tablet.is_claimed() || !tablet.compacts_itself() {
             return None;
@@ -155,16 +156,17 @@ impl Storage {
         tablet.look_again();
         match ended {
             Ok(Ended::Done) => {
-                // Others may go on with what it made, or with what it had kept from them.
+                // Other workers may compact its outputs, or the files it had marked.
                 self.0.compaction_wanted.notify_all();
             }
-            // It gave way, to whoever wants the tablet or to the end.
+            // The job gave way to a task that wants the tablet, or to the end of the shard.
             Err(StorageError::Draining) => tablet.opened().await,
-            // Somebody does not want it now.
+            // An operator stopped it.
             Ok(Ended::Stopped) => self.wait_for_work(self.0.compaction_wanted.wait(), LOOK_EVERY).await,
             Err(error) => {
                 reactor::warn_limited!("a compaction failed, its files stay as they are"; error = error);
-                // Until something changes it would fail again. A drain has called already, and only once.
+                // It would fail again until something changes. A drain has notified already, and does so only
+                // once.
                 if !self.0.draining.get() {
                     self.wait_for_work(self.0.compaction_wanted.wait(), RETRY_AFTER).await;
                 }
@@ -172,7 +174,7 @@ impl Storage {
         }
     }
 
-    /// The task that takes files out of their sets that the disk does not read, where the policy is to go on without.
+    /// The task that takes unreadable files out of their sets, if the policy is to go on without them.
     async fn set_damage_aside(&self) {
         while !self.0.draining.get() {
             let given_up = self.tablets().into_iter().find_map(|tablet| {
@@ -184,7 +186,7 @@ impl Storage {
                 continue;
             };
             let Some(_alone) = tablet.alone().await else { return };
-            // Somebody else may have been alone with it meanwhile.
+            // Another task may have had the tablet to itself meanwhile and removed the file.
             if !tablet.files().iter().any(|other| Rc::ptr_eq(other, &file)) {
                 continue;
             }
@@ -192,8 +194,8 @@ impl Storage {
         }
     }
 
-    /// Goes on without a file, and moves it out of the way; that it could not be moved is told in the log. The tablet is
-    /// the caller's alone.
+    /// Takes a file out of the tablet's set and moves it away; a failed move is logged. The caller has the
+    /// tablet to itself.
     pub(super) async fn set_aside(&self, tablet: &Tablet, file: &Rc<TableFile>) {
         tablet.replace_files(std::slice::from_ref(file), None);
         tablet.set_lacks_rows();
@@ -209,7 +211,7 @@ impl Storage {
             Ok(()) => reactor::error!("a table file was set aside: its data is missing from reads";
                 file = descriptor, directory = tablet.directory.display()),
             Err(error) => {
-                // A truncation has to find it, and nobody else may remove it.
+                // A truncation has to find the file, and nothing else may remove it.
                 tablet.leave_out(LeftOut { descriptor, refuses: None });
                 reactor::error!("a table file is not read until the next start but could not be moved";
                     file = descriptor, directory = tablet.directory.display(), error = error);

@@ -1,8 +1,9 @@
-//! Reads table files that may be damaged: tells what is wrong, or saves what is readable into new files.
+//! Reads table files that may be damaged: reports the damage, or saves the readable part into new files.
 //!
-//! A file is first read through: what cannot be read is a gap between two places, found again behind it by its index.
-//! Then what lies between gaps is written anew. A partition that is damaged is left out whole: a part of it could show what
-//! the rest deletes. Damage costs what the scanner reads in one go with it, some hundred KiB. Modes as ScyllaDB's and Cassandra's `scrub`.
+//! A file is first read through. Where it cannot be read there is a gap; the file's index gives the place
+//! behind it. Then the stretches between gaps are rewritten. A damaged partition is left out as a whole: a
+//! part of it could show data that the rest deletes. Damage costs everything the scanner reads in one go with
+//! it, some hundred KiB. Modes are those of ScyllaDB's and Cassandra's `scrub`.
 
 use std::rc::Rc;
 
@@ -21,40 +22,40 @@ use crate::read::source::{Input, Source};
 use crate::shard::Storage;
 use crate::tablet::{LeftOut, TableFile, Tablet, quarantine, to_storage_error};
 
-/// Gaps after which a file is given up: what is left of it is not worth as many searches.
+/// After this many gaps a file is given up: the rest of it is not worth as many searches.
 const GAPS_MAX: usize = 10_000;
-/// Files that one file out of order is segregated into at most.
+/// Most files that one file out of order is segregated into.
 const SEGREGATED_MAX: usize = 1_000;
 
-/// What to do about damage.
+/// How to deal with damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScrubMode {
-    /// Stop with an error at the first damage; files that are whole are written anew.
+    /// Stop with an error at the first damage; files without damage are rewritten.
     Abort,
-    /// Leave damaged partitions out, and those that are out of order.
+    /// Leave out damaged partitions, and partitions that are out of order.
     Skip,
-    /// Leave damaged partitions out; those that are out of order go to files of their own.
+    /// Leave out damaged partitions; partitions that are out of order go to files of their own.
     Segregate,
-    /// Write nothing, and say what is damaged.
+    /// Write nothing, and report the damage.
     Validate,
 }
 
-/// What was found and done.
+/// The result of a scrub.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ScrubReport {
     /// Files read.
     pub files: usize,
-    /// Files with damage in whatever component, or out of order.
+    /// Files with damage in any component, or out of order.
     pub damaged_files: usize,
-    /// Partitions read whole.
+    /// Partitions read without damage.
     pub partitions: u64,
     /// Stretches that could not be read, of one partition or more.
     pub gaps: u64,
-    /// Partitions that came before one they stand behind.
+    /// Partitions that sort before their predecessor in the file.
     pub out_of_order: u64,
 }
 
-/// A stretch that is readable: from a place to the last partition before damage, or to the end of the file.
+/// A readable stretch: from a place to the last partition before damage, or to the end of the file.
 #[derive(Debug)]
 struct Stretch {
     from: PartitionBound,
@@ -87,8 +88,8 @@ impl Storage {
     /// Reads all files of a table on this shard and deals with damage as `mode` says.
     ///
     /// # Errors
-    /// [`StorageError::UnknownTable`]; [`StorageError::TableFileCorrupt`] in [`ScrubMode::Abort`]; those of reading and
-    /// writing. Files that were dealt with by then stay so.
+    /// [`StorageError::UnknownTable`]; [`StorageError::TableFileCorrupt`] in [`ScrubMode::Abort`]; those of
+    /// reading and writing. Files that were dealt with by then stay so.
     pub async fn scrub(&self, table: TableId, mode: ScrubMode) -> Result<ScrubReport, StorageError> {
         let store = self.table_store(table)?;
         let mut report = ScrubReport::default();
@@ -98,7 +99,7 @@ impl Storage {
                 let Ok(_turn) = tablet.compacting.acquire(1).await else {
                     return Err(StorageError::Draining);
                 };
-                // A compaction has it, and reads all of it.
+                // A compaction has the file, and reads all of it.
                 if file.is_busy() || !tablet.files().iter().any(|other| Rc::ptr_eq(other, &file)) {
                     continue;
                 }
@@ -117,7 +118,7 @@ impl Storage {
         Ok(report)
     }
 
-    /// Deals with a file that could not be opened at the start: nothing of it can be saved here.
+    /// Deals with a file that could not be opened at the start: nothing of it can be saved.
     async fn scrub_left_out(
         &self,
         tablet: &Tablet,
@@ -167,7 +168,7 @@ impl Storage {
                 reactor::error!("a table file is damaged"; file = file.path().display(), gaps = survey.gaps,
                     out_of_order = survey.out_of_order);
                 let error = survey.error.unwrap_or_else(|| damage(file, "it cannot be read"));
-                // Whoever needs what is damaged goes on failing; compactions leave the file alone from now on.
+                // Reads of the damaged part go on failing; compactions leave the file alone from now on.
                 let _ = file.failed(error);
                 return Ok(());
             }
@@ -215,7 +216,8 @@ impl Storage {
         Ok(())
     }
 
-    /// Looks at the components besides the data: what a file is written anew from is in memory or in its data.
+    /// Examines the components besides the data. The others are not needed for rewriting: their contents are
+    /// in memory or follow from the data.
     async fn survey_components(
         &self,
         tablet: &Tablet,
@@ -237,7 +239,7 @@ impl Storage {
         }
     }
 
-    /// Reads the file to its end, over what cannot be read.
+    /// Reads the file to its end, skipping what cannot be read.
     async fn survey(&self, tablet: &Tablet, file: &Rc<TableFile>, running: &Running) -> Result<Survey, Stop> {
         let mut survey = Survey::default();
         let mut from = PartitionBound::START;
@@ -251,7 +253,7 @@ impl Storage {
                 if tablet.is_claimed() || tablet.is_dropped() || self.0.draining.get() {
                     return Err(Stop::Failed(StorageError::Draining));
                 }
-                // Each stretch in one go: the scanner stays open over whole partitions.
+                // Each stretch is read in one go: the scanner stays open over whole partitions.
                 let read = read_on(file, &from, &mut last, &mut survey, |done| {
                     running
                         .completed
@@ -279,7 +281,7 @@ impl Storage {
             if survey.gaps as usize > GAPS_MAX {
                 return Ok(survey);
             }
-            // Where nothing was read, the damage is at the beginning of the stretch.
+            // If nothing was read, the damage is at the beginning of the stretch.
             let begin = last.map_or(from.token().0, |(token, _)| token.0);
             match behind_damage(file, begin).await {
                 Some(next) => from = PartitionBound::before_token(next),
@@ -288,7 +290,8 @@ impl Storage {
         }
     }
 
-    /// Writes partitions in order: up to the end, or to the first that is out of order where those are kept.
+    /// Writes partitions in order: up to the end, or, if partitions out of order are kept, to the first of
+    /// them.
     async fn write_band(
         &self,
         tablet: &Tablet,
@@ -334,14 +337,14 @@ impl Storage {
 /// Readable stretches of a file, one after the other.
 struct Bands {
     stretches: std::collections::VecDeque<Stretch>,
-    /// At a partition that is to be written.
+    /// The scanner, positioned at the next partition to be written.
     scanner: Option<Box<Scanner>>,
-    /// Where the present stretch ends; behind it is damage.
+    /// The last partition of the present stretch; damage follows it.
     last: Option<(Token, Vec<u8>)>,
 }
 
 impl Bands {
-    /// Goes to the next partition, if it is not at one; says no at the end.
+    /// Goes to the next partition, unless it is at one; returns false at the end.
     async fn open(&mut self, file: &Rc<TableFile>) -> Result<bool, StorageError> {
         while self.scanner.is_none() {
             let Some(stretch) = self.stretches.pop_front() else { return Ok(false) };
@@ -355,7 +358,7 @@ impl Bands {
         Ok(true)
     }
 
-    /// Moves behind a partition that was read or is left out.
+    /// Moves past a partition that was read or is left out.
     async fn step(&mut self, mut scanner: Box<Scanner>) -> Result<(), StorageError> {
         let is_last =
             self.last.as_ref().is_some_and(|(token, key)| (scanner.token(), scanner.key()) == (*token, key));
@@ -374,7 +377,8 @@ fn damage(file: &Rc<TableFile>, what: &'static str) -> SstableError {
     SstableError::Corrupt { path, component: Component::Data, offset: 0, problem: Problem::Invalid(what) }
 }
 
-/// Reads partitions from a place on; `last` is the last one that was read whole. Says whether the file ended.
+/// Reads partitions from a place on; `last` becomes the last one that was read completely. Returns whether
+/// the file ended.
 async fn read_on(
     file: &Rc<TableFile>,
     from: &PartitionBound,
@@ -415,16 +419,17 @@ async fn read_partition(file: &Rc<TableFile>, scanner: &mut Scanner) -> Result<(
         }
         reactor::maybe_yield().await;
     }
-    // One that is not closed would shadow what comes behind it.
+    // A range deletion without an end would shadow the partitions that follow.
     if open.is_live() { Ok(()) } else { Err(damage(file, "a range deletion has no end")) }
 }
 
-/// The least token behind `begin` from which on the file is readable again, by its index; `None` where it is not.
+/// The least token behind `begin` from which the file is readable again, found by its index; `None` if there
+/// is none.
 async fn behind_damage(file: &Rc<TableFile>, begin: i64) -> Option<Token> {
     let end = i128::from(file.sstable().last_key().0.0);
     let mut bad = i128::from(begin);
     let mut step = 1i128;
-    // Bounded: the step doubles, so it is over after 64 rounds at most.
+    // Bounded: the step doubles, so there are at most 64 rounds.
     let mut good = loop {
         let probe = (bad + step).min(end);
         if is_readable(file, Token(probe as i64)).await {
@@ -447,7 +452,7 @@ async fn behind_damage(file: &Rc<TableFile>, begin: i64) -> Option<Token> {
     Some(Token(good as i64))
 }
 
-/// Whether the first partition at or behind a token can be read, and there is one.
+/// Whether there is a partition at or behind a token and the first such can be read.
 async fn is_readable(file: &Rc<TableFile>, token: Token) -> bool {
     let from = PartitionBound::before_token(token);
     let read = async {

@@ -1,7 +1,7 @@
-//! The cap on bytes per second that compactions write, where somebody asked for one (`compaction_throughput`).
+//! The cap on the bytes per second that compactions write, if one is configured (`compaction_throughput`).
 //!
-//! A bucket that fills at the rate and holds a tenth of a second of it; who takes more than there is waits for the
-//! rest. Without a cap nothing is counted.
+//! It is a token bucket that fills at the configured rate and holds a tenth of a second of it. A compaction
+//! that takes more than the bucket has waits until the rest has come in. Without a cap nothing is counted.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use reactor::Instant;
 
 /// Part of a second the bucket holds.
 const BURST: f64 = 0.1;
-/// Longest wait at once, so that who waits still hears that it is to stop.
+/// Longest single wait, so that a waiting compaction still notices soon that it is to stop.
 const WAIT_MAX: Duration = Duration::from_millis(100);
 
-/// Bytes that may be written.
+/// The token bucket of bytes that may be written.
 pub(super) struct Throughput {
     bytes_per_second: Cell<u64>,
     available: Cell<f64>,
@@ -38,7 +38,7 @@ impl Throughput {
         self.bytes_per_second.set(bytes_per_second);
     }
 
-    /// Counts `bytes` as written and says how long to wait before more; never longer than a tenth of a second.
+    /// Counts `bytes` as written. Returns how long to wait before writing more, at most a tenth of a second.
     pub(super) fn take(&self, bytes: u64) -> Option<Duration> {
         let rate = self.bytes_per_second.get() as f64;
         if rate == 0.0 {

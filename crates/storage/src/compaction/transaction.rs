@@ -1,8 +1,7 @@
-//! Records of compactions that versions without a manifest left: which table files an interrupted exchange
+//! Records of compactions left by versions without a manifest: the table files that an interrupted exchange
 //! made obsolete.
 //!
-//! `compaction-<generation>.txn` beside the table files lists what is obsolete: those files do not count any
-//! more.
+//! `compaction-<generation>.txn` beside the table files lists obsolete files, which do not count any more.
 //!
 //! ```text
 //! record := ("remove " generation "\n")* "crc " CRC-32 of the lines before, 8 hex digits "\n"
@@ -17,16 +16,16 @@ const SUFFIX: &str = ".txn";
 const PREFIX: &str = "compaction-";
 const RECORD_BYTES_MAX: usize = 1 << 20;
 
-/// What records in a folder say.
+/// The contents of a folder's records.
 #[derive(Debug, Default)]
 pub(crate) struct Recorded {
     /// Numbers of table files that do not count any more.
     pub(crate) obsolete: BTreeSet<u64>,
-    /// Names of the records, unfinished ones too.
+    /// Names of the records, including unfinished ones.
     pub(crate) names: Vec<String>,
 }
 
-/// Whether a name is that of a whole record.
+/// Whether a name is that of a finished record.
 pub(crate) fn is_record(name: &str) -> bool {
     name.starts_with(PREFIX) && name.ends_with(SUFFIX)
 }

@@ -1,7 +1,8 @@
-//! Looks for damage in a table's files and says where it is; changes nothing.
+//! Looks for damage in a table's files and reports where it is; changes nothing.
 //!
-//! What `nodetool verify` does. A file that is found damaged is remembered as such: compactions leave it alone, a scrub
-//! mends it. Invariant: a file that goes meanwhile, into a compaction or with its table, is no damage.
+//! This is `nodetool verify`. A file that is found damaged is remembered as such: compactions leave it alone,
+//! a scrub repairs it. Invariant: a file that leaves meanwhile, by a compaction or with its table, does not
+//! count as damage.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -14,32 +15,32 @@ use crate::error::StorageError;
 use crate::shard::Storage;
 use crate::tablet::{TableFile, Tablet};
 
-/// What is looked at, and what is done about damage.
+/// How deeply to look, and what to do about damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VerifyOptions {
     /// How much of each file is read.
     pub depth: VerifyDepth,
-    /// Whether damage counts as met by a read, for `disk_failure_policy` to act upon.
+    /// Whether `disk_failure_policy` acts on damage as if a read had met it.
     pub tells_policy: bool,
 }
 
-/// A file that is not whole.
+/// A damaged file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DamagedFile {
     /// Its data component.
     pub path: PathBuf,
-    /// What is wrong with which component.
+    /// The damaged component and the kind of damage.
     pub reason: String,
 }
 
-/// What was found.
+/// The result of a verification.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VerifyReport {
-    /// Files looked at.
+    /// Number of files examined.
     pub files: usize,
-    /// Those that are not whole.
+    /// The damaged ones among them.
     pub damaged: Vec<DamagedFile>,
-    /// Whether somebody stopped it before all were looked at.
+    /// Whether an operator stopped it before all files were examined.
     pub stopped: bool,
 }
 
@@ -47,7 +48,8 @@ impl Storage {
     /// Looks for damage in the files that a table has on this shard.
     ///
     /// # Errors
-    /// [`StorageError::UnknownTable`]; [`StorageError::Draining`]. Damage, and a disk that does not read, are findings.
+    /// [`StorageError::UnknownTable`]; [`StorageError::Draining`]. Damage, and a disk that does not read, are
+    /// findings.
     pub async fn verify(&self, table: TableId, options: VerifyOptions) -> Result<VerifyReport, StorageError> {
         let store = self.table_store(table)?;
         let mut report = VerifyReport::default();
@@ -72,7 +74,7 @@ impl Storage {
         Ok(report)
     }
 
-    /// Says no where somebody stopped it.
+    /// Returns false if an operator stopped it.
     async fn verify_file(
         &self,
         tablet: &Rc<Tablet>,

@@ -7,7 +7,7 @@ use model::Token;
 use super::strategy::{FileInfo, Plan, View};
 use crate::tablet::{TableFile, Tablet};
 
-/// Files of a tablet and what is known of them, at one moment.
+/// The files of a tablet, and the facts about them that strategies use, at one moment.
 pub(crate) struct Facts {
     pub(super) files: Rc<Vec<Rc<TableFile>>>,
     infos: Vec<FileInfo>,
@@ -50,7 +50,8 @@ fn info(file: &TableFile, gc_before: u32) -> FileInfo {
     let stats = sstable.stats();
     let partitions = stats.partition_sizes.count().max(0) as f64;
     let cells = stats.cells_per_partition.mean() * partitions;
-    // As Cassandra's estimate: what has a local deletion time, by the cells there are.
+    // As in Cassandra's estimate: the number of entries with a local deletion time, divided by the number of
+    // cells.
     let dead = stats.tombstones.count_until(i64::from(gc_before)) as f64;
     FileInfo {
         generation: file.generation(),

@@ -1,9 +1,10 @@
-//! Disks that fill up or fail: writes are refused below a mark of free space, errors are counted and told to whoever
-//! decides what the node does about them.
+//! Disks that fill up or fail: writes are refused below a mark of free space; errors are counted and reported
+//! to the node, which decides what to do about them.
 //!
-//! `space` looks at free space on shard 0 and tells every shard; a shard refuses writes in `Storage::apply` and goes on
-//! with reads, truncations, drops, flushes and compactions, so that space can come back, and takes writes again by itself
-//! when it has. Invariant: refusing costs the write path one look at one cell.
+//! `space` measures free space on shard 0 and reports it to every shard. A shard refuses writes in
+//! `Storage::apply` and goes on with reads, truncations, drops, flushes and compactions, so that space can be
+//! freed. It takes writes again when there is space. Invariant: the check costs the write path one read of
+//! one cell.
 
 mod space;
 
@@ -19,50 +20,51 @@ use crate::shard::Storage;
 
 pub use space::DiskMark;
 
-/// What the node does when a disk fails, by the words of `disk_failure_policy` and `commit_failure_policy`.
+/// The reaction of the node to a failed disk, by the values of `disk_failure_policy` and
+/// `commit_failure_policy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailurePolicy {
     /// The process ends.
     Die,
-    /// As `Stop`, and for a corrupt table file too.
+    /// As `Stop`, and also for a corrupt table file.
     StopParanoid,
-    /// Clients are sent away; administration goes on.
+    /// Client connections are closed; administration goes on.
     Stop,
     /// Writes end, reads go on.
     StopCommit,
-    /// Reads go on without a file that the disk does not read; what fails fails, the rest goes on.
+    /// Reads go on without a file that the disk cannot read; failing requests fail, the rest goes on.
     BestEffort,
-    /// What fails fails, the rest goes on.
+    /// Failing requests fail, the rest goes on.
     Ignore,
 }
 
-/// What is wrong with a disk.
+/// A fault of a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trouble {
     /// A table file cannot be read or written.
     Data {
-        /// What storage says; it names the file.
+        /// The storage error's text, which names the file.
         reason: String,
     },
-    /// A table file does not hold what its checksums say.
+    /// The contents of a table file do not match its checksums.
     Corrupt {
-        /// What storage says; it names the file.
+        /// The storage error's text, which names the file.
         reason: String,
     },
     /// The commit log cannot be written.
     Commitlog {
-        /// What storage says; it names the file.
+        /// The storage error's text, which names the file.
         reason: String,
     },
 }
 
-/// Free space and errors as one shard knows them.
+/// Free space and errors, as seen by one shard.
 pub(crate) struct DiskWatch {
-    /// The disk that has too little space, with what it has and should have.
+    /// The disk that has too little space, with the bytes that are free and the bytes that should be.
     full: RefCell<Option<(PathBuf, u64, u64)>>,
     is_full: Cell<bool>,
-    /// Bytes of the disk of table files that compactions may fill: of the last look, less what this shard's have
-    /// written since.
+    /// Bytes that compactions may fill of the disk of table files: as last measured, less the bytes this
+    /// shard's compactions have written since.
     pub(crate) room: Cell<u64>,
     /// When a draining shard stops waiting for room in its log.
     pub(crate) drain_until: Cell<Option<Deadline>>,
@@ -121,7 +123,7 @@ impl DiskWatch {
         *self.full.borrow_mut() = full;
     }
 
-    /// What a refused write is told.
+    /// Counts a refused write and returns its error.
     #[cold]
     pub(crate) fn refusal(&self) -> StorageError {
         self.refused.inc();
@@ -137,7 +139,7 @@ impl DiskWatch {
 
     fn tell(&self, trouble: Trouble) {
         let mut told = self.trouble.borrow_mut();
-        // The first counts; whoever acts on it is called once for all that come meanwhile.
+        // The first trouble is kept: the node is notified once for all that come before it reacts.
         if told.is_none() {
             *told = Some(trouble);
             drop(told);
@@ -146,9 +148,9 @@ impl DiskWatch {
     }
 }
 
-/// Whether the process had no descriptor left, or no memory: the request fails, the disk is well.
+/// Whether the process lacked descriptors or memory: the request fails, but the disk is not at fault.
 pub(crate) fn is_shortage(error: &std::io::Error) -> bool {
-    /// As the system numbers them: ENOMEM, ENFILE and EMFILE.
+    /// The system's numbers of ENOMEM, ENFILE and EMFILE.
     const SHORTAGES: [i32; 3] = [12, 23, 24];
     error.raw_os_error().is_some_and(|code| SHORTAGES.contains(&code))
 }
@@ -159,7 +161,7 @@ impl Storage {
         self.0.log.stop_for_good();
     }
 
-    /// The next trouble with a disk on this shard.
+    /// Waits for the next trouble with a disk on this shard.
     pub async fn next_trouble(&self) -> Trouble {
         let watch = &self.0.disk;
         loop {
@@ -170,7 +172,7 @@ impl Storage {
         }
     }
 
-    /// Counts a read's error, and tells whoever decides what it means for the node.
+    /// Counts a read's error, and reports it to the node.
     #[cold]
     pub(crate) fn note_read_error(&self, error: &StorageError) {
         let watch = &self.0.disk;
@@ -191,7 +193,7 @@ impl Storage {
         }
     }
 
-    /// Counts the error of a compaction, which reads and writes table files, and tells of it.
+    /// Counts the error of a compaction, which reads and writes table files, and reports it.
     #[cold]
     pub(crate) fn note_compaction_error(&self, error: &StorageError) {
         match error {

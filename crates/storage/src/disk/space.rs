@@ -1,8 +1,8 @@
-//! Looks at free space, more often the less there is, and closes and opens the node for writes.
+//! Measures free space, more often the less there is, and closes and opens the node for writes.
 //!
-//! What has to stay free of the disk of table files is the mark, what memtables hold, and what the log may take until
-//! the next look: whatever was acknowledged can be flushed, however full the disk is. Compactions may use the mark's
-//! part, not the others.
+//! On the disk of table files, the mark has to stay free, plus the bytes in memtables, plus the bytes the log
+//! may take until the next measurement: all acknowledged writes can then be flushed, however full the disk
+//! is. Compactions may use the mark's part, but not the others.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,19 +12,19 @@ use reactor::{Deadline, Group};
 use crate::error::StorageError;
 use crate::shard::Storage;
 
-/// Longest time between two looks.
+/// Longest time between two measurements.
 const LOOK_EVERY_MAX: Duration = Duration::from_secs(10);
-/// Shortest, and that while writes are refused.
+/// Shortest time between two measurements, which also applies while writes are refused.
 const LOOK_EVERY_MIN: Duration = Duration::from_millis(250);
-/// What a disk may be filled with in a second, with room to spare: decides when to look next.
+/// Upper bound on the bytes by which a disk fills in a second; decides when to measure next.
 const FILLED_PER_SECOND: u64 = 2 << 30;
-/// Free space has to come back this far above the mark before writes are taken again, as a part of the mark.
+/// Writes are taken again when free space is this part (one in so many) of the mark above the mark.
 const RETURN_PART: u64 = 16;
 
-/// Segments that a shard's log may begin between two looks.
+/// Segments that a shard's log may begin between two measurements.
 const LOG_SEGMENTS: u64 = 2;
 
-/// How much of a disk has to stay free for writes to be taken.
+/// The bytes of a disk that have to stay free for writes to be taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskMark {
     /// A folder on the disk.
@@ -33,18 +33,18 @@ pub struct DiskMark {
     pub free_bytes_min: u64,
 }
 
-/// What a look at the disks found.
+/// The result of a measurement.
 struct Space {
-    /// The first disk with too little, with what is free and has to be.
+    /// The first disk with too little space, with the bytes that are free and that should be.
     found: Option<(PathBuf, u64, u64)>,
-    /// The least room above what has to be free.
+    /// Bytes above what has to be free, on the disk with the fewest.
     headroom: u64,
     /// Bytes that compactions may fill.
     room: u64,
 }
 
 impl Storage {
-    /// The task that looks; only shard 0 has it, and only where there is a mark.
+    /// Starts the measuring task; only shard 0 has it, and only if there is a mark.
     pub(crate) fn start_watching_space(&self) {
         if self.0.shard != 0 || self.0.config.disk_marks.is_empty() {
             return;
@@ -64,7 +64,7 @@ impl Storage {
             let stopped = self.0.stopped.wait();
             let held = self
                 .on_every_shard(Group::ADMIN, (), async |storage, ()| Ok(storage.0.throttle.dirty() as u64));
-            // While a shard starts it cannot be asked nor told: the next look counts.
+            // While a shard starts it cannot be called: the next measurement will do.
             let held = held.await.map_or(0, |held| held.into_iter().sum());
             let Space { found, headroom, room } = self.look_at_space(full.as_ref(), held).await;
             if found.as_ref().map(|(path, ..)| path) != full.as_ref() {
@@ -95,7 +95,7 @@ impl Storage {
         }
     }
 
-    /// Looks at all disks, with so many bytes in the memtables of all shards.
+    /// Measures all disks; `held` is the number of bytes in the memtables of all shards.
     async fn look_at_space(&self, full: Option<&PathBuf>, held: u64) -> Space {
         let (mut headroom, mut room, mut found) = (u64::MAX, u64::MAX, None);
         let config = &self.0.config;
@@ -105,7 +105,7 @@ impl Storage {
             let free = match reactor::file::available_space(&mark.path).await {
                 Ok(free) => free,
                 Err(error) => {
-                    // Not known: the writes themselves will tell.
+                    // The free space is unknown: a write that finds the disk full reports it.
                     let error = StorageError::io("look at the free space of", &mark.path, error);
                     reactor::warn_limited!("free space is not known"; error = error);
                     continue;

@@ -1,7 +1,8 @@
-//! A table file that flushes and compactions write: partitions as merges or memtables have them, with pauses in between.
+//! A table file that a flush or a compaction writes: partitions from merges or memtables, with pauses in
+//! between.
 //!
-//! What a step puts together is bounded (a row, or [`STEPS_PER_LOOK`] small ones); behind it the disk gets what is due, and
-//! others their turn.
+//! The work of one step is bounded (a row, or [`STEPS_PER_LOOK`] small ones). After it, due bytes go to the
+//! disk and other tasks run.
 
 use std::rc::Rc;
 
@@ -23,14 +24,14 @@ pub(crate) struct Output {
     pub(super) generation: u64,
     pub(super) directory: std::path::PathBuf,
     pub(super) table: Rc<Table>,
-    /// Rows and partitions since the last look.
+    /// Rows and partitions since the last check.
     pub(super) steps: u32,
-    /// Told what is written, where a memtable is.
+    /// For a flush: counts the bytes written.
     pub(super) spool: Option<Rc<Spool>>,
     pub(super) watch: Watch,
 }
 
-/// A partition that is being written; it begins in the file with the first thing that is to be said of it.
+/// A partition that is being written; it begins in the file with its first element.
 struct Part<'k> {
     token: Token,
     key: &'k [u8],
@@ -38,7 +39,8 @@ struct Part<'k> {
     start: u64,
 }
 
-/// Rows and partitions written between two looks whether somebody else should run, unless the disk is waited for before.
+/// Rows and partitions written between two checks whether another task should run, unless the disk is waited
+/// for before.
 const STEPS_PER_LOOK: u32 = 32;
 
 impl Output {
@@ -47,7 +49,7 @@ impl Output {
         self.writer.data_bytes()
     }
 
-    /// Writes what is left of a partition, if anything.
+    /// Writes the rest of a partition, if there is any.
     pub(crate) async fn partition(
         &mut self,
         token: Token,
@@ -66,8 +68,8 @@ impl Output {
         self.look().await
     }
 
-    /// Writes a partition as its only version in a memtable has it, which holds neither a static row nor range tombstones; rows
-    /// go from there to the file.
+    /// Writes a partition straight from its only version in a memtable, which has neither a static row nor
+    /// range tombstones.
     pub(super) async fn partition_in_memory(
         &mut self,
         token: Token,
@@ -141,7 +143,7 @@ impl Output {
         if let Some(spool) = &self.spool {
             match &next {
                 Unfiltered::Row { clustering, row } => spool.row(clustering.len() + row.as_bytes().len()),
-                // A range tombstone begins: it has two positions.
+                // A range tombstone begins; its two positions are counted.
                 Unfiltered::Change { position, deletion } if !deletion.is_live() => {
                     spool.row(2 * position.prefix.0.len());
                 }
@@ -166,12 +168,12 @@ impl Output {
         }
     }
 
-    /// After each step: gives the disk what is due, and others their turn.
+    /// Called after each step: writes due bytes to the disk and lets other tasks run.
     #[inline]
     async fn look(&mut self) -> Result<(), StorageError> {
         self.steps += 1;
         if self.steps >= STEPS_PER_LOOK || self.writer.is_due() {
-            // Boxed, so that steps that do not wait do not carry the room for it around.
+            // Boxed, so that the future of a step that does not wait stays small.
             Box::pin(self.give_way()).await?;
         }
         Ok(())

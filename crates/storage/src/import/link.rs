@@ -1,8 +1,8 @@
-//! Puts a source in place as it is, where it is wholly one tablet's, says no other table, and this node could
-//! have written it.
+//! Links a source into place as it is, if it belongs entirely to one tablet, names no other table, and is of
+//! a format that this node writes.
 //!
-//! It is read through first, so that a damaged source is found while nothing has changed; then its components are linked
-//! under the tablet's next number, `TOC.txt` last and everything durable, as a writer would do it.
+//! The source is read through first, so that damage is found while nothing has changed. Then its components
+//! are linked under the tablet's next number, `TOC.txt` last and everything durable, as a writer would do it.
 
 use std::rc::Rc;
 
@@ -16,7 +16,8 @@ use crate::shard::Storage;
 use crate::tablet::{self, TableFile, Tablet, to_storage_error};
 
 impl Storage {
-    /// Links a source into the tablet; how many partitions it has. `None` where it has to be written anew.
+    /// Links a source into the tablet; returns its number of partitions, `None` if it has to be rewritten
+    /// instead.
     ///
     /// # Errors
     /// Those of reading the source.
@@ -44,7 +45,8 @@ impl Storage {
             tablet.set_directory();
         }
         let descriptor = Descriptor::new(tablet.free_generation().await?);
-        // An orphan only where this is dropped in between: a compaction that ends meanwhile removes all orphans there are.
+        // It becomes an orphan only if this future is dropped: a compaction that ends meanwhile removes all
+        // orphans.
         let making = Making::new(tablet, descriptor.generation());
         // A half-linked file that a crash leaves is removed at the next start.
         self.0.manifest.note(&[Edit::Removing((tablet.table().id(), descriptor.generation()))]).await?;
@@ -66,7 +68,7 @@ impl Storage {
         Ok(Some((file, partitions)))
     }
 
-    /// Reads all of a source, so that every checksum is looked at.
+    /// Reads all of a source, so that every checksum is verified.
     async fn read_through(&self, tablet: &Tablet, source: &Rc<TableFile>) -> Result<u64, StorageError> {
         let failed = |error| source.failed(error);
         let (from, to) = (PartitionBound::START, PartitionBound::END);
@@ -86,7 +88,7 @@ impl Storage {
     }
 }
 
-/// Links the components of a source; says no where this file system does not.
+/// Links the components of a source; returns false if the file system does not support it.
 async fn link(source: &TableFile, tablet: &Tablet, to: Descriptor) -> Result<bool, StorageError> {
     let (from, directory) = {
         let sstable = source.sstable();
@@ -95,7 +97,7 @@ async fn link(source: &TableFile, tablet: &Tablet, to: Descriptor) -> Result<boo
     for component in Component::ALL {
         let path = from.path(&directory, component);
         if component == Component::Toc {
-            // The other names first: with this one the file counts.
+            // The other names first: the file counts once it has this one.
             sync(&tablet.directory).await?;
         }
         match durable(&path).await {
@@ -113,7 +115,7 @@ async fn link(source: &TableFile, tablet: &Tablet, to: Descriptor) -> Result<boo
     Ok(true)
 }
 
-/// Whoever put a source there need not have made it durable.
+/// Makes a source durable, as the program that made it need not have done.
 async fn durable(path: &std::path::Path) -> std::io::Result<()> {
     let file = reactor::file::File::open(path, reactor::file::OpenOptions::new().read(true)).await?;
     file.sync_all().await

@@ -1,10 +1,12 @@
-//! Takes in table files from outside: what `refresh` and `import` do.
+//! Takes in table files from outside, for `refresh` and `import`.
 //!
-//! A file may come from another node, with other shards, tablets or tokens, or from Cassandra: every shard reads the
-//! part of it that its tablets own and writes that as files of its own. A file of ours that is wholly one tablet's is linked (`link`). All
-//! shards do so before any shows a row (`write`, then `publish` or `forget`), so that a source that is damaged in the middle,
-//! or of another schema, changes nothing. Invariant: a source is removed only when all its rows are in durable files.
-//! A crash in between leaves the sources; taking them in again changes nothing, for rows know their timestamps.
+//! A file may come from another node, with other shards, tablets or tokens, or from Cassandra. Every shard
+//! reads the part of it that its tablets own and writes that as files of its own. A file of this node's
+//! format that belongs entirely to one tablet is linked (`link`). All shards do so before any shows a row
+//! (`write`, then `publish` or `forget`), so that a source that is damaged in the middle, or of another
+//! schema, changes nothing. Invariant: a source is removed only when all its rows are in durable files. A
+//! crash in between leaves the sources; taking them in again changes nothing, since rows have their
+//! timestamps.
 
 mod link;
 mod place;
@@ -29,26 +31,26 @@ use crate::read::source::{Input, Source};
 use crate::shard::Storage;
 use crate::tablet::{Damage, MISNUMBERED, TableFile, Tablet, to_storage_error};
 
-/// Folder below a table's where files wait to be taken in.
+/// Folder below a table's folder where files wait to be taken in.
 pub(crate) const UPLOAD: &str = "upload";
-/// What is said of table files in other versions.
+/// Message about table files in other versions.
 pub(crate) const NOT_READ: &str = "table files of the format big with a version of ma to oa, and of bti with version da, are read: \
      run `nodetool upgradesstables -a` of the Apache Cassandra 3.0 to 5.0 that wrote them";
-/// Table files taken in at once; more take several calls.
+/// Most table files taken in at once; more take several calls.
 const FILES_MAX: usize = 10_000;
-/// How often an import that takes long says in the log how far it is.
+/// How often a long import logs its progress.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
 
-/// Where files come from.
+/// The source of the files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ImportSource {
     /// The folder; `None` for the table's `upload`.
     pub directory: Option<PathBuf>,
-    /// Whether the files stay there.
+    /// Whether the source files are kept.
     pub keep: bool,
 }
 
-/// What was taken in.
+/// Counts of an import.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ImportReport {
     /// Table files.
@@ -57,11 +59,11 @@ pub struct ImportReport {
     pub partitions: u64,
 }
 
-/// What a shard keeps for imports.
+/// A shard's state of imports.
 pub(crate) struct Imports {
-    /// One at a time; on the shard that leads it.
+    /// One import at a time; used on the shard that leads it.
     turn: Semaphore,
-    /// Files that are whole and show nothing yet, by import.
+    /// Complete files that are not shown yet, by import.
     written: RefCell<BTreeMap<u64, Vec<Written>>>,
     next: Cell<u64>,
 }
@@ -74,20 +76,20 @@ impl Default for Imports {
     }
 }
 
-/// How far a shard is.
+/// Progress of a shard.
 struct Progress<'t> {
     task: &'t Task,
-    /// Source files that are done.
+    /// Number of source files that are done.
     files: usize,
     partitions: u64,
     told: Instant,
 }
 
 impl Progress<'_> {
-    /// A partition is written.
+    /// Counts a partition that was written.
     fn step(&mut self) {
         self.partitions += 1;
-        // The clock is looked at now and then only.
+        // The clock is read only from time to time.
         if self.partitions.is_multiple_of(1024) && self.told.elapsed() >= TOLD_EVERY {
             self.told = reactor::now();
             reactor::info!("table files are being taken in";
@@ -97,7 +99,7 @@ impl Progress<'_> {
     }
 }
 
-/// What each shard is told.
+/// The task that each shard is given.
 #[derive(Debug, Clone)]
 struct Task {
     id: u64,
@@ -109,19 +111,19 @@ struct Task {
 impl Storage {
     /// Takes table files in on all shards. Reads show all of their rows or, after an error, none.
     ///
-    /// Always to be called on the same shard of a node: imports wait for each other there.
+    /// Always call it on the same shard of a node: imports wait for each other there.
     ///
     /// # Errors
     /// [`StorageError::UnknownTable`]; [`StorageError::Import`] for files that cannot be taken in, or are in
-    /// use;
-    /// [`StorageError::Shard`] with what a shard met, a damaged file among it. The sources are then still there.
+    /// use; [`StorageError::Shard`] with a shard's error, such as a damaged file. The sources then still
+    /// exist.
     pub async fn import(&self, table: TableId, from: &ImportSource) -> Result<ImportReport, StorageError> {
         let directory = self.source_directory(table, from)?;
         self.check_place(&directory).await?;
         self.take_in(table, from).await
     }
 
-    /// As [`Storage::import`], also from a folder that this node keeps files of its own in.
+    /// As [`Storage::import`], also from a folder that has this node's own files.
     pub(crate) async fn take_in(
         &self,
         table: TableId,
@@ -145,7 +147,7 @@ impl Storage {
                     storage.forget_import(id).await;
                     Ok(())
                 });
-                // What stays is whole files with true rows; the first error is the one that counts.
+                // Files that stay are complete and have correct rows; the first error is returned.
                 let _ = forgotten.await;
                 return Err(error);
             }
@@ -170,7 +172,7 @@ impl Storage {
         Ok(from.directory.clone().unwrap_or_else(|| store.directory.join(UPLOAD)))
     }
 
-    /// Writes this shard's part of the sources; how many partitions.
+    /// Writes this shard's part of the sources; returns the number of partitions.
     async fn write_import(&self, task: &Task) -> Result<u64, StorageError> {
         let store = self.table_store(task.table)?;
         let mut progress = Progress { task, files: 0, partitions: 0, told: reactor::now() };
@@ -178,7 +180,7 @@ impl Storage {
             let table = store.table();
             let source =
                 Sstable::open(&task.directory, *descriptor, &table).await.map_err(to_storage_error)?;
-            // Nobody sets a damaged source aside: it is not ours.
+            // A damaged source is not set aside: it does not belong to this node.
             let source = Rc::new(TableFile::new(source, &Rc::new(Damage::new(FailurePolicy::Ignore))));
             let tablets: Vec<_> = store.tablets().cloned().collect();
             for tablet in &tablets {
@@ -197,7 +199,7 @@ impl Storage {
         Ok(progress.partitions)
     }
 
-    /// Writes what a source has of a tablet.
+    /// Writes the part of a source that belongs to a tablet.
     async fn write_tablet(
         &self,
         tablet: &Rc<Tablet>,
@@ -248,7 +250,7 @@ impl Storage {
         file.await
     }
 
-    /// Shows what was written.
+    /// Adds the written files to their tablets' sets.
     async fn publish_import(&self, id: u64) {
         let written = self.0.imports.written.borrow_mut().remove(&id).unwrap_or_default();
         for (tablet, file) in written {
@@ -262,7 +264,7 @@ impl Storage {
         self.0.compaction_wanted.notify_all();
     }
 
-    /// Removes what was written.
+    /// Removes the written files.
     async fn forget_import(&self, id: u64) {
         let written = self.0.imports.written.borrow_mut().remove(&id).unwrap_or_default();
         for (tablet, file) in written {
@@ -271,7 +273,7 @@ impl Storage {
     }
 }
 
-/// The table files in a folder; where one is not whole or not readable, none of them.
+/// The table files in a folder; an error if one is incomplete or unreadable.
 async fn whole_files(directory: &Path, must_exist: bool) -> Result<Vec<Descriptor>, StorageError> {
     let refused = |reason: String| StorageError::Import { path: directory.to_owned(), reason };
     let entries = match reactor::file::read_dir(directory).await {

@@ -1,8 +1,8 @@
-//! Which folders files may be taken in from: not those whose files are in use.
+//! Decides from which folders files may be taken in: not from those whose files are in use.
 //!
-//! A source's files are removed once their rows are taken in. In a table's own folder those are the table's
-//! files, and a start after that would find the rows gone. A folder is known by what it is on the disk, not
-//! by its name: a symbolic link, `..` or a bind mount leads to the same place.
+//! A source's files are removed once their rows are taken in. In a table's own folder those would be the
+//! table's files, and the next start would find the rows gone. A folder is identified by its identity on the
+//! disk, not by its name: a symbolic link, `..` or a bind mount leads to the same place.
 
 use std::path::Path;
 
@@ -14,15 +14,15 @@ use crate::shard::Storage;
 use crate::snapshot;
 use crate::tablet::QUARANTINE;
 
-/// Where Cassandra's tools put files that are to be taken in.
+/// Folder in which Cassandra's tools put files that are to be taken in.
 const STAGING: &str = "staging";
 /// Folders below a table's whose files are not in use.
 const NOT_IN_USE: [&str; 4] = [UPLOAD, STAGING, QUARANTINE, snapshot::DIRECTORY];
-/// Where one of those stands below the data directory: behind keyspace and table.
+/// Depth of such a folder below the data directory: behind keyspace and table.
 const DEPTH: usize = 2;
 
 impl Storage {
-    /// Refuses a folder whose files this node uses; one that is not there passes.
+    /// Refuses a folder whose files this node uses; a folder that does not exist passes.
     ///
     /// # Errors
     /// [`StorageError::Import`] for such a folder; those of looking at it.
@@ -62,7 +62,7 @@ fn is_not_in_use(place: &Place) -> bool {
     place.path.file_name().is_some_and(|name| NOT_IN_USE.iter().any(|free| name == *free))
 }
 
-/// How many folders the first of `places` lies below `directory`; `None` where it does not.
+/// How many folders the first of `places` lies below `directory`; `None` if it is not below.
 async fn depth_below(places: &[Place], directory: &Path) -> Result<Option<usize>, StorageError> {
     match ancestry(directory).await {
         Ok(above) => {

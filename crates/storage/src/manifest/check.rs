@@ -1,9 +1,9 @@
-//! Compares what must be there with what is, on shard 0, before anything is changed.
+//! Compares the files that must exist with those that do, on shard 0, before anything is changed.
 //!
-//! First everything is looked at, then a start that found less than it must have is refused with all that is
-//! missing by name, and only then unfinished work of the process before is ended: obsolete files are removed,
-//! table files that lost their `TOC.txt` get it back, and sets that nobody began are moved out of the way.
-//! Nothing is deleted here that a flush, compaction or import of this node did not begin.
+//! Everything is examined first. Then a start that misses something is refused with the names of everything
+//! missing. Only then unfinished work of the previous process is completed: obsolete files are removed, table
+//! files that lost their `TOC.txt` get it back, and sets of unknown origin are moved out of the way. Nothing
+//! is deleted here that was not made by a flush, compaction or import of this node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -22,20 +22,20 @@ use crate::error::StorageError;
 use crate::schema_log::{SchemaLog, dropped_tables};
 use crate::tablet::{directory_of, quarantine, to_storage_error};
 
-/// Names of missing files that are said of one folder; the rest is a number.
+/// How many missing files of one folder are named; of the others only the number is given.
 const NAMES_MAX: usize = 3;
 
-/// What must be there and is not.
+/// Descriptions of files that must exist and do not.
 #[derive(Debug, Default)]
 pub(crate) struct Missing(Vec<String>);
 
 impl Missing {
-    /// Something that is missing, by name.
+    /// Adds something that is missing, by name.
     pub(crate) fn add(&mut self, what: String) {
         self.0.push(what);
     }
 
-    /// Goes on where nothing is missing, or where an operator named exactly this loss (`accept_missing`).
+    /// Succeeds if nothing is missing, or if an operator accepted exactly this loss (`accept_missing`).
     ///
     /// # Errors
     /// [`StorageError::Missing`].
@@ -59,28 +59,28 @@ pub(crate) fn tablet_of(map: TabletMap, generation: u64) -> TabletId {
     TabletId((generation % u64::from(map.count())) as u32)
 }
 
-/// What is to be done in the folder of a table before anybody opens its files.
+/// The work to be done in a table's folder before its files are opened.
 #[derive(Debug, Default)]
 struct Folder {
     directory: PathBuf,
-    /// Table files that are in no set any more, whole or not.
+    /// Table files that are in no set any more, complete or not.
     remove: Vec<Descriptor>,
-    /// Files of a flush or compaction that did not come to an end, and records of earlier versions.
+    /// Files of an unfinished flush or compaction, and records of earlier versions.
     leftovers: Vec<String>,
-    /// Sets that lost their `TOC.txt`, with the components they have.
+    /// Sets that lost their `TOC.txt`, with their components.
     restore: Vec<(Descriptor, Vec<Component>)>,
-    /// Sets without a `TOC.txt` that are nobody's.
+    /// Sets without a `TOC.txt` that this node did not make.
     set_aside: Vec<Descriptor>,
 }
 
-/// What a look found.
+/// The findings of the examination.
 pub(crate) struct Looked {
-    /// What must be there from now on.
+    /// The files that must exist from now on.
     pub(crate) state: State,
     folders: Vec<Folder>,
 }
 
-/// Looks at everything that is listed; changes nothing.
+/// Examines everything that is listed; changes nothing.
 ///
 /// # Errors
 /// File errors; a damaged record of a compaction.
@@ -128,7 +128,7 @@ pub(crate) async fn look(
     Ok(Looked { state, folders })
 }
 
-/// Looks into the folder of a table; `None` where there is nothing to do in it.
+/// Examines the folder of a table; `None` if there is nothing to do in it.
 async fn look_into(
     config: &StorageConfig,
     table: &Table,
@@ -152,7 +152,7 @@ async fn look_into(
     };
     let is_live = |generation: u64| listed.get(&generation) == Some(&FileState::Live);
     let mut found = BTreeSet::new();
-    // A table file of another version under such a number is not one of those that are listed.
+    // A table file of another version under such a number is not a listed file.
     for descriptor in sorted.complete.into_iter().filter(|d| d.could_be_written()) {
         let generation = descriptor.generation();
         if is_obsolete(generation) {
@@ -161,7 +161,7 @@ async fn look_into(
             found.insert(generation);
         }
     }
-    // Files that others left unfinished are theirs.
+    // Unfinished files that another process wrote are left alone.
     for (descriptor, components) in sorted.partial.into_iter().filter(|(d, _)| d.could_be_written()) {
         let generation = descriptor.generation();
         let has = |component| components.contains(&component);
@@ -204,7 +204,7 @@ async fn look_into(
             names.join(", ")
         ));
     }
-    // Those that are not listed yet are listed by the shard that opens them.
+    // Files that are not listed yet are listed by the shard that opens them.
     let live = listed.keys().filter(|generation| found.contains(*generation));
     state.files.extend(live.map(|generation| ((table.id(), *generation), FileState::Live)));
     let idle = folder.remove.is_empty()
@@ -242,7 +242,7 @@ async fn look_for_segments(
                 missing.add(format!("{}: a commit-log segment", path.display()));
                 continue;
             }
-            // Opened, and not by its entry: it may be a link, or no file at all.
+            // It is opened, since its directory entry may be a link, or not a file at all.
             let file = File::open(&path, OpenOptions::new().read(true)).await;
             let file = file.map_err(StorageError::of("open", &path))?;
             let bytes = file.size().await.map_err(StorageError::of("measure", &path))?;
@@ -260,7 +260,7 @@ async fn look_for_segments(
 }
 
 impl Looked {
-    /// Ends what an earlier process left unfinished in the folders.
+    /// Completes the unfinished work of an earlier process in the folders.
     ///
     /// # Errors
     /// File errors.
@@ -295,7 +295,7 @@ impl Folder {
             reactor::file::remove_file(&path).await.map_err(StorageError::of("delete", &path))?;
         }
         if !records.is_empty() {
-            // Not before what they name is gone.
+            // The records are removed only when the removal of the files they name is durable.
             reactor::file::sync_dir(directory).await.map_err(StorageError::of("sync", directory))?;
         }
         for name in records {

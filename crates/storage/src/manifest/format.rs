@@ -15,7 +15,7 @@ use model::TableId;
 
 use crate::records::Magic;
 
-/// What a shard's log of the manifest begins with.
+/// The first bytes of a shard's log of the manifest.
 pub(crate) const MAGIC: &Magic = b"cetomf1\n";
 
 /// A table file by its table and number.
@@ -23,16 +23,16 @@ pub(crate) type FileKey = (TableId, u64);
 /// A segment of the commit log by the number of its shard's log and of its file.
 pub(crate) type SegmentKey = (u32, u64);
 
-/// One change of what must be there.
+/// One change of the files that must exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Edit {
     /// A table file is in its tablet's set.
     Live(FileKey),
-    /// A table file is in no set any more; the next start removes what is left of it.
+    /// A table file is in no set any more; the next start removes the rest of it.
     Removing(FileKey),
     /// A table file is gone.
     Gone(FileKey),
-    /// A segment of the commit log is there.
+    /// A segment of the commit log exists.
     Segment(SegmentKey),
     /// A segment of the commit log is being deleted.
     SegmentGone(SegmentKey),
@@ -63,7 +63,7 @@ pub(crate) fn encode(edit: Edit, out: &mut Vec<u8>) {
     }
 }
 
-/// The edits of a record; `None` for bytes that are none.
+/// The edits of a record; `None` for invalid bytes.
 pub(crate) fn decode(mut bytes: &[u8]) -> Option<Vec<Edit>> {
     let mut edits = Vec::new();
     while let Some((kind, rest)) = bytes.split_first() {
@@ -97,12 +97,12 @@ pub(crate) fn decode(mut bytes: &[u8]) -> Option<Vec<Edit>> {
     Some(edits)
 }
 
-/// Which logs of the manifest count.
+/// Identifies the logs of the manifest that are valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Current {
     /// Logs of other epochs are leftovers.
     pub(crate) epoch: u64,
-    /// How many logs there are, one a shard.
+    /// Number of logs, one for each shard.
     pub(crate) shards: usize,
 }
 
@@ -113,7 +113,7 @@ impl Current {
         format!("{lines}crc: {:08x}\n", crc32fast::hash(lines.as_bytes()))
     }
 
-    /// Reads the text; `None` where it is damaged.
+    /// Reads the text; `None` if it is damaged.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (lines, crc) = std::str::from_utf8(bytes).ok()?.rsplit_once("crc: ")?;
         let crc = u32::from_str_radix(crc.strip_suffix('\n')?, 16).ok()?;

@@ -1,12 +1,12 @@
-//! What must be there: the table files of each tablet, the segments of the commit log, and how long the
-//! schema log is.
+//! Lists the files that must exist: the table files of each tablet, the segments of the commit log, and the
+//! length of the schema log.
 //!
-//! Each shard appends to a log of its own in the manifest's folder, apart from what it lists, so that a file
-//! or a folder that is missing is known to be missing (`check`). Invariants: a table file is listed durably
-//! before anything goes that it stands for (the log's entries of a flush, the inputs of a compaction); it is
-//! noted as being removed before its first component is; a segment of the commit log is listed before its
-//! first entry. Whatever is there and not listed is therefore the work of somebody who did not come to an
-//! end, or was put there by hand. `flush`, `compaction::exchange`, `ddl` and `commitlog::recycle` lean on it.
+//! Each shard appends to its own log in the manifest's folder, apart from the listed files, so that a missing
+//! file or folder is noticed (`check`). Invariants: a table file is listed durably before the data it
+//! replaces is removed (the log's entries of a flush, the inputs of a compaction); it is noted as being
+//! removed before its first component is removed; a segment of the commit log is listed before its first
+//! entry. A file that exists and is not listed is therefore from work that was interrupted, or was put there
+//! by hand. `flush`, `compaction::exchange`, `ddl` and `commitlog::recycle` rely on it.
 //! Format: docs/formats/manifest.md.
 
 pub(crate) mod check;
@@ -25,22 +25,22 @@ use crate::records::{self, RecordFile};
 pub(crate) use format::{Edit, FileKey, SegmentKey};
 pub(crate) use open::Listed;
 
-/// A log is written anew once it is so many times as long as its present content would be, and beyond
+/// A log is rewritten when it is this many times as long as its present content would be, and longer than
 /// [`REWRITE_BYTES_MIN`].
 const REWRITE_FACTOR: u64 = 4;
-/// Logs shorter than this are not worth writing anew.
+/// Logs shorter than this are not worth rewriting.
 const REWRITE_BYTES_MIN: u64 = 1 << 20;
 
-/// What is known of a table file.
+/// State of a table file in the manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileState {
-    /// It must be there.
+    /// The file must exist.
     Live,
-    /// What is left of it is to be removed.
+    /// The rest of the file has to be removed.
     Removing,
 }
 
-/// What one shard's log says, all edits applied.
+/// The state of one shard's log, all edits applied.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) files: BTreeMap<FileKey, FileState>,
@@ -60,7 +60,7 @@ impl State {
         }
     }
 
-    /// Edits that lead from nothing to this state.
+    /// Edits that lead from the empty state to this one.
     fn edits(&self) -> Vec<Edit> {
         let files = self.files.iter().map(|(key, state)| match state {
             FileState::Live => Edit::Live(*key),
@@ -71,17 +71,17 @@ impl State {
         files.chain(segments).chain(schema).collect()
     }
 
-    /// The bytes of a log that says this and nothing else.
+    /// The bytes of a log with exactly this state.
     fn encode(&self) -> Vec<u8> {
         records::encode(format::MAGIC, [payload(&self.edits())])
     }
 }
 
-/// What the fuzz target reads and writes.
+/// For the fuzz target: reads and writes logs.
 pub(crate) mod fuzzing {
     use super::{Edit, format, payload, records};
 
-    /// All edits of a log; none of damaged bytes.
+    /// All edits of a log; none if its bytes are damaged.
     pub(crate) fn edits(log: &[u8]) -> Vec<Edit> {
         let Ok(parsed) = records::parse(log, format::MAGIC) else { return Vec::new() };
         parsed.payloads.iter().filter_map(|payload| format::decode(payload)).flatten().collect()
@@ -99,32 +99,32 @@ fn payload(edits: &[Edit]) -> Vec<u8> {
     bytes
 }
 
-/// The outcome of a note, once its record was written.
+/// The result of a note, `None` until its record was written.
 type Outcome = Rc<RefCell<Option<Result<(), StorageError>>>>;
 
-/// One shard's part of the manifest. Clones are the same.
+/// One shard's part of the manifest. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Manifest(Rc<Inner>);
 
 struct Inner {
     path: PathBuf,
     file: RefCell<Rc<RecordFile>>,
-    /// With the lazy edits; without those that wait.
+    /// The state including lazy edits, without edits that wait.
     state: RefCell<State>,
-    /// Notes that wait for the next record, which takes all of them.
+    /// Notes that wait for the next record, which contains all of them.
     waiting: RefCell<Vec<(Vec<Edit>, Outcome)>>,
-    /// Edits that need not be durable soon: they go with the next note.
+    /// Edits that need not be durable soon: they are written with the next note.
     lazy: RefCell<Vec<Edit>>,
     turn: Semaphore,
 }
 
 impl Manifest {
-    /// Where the log of a shard is.
+    /// Path of a shard's log.
     pub(crate) fn path_of(directory: &Path, epoch: u64, shard: usize) -> PathBuf {
         directory.join(format!("{epoch}-{shard}.log"))
     }
 
-    /// Opens a shard's log, which shard 0 has made sure of (`check`).
+    /// Opens a shard's log, which shard 0 has created or checked (`check`).
     ///
     /// # Errors
     /// [`StorageError::ManifestCorrupt`]; file errors.
@@ -143,13 +143,13 @@ impl Manifest {
         })))
     }
 
-    /// How many records its log has.
+    /// Number of records in its log.
     #[cfg(test)]
     fn records(&self) -> u64 {
         self.0.file.borrow().count()
     }
 
-    /// What is known of a table file.
+    /// State of a table file in the manifest.
     pub(crate) fn file(&self, key: FileKey) -> Option<FileState> {
         self.0.state.borrow().files.get(&key).copied()
     }
@@ -159,8 +159,8 @@ impl Manifest {
         self.0.state.borrow().segments.contains(&key)
     }
 
-    /// Notes edits in one record: all of them are durable on return, or none counts. Notes of several callers
-    /// share a record.
+    /// Notes edits in one record: all of them are durable on return, or none counts. Several callers share a
+    /// record.
     ///
     /// # Errors
     /// Those of writing.
@@ -174,18 +174,18 @@ impl Manifest {
         if let Some(done) = outcome.take() {
             return done;
         }
-        // A task of its own: a caller that goes away leaves the others their record.
+        // In a task of its own: if this caller is dropped, the others still get their record.
         let manifest = self.clone();
         let written = reactor::spawn(reactor::current_group(), async move {
             manifest.write_waiting().await;
             drop(turn);
         });
         drop(written.await);
-        // None only where that task broke, which its panic tells.
+        // `None` only if that task panicked; the panic is reported there.
         outcome.take().unwrap_or(Err(StorageError::Draining))
     }
 
-    /// Notes edits that may be forgotten: they are written with the next note.
+    /// Notes edits that may be lost: they are written with the next note.
     pub(crate) fn note_lazily(&self, edits: impl IntoIterator<Item = Edit>) {
         let mut lazy = self.0.lazy.borrow_mut();
         for edit in edits {
@@ -194,7 +194,7 @@ impl Manifest {
         }
     }
 
-    /// Makes what was noted lazily durable: numbers of files that are gone may be given out again.
+    /// Makes lazy edits durable: the numbers of removed files may then be given out again.
     ///
     /// # Errors
     /// Those of writing.
@@ -203,7 +203,8 @@ impl Manifest {
         self.note(&lazy).await
     }
 
-    /// Writes one record for all who wait, and tells each. The caller has the turn.
+    /// Writes one record for all waiting notes, and sets their outcomes. The caller holds the permit
+    /// (`turn`).
     async fn write_waiting(&self) {
         let lazy = self.0.lazy.take();
         let waiting = self.0.waiting.take();
@@ -216,7 +217,7 @@ impl Manifest {
                 let mut state = self.0.state.borrow_mut();
                 waiting.iter().flat_map(|(edits, _)| edits).for_each(|edit| state.apply(*edit));
             }
-            // They go first again, before those that came meanwhile.
+            // The lazy edits go to the front again, before edits that came meanwhile.
             Err(_) => drop(self.0.lazy.borrow_mut().splice(0..0, lazy)),
         }
         for (_, outcome) in waiting {
@@ -227,7 +228,8 @@ impl Manifest {
         }
     }
 
-    /// Replaces a log that is mostly history by one of its present content. The caller has the turn.
+    /// Replaces a log that is mostly history by one with its present content. The caller holds the permit
+    /// (`turn`).
     async fn rewrite_if_long(&self, length: u64) {
         if length < REWRITE_BYTES_MIN {
             return;

@@ -1,4 +1,4 @@
-//! Reads what an earlier process listed, and begins the logs of this one.
+//! Reads the manifest of an earlier process, and begins the logs of this one.
 
 use std::path::Path;
 
@@ -12,17 +12,17 @@ use crate::records::{self, Parsed};
 
 const CURRENT: &str = "current";
 const CURRENT_BYTES_MAX: usize = 4096;
-/// Logs of more bytes together are written anew at a start.
+/// If the logs together have more bytes, a start rewrites them.
 const LOGS_BYTES_MAX: usize = 1 << 20;
 
-/// What an earlier process listed, all shards together.
+/// The manifest of an earlier process, all shards together.
 #[derive(Debug, Default)]
 pub(crate) struct Listed {
-    /// `None` where there has been no manifest yet.
+    /// `None` if there is no manifest yet.
     pub(crate) current: Option<Current>,
     pub(crate) state: State,
     bytes: usize,
-    /// A log of it is missing.
+    /// Whether one of its logs is missing.
     is_incomplete: bool,
 }
 
@@ -81,10 +81,11 @@ impl Listed {
         Ok(listed)
     }
 
-    /// Makes logs for `shards` shards that say `state`, where those there are do not; the epoch that counts.
+    /// Makes logs for `shards` shards with the contents of `state`, unless the present logs have just that.
+    /// Returns the epoch of the valid logs.
     ///
-    /// A full disk that has logs for as many shards goes on with them: what they say too much goes at a later
-    /// start.
+    /// If the disk is full and there are logs for as many shards, they stay in use; their surplus entries are
+    /// removed at a later start.
     ///
     /// # Errors
     /// File errors.
@@ -133,7 +134,7 @@ impl Listed {
         for entry in reactor::file::read_dir(directory).await.map_err(StorageError::of("list", directory))? {
             let of_epoch = entry.name.split_once('-').and_then(|(epoch, _)| epoch.parse::<u64>().ok());
             if of_epoch.is_some_and(|other| other != epoch) {
-                // One that stays is passed over, and goes at a later start.
+                // A leftover that cannot be removed is ignored, and a later start removes it.
                 drop(reactor::file::remove_file(directory.join(&entry.name)).await);
             }
         }
@@ -142,7 +143,7 @@ impl Listed {
 }
 
 impl Manifest {
-    /// The manifest of a directory of one shard that has nothing yet.
+    /// The manifest of a new directory for one shard.
     ///
     /// # Errors
     /// File errors.

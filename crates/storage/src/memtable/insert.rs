@@ -1,7 +1,7 @@
 //! Applies a mutation to a memtable, without a pause.
 //!
-//! Invariant: a version that is pinned is not touched. Nothing here can fail: the mutation was checked before
-//! it went into the commit log.
+//! Invariant: a pinned version is not changed. Nothing here can fail: the mutation was checked before it went
+//! into the commit log.
 
 use std::cmp::Ordering;
 
@@ -18,18 +18,19 @@ use crate::commitlog::Hold;
 
 /// Partition records that a memtable begins with.
 const FIRST_PARTITIONS: usize = 4;
-/// Merging a row of this size takes time that the deadlines of what comes next in the same slice must not count.
+/// Merging a longer row takes so long that the clock is refreshed: later deadlines in the same slice must not
+/// include it.
 const LONG_ROW_BYTES: usize = 64 * 1024;
 
-/// Records that a chunk has room for; places in the index count on the most.
+/// Records that a chunk has room for, never more than the full number, which positions in the index rely on.
 #[allow(clippy::ptr_arg, reason = "a slice has no capacity")]
 fn room_of(chunk: &Vec<Partition>) -> usize {
     chunk.capacity().min(PARTITIONS_PER_CHUNK)
 }
 
 impl Memtable {
-    /// Applies a mutation that fits the table; keeps a claim of its own on the mutation's segment of the commit log, where it has
-    /// none yet.
+    /// Applies a mutation that fits the table. The memtable keeps its own claim on the mutation's commit-log
+    /// segment, unless it has one.
     pub(crate) fn apply(&self, table: &Table, mutation: &MutationView<'_>, hold: Option<&Hold>) {
         assert!(!self.is_sealed(), "a sealed memtable is only read");
         let mut inner = self.inner.borrow_mut();
@@ -50,7 +51,7 @@ impl Memtable {
 }
 
 impl Inner {
-    /// Keeps a claim on a segment of the commit log, where there is none yet.
+    /// Keeps a claim on a segment of the commit log, unless there is one already.
     #[cold]
     fn hold(&mut self, hold: &Hold) {
         self.held = Some(hold.segment());
@@ -87,8 +88,8 @@ impl Inner {
         at
     }
 
-    /// Makes room for one partition record at least, and charges it: the first records of a memtable grow as they come, as many
-    /// memtables have but a few.
+    /// Makes room for at least one partition record, and charges it. The first chunk of a memtable grows with
+    /// its records, since many memtables have only a few.
     #[cold]
     fn add_room(&mut self) {
         let before = match self.partitions.last_mut() {
@@ -110,7 +111,7 @@ impl Inner {
         self.records_bytes += bytes;
     }
 
-    /// The version that takes writes now: the first that nobody pins.
+    /// The version that takes writes now: the first that is not pinned.
     #[inline]
     fn writable(&mut self, at: u32) -> u32 {
         let first = &self.partition(at).first;
@@ -123,8 +124,8 @@ impl Inner {
         self.add_version(at)
     }
 
-    /// Takes the usual mutation of a partition that is there already: its one row again, as a whole. False, and nothing is done, where
-    /// it is anything else.
+    /// Applies the most usual mutation: it replaces the only row of an existing partition as a whole. Returns
+    /// false and changes nothing for any other mutation.
     #[inline]
     fn overwrite_only(&mut self, at: u32, mutation: &MutationView<'_>) -> bool {
         let first = &self.partition(at).first;
@@ -234,8 +235,8 @@ impl Inner {
 
     /// Merges a row into a stored one whose clustering equals `clustering`.
     ///
-    /// Equal clusterings may differ in their bytes (decimals 1.5 and 1.50): the one written first stays, as in
-    /// Cassandra.
+    /// Equal clusterings may differ in their bytes (decimals 1.5 and 1.50): the one written first stays, as
+    /// in Cassandra.
     #[inline]
     fn merge_into(&mut self, table: &Table, handle: Handle, clustering: &[u8], row: RowView<'_>) {
         if !self.overwrite(handle, clustering, row) {
@@ -243,8 +244,9 @@ impl Inner {
         }
     }
 
-    /// Puts a row in the place of a stored one of which nothing would be left; false, and nothing is done, where something would, or
-    /// where the clustering has other bytes: so the one row of a partition need not be compared by the clustering's order first.
+    /// Replaces the stored row if the new one shadows all of it; otherwise, or if the bytes of the
+    /// clusterings differ, returns false and changes nothing. So the only row of a partition need not be
+    /// compared in clustering order first.
     #[inline]
     fn overwrite(&mut self, handle: Handle, clustering: &[u8], row: RowView<'_>) -> bool {
         let object = self.region.get_mut(handle);
@@ -252,7 +254,8 @@ impl Inner {
         if stored != clustering || !RowView::trusted(old).is_rewritten_by(row) {
             return false;
         }
-        // Nothing to note: all that the row says is later than what was noted of the old one, and has no local time.
+        // The minima stay: all timestamps of the new row are later than those noted for the old one, and it
+        // has no local time.
         let row = row.as_bytes();
         if old.len() == row.len() {
             let at = object.len() - row.len();
@@ -275,7 +278,7 @@ impl Inner {
         let parts: [&[u8]; 3] = [&(clustering.len() as u32).to_le_bytes(), clustering, &self.scratch];
         self.region.replace(handle, &parts);
         if self.scratch.len() > LONG_ROW_BYTES {
-            // Each memtable has one: it is not to keep the room of its longest row.
+            // Every memtable has a scratch buffer, which must not keep the size of its longest row.
             self.scratch = Vec::new();
             reactor::refresh_clock();
         }
@@ -285,7 +288,7 @@ impl Inner {
         let (marker, mut cells) = (row.liveness(), row.cells());
         self.note(marker.timestamp, marker.expires_at.saturating_sub(marker.ttl));
         if row.is_plain() {
-            // What is not deleted and does not expire has no local time.
+            // Data that is not deleted and does not expire has no local time.
             let mut least = self.timestamp_min;
             while let Some(cell) = cells.peek_plain() {
                 if cell.timestamp != NO_TIMESTAMP {
@@ -299,7 +302,7 @@ impl Inner {
             self.note(deletion.timestamp, deletion.local_time);
         }
         for cell in cells {
-            // An expiring cell becomes a tombstone of the time it was written.
+            // An expiring cell becomes a tombstone with the local time at which it was written.
             self.note(cell.timestamp, cell.local_time().saturating_sub(cell.ttl()));
         }
     }

@@ -1,15 +1,15 @@
 //! The newest writes of one tablet, in memory, ordered by token and clustering.
 //!
-//! Keys, rows and range tombstones are flat bytes in a [`Region`]; a partition of one row needs no tree. All of a memtable is
-//! dropped at once when its table file is durable.
-//! Invariant: whatever grows with what is written is charged, as part of the region, of a forest, or as a record.
+//! Keys, rows and range tombstones are flat bytes in a [`Region`]; a partition of one row needs no tree. A
+//! memtable is dropped as a whole when its table file is durable. Invariant: all memory that grows with the
+//! writes is charged, as part of the region, of a forest, or as a record.
 //!
-//! **A mutation is seen whole or not at all by a read of its partition.** A mutation is applied without a
-//! pause, and a read that does not pause sees all of it. A read that must pause pins every version the
-//! partition has at that moment; a pinned version is never written again. A write goes to the first version that is not
-//! pinned, and to a new one where all are. Merging is commutative, so it does not matter which one it was, and versions
-//! are folded together when nobody pins them (`pin`).
-//! `tablet` keeps memtables, `read` walks them, `flush` writes them out.
+//! **A read of a partition sees all of a mutation or nothing of it.** A mutation is applied without a pause,
+//! and a read that does not pause sees all of it. A read that must pause pins every version the partition has
+//! at that moment; a pinned version is never written again. A write goes to the first version that is not
+//! pinned, or to a new one if all are pinned. Merging is commutative, so it does not matter to which version
+//! a write went. Versions are folded together when nobody pins them (`pin`). `tablet` keeps memtables, `read`
+//! walks them, `flush` writes them out.
 
 pub(crate) mod hint;
 mod insert;
@@ -43,7 +43,7 @@ const PARTITIONS_PER_CHUNK: usize = 256;
 pub(crate) struct Memtable {
     inner: RefCell<Inner>,
     memory_freed: Rc<Event>,
-    /// Whether it was sealed, and where in the commit log.
+    /// `Some` once the memtable is sealed, with the commit-log position if that is known.
     sealed: Cell<Option<Option<Position>>>,
 }
 
@@ -52,7 +52,7 @@ struct Inner {
     region: Region,
     index: Forest,
     tree: Tree,
-    /// Those of rows and those of range tombstones.
+    /// Trees of rows and of range tombstones.
     trees: Forest,
     partitions: Vec<Vec<Partition>>,
     budget: Budget,
@@ -63,9 +63,9 @@ struct Inner {
     timestamp_min: i64,
     local_time_min: u32,
     mutations: u64,
-    /// Commit-log segments that must stay until this is durable.
+    /// Commit-log segments that must stay until this memtable is durable.
     holds: BTreeMap<u64, Hold>,
-    /// The one of `holds` that the last entry asked for: almost every next one asks for the same.
+    /// The segment in `holds` that the last entry needed: almost every next entry needs the same.
     held: Option<u64>,
 }
 
@@ -82,7 +82,8 @@ struct Partition {
 struct Version {
     id: u32,
     pins: u32,
-    /// The deletion of the partition, in its parts: together they would leave four bytes of each record unused.
+    /// The partition's deletion in its two parts: a `DeletionTime` would leave four bytes of each record
+    /// unused.
     deleted_at: i64,
     deleted_local: LocalSeconds,
     static_row: Handle,
@@ -90,7 +91,7 @@ struct Version {
     ranges: Ranges,
 }
 
-// There is one for each partition.
+// There is one record for each partition, so its size counts.
 const _: () = assert!(size_of::<Partition>() == 104);
 
 #[derive(Debug, Clone, Copy)]
@@ -118,7 +119,7 @@ impl Version {
         DeletionTime { timestamp: self.deleted_at, local_time: self.deleted_local }
     }
 
-    /// Deletes the partition as of then, unless that was done later.
+    /// Deletes the partition as of `by`, unless a later deletion is in force.
     fn delete(&mut self, by: DeletionTime) {
         let deletion = deletion(self.deletion(), by);
         (self.deleted_at, self.deleted_local) = (deletion.timestamp, deletion.local_time);
@@ -186,18 +187,18 @@ impl Memtable {
         self.inner.borrow().tree.len()
     }
 
-    /// Bytes that a flush would give back, about.
+    /// Bytes that a flush would free, roughly.
     pub(crate) fn bytes(&self) -> usize {
         let inner = self.inner.borrow();
         inner.region.live_bytes() + inner.records_bytes
     }
 
-    /// The least timestamp of anything in it, `i64::MAX` when empty.
+    /// The least timestamp in the memtable, `i64::MAX` if it is empty.
     pub(crate) fn timestamp_min(&self) -> i64 {
         self.inner.borrow().timestamp_min
     }
 
-    /// The least numbers in it, for short encodings in a table file.
+    /// The least timestamp and local time in the memtable, for short encodings in a table file.
     pub(crate) fn minima(&self) -> EncodingMinima {
         let inner = self.inner.borrow();
         let default = EncodingMinima::default();
@@ -209,13 +210,13 @@ impl Memtable {
         }
     }
 
-    /// Ends writing: from now on it is only read. Of this tablet it has every entry of the log before `upto` that
-    /// earlier memtables do not have.
+    /// Ends writing: from now on the memtable is only read. It has every log entry of this tablet before
+    /// `upto` that earlier memtables do not have.
     pub(crate) fn seal(&self, upto: Option<Position>) {
         self.sealed.set(Some(upto));
     }
 
-    /// Where in the log it was sealed, where that is known.
+    /// The commit-log position at which it was sealed, if known.
     pub(crate) fn sealed_at(&self) -> Option<Position> {
         self.sealed.get().flatten()
     }
@@ -229,7 +230,8 @@ impl Memtable {
         self.inner.borrow().holds.keys().next().copied()
     }
 
-    /// Gives up its claim on commit-log segments: its contents are durable elsewhere, or not wanted any more.
+    /// Gives up its claim on commit-log segments: its contents are durable elsewhere, or are not wanted any
+    /// more.
     pub(crate) fn release_log(&self) {
         let holds = {
             let mut inner = self.inner.borrow_mut();
@@ -241,16 +243,19 @@ impl Memtable {
 }
 
 impl Drop for Memtable {
-    /// Whoever did not release the log did not make the contents durable: its segments stay for the next start.
+    /// A memtable that still has its holds was not made durable: its commit-log segments stay for the next
+    /// start.
     fn drop(&mut self) {
         for (_, hold) in std::mem::take(&mut self.inner.get_mut().holds) {
             hold.keep();
         }
         let inner = self.inner.get_mut();
-        // At once, though they go in steps: whoever waits is told now.
+        // Refunded at once although the records are freed in steps: tasks that wait for memory are notified
+        // now.
         inner.budget.refund(Kind::Dirty, inner.records_bytes);
         reactor::drop_in_steps(std::mem::take(&mut inner.partitions));
-        // Whoever waits looks when this is over; a reader may have kept the memtable beyond its flush.
+        // The notified tasks run after this function. A reader may have kept the memtable alive beyond its
+        // flush.
         self.memory_freed.notify_all();
     }
 }

@@ -1,8 +1,8 @@
-//! Keeps the versions of a partition a paused reader stands on, and folds them together afterwards.
+//! Keeps the versions of a partition that a paused reader stands on, and folds them together afterwards.
 //!
-//! Folding copies at most [`FOLD_ROWS_MAX`] rows and range tombstones at a time from a version nobody pins into the first one nobody
-//! pins. Until the whole of it is copied both are read, and merging twice changes nothing; so a reader that
-//! comes in between sees the same.
+//! Folding copies at most [`FOLD_ROWS_MAX`] rows and range tombstones at a time, from a version that is not
+//! pinned into the first one that is not pinned. Until the whole version is copied, reads merge both; merging
+//! the same data twice changes nothing, so a reader that comes in between sees the same rows.
 
 use std::rc::Rc;
 
@@ -69,7 +69,7 @@ impl Inner {
         self.records_bytes -= size_of::<Version>();
     }
 
-    /// Folds the last version into an earlier one where nobody pins either.
+    /// Folds the last version into an earlier one if neither is pinned.
     pub(super) fn fold(&mut self, table: &Table, at: u32) {
         let mut rows_left = FOLD_ROWS_MAX;
         while rows_left > 0 {

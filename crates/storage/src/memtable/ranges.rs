@@ -1,11 +1,12 @@
 //! Range tombstones of a version: disjoint and in order, each an object, from the second one on in a tree.
 //!
 //! ```text
-//! object := start_bytes:u32 start_weight:i8 end_weight:i8 timestamp:i64 local_time:u32 start end     (little endian)
+//! object := start_bytes:u32 start_weight:i8 end_weight:i8 timestamp:i64 local_time:u32 start end   (little endian)
 //! ```
-//! So they count against the shard's memory as rows do, and one more among a million moves none of the others.
-//! How ranges that overlap are cut is `model::tombstones`' to say. One that would cut more than [`CUT_MAX`] goes to another version,
-//! whose ranges a read merges with those. `insert` adds them, `pin` folds them, `read` walks them.
+//! So they count against the shard's memory as rows do, and adding one to a million others moves none of
+//! them. `model::tombstones` defines how overlapping ranges are cut. A range that would cut more than
+//! [`CUT_MAX`] others goes to another version, and reads merge the ranges of both. `insert` adds ranges,
+//! `pin` folds them, `read` walks them.
 
 use std::cmp::Ordering;
 
@@ -16,7 +17,7 @@ use model::tombstones::{RangeTombstone, RangeTombstones};
 
 use super::{Inner, Version, hint};
 
-/// Most ranges that are cut at once: one over a million others is not to hold the core.
+/// Most ranges that are cut at once: a range over a million others must not occupy the core.
 const CUT_MAX: usize = 256;
 /// Bytes of an object before its positions.
 const HEAD_BYTES: usize = 18;
@@ -171,7 +172,8 @@ impl Inner {
         before.filter(reaches).unwrap_or(from)
     }
 
-    /// Adds a range tombstone to a version; to another that takes writes where it would cut too many of its ranges.
+    /// Adds a range tombstone to a version; to another that takes writes where it would cut too many of its
+    /// ranges.
     pub(super) fn write_range(
         &mut self,
         orders: &[ClusteringOrder],

@@ -1,7 +1,7 @@
 //! Walks one version of a partition as a stream of rows and deletion changes, slice by slice.
 //!
-//! A cursor holds numbers only. It stays good across a pause as long as its version is pinned (`pin`), because a
-//! pinned version does not change and trees of other partitions do not move its nodes.
+//! A cursor holds numbers only. It stays valid across a pause as long as its version is pinned (`pin`),
+//! because a pinned version does not change and trees of other partitions do not move its nodes.
 
 use std::cell::Ref;
 use std::cmp::Ordering;
@@ -22,11 +22,12 @@ pub(crate) struct Contents<'m>(Ref<'m, Inner>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PartitionRef(pub(super) u32);
 
-/// Where a walk over partitions stands.
+/// Position of a walk over partitions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Walk {
     cursor: Cursor,
-    /// Entries of the tree when the cursor was taken: it only grows, so equal means unchanged.
+    /// Entries of the tree when the cursor was taken. The tree only grows, so an equal number means it is
+    /// unchanged.
     length: usize,
 }
 
@@ -43,7 +44,7 @@ impl Contents<'_> {
         self.0.find(token, key).map(PartitionRef)
     }
 
-    /// The first partition that lies within a range beginning at `from`.
+    /// Positions a walk at the first partition within a range that begins at `from`.
     pub(crate) fn seek(&self, from: &PartitionBound) -> Walk {
         let inner = &*self.0;
         let (cursor, _) = inner.index.lower_bound(&inner.tree, hint::of_token(from.token), |at| {
@@ -57,7 +58,7 @@ impl Contents<'_> {
         Walk { cursor, length: inner.tree.len() }
     }
 
-    /// The partition a walk stands at, found again from `from` where the tree has grown.
+    /// The partition a walk stands at; if the tree has grown, the walk is positioned again from `from`.
     pub(crate) fn at(&self, walk: &mut Walk, from: &PartitionBound) -> Option<PartitionRef> {
         if walk.length != self.0.tree.len() {
             *walk = self.seek(from);
@@ -65,21 +66,23 @@ impl Contents<'_> {
         self.0.index.value(walk.cursor).map(PartitionRef)
     }
 
-    /// Steps to the next partition, where the tree has not grown since (else [`Contents::at`] does it).
+    /// Steps to the next partition. Does nothing if the tree has grown since: [`Contents::at`] then positions
+    /// the walk.
     pub(crate) fn step(&self, walk: &mut Walk) {
         if walk.length == self.0.tree.len() {
             walk.cursor = self.0.index.next(walk.cursor);
         }
     }
 
-    /// The version of a partition that has only one, as almost all have.
+    /// The version of a partition that has only one, as almost all partitions do.
     #[inline]
     pub(crate) fn only_version(&self, partition: PartitionRef) -> Option<u32> {
         let partition = self.0.partition(partition.0);
         partition.newer.is_empty().then_some(partition.first.id)
     }
 
-    /// Clustering and columns of a row that is all a partition says, and nothing of it deleted or expiring.
+    /// Clustering and columns of a partition's only row, if the partition has nothing else and nothing of the
+    /// row is deleted or expires.
     pub(crate) fn sole_plain_row(&self, partition: PartitionRef) -> Option<(&[u8], RowView<'_>)> {
         let partition = self.0.partition(partition.0);
         let version = &partition.first;
@@ -93,7 +96,7 @@ impl Contents<'_> {
         (is_sole && row.is_plain()).then_some((clustering, row))
     }
 
-    /// The version of a partition that has only one, and in it neither a static row nor range tombstones.
+    /// The version of a partition that has only one, if that has neither a static row nor range tombstones.
     pub(crate) fn plain_version(&self, partition: PartitionRef) -> Option<u32> {
         let partition = self.0.partition(partition.0);
         let version = &partition.first;
@@ -124,12 +127,13 @@ impl Contents<'_> {
     }
 }
 
-/// Deletion of a partition, and of one row of it clustering and contents, if the row is there.
+/// Deletion of a partition, and clustering and contents of one of its rows, if the row is there.
 pub(crate) type OnlyRow<'a> = (DeletionTime, Option<(&'a [u8], RowView<'a>)>);
 
 impl Contents<'_> {
-    /// One row of a partition that has one version, no static row and no range tombstones: the partition's deletion, and
-    /// the row if it is there. `None` where the partition is not that plain. `shape` is one row's.
+    /// One row of a partition that has one version, no static row and no range tombstones: the partition's
+    /// deletion, and the row if it is there. `None` if the partition is not of that kind. `shape` selects one
+    /// row.
     #[inline]
     pub(crate) fn only_row(&self, partition: PartitionRef, shape: Shape<'_>) -> Option<OnlyRow<'_>> {
         let inner = &*self.0;
@@ -155,7 +159,7 @@ impl Contents<'_> {
     }
 }
 
-/// Whether two clusterings are of the same row; different bytes may be (decimals 1.5 and 1.50).
+/// Whether two clusterings name the same row; their bytes may differ (decimals 1.5 and 1.50).
 #[inline]
 fn is_same(a: &[u8], b: &[u8], orders: &[ClusteringOrder]) -> bool {
     a == b || Position::row(a).compare(Position::row(b), orders).is_eq()
@@ -177,12 +181,12 @@ pub(crate) struct VersionCursor {
     slice: usize,
     entered: bool,
     rows: RowsAt,
-    /// Between which places range tombstones are still to come; read from the back where reversed.
+    /// Begin and end of the range tombstones still to come; a reversed read takes them from the end.
     ranges: (Place, Place),
     inside: bool,
 }
 
-/// What the cursor's steps need to know of the read.
+/// The parameters of the read that a cursor needs at each step.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape<'a> {
     pub(crate) orders: &'a [ClusteringOrder],
@@ -373,7 +377,7 @@ impl VersionCursor {
     }
 }
 
-/// The next change of the deletion in force, and what it does to the cursor.
+/// The next change of the deletion in force, and its effect on the cursor.
 #[derive(Debug, Clone, Copy)]
 struct Change<'a> {
     position: Position<'a>,

@@ -1,8 +1,8 @@
-//! What shards tell each other while they start: the schema, how far they are, and that one failed.
+//! Messages between shards while they start: the schema, the phase each has reached, and failures.
 //!
-//! Whoever comes first makes a shard's [`Boot`], the shard itself or a peer's call. Every wait ends when a shard failed, and none
-//! with time alone: one shard's log may be long where another's is short, and a Cassandra node's files may be many. The log
-//! says now and then what is waited for.
+//! A shard's [`Boot`] is made at its first use, by the shard itself or by a peer's call. Every wait ends when
+//! a shard failed, and none by a deadline: one shard's log may be long where another's is short, and a
+//! Cassandra node's files may be many. Waits are logged from time to time.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -13,34 +13,34 @@ use reactor::{Deadline, Event, Group, mesh};
 
 use crate::error::StorageError;
 
-/// How often a start that waits says so in the log.
+/// How often a waiting start logs what it waits for.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
 
-/// What shards tell each other while they start.
+/// A shard's state of the start, which its peers read and write.
 #[derive(Default)]
 pub(super) struct Boot {
-    /// The changes, and which logs of the manifest count.
+    /// The schema changes, and the epoch of the manifest's valid logs.
     pub(super) schema: RefCell<Option<(Rc<Vec<SchemaChange>>, u64)>>,
     pub(super) ready: Cell<bool>,
-    /// Shards that have come as far, by [`Phase`].
+    /// Shards that have reached each [`Phase`].
     pub(super) reached: RefCell<[Vec<usize>; 3]>,
     pub(super) failed: RefCell<Option<(usize, String)>>,
     pub(super) changed: Event,
 }
 
-/// What all shards do before any goes on.
+/// A step that all shards complete before any goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Interrupted truncations are finished, and their generations known: from now on files may be written.
+    /// Interrupted truncations are finished, and their generations noted: from now on files may be written.
     Truncated,
-    /// Old logs are replayed: from now on reads are right.
+    /// Old logs are replayed: from now on reads are correct.
     Replayed,
-    /// Another database's data is taken in, where there was any: from now on reads find all.
+    /// Another database's data is taken in, if there was any: from now on reads find all data.
     TakenOver,
 }
 
 impl Phase {
-    /// What has happened once a shard is there.
+    /// Describes the state once a shard has completed the phase.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Truncated => "interrupted truncations are finished",
@@ -51,7 +51,7 @@ impl Phase {
 }
 
 impl Boot {
-    /// This shard's; made by whoever comes first, itself or a peer's call.
+    /// This shard's state of the start, made at its first use by the shard itself or by a peer's call.
     pub(super) fn here() -> Rc<Boot> {
         reactor::local::<Boot>().unwrap_or_else(|| {
             let boot = Rc::new(Boot::default());
@@ -60,7 +60,7 @@ impl Boot {
         })
     }
 
-    /// Waits for `condition`, as long as it takes; ends early when another shard failed.
+    /// Waits for `condition` without a limit of time; ends early when another shard failed.
     pub(super) async fn wait(
         &self,
         what: &'static str,
@@ -115,7 +115,7 @@ pub(super) async fn ready_on(shard: usize) -> Result<(), StorageError> {
     called.await.map_err(|error| failed(error.to_string()))?.map_err(failed)
 }
 
-/// Tells every shard, this one too, how far this one is, or that it failed.
+/// Reports to every shard, including this one, the phase this one reached, or its failure.
 pub(super) async fn tell_all(shard: usize, shards: usize, news: Result<Phase, String>) {
     for peer in 0..shards {
         let news = news.clone();

@@ -1,10 +1,10 @@
 //! Starting a shard's storage: schema, table files, commit log, in step with the other shards.
 //!
-//! Order, and why: shard 0 reads the schema log and cleans folders while nobody else looks at them; then every shard
-//! opens its tablets and its log, so that it can take writes; then each replays the old logs whose number
-//! is its own modulo the number of shards, keeping what is its own and sending the rest to the owners; and no
-//! shard serves before all have replayed, and before what an Apache Cassandra node left was taken in (`takeover`). Old segments stay
-//! until what they hold is durable elsewhere.
+//! The order, and its reasons. Shard 0 reads the schema log and cleans folders while no other shard reads
+//! them. Then every shard opens its tablets and its log, so that it can take writes. Then each replays the
+//! old logs whose number modulo the number of shards is its own; it keeps its own mutations and sends the
+//! others to their owners. No shard serves before all have replayed, nor before the data of an Apache
+//! Cassandra node was taken in (`takeover`). Old segments stay until their contents are durable elsewhere.
 
 mod boot;
 mod replay;
@@ -35,21 +35,22 @@ use schema::{Opened, open_schema};
 const BOOT_ID_PATH: &str = "/proc/sys/kernel/random/boot_id";
 
 impl Storage {
-    /// Opens shard `shard` of `shards`; to be called on each shard at about the same time.
+    /// Opens shard `shard` of `shards`; call it on each shard at about the same time.
     ///
     /// Returns when every shard has replayed its commit log. The storage is also found by
     /// `reactor::local::<Storage>()`.
     ///
     /// # Errors
-    /// [`StorageError::CommitlogCorrupt`] and [`StorageError::SchemaLogCorrupt`] for damage that is not a torn tail;
-    /// file errors; [`StorageError::Shard`] when another shard failed. What a table file means that is damaged, `disk_failure_policy` says.
+    /// [`StorageError::CommitlogCorrupt`] and [`StorageError::SchemaLogCorrupt`] for damage that is not a
+    /// torn tail; file errors; [`StorageError::Shard`] when another shard failed. `disk_failure_policy`
+    /// decides whether a damaged table file is an error.
     pub async fn open(config: StorageConfig, shard: usize, shards: usize) -> Result<Self, StorageError> {
         assert!(shard < shards, "shard {shard} of {shards}");
         if Boot::here().ready.get() {
             // An earlier storage of this process has been closed.
             reactor::set_local(Rc::new(Boot::default()));
         }
-        // A task of its own, so that its panic is told too: the others wait for this shard.
+        // In a task of its own, so that its panic is reported to the other shards, which wait for this one.
         let opening = reactor::spawn(reactor::current_group(), Self::open_here(config, shard, shards));
         let opened = opening
             .await
@@ -118,7 +119,8 @@ impl Storage {
             storage.remove_truncated(log).await?;
         }
         storage.meet(&boot, Phase::Truncated).await?;
-        // Not before: a compaction would write what is being truncated into files that no truncation names.
+        // Only now: a compaction would write data that is being truncated into files that no truncation
+        // names.
         storage.start_compacting();
         storage.replay(&logs, own, holds).await?;
         storage.meet(&boot, Phase::Replayed).await?;
@@ -137,7 +139,7 @@ impl Storage {
         Ok(storage)
     }
 
-    /// Waits until every shard has come as far.
+    /// Waits until every shard has reached the phase.
     async fn meet(&self, boot: &Boot, phase: Phase) -> Result<(), StorageError> {
         let (shard, shards) = (self.0.shard, self.0.shards);
         tell_all(shard, shards, Ok(phase)).await;
@@ -145,7 +147,7 @@ impl Storage {
     }
 }
 
-/// Where a shard's log is.
+/// Folder of a shard's log.
 pub(crate) fn log_directory(config: &StorageConfig, shard: usize) -> std::path::PathBuf {
     config.commitlog_dir.join(format!("shard-{shard}"))
 }
@@ -176,7 +178,8 @@ async fn survey_logs(
     Ok(logs)
 }
 
-/// Makes sure that every entry of the old logs is of a table that is there or was dropped: else the schema has lost one.
+/// Checks that every entry of the old logs belongs to a table that exists or was dropped; otherwise the
+/// schema has lost a table.
 ///
 /// # Errors
 /// [`StorageError::Missing`].
@@ -205,8 +208,8 @@ fn refuse_unknown_tables(
     missing.settle(&config.accept_missing)
 }
 
-/// Lists table files and segments that are there and are not in the manifest: of a process before there was one, of one that
-/// ended between making and listing them, or put there by hand.
+/// Lists table files and segments that exist and are not in the manifest: from before there was a manifest,
+/// from a process that ended between making and listing them, or put there by hand.
 async fn list_what_is_there(
     manifest: &Manifest,
     tables: &[(TableId, Rc<TableStore>)],
@@ -223,7 +226,7 @@ async fn list_what_is_there(
         edits.extend(segments.filter(|key| !manifest.has_segment(*key)).map(Edit::Segment));
     }
     match manifest.note(&edits).await {
-        // They are listed with the next exchange of their tablet's files, or at a start that finds room.
+        // They are listed with the next exchange of their tablet's files, or at a start with free space.
         Err(error @ StorageError::DiskFull { .. }) => {
             reactor::warn!("what is there cannot be listed"; error = error);
             Ok(())
@@ -232,7 +235,7 @@ async fn list_what_is_there(
     }
 }
 
-/// The kernel's boot id: tells the end of the process from the end of the machine.
+/// The kernel's boot id, which tells the end of the process from a restart of the machine.
 async fn boot_id() -> BootId {
     let Ok(text) = reactor::file::read_all(BOOT_ID_PATH, 4096).await else { return BOOT_UNKNOWN };
     let digits: Vec<u8> =

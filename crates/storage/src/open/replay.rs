@@ -1,5 +1,5 @@
-//! Brings back what old commit logs hold: truncations are finished, mutations go to the shards that own them now, and
-//! batches that were not done are.
+//! Recovers the contents of old commit logs: truncations are finished, mutations go to the shards that own
+//! them now, and unfinished batches are applied.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,11 +21,12 @@ use crate::shard::Storage;
 
 /// Mutations sent to another shard at once.
 const FORWARD_BATCH: usize = 128;
-/// Bytes of them.
+/// Most bytes of them.
 const FORWARD_BATCH_BYTES: usize = 1 << 20;
 
 impl Storage {
-    /// Applies old logs, `own` being that of this shard's number; the holds are those of its segments.
+    /// Applies old logs. `own` is the index of the log with this shard's number; `holds` are the holds on its
+    /// segments.
     pub(super) async fn replay(
         &self,
         logs: &[(usize, OldLog)],
@@ -55,7 +56,7 @@ impl Storage {
                     report.bytes += bytes.len() as u64;
                     self.0.future_writes.note_mutation(&view);
                     let owner = map.shard_of(tablet, self.0.shards);
-                    // A long entry began in an earlier segment, which keeps those behind it.
+                    // A long entry began in an earlier segment, whose hold keeps the later ones too.
                     let begins = log.segment_of(place).filter(|_| own == Some(at));
                     match begins.and_then(|segment| holds.get(segment)) {
                         Some(hold) if owner == self.0.shard => {
@@ -96,12 +97,12 @@ impl Storage {
         }
         foreign.finish(self).await?;
         self.note_moved(moved).await?;
-        // Those of other logs go with their logs.
+        // Batches of other logs are removed with their logs.
         for id in finished {
             self.note_done(id).await?;
         }
         report.tell(began.elapsed());
-        // From here on every entry is held by a memtable, or is in the owner's log.
+        // From here on every entry is held by a memtable, or is in its owner's log.
         drop(holds);
         for (at, (number, log)) in logs.iter().enumerate() {
             if own != Some(at) {
@@ -118,8 +119,9 @@ impl Storage {
         Ok(())
     }
 
-    /// Says in the own log that what it has of other shards' tablets is theirs now, durably. Its segments may stay for
-    /// long: replayed again, a write would come back that its owner's tombstone, purged meanwhile, has deleted.
+    /// Records durably in this shard's log that its entries of other shards' tablets were handed over. Its
+    /// segments may stay for long: replayed again, a write would reappear that its owner has deleted by a
+    /// tombstone which was purged meanwhile.
     async fn note_moved(&self, moved: BTreeSet<(TableId, TabletId)>) -> Result<(), StorageError> {
         if moved.is_empty() {
             return Ok(());
@@ -133,7 +135,7 @@ impl Storage {
         self.0.log.sync().await
     }
 
-    /// Applies one write of a batch, on whichever shard.
+    /// Applies one write of a batch, on the shard that owns it.
     async fn apply_of_batch(&self, foreign: &mut Foreign, bytes: &[u8]) -> Result<(), StorageError> {
         let view = MutationView::parse(bytes)?;
         // Its table may have been dropped since.
@@ -185,7 +187,7 @@ impl Storage {
     }
 }
 
-/// What a replay did.
+/// Counters of a replay.
 #[derive(Debug, Default)]
 struct Report {
     segments: u64,
@@ -199,7 +201,7 @@ struct Report {
 }
 
 impl Report {
-    /// Says so in the log, where there was anything.
+    /// Logs the counters, if anything was replayed.
     fn tell(&self, took: Duration) {
         if self.segments == 0 {
             return;
@@ -245,7 +247,7 @@ impl Foreign {
     ) -> Result<(), StorageError> {
         let deadline = Deadline::after(storage.0.config.start_timeout);
         let work = async move |storage: Storage| {
-            // Together, so that they share writes of the log.
+            // All at once, so that they share writes of the log.
             let writes: Vec<_> = batch
                 .into_iter()
                 .map(|bytes| {
@@ -265,7 +267,7 @@ impl Foreign {
         on_shard(owner, work).await
     }
 
-    /// Delivers the rest, and makes it durable where it went.
+    /// Delivers the rest, and makes it durable on the shards it was sent to.
     async fn finish(mut self, storage: &Storage) -> Result<(), StorageError> {
         for (owner, (batch, _)) in std::mem::take(&mut self.batches) {
             self.deliver(storage, owner, batch).await?;

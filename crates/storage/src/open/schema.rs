@@ -1,4 +1,5 @@
-//! Shard 0's part before the others look: the schema from its log, whether all is there that must be, and folders in order.
+//! Shard 0's part before the other shards start: reads the schema log, checks that no file is missing, and
+//! cleans folders.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -12,15 +13,15 @@ use crate::manifest::check::{self, Missing};
 use crate::schema_log::{SchemaLog, dropped_tables};
 use crate::takeover;
 
-/// What shard 0 found out for all.
+/// Results of shard 0 for all shards.
 pub(super) struct Opened {
     pub(super) log: SchemaLog,
     pub(super) changes: Rc<Vec<SchemaChange>>,
-    /// Which logs of the manifest count.
+    /// The epoch of the manifest's valid logs.
     pub(super) epoch: u64,
 }
 
-/// Reads the schema log, makes sure that nothing is missing and brings folders in order, before any shard looks at them.
+/// Reads the schema log, checks that nothing is missing and cleans folders, before any shard reads them.
 pub(super) async fn open_schema(config: &StorageConfig, shards: usize) -> Result<Opened, StorageError> {
     crate::directory::ensure(&config.data_dir).await?;
     takeover::prepare(config, shards).await?;
@@ -35,7 +36,7 @@ pub(super) async fn open_schema(config: &StorageConfig, shards: usize) -> Result
     missing.settle(&config.accept_missing)?;
     looked.settle().await?;
     let shorter = SchemaLog::shorter(&changes);
-    // Before the log is replaced: the manifest may know of fewer records than there are, never of more.
+    // Before the log is replaced: the manifest may record fewer records than there are, never more.
     if let Some(shorter) = &shorter {
         looked.state.schema_records = shorter.len() as u64;
     }
@@ -47,7 +48,7 @@ pub(super) async fn open_schema(config: &StorageConfig, shards: usize) -> Result
         None => Ok(()),
     };
     match replaced {
-        // It is only longer than it had to be, until a start that finds room.
+        // The log is only longer than necessary, until a start with free space.
         Err(error @ StorageError::DiskFull { .. }) => {
             reactor::warn!("the schema log is not made shorter"; error = error);
         }
@@ -56,7 +57,7 @@ pub(super) async fn open_schema(config: &StorageConfig, shards: usize) -> Result
     Ok(Opened { log, changes: Rc::new(changes), epoch })
 }
 
-/// Empties a dropped table's folder; it goes as a whole where it has no snapshots.
+/// Empties a dropped table's folder; removes the folder too if it has no snapshots.
 async fn remove_all_but_snapshots(directory: &Path) -> Result<(), StorageError> {
     let entries = reactor::file::read_dir(directory).await.map_err(StorageError::of("list", directory))?;
     if !entries.iter().any(|entry| entry.is_dir && entry.name == crate::snapshot::DIRECTORY) {
@@ -74,7 +75,8 @@ async fn remove_all_but_snapshots(directory: &Path) -> Result<(), StorageError> 
     Ok(())
 }
 
-/// Removes folders of dropped tables, but for their snapshots; those of tables nobody knows stay, with a line in the log.
+/// Removes folders of dropped tables, except their snapshots. Folders of unknown tables stay, with a line in
+/// the log.
 async fn remove_leftovers(
     config: &StorageConfig,
     schema: &Schema,
@@ -91,7 +93,7 @@ async fn remove_leftovers(
         let directory = data.join(&keyspace.name);
         let tables =
             reactor::file::read_dir(&directory).await.map_err(StorageError::of("list", &directory))?;
-        // Those that a Cassandra node had for itself are not worth a line each at every start.
+        // A Cassandra node's own folders are not worth a line each at every start.
         if takeover::is_system(&keyspace.name) && schema.keyspace(&keyspace.name).is_none() {
             continue;
         }

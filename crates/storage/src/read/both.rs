@@ -1,8 +1,9 @@
-//! One row that a memtable and the row cache may both have: merged at once, without waiting and without the heap.
+//! One row that both a memtable and the row cache may have: merged at once, without waiting and without
+//! allocating.
 //!
-//! Rows that are written again and again are read like this: what was flushed is cached, what came since is in the memtable.
-//! Whatever is not that plain (a gap in the cache, static rows, range tombstones, versions that readers keep) takes
-//! the way of all merges.
+//! Rows that are written again and again are read like this: flushed writes are in the cache, newer ones in
+//! the memtable. Anything less simple (a gap in the cache, static rows, range tombstones, versions that
+//! readers pin) is read by the general merge.
 
 use std::rc::Rc;
 
@@ -18,7 +19,8 @@ use crate::memtable::{Memtable, PartitionRef, VersionCursor};
 use crate::tablet::Tablet;
 
 impl Reader<'_> {
-    /// Hands over the one row that is asked for; `None` where nothing was handed over and a merge has to find out.
+    /// Hands over the one row that is asked for; `None` where nothing was handed over and a merge has to find
+    /// out.
     ///
     /// The memtable is the tablet's only one, and the version the partition's only one.
     #[inline(never)]

@@ -1,7 +1,9 @@
-//! What all table files of a tablet say of one partition: from the row cache as far as that knows, else from the files.
+//! The merged contents of all table files of a tablet for one partition: from the row cache as far as they
+//! are cached, otherwise from the files.
 //!
-//! It is a source of a merge. Once it came to a gap it stays in the files to its end, and puts what it reads there into the
-//! cache. It holds the set of files that was there when the read began, so that it may pause for as long as it likes.
+//! It is a source of a merge. After the first gap it stays in the files to its end, and populates the cache
+//! with the rows it reads there. It holds the set of files as of the begin of the read, so that it may pause
+//! for any time.
 
 use std::rc::Rc;
 
@@ -25,7 +27,7 @@ pub(crate) struct CachedPartition {
     table: Rc<Table>,
     token: Token,
     key: Vec<u8>,
-    /// Those that may have the partition, as they were when the claim was taken.
+    /// The files that may have the partition, as of the claim.
     files: Vec<Rc<TableFile>>,
     room: Rc<RowRoom>,
     deletion: DeletionTime,
@@ -36,11 +38,11 @@ pub(crate) struct CachedPartition {
 enum State {
     /// In the cache.
     Known(Place),
-    /// The cache has no more; these slices are left to be opened in the files.
+    /// The cache has no more; these slices are still to be read from the files.
     Left(Slices),
     /// In the files.
     Files(Box<FromFiles>),
-    /// No file has anything.
+    /// No file has any of it.
     Ended,
 }
 
@@ -58,7 +60,7 @@ pub(crate) enum Found {
 }
 
 impl CachedPartition {
-    /// Begins to read; deletion and static row are known then. `claim` and `files` were taken together.
+    /// Begins to read; afterwards deletion and static row are known. `claim` and `files` were taken together.
     ///
     /// # Errors
     /// Those of opening the partition in files.
@@ -112,10 +114,11 @@ impl CachedPartition {
         for file in &self.files {
             if one_row && !sources.is_empty() {
                 for source in &mut sources {
-                    // Boxed: by its type it might be a partition of the cache again.
+                    // Boxed: by its type it might be a cached partition again.
                     Box::pin(source.begin(shape)).await?;
                 }
-                // What is learnt is kept: it has to say all that older writes may still come to meet.
+                // The result populates the cache, so it must include all deletions that older writes may
+                // still meet.
                 let sstable = file.open();
                 if sstable.has_only_values() && is_older_than_all(&table, &sources, &sstable) {
                     continue;
@@ -156,7 +159,7 @@ impl CachedPartition {
         clustering: &mut Vec<u8>,
         row: &mut Vec<u8>,
     ) -> Result<Found, StorageError> {
-        // A gap leads to files, and each further round reads more of them.
+        // A gap leads to the files, and each further round reads more of them.
         loop {
             if let Some(found) = self.next_at_hand(shape, clustering, row)? {
                 return Ok(found);
@@ -178,7 +181,8 @@ impl CachedPartition {
         }
     }
 
-    /// As [`CachedPartition::next`] without waiting; `None` where files have to be opened or read, or others should run.
+    /// As [`CachedPartition::next`] without waiting; `None` if files have to be opened or read, or another
+    /// task should run.
     ///
     /// # Errors
     /// As [`CachedPartition::next`].
@@ -221,7 +225,7 @@ impl CachedPartition {
                 AtHand::Change => {
                     break Unfiltered::Change { position: merge.change(), deletion: merge.told() };
                 }
-                // Nobody sees these, however many there are.
+                // These are not visible, and there may be any number of them.
                 AtHand::DeadRow | AtHand::SameDeletion if reactor::need_preempt() => return Ok(None),
                 AtHand::DeadRow | AtHand::SameDeletion => {}
             }

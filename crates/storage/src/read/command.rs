@@ -1,4 +1,4 @@
-//! What a read asks for and how rows are handed over.
+//! The parameters of a read, and the interface through which rows are handed over.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::memtable::Shape;
 
-/// Disjoint slices of a partition in ascending clustering order; none asks for the static row alone.
+/// Disjoint slices of a partition in ascending clustering order; an empty list asks for the static row alone.
 pub type Slices = SmallVec<[Slice; 1]>;
 
 /// One read of one table on one shard.
@@ -18,36 +18,36 @@ pub type Slices = SmallVec<[Slice; 1]>;
 pub struct ReadCommand {
     /// The table, at the revision the statement was prepared for.
     pub table: Rc<Table>,
-    /// Which partitions.
+    /// The partitions.
     pub range: PartitionRange,
-    /// Which rows of each.
+    /// The rows of each partition.
     pub slices: Slices,
     /// Whether rows come from the last to the first.
     pub reversed: bool,
-    /// Seconds now: what expired at or before it is not seen.
+    /// The present time, seconds: data that expired at or before it is not visible.
     pub now: LocalSeconds,
     /// Neither look into the row cache nor fill it (`BYPASS CACHE`).
     pub bypass_cache: bool,
 }
 
 impl ReadCommand {
-    /// What cursors need to know of it.
+    /// The parameters that cursors need.
     #[inline]
     pub(crate) fn shape(&self) -> Shape<'_> {
         Shape { orders: self.table.clustering_orders(), slices: &self.slices, reversed: self.reversed }
     }
 }
 
-/// Which partitions a read covers.
+/// The partitions a read covers.
 #[derive(Debug, Clone)]
 pub enum PartitionRange {
     /// One.
     Key(DecoratedKey),
     /// All between two bounds, in token order.
     Between {
-        /// Where they begin.
+        /// First bound.
         from: PartitionBound,
-        /// Where they end.
+        /// Last bound.
         to: PartitionBound,
     },
 }
@@ -62,14 +62,14 @@ impl PartitionRange {
     }
 }
 
-/// An end of a range of partitions: at a token (before or behind all its keys), or at one key of it.
+/// A bound of a range of partitions: at a token (before or behind all its keys), or at one key of the token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionBound {
     /// Token.
     pub token: Token,
-    /// One key with that token; `None` speaks of all of them.
+    /// One key with that token; `None` for all of them.
     pub key: Option<Vec<u8>>,
-    /// Whether what stands at the bound belongs to the range.
+    /// Whether partitions at the bound belong to the range.
     pub inclusive: bool,
 }
 
@@ -95,7 +95,7 @@ impl PartitionBound {
     }
 }
 
-/// What the receiver of rows wants next.
+/// The next step that the receiver of rows asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
     /// More of the same partition.
@@ -106,41 +106,43 @@ pub enum Flow {
     Stop,
 }
 
-/// What a read passes that nobody sees: the dead between the living.
+/// Counts of dead data that a read passes and does not hand over.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Dead {
-    /// Tombstones as Cassandra counts them for `tombstone_warn_threshold`: dead cells, deleted rows that leave none and
-    /// changes of range deletions, of those within `gc_grace_seconds`.
+    /// Tombstones as Cassandra counts them for `tombstone_warn_threshold`: dead cells, deleted rows without a
+    /// live cell, and changes of range deletions, if they are within `gc_grace_seconds`.
     pub tombstones: u32,
-    /// What had to be gone past, whatever its age: every such thing and every partition without a live row.
+    /// Dead items the read had to pass, of any age: each of the above, and each partition without a live row.
     pub passed: u32,
 }
 
-/// A place in a read, everything before which has been read.
+/// A place in a read; everything before it has been read.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'a> {
     /// Token of the partition.
     pub token: Token,
     /// Its key.
     pub key: &'a [u8],
-    /// Where in it, in reading order; `None` at its end.
+    /// Position in the partition, in reading order; `None` at its end.
     pub position: Option<Position<'a>>,
 }
 
-/// Receives what a read finds: partitions in token order, rows in the order asked for.
+/// Receives the results of a read: partitions in token order, rows in the requested order.
 ///
-/// Rows are live at the command's `now`: deletions are applied, expired and deleted cells are gone, cells of dropped
-/// columns too. A partition is announced before its first live row, or at its end where only its static row has
-/// live cells; `partition_end` follows each announced one unless the receiver stopped.
+/// Rows are live at the command's `now`: deletions are applied; expired cells, deleted cells and cells of
+/// dropped columns are left out. A partition is announced before its first live row, or at its end if only
+/// its static row has live cells; `partition_end` follows each announced partition unless the receiver
+/// stopped.
 pub trait RowConsumer {
     /// A partition begins.
     fn partition(&mut self, key: &[u8], token: Token, static_row: Option<RowView<'_>>) -> Flow;
-    /// One row of it.
+    /// A row of the partition.
     fn row(&mut self, clustering: &[u8], row: RowView<'_>) -> Flow;
-    /// It ends.
+    /// The partition ends.
     fn partition_end(&mut self) -> Flow;
-    /// Dead things stood before `place`, behind what was handed over last. May come inside a partition that is not
-    /// announced (yet). Those who end their reads for it can go on behind the place.
+    /// Reports dead data between the last row that was handed over and `place`. It may come inside a
+    /// partition that is not announced (yet). A receiver that ends its read because of it can continue behind
+    /// `place`.
     fn dead(&mut self, dead: Dead, place: Place<'_>) -> Flow {
         let _ = (dead, place);
         Flow::Continue
@@ -148,7 +150,7 @@ pub trait RowConsumer {
 }
 
 impl PartitionBound {
-    /// The same bound as table files know it.
+    /// The same bound in the form that table files use.
     pub(crate) fn as_place(&self, begins: bool) -> sstable::PartitionBound {
         match (&self.key, self.inclusive == begins) {
             (None, true) => sstable::PartitionBound::before_token(self.token),

@@ -1,7 +1,8 @@
-//! Counts what a read passes that nobody sees, as Cassandra does (`ReadCommand.MetricRecording`).
+//! Counts dead data that a read passes, as Cassandra does (`ReadCommand.MetricRecording`).
 //!
-//! Only of rows that lost something on the way to their reader there is anything to count, so rows without deletions cost
-//! nothing here. What is past its grace period is not counted, though it has to be passed as well.
+//! Only a row that loses something on the way to its reader has anything to count, so rows without deletions
+//! cost nothing here. Tombstones past their grace period are not counted, though they have to be passed as
+//! well.
 
 use std::cell::Cell;
 
@@ -13,13 +14,13 @@ use model::{DeletionTime, RowView, Table, Token};
 
 use super::command::{Dead, Flow, Place, RowConsumer};
 
-/// Counts the dead of one partition.
+/// Counts the dead data of one partition.
 #[derive(Debug)]
 pub(crate) struct Graves {
     grace: Purge,
-    /// Range deletion in force that counts.
+    /// The range deletion in force, if it counts.
     told: DeletionTime,
-    /// What was counted and not said yet.
+    /// Counts that were not reported yet.
     found: Cell<Dead>,
 }
 
@@ -33,7 +34,7 @@ impl Graves {
         }
     }
 
-    /// A row lost something; `seen` says whether anything is left for the reader.
+    /// Counts a row that lost something; `seen` says whether anything of it is visible.
     #[cold]
     #[inline(never)]
     pub(crate) fn row(&self, row: RowView<'_>, active: DeletionTime, seen: bool) {
@@ -47,7 +48,8 @@ impl Graves {
             let dead_cells =
                 left.cells().filter(|cell| matches!(cell.kind, CellKind::Tombstone { .. })).count();
             let dead_cells = u32::try_from(dead_cells).unwrap_or(u32::MAX);
-            // Where no cell says it, the row's own deletion, its expired marker or a collection's deletion counts.
+            // If no dead cell was counted, the row's own deletion, its expired marker or a collection's
+            // deletion counts.
             found.tombstones = found.tombstones.saturating_add(match (dead_cells, seen) {
                 (0, false) => 1,
                 (cells, _) => cells,
@@ -56,7 +58,7 @@ impl Graves {
         self.found.set(found);
     }
 
-    /// The range deletion in force changes to `active`, in a partition with a deletion of its own.
+    /// Notes that the range deletion in force changes to `active`, in a partition with its own deletion.
     pub(crate) fn change(&mut self, active: DeletionTime, partition: DeletionTime) {
         let told =
             if active.supersedes(partition) { self.grace.deletion(active) } else { DeletionTime::LIVE };
@@ -68,13 +70,13 @@ impl Graves {
         self.told = told;
     }
 
-    /// Whether there is something to say.
+    /// Whether there are counts to report.
     #[inline]
     pub(crate) fn found_any(&self) -> bool {
         self.found.get() != Dead::default()
     }
 
-    /// Says what was counted before `position` of a partition.
+    /// Reports the counts before `position` of a partition.
     #[cold]
     #[inline(never)]
     pub(crate) fn say(
@@ -86,7 +88,7 @@ impl Graves {
         consumer.dead(self.found.take(), Place { token, key, position })
     }
 
-    /// The partition ended without anything to see.
+    /// Reports a partition that ended with nothing visible.
     pub(crate) fn partition(&self, key: (Token, &[u8]), consumer: &mut dyn RowConsumer) -> Flow {
         let mut found = self.found.get();
         found.passed += 1;

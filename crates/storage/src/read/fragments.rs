@@ -1,10 +1,10 @@
-//! Reads what each source says of a partition by itself: `MUTATION_FRAGMENTS` (ScyllaDB's documentation, "Reading mutation
-//! fragments").
+//! Reads the contents of each source of a partition separately: `MUTATION_FRAGMENTS` (ScyllaDB's
+//! documentation, "Reading mutation fragments").
 //!
-//! Fragments are rows of a made-up table over the same partitions: its clustering is the source, the region of the partition,
-//! the base table's clustering and the weight of the position; what is missing of it is null. Its cells hold the raw row or
-//! deletion, which who asked makes readable. Invariant: fragments of a source come in the order of that clustering, so that
-//! pages go on behind any of them.
+//! Fragments are rows of a virtual table over the same partitions. Its clustering is the source, the region
+//! of the partition, the base table's clustering and the weight of the position; missing parts are null. Its
+//! cells hold the raw row or deletion, which the caller formats. Invariant: fragments of a source come in the
+//! order of that clustering, so that a page can begin behind any of them.
 
 use std::rc::Rc;
 
@@ -25,13 +25,13 @@ use crate::memtable::{Memtable, Shape};
 use crate::shard::Storage;
 use crate::tablet::{TableFile, Tablet};
 
-/// What follows the base table's name; a user's table cannot have it.
+/// Suffix behind the base table's name; a user's table cannot have it.
 const SUFFIX: &str = "_$mutation_fragments";
-/// What tells the id of the made-up table from that of its base.
+/// Distinguishes the virtual table's id from that of its base.
 const ID_MARK: u8 = 0x80;
 /// Keys looked up at once while a range is read.
 const KEYS_MAX: usize = 128;
-/// Ends of ranges over a part of the clustering that one source may hold of a partition.
+/// Most bounds of ranges over a clustering prefix that one source may have in a partition.
 const PARTIAL_CHANGES_MAX: usize = 100_000;
 
 /// The kinds of fragments, by region of the partition.
@@ -41,10 +41,11 @@ const ROW: (i8, &str) = (2, "clustering row");
 const CHANGE: (i8, &str) = (2, "range tombstone change");
 const END: (i8, &str) = (3, "partition end");
 
-/// The table that fragments of `base` are rows of.
+/// The virtual table whose rows are the fragments of `base`.
 ///
-/// Its columns `metadata` and `value` are of type text for who selects them, but what a read hands over there is raw: a
-/// deletion as its timestamp and local time (8 and 4 bytes, big endian, none for none), and a row of the base table.
+/// Its columns `metadata` and `value` are of type text for the client, but a read hands over raw bytes there:
+/// a deletion as its timestamp and local time (8 and 4 bytes, big endian, empty for no deletion), and a row
+/// of the base table.
 pub fn fragments_table(base: &Table) -> Table {
     let key = base.partition_key().iter().cloned();
     let column = |name: &str, ty, kind| Column {
@@ -88,7 +89,7 @@ pub fn fragments_table(base: &Table) -> Table {
 }
 
 impl Storage {
-    /// The base of a table of fragments, where there is one of that id.
+    /// The base of the table of fragments with that id, if there is one.
     fn fragments_base(&self, id: TableId) -> Option<Rc<Table>> {
         let mut base = id;
         base.0[0] ^= ID_MARK;
@@ -127,13 +128,13 @@ struct Fragments<'r> {
     announced: bool,
 }
 
-/// Where fragments come from.
+/// The source of fragments.
 enum Origin {
     Memory(Rc<Memtable>),
     File(Rc<TableFile>),
 }
 
-/// Notes keys, of dead partitions too.
+/// Collects keys, including those of dead partitions.
 struct Keys(Vec<(Token, Vec<u8>)>);
 
 impl Keys {
@@ -236,7 +237,7 @@ impl Fragments<'_> {
             }
         }
         let mut merge = Merge::new(Rc::clone(&self.base), sources, Purge::nothing());
-        // Reading takes turns with others.
+        // Other tasks may run while it is read.
         merge.pin();
         Ok(Some(merge))
     }
@@ -251,7 +252,7 @@ impl Fragments<'_> {
         let base = Rc::clone(&self.base);
         let all = [Slice::all()];
         let shape = Shape { orders: base.clustering_orders(), slices: &all, reversed: false };
-        // Changes at a part of the clustering stand elsewhere in the order of the made-up one.
+        // Changes at a clustering prefix sort differently in the virtual table's order.
         let mut partial: Vec<(Vec<u8>, DeletionTime)> = Vec::new();
         let Some(mut merge) = self.open(origin, token, key).await? else { return Ok(Flow::Continue) };
         while let Some(unfiltered) = merge.next(shape).await? {
@@ -307,7 +308,7 @@ impl Fragments<'_> {
         Ok(flow)
     }
 
-    /// Hands over a fragment, where it is among those asked for.
+    /// Hands over a fragment if it was requested.
     fn give(
         &mut self,
         (token, key): (Token, &[u8]),
@@ -358,7 +359,7 @@ fn is_partial(base: &Table, position: Position<'_>) -> bool {
     position.prefix.components().count() < base.clustering().len()
 }
 
-/// The clustering of a fragment; what a position does not have is null.
+/// The clustering of a fragment; parts that a position lacks are null.
 fn clustering(base: &Table, source: &str, region: i8, position: Option<Position<'_>>) -> Vec<u8> {
     let mut out = Vec::new();
     append_component(&mut out, Some(source.as_bytes()));

@@ -1,12 +1,12 @@
-//! Merges what memtables and table files say of one partition into one stream.
+//! Merges the contents of memtables and table files for one partition into one stream.
 //!
-//! Rows at one position are merged by `model::reconcile`; range deletions of all sources are folded into the one
-//! that wins at each place. Reads, flush and compaction are this merge with different ideas of what may be
-//! forgotten. Invariant: before the merge may wait, every version in memory it reads is pinned.
+//! Rows at one position are merged by `model::reconcile`; at each place the range deletion of any source that
+//! supersedes the others is in force. Reads, flushes and compactions are this merge with different limits for
+//! purging. Invariant: before the merge may wait, every version in memory that it reads is pinned.
 //!
-//! A row that one source alone has, or that one source says all of, is lent from that source as it stands; sources go on
-//! only when the next element is asked for. As long as they have it at hand that is a plain call
-//! ([`Merge::step_at_hand`]); [`Merge::fetch`] waits for what is not.
+//! If one source alone has a row, or one source's row covers the others, the row is borrowed from that
+//! source; sources advance only when the next element is asked for. As long as the next elements are in
+//! memory that is a plain call ([`Merge::step_at_hand`]); [`Merge::fetch`] waits for the others.
 
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -26,67 +26,67 @@ pub(crate) struct Merge {
     table: Rc<Table>,
     sources: Vec<Source>,
     purge: Purge,
-    /// Deletion of the whole partition, as it shadows.
+    /// Deletion of the whole partition, for shadowing.
     partition: DeletionTime,
-    /// Range deletion in force, as it shadows; and as it was last handed out.
+    /// The range deletion in force, for shadowing; and the one that was last reported.
     active: DeletionTime,
     told: DeletionTime,
     static_row: Vec<u8>,
-    /// The source whose element came last.
+    /// The source of the last element.
     first: usize,
     found: Found,
     row: Vec<u8>,
     scratch: Vec<u8>,
     change: OwnedPosition,
-    /// Changes at `change` are being folded, and sources may have more of them.
+    /// Whether changes at `change` are being folded and sources may have more of them.
     folding: bool,
-    /// The first elements were asked for.
+    /// Whether the first elements were requested.
     started: bool,
-    /// Counts what is left out, for readers.
+    /// Counts data that is left out, for readers.
     graves: Option<Graves>,
     steps: u32,
 }
 
-/// What one step of a merge for a reader came to.
+/// Result of one step of a merge for a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// The row at [`Merge::row`], which a reader sees.
+    /// A visible row, at [`Merge::row`].
     Row,
-    /// A row that nobody sees.
+    /// A row that is not visible.
     DeadRow,
     /// A change of deletion.
     Change,
-    /// There is nothing more.
+    /// The partition is at its end.
     End,
 }
 
-/// What a merge comes to without waiting.
+/// Result of a step that does not wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AtHand {
     /// The row at [`Merge::row`].
     Row,
     /// A row of which nothing is left.
     DeadRow,
-    /// Another deletion, [`Merge::told`], from [`Merge::change`] on.
+    /// Another deletion, [`Merge::told`], is in force from [`Merge::change`] on.
     Change,
-    /// A change that does not show.
+    /// A change that does not alter the reported deletion.
     SameDeletion,
-    /// There is nothing more.
+    /// The partition is at its end.
     End,
-    /// Nothing yet: sources have to read, in [`Merge::fetch`].
+    /// No result yet: sources have to read, in [`Merge::fetch`].
     Lacking,
 }
 
-/// Where the row that was found last stands.
+/// The place of the last row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Found {
-    /// In a source, as it is.
+    /// In a source, unchanged.
     Source(usize),
     /// In the merge's own buffer.
     Merged,
 }
 
-/// Steps of a merge before it looks whether somebody else should run.
+/// Steps of a merge between two checks whether another task should run.
 const STEPS_PER_LOOK: u32 = 64;
 
 impl Merge {
@@ -114,7 +114,7 @@ impl Merge {
         merge
     }
 
-    /// A merge for a reader, who has tombstones counted.
+    /// A merge for a reader, which counts tombstones.
     pub(crate) fn for_reading(
         table: Rc<Table>,
         sources: Vec<Source>,
@@ -128,7 +128,7 @@ impl Merge {
         merge
     }
 
-    /// What was left out and not said yet; always there for a reader.
+    /// The counts of dead data that were not reported yet; always present for a reader.
     pub(crate) fn graves(&self) -> Option<&Graves> {
         self.graves.as_ref()
     }
@@ -169,22 +169,22 @@ impl Merge {
         }
     }
 
-    /// The deletion of the partition, where it may not be forgotten.
+    /// The deletion of the partition, unless it may be purged.
     pub(crate) fn partition_deletion(&self) -> DeletionTime {
         self.purge.deletion(self.partition)
     }
 
-    /// The static row, where something of it is left.
+    /// The static row, if anything of it is left.
     pub(crate) fn static_row(&self) -> Option<RowView<'_>> {
         (!self.static_row.is_empty()).then(|| RowView::trusted(&self.static_row))
     }
 
-    /// The static row's bytes, empty where nothing of it is left; to be taken once.
+    /// The static row's bytes, empty if nothing of it is left; call it once.
     pub(crate) fn take_static_row(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.static_row)
     }
 
-    /// The sources, given back.
+    /// Returns the sources.
     pub(crate) fn into_sources(self) -> Vec<Source> {
         self.sources
     }
@@ -194,7 +194,7 @@ impl Merge {
         &mut self.sources
     }
 
-    /// Begins another partition, at whose start the sources are now; buffers are kept.
+    /// Begins another partition; the sources are at its start. Buffers are kept.
     pub(crate) fn restart(&mut self, purge: Purge) {
         self.purge = purge;
         (self.partition, self.active, self.told) =
@@ -204,7 +204,7 @@ impl Merge {
         self.read_heads();
     }
 
-    /// Pins what is in memory: to be called before a pause.
+    /// Pins versions in memory; called before a pause.
     pub(crate) fn pin(&mut self) {
         for source in &mut self.sources {
             source.pin(&self.table);
@@ -228,7 +228,7 @@ impl Merge {
                     return Ok(Some(Unfiltered::Change { position, deletion: self.told }));
                 }
                 AtHand::End => return Ok(None),
-                // Boxed, so that who reads on does not carry the room for it around.
+                // Boxed, so that the future of a read that does not wait stays small.
                 AtHand::Lacking => Box::pin(self.fetch(shape)).await?,
                 AtHand::DeadRow | AtHand::SameDeletion => {
                     if reactor::need_preempt() {
@@ -265,14 +265,14 @@ impl Merge {
         }
     }
 
-    /// What comes next, without waiting.
+    /// The next element, without waiting.
     ///
     /// # Errors
     /// Those of reading table files.
     pub(crate) fn step_at_hand(&mut self, shape: Shape<'_>) -> Result<AtHand, StorageError> {
         if !self.started {
             self.started = true;
-            // Nothing of it was read yet, and nothing may change from here on.
+            // Nothing was read of the versions yet, and they must not change from here on.
             if self.sources.iter().any(Source::is_file) {
                 self.pin();
             }
@@ -300,7 +300,7 @@ impl Merge {
         Ok(if self.tell() { AtHand::Change } else { AtHand::SameDeletion })
     }
 
-    /// Lets sources go on that have to read for it.
+    /// Lets the sources read that need it for the next element.
     ///
     /// # Errors
     /// Those of reading table files.
@@ -311,18 +311,18 @@ impl Merge {
         Ok(())
     }
 
-    /// The row of the last step that came to one.
+    /// The row of the last step that found one.
     #[inline]
     pub(crate) fn row(&self) -> (&[u8], RowView<'_>) {
         (self.sources[self.first].clustering(), row_of(&self.sources, &self.row, self.found))
     }
 
-    /// Where the last step that came to a change did.
+    /// The position of the last change.
     pub(crate) fn change(&self) -> Position<'_> {
         self.change.as_ref()
     }
 
-    /// The deletion that was said last to be in force.
+    /// The deletion that was last reported to be in force.
     pub(crate) fn told(&self) -> DeletionTime {
         self.told
     }
@@ -341,13 +341,13 @@ impl Merge {
         first.map(|(at, _)| at)
     }
 
-    /// Merges the rows at the position of the first source; says whether anything is left of them.
+    /// Merges the rows at the position of the first source; returns whether anything is left of them.
     fn take_row(&mut self, shape: Shape<'_>) -> bool {
         let Self { table, sources, first, row, scratch, .. } = self;
         let first = *first;
         sources[first].taken = true;
         let mut found = Found::Source(first);
-        // Sources before the first stand at later positions.
+        // Sources before the first are at later positions.
         for at in first + 1..sources.len() {
             let place = Position::row(sources[first].clustering());
             let same = |position: Position<'_>| position.compare(place, shape.orders) == Ordering::Equal;
@@ -389,10 +389,11 @@ impl Merge {
         left
     }
 
-    /// Takes all changes at the position that is folded; says no where a source has to read to know whether it has more.
+    /// Takes all changes at the position that is being folded; returns false if a source has to read to know
+    /// whether it has more.
     fn take_changes(&mut self, shape: Shape<'_>) -> Result<bool, StorageError> {
         for source in &mut self.sources {
-            // A source may leave one deletion and enter another at the same place: two at most.
+            // A source may leave one deletion and enter another at the same place: at most two.
             while let Some(deletion) = source.change()
                 && source.position().is_some_and(|position| {
                     position.compare(self.change.as_ref(), shape.orders) == Ordering::Equal
@@ -408,13 +409,13 @@ impl Merge {
         Ok(true)
     }
 
-    /// Says which deletion is in force from here on; whether it is another one.
+    /// Updates the reported deletion; returns whether it is another one than before.
     fn tell(&mut self) -> bool {
         self.active = self.sources.iter().fold(DeletionTime::LIVE, |most, s| deletion(most, s.active));
         if let Some(graves) = &mut self.graves {
             graves.change(self.active, self.partition);
         }
-        // One that the partition's deletion covers is said there already.
+        // A range deletion that the partition's deletion covers is not reported again.
         let told = if self.active.supersedes(self.partition) {
             self.purge.deletion(self.active)
         } else {

@@ -1,8 +1,9 @@
-//! Reads: from memtables alone without copying a row, else by a merge with table files.
+//! Reads: from memtables alone without copying a row, otherwise by a merge with table files.
 //!
-//! `command` says what is asked, `now` reads a row that nothing has to be waited for, `partition` reads one partition, `scan` many; `cached` puts the row cache before the files of
-//! one partition; `source` and `merge` put versions and files together; `skip` knows which files need not be opened;
-//! `visible` decides what of a row is seen, `dead` counts what is not, `permit` says who may read from disk or scan.
+//! `command` has the parameters of a read. `now` reads a row without waiting, `partition` reads one
+//! partition, `scan` many. `cached` reads one partition from the row cache before the files; `source` and
+//! `merge` combine versions and files; `skip` decides which files need not be opened. `visible` decides which
+//! parts of a row are visible, `dead` counts the others, and `permit` limits reads from disk and scans.
 
 mod both;
 mod cached;
@@ -36,12 +37,14 @@ use partition::Reader;
 impl Storage {
     /// Reads partitions of this shard's tablets in token order, and hands live rows to `consumer`.
     ///
-    /// Gives way between rows. A read of one partition sees each mutation to it whole or not at all; a scan sees
-    /// that of each partition, and writes that end while it runs in part of the partitions.
+    /// Other tasks run between rows. A read of one partition sees all of each mutation to it or nothing; so
+    /// does a scan for each partition, but it may see writes that end while it runs in only some of the
+    /// partitions.
     ///
     /// # Errors
     /// [`StorageError::UnknownTable`]; [`StorageError::WrongShard`] for a key of another shard;
-    /// [`StorageError::TableFileCorrupt`] naming the file, and reading errors. Rows handed over before stay handed over.
+    /// [`StorageError::TableFileCorrupt`] naming the file, and reading errors. Rows handed over before stay
+    /// handed over.
     pub async fn read(
         &self,
         command: &ReadCommand,
@@ -73,7 +76,7 @@ impl Storage {
                         result = Err(error);
                         break;
                     }
-                    // Boxed, so that a read of one partition does not carry the space of a scan.
+                    // Boxed, so that the future of a read of one partition has no room for a scan.
                     let scan = Box::pin(reader.scan(&tablet, map.range(tablet.id), from, to, consumer));
                     match scan.await {
                         Ok(Flow::Stop) => break,
@@ -92,14 +95,15 @@ impl Storage {
         result.inspect_err(|error| self.note_read_error(error))
     }
 
-    /// A read of many partitions moves to the group of scans, and waits for its turn among them.
+    /// Moves a read of many partitions to the group of scans, and waits for its permit there.
     async fn begin_scan(&self) -> Result<permit::ReadPermit, StorageError> {
         become_long().await;
         self.0.permits.scan().await
     }
 }
 
-/// Lets others run; a client's request that turns out to be long gives way to short ones from now on.
+/// Lets other tasks run. A client's request that turns out to be long moves to the group of scans, behind
+/// short ones.
 pub(crate) async fn become_long() {
     let group = reactor::current_group();
     if group == Group::STATEMENT || group == Group::UNPREPARED {
@@ -109,10 +113,10 @@ pub(crate) async fn become_long() {
     }
 }
 
-/// Looks after which a read of one partition counts as long.
+/// After this many pauses a read of one partition counts as long.
 const LOOKS_OF_SHORT_READ: u32 = 16;
 
-/// Lets others run; from so many looks on the read is one of the long ones.
+/// Lets other tasks run; from [`LOOKS_OF_SHORT_READ`] pauses on the read counts as long.
 pub(crate) async fn give_way(looks: u32) {
     if looks < LOOKS_OF_SHORT_READ {
         reactor::yield_now().await;
@@ -122,7 +126,7 @@ pub(crate) async fn give_way(looks: u32) {
 }
 
 impl Storage {
-    /// What reading the table files of a table that are open on this shard has asked the disk for so far.
+    /// The disk requests so far for reading the table files of a table that are open on this shard.
     ///
     /// # Errors
     /// [`StorageError::UnknownTable`].

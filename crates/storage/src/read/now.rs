@@ -1,8 +1,9 @@
-//! Reads of one row that wait for nothing: of a memtable, of the row cache, or of both.
+//! Reads of one row without waiting: from a memtable, from the row cache, or from both.
 //!
-//! They are by far the most, and as futures they would cost more than what they find: each layer between the request and
-//! the row would make a future, poll it once and drop it. So they are tried first, as a function; what they cannot
-//! answer goes the way of all reads (`partition`). Invariant: what was handed over here is not handed over again.
+//! Most reads are of this kind, and as futures they would cost more than the row: each layer between the
+//! request and the row would make a future, poll it once and drop it. So they are tried first, as a function;
+//! reads that this cannot answer go through `partition`. Invariant: rows handed over here are not handed over
+//! again.
 
 use std::rc::Rc;
 
@@ -20,18 +21,18 @@ use crate::memtable::{Memtable, PartitionRef};
 use crate::shard::Storage;
 use crate::tablet::{TableFile, Tablet};
 
-/// How far a read came that did not wait.
+/// How far a read came without waiting.
 #[derive(Debug)]
 pub enum Now {
-    /// All that was asked for was handed over.
+    /// Everything requested was handed over.
     Done,
-    /// Nothing was handed over: [`Storage::read`] has to find out.
+    /// Nothing was handed over: call [`Storage::read`].
     NotBegun,
-    /// The row cache does not know all of it: [`Storage::read_rest`] goes on.
+    /// The row cache lacks some of it: continue with [`Storage::read_rest`].
     Begun(Box<Rest>),
 }
 
-/// What a read that does not wait has left over.
+/// The rest of a read that did not wait.
 pub struct Rest {
     tablet: Rc<Tablet>,
     claim: Claim,
@@ -44,20 +45,20 @@ impl std::fmt::Debug for Rest {
     }
 }
 
-/// What the only memtable of a tablet says of the row.
+/// Result of looking up the row in the only memtable of a tablet.
 enum InMemory {
     /// It does not have the partition.
     Absent,
-    /// All there is was handed over.
+    /// Everything requested was handed over.
     Done,
     /// Files may have the partition too; this is its only version here.
     Shared(PartitionRef, u32),
-    /// Not plain enough.
+    /// The partition is not of a kind that is read here.
     Other,
 }
 
 impl Storage {
-    /// Reads one row of one partition as [`Storage::read`] does, where nothing has to be waited for.
+    /// Reads one row of one partition as [`Storage::read`] does, if that is possible without waiting.
     #[inline]
     pub fn read_now(&self, command: &ReadCommand, consumer: &mut dyn RowConsumer) -> Now {
         let PartitionRange::Key(key) = &command.range else { return Now::NotBegun };
@@ -80,7 +81,7 @@ impl Storage {
         }
     }
 
-    /// Goes on where [`Storage::read_now`] ended.
+    /// Continues a read that [`Storage::read_now`] began.
     ///
     /// # Errors
     /// As [`Storage::read`].
@@ -130,7 +131,7 @@ impl Storage {
         InMemory::Done
     }
 
-    /// Hands over what is seen of a row that is not plain, or says what is not seen.
+    /// Hands over the visible part of a row that is not plain, or reports it as dead.
     #[inline(never)]
     fn hand_over_seen(
         &self,
@@ -169,7 +170,7 @@ impl Storage {
         self.return_scratch(scratch);
     }
 
-    /// Of a partition that files may have: what the row cache knows, merged with what the memtable has.
+    /// For a partition that files may have: merges the cached row with the memtable's.
     fn row_in_files(
         &self,
         command: &ReadCommand,

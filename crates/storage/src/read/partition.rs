@@ -20,7 +20,7 @@ use crate::error::StorageError;
 use crate::memtable::{Memtable, PartitionRef, Pin, Shape, VersionCursor};
 use crate::tablet::Tablet;
 
-/// Rows handed over before looking whether somebody else should run.
+/// Rows handed over before checking whether another task should run.
 const ROWS_PER_LOOK: u32 = 64;
 
 /// One read at work.
@@ -90,7 +90,8 @@ impl<'c> Reader<'c> {
         Box::pin(self.merged_partition(tablet, claim, left, token, key, consumer)).await
     }
 
-    /// Reads a partition out of memtables and files together; of what is left of it, and whether it was announced.
+    /// Reads a partition from memtables and files merged. `left` is set if the first part was read already:
+    /// the slices that are left, and whether the partition was announced.
     pub(super) async fn merged_partition(
         &mut self,
         tablet: &Tablet,
@@ -164,7 +165,8 @@ impl<'c> Reader<'c> {
         Ok(flow)
     }
 
-    /// Hands over what the row cache knows of a partition that no memtable has; says too whether it was announced.
+    /// Hands over the rows that the row cache has of a partition that is in no memtable. Also returns whether
+    /// the partition was announced.
     pub(super) fn walk_cache(
         &mut self,
         tablet: &Tablet,
@@ -399,7 +401,8 @@ impl<'c> Reader<'c> {
     }
 }
 
-/// The place that was reached when the row at `clustering` was looked at: before it where it is to be handed over.
+/// The place that was reached when the row at `clustering` was looked at: before it where it is to be handed
+/// over.
 pub(super) fn passed(clustering: &[u8], seen: bool, reversed: bool) -> Position<'_> {
     match (seen, reversed) {
         (false, _) => Position::row(clustering),

@@ -1,10 +1,12 @@
-//! Who may read from disk now: so many reads of one partition, and apart from them so many scans, bounded by memory.
+//! Permits for reading from disk: a number of reads of one partition, and separately a number of scans,
+//! limited by memory.
 //!
-//! A read that memory answers needs no permit. What a read holds while it waits for the disk (an index page and a chunk
-//! for each file) is charged to a fixed part of the shard's memory; a read costs at least a hundredth of it, so that the
-//! number of reads is bounded too. Rows of many bytes take memory of their own, when their length is known. Scans have a pool of their own: a hundred of them do not hold up the read of one row.
-//! Who waits is served in the order of coming; a read whose time is over has left the line, because its future is gone.
-//! Invariant: reads do not nest, so nobody waits for a permit while holding one.
+//! A read that memory answers needs no permit. The memory that a read holds while it waits for the disk (an
+//! index page and a chunk for each file) is charged to a fixed part of the shard's memory. A read costs at
+//! least a hundredth of it, so that the number of reads is limited too. Long rows take memory of their own,
+//! when their length is known. Scans have a pool of their own: a hundred of them do not delay the read of one
+//! row. Waiting reads are served in order; a read whose deadline is over has left the queue, because its
+//! future was dropped. Invariant: reads do not nest, so no task waits for a permit while it holds one.
 
 use std::rc::Rc;
 
@@ -14,15 +16,16 @@ use sstable::{LongRows, RowRoom};
 
 use crate::error::StorageError;
 
-/// Reads of one partition, and scans, at work at once at most.
+/// Most reads of one partition, and most scans, that run at once.
 const READS_MAX: usize = 100;
 const SCANS_MAX: usize = 10;
-/// Reads, and scans, that wait at most; whoever comes then is refused at once.
+/// Most reads, and most scans, that wait; beyond that a read is refused at once.
 const READS_WAITING_MAX: usize = 10_000;
 const SCANS_WAITING_MAX: usize = 1_000;
 /// KiB that a read holds for each file: an index page of 4, a chunk and its compressed bytes, rounded up.
 const KIB_PER_FILE: usize = 16;
-/// The part of the memory for memtables that reads may take on top of it, and what there is at least, in KiB.
+/// The part of the memtables' memory (one in so many) that reads may take in addition to it, and the least
+/// amount, in KiB.
 const MEMORY_PART: usize = 8;
 const KIB_MIN: usize = 1024;
 
@@ -43,14 +46,14 @@ struct Pool {
     queued: Rc<Gauge>,
 }
 
-/// A read at work; dropping it lets the next one in.
+/// The permit of a running read; dropping it lets the next one start.
 pub(crate) struct ReadPermit {
     room: Rc<RowRoom>,
     _permit: Permit,
     _active: Counted,
 }
 
-/// One more of something, until dropped.
+/// One more in a gauge, until dropped.
 struct Counted(Rc<Gauge>);
 
 impl Counted {
@@ -67,14 +70,14 @@ impl Drop for Counted {
 }
 
 impl ReadPermit {
-    /// The memory of this read for long rows.
+    /// The memory for long rows of this read.
     pub(crate) fn room(&self) -> &Rc<RowRoom> {
         &self.room
     }
 }
 
 impl Permits {
-    /// Pools beside `memory_bytes` of memtables.
+    /// Pools for a shard with `memory_bytes` for memtables.
     pub(crate) fn new(memory_bytes: usize) -> Self {
         let total_kib = (memory_bytes / MEMORY_PART / 1024).max(KIB_MIN);
         let pool = |class: &str, most, waiting| Pool {
@@ -107,12 +110,12 @@ impl Permits {
     /// Waits for a permit to read one partition out of `files` files.
     ///
     /// # Errors
-    /// [`StorageError::TooManyReads`] at once where the line is full.
+    /// [`StorageError::TooManyReads`] at once if the queue is full.
     pub(crate) async fn read(&self, files: usize) -> Result<ReadPermit, StorageError> {
         self.take(&self.reads, files.saturating_mul(KIB_PER_FILE)).await
     }
 
-    /// As [`Permits::read`], where nobody has to wait.
+    /// As [`Permits::read`], if no wait is needed.
     pub(crate) fn try_read(&self, files: usize) -> Option<ReadPermit> {
         self.reads.try_take(files.saturating_mul(KIB_PER_FILE))
     }
@@ -120,7 +123,7 @@ impl Permits {
     /// Waits for a permit to read many partitions.
     ///
     /// # Errors
-    /// [`StorageError::TooManyReads`] at once where the line is full.
+    /// [`StorageError::TooManyReads`] at once if the queue is full.
     pub(crate) async fn scan(&self) -> Result<ReadPermit, StorageError> {
         self.take(&self.scans, 0).await
     }
@@ -138,7 +141,7 @@ impl Permits {
 }
 
 impl Pool {
-    /// What a read of `kib` is charged: its part of what there is for the most reads, and no more than all.
+    /// KiB charged for a read of `kib`: at least an equal share of all, and at most all.
     fn share(&self, kib: usize) -> usize {
         kib.max(self.total_kib / self.most).min(self.total_kib)
     }

@@ -1,7 +1,7 @@
 //! Reads the partitions of one tablet in token order, over memtables and table files at once.
 //!
-//! The set of memtables and files is taken when the tablet is entered. Partitions that come into a memtable behind
-//! the scan's place are found, because the place is a key and not a pointer.
+//! The set of memtables and files is taken when the tablet is entered. Partitions that come into a memtable
+//! behind the scan's place are found, because the place is a key and not a pointer.
 
 use std::rc::Rc;
 
@@ -29,7 +29,7 @@ struct FileScan {
 }
 
 impl Reader<'_> {
-    /// Reads what lies in `tablet` between two bounds.
+    /// Reads the partitions of `tablet` between two bounds.
     pub(super) async fn scan(
         &mut self,
         tablet: &Tablet,
@@ -60,7 +60,7 @@ impl Reader<'_> {
         let mut files = Vec::new();
         for file in tablet.files().iter() {
             if place.token <= file.sstable().last_key().0 && file.sstable().first_key().0 <= to.token {
-                // A reversed scan opens each partition anew, from its end.
+                // A reversed scan opens each partition separately, from its end.
                 let slices: &[Slice] = if self.command.reversed { &[] } else { &self.command.slices };
                 files.extend(FileScan::open(file, self.room.as_ref(), (&place, &to), slices).await?);
             }

@@ -1,10 +1,11 @@
-//! Which table files a read of one row need not open, because what was read already is newer than all they hold.
+//! Decides which table files a read of one row need not open, because the data read so far is newer than all
+//! they hold.
 //!
-//! Files are asked newest first. Once every column of the row has a cell, and the row its own timestamp, above the
-//! greatest timestamp of the files that are left, or a deletion covers that timestamp, nothing in them can be seen.
-//! Equal timestamps are settled by value, so only greater ones count; collections merge by element and counters by
-//! shard, so a row with such a column is settled by deletions only. Beside static columns only a deletion of the whole
-//! partition settles anything.
+//! Files are read newest first. Nothing in the remaining files can be visible in two cases: every column of
+//! the row has a cell, and the row its own timestamp, above the greatest timestamp of those files; or a
+//! deletion covers that timestamp. Equal timestamps are settled by value, so only greater ones count.
+//! Collections merge by element and counters by shard, so a row with such a column is settled by deletions
+//! only. In a table with static columns only a deletion of the whole partition settles anything.
 
 use std::rc::Rc;
 
@@ -31,14 +32,14 @@ pub(super) fn asks_for_one_row(table: &Table, shape: Shape<'_>) -> bool {
         && start.prefix.components().count() == table.clustering().len()
 }
 
-/// Whether nothing of `file` can be seen beside what `sources` say, which stand at the row.
+/// Whether nothing in `file` can be visible, given the data of `sources`, which stand at the row.
 pub(super) fn is_older_than_all(table: &Table, sources: &[Source], file: &Sstable) -> bool {
     let newest = file.max_timestamp();
     let covers = |deletion: DeletionTime| !deletion.is_live() && deletion.timestamp >= newest;
     if sources.iter().any(|source| covers(source.partition_deletion())) {
         return true;
     }
-    // The static row is settled by what is said of it and of the partition, and that may stand in any file.
+    // The static row depends on its own cells and on the partition's deletion, and either may be in any file.
     if !table.statics().is_empty() {
         return false;
     }

@@ -1,8 +1,10 @@
-//! One input of a merge: a version in a memtable, a partition of a table file, or that of all files with the cache before them.
+//! One input of a merge: a version in a memtable, a partition of a table file, or the partition of all files
+//! behind the cache.
 //!
-//! A source keeps its next element, so that heads of several sources can be compared while others wait for the disk: rows of
-//! table files where their reader has them, everything else in buffers of its own, which are reused from element to element.
-//! Going on is a plain call as long as nothing has to be read from the disk.
+//! A source keeps its next element, so that the heads of several sources can be compared while others wait
+//! for the disk. Rows of table files stay in their reader's buffer; everything else is in buffers of the
+//! source, which are reused from element to element. Advancing is a plain call as long as nothing has to be
+//! read from the disk.
 
 use std::rc::Rc;
 
@@ -15,13 +17,13 @@ use crate::error::StorageError;
 use crate::memtable::{Memtable, PartitionRef, Pin, Shape, VersionCursor};
 use crate::tablet::TableFile;
 
-/// What a source reads from.
+/// The data a source reads from.
 pub(crate) enum Input {
     /// A version in memory.
     Memory { memtable: Rc<Memtable>, cursor: VersionCursor, pin: Option<Pin> },
     /// One partition of a file.
     Partition { file: Rc<TableFile>, reader: Box<PartitionReader> },
-    /// One partition of all files, as far as it is known from the row cache.
+    /// One partition of all files, read through the row cache.
     Cached(Box<CachedPartition>),
     /// The current partition of a scan over a file.
     Scan { file: Rc<TableFile>, scanner: Box<Scanner> },
@@ -40,7 +42,8 @@ pub(crate) struct Source {
     /// The range deletion this source has in force.
     pub(crate) active: DeletionTime,
     kind: Kind,
-    /// The element was taken, or none was read yet: before the next look the source has to go on.
+    /// Whether the element was taken, or none was read yet: the source has to advance before its next element
+    /// is used.
     pub(crate) taken: bool,
     clustering: Vec<u8>,
     row: Vec<u8>,
@@ -105,7 +108,7 @@ impl Source {
         }
     }
 
-    /// Starts over, for another partition of a scan.
+    /// Resets the source for another partition of a scan.
     pub(crate) fn restart(&mut self) {
         (self.active, self.kind, self.taken) = (DeletionTime::LIVE, Kind::End, true);
     }
@@ -118,7 +121,7 @@ impl Source {
         if self.taken { self.advance(shape).await } else { Ok(()) }
     }
 
-    /// Where the next element stands; `None` at the end.
+    /// Position of the next element; `None` at the end.
     #[inline]
     pub(crate) fn position(&self) -> Option<Position<'_>> {
         match self.kind {
@@ -128,7 +131,7 @@ impl Source {
         }
     }
 
-    /// The next element, where it is a row.
+    /// The next element, if it is a row.
     #[inline]
     pub(crate) fn row(&self) -> Option<RowView<'_>> {
         (self.kind == Kind::Row).then(|| match &self.input {
@@ -148,7 +151,7 @@ impl Source {
         }
     }
 
-    /// The next element, where it is a change of deletion.
+    /// The next element, if it is a change of deletion.
     pub(crate) fn change(&self) -> Option<DeletionTime> {
         match self.kind {
             Kind::Change(_, deletion) => Some(deletion),
@@ -156,7 +159,7 @@ impl Source {
         }
     }
 
-    /// Goes on to the element after.
+    /// Advances to the following element.
     ///
     /// # Errors
     /// [`StorageError::TableFileCorrupt`] and reading errors.
@@ -181,7 +184,7 @@ impl Source {
         Ok(())
     }
 
-    /// As [`Source::advance`] without waiting for the disk; says no where it has to be asked.
+    /// As [`Source::advance`] without waiting for the disk; returns false if the disk has to be read.
     ///
     /// # Errors
     /// As [`Source::advance`].
@@ -228,7 +231,7 @@ impl Source {
         };
     }
 
-    /// Before a pause: makes sure that what is still to be read does not change.
+    /// Called before a pause: pins the version, so that the rest to be read does not change.
     pub(crate) fn pin(&mut self, table: &Rc<model::Table>) {
         if let Input::Memory { memtable, cursor, pin } = &mut self.input
             && pin.is_none()

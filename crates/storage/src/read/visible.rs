@@ -1,4 +1,4 @@
-//! What a reader sees of a row, without copying it where all of it is seen.
+//! The visible part of a row, without copying if all of it is visible.
 
 use model::deletion::LocalSeconds;
 use model::reconcile::{Purge, compact_row, is_live};
@@ -7,16 +7,16 @@ use model::{DeletionTime, RowBuilder, RowView, Table};
 
 use super::dead::Graves;
 
-/// Buffers for rows that are not seen as they are stored.
+/// Buffers for rows of which only a part is visible.
 #[derive(Debug, Default)]
 pub(crate) struct VisibleScratch {
     compacted: Vec<u8>,
     kept: Vec<u8>,
-    /// For a row that is merged of two.
+    /// For a row that is merged from two.
     pub(super) pair: Pair,
 }
 
-/// Buffers for one row of the row cache and what it becomes with a memtable's.
+/// Buffers for one row of the row cache and its merge with a memtable's row.
 #[derive(Debug, Default)]
 pub(super) struct Pair {
     pub(super) clustering: Vec<u8>,
@@ -24,7 +24,8 @@ pub(super) struct Pair {
     pub(super) merged: Vec<u8>,
 }
 
-/// The row as seen at `now` under `active`, or nothing where no live cell or marker is left; `graves` counts what went.
+/// The part of the row that is visible at `now` under `active`, or `None` if no live cell or marker is left;
+/// `graves` counts the rest.
 #[inline]
 pub(crate) fn visible<'a>(
     table: &Table,
@@ -45,23 +46,24 @@ pub(crate) fn visible<'a>(
     scratch.compacted.clear();
     let left = compact_row(seen, active, &Purge::everything(now), &mut scratch.compacted)
         && is_live(RowView::trusted(&scratch.compacted), now);
-    // Whatever went made the row shorter.
+    // Anything that was left out made the row shorter.
     if scratch.compacted.len() != seen.as_bytes().len() {
         graves.row(seen, active, left);
     }
     left.then(|| RowView::trusted(&scratch.compacted))
 }
 
-/// Whether no row of the table has cells that [`drop_dropped`] would take.
+/// Whether no row of the table can have cells that [`drop_dropped`] would remove.
 #[inline]
 pub(crate) fn drop_dropped_is_needless(table: &Table) -> bool {
     table.definition().dropped.is_empty()
 }
 
-/// Appends the row without cells of dropped columns; says whether there were any, else nothing is appended.
+/// Appends the row without cells of dropped columns and returns true; if it has none, appends nothing and
+/// returns false.
 ///
-/// A column that was dropped and made anew under its name has the id it had, and table files name columns: cells up to
-/// the time of the drop are of the old one.
+/// A column that was dropped and created again under its name has its old id, and table files name columns:
+/// cells up to the time of the drop belong to the old one.
 pub(crate) fn drop_dropped(table: &Table, row: RowView<'_>, out: &mut Vec<u8>) -> bool {
     if table.definition().dropped.is_empty() {
         return false;

@@ -1,10 +1,10 @@
 //! The durable schema: an append-only log of schema changes, kept by shard 0.
 //!
 //! A file of records (`records`), each the bytes of a `model::schema::SchemaChange`. Every append is durable
-//! before the next begins, so that only the last record can be torn; the manifest knows how many records
-//! there were, so that a record which was acknowledged is never taken for a torn one. When most records are
-//! history, the log is replaced at a start by one that makes the same tables in one step each and ends with
-//! the version they had, and with the ids of the tables that were dropped.
+//! before the next begins, so that only the last record can be torn. The manifest has the number of records,
+//! so that an acknowledged record is never taken for a torn one. When most records are history, a start
+//! replaces the log by one that makes the same tables in one step each, and ends with the version they had
+//! and the ids of dropped tables.
 
 use std::path::{Path, PathBuf};
 
@@ -16,14 +16,14 @@ use crate::records::{self, Magic, RecordFile};
 #[cfg(test)]
 mod tests;
 
-/// Of a log beside which there is a manifest.
+/// Magic of a log beside which there is a manifest.
 const MAGIC: &Magic = b"cetodd2\n";
-/// Of a log that was made before there was one.
+/// Magic of a log that was made before there was a manifest.
 const MAGIC_UNLISTED: &Magic = b"cetoddl\n";
-/// Fewer records than this are not worth replacing.
+/// Logs of fewer records are not worth replacing.
 const COMPACT_RECORDS_MIN: u64 = 1024;
 /// Ids of dropped tables that a shorter history keeps, the latest ones: an old commit log may have entries of
-/// theirs.
+/// them.
 const DROPPED_MAX: usize = 1 << 16;
 
 /// The log of schema changes, open for appending.
@@ -51,7 +51,7 @@ impl SchemaLog {
         Ok((Self { path, file, expects_manifest: bytes.starts_with(MAGIC) }, changes))
     }
 
-    /// A history that makes the same schema with much fewer records, where there is one.
+    /// A history of far fewer records that makes the same schema, if there is one.
     pub(crate) fn shorter(changes: &[SchemaChange]) -> Option<Vec<SchemaChange>> {
         compacted(changes)
     }
@@ -74,29 +74,29 @@ impl SchemaLog {
     /// Appends a change; returns once it is durable.
     ///
     /// # Errors
-    /// File errors; the change is then not in the log, unless the flush of the device failed: then it is
-    /// unknown until the next start, and the log takes nothing more.
+    /// File errors; the change is then not in the log. But if the flush of the device failed it is unknown
+    /// until the next start whether it is, and the log takes no more records.
     pub async fn append(&self, change: &SchemaChange) -> Result<(), StorageError> {
         self.file.append(&change.encode()).await
     }
 
-    /// Whether a manifest was made beside it, and has to be there.
+    /// Whether a manifest was made beside it, and has to exist.
     pub(crate) fn expects_manifest(&self) -> bool {
         self.expects_manifest
     }
 
-    /// How many records the log has.
+    /// Number of records in the log.
     pub(crate) fn records(&self) -> u64 {
         self.file.count()
     }
 }
 
-/// Where the log is in its folder.
+/// Path of the log in its folder.
 pub(crate) fn path(directory: &Path) -> PathBuf {
     directory.join("schema.log")
 }
 
-/// Tables that a history dropped and did not make again.
+/// Tables that a history dropped and did not create again.
 pub(crate) fn dropped_tables(changes: &[SchemaChange]) -> Vec<TableId> {
     let mut dropped = Vec::new();
     let mut schema = Schema::empty();
@@ -111,14 +111,14 @@ pub(crate) fn dropped_tables(changes: &[SchemaChange]) -> Vec<TableId> {
             }
             _ => {}
         }
-        // A change that does not follow is reported by whoever builds the schema in earnest.
+        // A change that does not fit is reported when the schema is built for use.
         let _ = schema.apply(change);
     }
     dropped.retain(|id| schema.table_by_id(*id).is_none());
     dropped
 }
 
-/// A shorter history of the same schema, where it is much shorter.
+/// A shorter history of the same schema, if it is much shorter.
 fn compacted(changes: &[SchemaChange]) -> Option<Vec<SchemaChange>> {
     if (changes.len() as u64) < COMPACT_RECORDS_MIN {
         return None;

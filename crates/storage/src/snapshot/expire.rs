@@ -1,4 +1,4 @@
-//! Removes snapshots whose time is over, on shard 0; sleeps until the next one's is.
+//! Removes expired snapshots, on shard 0; sleeps until the next one expires.
 
 use std::time::Duration;
 
@@ -8,25 +8,26 @@ use super::list::remove;
 use super::{Describer, SnapshotsOf};
 use crate::shard::Storage;
 
-/// Longest sleep while a snapshot waits for its end, so that a clock that was set does not matter for long.
+/// Longest sleep while a snapshot waits to expire, so that a change of the clock does not matter for long.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
-/// What a shard's storage keeps for snapshots.
+/// A shard's state for snapshots.
 #[derive(Default)]
 pub(crate) struct Snapshots {
-    /// Puts tables into CQL.
+    /// Writes tables as CQL.
     pub(super) describer: std::cell::RefCell<Option<Describer>>,
-    /// There may be one with an end.
+    /// Notified when there may be a snapshot that expires.
     pub(super) expiring: Event,
 }
 
 impl Storage {
-    /// Tells how a table is put into CQL, for `schema.cql`; without it snapshots have none.
+    /// Sets the function that writes a table as CQL, for `schema.cql`; without it snapshots have no such
+    /// file.
     pub fn set_describer(&self, describer: Describer) {
         *self.0.snapshots.describer.borrow_mut() = Some(describer);
     }
 
-    /// The task that removes snapshots at their end; only shard 0 has it.
+    /// Starts the task that removes expired snapshots; only shard 0 has it.
     pub(crate) fn start_expiring(&self) {
         if self.0.shard != 0 {
             return;
@@ -42,7 +43,7 @@ impl Storage {
 
     async fn expire_snapshots(&self) {
         while !self.0.draining.get() {
-            // From here on, so that what is asked for while snapshots are listed is not missed.
+            // Registered before the snapshots are listed, so that no request meanwhile is missed.
             let asked = self.0.snapshots.expiring.wait();
             let now = reactor::wall_clock_us() / 1_000_000;
             let mut next = None;
@@ -64,7 +65,7 @@ impl Storage {
                 Err(error) => reactor::warn!("snapshots cannot be listed"; error = error),
             }
             match next {
-                // Nothing ends by itself: sleep until something does.
+                // No snapshot expires: sleep until one with an end is taken.
                 None => asked.await,
                 Some(end) => {
                     let left = Duration::from_secs(u64::try_from(end - now).unwrap_or(0)).min(LOOK_EVERY);

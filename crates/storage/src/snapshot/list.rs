@@ -30,12 +30,12 @@ pub struct SnapshotInfo {
     pub(super) directory: PathBuf,
 }
 
-/// Which snapshots are meant; what is empty restricts nothing.
+/// Selects snapshots; an empty field restricts nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SnapshotsOf {
-    /// Of this name.
+    /// Only snapshots with this name.
     pub tag: Option<String>,
-    /// Of these keyspaces.
+    /// Only snapshots of these keyspaces.
     pub keyspaces: Vec<String>,
     /// Of this table.
     pub table: Option<String>,
@@ -59,7 +59,8 @@ async fn entries(path: &Path) -> Result<Vec<reactor::file::DirEntry>, StorageErr
 }
 
 impl Storage {
-    /// The snapshots on the disk, of tables that are there and of those that were, by keyspace, table and name.
+    /// The snapshots on the disk, of tables that are there and of those that were, by keyspace, table and
+    /// name.
     ///
     /// # Errors
     /// Those of listing folders.
@@ -83,10 +84,10 @@ impl Storage {
         Ok(found)
     }
 
-    /// Removes snapshots; how many there were.
+    /// Removes snapshots and returns how many there were.
     ///
     /// # Errors
-    /// Those of listing and removing; the others are removed all the same.
+    /// Those of listing and removing. The other snapshots are removed nevertheless.
     pub async fn clear_snapshots(&self, of: &SnapshotsOf) -> Result<usize, StorageError> {
         let found = self.snapshots(of).await?;
         let mut result = Ok(());
@@ -97,7 +98,8 @@ impl Storage {
     }
 }
 
-/// Removes one snapshot, and the folders above it that are then empty: a dropped table's go with its last one.
+/// Removes one snapshot, and the folders above it that are then empty: a dropped table's go with its last
+/// one.
 pub(super) async fn remove(snapshot: &SnapshotInfo) -> Result<(), StorageError> {
     let path = &snapshot.directory;
     match reactor::file::remove_dir_all(path).await {

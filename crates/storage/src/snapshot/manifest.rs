@@ -1,4 +1,4 @@
-//! `manifest.json`: the data files of a snapshot, when it was made, and when it goes.
+//! `manifest.json`: the data files of a snapshot, when it was made, and when it expires.
 //!
 //! Source: Cassandra 5.0 `SnapshotManifest`.
 
@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 /// Largest manifest that is read.
 pub(super) const BYTES_MAX: usize = 64 << 20;
 
-/// What a manifest says.
+/// Contents of a snapshot's manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Manifest {
     /// Names of `Data.db` files.
     pub(super) files: Vec<String>,
     /// When it was made, in seconds since the epoch.
     pub(super) created_at: Option<i64>,
-    /// When it goes.
+    /// When it expires, in seconds since the epoch.
     pub(super) expires_at: Option<i64>,
 }
 
@@ -36,7 +36,7 @@ impl Manifest {
         format!("{value:#}\n")
     }
 
-    /// What the bytes say; fields that are missing or of another shape are left out, older versions have fewer.
+    /// Reads a manifest. Fields that are missing or of another type are left out: older versions have fewer.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let value: Value = serde_json::from_slice(bytes).ok()?;
         let time = |name: &str| {

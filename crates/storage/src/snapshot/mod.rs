@@ -1,9 +1,10 @@
-//! Snapshots: hard links to a table's files, `<table>/snapshots/<tag>/`, laid out as Cassandra does.
+//! Snapshots: hard links to a table's files in `<table>/snapshots/<tag>/`, with Cassandra's layout.
 //!
-//! `take` links what all shards have and writes `manifest.json` (`manifest`) and `schema.cql`; `list` finds, measures and
-//! clears them; `expire` removes those whose time is over. A snapshot without its manifest is one that a crash cut off;
-//! it is listed, and cleared like any other. Invariant: a snapshot is told as taken only when its links, its manifest and
-//! their names are durable. Dropped tables keep their snapshots: their folder stays as long as there is one.
+//! `take` links the files of all shards and writes `manifest.json` (`manifest`) and `schema.cql`. `list`
+//! finds, measures and clears snapshots, and `expire` removes those past their time to live. A snapshot
+//! without its manifest was cut off by a crash; it is listed and cleared like any other. Invariant: a
+//! snapshot is reported as taken only when its links, its manifest and their names are durable. Dropped
+//! tables keep their snapshots: their folder stays as long as there is one.
 
 mod expire;
 mod list;
@@ -23,10 +24,11 @@ pub use list::{SnapshotInfo, SnapshotsOf};
 pub(crate) const DIRECTORY: &str = "snapshots";
 const MANIFEST: &str = "manifest.json";
 const SCHEMA: &str = "schema.cql";
-/// Longest name of a snapshot: what a file name may have.
+/// Longest name of a snapshot in bytes: the limit for file names.
 const TAG_BYTES_MAX: usize = 255;
 
-/// Puts a table into CQL; the language is known above.
+/// Writes a table's definition as CQL. A crate above this one supplies it, because this crate does not know
+/// the language.
 pub type Describer = Rc<dyn Fn(&Schema, &Table) -> Option<String>>;
 
 /// Which tables to snapshot, and how.
@@ -36,9 +38,9 @@ pub struct SnapshotRequest {
     pub tag: String,
     /// Its tables.
     pub tables: Vec<TableId>,
-    /// Whether what is in memory only is left out.
+    /// Whether memtables are not flushed first, so that the snapshot lacks their rows.
     pub skip_flush: bool,
-    /// After how long it goes by itself.
+    /// The time to live, after which the snapshot is removed automatically.
     pub ttl: Option<Duration>,
 }
 

@@ -1,4 +1,4 @@
-//! Takes a snapshot: flushes everywhere, then every shard links its files, then the manifest says which.
+//! Takes a snapshot: flushes on all shards, then every shard links its files, then the manifest lists them.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -14,18 +14,19 @@ use crate::error::StorageError;
 use crate::shard::Storage;
 use crate::tablet::Tablet;
 
-/// How often a compaction may replace a tablet's files while they are linked; each takes longer than the links.
+/// How often compactions may replace a tablet's files while they are linked; a compaction takes longer than
+/// linking.
 const ATTEMPTS_MAX: usize = 64;
 
 impl Storage {
     /// Takes a snapshot of tables on all shards. May be called on any shard.
     ///
-    /// Unless `skip_flush`, every write that was acknowledged before the call is in it. Shards take their lists of files
-    /// one right after the other, with no flush between.
+    /// Unless `skip_flush`, it contains every write that was acknowledged before the call. Shards list their
+    /// files one right after the other, with no flush in between.
     ///
     /// # Errors
-    /// [`StorageError::Snapshot`] for a name that cannot be one, or that one of the tables has already; file errors,
-    /// what was linked then goes again.
+    /// [`StorageError::Snapshot`] for an invalid name, or one that a table already has a snapshot of; file
+    /// errors, after which the links are removed again.
     pub async fn take_snapshot(&self, request: &SnapshotRequest) -> Result<(), StorageError> {
         let refused = |reason: String| StorageError::Snapshot { tag: request.tag.clone(), reason };
         if !is_tag(&request.tag) {
@@ -58,7 +59,7 @@ impl Storage {
         }
         if let Err(error) = taken {
             for (_, path) in &tables {
-                // What cannot be removed is listed and can be cleared.
+                // Links that cannot be removed form a listed snapshot, which can be cleared.
                 let _ = reactor::file::remove_dir_all(path).await;
             }
             return Err(error);
@@ -110,11 +111,12 @@ impl Storage {
             .map_err(StorageError::of("write", &path))
     }
 
-    /// Links this shard's files of a table into a snapshot's folder, also those that are damaged; names of their data files.
+    /// Links this shard's files of a table into a snapshot's folder, including damaged ones. Returns the
+    /// names of their data files.
     async fn link_files(&self, table: TableId, tag: &str) -> Result<Vec<String>, StorageError> {
         let store = self.table_store(table)?;
         let to = directory(&store.directory, tag);
-        // All lists at one moment, before anything waits.
+        // All lists are taken at one moment, before the first wait.
         let lists: Vec<_> = store.tablets().map(|tablet| (Rc::clone(tablet), tablet.files())).collect();
         let mut names = Vec::new();
         for (tablet, files) in lists {
@@ -123,7 +125,8 @@ impl Storage {
             loop {
                 let mut descriptors: Vec<Descriptor> =
                     files.iter().map(|file| file.sstable().descriptor()).collect();
-                // What cannot be opened is all there is of its rows: it belongs in the snapshot, damaged as it is.
+                // A file that cannot be opened may hold the only copy of its rows, so it belongs in the
+                // snapshot as it is.
                 let left_out = tablet.left_out();
                 descriptors.extend(left_out.iter().map(|file| file.descriptor));
                 match link_all(&tablet, &descriptors, &to).await? {
@@ -138,7 +141,7 @@ impl Storage {
                         break;
                     }
                     Linked::Replaced => {
-                        // A compaction has put another file in their place, with the same data.
+                        // A compaction has replaced the files by another one with the same data.
                         attempt += 1;
                         if attempt > ATTEMPTS_MAX {
                             let reason = "its files do not hold still".to_owned();
@@ -154,7 +157,7 @@ impl Storage {
         Ok(names)
     }
 
-    /// Runs `work` on every shard at once; results by shard, or the first error.
+    /// Runs `work` on every shard at once. Returns the results by shard, or the first error.
     pub(crate) async fn on_every_shard<A, R, F>(
         &self,
         group: Group,
@@ -196,10 +199,11 @@ enum Linked {
     Replaced,
 }
 
-/// Links every component of the files; takes the links back where a file went meanwhile.
+/// Links every component of the files; removes the links again if a file was removed meanwhile.
 async fn link_all(tablet: &Tablet, descriptors: &[Descriptor], to: &Path) -> Result<Linked, StorageError> {
     for (at, descriptor) in descriptors.iter().enumerate() {
-        // The table of contents goes first when a file is removed: where it can be linked last, all was there.
+        // `TOC.txt` is removed first when a file is removed, so if it can be linked last, all components were
+        // there.
         for component in Component::ALL {
             let (from, link) =
                 (descriptor.path(&tablet.directory, component), descriptor.path(to, component));

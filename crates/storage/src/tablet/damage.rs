@@ -1,9 +1,10 @@
-//! What becomes of table files that cannot be read, by `disk_failure_policy`.
+//! Handles table files that cannot be read, by `disk_failure_policy`.
 //!
-//! A damaged file stays where it is and in its tablet's set: whoever needs what is damaged fails, others are served, and
-//! a scrub finds it. Only `best_effort` goes on without a file: at the start without one that cannot be opened, later
-//! without one that the disk does not read; both are told in the log and counted. Invariant: no other policy ever
-//! answers without the rows of a file that is there, and no policy forgets tombstones while one is left out.
+//! A damaged file stays in its place and in its tablet's set: reads of the damaged part fail, others are
+//! served, and a scrub finds the file. Only `best_effort` goes on without a file: at the start, without one
+//! that cannot be opened; later, without one that the disk cannot read. Both are logged and counted.
+//! Invariant: no other policy ever answers without the rows of a file that exists, and no policy purges
+//! tombstones while a file is left out.
 
 use std::rc::Rc;
 
@@ -14,10 +15,10 @@ use sstable::{Descriptor, SstableError};
 use crate::disk::{FailurePolicy, is_shortage};
 use crate::error::StorageError;
 
-/// A shard's damaged files: who waits for them, and what the policy makes of them.
+/// The policy for a shard's damaged files, and the event for the task that sets them aside.
 pub(crate) struct Damage {
     policy: FailurePolicy,
-    /// There is a file to be set aside, or an end to it.
+    /// Notified when there is a file to be set aside, or when that task has to end.
     pub(crate) found: Event,
     set_aside: Rc<Counter>,
 }
@@ -35,7 +36,7 @@ impl Damage {
         }
     }
 
-    /// What to do about a file that cannot be opened at the start.
+    /// Decides how to go on when a file cannot be opened at the start.
     pub(super) fn at_start(&self, error: &StorageError) -> AtStart {
         match (self.policy, error) {
             (_, StorageError::Io { source, .. }) if is_shortage(source) => AtStart::End,
@@ -47,7 +48,7 @@ impl Damage {
 
     /// Whether reads go on without a file after this error of reading it.
     pub(super) fn gives_up(&self, error: &SstableError) -> bool {
-        // Damage is found in one place of a file; a disk that fails is not asked again.
+        // Damage concerns one place of a file; a disk that fails is not asked again.
         let is_disk = matches!(error, SstableError::Io { source, .. } if !is_shortage(source));
         is_disk && self.policy == FailurePolicy::BestEffort
     }
@@ -58,21 +59,21 @@ impl Damage {
     }
 }
 
-/// What becomes of a start that cannot open a table file.
+/// How a start goes on that cannot open a table file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AtStart {
-    /// It ends.
+    /// The start ends with the error.
     End,
     /// The file is moved out of the way, and reads go on without it.
     SetAside,
-    /// It goes on; reads of the tablet fail and name the file.
+    /// The start goes on; reads of the tablet fail and name the file.
     RefuseReads,
 }
 
-/// A table file on the disk that is in no set, and is not to be removed.
+/// A table file on the disk that is in no set and must not be removed.
 #[derive(Debug, Clone)]
 pub(crate) struct LeftOut {
     pub(crate) descriptor: Descriptor,
-    /// Why, where reads of the tablet fail for it.
+    /// The error of the tablet's reads, if they fail because of this file.
     pub(crate) refuses: Option<StorageError>,
 }

@@ -1,4 +1,4 @@
-//! An open table file of a tablet, and what becomes of a damaged one.
+//! An open table file of a tablet, and the handling of a damaged one.
 
 use std::cell::{Cell, Ref, RefCell};
 use std::path::Path;
@@ -25,7 +25,7 @@ pub(crate) struct TableFile {
     busy: Cell<bool>,
     /// Seconds; about, for a file that was there at the start.
     created: u32,
-    /// Told when a read finds the file damaged.
+    /// Notified when a read finds the file damaged.
     damage: Rc<Damage>,
 }
 
@@ -44,7 +44,8 @@ impl TableFile {
         }
     }
 
-    /// A file that was there before: it is as old as its newest write, unless that says it is from the future.
+    /// A file that existed before this start: it is as old as its newest write, unless that has a timestamp
+    /// in the future.
     pub(crate) fn found(sstable: Sstable, damage: &Rc<Damage>) -> Self {
         let newest = u32::try_from(sstable.stats().max_timestamp / 1_000_000).unwrap_or(u32::MAX);
         let file = Self::new(sstable, damage);
@@ -86,18 +87,18 @@ impl TableFile {
         self.sstable.borrow()
     }
 
-    /// The file, for those who wait.
+    /// The open file, for callers that will wait while they use it.
     pub(crate) fn open(&self) -> Sstable {
         self.sstable.borrow().clone()
     }
 
-    /// As [`TableFile::open`], for a read whose long rows take memory of `room`, where there is one.
+    /// As [`TableFile::open`], for a read whose long rows take memory of `room`, if there is one.
     pub(crate) fn open_in(&self, room: Option<&Rc<RowRoom>>) -> Sstable {
         self.open().in_room(room)
     }
 
-    /// The table was altered: columns of the file are found by name anew, so that a column that was dropped and made
-    /// again under its name is read as after a restart.
+    /// The table was altered: the columns of the file are looked up by name again, so that a column that was
+    /// dropped and made again with the same name is read as after a restart.
     pub(crate) fn set_table(&self, table: &Table) {
         let altered = self.sstable.borrow().with_table(table);
         match altered {
@@ -116,7 +117,7 @@ impl TableFile {
         self.given_up.get()
     }
 
-    /// Takes a reader's error, and remembers what it says of the file.
+    /// Converts a reader's error, and notes the damage that it reports for the file.
     pub(crate) fn failed(&self, error: SstableError) -> StorageError {
         if matches!(error, SstableError::Corrupt { .. }) && !self.broken.replace(true) {
             reactor::error!("a table file is corrupt: what needs the damaged part of it fails until it is scrubbed";

@@ -1,9 +1,9 @@
 //! A tablet's data on this shard: its memtables, its table files, and how they replace each other.
 //!
-//! A tablet is the unit of flush and compaction. Invariant: the sets of memtables and files change together and without
-//! a pause, so that whoever takes both sees each write exactly as often as the merge allows: at least once.
-//! A table file belongs to the tablet that its generation names (generation modulo number of tablets), so that any
-//! number of shards finds its files by name.
+//! A tablet is the unit of flush and compaction. Invariant: the sets of memtables and files change together
+//! and without a pause, so that a reader that takes both sees each write at least once, which the merge
+//! allows. A table file belongs to the tablet that its generation names (generation modulo number of
+//! tablets), so that any number of shards finds its files by name.
 
 mod damage;
 mod file;
@@ -37,7 +37,7 @@ pub(crate) use file::{QUARANTINE, TableFile, quarantine, to_storage_error};
 pub(crate) use numbers::Numbers;
 pub(crate) use store::{MISNUMBERED, TableStore, directory_of, open};
 
-/// Compactions of one tablet at a time.
+/// Most compactions of one tablet at a time.
 pub(crate) const COMPACTIONS_MAX: usize = 16;
 
 /// One tablet of one table.
@@ -46,48 +46,50 @@ pub(crate) struct Tablet {
     pub(crate) directory: PathBuf,
     /// One flush at a time.
     pub(crate) flushing: Semaphore,
-    /// A compaction has one of [`COMPACTIONS_MAX`]; all of them are taken while files go for another reason.
+    /// A compaction takes one of [`COMPACTIONS_MAX`] permits; all of them are taken while files leave for
+    /// another reason.
     pub(crate) compacting: Semaphore,
-    /// Files of one compaction at a time are exchanged and removed.
+    /// Held while the files of one compaction are exchanged and removed.
     pub(crate) exchanging: Semaphore,
-    /// Chooses what to compact, by the table's present options.
+    /// Chooses the next compaction by the table's present options.
     chooser: RefCell<Chooser>,
-    /// Whether files have changed since nothing was found to compact.
+    /// Whether files have changed since there was nothing to compact.
     to_look_at: Cell<bool>,
-    /// Whether files are compacted on their own, as far as operators are concerned.
+    /// Whether operators let files be compacted automatically.
     compacts_itself: Cell<bool>,
-    /// Bytes and jobs that compactions owe, where known.
+    /// Bytes still to be rewritten and due compactions, if computed since the last change of files.
     debt: Cell<Option<(f64, usize)>>,
     table: RefCell<Rc<Table>>,
     budget: Budget,
     /// Oldest first; the last one takes writes, the others are sealed and being flushed.
     memtables: RefCell<SmallVec<[Rc<Memtable>; 2]>>,
-    /// Since when the last of them takes writes, or was found to have none.
+    /// When the last memtable began to take writes, or was last found empty.
     active_since: Cell<Instant>,
     files: RefCell<Rc<Vec<Rc<TableFile>>>>,
-    /// What is known of the files' rows.
+    /// The tablet's part of the row cache.
     cache: Rc<TabletCache>,
     numbers: RefCell<Numbers>,
-    /// Writes between the commit log and the memtable.
+    /// Number of writes between the commit log and the memtable.
     writing: Cell<u32>,
-    /// Who seals a memtable or wants to be alone: writes wait.
+    /// Tasks that seal a memtable or have the tablet to themselves: writes wait for them.
     closers: Cell<u32>,
-    /// Who wants to be alone: a compaction ends early.
+    /// Tasks that have the tablet to themselves: a compaction ends early for them.
     claims: Cell<u32>,
     marked: Cell<bool>,
-    /// Generations of files that are in no set any more but may still be on the disk, where the next start would
-    /// read them. Nothing may be forgotten, and no truncation may be silent about them, until they are gone.
+    /// Generations of files that are in no set any more but may still be on the disk, where the next start
+    /// would read them. Until they are removed no tombstone may be purged, and every truncation has to name
+    /// them.
     orphans: RefCell<BTreeMap<u64, Descriptor>>,
-    /// Files that are not read and not to be removed.
+    /// Files that are not read and must not be removed.
     left_out: RefCell<Vec<LeftOut>>,
-    /// Whether one of those has what reads may need, so that they fail.
+    /// Whether one of `left_out` may have data that reads need, so that reads fail.
     refuses_reads: Cell<bool>,
-    /// Whether rows may have been left out since the start: tombstones are kept from then on.
+    /// Whether rows may have been left out since the start; tombstones are kept from then on.
     lacks_rows: Cell<bool>,
-    /// Whether this process has made sure that the folder's name is durable; that it is there proves nothing.
+    /// Whether this process has made the folder's name durable; that the folder exists does not prove it.
     has_directory: Cell<bool>,
     changed: Event,
-    /// Its table was dropped: nothing more is written.
+    /// Whether the table was dropped: nothing more is written.
     dropped: Cell<bool>,
 }
 
@@ -140,14 +142,14 @@ impl Tablet {
         self.changed.wait_until(|| !self.is_closed()).await;
     }
 
-    /// A write is in the commit log and not yet in the memtable while the guard lives.
+    /// The guard of a write that is in the commit log and not yet in the memtable.
     pub(crate) fn begin_write(self: &Rc<Self>) -> WriteGuard {
         self.writing.set(self.writing.get() + 1);
         WriteGuard(Rc::clone(self))
     }
 
-    /// Seals the newest memtable at a moment when every write in the log before `end` is in a memtable; `end` says
-    /// `None` where no such place is known.
+    /// Seals the newest memtable at a moment when every write in the log before `end` is in a memtable. `end`
+    /// returns `None` if no such position is known.
     ///
     /// Writes wait for it, no longer than a write of the commit log takes.
     pub(crate) async fn seal_at(self: &Rc<Self>, end: impl FnOnce() -> Option<Position>) {
@@ -158,13 +160,14 @@ impl Tablet {
         drop(quiet);
     }
 
-    /// Waits until no write, flush or compaction is at work here, and keeps them out while the value lives.
+    /// Waits until no write, flush or compaction runs in this tablet, and keeps them out while the value
+    /// lives.
     ///
-    /// A compaction at work is told to give up. `None` when the shard is overrun.
+    /// A running compaction is asked to give up. `None` if too many tasks wait for a permit.
     pub(crate) async fn alone(self: &Rc<Self>) -> Option<Alone> {
         self.closers.set(self.closers.get() + 1);
         self.claims.set(self.claims.get() + 1);
-        // From here on dropping the future opens the tablet again.
+        // From here on, dropping the future opens the tablet again.
         let mut alone = Alone { tablet: Rc::clone(self), claims: true, _turns: SmallVec::new() };
         alone._turns.push(self.flushing.acquire(1).await.ok()?);
         alone._turns.push(self.compacting.acquire(COMPACTIONS_MAX).await.ok()?);
@@ -172,17 +175,17 @@ impl Tablet {
         Some(alone)
     }
 
-    /// Whether writes wait: somebody wants to be alone with it, or a memtable is being sealed.
+    /// Whether writes wait: a task wants the tablet to itself, or a memtable is being sealed.
     pub(crate) fn is_closed(&self) -> bool {
         self.closers.get() > 0
     }
 
-    /// Whether somebody wants to be alone with it, and is not to wait for a compaction.
+    /// Whether a task wants the tablet to itself, so that compactions give up.
     pub(crate) fn is_claimed(&self) -> bool {
         self.claims.get() > 0
     }
 
-    /// The table as it is now.
+    /// The present revision of the table.
     pub(crate) fn table(&self) -> Rc<Table> {
         Rc::clone(&self.table.borrow())
     }
@@ -191,7 +194,7 @@ impl Tablet {
         Memtable::new(&self.budget, self.cache.memory_freed())
     }
 
-    /// The table was altered.
+    /// Takes a new revision of the table.
     pub(crate) fn set_table(&self, table: &Rc<Table>) {
         *self.table.borrow_mut() = Rc::clone(table);
         if !self.chooser.borrow().is_of(&table.options().compaction) {
@@ -208,7 +211,7 @@ impl Tablet {
         &self.cache
     }
 
-    /// The files say something else than before, or may: what is cached of them is forgotten.
+    /// Drops the tablet's cached contents: its files have other contents than before, or may have.
     pub(crate) fn forget_cached(&self) {
         self.cache.forget(&self.table());
     }
@@ -226,7 +229,7 @@ impl Tablet {
         self.memtables.borrow().clone()
     }
 
-    /// The memtable, where there is one only and reads are answered.
+    /// The memtable, if there is only one and reads are answered.
     pub(crate) fn only_memtable(&self) -> Option<Rc<Memtable>> {
         match self.memtables.borrow().as_slice() {
             [only] if !self.refuses_reads.get() => Some(Rc::clone(only)),
@@ -249,8 +252,9 @@ impl Tablet {
         self.memtables.borrow().last().map_or(0, |m| if m.is_empty() { 0 } else { m.bytes() })
     }
 
-    /// Time until the memtable that takes writes is as old as its table lets it become (`memtable_flush_period_in_ms`); `None`
-    /// where any age will do. One without a write begins anew.
+    /// Time until the memtable that takes writes is as old as its table allows
+    /// (`memtable_flush_period_in_ms`); `None` if there is no limit. The age of a memtable without a write
+    /// starts again.
     pub(crate) fn until_too_old(&self) -> Option<Duration> {
         let period = match self.table.borrow().options().memtable_flush_period_in_ms {
             0 => return None,
@@ -297,12 +301,12 @@ impl Tablet {
         self.look_again();
     }
 
-    /// Takes out a memtable whose writes are in a file and in what is cached.
+    /// Removes a memtable whose writes are in a file and in the cache.
     pub(crate) fn remove_memtable(&self, old: &Rc<Memtable>) {
         self.memtables.borrow_mut().retain(|memtable| !Rc::ptr_eq(memtable, old));
     }
 
-    /// Puts files in the place of others.
+    /// Replaces files by others.
     pub(crate) fn replace_files(&self, old: &[Rc<TableFile>], new: impl IntoIterator<Item = Rc<TableFile>>) {
         let table = self.table();
         let mut files = self.files.borrow_mut();
@@ -318,7 +322,7 @@ impl Tablet {
         self.table.borrow().tablets().range(self.id)
     }
 
-    /// What chooses files to compact.
+    /// Calls `ask` with the tablet's chooser of compactions.
     pub(crate) fn with_chooser<R>(&self, ask: impl FnOnce(&mut Chooser) -> R) -> R {
         ask(&mut self.chooser.borrow_mut())
     }
@@ -328,18 +332,18 @@ impl Tablet {
         self.to_look_at.get()
     }
 
-    /// There may be something to compact.
+    /// Notes that there may be something to compact.
     pub(crate) fn look_again(&self) {
         self.to_look_at.set(true);
         self.debt.set(None);
     }
 
-    /// There was nothing to compact.
+    /// Notes that there was nothing to compact.
     pub(crate) fn looked(&self) {
         self.to_look_at.set(false);
     }
 
-    /// Whether operators let it be compacted on its own.
+    /// Whether operators let files be compacted automatically.
     pub(crate) fn compacts_itself(&self) -> bool {
         self.compacts_itself.get()
     }
@@ -348,8 +352,8 @@ impl Tablet {
         self.compacts_itself.set(on);
     }
 
-    /// Bytes that compactions have still to rewrite, and how many compactions are due; reckoned anew from `facts`
-    /// where files have changed.
+    /// Bytes that compactions have still to rewrite, and the number of due compactions; computed again from
+    /// `facts` if files have changed.
     pub(crate) fn debt(&self, facts: impl FnOnce() -> Facts) -> (f64, usize) {
         if let Some(known) = self.debt.get() {
             return known;
@@ -364,7 +368,8 @@ impl Tablet {
         debt
     }
 
-    /// Forgets all writes and files; gives the files back for removal, and the memtables, which still hold the log.
+    /// Removes all writes and files from the tablet. Returns the files, for removal, and the memtables, which
+    /// still have their holds on the log.
     pub(crate) fn clear(&self) -> (Vec<Rc<Memtable>>, Vec<Rc<TableFile>>) {
         let fresh = SmallVec::from_iter([Rc::new(self.new_memtable())]);
         let memtables = std::mem::replace(&mut *self.memtables.borrow_mut(), fresh);
@@ -378,12 +383,12 @@ impl Tablet {
         (memtables.into_vec(), files.to_vec())
     }
 
-    /// A generation that must not be given out again: something durable speaks of it.
+    /// Keeps a generation from being given out again: a durable record names it.
     pub(crate) fn skip_generation(&self, generation: u64) {
         self.numbers.borrow_mut().take(generation);
     }
 
-    /// Whether the commit log says how far the tablet is flushed; else nothing may be forgotten.
+    /// Whether the commit log records how far the tablet is flushed; otherwise no tombstone may be purged.
     pub(crate) fn is_marked(&self) -> bool {
         self.marked.get()
     }
@@ -392,49 +397,49 @@ impl Tablet {
         self.marked.set(marked);
     }
 
-    /// Notes a file of ours that should not be there any more.
+    /// Notes a file of this node's version that should be removed from the disk and may not be.
     pub(crate) fn add_orphan(&self, generation: u64) {
         self.add_orphan_file(Descriptor::new(generation));
     }
 
-    /// Notes a file that should not be there any more.
+    /// Notes a file that should be removed from the disk and may not be.
     pub(crate) fn add_orphan_file(&self, descriptor: Descriptor) {
         self.orphans.borrow_mut().insert(descriptor.generation(), descriptor);
     }
 
-    /// Notes a file that is there and not read.
+    /// Notes a file that is on the disk and is not read.
     pub(crate) fn leave_out(&self, file: LeftOut) {
         self.refuses_reads.set(self.refuses_reads.get() || file.refuses.is_some());
         self.lacks_rows.set(true);
         self.left_out.borrow_mut().push(file);
     }
 
-    /// Notes that reads go on without rows that were in a file.
+    /// Notes that reads go on without the rows of a file.
     pub(crate) fn set_lacks_rows(&self) {
         self.lacks_rows.set(true);
     }
 
-    /// Whether there may be rows that neither files nor memtables show.
+    /// Whether there may be rows that neither files nor memtables have.
     pub(crate) fn lacks_rows(&self) -> bool {
         self.lacks_rows.get()
     }
 
-    /// Files that are there and not read.
+    /// Files that are on the disk and are not read.
     pub(crate) fn left_out(&self) -> Vec<LeftOut> {
         self.left_out.borrow().clone()
     }
 
-    /// Forgets a file that was left out and is gone now.
+    /// Removes a file from those that are left out: it is gone from the disk.
     pub(crate) fn forget_left_out(&self, generation: u64) {
         let mut left_out = self.left_out.borrow_mut();
         left_out.retain(|file| file.descriptor.generation() != generation);
         self.refuses_reads.set(left_out.iter().any(|file| file.refuses.is_some()));
     }
 
-    /// Whether reads can be answered.
+    /// Checks that reads can be answered.
     ///
     /// # Errors
-    /// Why a file could not be opened that may have what is asked for.
+    /// The reason why a file could not be opened that may have data a read needs.
     #[inline]
     pub(crate) fn check_readable(&self) -> Result<(), StorageError> {
         if self.refuses_reads.get() { Err(self.refusal()) } else { Ok(()) }
@@ -447,7 +452,7 @@ impl Tablet {
         refusal.expect("a tablet that refuses reads knows why")
     }
 
-    /// Notes that a file is gone for good.
+    /// Notes that an orphan is gone from the disk.
     pub(crate) fn remove_orphan(&self, generation: u64) {
         self.orphans.borrow_mut().remove(&generation);
     }
@@ -457,17 +462,17 @@ impl Tablet {
         self.files.borrow().iter().map(|file| file.generation()).collect()
     }
 
-    /// Generations of files that should not be there any more.
+    /// Generations of orphans: files that should be gone from the disk.
     pub(crate) fn orphans(&self) -> Vec<u64> {
         self.orphans.borrow().keys().copied().collect()
     }
 
-    /// Files that should not be there any more.
+    /// Descriptors of orphans: files that should be gone from the disk.
     pub(crate) fn orphan_files(&self) -> Vec<Descriptor> {
         self.orphans.borrow().values().copied().collect()
     }
 
-    /// Whether the folder is there for good.
+    /// Whether the folder's name is durable.
     pub(crate) fn has_directory(&self) -> bool {
         self.has_directory.get()
     }
@@ -476,7 +481,7 @@ impl Tablet {
         self.has_directory.set(true);
     }
 
-    /// Ends it with its table.
+    /// Marks the tablet as dropped with its table.
     pub(crate) fn mark_dropped(&self) {
         self.dropped.set(true);
     }
@@ -492,11 +497,11 @@ impl Tablet {
         self.numbers.borrow_mut().next(u64::from(self.id.0), count)
     }
 
-    /// As [`Tablet::next_generation`], and there is no file of it: one that somebody put there meanwhile is
-    /// not written over.
+    /// As [`Tablet::next_generation`], skipping generations of existing files: a file that was put there
+    /// meanwhile is not overwritten.
     ///
     /// # Errors
-    /// Those of looking.
+    /// Those of looking for the files.
     pub(crate) async fn free_generation(&self) -> Result<u64, StorageError> {
         loop {
             let generation = self.next_generation();
@@ -511,7 +516,7 @@ impl Tablet {
     }
 }
 
-/// A write on its way.
+/// The guard of a write between the commit log and the memtable.
 pub(crate) struct WriteGuard(Rc<Tablet>);
 
 impl WriteGuard {
@@ -531,7 +536,7 @@ impl Drop for WriteGuard {
     }
 }
 
-/// A tablet with nobody else at work on it.
+/// A tablet that a task has to itself.
 pub(crate) struct Alone {
     tablet: Rc<Tablet>,
     claims: bool,

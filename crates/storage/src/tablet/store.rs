@@ -23,25 +23,26 @@ const TOC_BYTES_MAX: usize = 1 << 16;
 /// The tablets of one table that this shard has.
 pub(crate) struct TableStore {
     table: RefCell<Rc<Table>>,
-    /// Whether its keyspace wants writes in the commit log.
+    /// Whether its keyspace has writes in the commit log.
     durable: Cell<bool>,
     tablets: BTreeMap<TabletId, Rc<Tablet>>,
     pub(crate) directory: PathBuf,
 }
 
-/// Where a table's files lie, as Cassandra names it.
+/// The folder of a table's files, named as by Cassandra.
 pub(crate) fn directory_of(data: &Path, table: &Table) -> PathBuf {
     let id: String = table.id().0.iter().map(|byte| format!("{byte:02x}")).collect();
     data.join(table.keyspace()).join(format!("{}-{id}", table.name()))
 }
 
 impl TableStore {
-    /// Opens the tablets that belong to this shard, with the table files there are.
+    /// Opens the tablets that belong to this shard, with their table files.
     ///
-    /// What a file means that cannot be opened is for `disk_failure_policy` to say; a line in the log names it.
+    /// `disk_failure_policy` decides what happens if a file cannot be opened; a line in the log names the
+    /// file.
     ///
     /// # Errors
-    /// Those of reading the directory; those of a file where the policy ends the start.
+    /// Those of reading the directory; those of a file if the policy makes the start fail.
     pub(crate) async fn open(
         table: &Rc<Table>,
         data: &Path,
@@ -108,23 +109,23 @@ impl TableStore {
         Ok(Self { table: RefCell::new(Rc::clone(table)), durable: Cell::new(true), tablets, directory })
     }
 
-    /// How the table is cut.
+    /// The table's cut into tablets.
     pub(crate) fn map(&self) -> TabletMap {
         self.table.borrow().tablets()
     }
 
-    /// The table as it is now.
+    /// The present revision of the table.
     pub(crate) fn table(&self) -> Rc<Table> {
         Rc::clone(&self.table.borrow())
     }
 
-    /// Whether a mutation fits the table as it is now.
+    /// Whether a mutation fits the present revision of the table.
     #[inline]
     pub(crate) fn is_of(&self, mutation: &MutationView<'_>) -> bool {
         mutation.fits(&self.table.borrow())
     }
 
-    /// Whether the table is still this one: what was made for it fits.
+    /// Whether `table` is still the present revision, so that data made for it fits.
     #[inline]
     pub(crate) fn is_now(&self, table: &Table) -> bool {
         std::ptr::eq(&raw const **self.table.borrow(), table)
@@ -140,7 +141,7 @@ impl TableStore {
         self.durable.set(durable);
     }
 
-    /// The table was altered.
+    /// Takes a new revision of the table.
     pub(crate) fn set_table(&self, table: &Rc<Table>) {
         *self.table.borrow_mut() = Rc::clone(table);
         self.tablets.values().for_each(|tablet| tablet.set_table(table));
@@ -156,17 +157,18 @@ impl TableStore {
         self.tablets.range(id..).next().map(|(_, tablet)| Rc::clone(tablet))
     }
 
-    /// All of them, by token.
+    /// All tablets of this shard, by token.
     pub(crate) fn tablets(&self) -> impl Iterator<Item = &Rc<Tablet>> {
         self.tablets.values()
     }
 }
 
-/// What is wrong with a file whose number is none.
+/// The message about a table file with an invalid number.
 pub(crate) const MISNUMBERED: &str = "it has the name of a table file with a number that none has: numbers are below 2^64 and have no \
      zeros before them";
 
-/// Files that look like table files and cannot be taken for any: they may be all there is of some rows.
+/// Sets aside files that look like table files but have invalid numbers: they may hold the only copy of some
+/// rows.
 async fn set_misnumbered_aside(
     directory: &Path,
     names: &[String],
@@ -179,7 +181,8 @@ async fn set_misnumbered_aside(
     );
     let error = StorageError::TableFileCorrupt { path: directory.join(first), reason };
     if damage.at_start(&error) != AtStart::SetAside {
-        // Which tablet's reads were to fail is not known.
+        // The file's number does not say which tablet it belongs to, so no single tablet's reads could be
+        // made to fail.
         return Err(error);
     }
     reactor::error!("table files cannot be used and are set aside: their data is missing from reads"; error = &error);
@@ -210,8 +213,8 @@ pub(crate) async fn open(
     Sstable::open_within(directory, descriptor, table, (cache.components(), cache.pages())).await
 }
 
-/// A file that was written for this table, or does not say for which. One of another table was put there by
-/// hand: where the two have the same columns its rows would be answered as this table's.
+/// Checks that a file was written for this table, or does not name its table. A file of another table was put
+/// there by hand: if both tables have the same columns, its rows would be answered as this table's.
 fn of_table(sstable: Sstable, table: &Table) -> Result<Sstable, StorageError> {
     let other = sstable.extras().schema.filter(|mark| mark.table != table.id().0);
     let Some(mark) = other else { return Ok(sstable) };
@@ -227,8 +230,8 @@ fn of_table(sstable: Sstable, table: &Table) -> Result<Sstable, StorageError> {
     })
 }
 
-/// A file that has nothing outside its tablet. Another one was put there by hand, from a node with other tablets: its rows belong
-/// to tablets that do not look into it.
+/// Checks that a file has nothing outside its tablet. A file that has was put there by hand, from a node with
+/// other tablets: its rows belong to tablets that do not read it.
 fn of_tablet(sstable: Sstable, (first, last): (Token, Token)) -> Result<Sstable, StorageError> {
     if first <= sstable.first_key().0 && sstable.last_key().0 <= last {
         return Ok(sstable);
@@ -241,21 +244,22 @@ fn of_tablet(sstable: Sstable, (first, last): (Token, Token)) -> Result<Sstable,
     })
 }
 
-/// What is in a table's folder.
+/// Contents of a table's folder.
 #[derive(Debug, Default)]
 struct Listed {
-    /// Whole table files that this node wrote.
+    /// Complete table files that this node wrote.
     own: Vec<Descriptor>,
-    /// Numbers that files of others have under the version that this node writes.
+    /// Numbers of files of this node's version that another program wrote.
     taken: Vec<u64>,
-    /// Files whose number is none, as [`sstable::is_misnumbered`] says.
+    /// Files with invalid numbers, by [`sstable::is_misnumbered`].
     misnumbered: Vec<String>,
 }
 
-/// Whole table files in a table's folder, which may not be there yet.
+/// Lists the complete table files in a table's folder, which may not exist yet.
 ///
-/// Files of other versions were put there by somebody else, and so were those of ours that never had the component that
-/// only this node writes: they are not cut for tablets, and taken over on demand (`import`, `takeover`) only.
+/// Files of other versions were put there by other programs. So were files of this node's version that never
+/// had the component that only this node writes. They are not cut for tablets, and are taken in only on
+/// request (`import`, `takeover`).
 async fn list(directory: &Path) -> Result<Listed, StorageError> {
     let names = match reactor::file::read_dir(directory).await {
         Ok(entries) => entries,
@@ -288,7 +292,7 @@ async fn list(directory: &Path) -> Result<Listed, StorageError> {
     Ok(listed)
 }
 
-/// Whether a file without the component that only this node writes was written with it.
+/// Whether a file that lacks the component that only this node writes was written with it.
 async fn has_lost_its_mark(directory: &Path, descriptor: Descriptor) -> Result<bool, StorageError> {
     let path = descriptor.path(directory, Component::Toc);
     let toc = reactor::file::read_all(&path, TOC_BYTES_MAX).await.map_err(StorageError::of("read", &path))?;

@@ -1,12 +1,14 @@
-//! Looks whether Cassandra's commit log still holds writes of tables that are taken over.
+//! Checks whether Cassandra's commit log still holds writes of tables that are taken over.
 //!
 //! ```text
 //! segment := version:i32 id:i64 parameters:u16-sized crc:u32 section*
-//! section := next:i32 crc:u32 entry*                        (next: where the next section starts, 0 for none)
-//! entry   := length:i32 crc:u32 mutation crc:u32            (the first checksum is of the length; a length of 0 ends the section)
+//! section := next:i32 crc:u32 entry*              (next: offset of the next section, 0 for none)
+//! entry   := length:i32 crc:u32 mutation crc:u32  (the first checksum is of the length;
+//!                                                a length of 0 ends the section)
 //! mutation:= updates:vint table:uuid ...
 //! ```
-//! Source: Cassandra 5.0 `CommitLogDescriptor`, `CommitLogSegment`, `Mutation`. Nothing is replayed: `nodetool drain` has Cassandra do that.
+//! Source: Cassandra 5.0 `CommitLogDescriptor`, `CommitLogSegment`, `Mutation`. Nothing is replayed:
+//! `nodetool drain` has Cassandra do that.
 
 use std::path::Path;
 
@@ -20,15 +22,15 @@ use crate::error::StorageError;
 const SEGMENT_BYTES_MAX: usize = 2 << 30;
 /// Bytes of a section's head, and of an entry's before the mutation.
 const MARKER_BYTES: usize = 8;
-/// Newest version that is known: Cassandra 5.
+/// Newest supported version: Cassandra 5.
 const VERSION_MAX: u32 = 8;
-/// Oldest version whose mutations begin with the id of their table in this place: Cassandra 4.
+/// Oldest version in which a mutation has the id of its table at this place: Cassandra 4.
 const VERSION_OF_TABLE_IDS: u32 = 7;
 
-/// Looks through the commit log beside the data and where this node's is going to be.
+/// Searches the commit log beside the data, and the folder in which this node's will be.
 ///
 /// # Errors
-/// [`StorageError::Import`] where a segment has writes of a table of `schema`, or cannot be told not to.
+/// [`StorageError::Import`] if a segment has writes of a table of `schema`, or if that cannot be decided.
 pub(super) async fn check(config: &StorageConfig, schema: &Schema) -> Result<(), StorageError> {
     let beside = config.data_dir.parent().map(|parent| parent.join("commitlog"));
     let beside = beside.filter(|directory| *directory != config.commitlog_dir);
@@ -64,13 +66,13 @@ async fn check_segment(path: &Path, schema: &Schema) -> Result<(), StorageError>
     }
 }
 
-/// What a segment has.
+/// Contents of a segment, as far as the check needs them.
 #[derive(Debug, PartialEq, Eq)]
 enum Holds {
     Nothing,
-    /// A write of a table that was asked for.
+    /// A write to a wanted table.
     Table(TableId),
-    /// Something that cannot be told: compressed, encrypted, of a version that is not known, several tables in a write.
+    /// It cannot be decided: compressed, encrypted, of an unknown version, or several tables in a write.
     Unknown,
 }
 
@@ -92,7 +94,8 @@ fn first_of(bytes: &[u8], is_wanted: impl Fn(TableId) -> bool) -> Holds {
         let Some(next) = u32_at(bytes, at) else { return Holds::Nothing };
         let next = next as usize;
         let body = at + MARKER_BYTES;
-        // Behind the last marker may stand what was written and not marked before the process ended.
+        // Behind the last marker there may be entries that were written and not marked before the process
+        // ended.
         let end = if next > at { next.min(bytes.len()) } else { bytes.len() };
         let has_any = u32_at(bytes, body).is_some_and(|length| length != 0) && body < end;
         if has_any && !(plain && (VERSION_OF_TABLE_IDS..=VERSION_MAX).contains(&version)) {
@@ -120,7 +123,7 @@ fn first_in_section(mut entries: &[u8], is_wanted: impl Fn(TableId) -> bool) -> 
             return Holds::Table(TableId(*id));
         }
         if updates != 1 {
-            // The others stand somewhere behind the first.
+            // The ids of further tables are somewhere behind the first.
             return Holds::Unknown;
         }
         entries = entries.get(MARKER_BYTES + length as usize + 4..).unwrap_or(&[]);
@@ -174,11 +177,11 @@ mod tests {
         check(&segment(6, b"{}", &[&[]]), Holds::Nothing);
         check(&segment(7, br#"{"compressionClass":"LZ4Compressor"}"#, &[&[(1, SYSTEM)]]), Holds::Unknown);
         check(b"no segment", Holds::Unknown);
-        // Written, and not marked before the process ended.
+        // Written, but not marked before the process ended.
         let mut bytes = segment(7, b"{}", &[&[(1, OWN)]]);
         bytes[20..24].fill(0);
         check(&bytes, Holds::Table(TableId(OWN)));
-        // Any cut is told without a panic.
+        // No cut causes a panic.
         let bytes = segment(7, b"{}", &[&[(1, SYSTEM)], &[(1, OWN)]]);
         for length in 0..bytes.len() {
             first_of(&bytes[..length], |id| id == TableId(OWN));

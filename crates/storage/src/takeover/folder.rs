@@ -1,7 +1,8 @@
-//! Folders of Cassandra's tables: which table files are in them, and links under names that this node reads.
+//! Folders of Cassandra's tables: finds their table files, and links these under names that this node reads.
 //!
-//! Names of table files are `<version>-<id>-<format>-<component>`, where the id is a number or, since Cassandra 4.1, a
-//! text that numbers a time; links have numbers only. Folders are `<keyspace>/<table>-<id in hexadecimal>`.
+//! Names of table files are `<version>-<id>-<format>-<component>`. The id is a number or, since Cassandra
+//! 4.1, a text that encodes a time; links have numbers only. Folders are `<keyspace>/<table>-<id in
+//! hexadecimal>`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use super::{is_system, refused};
 use crate::error::StorageError;
 use crate::import::NOT_READ;
 
-/// Folder below a table's that has the links.
+/// Folder with the links, below a table's folder.
 const STAGED: &str = "takeover";
 /// Components without which a table file of a format is not read.
 fn needed(format: Format) -> &'static [Component] {
@@ -26,7 +27,7 @@ fn needed(format: Format) -> &'static [Component] {
     }
 }
 
-/// One table file by the beginning of its names, and what it has.
+/// One table file, by the prefix of its names, with its components.
 #[derive(Debug)]
 pub(super) struct FileSet {
     prefix: String,
@@ -49,7 +50,7 @@ pub(super) fn table_id(directory: &Path) -> Option<TableId> {
     Some(TableId(id))
 }
 
-/// Folders of the tables of a schema, by table; what else there is, is said to be left alone.
+/// Folders of the tables of a schema, by table; other folders are logged as left alone.
 pub(super) async fn folders_of(
     data: &Path,
     schema: &Schema,
@@ -78,7 +79,7 @@ pub(super) async fn folders_of(
 /// The table files in a folder, the oldest names first.
 ///
 /// # Errors
-/// [`StorageError::Import`] for one that cannot be read: of another format or version, or not whole.
+/// [`StorageError::Import`] for one that cannot be read: of another format or version, or incomplete.
 pub(super) async fn sets(directory: &Path) -> Result<Vec<FileSet>, StorageError> {
     let found = found(directory).await?;
     for set in &found {
@@ -92,13 +93,14 @@ pub(super) async fn sets(directory: &Path) -> Result<Vec<FileSet>, StorageError>
     Ok(found)
 }
 
-/// The same where [`remove`] may have been cut off: what is left of such a file is removed.
+/// As [`sets`], for a folder in which [`remove`] may have been interrupted: the rest of such a file is
+/// removed.
 ///
 /// # Errors
 /// As [`sets`], and those of removing.
 pub(super) async fn sets_left(directory: &Path) -> Result<Vec<FileSet>, StorageError> {
     let mut found = found(directory).await?;
-    // All were whole when the takeover began.
+    // All files were complete when the takeover began.
     let gone: Vec<FileSet> = found.extract_if(.., |set| !set.components.contains(&Component::Toc)).collect();
     remove(directory, &gone).await?;
     Ok(found)
@@ -126,7 +128,7 @@ async fn found(directory: &Path) -> Result<Vec<FileSet>, StorageError> {
         }
         let readable = Format::parse(format).and_then(|format| Version::parse(version, format));
         let Some(version) = readable else {
-            // What stands beside table files, as SAI's components do, is not what is refused.
+            // Other components, such as those of SAI, are no reason to refuse a file.
             if !name.ends_with("-Data.db") {
                 continue;
             }
@@ -136,12 +138,13 @@ async fn found(directory: &Path) -> Result<Vec<FileSet>, StorageError> {
         let set = found.entry(prefix.clone()).or_insert(FileSet { prefix, version, components: Vec::new() });
         set.components.extend(Component::parse(component));
     }
-    // What this node wrote beside them, in a takeover that was interrupted, has what Cassandra's never have.
+    // Files that an interrupted takeover wrote beside them have the component that only this node writes.
     found.retain(|_, set| !set.components.is_empty() && !set.components.contains(&Component::Ceto));
     Ok(found.into_values().collect())
 }
 
-/// Removes table files whose rows are in files of this node, `TOC.txt` first: by its absence what a crash leaves is known.
+/// Removes table files whose rows are in files of this node, `TOC.txt` first: a file without it is known to
+/// be incompletely removed.
 ///
 /// # Errors
 /// Those of removing.
@@ -172,7 +175,7 @@ pub(super) struct Staged {
 }
 
 impl Staged {
-    /// Links these files of a folder; what links an earlier attempt left there go.
+    /// Links these files of a folder; links of an earlier attempt are removed.
     pub(super) async fn of(directory: &Path, sets: &[FileSet]) -> Result<Self, StorageError> {
         let to = directory.join(STAGED);
         remove_links(&to).await?;
@@ -190,10 +193,10 @@ impl Staged {
         Ok(Self { directory: to, files })
     }
 
-    /// Opens every file as one of `table`; how many bytes they have, and the largest of them.
+    /// Opens every file as one of `table`. Returns their bytes in all, and the bytes of the largest.
     ///
     /// # Errors
-    /// [`StorageError::Import`] for one that cannot be opened, by its own name.
+    /// [`StorageError::Import`] for one that cannot be opened, with the file's original name.
     pub(super) async fn look(&self, table: &Rc<Table>) -> Result<(u64, u64), StorageError> {
         let (mut bytes, mut largest) = (0, 0);
         for (descriptor, prefix) in &self.files {

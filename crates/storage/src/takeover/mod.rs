@@ -1,14 +1,17 @@
-//! Starting upon the data directory of an Apache Cassandra node: its tables are there, under their ids, with their rows.
+//! Starts on the data directory of an Apache Cassandra node: its tables appear under their ids, with their
+//! rows.
 //!
-//! Where this node has no schema of its own and its data directory has Cassandra's `system_schema`, shard 0 reads the schema out of
-//! those files (`rows`, `schema`), looks whether every table file can be read (`folder`) and whether the commit
-//! log is empty (`commitlog`), and only then writes a schema log that makes the same tables. Once all shards are
-//! open, and before any serves, each table's files are taken in as `import` does: every tablet gets files of its own.
+//! If this node has no schema of its own and its data directory has Cassandra's `system_schema`, shard 0
+//! reads the schema from those files (`rows`, `schema`). It checks that every table file can be read
+//! (`folder`) and that the commit log is empty (`commitlog`), and only then writes a schema log that makes
+//! the same tables. Once all shards are open, and before any serves, each table's files are taken in as by
+//! `import`: every tablet gets files of its own.
 //!
-//! What Cassandra wrote stays as it is, so that one can go back: files are hard-linked below the table's folder to be
-//! read, and nothing but those links is removed. Only where `takeover_keeps_files` says no each file goes once its rows are in
-//! files of this node, so that the room of the largest is enough. What is refused is refused before anything is made. A list of the tables that are
-//! still to be taken in, `schema/takeover`, is durable before the schema log is; a start after a crash goes on with it.
+//! Cassandra's files stay as they are, so that one can go back: they are hard-linked below the table's folder
+//! to be read, and only those links are removed. If `takeover_keeps_files` is off, each file is removed once
+//! its rows are in files of this node, so that free space for the largest file is enough. A refusal comes
+//! before anything is made. A list of the tables that are still to be taken in, `schema/takeover`, is durable
+//! before the schema log is; a start after a crash continues with it.
 
 mod commitlog;
 mod folder;
@@ -28,7 +31,7 @@ use folder::Staged;
 
 /// The list of tables that are still to be taken in, in the folder of the schema log.
 const LIST: &str = "takeover";
-/// How such a list begins.
+/// First line of such a list.
 const LIST_HEAD: &str = "ceto takeover 1\n";
 /// Largest list that is read.
 const LIST_BYTES_MAX: usize = 64 << 20;
@@ -44,10 +47,12 @@ fn refused(path: &Path, reason: impl Into<String>) -> StorageError {
     StorageError::Import { path: path.to_owned(), reason: reason.into() }
 }
 
-/// On shard 0, before the schema log is opened: makes one where the data directory is a Cassandra node's and there is none.
+/// On shard 0, before the schema log is opened: makes a schema log if there is none and the data directory is
+/// a Cassandra node's.
 ///
 /// # Errors
-/// [`StorageError::Import`] for what cannot be taken over, naming the file and the table; nothing has changed then.
+/// [`StorageError::Import`] for anything that cannot be taken over, naming the file and the table; nothing
+/// has changed then.
 pub(crate) async fn prepare(config: &StorageConfig, shards: usize) -> Result<(), StorageError> {
     let log = schema_log::path(&config.schema_dir);
     if reactor::file::exists(&log).await.map_err(StorageError::of("look for", &log))? {
@@ -92,7 +97,7 @@ pub(crate) async fn prepare(config: &StorageConfig, shards: usize) -> Result<(),
     Ok(())
 }
 
-/// Says no where what is written anew has no room beside what is there: both stay.
+/// Refuses if there is no room for the new files beside the old ones; both would stay.
 fn check_room(data: &Path, bytes: u64, free: u64) -> Result<(), StorageError> {
     if bytes <= free {
         return Ok(());
@@ -104,7 +109,7 @@ fn check_room(data: &Path, bytes: u64, free: u64) -> Result<(), StorageError> {
     Err(refused(data, reason))
 }
 
-/// The list of what is left: folders relative to the data directory, one a line.
+/// Writes the list of tables still to be taken in: folders relative to the data directory, one in each line.
 async fn write_list(config: &StorageConfig, left: &[PathBuf]) -> Result<(), StorageError> {
     let path = config.schema_dir.join(LIST);
     let mut text = LIST_HEAD.to_owned();
@@ -132,10 +137,10 @@ async fn read_list(config: &StorageConfig) -> Result<Option<Vec<PathBuf>>, Stora
 }
 
 impl Storage {
-    /// On shard 0, once all shards are open: takes in what a takeover has left to be taken in.
+    /// On shard 0, once all shards are open: takes in the tables that are still on the list.
     ///
     /// # Errors
-    /// Those of the import; what was taken in stays, and the next start goes on.
+    /// Those of the import; tables that were taken in stay, and the next start continues.
     pub(crate) async fn finish_takeover(&self) -> Result<(), StorageError> {
         let config = &self.0.config;
         let Some(mut left) = read_list(config).await? else { return Ok(()) };
@@ -148,7 +153,7 @@ impl Storage {
                     folder::sets_left(&directory).await?
                 };
                 let mut partitions = 0;
-                // One by one where they go, so that no more room is taken than the largest needs.
+                // If files are removed, one at a time, so that no more space is taken than the largest needs.
                 for some in sets.chunks(if keeps { FILES_AT_ONCE } else { 1 }) {
                     let staged = Staged::of(&directory, some).await?;
                     let from = ImportSource { directory: Some(staged.directory.clone()), keep: true };

@@ -1,7 +1,8 @@
 //! The rows of Cassandra's `system_schema`, out of its table files.
 //!
-//! Every table is read by what the headers of its files say of it, all files merged: columns are found by name, and what
-//! a version of Cassandra does not have yet is just not there. The schema fits in memory: it did in Cassandra's.
+//! Every table is read with the columns that the headers of its files list, all files merged. Columns are
+//! found by name, and a column that the version of Cassandra does not have yet is absent. The schema fits in
+//! memory: it did in Cassandra's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -71,7 +72,8 @@ pub(super) async fn read(data: &Path) -> Result<Option<Described>, StorageError>
     let mut described = Described::new();
     for name in TABLES {
         let mut rows = Vec::new();
-        // A table of a schema may have been another one in an older version, under another id: those are Cassandra 2's.
+        // A table of a schema may have been another one in an older version, under another id: those are
+        // Cassandra 2's.
         let folders = entries.iter().filter(|entry| {
             entry.is_dir && entry.name.rsplit_once('-').is_some_and(|(table, _)| table == name)
         });
@@ -100,7 +102,7 @@ async fn read_staged(staged: &Staged) -> Result<Vec<Row>, StorageError> {
         headers.push(sstable::read_header(&staged.directory, descriptor).await.map_err(to_storage_error)?);
     }
     let table = Rc::new(table_of(&staged.directory, &headers)?);
-    // Nobody sets a damaged one aside: it is not ours.
+    // A damaged file is not set aside, because it belongs to Cassandra.
     let damage = Rc::new(Damage::new(FailurePolicy::Ignore));
     let mut files = Vec::new();
     for descriptor in staged.descriptors() {

@@ -1,7 +1,7 @@
-//! Rows of Cassandra's `system_schema` as changes that make the same keyspaces, types and tables.
+//! Converts rows of Cassandra's `system_schema` into changes that make the same keyspaces, types and tables.
 //!
-//! What is not served is left out and said in the log, by name: views, secondary indexes, user-defined functions and
-//! aggregates. What cannot be made at all is refused. Source: Cassandra 5.0 `SchemaKeyspace`.
+//! Unsupported items are left out and logged by name: views, secondary indexes, user-defined functions and
+//! aggregates. A table or type that cannot be made at all is refused. Source: Cassandra 5.0 `SchemaKeyspace`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -74,10 +74,10 @@ impl Row {
     }
 }
 
-/// Changes that make what the rows describe, for a node of so many shards.
+/// Changes that make the described schema, for a node of `shards` shards.
 ///
 /// # Errors
-/// [`StorageError::Import`] with the table or type that cannot be made; `data` is where it was found.
+/// [`StorageError::Import`] with the table or type that cannot be made; `data` is the folder it was found in.
 pub(super) fn changes(
     described: &Described,
     shards: usize,
@@ -131,7 +131,7 @@ fn lookup<'t>(keyspace: &'t str, types: &'t Types) -> impl Fn(&str) -> Option<Us
     }
 }
 
-/// Makes the types of a keyspace, those that others use first.
+/// Makes the types of a keyspace; types that others use come first.
 fn types_of(
     keyspace: &str,
     mut left: Vec<&Row>,

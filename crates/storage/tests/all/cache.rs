@@ -1,4 +1,4 @@
-//! What the row cache is for, by counts: reads that cost no disk read, and what a cached row takes.
+//! Effects of the row cache, by counts: reads without a disk read, and the memory of a cached row.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -14,7 +14,8 @@ use reactor::sim::World;
 use reactor::{Deadline, Group};
 use storage::{Flow, PartitionRange, ReadCommand, RowConsumer, Storage, StorageConfig};
 
-/// Runs a test on an empty storage with so much memory for memtables and for all, as a statement would be.
+/// Runs a test on an empty storage with these limits for memtables and for all memory, in the group of
+/// statements.
 fn with_storage((memtables, all): (usize, usize), test: impl AsyncFnOnce(Storage) + 'static) {
     let directory = tempfile::tempdir().expect("a directory");
     let mut config = StorageConfig::new(directory.path(), memtables);
@@ -33,7 +34,7 @@ fn with_storage((memtables, all): (usize, usize), test: impl AsyncFnOnce(Storage
     });
 }
 
-/// A count of a group so far.
+/// A counter's present value for a group.
 fn count_of(group: Group, name: &str) -> u64 {
     let label = ("group".to_owned(), group.name().to_owned());
     let samples = metrics::snapshot();
@@ -76,7 +77,7 @@ fn prefix(clustering: &str) -> Vec<u8> {
     prefix
 }
 
-/// Values of the rows of a range, or of one clustering of it; says too how many disk requests it took.
+/// Values of the rows of a range, or of one clustering of it, and the number of disk requests.
 async fn read(
     storage: &Storage,
     range: PartitionRange,
@@ -113,7 +114,7 @@ fn what_was_flushed_is_read_without_the_disk() {
             let (rows, reads) = read(&storage, key(&format!("key{number}")), None, false).await;
             assert_eq!((rows, reads), (vec![format!("value{number}").into_bytes()], 0));
         }
-        // Overwritten and flushed again: what is there is merged into.
+        // Overwritten and flushed again: the cached partitions are merged into.
         for number in 0..200 {
             put(&storage, &format!("key{number}"), "c", "newer", 2).await;
         }
@@ -149,7 +150,7 @@ fn a_cache_that_is_emptied_by_request_lets_others_run() {
         ended.set(true);
         other.await.expect("no panic");
         assert_eq!((storage.stats().cache_partitions, storage.stats().cache_rows), (0, 0));
-        // A turn for each piece of memory of a MiB at least.
+        // At least one turn for each MiB of memory.
         assert!(turns.get() >= held.cache_bytes >> 20, "{} turns, {held:?}", turns.get());
     });
 }
@@ -165,7 +166,7 @@ fn what_was_read_once_is_read_without_the_disk() {
         }
         storage.evict_cache();
         assert_eq!((storage.stats().cache_partitions, storage.stats().cache_rows), (0, 0));
-        // A row, and one that is not there.
+        // A row that exists, and one that does not.
         for clustering in ["050", "nothing"] {
             let expected = if clustering == "050" { vec![b"2".to_vec()] } else { vec![] };
             let (rows, reads) = read(&storage, key("wide"), Some(clustering), false).await;
@@ -183,7 +184,7 @@ fn what_was_read_once_is_read_without_the_disk() {
 #[test]
 fn a_partition_that_is_not_there_is_looked_for_once() {
     with_storage((8 << 20, 16 << 20), async |storage| {
-        // A filter that lets all pass makes each absent key cost a read.
+        // A filter that lets everything pass makes each absent key cost a read.
         for number in 0..2000 {
             put(&storage, &format!("key{number}"), "c", "value", 1).await;
         }
@@ -260,7 +261,7 @@ fn truncation_forgets_what_is_cached() {
         storage.flush(ID).await.expect("a flush");
         storage.truncate(ID).await.expect("a truncation");
         assert!(read(&storage, key("key"), None, false).await.0.is_empty());
-        // What is swept is not evicted: it was not true any more. The absence that was learned is evicted.
+        // Swept rows do not count as evicted: they were stale. The cached absence counts as evicted.
         storage.evict_cache();
         let rows = ["removals", "evictions"].map(|what| count(&format!("scylla_cache_row_{what}")));
         let partitions =
@@ -269,8 +270,8 @@ fn truncation_forgets_what_is_cached() {
     });
 }
 
-/// Ten times what fits is written and read: writers never wait for the cache, all of it together keeps to the budget, and
-/// what is read often stays.
+/// Ten times the memory's size is written and read: writers never wait for the cache, all memory together
+/// keeps to the budget, and rows that are read often stay cached.
 #[test]
 fn memory_goes_where_it_is_needed_and_never_beyond_its_limit() {
     let (memtables, all) = (2 << 20, 3 << 20);
@@ -284,7 +285,7 @@ fn memory_goes_where_it_is_needed_and_never_beyond_its_limit() {
         for number in 0..16_000 {
             put(&storage, &format!("key{number}"), "c", &value, 1).await;
             if number % 8 == 0 && number > 1000 {
-                // Fifty rows that are asked for all the time.
+                // Fifty rows that are read all the time.
                 read(&storage, key(&format!("key{}", number / 8 % 50)), None, false).await;
             }
             if number % 97 == 0 {
@@ -299,7 +300,7 @@ fn memory_goes_where_it_is_needed_and_never_beyond_its_limit() {
             reads += read(&storage, key(&format!("key{number}")), None, false).await.1;
         }
         assert!(reads <= 10, "rows that are read all the time took {reads} disk reads");
-        // And memory that memtables leave is used.
+        // The cache uses the memory that memtables leave.
         for number in 0..4_000 {
             read(&storage, key(&format!("key{number}")), None, false).await;
         }
@@ -328,7 +329,7 @@ fn a_wide_partition_does_not_pin_itself() {
     });
 }
 
-/// What a cached row of 300 bytes takes, all tables and holes counted.
+/// Memory of a cached row of 300 bytes, including all tables and holes.
 #[test]
 fn a_cached_row_takes_little_more_than_its_payload() {
     with_storage((64 << 20, 96 << 20), async |storage| {
@@ -360,7 +361,7 @@ fn after_a_restart_what_was_cached_is_read_back_before_anybody_asks() {
         let list = config.saved_caches_dir.join("rows-0.db");
         reactor::run_one(reactor::Config::default(), async move {
             if life == 2 {
-                // A damaged list costs the warmth, and nothing else.
+                // A damaged list costs only the warm cache.
                 let mut bytes = reactor::file::read_all(&list, 1 << 20).await.expect("a list");
                 bytes[10] ^= 1;
                 reactor::file::write_all_atomic(&list, &bytes).await.expect("a damaged list");
@@ -389,7 +390,7 @@ fn after_a_restart_what_was_cached_is_read_back_before_anybody_asks() {
                     reads += cost;
                 }
                 assert_eq!(reads == 0, life == 1, "{reads} disk reads in life {life}");
-                // What nobody asked for is not there.
+                // Partitions that were not read are not cached.
                 if life == 1 {
                     assert!(read(&storage, key("key200"), None, false).await.1 > 0);
                 }
@@ -400,7 +401,7 @@ fn after_a_restart_what_was_cached_is_read_back_before_anybody_asks() {
     }
 }
 
-/// The list is saved now and then too: after a crash the rows come back that were cached when it was saved last.
+/// The list is also saved periodically: after a crash the rows come back that were cached at the last save.
 #[test]
 fn after_a_crash_what_was_cached_at_the_last_save_is_read_back() {
     const PERIOD: Duration = Duration::from_secs(60);
@@ -451,7 +452,8 @@ fn after_a_crash_what_was_cached_at_the_last_save_is_read_back() {
     }
 }
 
-/// Reads that leave the row cache alone, and reads of what was evicted, find the index page of the first such read.
+/// Reads that bypass the row cache, and reads of evicted rows, use the index page that the first such read
+/// cached.
 #[test]
 fn repeated_reads_beside_the_row_cache_cost_one_read_of_data() {
     with_storage((8 << 20, 16 << 20), async |storage| {
@@ -474,7 +476,7 @@ fn repeated_reads_beside_the_row_cache_cost_one_read_of_data() {
         storage.evict_index_pages();
         assert_eq!(storage.stats().index_page_bytes, 0);
         assert_eq!(read(&storage, key("key00007"), None, true).await, (expected, 2));
-        // A compaction puts other files in the place of these, and nothing of them stays.
+        // A compaction replaces these files by others, and none of their pages stay.
         put(&storage, "key00007", "c", "newer", 2).await;
         storage.flush(ID).await.expect("a flush");
         storage.compact(ID).await.expect("a compaction");
@@ -482,7 +484,7 @@ fn repeated_reads_beside_the_row_cache_cost_one_read_of_data() {
     });
 }
 
-/// Rows and index pages have one budget; what writers need comes from both.
+/// Rows and index pages share one budget; memory for writers comes from both.
 #[test]
 fn pages_and_rows_give_way_to_writers_and_to_each_other() {
     with_storage((192 << 10, 320 << 10), async |storage| {
@@ -503,7 +505,7 @@ fn pages_and_rows_give_way_to_writers_and_to_each_other() {
             }
         }
         storage.compact(ID).await.expect("a compaction");
-        // Reads that leave rows alone may fill all that is free with pages.
+        // Reads that bypass the row cache may fill all free memory with pages.
         storage.evict_cache();
         for number in (0..6_000).step_by(7) {
             let (rows, _) = read(&storage, key(&format!("key{number:05}")), None, true).await;
@@ -512,7 +514,7 @@ fn pages_and_rows_give_way_to_writers_and_to_each_other() {
         }
         let pages = check().index_page_bytes;
         assert!(pages > all / 8, "{pages} bytes of pages");
-        // Rows that are read take it, down to the share of pages.
+        // Reads of rows take that memory, down to the share of pages.
         for number in (0..6_000).step_by(3) {
             let (rows, _) = read(&storage, key(&format!("key{number:05}")), None, false).await;
             assert_eq!(rows.len(), 1);
@@ -522,7 +524,7 @@ fn pages_and_rows_give_way_to_writers_and_to_each_other() {
         assert!(stats.index_page_bytes < pages && stats.cache_bytes > stats.index_page_bytes, "{stats:?}");
         assert!(stats.index_page_bytes > 0, "{stats:?}");
         assert!(count("scylla_sstables_index_page_cache_evictions") > 0);
-        // And writers take it from both.
+        // Writers take memory from both.
         for number in 0..800 {
             put(&storage, &format!("key{number:05}"), "c", &value, 2).await;
             check();
@@ -530,7 +532,7 @@ fn pages_and_rows_give_way_to_writers_and_to_each_other() {
     });
 }
 
-/// A row that the row cache has and that was written again since: what either says counts, by its time.
+/// A cached row that was written again since: both contents are merged by timestamp.
 #[test]
 fn a_row_of_the_cache_and_of_a_memtable_is_read_without_the_disk() {
     with_storage((8 << 20, 16 << 20), async |storage| {
@@ -567,7 +569,7 @@ fn a_row_of_the_cache_and_of_a_memtable_is_read_without_the_disk() {
         check("key3", Some("c"), &[]).await;
         check("key4", Some("c"), &["cached"]).await;
         check("single", Some("c"), &["newer"]).await;
-        // Where the cache does not know, the files are asked.
+        // If the row is not cached, the files are read.
         storage.evict_cache();
         let (rows, reads) = read(&storage, key("key1"), Some("c"), false).await;
         assert!(rows == [b"cached"] && reads > 0, "{rows:?} by {reads} reads");
@@ -579,7 +581,7 @@ fn a_row_of_the_cache_and_of_a_memtable_is_read_without_the_disk() {
 fn a_flush_lets_others_run_while_it_puts_a_partition_of_many_rows_into_the_cache() {
     const ROWS: usize = 30_000;
     with_storage((64 << 20, 96 << 20), async |storage| {
-        // The second time the partition is known.
+        // In the second round the partition is cached.
         for round in 1..=2 {
             for row in 0..ROWS {
                 let bytes = write("key", &format!("row{row:06}"), &format!("value {round}"), round);
@@ -591,13 +593,13 @@ fn a_flush_lets_others_run_while_it_puts_a_partition_of_many_rows_into_the_cache
             });
             let turns = || count_of(Group::MEMTABLE, "scylla_scheduler_tasks_processed");
             let before = turns();
-            // Somebody always wants to run.
+            // Another task always wants to run.
             while !merged.is_finished() {
                 reactor::yield_now().await;
             }
             merged.await.expect("no panic");
             let turns = turns() - before;
-            // One turn took them all; how many it takes otherwise is the core's to say.
+            // With one turn it would not have yielded; the exact number otherwise depends on the core.
             assert!(turns > 10, "{ROWS} rows in {turns} turns, round {round}");
         }
         assert_eq!(count("scylla_cache_rows_merged_from_memtable"), ROWS as u64);

@@ -1,5 +1,5 @@
-//! Compaction over real files: each strategy gets its shape and keeps what was written; what an operator may ask for;
-//! room and bytes written, as counts.
+//! Compaction over real files: each strategy reaches its shape and keeps the written data; compactions on an
+//! operator's demand; space and bytes written, as counts.
 
 #![allow(clippy::disallowed_methods, reason = "a test damages files")]
 
@@ -20,7 +20,7 @@ use storage::{
 /// Steps of the simulated world a test may take at most.
 const STEPS_MAX: u64 = 50_000_000;
 
-/// Runs `test` on a storage with one tablet of a table whose files are compacted like this, on a simulated disk.
+/// Runs `test` on a storage with one tablet of a table with these compaction options, on a simulated disk.
 fn with_storage(
     compaction: &[(&str, &str)],
     set: impl FnOnce(&mut TableOptions) + 'static,
@@ -36,7 +36,7 @@ fn with_storage(
     });
 }
 
-/// The same without the restart behind it.
+/// As [`with_storage`], without the restart at the end.
 pub(crate) fn on_disk(
     compaction: &[(&str, &str)],
     set: impl FnOnce(&mut TableOptions) + 'static,
@@ -103,13 +103,14 @@ pub(crate) fn files(storage: &Storage) -> Vec<TableFileInfo> {
     storage.table_files(ID).expect("the table")
 }
 
-/// Most files that have a token in common.
+/// Most files that share a token.
 fn depth(files: &[TableFileInfo]) -> usize {
     let at = |token: Token| files.iter().filter(|f| f.tokens.0 <= token && token <= f.tokens.1).count();
     files.iter().map(|file| at(file.tokens.0)).max().unwrap_or(0)
 }
 
-/// Each strategy takes 16 flushes of 120 new partitions with a tenth of older ones among them.
+/// Checks the shape that a strategy reaches by 16 flushes of 120 new partitions, with a tenth of older ones
+/// among them.
 fn check(compaction: &[(&str, &str)], shape: impl FnOnce(&[TableFileInfo]) + 'static) {
     with_storage(
         compaction,
@@ -250,7 +251,7 @@ fn a_major_compaction_may_be_split_and_takes_the_tokens_it_is_told() {
             assert_eq!(files(&storage).len(), 3);
             let split = CompactOptions { split_output: true, ..CompactOptions::default() };
             storage.compact_with(ID, &split).await.expect("a compaction");
-            // All of it is less than a file has when it is split.
+            // All of it is smaller than a file has to be to be split.
             assert_eq!(files(&storage).len(), 1);
         },
     );
@@ -274,7 +275,7 @@ fn tombstones_go_when_their_time_is_over_and_not_before() {
             storage.flush(ID).await.expect("a flush");
             storage.compact(ID).await.expect("a compaction");
             assert_eq!(files(&storage).len(), expected, "{grace} {extension:?}");
-            // Asking again for what is deleted changes nothing.
+            // A second collection of deleted data changes nothing.
             storage.garbage_collect(ID).await.expect("a compaction");
             assert_eq!(files(&storage).len(), expected);
         });
@@ -283,7 +284,7 @@ fn tombstones_go_when_their_time_is_over_and_not_before() {
     left(u32::MAX, None, 1);
     left(u32::MAX, Some("{'mode': 'immediate'}"), 0);
     left(0, Some("{'mode': 'disabled'}"), 1);
-    // Of the keyspace there is one copy: nothing has to be repaired.
+    // The keyspace has one copy: nothing has to be repaired.
     left(u32::MAX, Some("{'mode': 'repair'}"), 0);
 }
 
@@ -370,7 +371,7 @@ fn a_compaction_is_listed_and_stopped() {
             for round in 0..3 {
                 fill(&storage, 0..300, round).await;
             }
-            // So slow that it is still at work when it is looked for.
+            // So slow that it still runs when the test looks for it.
             storage.set_compaction_throughput(100_000);
             let running = reactor::spawn(reactor::Group::COMPACTION, {
                 let storage = storage.clone();
@@ -401,7 +402,7 @@ fn a_scrub_saves_what_is_readable_and_says_what_is_not() {
     for mode in [ScrubMode::Abort, ScrubMode::Validate, ScrubMode::Skip, ScrubMode::Segregate] {
         let memory = tempfile::tempdir().expect("a folder");
         let mut config = StorageConfig::new(memory.path(), 64 << 20);
-        // What warms the cache would find the damage before the scrub does.
+        // Prefetching the cache would find the damage before the scrub does.
         config.cache_keys_to_save = 0;
         let options = [("class", "SizeTieredCompactionStrategy"), ("enabled", "false")];
         let compaction = options.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
@@ -445,7 +446,7 @@ fn a_scrub_saves_what_is_readable_and_says_what_is_not() {
                     let report = outcome.expect("a scrub");
                     assert_eq!((report.damaged_files, report.gaps, report.out_of_order), (1, 2, 0));
                     assert_eq!(left, report.partitions);
-                    // Damage takes what is read together with it, and no more.
+                    // Damage costs the data that is read together with it, and no more.
                     assert!((150..608).contains(&left), "{left}");
                     assert_eq!(storage.scrub(ID, mode).await.expect("a scrub").damaged_files, 0);
                 }
@@ -456,10 +457,10 @@ fn a_scrub_saves_what_is_readable_and_says_what_is_not() {
     }
 }
 
-/// Most room that files take beside what is in them, in percent: while flushes of new partitions arrive, and with all
-/// of them compacted at the end.
+/// Most space that files take beyond their contents, in percent: while flushes of new partitions arrive, and
+/// with all of them compacted at the end.
 fn room(compaction: &[(&str, &str)]) -> (u64, u64) {
-    // Many files are made and nothing is to survive: memory will do, where it can be had.
+    // Many files are made and none has to survive: a file system in memory will do, if there is one.
     let memory = std::path::Path::new("/dev/shm");
     let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
     let directory = directory.expect("a folder");

@@ -1,4 +1,4 @@
-//! Damaged files: what stops the start, what is cut, what is set aside.
+//! Damaged files: which stop the start, which are cut, which are set aside.
 #![allow(clippy::disallowed_methods)]
 
 use std::path::{Path, PathBuf};
@@ -62,8 +62,8 @@ fn files(directory: &Path, end: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Where the value of write `number` stands in the only segment that has entries. By the whole mutation: a few bytes of it
-/// stand elsewhere too now and then, in a checksum.
+/// Place of the value of write `number` in the only segment with entries. The whole mutation is searched: a
+/// few bytes of it may occur elsewhere too, in a checksum.
 fn place_of(directory: &Path, number: u8) -> (PathBuf, Vec<u8>, usize) {
     for path in files(&directory.join("commitlog"), ".log") {
         let bytes = std::fs::read(&path).unwrap();
@@ -145,7 +145,7 @@ fn a_truncated_table_stays_empty_after_a_kill() {
     assert_eq!(start(config(directory.path())).unwrap(), b"x");
 }
 
-/// Opening one would wait for somebody at its other end, for ever.
+/// Opening a fifo would wait for its other end for ever.
 #[test]
 fn a_fifo_in_the_place_of_any_file_is_named() {
     use std::os::unix::fs::FileTypeExt;
@@ -164,7 +164,7 @@ fn a_fifo_in_the_place_of_any_file_is_named() {
                 assert!(said.contains(path.to_str().unwrap()) && said.contains("FIFO"), "{said}");
                 named += 1;
             }
-            // A start does not read them.
+            // A start does not read these components.
             Ok(_) => assert!(
                 ["TOC.txt", "Digest.crc32"].iter().any(|end| path.to_str().unwrap().ends_with(end)),
                 "{}",
@@ -197,7 +197,8 @@ fn a_segment_behind_a_symbolic_link_is_replayed() {
     assert_eq!(start(config(directory.path())).expect("an open storage"), all);
 }
 
-/// Gives a table file another number. The first of the one partition is 2, of the first of two tablets.
+/// Gives a table file another number. The first file of the partition has number 2, of the first of two
+/// tablets.
 fn renumber(folder: &Path, from: &str, to: &str) {
     for path in files(folder, "") {
         let name = path.file_name().unwrap().to_str().unwrap();
@@ -207,7 +208,7 @@ fn renumber(folder: &Path, from: &str, to: &str) {
     }
 }
 
-/// Counting on from the greatest number went round to numbers that other files had.
+/// Counting on from the greatest number wrapped round to numbers that other files had.
 #[test]
 fn files_with_the_greatest_numbers_lose_nothing() {
     for greatest in [u64::MAX - 1, u64::MAX - 3, 1 << 60] {
@@ -237,7 +238,7 @@ fn files_with_the_greatest_numbers_lose_nothing() {
             run(async move {
                 let storage = Storage::open(config_now, 0, 1).await.expect("an open storage");
                 write_and_flush(&storage, begin..begin + 3).await;
-                // It ends: what it writes is not taken again.
+                // It ends: files it writes are not taken again.
                 storage.garbage_collect(ID).await.expect("a collection");
                 storage.drain().await.expect("a drain");
             });

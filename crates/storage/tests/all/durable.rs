@@ -1,4 +1,5 @@
-//! Keyspaces without `durable_writes`: their writes pass the commit log by, and end with it all the same.
+//! Keyspaces without `durable_writes`: their writes bypass the commit log, and are refused like all others
+//! when the log is stopped.
 #![allow(clippy::disallowed_methods)]
 
 use model::schema::{KeyspaceOptions, SchemaChange};
@@ -8,7 +9,7 @@ use storage::{CommitlogSync, FailurePolicy, Storage, StorageConfig, StorageError
 use crate::failing::{all, config, run};
 use crate::table::{ID, changes, write};
 
-/// A storage whose log is written at once, with a table in a keyspace that is durable or not.
+/// A storage in `batch` mode, with a table in a keyspace that is durable or not.
 async fn opened(mut config: StorageConfig, durable: bool) -> Storage {
     config.commitlog_sync = CommitlogSync::Batch;
     let storage = Storage::open(config, 0, 1).await.expect("an open storage");
@@ -57,7 +58,7 @@ fn writes_that_need_not_be_durable_pass_the_log_by_until_their_keyspace_says_oth
         assert_eq!(logged(&storage), with_one);
         assert_eq!(all(&storage).await.expect("a read"), "0123");
     });
-    // What was flushed and what the log has.
+    // The flushed rows, and the rows in the log.
     run(async move { assert_eq!(all(&opened(again, false).await).await.expect("a read"), "02") });
 }
 
@@ -70,7 +71,7 @@ fn a_log_that_was_stopped_ends_writes_that_pass_it_by_too() {
         run(async move {
             let storage = opened(config, durable).await;
             put(&storage, 0).await.expect("a write");
-            // What the node does under `commit_failure_policy: stop_commit`.
+            // As the node does under `commit_failure_policy: stop_commit`.
             storage.stop_writes();
             let error = put(&storage, 1).await.expect_err("writes are stopped");
             assert!(matches!(error, StorageError::CommitlogDead { .. }), "{durable}: {error}");

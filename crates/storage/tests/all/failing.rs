@@ -1,5 +1,5 @@
-//! `disk_failure_policy` value by value: what a read error, a wrong checksum, a write error and a file that cannot be
-//! opened mean for reads and for the start. What they mean for the node is decided in `server`.
+//! Each value of `disk_failure_policy`: the effect of a read error, a wrong checksum, a write error and a
+//! file that cannot be opened on reads and on the start. `server` decides the effect on the node.
 #![allow(clippy::disallowed_methods)]
 
 use std::cell::{Cell, RefCell};
@@ -62,7 +62,7 @@ fn listen(storage: &Storage) -> Rc<RefCell<Vec<Trouble>>> {
     heard
 }
 
-/// Runs a node on a simulated disk: `work` says by its cell which faults the disk has from then on.
+/// Runs a node on a simulated disk: `work` uses its cell to switch the disk's faults on and off.
 fn on_faulty_disk<F>(faults: DiskFaults, work: impl Fn(Rc<Cell<bool>>) -> F + 'static)
 where
     F: Future<Output = ()> + 'static,
@@ -86,7 +86,7 @@ where
     assert!(done.get());
 }
 
-/// The disk is as `fails` says within a second of virtual time.
+/// Sets whether the disk fails; the disk follows within a second of virtual time.
 pub(crate) async fn set(fails: &Cell<bool>, to: bool) {
     fails.set(to);
     reactor::sleep(Duration::from_secs(1)).await;
@@ -161,8 +161,8 @@ fn a_commit_log_that_could_not_be_made_durable_ends_writes_and_reads_go_on() {
     });
 }
 
-/// What `commit_failure_policy` leaves to storage: `ignore` and `stop_commit` after a write of the log that the disk refused, in both
-/// modes of the log, and what a start finds afterwards.
+/// The part of `commit_failure_policy` that storage has: `ignore` and `stop_commit` after a write of the log
+/// that the disk refused, in both modes of the log, and the contents after a restart.
 #[test]
 fn a_commit_log_that_could_not_be_written_goes_on_by_itself_unless_writes_are_stopped() {
     for sync in [CommitlogSync::Batch, CommitlogSync::Periodic { period: Duration::from_millis(100) }] {
@@ -228,7 +228,7 @@ async fn refused_and_again(storage: &Storage, fails: &Cell<bool>, stops: bool) {
         let error = again.expect_err("writes are stopped");
         assert!(matches!(error, StorageError::CommitlogDead { .. }), "{error}");
         assert_eq!(all(storage).await.expect("a read"), "01234");
-        // What it has is as safe as ever.
+        // Its contents are as safe as before.
         storage.flush(ID).await.expect("a flush");
         let again = storage.apply(&write("key", "5", "5", 5), Deadline::NEVER).await;
         assert!(
@@ -240,7 +240,7 @@ async fn refused_and_again(storage: &Storage, fails: &Cell<bool>, stops: bool) {
         storage.flush(ID).await.expect("a flush");
         assert_eq!(all(storage).await.expect("a read"), "012345");
     }
-    // What periodic mode promises.
+    // As promised by periodic mode.
     reactor::sleep(Duration::from_secs(1)).await;
 }
 
@@ -248,7 +248,7 @@ pub(crate) fn run<T: 'static>(work: impl Future<Output = T> + 'static) -> T {
     reactor::run_one(reactor::Config::default(), work)
 }
 
-/// A configuration that accepts what a start of it finds missing.
+/// A configuration that accepts everything that a start of it misses.
 pub(crate) fn accepting(mut config: StorageConfig) -> StorageConfig {
     let tried = config.clone();
     let refused = run(async move { Storage::open(tried, 0, 1).await.map(drop) });
@@ -257,7 +257,8 @@ pub(crate) fn accepting(mut config: StorageConfig) -> StorageConfig {
     config
 }
 
-/// A node's folder with five rows in a table file and five in the commit log, and the path of a component of the file.
+/// A node's folder with five rows in a table file and five in the commit log, and the path of a component of
+/// the file.
 pub(crate) fn stopped(end: &str) -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let of_run = config(directory.path(), Ignore);
@@ -305,7 +306,7 @@ fn a_wrong_checksum_fails_each_request_that_meets_it_until_a_scrub_whatever_the_
                     Err(StorageError::TableFileCorrupt { path, .. }) => assert_eq!(path, data),
                     other => panic!("{policy:?}: {other:?}"),
                 }
-                // Whoever would set it aside has its turn.
+                // The task that would set the file aside gets its turn.
                 for _ in 0..1_000 {
                     reactor::yield_now().await;
                 }
@@ -344,7 +345,7 @@ fn a_file_that_cannot_be_opened_ends_the_start_or_is_set_aside_or_makes_reads_fa
                 assert_eq!(all(&storage).await.expect("the other rows"), "56789");
                 return;
             }
-            // Rows that only memory has too: the file may say something newer of them.
+            // Also for rows that memory has: the file may have newer contents of them.
             let memory = write("key", "7", "newer", 100);
             storage.apply(&memory, Deadline::NEVER).await.expect("a write");
             let reads = [PartitionRange::all(), PartitionRange::Key(DecoratedKey::new(b"key".to_vec()))];
@@ -355,7 +356,7 @@ fn a_file_that_cannot_be_opened_ends_the_start_or_is_set_aside_or_makes_reads_fa
                 }
             }
         });
-        // Set aside or not, nothing is gone.
+        // Set aside or not, no file is lost.
         let folder = table_folder(directory.path());
         let aside = folder.join("quarantine");
         let folder = if policy == BestEffort { aside } else { folder };

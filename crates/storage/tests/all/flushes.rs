@@ -1,4 +1,4 @@
-//! What makes a memtable a table file: its age, memory, and the commit log.
+//! Reasons to flush a memtable: its age, memory, and the commit log.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -61,7 +61,7 @@ fn with_period(milliseconds: u32) -> [SchemaChange; 2] {
 fn a_memtable_is_flushed_at_the_age_its_table_says_and_an_empty_one_is_not() {
     run(|| async {
         let storage = open(config(), with_period(5_000)).await;
-        // A time without writes is no age.
+        // Time without writes does not count as age.
         reactor::sleep(Duration::from_secs(23)).await;
         assert_eq!(files(&storage), 0);
         for round in 1..=3 {
@@ -95,7 +95,7 @@ fn a_commit_log_at_half_its_size_has_the_oldest_memtables_flushed_and_stays_belo
         config.commitlog_bytes_max = LOG_BYTES_MAX;
         let storage = open(config, changes()).await;
         let mut written = 0;
-        // Again and again the same rows: memory has no reason to flush, the log has.
+        // The same rows again and again: memory gives no reason to flush, but the log does.
         for round in 0..6_000 {
             let value = "v".repeat(1_000);
             put(&storage, &format!("key{}", round % 10), &value).await;
@@ -116,7 +116,7 @@ fn what_a_memtable_keeps_of_each_partition_is_charged() {
     run(|| async {
         let storage = open(config(), changes()).await;
         let empty = storage.stats().memtable_bytes;
-        // Small ones: their records take more than their rows.
+        // Small rows, whose records take more than their bytes.
         for key in 0..20_000 {
             put(&storage, &format!("key{key}"), "").await;
         }
@@ -143,14 +143,14 @@ fn memory_that_runs_short_has_the_largest_memtable_flushed() {
     });
 }
 
-/// What a component file is written in: one buffer is filled while the disk takes the other.
+/// Buffer size for writing a component file: one buffer is filled while the disk takes the other.
 const FILE_BUFFER_BYTES: usize = 128 << 10;
-/// What a compaction reads of one file at a time.
+/// Bytes that a compaction reads of one file at a time.
 const READ_BYTES: usize = 128 << 10;
 const INPUTS: usize = 4;
 
-/// The most bytes in aligned buffers that a flush of 8 MiB took on a real disk, beyond what was in use before, and a
-/// compaction of four such files; nothing is written to the commit log meanwhile.
+/// The most bytes in aligned buffers that a flush of 8 MiB took on a real disk, beyond what was in use
+/// before, and that a compaction of four such files took. Nothing is written to the commit log meanwhile.
 fn most_in_buffers(compressed: bool) -> (usize, usize) {
     let directory = tempfile::tempdir().expect("a folder");
     let mut config = StorageConfig::new(directory.path(), 64 << 20);
@@ -191,7 +191,7 @@ fn a_flush_has_two_buffers_of_each_of_its_two_files_in_memory_and_a_compaction_t
         let (flush, compaction) = most_in_buffers(compressed);
         let files = 2 * 2 * FILE_BUFFER_BYTES;
         assert!((FILE_BUFFER_BYTES..=files).contains(&flush), "{flush} bytes, compressed: {compressed}");
-        // A file that is read has the stretch that rows are taken from, and the one behind it is on its way.
+        // A reader of a file has the stretch that rows are taken from, and the next one being read.
         let most = files + INPUTS * 2 * READ_BYTES;
         assert!(
             (FILE_BUFFER_BYTES..=most).contains(&compaction),
@@ -200,7 +200,8 @@ fn a_flush_has_two_buffers_of_each_of_its_two_files_in_memory_and_a_compaction_t
     }
 }
 
-/// The syncs of a drain of `tables` tables with a row each: of files, of directories, of the commit log alone.
+/// The syncs of a drain of `tables` tables with a row each: of files, of directories, of the commit log
+/// alone.
 async fn syncs_of_a_drain(directory: &str, tables: u8) -> (u64, u64, u64) {
     let config = config();
     let mut of_its_own = StorageConfig::new(directory, 8 << 20);
@@ -229,10 +230,11 @@ fn a_drain_of_many_tables_shares_the_syncs_of_the_log_and_of_the_directories() {
         let many = syncs_of_a_drain("/many", TABLES as u8).await;
         let of_table = |(files, directories, log): (u64, u64, u64)| (files - log, directories, log);
         let ((files, alone, _), (files_of_many, directories, log)) = (of_table(one), of_table(many));
-        // A table file's components have to be durable one by one; nothing else is.
+        // A table file's components have to be made durable one by one; nothing else has to.
         assert!(files_of_many <= TABLES * files, "{many:?} {one:?}");
-        // Two for the names in each table's own folder. Those of the folders above are shared by flushes that ask for them at
-        // the same moment, which are few where a sync takes as little of a flush's time as here.
+        // Two for the names in each table's own folder. Syncs of the folders above are shared by flushes that
+        // ask for them at the same moment; there are few of those here, since a sync takes little of a
+        // flush's time.
         assert!(directories < TABLES * alone, "{many:?} {one:?}");
         assert!(log <= TABLES / 8, "{many:?}");
     });

@@ -1,4 +1,4 @@
-//! Disks that fill up and fail: what is refused, what goes on, and how it ends.
+//! Disks that fill up and fail: which requests are refused, which go on, and how it ends.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use reactor::Deadline;
 use reactor::sim::{DiskFaults, World};
 use storage::{DiskMark, PartitionRange, Storage, StorageConfig, StorageError, Trouble};
 
-/// What the device holds, and what has to stay free of it.
+/// The size of the device, and the bytes of it that have to stay free.
 const CAPACITY: u64 = 32 << 20;
 const FREE_MIN: u64 = 8 << 20;
 
@@ -47,7 +47,7 @@ fn below_the_mark_writes_are_refused_until_there_is_space_and_all_else_goes_on()
         async move {
             let storage = opened(0, 1).await;
             let mut written = 0;
-            // Some 60 MB would be written if nothing said stop.
+            // About 60 MB would be written if no write were refused.
             for key in 0..600 {
                 let bytes = write(&format!("key{key}"), "c", &long_text(), 1);
                 match storage.apply(&bytes, Deadline::NEVER).await {
@@ -60,11 +60,11 @@ fn below_the_mark_writes_are_refused_until_there_is_space_and_all_else_goes_on()
                     }
                     Err(error) => panic!("the mark comes before {error}"),
                 }
-                // Time goes by, as it does between requests.
+                // Time passes, as it does between requests.
                 reactor::sleep(Duration::from_millis(50)).await;
             }
             assert!((50..600).contains(&written), "{written} writes fit above the mark");
-            // Reads go on, a flush too, and truncating makes space.
+            // Reads go on, so does a flush, and truncating frees space.
             let found = values(&storage, PartitionRange::all()).await.expect("a read");
             assert_eq!(found.len(), written);
             storage.flush(ID).await.expect("a flush");
@@ -114,7 +114,8 @@ fn what_is_acknowledged_can_be_flushed_however_full_the_disk_is() {
             }
             assert!((50..600).contains(&written), "{written} writes fit");
             storage.flush(ID).await.expect("a flush");
-            // All files in one do not fit beside them: it is told, and nothing is lost.
+            // A compaction of all files into one does not fit beside them: it is refused, and nothing is
+            // lost.
             let refused = storage.compact(ID).await.expect_err("no room");
             assert!(matches!(refused, StorageError::NoRoomToCompact { .. }), "{refused}");
             let found = values(&storage, PartitionRange::all()).await.expect("a read");
@@ -211,10 +212,11 @@ fn errors_of_the_disk_fail_the_request_are_told_and_leave_the_rest_alone() {
     assert!(matches!(&heard[..], [Trouble::Data { reason }] if reason.contains("-Data.db")), "{heard:?}");
 }
 
-/// A process that was killed on a full disk has to come back on it: to read, and to be told what to drop.
+/// A process that was killed on a full disk has to start on it again, to serve reads and to take drops of
+/// tables.
 #[test]
 fn a_killed_node_starts_on_a_disk_without_any_space() {
-    // With few writes the log has one segment; with many there is one more, which is ready and unused.
+    // With few writes the log has one segment; with more it has another one, which is ready and unused.
     for (keys, writes_go_on) in [(5, false), (10, true)] {
         let mut world = World::new(15);
         let (lives, done) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));

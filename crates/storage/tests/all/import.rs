@@ -1,4 +1,4 @@
-//! Taking table files in: from other tablets and shards, damaged ones, half ones.
+//! Taking in table files: from other tablets and shards, damaged ones, incomplete ones.
 #![allow(clippy::disallowed_methods)] // tests put files into place
 
 use std::path::{Path, PathBuf};
@@ -121,7 +121,8 @@ fn files_of_other_tablets_and_shards_are_split_among_their_owners() {
     }
 }
 
-/// Files that this node could have written, each wholly one tablet's, are read through and linked; others are written anew.
+/// Files of a format that this node writes, each entirely of one tablet, are read through and linked; others
+/// are rewritten.
 #[test]
 fn files_that_are_one_tablets_are_linked() {
     use std::os::unix::fs::MetadataExt;
@@ -161,7 +162,7 @@ fn files_named_by_time_are_taken_in_and_otherwise_left_alone() {
     let files = names(&from).into_iter().filter(|name| name.ends_with("-Data.db")).count();
     node(directory.path(), 1, 1, async move |storage, folder| {
         upload_by_time(&from, &folder.join("upload"));
-        // Where the node keeps its own files they are not its own, also those that are not whole.
+        // Such files in the node's own folder are not its own, even if they are incomplete.
         upload_by_time(&from, &folder);
         std::fs::write(folder.join("me-3g7k_0h3x_000000000000000999-big-Data.db"), "half").unwrap();
         let report = storage.import(ID, &ImportSource::default()).await.expect("an import");
@@ -264,7 +265,7 @@ fn a_folder_whose_files_are_in_use_is_refused_by_whatever_name() {
             Some(link.clone()),
             Some(folder.join("elsewhere")),
             Some(folder.parent().unwrap().to_owned()),
-            // Its `upload`, which is a link to where it stands.
+            // Its `upload`, which is a link to the folder itself.
             None,
         ] {
             std::fs::create_dir_all(folder.join("elsewhere")).unwrap();
@@ -280,7 +281,7 @@ fn a_folder_whose_files_are_in_use_is_refused_by_whatever_name() {
     node(directory.path(), 1, 1, async move |storage, folder| {
         assert_eq!(partitions().await, KEYS, "after a restart");
         std::fs::remove_file(&to).unwrap();
-        // Folders whose files nobody uses, below a table's.
+        // Folders below a table's whose files are not in use.
         let own: Vec<_> = names(&folder).into_iter().filter(|name| name.starts_with("me-")).collect();
         for place in ["upload", "staging", "snapshots/mine", "quarantine"] {
             std::fs::create_dir_all(folder.join(place)).unwrap();
@@ -379,7 +380,7 @@ fn files_of_another_table_are_refused_in_a_tables_folder_and_taken_in_by_import(
         let report = storage.import(ID, &kept).await.expect("an import");
         assert_eq!(report.partitions, KEYS as u64);
         for name in names(&from).into_iter().filter(|name| name.ends_with(".db")) {
-            // As it is it would be refused at the next start.
+            // Linked as it is, the next start would refuse it.
             assert_eq!(std::fs::metadata(from.join(&name)).unwrap().nlink(), 1, "{name}");
         }
     });

@@ -1,4 +1,5 @@
-//! Mutations that are longer than half a segment of the commit log: written in pieces, joined by a start, whole or not at all.
+//! Mutations longer than half a segment of the commit log: written in pieces, and joined by a start,
+//! completely or not at all.
 #![allow(clippy::disallowed_methods)]
 
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ fn config(directory: &Path) -> StorageConfig {
     config
 }
 
-/// Text of so many bytes in which no part is like another.
+/// Text of so many bytes, no two parts of which are equal.
 fn text(bytes: usize) -> String {
     let mut text: String = (0..bytes / 8).map(|number| format!("{number:08}")).collect();
     text.push_str(&"x".repeat(bytes - text.len()));
@@ -73,14 +74,14 @@ fn segments(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .map(|path| (path.clone(), std::fs::read(path).unwrap()))
-        // One may have been on its way when the node was killed.
+        // One segment may have been in the making when the node was killed.
         .filter(|(_, bytes)| bytes.len() == SEGMENT_BYTES)
         .collect();
     segments.sort_by_key(|(_, bytes)| u64::from_le_bytes(bytes[16..24].try_into().unwrap()));
     segments
 }
 
-/// Where in the log some bytes stand: the segment, and where they end there.
+/// Place of some bytes in the log: the segment, and the offset of their end.
 fn end_of(segments: &[(PathBuf, Vec<u8>)], wanted: &[u8]) -> (usize, usize) {
     let mut found = segments.iter().enumerate().filter_map(|(segment, (_, bytes))| {
         let at = bytes.windows(wanted.len()).rposition(|window| window == wanted)?;
@@ -127,7 +128,7 @@ fn a_log_that_ends_within_the_pieces_has_the_long_write_whole_or_not_at_all() {
     let after = end_of(&log, b",after");
     let mut cuts = Vec::new();
     for segment in 0..=last.0 {
-        // Ends of pieces are multiples of eight, so that some of these are next to one.
+        // Pieces end at multiples of eight, so some of these cuts are next to an end.
         let all = (HEADER_BYTES..SEGMENT_BYTES).step_by(9_001);
         cuts.extend(all.map(|offset| (segment, offset)));
     }
@@ -147,10 +148,10 @@ fn a_log_that_ends_within_the_pieces_has_the_long_write_whole_or_not_at_all() {
             _ => format!("before,{long}"),
         };
         assert!(found == expected, "cut at {cut:?}: {} bytes", found.len());
-        // Behind the last piece stands its checksum.
+        // The last piece is followed by its checksum.
         assert!(cut < (last.0, last.1 + 64) || found.len() > LONG, "cut at {cut:?}: the write is lost");
         *if found.len() > LONG { &mut with } else { &mut without } += 1;
-        // What is left of the pieces does not disturb what is written behind them.
+        // The rest of the pieces does not disturb entries written behind them.
         let again = config(copy.path());
         run(async move { put(&opened(again).await.expect("a start"), "d", "+").await });
         assert!(start(config(copy.path())).unwrap() == format!("{expected}+"), "after a cut at {cut:?}");
@@ -202,7 +203,7 @@ fn segments_of_a_long_write_stay_until_it_is_flushed_and_no_longer() {
         }
         assert!(storage.stats().commitlog.disk_bytes <= storage.stats().commitlog.bytes_max);
     });
-    // The last flush left nothing but the table file; the pieces behind its mark are passed over.
+    // The last flush left only the table file; the pieces behind its mark are skipped.
     assert!(start(config(directory.path())).unwrap().ends_with(",after"));
 }
 
@@ -254,7 +255,7 @@ fn the_limit_of_a_mutation_is_half_a_segment_unless_another_is_asked_for() {
     });
 }
 
-/// As replication finishes a batch: it keeps its own entry until its writes are in the log.
+/// As replication finishes a batch: it keeps the batch's own entry until its writes are in the log.
 #[test]
 fn the_largest_batch_is_done_in_the_smallest_log_and_after_a_kill() {
     for (segment, segments) in [(64 << 10, 9), (8 << 20, 9), (8 << 20, 16)] {
@@ -273,7 +274,7 @@ fn the_largest_batch_is_done_in_the_smallest_log_and_after_a_kill() {
                 let within = Deadline::after(std::time::Duration::from_secs(20));
                 let batch = storage.log_batch([id as u8; 16], [&*mutation].into_iter(), within).await;
                 let batch = batch.expect("a batch in the log");
-                // The active segment moves on, and the batch keeps its own.
+                // The active segment moves on, while the batch keeps its own.
                 for number in 0..20 {
                     let row = write("key", &format!("b{number}"), "", 1);
                     storage.apply(&row, within).await.expect("a short write");

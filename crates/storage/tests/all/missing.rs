@@ -1,5 +1,5 @@
-//! What must be there and is not: each file and folder that a node keeps, gone, emptied or cut. A start has
-//! all rows or refuses and names what is missing; it goes on without it only when it is told exactly that.
+//! Missing data: each file and folder that a node keeps is removed, emptied or cut. A start has all rows, or
+//! refuses and names what is missing; it goes on without it only if exactly that is accepted.
 #![allow(clippy::disallowed_methods)]
 
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ fn die(directory: &Path) -> StorageConfig {
     config(directory, FailurePolicy::Die)
 }
 
-/// Starts once; all rows, or why not.
+/// Starts once; returns all rows, or the error.
 fn start(config: StorageConfig) -> Result<String, StorageError> {
     run(async move {
         let storage = Storage::open(config, 0, 1).await?;
@@ -23,7 +23,8 @@ fn start(config: StorageConfig) -> Result<String, StorageError> {
     })
 }
 
-/// A start is refused twice for what `path` names, and is not where exactly this loss is accepted.
+/// Checks that a start is refused twice for the file that `path` names, and is not if exactly this loss is
+/// accepted.
 fn refused(directory: &Path, path: &Path) -> String {
     let error = start(die(directory)).expect_err("a start without something that must be there");
     let StorageError::Missing { what, token } = &error else { panic!("{}: {error}", path.display()) };
@@ -48,13 +49,13 @@ fn below(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Gives every path below a node's folder in turn to `harm`, on a node of its own, and starts it: it has all
-/// rows or refuses, twice with the same words; put back, nothing is lost.
+/// Calls `harm` with every path below a node's folder in turn, each on a node of its own, and starts the
+/// node: it has all rows, or refuses twice with the same words; after the path is restored nothing is lost.
 fn harmed(what: &str, harm: impl Fn(&Path)) -> usize {
     let (template, _) = stopped("-Data.db");
     let mut refusals = 0;
     for path in below(template.path()) {
-        // Whole and alike each time: a start changes what it finds.
+        // A fresh copy each time, since a start changes its files.
         let copy = tempfile::tempdir().unwrap();
         copy_all(template.path(), copy.path());
         let place = copy.path().join(path.strip_prefix(template.path()).unwrap());
@@ -69,7 +70,7 @@ fn harmed(what: &str, harm: impl Fn(&Path)) -> usize {
                 let again = start(die(copy.path())).expect_err("nothing has changed");
                 assert_eq!(error.to_string(), again.to_string(), "{what} {place:?}");
                 refusals += 1;
-                // An operator puts it back.
+                // An operator restores it.
                 if place.is_dir() {
                     std::fs::remove_dir_all(&place).unwrap();
                 } else if place.exists() {
@@ -174,7 +175,7 @@ fn a_schema_log_that_lost_an_acknowledged_change_stops_the_start() {
 #[test]
 fn entries_of_a_table_that_was_never_dropped_stop_the_start() {
     let (directory, _) = stopped("-Data.db");
-    // Both know of the keyspace alone, and of no table file: as a backup of an earlier day would.
+    // Both record only the keyspace and no table file, as a backup of an earlier day would.
     std::fs::remove_dir_all(directory.path().join("manifest")).unwrap();
     let path = directory.path().join("schema/schema.log");
     let bytes = std::fs::read(&path).unwrap();
@@ -225,7 +226,7 @@ fn a_set_that_nobody_began_is_set_aside_and_not_deleted() {
     assert!(!folder.join("me-900-big-Data.db").exists());
 }
 
-/// Finds out who a node is; its host id.
+/// Opens a node's identity; returns its host id.
 fn identify(directory: &Path) -> Result<[u8; 16], StorageError> {
     let places = die(directory);
     let directory = directory.to_owned();

@@ -1,6 +1,6 @@
-//! Storage against a `BTreeMap`: random writes of every kind, flushes, compactions, columns dropped and made again, and
-//! restarts with another number of shards, cleanly or by the end of the process. Nothing that was acknowledged is missing,
-//! and nothing else is there.
+//! Storage against a `BTreeMap`: random writes of every kind, flushes, compactions, columns dropped and made
+//! again, and restarts with another number of shards, cleanly or by the end of the process. Nothing that was
+//! acknowledged is missing, and nothing else is there.
 #![allow(clippy::disallowed_types, reason = "proptest's macros name Arc")]
 
 use std::cell::RefCell;
@@ -29,7 +29,7 @@ const ROWS: i32 = 6;
 const NOW: u32 = 1_700_000_000;
 const STEPS_MAX: u64 = 2_000_000;
 
-/// What a test does, one after the other.
+/// A step of a test.
 #[derive(Debug, Clone)]
 enum Op {
     /// One write to a row, or to its partition.
@@ -38,7 +38,7 @@ enum Op {
     Compact,
     /// Drops the column `x` and makes it again.
     RemakeColumn,
-    /// Goes on with so many shards, after a drain or after the end of the process.
+    /// Continues with so many shards, after a drain or after the process was killed.
     Restart {
         shards: usize,
         drains: bool,
@@ -56,7 +56,7 @@ enum Write {
     Replace(Vec<(i32, u16)>),
     Static(Option<u16>),
     DeleteRow,
-    /// This row and so many behind it.
+    /// Deletes this row and so many behind it.
     DeleteRange(i32),
     DeletePartition,
 }
@@ -112,7 +112,7 @@ fn apply(model: &mut Model, key: u8, at: i32, write: &Write) {
         Write::Extra(value) => row.extra = *value,
         Write::Put(k, value) => drop(row.map.insert(*k, *value)),
         Write::Remove(k) => drop(row.map.remove(k)),
-        // Of one key given twice the greater value stays: they have one timestamp.
+        // Of one key given twice the greater value stays, since both have the same timestamp.
         Write::Replace(entries) => {
             row.map.clear();
             for (k, value) in entries {
@@ -127,7 +127,7 @@ fn apply(model: &mut Model, key: u8, at: i32, write: &Write) {
     }
 }
 
-/// What a reader sees: rows and partitions that say something.
+/// The contents that a reader sees: rows and partitions that are not empty.
 fn visible(model: &Model) -> Model {
     let mut seen = model.clone();
     for partition in seen.values_mut() {
@@ -283,7 +283,7 @@ impl RowConsumer for Found {
     }
 }
 
-/// All that a shard has; what was read of one partition alone has to be the same.
+/// All data of a shard; reading each partition alone has to give the same.
 async fn read(storage: Storage) -> Vec<(u8, Partition)> {
     let table = storage.schema().table_by_id(ID).cloned().expect("the table");
     let ask = async |range| {
@@ -314,9 +314,9 @@ struct Shared {
     model: Model,
     timestamp: i64,
     columns: u16,
-    /// What the node is at.
+    /// The node's present activity.
     at: String,
-    /// The life ended as it should.
+    /// Whether the life ended as it should.
     over: bool,
     done: bool,
 }

@@ -1,11 +1,11 @@
-//! What open table files keep in memory, and what becomes of reads where there is little of it.
+//! Memory of open table files' components, and reads when there is little of it.
 
 use crate::failing::{config, opened, run};
 use crate::table::{ID, values, write};
 use reactor::Deadline;
 use storage::{CompactOptions, FailurePolicy, PartitionRange, Storage, StorageConfig};
 
-/// Files, and partitions of each.
+/// Number of files, and of partitions in each.
 const FILES: usize = 4;
 const PARTITIONS: usize = 3000;
 
@@ -43,7 +43,7 @@ fn filters_and_summaries_take_their_share_of_memory_and_no_more_and_reads_find_a
     let of_share = |share: Option<usize>| {
         let directory = tempfile::tempdir().unwrap();
         let mut config = config(directory.path(), FailurePolicy::Die);
-        // As many keys in the summary as there are.
+        // The summary has every key.
         config.summary_ratio = 1.0;
         if let Some(bytes) = share {
             config.components_share = bytes as f64 / config.memory_bytes_max as f64;
@@ -69,7 +69,8 @@ fn filters_and_summaries_take_their_share_of_memory_and_no_more_and_reads_find_a
             assert!(resident <= limit && left_out > 0, "{resident} of {limit}, {left_out} left out");
         }
     }
-    // Room for what is there after the compaction, and not for the four files before it and the one that it makes at once.
+    // Room for the components after the compaction, but not for those of the four files before it together
+    // with the new one's.
     let ((resident, left_out), after_with_room) = of_share(Some(4 * after.0));
     assert!(resident <= 4 * after.0, "{resident} {left_out}");
     assert_eq!(after_with_room, after, "what was left out came back");

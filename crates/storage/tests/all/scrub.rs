@@ -1,4 +1,5 @@
-//! `scrub` mode by mode against each kind of damage, and `verify`, which finds the same and changes nothing.
+//! Each mode of `scrub` against each kind of damage, and `verify`, which finds the same damage and changes
+//! nothing.
 #![allow(clippy::disallowed_methods)]
 
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ fn config(directory: &Path) -> StorageConfig {
     config
 }
 
-/// A folder with one table file that is not compressed, and the folder of the table.
+/// A folder with one uncompressed table file, and the folder of the table.
 fn written() -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let config = config(directory.path());
@@ -58,14 +59,15 @@ async fn count(storage: &Storage) -> Result<usize, StorageError> {
     values(storage, PartitionRange::all()).await.map(|found| found.len())
 }
 
-/// What `verify` says is damaged, by the names of the files.
+/// The reasons that `verify` gives for damaged files.
 async fn damaged(storage: &Storage, depth: VerifyDepth) -> Vec<String> {
     let report = storage.verify(ID, VerifyOptions { depth, tells_policy: false }).await.expect("a report");
     assert!(!report.stopped);
     report.damaged.into_iter().map(|file| file.reason).collect()
 }
 
-/// What a mode comes to: whether it answers, how many files are there then, how many partitions can be read.
+/// The expected result of a mode: its answer, the number of files afterwards, and the number of readable
+/// partitions.
 struct Expected {
     outcome: Result<ScrubReport, &'static str>,
     files: usize,
@@ -111,7 +113,7 @@ fn report(partitions: u64, gaps: u64, out_of_order: u64) -> ScrubReport {
     ScrubReport { files: 1, damaged_files: 1, partitions, gaps, out_of_order }
 }
 
-/// All ten are in one chunk of 64 KiB: where it is damaged nothing is left.
+/// All ten partitions are in one chunk of 64 KiB: if it is damaged nothing is left.
 #[test]
 fn a_chunk_of_data_that_is_damaged_is_left_out_or_told() {
     let damage = |folder: &Path| change(&component(folder, "-Data.db"), |bytes| bytes[20] ^= 1);
@@ -173,7 +175,7 @@ fn a_filter_or_a_summary_that_is_damaged_or_missing_is_made_anew_when_the_file_i
             check(Segregate, true, damage, named, saved());
         }
     }
-    // Of an index that is damaged nothing is made.
+    // Nothing is made from a damaged index.
     let both = move |folder: &Path| {
         cut(&component(folder, "-Summary.db"));
         change(&component(folder, "-Index.db"), |bytes| bytes[20] ^= 1);
@@ -212,7 +214,7 @@ fn a_compaction_of_all_tells_which_damaged_files_it_left_as_they_are() {
     }
 }
 
-/// Swaps two partitions of the data, and takes away what has checksums of it, as if a writer had erred.
+/// Swaps two partitions of the data and removes the components with its checksums, as if a writer had erred.
 fn disorder(folder: &Path) {
     change(&component(folder, "-Data.db"), |bytes| {
         let length = bytes.len() / PARTITIONS;
@@ -233,7 +235,7 @@ fn disorder(folder: &Path) {
 #[test]
 fn partitions_out_of_order_are_told_left_out_or_kept_in_files_of_their_own() {
     let of = |files, left| Expected { outcome: Ok(report(10, 0, 1)), files, left };
-    // A scan that meets them says what it finds: the merge takes the file for sorted.
+    // A scan reports the partitions in the order it finds them: the merge assumes that the file is sorted.
     check_disorder(Abort, Expected { outcome: Err("out of order"), files: 1, left: Some(PARTITIONS) });
     check_disorder(Validate, of(1, Some(PARTITIONS)));
     check_disorder(Skip, of(1, Some(PARTITIONS - 1)));

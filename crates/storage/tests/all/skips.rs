@@ -1,4 +1,5 @@
-//! Files that surely do not hold what a read may see cost no disk read: by token, filter, clustering and timestamp.
+//! Files that cannot hold anything a read may see cost no disk read: by token, filter, clustering and
+//! timestamp.
 
 use crate::table::{ID, changes, slice_values};
 use model::clustering::{Slice, append_component};
@@ -10,7 +11,7 @@ use model::{ColumnId, DeletionTime, RowBuilder};
 use reactor::Deadline;
 use storage::{PartitionRange, Storage, StorageConfig};
 
-/// What is written to one row.
+/// The write to one row.
 #[derive(Clone, Copy)]
 enum Write {
     /// An inserted value.
@@ -49,24 +50,24 @@ fn mutation(clustering: &str, write: Write, timestamp: i64) -> Vec<u8> {
     out
 }
 
-/// Writes `files`, each flushed, then what stays in memory; reads row `clustering`, all rows for `*`, and gives what is seen and how many
-/// requests that took.
+/// Writes `files`, each flushed, then `memory`, which stays in the memtable. Reads row `clustering` (all rows
+/// for `*`), and returns the visible values and the number of requests.
 fn read(files: &[&[(&str, Write, i64)]], memory: &[(&str, Write, i64)], clustering: &str) -> (String, u64) {
     read_as(files, memory, clustering, Through::Files)
 }
 
-/// The same through the row cache, which has nothing.
+/// As `read`, through an empty row cache.
 fn read_evicted(files: &[&[(&str, Write, i64)]], clustering: &str) -> (String, u64) {
     read_as(files, &[], clustering, Through::Evicted)
 }
 
-/// How a read goes.
+/// The path of a read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Through {
     /// Past the row cache.
     Files,
     Cache,
-    /// The cache, which has forgotten everything.
+    /// Through the cache, after it was emptied.
     Evicted,
 }
 
@@ -128,7 +129,7 @@ fn a_file_whose_rows_lie_elsewhere_is_not_read() {
     ];
     assert_eq!(read(&files, &[], "m"), ("3".to_owned(), ONE_FILE));
     assert_eq!(read(&files, &[], "d"), (String::new(), 0));
-    // Within a file's range it has to be read to know.
+    // Within a file's range the file has to be read.
     assert_eq!(read(&files, &[], "b"), (String::new(), ONE_FILE));
 }
 
@@ -149,17 +150,17 @@ fn files_older_than_a_row_that_is_known_whole_are_not_read() {
     assert_eq!(read(&files, &[("a", Insert("4"), 40)], "a"), ("4".to_owned(), 0), "memory knows enough");
     assert_eq!(read(&files, &[("a", Insert("2"), 25)], "a"), ("3".to_owned(), ONE_FILE));
     assert_eq!(read(&files, &[("a", Row, 40)], "a"), (String::new(), 0));
-    // An update says nothing of whether the row was inserted.
+    // An update does not show whether the row was inserted.
     assert_eq!(read(&files, &[("a", Update("4"), 40)], "a"), ("4".to_owned(), ONE_FILE));
     // At equal timestamps the value decides.
     assert_eq!(read(&files, &[("a", Insert("2"), 30)], "a"), ("3".to_owned(), ONE_FILE));
-    // Of many rows none says anything about the others.
+    // Of many rows none allows the others to be skipped.
     assert_eq!(read(&files, &[("0", Insert("4"), 40)], "*"), ("43".to_owned(), 3 * ONE_FILE));
     // A row that deletes at the same timestamp wins.
     assert_eq!(read(&files, &[("a", Row, 30)], "a"), (String::new(), 0));
 }
 
-/// What the row cache learns of a row leaves out only files that have nothing but values, all older than the row.
+/// A read that populates the row cache skips only files that have nothing but values, all older than the row.
 #[test]
 fn a_read_into_the_cache_leaves_older_values_out_and_older_deletions_not() {
     use Write::{Insert, Partition, Row};

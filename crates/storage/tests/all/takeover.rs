@@ -1,4 +1,4 @@
-//! Starting upon the data directory of a Cassandra node: the tables and their rows are there, and its files stay.
+//! A start on the data directory of a Cassandra node: its tables and their rows are read, and its files stay.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use model::schema::{CompactShape, Schema};
 use model::{RowView, Table, Token};
 use storage::{Flow, PartitionRange, ReadCommand, RowConsumer, Storage, StorageConfig, StorageError};
 
-/// What Cassandra 5.0.6 left behind after `nodetool drain`; tests/golden/README.md says of what.
+/// Files of Cassandra 5.0.6 after `nodetool drain`; tests/golden/README.md describes them.
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/cassandra-data/5.0");
 
-/// The same of a node with Cassandra's profile `latest`, which writes table files of the format `bti`.
+/// Files of a node with Cassandra's profile `latest`, which writes table files of the format `bti`.
 const GOLDEN_LATEST: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/cassandra-data/5.0-latest");
 
@@ -55,7 +55,7 @@ fn write(path: &Path, bytes: &[u8]) {
     std::fs::write(path, bytes).expect("a file");
 }
 
-/// A folder with a copy of what Cassandra left, and what a node that starts there is told.
+/// A folder with a copy of Cassandra's files, and the configuration of a node that starts there.
 fn cassandra() -> (tempfile::TempDir, StorageConfig) {
     cassandra_of(GOLDEN)
 }
@@ -68,7 +68,7 @@ fn cassandra_of(golden: &str) -> (tempfile::TempDir, StorageConfig) {
     (directory, config)
 }
 
-/// Starts a node of so many shards, one after the other in one thread, and does something with shard 0's.
+/// Starts a node of several shards, one after the other in one thread, and runs `test` on shard 0.
 fn start<R: 'static>(
     config: &StorageConfig,
     test: impl AsyncFnOnce(Storage) -> R + 'static,
@@ -141,7 +141,7 @@ async fn counts(storage: &Storage) -> Vec<(usize, usize, usize)> {
     counts
 }
 
-/// What was inserted: 60 orders of 7 customers, of whom c3 (9 orders) was deleted.
+/// The inserted rows: 60 orders of 7 customers, of which c3 (9 orders) was deleted.
 const EXPECTED: [(usize, usize, usize); 3] = [(6, 6, 51), (5, 0, 5), (60, 0, 60)];
 
 #[test]
@@ -204,7 +204,7 @@ fn tables_and_rows_are_there_and_cassandras_files_stay() {
     );
     let own: Vec<_> = after.keys().filter(|path| !before.contains_key(*path)).collect();
     assert!(own.iter().all(|path| path.to_string_lossy().contains("/me-")), "and only ours came: {own:?}");
-    // Done once: the next start reads our files and takes nothing in.
+    // It is done once: the next start reads the node's own files and takes nothing in.
     start(&config, async |storage| {
         assert_eq!(counts(&storage).await, EXPECTED);
         assert_eq!(storage.stats().tables.iter().map(|table| table.files).sum::<usize>(), 4);
@@ -221,7 +221,7 @@ fn tables_and_rows_are_there_and_cassandras_files_stay() {
     assert!(before.iter().all(|(path, bytes)| after.get(path) == Some(bytes)));
 }
 
-/// Cassandra's profile `latest`: schema, rows and counters stand in files that have tries in place of an index.
+/// Cassandra's profile `latest`: schema, rows and counters are in files that have tries instead of an index.
 #[test]
 fn files_of_bti_are_taken_over_and_taken_in() {
     let (_directory, config) = cassandra_of(GOLDEN_LATEST);
@@ -230,7 +230,7 @@ fn files_of_bti_are_taken_over_and_taken_in() {
     start(&config, async |storage| assert_eq!(counts(&storage).await, EXPECTED)).expect("a start");
     let after = files(&config.data_dir);
     assert!(before.iter().all(|(path, bytes)| after.get(path) == Some(bytes)));
-    // The same files by `refresh`, which removes what it has taken in.
+    // The same files by `refresh`, which removes files it has taken in.
     let folder = config.data_dir.join("shop/orders-2a544e50e5dc11f1ab6a5f55d3814023");
     start(&config, async move |storage| {
         let id = table(&storage.schema(), "shop", "orders").id();
@@ -254,14 +254,14 @@ fn files_of_bti_are_taken_over_and_taken_in() {
 fn a_takeover_that_was_cut_off_goes_on() {
     let (_directory, config) = cassandra();
     start(&config, async |_| ()).expect("a start");
-    // As if the process had ended while the second table was taken in: it is on the list, its links are there.
+    // As if the process had ended while the second table was taken in: it is on the list, its links exist.
     let list = "ceto takeover 1\nshop/orders-339cf6e0e5a711f1a326e90aec4af046\nshop/gone-00000000000000000000000000000000\n";
     write(&config.schema_dir.join("takeover"), list.as_bytes());
     let staged = config.data_dir.join("shop/orders-339cf6e0e5a711f1a326e90aec4af046/takeover");
     write(&staged.join("nb-1-big-Data.db"), b"half");
     start(&config, async |storage| assert_eq!(counts(&storage).await, EXPECTED)).expect("a start");
     assert!(!staged.exists() && !config.schema_dir.join("takeover").exists());
-    // Before the schema log was written: all begins anew.
+    // As if it had ended before the schema log was written: everything begins again.
     let (_directory, config) = cassandra();
     write(&config.schema_dir.join("takeover"), list.as_bytes());
     start(&config, async |storage| assert_eq!(counts(&storage).await, EXPECTED)).expect("a start");
@@ -283,7 +283,8 @@ fn a_takeover_that_keeps_nothing_removes_each_file_once_its_rows_are_there_also_
     config.takeover_keeps_files = false;
     start(&config, async |storage| assert_eq!(counts(&storage).await, EXPECTED)).expect("a start");
     assert_eq!(theirs(&config), Vec::<PathBuf>::new());
-    // Cut off while it removed a file whose rows are there: what is left of it goes, and nothing is missed.
+    // Interrupted while it removed a file whose rows were taken in: the rest of it is removed, and nothing is
+    // missing.
     let visits = visits_of(&config).strip_prefix(&config.data_dir).unwrap().to_owned();
     write(&config.schema_dir.join("takeover"), format!("ceto takeover 1\n{}\n", visits.display()).as_bytes());
     for component in ["Data.db", "Index.db"] {
@@ -294,7 +295,7 @@ fn a_takeover_that_keeps_nothing_removes_each_file_once_its_rows_are_there_also_
     assert!(!config.schema_dir.join("takeover").exists());
 }
 
-/// What cannot be read is refused by name, and nothing is made.
+/// Data that cannot be read is refused by name, and nothing is made.
 #[test]
 fn what_cannot_be_taken_over_is_refused_and_nothing_changes() {
     let check = |spoil: &dyn Fn(&StorageConfig), expected: &[&str]| {
@@ -343,7 +344,7 @@ fn what_cannot_be_taken_over_is_refused_and_nothing_changes() {
     );
 }
 
-/// Cassandra 4.1 and later may name files by a text; Cassandra 3.11 names them like this node does.
+/// Cassandra 4.1 and later may name files by a text; Cassandra 3.11 names them as this node does.
 #[test]
 fn files_keep_apart_whatever_their_names() {
     let (_directory, config) = cassandra();
@@ -379,7 +380,7 @@ fn files_keep_apart_whatever_their_names() {
         }
     }
     start(&config, async |storage| assert_eq!(counts(&storage).await, EXPECTED)).expect("a start");
-    // Put there later, it is left alone, and its number is not used.
+    // A file put there later is left alone, and its number is not used.
     #[allow(clippy::disallowed_methods)]
     for (path, _) in files(config.schema_dir.parent().unwrap()) {
         if path.to_string_lossy().starts_with("me-") {

@@ -402,7 +402,7 @@ const UNSUPPORTED: &[&str] = &[
     "viewbuildstatus",
 ];
 
-/// What a verb that is not above is told.
+/// The error for a verb that is not among these.
 pub(super) fn unknown(words: &[String]) -> CtlError {
     let verb = words.first().map_or("", String::as_str);
     if UNSUPPORTED.contains(&verb) {

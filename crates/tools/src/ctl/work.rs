@@ -1,4 +1,4 @@
-//! Verbs that tell a node to do something, with a sign of life while it takes its time.
+//! Verbs that make a node do something, with progress messages while it takes its time.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -11,13 +11,13 @@ use super::http::{Api, escaped};
 use super::text::{Table, size};
 use super::verbs::{Of, ScrubOptions, VerifyOptions};
 
-/// How long a node may be silent before whoever waits is told that it is at work, and how often from then on.
+/// How long a node may be silent before the user gets a progress message, and the time between further ones.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// What a scrub that only looks answers where it found damage.
+/// The result of a scrub in validation mode that found damage.
 const VALIDATION_ERRORS: u64 = 3;
 
-/// `path` of each keyspace that is meant, with its tables as a parameter.
+/// `path` of each selected keyspace, with its tables as a parameter.
 async fn paths(api: &Api, of: &Of, path: &str, user_only: bool) -> Result<Vec<String>, CtlError> {
     let keyspaces = match &of.keyspace {
         Some(keyspace) => vec![keyspace.clone()],
@@ -29,7 +29,7 @@ async fn paths(api: &Api, of: &Of, path: &str, user_only: bool) -> Result<Vec<St
     Ok(keyspaces.iter().map(|keyspace| format!("{path}/{}{parameter}", escaped(keyspace))).collect())
 }
 
-/// Asks and waits; on a terminal a line tells how long it takes and what runs.
+/// Sends a request and waits; on a terminal a line shows the time and the running compactions.
 async fn patiently(api: &Api, what: &str, path: String) -> Result<Value, CtlError> {
     let began = reactor::now();
     let asking = {
@@ -69,7 +69,7 @@ async fn tell(api: &Api, what: &str, taken: Duration) {
     let line = format!("{what}: {} s {}", taken.as_secs(), progress.join(", "));
     let end = if std::io::stderr().is_terminal() { "" } else { "\n" };
     let start = if end.is_empty() { "\r\x1b[K" } else { "" };
-    // Nobody may be looking.
+    // Standard error may be closed.
     let _ = write!(std::io::stderr().lock(), "{start}{line}{end}");
 }
 

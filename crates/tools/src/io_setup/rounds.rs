@@ -1,11 +1,11 @@
-//! What the rounds of a figure come to, and when there are enough of them.
+//! Derives a figure from its rounds, and decides when there are enough of them.
 //!
-//! What else goes on on a machine makes a round slower, never faster than the disk: a figure is the round that a quarter of all
-//! exceed. Invariant: a settled figure's better half lies within 5 %.
+//! Other activity on a machine makes a round slower, never faster than the disk: a figure is the round that a
+//! quarter of all exceed. Invariant: a settled figure's better half lies within 5 %.
 
-/// Rounds before a figure may be settled.
+/// Least number of rounds before a figure may be settled.
 const ROUNDS_MIN: usize = 6;
-/// How far the better half may spread, as a share of its least.
+/// Greatest spread of the better half, as a share of its least value.
 const AGREE: f64 = 0.05;
 
 /// The rounds of one figure, in ascending order.
@@ -25,7 +25,7 @@ impl Rounds {
         self.above(0.75)
     }
 
-    /// Whether more rounds would tell little more.
+    /// Whether more rounds would change little.
     pub(super) fn is_settled(&self) -> bool {
         self.seen.len() >= ROUNDS_MIN && self.above(1.0) - self.above(0.5) <= AGREE * self.above(0.5)
     }

@@ -1,9 +1,9 @@
 //! Keeps a fixed number of requests in flight on each connection and times every one.
 //!
-//! A connection is one task: every answer frees a slot, and the free slots' next requests go out with one send per
-//! batch of answers received. Latency counts from when a request is handed to the send to when its answer is cut from
-//! what was received. What a request is says an [`Exchange`].
-//! Invariant: no more than `depth` requests are in flight, and none is issued after the run's end.
+//! A connection is one task: every answer frees a slot, and the free slots' next requests go out with one
+//! send per batch of received answers. Latency is measured from handing a request to the send to cutting its
+//! answer from the received bytes. An [`Exchange`] defines the requests. Invariant: no more than `depth`
+//! requests are in flight, and none is issued after the run's end.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -15,26 +15,26 @@ use reactor::{Deadline, Group, Instant, now, spawn};
 
 use super::PerfError;
 
-/// What passes over one connection.
+/// The requests and answers of one connection.
 pub(super) trait Exchange: 'static {
-    /// Appends one request to `out`, answered under `slot`; says no when there is nothing left to ask.
+    /// Appends one request to `out`, answered under `slot`; returns false if there are no more requests.
     fn append(&mut self, out: &mut Vec<u8>, slot: u16) -> bool;
 
-    /// Cuts the first response from `bytes`; `None` when it is not complete yet.
+    /// Cuts the first response from `bytes`; `None` if it is not complete yet.
     fn cut(&mut self, bytes: &[u8]) -> Result<Option<Answer>, PerfError>;
 }
 
 /// A response.
 pub(super) struct Answer {
-    /// Bytes it takes.
+    /// Its length in bytes.
     pub(super) bytes: usize,
     /// The slot it answers.
     pub(super) slot: u16,
-    /// What is wrong with it, if anything.
+    /// Its problem, if any.
     pub(super) failure: Option<String>,
 }
 
-/// One run: its limits, and what was measured so far. Shared by the connections' tasks.
+/// One run: its limits, and its measurements so far. Shared by the connections' tasks.
 pub(super) struct Run {
     depth: u16,
     timeout: Duration,
@@ -52,7 +52,7 @@ pub(super) struct Run {
     last_answer: Cell<Instant>,
 }
 
-/// What a run measured.
+/// The measurements of a run.
 #[derive(Debug, Clone)]
 pub(super) struct Measured {
     /// Seconds between the first request counted and the last answer.
@@ -61,11 +61,11 @@ pub(super) struct Measured {
     pub(super) answers: u64,
     /// Of these, failures.
     pub(super) failed: u64,
-    /// What the first of them said.
+    /// The first of the failures.
     pub(super) first_failure: Option<String>,
     /// Nanoseconds at quantiles 0.5, 0.99, 0.999 and 1.
     pub(super) latency_ns: [u64; 4],
-    /// Share of the time in which the client's own core was busy: near 1 it measures itself.
+    /// Share of the time in which the client's own core was busy: near 1 the client measures itself.
     pub(super) client_busy: f64,
 }
 
@@ -79,7 +79,7 @@ pub(super) struct Limits {
     pub(super) timeout_seconds: u32,
 }
 
-/// Loads `connections` at once until the limits say stop; gives the streams back for another run.
+/// Loads `connections` at once until the limits are reached; returns the streams for another run.
 pub(super) async fn run<E: Exchange>(
     connections: Vec<(Rc<Stream>, E)>,
     limits: Limits,
@@ -110,7 +110,7 @@ pub(super) async fn run<E: Exchange>(
     let mut first_error = None;
     for task in tasks {
         if let Err(error) = task.await? {
-            // The others end soon: nothing more is issued.
+            // The others end soon: no more requests are issued.
             run.left.set(0);
             first_error.get_or_insert(error);
         }
@@ -133,7 +133,7 @@ pub(super) async fn run<E: Exchange>(
 }
 
 impl Run {
-    /// Takes leave to issue a request at `at`.
+    /// Whether a request may be issued at `at`; counts it if so.
     fn may_issue(&self, at: Instant) -> bool {
         if at >= self.end.get() {
             return false;
@@ -161,7 +161,7 @@ impl Run {
     }
 }
 
-/// What is in flight on one connection.
+/// The requests in flight on one connection.
 struct InFlight<E> {
     exchange: E,
     /// When the request of each slot was sent; `None` for a free slot.
@@ -177,7 +177,7 @@ impl<E: Exchange> InFlight<E> {
         }
     }
 
-    /// Takes whole responses off `bytes`, issuing as many requests; says how many bytes it took.
+    /// Takes whole responses off `bytes`, issuing as many requests; returns the number of bytes taken.
     fn take(&mut self, run: &Run, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, PerfError> {
         let at = now();
         let mut taken = 0;
@@ -203,7 +203,8 @@ async fn drive<E: Exchange>(stream: &Stream, exchange: E, run: &Run) -> Result<(
     }
     loop {
         if !out.is_empty() {
-            // A server that waits for us to receive before it reads on is told apart from one that is slow by time alone.
+            // Only the time distinguishes a server that waits for this client to receive from one that is
+            // slow.
             let sending = reactor::timeout(Deadline::after(run.timeout), stream.send(out)).await;
             let (sent, back) = sending.map_err(|_| PerfError::TimedOut {
                 what: "the server takes no more requests".to_owned(),

@@ -1,6 +1,6 @@
-//! One CQL connection while it is set up: one request, one answer, version 4 without compression.
+//! One CQL connection during set-up: one request, one answer, version 4 without compression.
 //!
-//! Once set up its stream is handed to the closed loop, which has its own way of reading.
+//! Afterwards its stream is handed to the closed loop, which reads in its own way.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -17,12 +17,12 @@ use super::PerfError;
 /// Longest answer that is taken.
 pub(super) const FRAME_BYTES_MAX: usize = 16 << 20;
 
-/// Where a server says a connection landed.
+/// The shard of a connection, as reported by the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Landed {
     /// The shard.
     pub(super) shard: u32,
-    /// How many shards there are.
+    /// Number of shards.
     pub(super) shards: u32,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects and asks what the server supports; then the connection is ready for statements.
+    /// Connects and requests the supported options; then the connection is ready for statements.
     pub(super) async fn open(
         address: SocketAddr,
         timeout_seconds: u32,
@@ -68,7 +68,7 @@ impl Connection {
         Ok((connection, landed))
     }
 
-    /// Executes a statement that gives no rows.
+    /// Executes a statement without result rows.
     pub(super) async fn execute(&mut self, statement: &str) -> Result<(), PerfError> {
         let parameters = Parameters::at(Consistency::One);
         let accept = |body: ResponseBody<'_>| match body {
@@ -92,7 +92,7 @@ impl Connection {
         self.stream.clone()
     }
 
-    /// Sends one request, and makes what `accept` makes of the answer.
+    /// Sends one request, and returns the result of `accept` for the answer.
     async fn ask<T>(
         &mut self,
         what: &str,
@@ -122,7 +122,7 @@ impl Connection {
         answer
     }
 
-    /// Receives until a whole frame is at hand.
+    /// Receives until a whole frame has arrived.
     async fn receive(&mut self, what: &str) -> Result<(), PerfError> {
         let deadline = Deadline::after(std::time::Duration::from_secs(u64::from(self.timeout_seconds)));
         loop {
@@ -141,7 +141,7 @@ impl Connection {
     }
 }
 
-/// What SUPPORTED says of shards; `None` where the server has none, or says so in a way that makes no sense.
+/// The shards in SUPPORTED; `None` if the server has none, or reports them in an invalid form.
 fn landed(options: &[(&str, Vec<&str>)]) -> Option<Landed> {
     let option = |name| {
         let values = &options.iter().find(|(key, _)| *key == name)?.1;

@@ -1,7 +1,8 @@
-//! Prepared reads and writes as an exchange: requests from templates, answers checked where they stand.
+//! Prepared reads and writes as an exchange: requests from templates, answers checked in place.
 //!
-//! A request is a copied frame with its stream id, key and value put in, and an answer is mostly told by its header,
-//! so that one client core can load a faster server. One answer in [`CHECK_EVERY`] is decoded and compared whole.
+//! A request is a copied frame with its stream id, key and value filled in, and most answers are judged by
+//! their headers, so that one client core can load a faster server. One answer in [`CHECK_EVERY`] is decoded
+//! and compared completely.
 
 use wire::client::{ClientConnection, ClientRequest, Parameters, RequestOptions, ResponseBody, decode};
 use wire::frame::{Direction, Frame, HEADER_BYTES};
@@ -16,16 +17,17 @@ use super::keys::{Keys, Random, fill, is_of};
 const CHECK_EVERY: u32 = 64;
 /// Kind of a RESULT with rows (native_protocol_v4.spec §4.2.5).
 const ROWS: [u8; 4] = 2u32.to_be_bytes();
-/// Flags of rows: there are further pages; there is no metadata. Others say nothing then.
+/// Flags of rows: there are further pages; there is no metadata. Without metadata other flags have no
+/// meaning.
 const MORE_PAGES: u8 = 2;
 const NO_METADATA: u8 = 4;
 
-/// An EXECUTE frame in which key and value are to be put.
+/// An EXECUTE frame into which key and value are filled.
 #[derive(Debug, Clone)]
 pub(super) struct Template {
     frame: Vec<u8>,
     key_at: usize,
-    /// Where the value starts; it goes to the end of what is put in.
+    /// Range of the value, up to the end of the filled part.
     value: Option<std::ops::Range<usize>>,
 }
 
@@ -82,7 +84,7 @@ pub(super) struct Statements {
     pub(super) value_bytes: usize,
 }
 
-/// What share of the requests are reads.
+/// The share of reads among the requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mix {
     Read,
@@ -91,7 +93,7 @@ pub(super) enum Mix {
     Both,
 }
 
-/// What a slot waits for.
+/// The request that a slot waits for.
 #[derive(Debug, Clone, Copy)]
 struct Asked {
     key: u64,
@@ -120,7 +122,7 @@ impl CqlExchange {
         Self { statements, mix, keys, random: Random::new(seed), asked, until_check: 0 }
     }
 
-    /// What is wrong with the answer to `asked`, if anything.
+    /// The problem of the answer to `asked`, if any.
     fn judge(&mut self, asked: Asked, frame: &Frame<'_>) -> Result<Option<String>, PerfError> {
         let body = frame.body;
         if frame.header.opcode == Opcode::Result && frame.header.flags.0 == 0 {

@@ -1,18 +1,18 @@
-//! Which partition the next request is for, and what its row holds.
+//! The partition of the next request, and the contents of its row.
 //!
-//! Rows are a function of their key, so that an answer can be checked without remembering what was written.
+//! Rows are a function of their key, so that an answer can be checked without remembering the written data.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Where keys come from.
+/// The source of keys.
 #[derive(Debug, Clone)]
 pub(super) enum Keys {
     /// Every partition once, shared by all connections.
     Each {
-        /// The next one.
+        /// The next key.
         next: Rc<Cell<u64>>,
-        /// How many there are.
+        /// Number of keys.
         count: u64,
     },
     /// Any partition, again and again.
@@ -32,7 +32,7 @@ pub(super) enum Keys {
 }
 
 impl Keys {
-    /// The next key; `None` when there is none left.
+    /// The next key; `None` if there is none left.
     #[inline]
     pub(super) fn next(&mut self) -> Option<u64> {
         match self {
@@ -64,7 +64,7 @@ impl Random {
         mix(self.0)
     }
 
-    /// A number below `limit`, 0 where that is 0.
+    /// A number below `limit`, 0 if that is 0.
     #[inline]
     pub(super) fn below(&mut self, limit: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(limit)) >> 64) as u64
@@ -78,7 +78,7 @@ fn mix(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Fills `value` with what the row of `key` holds.
+/// Fills `value` with the contents of the row of `key`.
 pub(super) fn fill(key: u64, value: &mut [u8]) {
     let mut random = Random::new(key);
     for chunk in value.chunks_mut(8) {
@@ -87,7 +87,7 @@ pub(super) fn fill(key: u64, value: &mut [u8]) {
     }
 }
 
-/// Whether `value` is what the row of `key` holds, `length` bytes of it.
+/// Whether `value` is the contents of the row of `key`, `length` bytes of it.
 pub(super) fn is_of(key: u64, value: &[u8], length: usize) -> bool {
     let mut random = Random::new(key);
     value.len() == length && value.chunks(8).all(|chunk| random.next().to_le_bytes().starts_with(chunk))

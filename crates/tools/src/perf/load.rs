@@ -1,8 +1,8 @@
-//! `ceto perf load`: makes a table, fills it, and reads or writes its rows by prepared statements.
+//! `ceto perf load`: creates a table, fills it, and reads or writes its rows by prepared statements.
 //!
-//! The table is one of `ceto_perf` with a partition key of 8 bytes and one value; its rows are functions of their
-//! keys, so that reads are checked. With `--shard-aware` each connection asks for the keys of the shard it landed on,
-//! as a shard-aware driver would.
+//! The table is in `ceto_perf`, with a partition key of 8 bytes and one value; its rows are functions of
+//! their keys, so that reads are checked. With `--shard-aware` each connection requests the keys of its own
+//! shard, as a shard-aware driver would.
 
 use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -28,7 +28,8 @@ const PARTITIONS_MAX: i64 = 100_000_000;
 const SHARD_AWARE_PARTITIONS_MAX: u64 = 10_000_000;
 /// Most requests in flight on each connection while the table is filled.
 const PRELOAD_DEPTH_MAX: u16 = 32;
-/// Bytes of rows in flight meanwhile, all connections together: what a server takes without turning requests away.
+/// Bytes of rows in flight meanwhile, of all connections together: a server accepts so many without refusing
+/// requests.
 const PRELOAD_BYTES: u32 = 16 << 20;
 /// Connections that fill the table.
 const PRELOAD_CONNECTIONS: usize = 8;
@@ -104,7 +105,7 @@ impl Limits {
     }
 }
 
-/// Loads a CQL server and prints what it did.
+/// Loads a CQL server and prints the results.
 pub(super) fn run(options: LoadOptions) -> Result<(), PerfError> {
     options.limits.check_in_flight(options.row_bytes)?;
     run_one(options.limits.driver.config(), load(options))
@@ -147,7 +148,7 @@ async fn load(options: LoadOptions) -> Result<(), PerfError> {
     report::print(&subject, &measured)
 }
 
-/// Makes keyspace and table where they are missing, and prepares the statements.
+/// Creates keyspace and table if they are missing, and prepares the statements.
 async fn prepare(connection: &mut Connection, options: &LoadOptions) -> Result<Statements, PerfError> {
     let keyspace = &options.keyspace;
     connection
@@ -201,10 +202,10 @@ async fn preload(
     Ok(())
 }
 
-/// A connection, with the keys to ask it for where that matters.
+/// A connection, with the keys to request on it if they depend on it.
 type Lane = (Rc<Stream>, Option<Rc<Vec<u64>>>);
 
-/// Makes as many connections as are wanted; shard-aware, as many on each shard.
+/// Makes the wanted number of connections; if shard-aware, as many on each shard.
 async fn connect(address: SocketAddr, options: &LoadOptions) -> Result<Vec<Lane>, PerfError> {
     let wanted = options.limits.connections as usize;
     let timeout_seconds = options.limits.timeout_seconds;
@@ -225,7 +226,7 @@ async fn connect(address: SocketAddr, options: &LoadOptions) -> Result<Vec<Lane>
         if shards.is_empty() {
             shards = keys_by_shard(landed, options.partitions)?.into_iter().map(|keys| (keys, 0)).collect();
         }
-        // Shards may have one connection more than others where they do not divide.
+        // Shards may differ by one connection if the number does not divide.
         let each_max = wanted.div_ceil(shards.len());
         let shard = landed.shard;
         if let Some((keys, count)) = shards.get_mut(shard as usize)
@@ -249,7 +250,7 @@ fn keys_by_shard(landed: Landed, partitions: u64) -> Result<Vec<Rc<Vec<u64>>>, P
         return Err(PerfError::Partitions { partitions, limit: SHARD_AWARE_PARTITIONS_MAX });
     }
     let mut shards = vec![Vec::new(); landed.shards.min(u32::from(u16::MAX)) as usize];
-    // As a table of its own is cut; the load makes one.
+    // Cut like a new table, which the load creates.
     let map = TabletMap::for_shards(shards.len());
     for key in 0..partitions {
         let shard = map.shard_of(map.tablet_of(murmur3_token(&key.to_be_bytes())), shards.len());

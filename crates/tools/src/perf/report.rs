@@ -1,4 +1,4 @@
-//! What a measurement prints.
+//! Output of a measurement.
 
 use serde_json::json;
 
@@ -6,22 +6,22 @@ use super::PerfError;
 use super::closed_loop::Measured;
 use crate::output::Output;
 
-/// What was measured, in the words of the command line.
+/// The measured workload, in the words of the command line.
 pub(super) struct Subject {
-    /// Such as `read` or `echo`.
+    /// For example `read` or `echo`.
     pub(super) workload: &'static str,
     /// Connections.
     pub(super) connections: usize,
-    /// Requests in flight on each.
+    /// Requests in flight on each connection.
     pub(super) depth: u16,
-    /// Whether one line of JSON is wanted.
+    /// Whether the output is one line of JSON.
     pub(super) json: bool,
 }
 
 /// Prints the result.
 ///
 /// # Errors
-/// [`PerfError::Failed`] when some requests failed, after printing; [`PerfError::Io`] when nobody reads.
+/// [`PerfError::Failed`] if some requests failed, after printing; [`PerfError::Io`] if the output is closed.
 pub(super) fn print(subject: &Subject, measured: &Measured) -> Result<(), PerfError> {
     let rate = measured.answers as f64 / measured.seconds.max(1e-9);
     let [p50, p99, p999, max] = measured.latency_ns.map(|ns| ns as f64 / 1000.0);

@@ -6,8 +6,8 @@
 //! {"row": {"clustering": [..], "timestamp": .., "deletion": .., "cells": [{"column": .., "value": .., ..}]}}
 //! {"range_deletion": {"side": "before" | "after", "clustering": [..], "deletion": ..}}
 //! ```
-//! A range deletion is in force from its place on until the next one, `null` ends it. Nothing is merged or purged:
-//! this is what the file holds. Memory: one row.
+//! A range deletion is in force from its place on until the next one; `null` ends it. Nothing is merged or
+//! purged: the output is the contents of the file. Memory: one row.
 
 use ::sstable::{Component, PartitionBound};
 use model::clustering::Slice;
@@ -31,7 +31,7 @@ pub(super) async fn dump(target: &Target, key: Option<&[u8]>) -> Result<(), Tool
         Some(key) => one(target, &opened, key, &mut output).await,
         None => all(target, &opened, &mut output).await,
     };
-    // What was read before an error is worth showing.
+    // Rows read before an error are shown.
     let flushed = output.finish();
     result?;
     Ok(flushed?)
@@ -107,7 +107,7 @@ fn element(opened: &Opened, unfiltered: &Unfiltered<'_>) -> String {
     .to_string()
 }
 
-/// What a row says of itself, and its cells.
+/// A row's own fields, and its cells.
 fn row_fields(opened: &Opened, row: RowView<'_>) -> Map<String, Value> {
     let mut fields = Map::new();
     let Liveness { timestamp, ttl, expires_at } = row.liveness();

@@ -1,9 +1,10 @@
-//! `verify`: whether a table file is whole and its components agree.
+//! `verify`: whether a table file is undamaged and its components agree.
 //!
-//! Checked, in this order: every component that TOC.txt names is there; the digest of the data; the checksums that
-//! Ceto.db has of the other components; every component opens; every chunk's checksum, as the whole data is read; partitions ascend by token and key, rows by clustering;
-//! the filter knows every key; the index lists the same keys in the same order, and leads to each of them; the
-//! statistics' number of partitions and range of timestamps hold. Problems are told as they are found.
+//! Checked, in this order: every component named in TOC.txt exists; the digest of the data; the checksums in
+//! Ceto.db of the other components; every component opens; every chunk's checksum, as the whole data is read;
+//! partitions ascend by token and key, rows by clustering; the filter has every key; the index lists the same
+//! keys in the same order, and leads to each of them; the statistics' number of partitions and range of
+//! timestamps are correct. Problems are reported as they are found.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -35,10 +36,10 @@ const CETO_BYTES_MAX: usize = 16 << 20;
 const LOOKUPS_AT_ONCE: usize = 32;
 /// With `--quick`, one partition in so many is looked up.
 const QUICK_EVERY: u64 = 256;
-/// Problems of one kind that are told; more are counted.
+/// Most problems of one kind that are reported; more are only counted.
 const TOLD_MAX: usize = 20;
 
-/// Collects what is wrong with one file.
+/// Collects the problems of one file.
 struct Findings {
     path: PathBuf,
     count: usize,
@@ -95,7 +96,7 @@ pub(super) async fn verify(target: &Target, quick: bool) -> Result<(), ToolError
     }
 }
 
-/// Every component that the list names is there.
+/// Checks that every component in the list exists.
 async fn components(target: &Target, findings: &mut Findings) -> Result<(), ToolError> {
     let path = target.path(Component::Toc);
     let list = read_all(&path, SMALL_BYTES_MAX).await.map_err(ToolError::io(&path))?;
@@ -148,7 +149,7 @@ async fn checksum(path: &Path, what: &str) -> Result<(u32, u64), ToolError> {
     Ok((crc.finalize(), length))
 }
 
-/// Every component is what `Ceto.db` says it was when it was written; files of others do not have it.
+/// Checks every component against its checksum in `Ceto.db`; files of other programs have none.
 async fn checksums(target: &Target, findings: &mut Findings) -> Result<(), ToolError> {
     let path = target.path(Component::Ceto);
     if !exists(&path).await.map_err(ToolError::io(&path))? {
@@ -164,7 +165,7 @@ async fn checksums(target: &Target, findings: &mut Findings) -> Result<(), ToolE
     };
     for (component, recorded) in extras.checksums {
         let path = target.path(component);
-        // The digest is of the data, and checked; what is missing was told.
+        // The digest covers the data, and was checked; missing components were reported.
         if matches!(component, Component::Data | Component::Digest)
             || !exists(&path).await.map_err(ToolError::io(&path))?
         {
@@ -186,7 +187,7 @@ async fn contents(target: &Target, quick: bool, findings: &mut Findings) -> Resu
     let expected = u64::try_from(sstable.stats().partition_sizes.count()).unwrap_or(0);
     let path = target.path(Component::Data);
     let mut progress = Progress::new(format!("{}: partitions", path.display()), expected);
-    // What stands in tries is not read.
+    // Tries are not read.
     let mut index = match target.descriptor.version.format() {
         Format::Big => Some(IndexWalk::open(target.path(Component::Index)).await?),
         Format::Bti => None,

@@ -1,4 +1,5 @@
-//! The course of a whole call: schema, warming up, one run or several with ever more threads, and what is told of them.
+//! The course of a whole call: schema, warming up, one run or several with more and more threads, and the
+//! output.
 
 mod range;
 mod watch;
@@ -37,7 +38,7 @@ pub(super) struct Action {
     histograms: Option<(HistogramLog, TextFile)>,
     samples: Vec<Sample>,
     results: Vec<String>,
-    /// One connection to each server for what is no load.
+    /// One connection to each server for requests outside of the load.
     controls: Vec<Client>,
     engine: Rc<Engine>,
     dialect: Dialect,
@@ -45,7 +46,7 @@ pub(super) struct Action {
     random: u64,
 }
 
-/// What one run gave.
+/// The results of one run.
 struct Outcome {
     total: Interval,
     kinds: BTreeMap<String, Interval>,
@@ -53,7 +54,7 @@ struct Outcome {
     is_well: bool,
 }
 
-/// Which of the operations a run does.
+/// The operations of a run.
 #[derive(Clone, Copy)]
 enum Which {
     All,
@@ -199,7 +200,7 @@ impl Action {
         Ok(is_well)
     }
 
-    /// What the operations are called, each and together.
+    /// The names of the operations: of each, and of all together.
     fn names(&self) -> (Vec<String>, String) {
         match &self.settings.command.work {
             Work::Single(what) => (vec![what.name().to_owned()], what.name().to_owned()),
@@ -368,9 +369,9 @@ impl Action {
     }
 }
 
-/// Makes keyspace and tables, where they are missing.
+/// Creates keyspace and tables, if they are missing.
 ///
-/// A server without counters is good enough for writes of blobs: there the table of counters may be refused.
+/// A server without counters suffices for writes of blobs: then the creation of the counter table may fail.
 async fn create_schema(control: &mut Client, settings: &Settings) -> Result<(), StressError> {
     let keyspace = settings.schema.keyspace.clone().unwrap_or_default();
     let columns = &settings.columns.names;

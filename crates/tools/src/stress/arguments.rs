@@ -1,7 +1,7 @@
-//! Takes the command line apart: a command with its parameters, then options with theirs.
+//! Parses the command line: a command with its parameters, then options with theirs.
 //!
-//! Words may be split or joined around `,`, `=` and parentheses in any way, as people quote them in any way. Commands
-//! and options are told regardless of case and may come only once.
+//! Words may be split or joined around `,`, `=` and parentheses in any way, since people quote them in any
+//! way. Commands and options are case-insensitive and may occur only once.
 
 use super::StressError;
 
@@ -10,10 +10,10 @@ use super::StressError;
 pub(super) struct Arguments(Vec<(String, Vec<String>)>);
 
 impl Arguments {
-    /// Takes `words` apart.
+    /// Parses `words`.
     ///
     /// # Errors
-    /// [`StressError::Usage`] when something comes twice.
+    /// [`StressError::Usage`] if a command or option occurs twice.
     pub(super) fn new(words: &[String]) -> Result<Self, StressError> {
         let mut arguments: Vec<(String, Vec<String>)> = Vec::new();
         for word in repair(&words.join(" ")).split(' ').filter(|word| !word.is_empty()) {
@@ -37,7 +37,7 @@ impl Arguments {
         self.0.is_empty()
     }
 
-    /// Takes out the parameters of one of `names`.
+    /// Removes the parameters of one of `names`.
     pub(super) fn take(&mut self, names: &[&str]) -> Option<Vec<String>> {
         let place = self.0.iter().position(|(name, _)| names.contains(&name.as_str()))?;
         Some(self.0.remove(place).1)
@@ -47,7 +47,7 @@ impl Arguments {
         self.0.iter().any(|(known, _)| known == name)
     }
 
-    /// What nobody took.
+    /// The arguments that were not taken.
     pub(super) fn rest(&self) -> impl Iterator<Item = &(String, Vec<String>)> {
         self.0.iter()
     }

@@ -1,6 +1,7 @@
-//! One connection while it is set up: hello, credentials, statements prepared, tables made; one request at a time.
+//! One connection during set-up: hello, credentials, prepared statements, created tables; one request at a
+//! time.
 //!
-//! Afterwards its stream and what is left of its bytes become a `pipe`, which has its own way of reading.
+//! Afterwards its stream and its remaining bytes become a `pipe`, which reads in its own way.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -22,7 +23,7 @@ pub(super) const FRAME_BYTES_MAX: usize = 256 << 20;
 /// How long one step of setting up may take.
 const STEP_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// Where a server says a connection landed.
+/// The shard of a connection, as reported by the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Landed {
     pub(super) shard: u32,
@@ -30,7 +31,7 @@ pub(super) struct Landed {
     pub(super) ignore_msb: u8,
 }
 
-/// What PREPARE gave, owned.
+/// The result of PREPARE, owned.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Prepared {
     pub(super) id: Vec<u8>,
@@ -163,7 +164,7 @@ impl Client {
         Ok(())
     }
 
-    /// Executes a statement that gives no rows.
+    /// Executes a statement without result rows.
     pub(super) async fn execute(&mut self, statement: &str) -> Result<(), StressError> {
         let parameters = Parameters::at(Consistency::One);
         let accept = |body: ResponseBody<'_>| match body {
@@ -173,7 +174,7 @@ impl Client {
         self.ask(statement, &ClientRequest::Query(statement, &parameters), accept).await
     }
 
-    /// Executes a statement and gives its rows, one page of them.
+    /// Executes a statement and returns its rows, one page of them.
     pub(super) async fn rows(&mut self, statement: &str) -> Result<Vec<Row>, StressError> {
         let parameters = Parameters::at(Consistency::One);
         let accept = |body: ResponseBody<'_>| match body {
@@ -211,7 +212,7 @@ impl Client {
         Ok(prepared)
     }
 
-    /// Sends one request, and makes what `accept` makes of the answer.
+    /// Sends one request, and returns the result of `accept` for the answer.
     async fn ask<T>(
         &mut self,
         what: &str,
@@ -287,7 +288,7 @@ impl Client {
     }
 }
 
-/// What SUPPORTED says of shards; `None` where the server has none, or says so in a way that makes no sense.
+/// The shards in SUPPORTED; `None` if the server has none, or reports them in an invalid form.
 fn landed(options: &[(&str, Vec<&str>)]) -> Option<Landed> {
     let option = |name| {
         let values = &options.iter().find(|(key, _)| *key == name)?.1;

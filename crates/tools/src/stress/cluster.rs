@@ -1,8 +1,8 @@
-//! The servers: found from those that are named, connected to, and chosen by token.
+//! The servers: discovered from the named ones, connected to, and chosen by token.
 //!
-//! As a driver does: one server is asked who else is there, each gets its connections, and an operation goes to the
-//! server, and where there are shards to the shard, that owns its partition. Servers with tablets say who that is when
-//! they are asked on another shard.
+//! As a driver does: one server is asked for the others, each gets its connections, and an operation goes to
+//! the server that owns its partition, and to the shard if there are shards. Servers with tablets report the
+//! owner when a request reaches another shard.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
@@ -16,25 +16,25 @@ use super::StressError;
 use super::client::{Client, Landed, Row};
 use super::settings::{Nodes, Settings};
 
-/// Tablets kept in mind; requests for others go where the ring says.
+/// Most tablets that are remembered; other requests are routed by the ring.
 const TABLETS_MAX: usize = 1 << 20;
-/// Connections made in search of each shard, on average, before the missing ones are given up.
+/// Average number of connections made to find each shard, before the missing shards are given up.
 const ATTEMPTS_PER_CONNECTION: usize = 16;
 
 /// One server.
 #[derive(Debug, Clone)]
 pub(super) struct Host {
     pub(super) address: SocketAddr,
-    /// As it was named, for the line that tells of it.
+    /// Its name as given, for the line that describes it.
     label: String,
     datacenter: String,
     rack: String,
     tokens: Vec<Token>,
-    /// Its host id, where it says one.
+    /// Its host id, if it has one.
     id: Option<[u8; 16]>,
 }
 
-/// The servers and who owns what.
+/// The servers, and the owners of tokens.
 #[derive(Debug)]
 pub(super) struct Cluster {
     pub(super) name: String,
@@ -52,7 +52,7 @@ fn resolve(node: &str, port: u16) -> Result<SocketAddr, StressError> {
     let ends_in_port =
         node.rsplit_once(':').is_some_and(|(host, port)| !host.contains(':') && port.parse::<u16>().is_ok());
     let found = if ends_in_port { node.to_socket_addrs() } else { (node, port).to_socket_addrs() };
-    // The other family of addresses may not be listened on: version 4 first, as servers do by default.
+    // The server may not listen on the other family of addresses: version 4 first, as servers do by default.
     let mut addresses: Vec<SocketAddr> = found.map_err(|error| unknown(&error))?.collect();
     addresses.sort_by_key(SocketAddr::is_ipv6);
     addresses.first().copied().ok_or_else(|| unknown(&"no address"))
@@ -69,7 +69,7 @@ pub(super) async fn first_client(settings: &Settings) -> Result<Client, StressEr
     for (_, address) in addresses(&settings.nodes, settings.ports.native)? {
         match Client::open(address, &settings.mode).await {
             Ok((client, _)) => return Ok(client),
-            // Who may not in here may not in elsewhere.
+            // A login refused by one server is refused by the others.
             Err(error @ StressError::Server { .. }) => return Err(error),
             Err(error) => last = Some(error),
         }
@@ -109,7 +109,7 @@ fn id(row: &Row, column: usize) -> Option<[u8; 16]> {
 }
 
 impl Cluster {
-    /// Asks `client`'s server who is there.
+    /// Asks `client`'s server for all servers.
     pub(super) async fn discover(client: &mut Client, settings: &Settings) -> Result<Self, StressError> {
         let local = client
             .rows(
@@ -171,7 +171,7 @@ impl Cluster {
         Ok(Self { name: text(&local, 0), hosts, ring })
     }
 
-    /// The lines that tell of the servers.
+    /// The lines that describe the servers.
     pub(super) fn describe(&self, settings: &Settings) -> Vec<String> {
         let mut lines = vec![format!(
             "Connected to cluster: {}, max pending requests per connection {}, max connections per host {}",
@@ -199,7 +199,7 @@ impl Cluster {
     }
 }
 
-/// Which server and shard have which tokens, as servers say it of requests that came to another shard.
+/// The server and shard of tokens, as reported by servers for requests that reached another shard.
 #[derive(Debug, Default)]
 pub(super) struct Tablets {
     /// By last token: the token before the first, server, shard.
@@ -207,14 +207,14 @@ pub(super) struct Tablets {
 }
 
 impl Tablets {
-    /// The server and shard of a token, where they are known.
+    /// The server and shard of a token, if they are known.
     #[inline]
     pub(super) fn owner(&self, token: Token) -> Option<(usize, usize)> {
         let (_, (before, host, shard)) = self.by_end.range(token.0..).next()?;
         (*before < token.0).then_some((*host, *shard))
     }
 
-    /// Takes in what a server said; what it said before of these tokens is forgotten.
+    /// Adds a server's report; earlier reports about these tokens are dropped.
     pub(super) fn learn(&mut self, tablet: &ReceivedTablet, hosts: &[Host]) {
         let known = tablet.replicas.iter().find_map(|(id, shard)| {
             let host = hosts.iter().position(|host| host.id == Some(*id))?;
@@ -233,7 +233,7 @@ impl Tablets {
     }
 }
 
-/// The connections of one server, by shard; one shard where there are none.
+/// The connections of one server, by shard; one entry if it has no shards.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Lanes {
     /// Numbers of the connections to each shard.
@@ -242,14 +242,14 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
-    /// The connections to a shard; all of the first one where there is no such shard.
+    /// The connections to a shard; those of the first one if there is no such shard.
     #[inline]
     pub(super) fn of_shard(&self, shard: usize) -> &[usize] {
         let lane = self.shards.get(shard).filter(|lanes| !lanes.is_empty());
         lane.or(self.shards.first()).map_or(&[], Vec::as_slice)
     }
 
-    /// The connections for a key whose tablet is not known.
+    /// The connections for a key whose tablet is unknown.
     #[inline]
     pub(super) fn for_key(&self, token: Token) -> &[usize] {
         match self.shards.len() {
@@ -377,7 +377,7 @@ mod tests {
         let owners = |tablets: &Tablets| [0, 1, 10, 11, 20, 21, 45].map(|token| tablets.owner(Token(token)));
         let (first, second) = (Some((0, 3)), Some((1, 4)));
         assert_eq!(owners(&tablets), [None, first, first, second, second, None, None]);
-        // A split and a merge: what is said last counts.
+        // A split and a merge: the last report counts.
         tablets.learn(&tablet(0, 5, 2, 1), &hosts);
         let split = Some((1, 1));
         assert_eq!(owners(&tablets), [None, split, None, second, second, None, None]);

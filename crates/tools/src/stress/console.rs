@@ -1,6 +1,7 @@
-//! Where lines go: to standard output, and to the files the command line names.
+//! The output: standard output, and the files that the command line names.
 //!
-//! Files are written as the run goes, at the latest at the end of each interval, so that they can be followed.
+//! Files are written as the run goes, at the latest at the end of each interval, so that they can be
+//! followed.
 
 use std::io::Write as _;
 use std::rc::Rc;
@@ -9,7 +10,7 @@ use reactor::file::{AlignedBuf, File, OpenOptions};
 
 use super::StressError;
 
-/// Tells a line on standard output alone. Nobody who reads is no reason to end a run that files still tell of.
+/// Prints a line on standard output only. A closed output does not end a run that also writes files.
 pub(super) fn tell(line: &str) {
     let _ = writeln!(std::io::stdout().lock(), "{line}");
 }
@@ -35,7 +36,7 @@ impl TextFile {
         self.pending.push(b'\n');
     }
 
-    /// Writes what has gathered.
+    /// Writes the collected lines.
     pub(super) async fn flush(&mut self) -> Result<(), StressError> {
         if self.pending.is_empty() {
             return Ok(());
@@ -51,10 +52,10 @@ impl TextFile {
     }
 }
 
-/// Where lines go.
+/// The output of lines.
 pub(super) struct Console {
     file: Option<TextFile>,
-    /// Lines that are told to nobody: a run that only warms up.
+    /// Whether lines are discarded: a run that only warms up.
     pub(super) is_quiet: bool,
 }
 
@@ -63,7 +64,7 @@ impl Console {
         Self { file, is_quiet: false }
     }
 
-    /// Tells a line.
+    /// Prints a line.
     pub(super) fn line(&mut self, line: &str) {
         if self.is_quiet {
             return;
@@ -74,12 +75,12 @@ impl Console {
         }
     }
 
-    /// Tells several lines.
+    /// Prints several lines.
     pub(super) fn lines(&mut self, lines: &[String]) {
         lines.iter().for_each(|line| self.line(line));
     }
 
-    /// Writes what has gathered for the file.
+    /// Writes the collected lines to the file.
     pub(super) async fn flush(&mut self) -> Result<(), StressError> {
         match &mut self.file {
             Some(file) => file.flush().await,

@@ -1,8 +1,8 @@
-//! Distributions of whole numbers: what `-pop dist=`, `-col size=`, profiles and the generators draw from.
+//! Distributions of whole numbers: used by `-pop dist=`, `-col size=`, profiles and the generators.
 //!
-//! `[~]NAME(arguments)`, with numbers in k, m and b. Sampling reproduces what cassandra-stress draws for a seed, because
-//! partition keys, sizes and values are functions of it: the same generator, the same formulas, the same rounding.
-//! Invariant: what is drawn lies within the bounds, for every seed.
+//! `[~]NAME(arguments)`, with numbers in k, m and b. Sampling reproduces the samples of cassandra-stress for
+//! a seed, because partition keys, sizes and values are functions of them: the same generator, the same
+//! formulas, the same rounding. Invariant: samples lie within the bounds, for every seed.
 
 mod normal;
 mod parse;
@@ -16,13 +16,13 @@ use super::random::JavaRandom;
 pub(super) enum Distribution {
     /// Always the same.
     Fixed(i64),
-    /// Real numbers of a law, cut to whole ones and to the bounds.
+    /// Real numbers of a law, truncated to whole ones and limited to the bounds.
     Bounded { law: Law, min: i64, max: i64, random: JavaRandom },
-    /// Real numbers from 0 on, cut, and counted from `min`.
+    /// Real numbers from 0 on, truncated, and counted from `min`.
     Offset { law: Law, min: i64, max: i64, random: JavaRandom },
     /// The wrapped one mirrored within its bounds.
     Inverted(Box<Distribution>),
-    /// The wrapped one told in steps of equal chance, within which every number is as likely.
+    /// The wrapped distribution in steps of equal probability, with uniform numbers within each step.
     Quantized { wrapped: Box<Distribution>, bounds: Vec<i64>, random: JavaRandom },
 }
 
@@ -228,7 +228,7 @@ impl Ratio {
         (self.distribution.max() as f64 / self.divisor).min(1.0)
     }
 
-    /// Whether it is always the whole.
+    /// Whether the ratio is always the whole.
     pub(super) fn is_whole(&self) -> bool {
         self.min() >= 1.0
     }

@@ -1,10 +1,10 @@
-//! Keeps as many operations in flight as there are threads, paces them, and counts what comes back.
+//! Keeps as many operations in flight as there are threads, paces them, and counts the answers.
 //!
-//! A thread of the original is a worker here: it has one operation in hand at a time and begins the next when that one is
-//! done. All workers share one shard; an answer begins the next operation at once, and what several answers began
-//! leaves in one send. With a rate, operations begin on a schedule, and latency is also counted from it, so that a
-//! server that stands still is charged for what it kept from beginning.
-//! Invariant: an operation is counted once, whatever became of its tries.
+//! A thread of the original is a worker here: it has one operation at a time and begins the next when that
+//! one is done. All workers share one shard; an answer begins the next operation at once, and the operations
+//! begun by several answers are sent together. With a rate, operations begin on a schedule, and latency is
+//! also measured from it, so that a server that stalls is charged for the operations that could not begin.
+//! Invariant: an operation is counted once, however its tries end.
 
 mod recover;
 
@@ -38,11 +38,11 @@ const UNPREPARED: i32 = 0x2500;
 /// Messages about failed tries printed in one interval; the rest is counted.
 const MESSAGES_MAX: u32 = 1000;
 
-/// What one run does.
+/// The work of one run.
 pub(super) struct Plan {
     /// The operations with their shares.
     pub(super) operations: Vec<(Box<dyn Operation>, f64)>,
-    /// How many of a kind come in a row; `None` where there is one kind.
+    /// How many operations of a kind follow each other; `None` if there is one kind.
     pub(super) clustering: Option<Distribution>,
     pub(super) seeds: SeedManager,
     pub(super) permits: Permits,
@@ -57,20 +57,20 @@ pub(super) struct Plan {
 #[derive(Default)]
 struct Worker {
     job: Job,
-    /// Which operation, and how many more of it come in a row.
+    /// The operation, and how many more of it follow each other.
     operation: usize,
     in_a_row: i64,
-    /// When it was to begin, where there is a schedule.
+    /// When it was scheduled to begin, if there is a schedule.
     intended: Option<Instant>,
     started: Option<Instant>,
-    /// Where its try is under way.
+    /// The connection and stream of its running try.
     at: Option<(usize, u16)>,
     sent: Option<Instant>,
     tries: u32,
     last_error: Option<String>,
 }
 
-/// A run under way.
+/// A running run.
 struct Run {
     workers: Vec<Worker>,
     operations: Vec<Box<dyn Operation>>,
@@ -105,9 +105,9 @@ pub(super) struct Engine {
     errors: Errors,
     level: Level,
     run: RefCell<Option<Run>>,
-    /// Told when the last worker is done.
+    /// Notified when the last worker is done.
     done: Event,
-    /// Told when the earliest waiting worker changes.
+    /// Notified when the earliest waiting worker changes.
     pace_changed: Event,
     next_host: Cell<usize>,
     scratch: RefCell<Vec<u8>>,
@@ -227,12 +227,12 @@ impl Engine {
         }
     }
 
-    /// Whether operations failed that may not.
+    /// Whether operations failed that must not.
     pub(super) fn is_failed(&self) -> bool {
         self.run.borrow().as_ref().is_some_and(|run| run.is_failed)
     }
 
-    /// Takes the measurements since the last time, by kinds in order of their names.
+    /// Takes the measurements since the last call, by kinds in order of their names.
     pub(super) fn collect(&self, start_ns: u64, end_ns: u64) -> BTreeMap<String, Interval> {
         let mut run = self.run.borrow_mut();
         let Some(run) = run.as_mut() else { return BTreeMap::new() };
@@ -250,7 +250,7 @@ impl Engine {
         collected
     }
 
-    /// Begins operations whose time has come, until the run is over.
+    /// Begins scheduled operations at their times, until the run is over.
     pub(super) async fn keep_pace(&self) {
         loop {
             let next = {
@@ -286,7 +286,7 @@ impl Engine {
         }
     }
 
-    /// Takes whole frames off `bytes`; says how many bytes it took.
+    /// Takes whole frames off `bytes`; returns the number of bytes taken.
     fn take(&self, lane: &Pipe, bytes: &[u8]) -> Result<usize, ProtocolError> {
         let mut run = self.run.borrow_mut();
         let mut scratch = self.scratch.borrow_mut();
@@ -303,7 +303,7 @@ impl Engine {
             let (Some(worker), Some(run)) = (worker, run.as_mut()) else { continue };
             let response = decode(&header, body, &lane.connection().extensions)?;
             if matches!(response.body, ResponseBody::Error { code: UNPREPARED, .. }) {
-                // A connection that is made anew has all statements prepared.
+                // A new connection has all statements prepared.
                 lane.stream.shutdown();
             }
             if !response.custom_payload.is_empty() {
@@ -427,7 +427,7 @@ impl Engine {
         self.dispatch(run, worker, at);
     }
 
-    /// Sends what the worker has in hand.
+    /// Sends the worker's operation.
     #[inline]
     fn dispatch(&self, run: &mut Run, worker: u32, at: Instant) {
         let state = &mut run.workers[worker as usize];
@@ -448,7 +448,7 @@ impl Engine {
         let own = (0..lanes.len()).map(|step| lanes[(start + step) % lanes.len()]);
         let pipes = self.pipes.borrow();
         let found = own.into_iter().find(|pipe| pipes[*pipe].has_room());
-        // A server that is gone leaves its work to the others.
+        // The work of a server that is gone goes to the others.
         let is_gone = || lanes.iter().all(|pipe| pipes[*pipe].is_closed());
         let found = found
             .or_else(|| is_gone().then(|| (0..pipes.len()).find(|pipe| pipes[*pipe].has_room())).flatten());

@@ -1,9 +1,9 @@
 //! Values as functions of a seed, column by column.
 //!
-//! Whoever writes data and whoever checks it need only agree on the seed: the algorithms are cassandra-stress', value
-//! for value, so that data written by one tool is read and checked by the other. Values are serialised at once, as
-//! CQL sends them (native_protocol_v5.spec §6).
-//! Invariant: after [`Generator::set_seed`] the same values come in the same order.
+//! A writer and a checker of data need only the same seed: the algorithms are those of cassandra-stress,
+//! value for value, so that data written by one tool is read and checked by the other. Values are serialised
+//! at once, in the form of CQL (native_protocol_v5.spec §6). Invariant: after [`Generator::set_seed`] the
+//! same values come in the same order.
 
 use model::CqlType;
 use model::token::murmur3_hash128;
@@ -11,10 +11,10 @@ use model::token::murmur3_hash128;
 use super::distribution::{Distribution, Factory};
 use super::random::FastRandom;
 
-/// What kind of value is generated.
+/// Kinds of generated values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Bytes that are digits and letters, sixteen of a number: partition keys of the predefined commands.
+    /// Bytes that are digits and letters, sixteen from a number: partition keys of the predefined commands.
     HexBytes,
     Bytes,
     Text,
@@ -37,10 +37,10 @@ pub(super) enum Kind {
     List,
 }
 
-/// How a column's values are distributed; what is left out is the kind's own.
+/// The distribution of a column's values; omitted parts have the kind's defaults.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Spread {
-    /// Which values.
+    /// The values.
     pub(super) population: Option<Factory>,
     /// How long they are.
     pub(super) size: Option<Factory>,
@@ -62,13 +62,13 @@ pub(super) struct Generator {
 
 /// Milliseconds of fifty years: the dates that are generated.
 const DATE_MS_MAX: i64 = 50 * 365 * 24 * 60 * 60 * 1000;
-/// Milliseconds from the beginning of the Gregorian calendar, where version 1 UUIDs count from, to 1970.
+/// Milliseconds from the beginning of the Gregorian calendar, the origin of version 1 UUIDs, to 1970.
 const GREGORIAN_MS: i64 = 12_219_292_800_000;
 /// Longest generated value in bytes.
 const VALUE_BYTES_MAX: i64 = 128 << 20;
 
 impl Kind {
-    /// The kind for a column's type, with the kind of its elements; `None` where nothing is generated for it.
+    /// The kind for a column's type, with the kind of its elements; `None` if the type is not supported.
     pub(super) fn of(ty: &CqlType) -> Option<(Self, Option<Self>)> {
         let kind = match ty {
             CqlType::Ascii | CqlType::Text => Self::Text,
@@ -104,7 +104,7 @@ impl Kind {
 }
 
 impl Generator {
-    /// The generator of a column whose values are told apart from other columns' by `name`.
+    /// The generator of a column; `name` distinguishes its values from those of other columns.
     pub(super) fn new(kind: Kind, element: Option<Kind>, name: &str, spread: &Spread) -> Self {
         let factory = |given: &Option<Factory>, own: Factory| given.clone().unwrap_or(own).build(0);
         let element = element.map(|kind| Box::new(Self::new(kind, None, name, spread)));
@@ -119,7 +119,7 @@ impl Generator {
         }
     }
 
-    /// Chooses the values to come.
+    /// Determines the values that follow.
     #[inline]
     pub(super) fn set_seed(&mut self, seed: i64) {
         self.population.set_seed(seed ^ self.salt);
@@ -189,7 +189,7 @@ impl Generator {
             Kind::Double => out.extend_from_slice(&self.population.next_f64().to_be_bytes()),
             Kind::Float => out.extend_from_slice(&(self.population.next_f64() as f32).to_be_bytes()),
             Kind::Int | Kind::Inet => out.extend_from_slice(&(self.population.next() as i32).to_be_bytes()),
-            // Days from 1970 on, around the middle of what 32 bits hold.
+            // Days from 1970 on, around the middle of the range of 32 bits.
             Kind::Date => {
                 let days = self.population.next() as i32;
                 out.extend_from_slice(&(days as u32 ^ 1 << 31).to_be_bytes());
@@ -232,7 +232,7 @@ impl Generator {
         }
     }
 
-    /// The seed for what belongs to `value`, from the seed of what `value` belongs to.
+    /// The seed for the level below `value`, from the seed of the level of `value`.
     #[inline]
     pub(super) fn child_seed(&self, value: &[u8], seed: i64) -> i64 {
         let with = |number: i64| seed.wrapping_mul(31).wrapping_add(number);

@@ -1,4 +1,4 @@
-//! What an operation is to the engine: a frame to send, and what to make of its answer.
+//! The engine's interface to an operation: a frame to send, and the judgement of its answer.
 
 use std::fmt::Write as _;
 use std::rc::Rc;
@@ -25,7 +25,7 @@ impl Permits {
         Self { left: count, stopped: false }
     }
 
-    /// Takes up to `count` of them; how many there were.
+    /// Takes up to `count` of them; returns how many there were.
     #[inline]
     pub(super) fn take(&mut self, count: i64) -> i64 {
         if self.stopped {
@@ -42,12 +42,12 @@ impl Permits {
     }
 }
 
-/// What a worker has in hand: one operation, kept until it is done.
+/// A worker's operation, kept until it is done.
 #[derive(Debug, Default)]
 pub(super) struct Job {
-    /// The whole frame, with stream 0; sent again as it is when a try fails.
+    /// The whole frame, with stream 0; sent again unchanged if a try fails.
     pub(super) frame: Vec<u8>,
-    /// Whose partition it is about, where that is known.
+    /// The token of its partition, if that is known.
     pub(super) token: Option<Token>,
     /// The partition of a predefined operation.
     pub(super) seed: i64,
@@ -60,17 +60,17 @@ pub(super) struct Job {
     pub(super) more: Vec<Vec<u8>>,
     /// Rows that the answer must hold, each value serialised.
     pub(super) expected: Vec<Vec<Option<Vec<u8>>>>,
-    /// Which of several statements it is, or where a series of pages has come to.
+    /// Index of the statement, or the progress in a series of pages.
     pub(super) step: usize,
     pub(super) from: Vec<u8>,
 }
 
-/// What an answer means.
+/// The meaning of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It is what was wanted.
+    /// The expected answer.
     Done,
-    /// It is not what was written.
+    /// Not the data that was written.
     Invalid,
     /// The next frame is to be sent.
     Again,
@@ -81,7 +81,7 @@ pub(super) trait Operation {
     /// Under which name it is measured.
     fn name(&self) -> &str;
 
-    /// Prepares the next one in `job`; how many permits it took, 0 when there is none.
+    /// Prepares the next operation in `job`; returns how many permits it took, 0 if there is none.
     fn begin(&mut self, job: &mut Job, seeds: &mut SeedManager, permits: &mut Permits) -> i64;
 
     /// Judges the answer to `job`.
@@ -113,7 +113,7 @@ pub(super) struct Dialect {
     pub(super) consistency: Consistency,
 }
 
-/// Where the length of a body stands in a frame.
+/// Place of a body's length in a frame.
 const LENGTH_AT: std::ops::Range<usize> = 5..HEADER_BYTES;
 
 impl Dialect {
@@ -146,7 +146,7 @@ impl Dialect {
         let none = vec![ValueRef::Null; values];
         let bare = self.execute(prepared, &[], page_size, skip_metadata)?;
         let whole = self.execute(prepared, &none, page_size, skip_metadata)?;
-        // Values are the last thing but the options, whose bytes end both frames.
+        // Values come last but for the options, whose bytes end both frames.
         let count_bytes = if values == 0 { 0 } else { 2 };
         let tail_bytes = whole.len() - 4 * values - self.values_at(prepared) - count_bytes;
         let head = whole[..whole.len() - tail_bytes - 4 * values].to_vec();
@@ -154,7 +154,7 @@ impl Dialect {
         Ok(Template { head, tail: whole[whole.len() - tail_bytes..].to_vec() })
     }
 
-    /// Where the number of values stands in an EXECUTE frame.
+    /// Place of the number of values in an EXECUTE frame.
     fn values_at(&self, prepared: &Prepared) -> usize {
         let is_v5 = self.connection.version >= ProtocolVersion::V5;
         let metadata_id = if self.connection.extensions.has_metadata_id(self.connection.version) {
@@ -186,7 +186,7 @@ impl Template {
         out.extend_from_slice(&self.head);
     }
 
-    /// Ends a frame whose values are in.
+    /// Completes a frame whose values were appended.
     #[inline]
     pub(super) fn finish(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.tail);
@@ -200,7 +200,7 @@ pub(super) fn set_length(frame: &mut [u8]) {
     frame[LENGTH_AT].copy_from_slice(&length.to_be_bytes());
 }
 
-/// Appends a value that `fill` appends, with its length in front; gives where it stands.
+/// Appends a value written by `fill`, preceded by its length; returns its place.
 #[inline]
 pub(super) fn append_value(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) -> std::ops::Range<usize> {
     let start = out.len() + 4;

@@ -1,18 +1,19 @@
-//! The shape of cassandra-stress' options: groups of suboptions, of which the first that takes all parameters counts.
+//! The syntax of cassandra-stress' options: groups of suboptions; the first group that takes all parameters
+//! counts.
 //!
-//! `-rate threads=4 fixed=100/s` is the option `-rate` with two parameters; an option may be written in several ways
-//! (threads, or a range of threads), and each way is a [`Group`]. Usage and errors read as the original's do, because
-//! people and scripts know them.
+//! `-rate threads=4 fixed=100/s` is the option `-rate` with two parameters; an option may be written in
+//! several ways (threads, or a range of threads), and each way is a [`Group`]. Usage and errors read as those
+//! of the original, because people and scripts know them.
 
 use super::StressError;
 use super::distribution::{Factory, RatioFactory};
 
-/// What a simple suboption's value must look like.
+/// The pattern of a simple suboption's value.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pattern {
-    /// As it is shown.
+    /// The pattern in messages.
     pub(super) text: &'static str,
-    /// Whether a value is one.
+    /// Whether a value matches.
     pub(super) accepts: fn(&str) -> bool,
 }
 
@@ -29,13 +30,13 @@ pub(super) fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// What a suboption takes.
+/// The kinds of suboption.
 #[derive(Debug, Clone)]
 enum Kind {
     Simple(Pattern),
     Distribution,
     Ratio,
-    /// Suboptions in parentheses, and other `key=value` pairs where that is allowed.
+    /// Suboptions in parentheses, and other `key=value` pairs if allowed.
     Multi {
         inner: Vec<Opt>,
         extra: Option<Vec<(String, String)>>,
@@ -65,7 +66,7 @@ pub(super) fn simple(
     Opt { prefix, also: &[], kind: Kind::Simple(pattern), default, description, required: false, value: None }
 }
 
-/// A suboption that is there or not.
+/// A suboption without a value.
 pub(super) fn flag(prefix: &'static str, description: &'static str) -> Opt {
     simple(prefix, NOTHING, None, description)
 }
@@ -84,7 +85,7 @@ pub(super) fn ratio(prefix: &'static str, default: Option<&'static str>, descrip
     Opt { kind: Kind::Ratio, ..simple(prefix, ANYTHING, default, description) }
 }
 
-/// A suboption with suboptions of its own in parentheses; with `collects`, other pairs are kept.
+/// A suboption with its own suboptions in parentheses; with `collects`, other pairs are kept.
 pub(super) fn multi(name: &'static str, inner: Vec<Opt>, collects: bool, description: &'static str) -> Opt {
     let extra = collects.then(Vec::new);
     Opt { kind: Kind::Multi { inner, extra }, ..simple(name, ANYTHING, None, description) }
@@ -301,7 +302,7 @@ impl Group {
         option.value.as_deref().or(option.default)
     }
 
-    /// Whether this way to write the option has such a suboption.
+    /// Whether this group has such a suboption.
     pub(super) fn declares(&self, prefix: &str) -> bool {
         self.options.iter().any(|option| option.prefix == prefix)
     }
@@ -311,10 +312,10 @@ impl Group {
         self.option(prefix).value.is_some()
     }
 
-    /// A value that is a whole number by its pattern.
+    /// A value whose pattern is a whole number.
     ///
     /// # Errors
-    /// [`StressError::Usage`] where it is too large.
+    /// [`StressError::Usage`] if it is too large.
     pub(super) fn integer<T: std::str::FromStr>(&self, prefix: &str) -> Result<T, StressError> {
         let text = self.value(prefix).unwrap_or("0");
         text.parse().map_err(|_| StressError::Usage(format!("For input string: \"{text}\"")))
@@ -323,7 +324,7 @@ impl Group {
     /// A distribution.
     ///
     /// # Errors
-    /// [`StressError::Usage`] where it is none.
+    /// [`StressError::Usage`] if it is invalid.
     pub(super) fn distribution(&self, prefix: &str) -> Result<Option<Factory>, StressError> {
         self.value(prefix).map(Factory::parse).transpose()
     }
@@ -331,7 +332,7 @@ impl Group {
     /// A ratio.
     ///
     /// # Errors
-    /// [`StressError::Usage`] where it is none.
+    /// [`StressError::Usage`] if it is invalid.
     pub(super) fn ratio(&self, prefix: &str) -> Result<Option<RatioFactory>, StressError> {
         self.value(prefix).map(RatioFactory::parse).transpose()
     }
@@ -345,7 +346,7 @@ impl Group {
     }
 }
 
-/// Gives every parameter to every group; the first group that took them all and misses none.
+/// Offers every parameter to every group; returns the first group that took all of them and lacks none.
 ///
 /// # Errors
 /// [`StressError::Usage`] for a parameter that no group takes.

@@ -1,9 +1,9 @@
-//! The rows of one partition, generated in an order that any visit to it can take up again.
+//! The rows of one partition, generated in an order that any visit to it can continue.
 //!
-//! Clustering columns form a tree: each value of the first has its own values of the second, and so on, all functions
-//! of the partition's seed. Rows are numbered by the average size of the tree, so that a visit is a range of numbers;
-//! numbers beyond what really is there are skipped. A share of the rows may be chosen at random. The algorithm is
-//! cassandra-stress', because which rows a visit writes depends on it.
+//! Clustering columns form a tree: each value of the first has its own values of the second, and so on, all
+//! functions of the partition's seed. Rows are numbered by the average size of the tree, so that a visit is a
+//! range of numbers; numbers beyond the existing rows are skipped. A share of the rows may be chosen at
+//! random. The algorithm is that of cassandra-stress, because it decides which rows a visit writes.
 //! Invariant: space is proportional to the values on one path through the tree, not to the partition.
 
 use std::collections::VecDeque;
@@ -38,7 +38,7 @@ pub(super) struct PartitionGenerator {
 /// Values of the first clustering columns, as many as bound a slice.
 pub(super) type Bound = Vec<Vec<u8>>;
 
-/// Where a column stands.
+/// Place of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     Key(usize),
@@ -80,10 +80,10 @@ impl PartitionGenerator {
     }
 }
 
-/// How many rows a visit takes.
+/// The rows that a visit takes.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Share {
-    /// Each with a chance.
+    /// Each with a probability.
     Chance(f64),
     /// About so many.
     Count(i64),
@@ -105,7 +105,7 @@ pub(super) struct Partition<'a> {
     use_chance: f64,
     chance_modifier: Vec<f64>,
     roll_modifier: Vec<f64>,
-    /// The values that are still to be visited at each depth, below those of the depth before.
+    /// The values that are still to be visited at each depth, below the first value of the previous depth.
     components: Vec<VecDeque<Vec<u8>>>,
     seeds: Vec<i64>,
     current: Vec<i64>,
@@ -146,7 +146,7 @@ impl<'a> Partition<'a> {
         }
     }
 
-    /// Visits the partition of `seed`; `None` when nothing of it is left to write.
+    /// Visits the partition of `seed`; `None` if nothing of it is left to write.
     pub(super) fn visit(
         generator: &'a mut PartitionGenerator,
         manager: &mut SeedManager,
@@ -198,8 +198,8 @@ impl<'a> Partition<'a> {
         visit.seek(position, manager, random).then_some(visit)
     }
 
-    /// Visits all rows between two that are chosen at random, by their first `depth` clustering columns, both included;
-    /// the bounds' values.
+    /// Visits all rows between two that are chosen at random, by their first `depth` clustering columns, both
+    /// included; the bounds' values.
     pub(super) fn between(
         generator: &'a mut PartitionGenerator,
         manager: &mut SeedManager,
@@ -221,7 +221,7 @@ impl<'a> Partition<'a> {
         if low.0 > high.0 {
             std::mem::swap(&mut low, &mut high);
         }
-        // Below the chosen columns a bound takes in all there is.
+        // Below the chosen columns a bound includes everything.
         visit.last.fill(i64::MAX);
         visit.last[..depth].copy_from_slice(&high.0);
         visit.current.fill(0);
@@ -239,7 +239,7 @@ impl<'a> Partition<'a> {
             let place = random.below(self.components[level].len());
             positions.push(place as i64);
             values.push(self.components[level][place].clone());
-            // What is below hangs on the value that comes first.
+            // The values below depend on the first value.
             self.components[level].drain(..place);
             self.child_seed(level);
         }
@@ -249,14 +249,14 @@ impl<'a> Partition<'a> {
         (positions, values)
     }
 
-    /// The seed below the value that comes first at `depth`.
+    /// The seed below the first value at `depth`.
     fn child_seed(&mut self, depth: usize) {
         let parent = if depth == 0 { self.id_seed } else { self.seeds[depth - 1] };
         let value = self.components[depth].front().map_or(&[][..], Vec::as_slice);
         self.seeds[depth] = self.generator.clustering[depth].2.child_seed(value, parent);
     }
 
-    /// Generates the values of a depth, below the value that comes first at the depth before.
+    /// Generates the values of a depth, below the first value of the previous depth.
     fn fill(&mut self, depth: usize, random: &mut JavaRandom) {
         if depth > 0 {
             self.child_seed(depth - 1);
@@ -331,7 +331,7 @@ impl<'a> Partition<'a> {
             let skip = skip.min(self.components[depth].len());
             self.components[depth].drain(..skip);
             if self.components[depth].is_empty() {
-                // There is no such row: up, on, and down again.
+                // There is no such row: go up, on, and down again.
                 let mut up = depth;
                 loop {
                     let Some(above) = up.checked_sub(1) else { return self.set_has_next(false, manager) };
@@ -355,13 +355,13 @@ impl<'a> Partition<'a> {
         if self.compare_to_last(deepest) > 0 {
             return self.set_has_next(false, manager);
         }
-        // The row that comes first is visited as if the one before it had been.
+        // The first row is visited as if the one before it had been.
         self.current[deepest] -= 1;
         let has_next = self.advance(deepest, true, random);
         self.set_has_next(has_next, manager)
     }
 
-    /// Whether the row at hand is before, at, or behind the last one, as far as `depth` tells.
+    /// Whether the present row is before, at, or behind the last one, judged by the columns up to `depth`.
     fn compare_to_last(&self, depth: usize) -> i64 {
         let mut before = 0;
         for level in 0..=depth {
@@ -382,7 +382,7 @@ impl<'a> Partition<'a> {
         0
     }
 
-    /// Goes on to the next row that is visited; with `first`, to the one at hand if it is.
+    /// Moves to the next row that is visited; with `first`, to the present one if it is visited.
     fn advance(&mut self, mut depth: usize, first: bool, random: &mut JavaRandom) -> bool {
         if !first {
             self.components[depth].pop_front();
@@ -403,7 +403,8 @@ impl<'a> Partition<'a> {
             if compared > 0 {
                 return false;
             }
-            // The chance to go down is that of one row times the rows below, made up for the chances already taken.
+            // The chance to go down is that of one row times the rows below, made up for the chances already
+            // taken.
             let chance = self.use_chance * self.chance_modifier[depth];
             let must = first && compared == 0;
             if must || chance > 0.99999 || chance >= random.next_f64() {

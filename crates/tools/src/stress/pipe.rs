@@ -1,8 +1,9 @@
 //! One connection under load: many requests in flight, sent in large pieces and answered in any order.
 //!
-//! Requests are appended to a buffer; one task sends it whole whenever the last send is through, so that a send carries
-//! what gathered meanwhile. Another task receives. Nothing is allocated for a request.
-//! Invariant: a stream id belongs to one request until its answer is there, even when nobody waits for it any more.
+//! Requests are appended to a buffer; one task sends all of it whenever the previous send is complete, so
+//! that a send has everything collected meanwhile. Another task receives. Nothing is allocated for a request.
+//! Invariant: a stream id belongs to one request until its answer has arrived, even if no worker waits for it
+//! any more.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -16,7 +17,7 @@ use wire::{Compressor, Flags, FrameHeader, ProtocolError};
 
 use super::client::{Client, FRAME_BYTES_MAX};
 
-/// Nobody waits for the answer.
+/// No worker waits for the answer.
 const ABANDONED: u32 = u32::MAX;
 /// The stream is not in use.
 const FREE: u32 = u32::MAX - 1;
@@ -40,7 +41,7 @@ pub(super) struct Pipe {
 
 #[derive(Debug)]
 struct Slots {
-    /// Who waits on each stream.
+    /// The worker that waits on each stream.
     workers: Vec<u32>,
     free: Vec<u16>,
     in_flight: usize,
@@ -48,7 +49,7 @@ struct Slots {
 }
 
 impl Pipe {
-    /// Puts a connection that is set up under load, with at most `requests_max` in flight.
+    /// Puts a set-up connection under load, with at most `requests_max` in flight.
     pub(super) fn new(client: &Client, requests_max: usize) -> Self {
         Self {
             stream: client.stream.clone(),
@@ -79,7 +80,7 @@ impl Pipe {
         self.closed.get()
     }
 
-    /// Takes a frame to be sent for `worker`; the stream it goes by.
+    /// Queues a frame of `worker` for sending; returns its stream.
     #[inline]
     pub(super) fn send(&self, frame: &[u8], worker: u32) -> u16 {
         let stream = self.slots.borrow_mut().take(worker);
@@ -90,7 +91,7 @@ impl Pipe {
         out[start + 2..start + 4].copy_from_slice(&stream.to_be_bytes());
         if let Some(kind) = self.connection.compression {
             let mut compressor = self.compressor.borrow_mut();
-            // A body too large to be named in a compressed form goes as it is.
+            // A body too large for a compressed length is sent uncompressed.
             if compressor.compress_body(kind, &mut out, start + HEADER_BYTES).is_ok() {
                 out[start + 1] |= Flags::COMPRESSED;
                 super::operation::set_length(&mut out[start..]);
@@ -102,14 +103,14 @@ impl Pipe {
         stream
     }
 
-    /// Nobody waits for the answer on `stream` any more.
+    /// Notes that no worker waits for the answer on `stream` any more.
     pub(super) fn abandon(&self, stream: u16) {
         if let Some(worker) = self.slots.borrow_mut().workers.get_mut(usize::from(stream)) {
             *worker = ABANDONED;
         }
     }
 
-    /// Ends the connection; those who waited for answers.
+    /// Ends the connection; returns the workers that waited for answers.
     pub(super) fn close(&self) -> Vec<u32> {
         self.closed.set(true);
         self.stream.shutdown();
@@ -120,7 +121,7 @@ impl Pipe {
         slots.workers.drain(..).filter(|worker| *worker < FREE).collect()
     }
 
-    /// Sends what is to be sent, until the connection is closed.
+    /// Sends queued frames, until the connection is closed.
     pub(super) async fn send_all(&self) {
         let (mut spare, mut packed) = (Vec::new(), Vec::new());
         let mut encoder = self.segments.map(SegmentEncoder::new);
@@ -141,7 +142,7 @@ impl Pipe {
                 }
             };
             if sent.is_err() {
-                // The receiver finds it closed, and says so to those who wait.
+                // The receiver finds the stream closed, and fails the waiting requests.
                 self.stream.shutdown();
                 return;
             }
@@ -150,11 +151,11 @@ impl Pipe {
         }
     }
 
-    /// Receives until the connection ends; `take` is given every batch of frames, as they came.
+    /// Receives until the connection ends; `take` gets every batch of frames as it arrived.
     pub(super) async fn receive_all(&self, mut take: impl FnMut(&[u8]) -> Result<usize, ProtocolError>) {
         let mut decoder =
             self.segments.map(|format| SegmentDecoder::new(format, Direction::Response, FRAME_BYTES_MAX));
-        // What is left of the last chunk, raw, and what is left of the last frames.
+        // The rest of the last chunk, raw, and the rest of the last frames.
         let (mut raw, mut rest): (Vec<u8>, Vec<u8>) = (Vec::new(), Vec::new());
         while let Ok(Some(chunk)) = self.stream.recv().await {
             let taken = match &mut decoder {
@@ -182,7 +183,7 @@ impl Pipe {
         }
     }
 
-    /// Reads one frame: who waits for it, and its header and body as they are after decompression into `plain`.
+    /// Reads one frame: the waiting worker, and the header and body after decompression into `plain`.
     #[inline]
     pub(super) fn open<'a>(
         &self,
@@ -207,7 +208,7 @@ impl Pipe {
     }
 }
 
-/// Gives `take` what was left together with what came.
+/// Calls `take` with the rest joined to the new bytes.
 fn take_joined(
     rest: &mut Vec<u8>,
     chunk: &[u8],
@@ -224,7 +225,7 @@ fn take_joined(
     Ok(())
 }
 
-/// Takes segments apart; how many bytes of `bytes` were whole ones.
+/// Parses segments; returns how many bytes of `bytes` were complete ones.
 fn unpack(
     decoder: &mut SegmentDecoder,
     bytes: &[u8],
@@ -258,7 +259,7 @@ impl Slots {
         stream as u16
     }
 
-    /// Frees a stream; who waited for its answer.
+    /// Frees a stream; returns the worker that waited for its answer.
     fn give_back(&mut self, stream: i16) -> Option<u32> {
         let stream = u16::try_from(stream).ok()?;
         let worker = self.workers.get_mut(usize::from(stream))?;

@@ -1,8 +1,8 @@
-//! Profiles: tables, columns and statements of the user's own, from a YAML file.
+//! Profiles: a user's tables, columns and statements, from a YAML file.
 //!
-//! The file's keys are cassandra-stress': `keyspace`, `table`, their definitions, `columnspec`, `insert`, `queries`,
-//! `token_range_queries`, `extra_definitions`. What columns there are says the server, so that a table that is there
-//! already needs no definition.
+//! The file's keys are those of cassandra-stress: `keyspace`, `table`, their definitions, `columnspec`,
+//! `insert`, `queries`, `token_range_queries`, `extra_definitions`. The columns come from the server, so that
+//! an existing table needs no definition.
 
 mod insert;
 mod query;
@@ -25,9 +25,9 @@ use super::operation::{Dialect, Operation};
 use super::partition::{PartitionGenerator, Place};
 use super::settings::{Order, Settings};
 
-/// What precedes a column's name in what its values are told apart by.
+/// Prefix of a column's name in the text that distinguishes its values from those of other columns.
 const SEED_PREFIX: &str = "seed for stress";
-/// Rows of a page, where a query does not say.
+/// Rows of a page, if a query does not give a number.
 pub(super) const PAGE_ROWS: i32 = 5000;
 /// Most rows of a partition that are not worth a warning.
 const ROWS_WITHOUT_WARNING: f64 = 100_000_000.0;
@@ -41,7 +41,7 @@ struct File {
     /// Taken and not used, as by the original.
     #[serde(default, rename = "seed")]
     _seed: Option<String>,
-    /// The name of the profile, for those who read the file.
+    /// The name of the profile, for readers of the file.
     #[serde(default, rename = "specname")]
     _name: Option<String>,
     keyspace: Option<String>,
@@ -79,7 +79,7 @@ struct TokenRangeQuery {
     page_size: Option<i32>,
 }
 
-/// The table, as the server says.
+/// The table, as described by the server.
 #[derive(Debug)]
 struct Table {
     keys: Vec<(String, CqlType)>,
@@ -100,11 +100,11 @@ pub(super) struct Profile {
     token_range_queries: BTreeMap<String, TokenRangeQuery>,
     insert: BTreeMap<String, String>,
     loaded: Option<Table>,
-    /// The size of batches has been told.
+    /// Whether the size of batches was printed.
     is_told: std::cell::Cell<bool>,
 }
 
-/// A name as it stands in a statement.
+/// A name in the form of a statement.
 fn quoted(name: &str) -> String {
     let is_plain =
         !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
@@ -123,7 +123,7 @@ impl Profile {
     /// Reads a profile from the text of `path`.
     ///
     /// # Errors
-    /// [`StressError::Profile`] for what is no profile.
+    /// [`StressError::Profile`] for an invalid profile.
     pub(super) fn parse(path: &str, text: &str) -> Result<Self, StressError> {
         let wrong = |reason: String| StressError::Profile { path: path.to_owned(), reason };
         let file: File = serde_saphyr::from_str(text).map_err(|error| wrong(error.to_string()))?;
@@ -198,12 +198,12 @@ impl Profile {
         &self.keyspace
     }
 
-    /// Keyspace and table, as they are told.
+    /// Keyspace and table, in the form of the output.
     pub(super) fn table_name(&self) -> String {
         format!("{}.{}", self.keyspace, self.table)
     }
 
-    /// The lines that tell of the profile.
+    /// The lines that describe the profile.
     pub(super) fn describe(&self) -> Vec<String> {
         let text = |definition: &Option<String>| definition.clone().unwrap_or_else(|| "null".to_owned());
         let mut lines = vec![
@@ -236,7 +236,7 @@ impl Profile {
         lines
     }
 
-    /// Makes keyspace and table, where they are missing, and waits for them to be known.
+    /// Creates keyspace and table, if they are missing, and waits until the servers have them.
     pub(super) async fn create_schema(&self, control: &mut Client, seconds: u64) -> Result<(), StressError> {
         if let Some(definition) = &self.keyspace_definition {
             execute_once(control, definition).await?;
@@ -257,7 +257,7 @@ impl Profile {
         Ok(())
     }
 
-    /// Asks what columns the table has.
+    /// Reads the columns of the table.
     pub(super) async fn load_table(&mut self, control: &mut Client) -> Result<(), StressError> {
         let all = control.prepare(&format!("SELECT * FROM {}", quoted(&self.table))).await?;
         let kinds = control
@@ -359,7 +359,7 @@ impl Profile {
         Ok((prepared, places?))
     }
 
-    /// The operations that `name` stands for.
+    /// The operations with the name `name`.
     pub(super) async fn operations(
         &mut self,
         name: &str,

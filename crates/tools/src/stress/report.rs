@@ -1,7 +1,7 @@
-//! What a run measured, as lines, as a log of histograms, and as a page.
+//! Output of a run's measurements: as lines, as a log of histograms, and as a page.
 //!
-//! Numbers are counted per kind of operation and interval, and added up. Lines read as cassandra-stress', which people
-//! and scripts parse; garbage collections, which no server here has to tell of, are none.
+//! Numbers are counted per kind of operation and interval, and added up. Lines have the format of
+//! cassandra-stress, which people and scripts parse; the numbers of garbage collections are always zero.
 
 mod format;
 mod graph;

@@ -1,8 +1,10 @@
-//! Which partition comes next: a sequence or a distribution of seeds, and the partitions that are not finished yet.
+//! Chooses the next partition: a sequence or a distribution of seeds, and the partitions that are not
+//! finished yet.
 //!
-//! A partition is a seed. A write may visit it several times, and partitions with visits to come are revisited before
-//! new ones begin; a read knows how far such a partition has been written. The factor that spreads numbers over seeds is
-//! cassandra-stress', so that partition n is the same everywhere.
+//! A partition is identified by a seed. Writes may visit it several times, and partitions with further visits
+//! are revisited before new ones begin; a read knows how far such a partition has been written. The factor
+//! that spreads numbers over seeds is that of cassandra-stress, so that partition n is the same in both
+//! tools.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -18,13 +20,13 @@ use super::settings::{Seeds, Settings};
 /// A partition while it is worked on.
 #[derive(Debug)]
 pub(super) struct Seed {
-    /// What everything in the partition is a function of.
+    /// The value that determines everything in the partition.
     pub(super) value: i64,
-    /// In how many visits it is written.
+    /// Number of visits in which it is written.
     pub(super) visits: i64,
     /// Rows handed out to writes so far.
     position: Cell<i64>,
-    /// Where it stands among the unfinished.
+    /// Its index among the unfinished ones.
     place: Cell<Option<usize>>,
     number: i64,
 }
@@ -69,12 +71,12 @@ pub(super) struct SeedManager {
     /// Which of the unfinished is revisited; beyond their end means a new partition.
     revisit: Distribution,
     revisit_offset: i64,
-    /// The unfinished and those being written for the first time, by their seed.
+    /// Unfinished seeds and those being written for the first time, by their seed.
     managed: HashMap<i64, Rc<Seed>, FixedState>,
     saves_at_once: bool,
 }
 
-/// Seeds tried for one that is not being written at the moment.
+/// Seeds tried to find one that is not being written at the moment.
 const ATTEMPTS_MAX: u32 = 10_000;
 
 impl SeedManager {
@@ -123,7 +125,7 @@ impl SeedManager {
         })
     }
 
-    /// The partition for the next operation; `None` when all have been.
+    /// The partition for the next operation; `None` if all have been used.
     #[inline]
     pub(super) fn next(&mut self, is_write: bool) -> Option<Rc<Seed>> {
         if !is_write {
@@ -136,7 +138,7 @@ impl SeedManager {
         }
         for _ in 0..ATTEMPTS_MAX {
             if !self.unfinished.is_empty() {
-                // Mirrored: the likeliest are those that wait the longest.
+                // Mirrored: the likeliest are those that have waited longest.
                 let drawn = self.revisit_offset + self.unfinished_max as i64 - 1 - self.revisit.next();
                 let place = usize::try_from(drawn).unwrap_or(usize::MAX);
                 if let Some(seed) = self.unfinished.get(place) {
@@ -168,7 +170,8 @@ impl SeedManager {
         Some(number.wrapping_mul(self.multiplier))
     }
 
-    /// Whether seeds need no bookkeeping: every write is whole at once, and no read looks behind them.
+    /// Whether seeds need no bookkeeping: every write is complete at once, and no read depends on earlier
+    /// writes.
     pub(super) fn is_plain(&self) -> bool {
         self.lookback.is_none()
     }
@@ -190,7 +193,8 @@ impl SeedManager {
         }
     }
 
-    /// A partition behind the writes; the inner `None` when there will be none, the outer where reads go on their own.
+    /// A partition behind the writes; the inner `None` if there will be none, the outer if reads do not
+    /// follow writes.
     fn read_behind(&mut self) -> Option<Option<i64>> {
         let lookback = self.lookback.as_mut()?;
         let Source::Series { first, count, wrap, .. } = &self.source else { return None };

@@ -1,7 +1,7 @@
-//! Everything the command line says, checked, with the defaults filled in.
+//! The contents of the command line, checked, with the defaults filled in.
 //!
-//! One file for each kind of option; each declares its suboptions once, for reading, for usage and for help. The
-//! settings are printed as cassandra-stress prints them.
+//! One file for each kind of option; each declares its suboptions once, for reading, for usage and for help.
+//! The settings are printed as cassandra-stress prints them.
 
 mod command;
 mod data;
@@ -22,7 +22,7 @@ pub(super) use output::{Graph, Level, Log, Reporting};
 use place::{Credentials, Jmx, Transport};
 pub(super) use place::{Mode, Nodes, Ports};
 
-/// What is to be done, and how.
+/// The settings of a call.
 #[derive(Debug)]
 pub(super) struct Settings {
     pub(super) command: Command,
@@ -46,7 +46,7 @@ pub(super) struct Settings {
 
 type Groups = fn() -> Vec<Group>;
 
-/// The options, what help says of them, and their suboptions.
+/// The options, with their help texts and suboptions.
 const OPTIONS: [(&str, &str, Groups); 17] = [
     ("pop", "Population distribution and intra-partition visit order", load::population_groups),
     (
@@ -76,7 +76,7 @@ const OPTIONS: [(&str, &str, Groups); 17] = [
     ("sendto", "Specify a stress server to send this command to", Vec::new),
 ];
 
-/// The group that takes all parameters, or how the option is used.
+/// The group that takes all parameters; otherwise the usage of the option.
 fn groups_or_help(
     name: &str,
     parameters: &[String],
@@ -91,7 +91,7 @@ fn groups_or_help(
 }
 
 impl Settings {
-    /// Reads a command line; `read` gives the text of a file named there.
+    /// Reads a command line; `read` returns the text of a file named there.
     ///
     /// # Errors
     /// [`StressError::Usage`], [`StressError::Help`] or [`StressError::Unsupported`].
@@ -125,7 +125,7 @@ impl Settings {
             credentials,
             command,
         };
-        // Ways of older versions to say what says nothing today.
+        // Options of older versions that have no effect any more.
         arguments.take(&["-sample"]);
         if !arguments.is_empty() {
             let mut message =
@@ -176,7 +176,7 @@ impl Settings {
     }
 }
 
-/// What can be done at all.
+/// The list of commands and options.
 pub(super) fn general_help() -> String {
     let mut text = "Usage:      cassandra-stress <command> [options]\n\
                     Help usage: cassandra-stress help <command>\n\n---Commands---\n"
@@ -191,7 +191,7 @@ pub(super) fn general_help() -> String {
     text
 }
 
-/// Help for one command or option; `None` where there is no such thing.
+/// Help for one command or option; `None` if there is no such thing.
 pub(super) fn help_for(name: &str) -> Option<String> {
     let name = name.to_lowercase();
     if let Some((names, _)) = COMMANDS.iter().find(|(names, _)| names.contains(&&*name)) {

@@ -66,15 +66,15 @@ pub struct Column<'a> {
 /// Rows as a client reads them.
 #[derive(Debug)]
 pub struct Rows<'a> {
-    /// Where the next page starts, if there is one.
+    /// The paging state of the next page, if there is one.
     pub paging_state: Option<&'a [u8]>,
     /// Id of the columns, if they changed.
     pub new_metadata_id: Option<&'a [u8]>,
-    /// The columns; `None` when the request asked to leave them out.
+    /// The columns; `None` if the request asked to skip them.
     pub columns: Option<Vec<Column<'a>>>,
-    /// Values in a row.
+    /// Number of values in a row.
     pub column_count: usize,
-    /// How many rows.
+    /// Number of rows.
     pub row_count: usize,
     encoded: &'a [u8],
 }
@@ -87,20 +87,20 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// What PREPARE gave.
+/// The result of PREPARE.
 #[derive(Debug)]
 pub struct Prepared<'a> {
     /// Id of the statement.
     pub id: &'a [u8],
-    /// Id of the result columns, where the connection has them.
+    /// Id of the result columns, if the connection uses such ids.
     pub result_metadata_id: Option<&'a [u8]>,
     /// Flags of the bind metadata, for the LWT mark.
     pub bind_flags: u32,
     /// The bind markers.
     pub bind_columns: Vec<Column<'a>>,
-    /// Which marker each column of the partition key comes from.
+    /// The marker that provides each column of the partition key.
     pub partition_key_indexes: Vec<u16>,
-    /// Columns of the rows it gives; `None` when it gives none.
+    /// Columns of the result's rows; `None` if there are no rows.
     pub result_columns: Option<Vec<Column<'a>>>,
 }
 

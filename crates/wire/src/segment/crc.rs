@@ -1,14 +1,14 @@
 //! The two checksums of segments: CRC24 over headers, CRC32 over payloads (native_protocol_v5.spec §2.2).
 //!
-//! Polynomial and initial values are the specification's; the polynomial is Philip Koopman's, chosen for a Hamming
-//! distance of 8 at these lengths.
+//! Polynomial and initial values are the specification's; the polynomial is Philip Koopman's, chosen for a
+//! Hamming distance of 8 at these lengths.
 
 const CRC24_INITIAL: u32 = 0x0087_5060;
 const CRC24_POLYNOMIAL: u32 = 0x0197_4F0B;
 /// CRC32 of the bytes `FA 2D 55 CA`, with which every payload's checksum starts.
 const CRC32_INITIAL: u32 = crc32_of_prefix();
 
-/// What one byte, shifted in at the top, does to a CRC24.
+/// The effect on a CRC24 of one byte shifted in at the top.
 const CRC24_TABLE: [u32; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;

@@ -7,7 +7,7 @@ use model::schema::CachingOptions;
 use super::config;
 use crate::QueryError;
 
-/// Reads the map after `caching =`; what is not in it is `NONE`.
+/// Reads the map after `caching =`; a missing entry counts as `NONE`.
 pub(super) fn read(map: &BTreeMap<String, String>) -> Result<CachingOptions, QueryError> {
     let unknown: Vec<&str> = map
         .keys()

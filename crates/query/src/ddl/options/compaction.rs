@@ -1,6 +1,7 @@
 //! The `compaction` option: strategies of Cassandra 5 and their sub-options.
 //!
-//! Beside them ScyllaDB's documented `IncrementalCompactionStrategy`. What the sub-options mean is storage's to know.
+//! ScyllaDB's documented `IncrementalCompactionStrategy` is accepted too. The meaning of the sub-options is
+//! defined in storage.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,8 @@ const INCREMENTAL: &str = "IncrementalCompactionStrategy";
 
 type Options = BTreeMap<String, String>;
 
-/// Reads the map after `compaction =` into the form clients see: class in full, thresholds always where they count.
+/// Reads the map after `compaction =` into the form clients see: class in full, thresholds always where they
+/// count.
 pub(super) fn read(map: &Options) -> Result<Options, QueryError> {
     let Some(class) = map.get("class") else {
         return Err(config("Missing sub-option 'class' for the 'compaction' option"));

@@ -1,11 +1,12 @@
-//! Table options that ScyllaDB documents and Cassandra has not: `paxos_grace_seconds`, `per_partition_rate_limit`,
-//! `tablets`, `tombstone_gc`.
+//! Table options that ScyllaDB documents and Cassandra does not have: `paxos_grace_seconds`,
+//! `per_partition_rate_limit`, `tablets`, `tombstone_gc`.
 //!
-//! They are kept as extensions of the table, each as bytes that those who act on it read: `replication::admission` the
-//! limits, `storage::compaction::purge` the mode, `table_create` the number of tablets. How long the state of conditional
-//! writes is kept is for nodes that agree on them; one node has no such state. Invariant: what is kept was
-//! checked here, and what is not given leaves no extension, so that a table of Cassandra's looks like one.
-//! (CQL: ddl.rst "Tombstones GC options" and "Per-table tablet options", cql-extensions.md "Per-partition rate limit".)
+//! They are kept as extensions of the table, each as bytes. `replication::admission` reads the limits,
+//! `storage::compaction::purge` the mode, and `table_create` the number of tablets. `paxos_grace_seconds`,
+//! the time for which the state of conditional writes is kept, matters only to nodes that agree on such
+//! writes; one node has no such state. Invariant: kept values were checked here, and an option that is not
+//! given leaves no extension, so that a table with Cassandra's options only has none. (CQL: ddl.rst
+//! "Tombstones GC options" and "Per-table tablet options", cql-extensions.md "Per-partition rate limit".)
 
 use std::collections::BTreeMap;
 
@@ -36,11 +37,11 @@ const TABLETS_PER_SHARD_MAX: f64 = 128.0;
 /// Size in GB at which a tablet is large enough.
 const TABLET_GB: f64 = 5.0;
 
-/// Takes what is given of these options into `options`.
+/// Reads these options, as far as the statement gives them, into `options`.
 ///
 /// # Errors
-/// [`QueryError::Config`] for entries that are not there, are no numbers or out of range; [`QueryError::Invalid`] for what
-/// is not there yet.
+/// [`QueryError::Config`] for entries that are missing, are no numbers or out of range;
+/// [`QueryError::Invalid`] for options that are not supported yet.
 pub(super) fn read(properties: &Properties, options: &mut TableOptions) -> Result<(), QueryError> {
     if properties.boolean("large_data_guardrails_enabled")? == Some(true) {
         return Err(unsupported("Guardrails of large data are"));
@@ -95,7 +96,8 @@ pub(super) fn read(properties: &Properties, options: &mut TableOptions) -> Resul
     Ok(())
 }
 
-/// The options of these that a table has, as they are written behind WITH, by name; and whether an extension is one.
+/// The options of these that a table has, as they are written behind WITH, by name; and whether an extension
+/// is one.
 pub(crate) fn described(options: &TableOptions) -> impl Iterator<Item = (&str, String)> {
     NAMES.iter().filter_map(|name| {
         let bytes = options.extensions.get(*name)?;
@@ -121,8 +123,8 @@ pub(crate) fn is_option(name: &str) -> bool {
     NAMES.contains(&name)
 }
 
-/// The tablets a table with these options starts with on a node of `shards` shards: the most that any of them, or the
-/// `initial` ones of its keyspace, ask for, one for each shard at least.
+/// The tablets a table with these options starts with on a node of `shards` shards: the most that any of
+/// them, or the `initial` ones of its keyspace, ask for, one for each shard at least.
 pub(crate) fn tablets(
     options: &TableOptions,
     keyspace: Option<&KeyspaceTablets>,

@@ -1,8 +1,9 @@
-//! Table options: read from the WITH clause, checked as Cassandra checks them, and kept as `model::TableOptions`.
+//! Table options: read from the WITH clause, checked as Cassandra checks them, and kept as
+//! `model::TableOptions`.
 //!
-//! Two steps, as in Cassandra, because the order decides which of two mistakes is told: `read` understands each
-//! option by itself, `finish` then checks values and how they fit together.
-//! Leaned on by CREATE and ALTER TABLE.
+//! There are two steps, as in Cassandra, because their order decides which of two mistakes is reported:
+//! `read` interprets each option by itself, `finish` then checks values and how they fit together. CREATE and
+//! ALTER TABLE use it.
 
 mod caching;
 mod compaction;
@@ -72,7 +73,7 @@ impl Draft {
         Self::read(properties, TableOptions::default(), None)
     }
 
-    /// Reads what changes about the options of a table.
+    /// Reads the changes to the options of a table.
     pub(crate) fn alter(properties: &Properties, before: &TableOptions) -> Result<Self, QueryError> {
         Self::read(properties, before.clone(), Some(before.bloom_filter_fp_chance))
     }

@@ -1,6 +1,6 @@
-//! Sub-options of `UnifiedCompactionStrategy`: order and texts of complaints are those of Cassandra's `Controller`.
+//! Sub-options of `UnifiedCompactionStrategy`: errors have the order and texts of Cassandra's `Controller`.
 //!
-//! What the sub-options mean is storage's to know.
+//! Storage defines the meaning of the sub-options.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use super::super::properties::parse_double;
 use super::config;
 use crate::QueryError;
 
-/// Least of what a file may aim at, in bytes.
+/// Least target size of a file, bytes.
 const TARGET_BYTES_MIN: f64 = (1_u64 << 20) as f64;
-/// What files aim at where nothing is said, in bytes.
+/// Default target size of files, bytes.
 const TARGET_BYTES_DEFAULT: f64 = (1_u64 << 30) as f64;
-/// Prefixes of units, each 1,000 or 1,024 times the one before; the blank stands for none.
+/// Prefixes of units, each 1,000 or 1,024 times the previous one; the blank stands for no prefix.
 const PREFIXES: &str = "qryzafpnum KMGTPEZYRQ";
 
 /// Checks the sub-options.
@@ -155,7 +155,7 @@ fn bytes(text: &str) -> Result<f64, String> {
     Err(format!("Unexpected characters between pos {at} and {end} in {text}"))
 }
 
-/// How many bytes at the start are a number; `None` where there is none.
+/// Number of bytes at the start that are a number; `None` if there is no number.
 fn number_length(text: &str) -> Option<usize> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let sign = text.len() - unsigned.len();

@@ -14,7 +14,7 @@ use crate::prepare::operation::Action;
 use crate::restrictions::clause::looked_for;
 use crate::terms::{Binding, Bound, Term};
 
-/// What is there with `by` added to it or put behind it; `None` where nothing is there or `by` was left out.
+/// The existing value increased by `by` or with `by` appended; `None` if there is no value or `by` is unset.
 #[cold]
 pub(super) fn grow(
     column: &Column,
@@ -112,7 +112,7 @@ pub(super) fn multi_cell<'a>(
 /// Path and value of an element of a list.
 type Held = (Vec<u8>, Vec<u8>);
 
-/// The elements of a list as they were with what the statement has done to it so far, in order.
+/// The elements of a list with the statement's changes so far, in order.
 pub(super) fn held(
     table: &Table,
     column: &Column,
@@ -138,7 +138,7 @@ pub(super) fn held(
     held
 }
 
-/// Changes elements of a list found by what it held before.
+/// Changes elements of a list, which are found by its previous contents.
 pub(super) fn list_element<'a>(
     column: &Column,
     action: &'a Action,
@@ -184,7 +184,8 @@ pub(super) fn list_element<'a>(
                 let Some(values) = bound.as_bytes() else { return Ok(()) };
                 Elements::parse(values).map_err(broken)?.collect::<Result<_, _>>().map_err(broken)?
             };
-            // The same bytes: of equal values written in two ways (1.0 and 1.00) only the one that is named goes.
+            // Compared as bytes: of equal values written in two ways (1.0 and 1.00) only the named one is
+            // removed.
             gone.sort_unstable();
             for (path, value) in held {
                 if gone.binary_search(&&value[..]).is_ok() {

@@ -1,4 +1,4 @@
-//! Rows that become one row of a group: into the group they belong to, and the group into the answer when it is over.
+//! Combines rows into groups: adds each row to its group, and a finished group to the answer.
 
 use model::RowView;
 use model::clustering::Clustering;
@@ -15,15 +15,15 @@ use crate::prepare::selection::SelectionKind;
 use crate::restrictions::keys;
 
 impl<'q> Rows<'q> {
-    /// What there is of the one group so far.
+    /// The present state of the only group.
     pub(in crate::execute) fn partial(mut self) -> Option<Partial> {
         self.group.take().map(|group| group.partial())
     }
 
-    /// Adds what a shard has of the one group.
+    /// Adds a shard's state of the only group.
     ///
     /// # Errors
-    /// [`QueryError::Internal`] where it is of another statement.
+    /// [`QueryError::Internal`] if it belongs to another statement.
     pub(in crate::execute) fn merge(&mut self, partial: &Partial) -> Result<(), QueryError> {
         self.group.as_mut().map_or(Ok(()), |group| group.merge(partial, self.binding))
     }
@@ -33,10 +33,10 @@ impl<'q> Rows<'q> {
         self.group.as_ref().filter(|group| group.is_open() && group.by().is_some())?.travelling()
     }
 
-    /// Takes over the group that the last page ended in, if it did in one.
+    /// Restores the group that was open at the end of the last page, if any.
     ///
     /// # Errors
-    /// [`QueryError::Protocol`] where the bytes are no such group.
+    /// [`QueryError::Protocol`] if the bytes are not such a group.
     pub(in crate::execute) fn take_over(&mut self, state: &PagingState<'_>) -> Result<(), QueryError> {
         let (Some(bytes), Some(position), key) = (state.group, state.position, state.key) else {
             return Ok(());
@@ -48,7 +48,7 @@ impl<'q> Rows<'q> {
             buffer.clear();
             buffer.extend_from_slice(key);
         }
-        // Where the group ends, should no row be added to it.
+        // The end of the group, if no row is added to it.
         last_clustering.clear();
         last_clustering.extend_from_slice(position.prefix.0);
         *last_weight = position.weight;
@@ -56,7 +56,7 @@ impl<'q> Rows<'q> {
         Ok(())
     }
 
-    /// Adds a row to the group it belongs to; the group before it is shown if this is another.
+    /// Adds a row to its group; if that is a new one, the previous group is shown.
     #[inline(never)]
     pub(super) fn add_to_group(&mut self, clustering: Option<&[u8]>, row: Option<RowView<'_>>) -> Flow {
         match self.try_add_to_group(clustering, row) {
@@ -93,7 +93,7 @@ impl<'q> Rows<'q> {
         self.buffers.static_row = static_bytes;
         let flow = flow?;
         if flow == Flow::Continue {
-            // Where the group ends, should a page end behind it.
+            // The end of the group, if a page ends behind it.
             self.buffers.last_clustering.clear();
             self.buffers.last_clustering.extend_from_slice(clustering.unwrap_or(&[]));
             self.buffers.last_weight = 0;
@@ -125,7 +125,7 @@ impl<'q> Rows<'q> {
         Ok(Flow::Continue)
     }
 
-    /// Appends the row of a group that has ended; its last row is the last one that was added.
+    /// Appends the row of a finished group; the group's last row is the one that was added last.
     fn show_group(&mut self, group: &mut OpenGroup<'q>, key: &[u8]) -> Result<Flow, QueryError> {
         self.take_room(0)?;
         let SelectionKind::Groups(groups) = &self.plan.selection.kind else { return Ok(Flow::Continue) };

@@ -23,7 +23,7 @@ pub(super) fn take_back(out: &mut Vec<u8>, sorted: &mut Option<Vec<usize>>, star
     }
 }
 
-/// Appends what expressions are worth.
+/// Appends the values of expressions.
 pub(super) fn append_values<'v>(
     selection: &Selection,
     selectors: &'v [Selector],
@@ -73,7 +73,8 @@ fn check_end(end: usize, end_max: usize) -> Result<(), QueryError> {
     if end <= end_max { Ok(()) } else { Err(too_large(end_max)) }
 }
 
-/// As [`append_columns`], for a row that may be too much for what the answer, which begins at `first_byte`, was granted.
+/// As [`append_columns`], for a row that may need more memory than was granted to the answer, which begins at
+/// `first_byte`.
 #[inline]
 pub(super) fn append_columns_within(
     sources: &[Source],
@@ -103,8 +104,8 @@ pub(in crate::execute) fn most_bytes(sources: &[Source], input: &RowInput<'_>) -
     (of(input.row) + of(input.static_row) + key + clustering + 4).saturating_mul(sources.len())
 }
 
-/// Appends the values of the first columns, those that have one cell each, are asked for in the order of the row, and
-/// stand there as plain values or not at all; how many that are. The usual row is over then.
+/// Appends the values of the first columns, those that have one cell each, are asked for in the order of the
+/// row, and stand there as plain values or not at all; how many that are. The usual row is over then.
 #[inline]
 fn append_plain(sources: &[Source], row: RowView<'_>, out: &mut Vec<u8>) -> usize {
     let mut cells = row.cells();

@@ -1,4 +1,4 @@
-//! Reads what a SELECT asks for, command by command, until the page is full.
+//! Executes a SELECT's reads, command by command, until the page is full.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub(super) struct Reader<'e> {
 }
 
 impl Reader<'_> {
-    /// What other shards need not send.
+    /// Limits beyond which other shards need not send rows.
     fn read_limits(&self, rows: &Rows<'_>) -> ReadLimits {
         let per_partition = usize::try_from(self.limits.per_partition).ok().filter(|most| *most < usize::MAX);
         let enough = self.plan.calls_user.then_some(USER_ROWS);
@@ -70,7 +70,7 @@ impl Reader<'_> {
         Ok(now)
     }
 
-    /// Goes on where `read_now` has left something.
+    /// Continues a read of which `read_now` left a rest.
     pub(super) async fn read_rest(
         &self,
         command: &ReadCommand,
@@ -101,7 +101,7 @@ impl Reader<'_> {
         self.went_past(command, before, rows)
     }
 
-    /// Feeds a consumer what a command finds, fragments made readable.
+    /// Hands the rows that a command selects to a consumer, with fragments formatted.
     #[inline]
     async fn rows_of(
         &self,
@@ -127,7 +127,7 @@ impl Reader<'_> {
         if rows.tombstones.seen > 0 { self.met_tombstones(command, before, rows) } else { Ok(()) }
     }
 
-    /// Behind a read that met tombstones.
+    /// Called after a read that passed tombstones.
     #[cold]
     #[inline(never)]
     fn met_tombstones(
@@ -220,8 +220,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A read in as many fetches as it needs: of a scan that makes few rows of many, or with functions of the user's, behind
-    /// which others have their turn.
+    /// Reads in as many fetches as needed: scans that combine many rows into few, or reads with user-defined
+    /// functions; other tasks run after each fetch.
     async fn in_fetches(&self, command: &ReadCommand, rows: &mut Rows<'_>) -> Result<(), QueryError> {
         let (plan, all) = (self.plan, command.slices.clone());
         let mut command = command.clone();
@@ -253,7 +253,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// As [`Rows::finish`], with functions of the user's over what was read.
+    /// As [`Rows::finish`], with user-defined functions over the result.
     pub(super) async fn finish(&self, rows: &mut Rows<'_>, limit: u64) -> Result<(), QueryError> {
         let Some(calls) = rows.calls() else { return rows.finish(limit) };
         calls.through(self.deadline(), || self.late(), || rows.finish(limit)).await
@@ -285,7 +285,7 @@ impl Reader<'_> {
             self.plan.reversed,
             orders,
         );
-        // Of a partition that was not begun its static row may still be shown.
+        // If no row of the partition was read yet, its static row may still be shown.
         if command.slices.is_empty() && (resume.begun || self.plan.restrictions.restricts_clustering) {
             return Ok(());
         }
@@ -299,7 +299,7 @@ impl Reader<'_> {
     }
 }
 
-/// Where the last page ended, checked against the table.
+/// The end of the last page, checked against the table.
 struct Resume {
     key: DecoratedKey,
     position: Option<OwnedPosition>,

@@ -126,6 +126,6 @@ pub(super) fn delete(
     Ok(Parts { kind: StatementKind::Delete, operations, restrictions })
 }
 
-/// What an INSERT into a table of counters is told.
+/// The error for an INSERT into a table of counters.
 pub(super) const INSERT_INTO_COUNTERS: &str =
     "INSERT statements are not allowed on counter tables, use UPDATE instead";

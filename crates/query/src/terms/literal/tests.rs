@@ -1,4 +1,4 @@
-//! Constants become the bytes of their type, or an error that says why not.
+//! Constants become the bytes of their type, or an error that gives the reason.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Orders of sets and maps at every depth, and what is left as it was sent.
+//! Orders of sets and maps at every depth, and values that stay as they were sent.
 
 use super::*;
 

@@ -1,7 +1,7 @@
 //! The driver for kernels that refuse io_uring: readiness for sockets, helper threads for files.
 //!
-//! Sockets are tried first and watched only if they would block; edge-triggered, so a socket is registered once for
-//! its life. `readiness` hides the kernel's interface (epoll here; kqueue has the same shape).
+//! Sockets are tried first and watched only if they would block; edge-triggered, so a socket is registered
+//! once in its life. `readiness` hides the kernel's interface (epoll here; kqueue has the same shape).
 //! Invariant: a socket whose operation waits has been tried since the last edge, so no edge is missed.
 
 mod readiness;
@@ -30,10 +30,11 @@ const FILE_THREADS: usize = 4;
 /// Sockets served per call before the shard's tasks run again.
 const EVENTS_MAX: usize = 512;
 
-/// Readiness of sockets costs a system call to know, so background work is cut short by the clock instead.
+/// Checking the readiness of sockets costs a system call, so background work is cut short by the clock
+/// instead.
 const BACKGROUND_SLICE_NS: u64 = 100_000;
 
-/// Who waits on one socket.
+/// The operations and readers that wait for one socket.
 #[derive(Default)]
 struct Watched {
     recv: Option<Waker>,
@@ -45,7 +46,7 @@ struct Watched {
 pub(crate) struct PollDriver {
     readiness: Readiness,
     files: FileThreads,
-    /// By slot of the operation: what waits.
+    /// The waiting operations, by slot.
     ops: Vec<Option<(OpId, Op)>>,
     /// By descriptor.
     watched: Vec<Option<Watched>>,
@@ -155,7 +156,7 @@ impl PollDriver {
         Some(Ok(Output::Number(sent as u64)))
     }
 
-    /// Starts an operation; `Some` when it is over at once, else it is to be kept.
+    /// Starts an operation; `Some` if it is over at once, otherwise it has to be kept.
     fn start(&mut self, id: OpId, op: &mut Op) -> Option<io::Result<Output>> {
         let waiting = match op {
             Op::Send { .. } => match Self::send(op) {
@@ -284,7 +285,7 @@ impl PollDriver {
     }
 }
 
-/// Takes the one place of a kind at a socket.
+/// Takes the only place for a kind of operation at a socket.
 fn stand_in(place: &mut Option<OpId>, id: OpId) -> io::Result<()> {
     if place.is_some() {
         return Err(io::ErrorKind::ResourceBusy.into());
@@ -357,7 +358,8 @@ impl Driver for PollDriver {
     fn flush(&mut self, _harvest: &mut Harvest) {}
 
     fn poll(&mut self, wait: Wait, harvest: &mut Harvest) {
-        // Results that came while the shard was awake have no signal left to end its sleep: look before it.
+        // Results that arrived while the shard was awake have no signal left to end its sleep: they are
+        // collected before it.
         self.collect_files();
         let wait = if self.completions_pending() { Wait::No } else { wait };
         let mut ready = std::mem::take(&mut self.ready);

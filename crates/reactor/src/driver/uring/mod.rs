@@ -1,11 +1,11 @@
 //! The production driver: io_uring, one ring per shard, one enter per turn of the loop.
 //!
-//! Reads, writes, syncs and sockets go through the ring; what works on names goes to a helper thread, as the ring has
-//! no listing and no locking. Kernel time of an enter is charged to the groups whose submissions and completions it
-//! handled: sends and receives run inside it, and without the charge a group's shares would not hold.
-//! A peer wakes a sleeping shard through its eventfd, on which a poll is armed: measured equal to MSG_RING, and it
-//! also works from threads that have no ring.
-//! Invariant: an operation's buffer and handle stay in `flights` until its own completion.
+//! Reads, writes, syncs and sockets go through the ring. Operations on names go to a helper thread, as the
+//! ring has no listing and no locking. Kernel time of an enter is charged to the groups whose submissions and
+//! completions it handled: sends and receives run inside it, and without the charge a group's shares would
+//! not hold. A peer wakes a sleeping shard through its eventfd, on which a poll is armed: measured equal to
+//! MSG_RING, and it also works from threads that have no ring. Invariant: an operation's buffer and handle
+//! stay in `flights` until its own completion.
 
 mod buffers;
 mod receive;
@@ -35,7 +35,7 @@ use buffers::BufferRing;
 use receive::Place;
 use ring::Ring;
 
-/// User data: the two highest bits say what completed; operation ids leave them clear.
+/// User data: the two highest bits tell what completed; they are clear in operation ids.
 const KIND_MASK: u64 = 3 << 62;
 const RECEIVE: u64 = 1 << 62;
 const IGNORED: u64 = 2 << 62;
@@ -45,10 +45,10 @@ const WAKE: u64 = 3 << 62;
 const FILE_THREADS: usize = 1;
 /// Bytes of one read or write request; longer ones take several.
 const REQUEST_BYTES_MAX: usize = 1 << 30;
-/// Enters spent on getting back what the kernel holds when the driver is dropped.
+/// Most enters spent on getting back the kernel's buffers when the driver is dropped.
 const DRAIN_TURNS_MAX: usize = 10_000;
 
-/// An operation with the driver, and what only the kernel needs.
+/// An operation with the driver, and the data that only the kernel needs.
 struct Flight {
     id: OpId,
     op: Op,
@@ -69,12 +69,12 @@ pub(crate) struct UringDriver {
     orphan_buffers: Vec<(u64, Vec<u8>)>,
     pool: Rc<ChunkPool<BufferRing>>,
     done: Vec<Completion>,
-    /// Who waited for bytes that have come.
+    /// Wakers of readers whose bytes have arrived.
     woken: Vec<Waker>,
     reaped: Vec<cqueue::Entry>,
     /// Submissions and completions of each group since the last enter.
     weights: [u64; GROUPS],
-    /// Requests whose last completion is still to come.
+    /// Requests whose last completion has not arrived.
     outstanding: usize,
     wake: RawFd,
     entropy: Entropy,
@@ -109,8 +109,8 @@ impl UringDriver {
     fn push(&mut self, entry: squeue::Entry, group: Group) {
         self.outstanding += 1;
         self.weights[group.0 as usize] += 1;
-        // SAFETY: what an operation points to is in its flight, and what a receive points to in its place or among the
-        // orphans, until the completion; both are heap memory that moving the owner does not move.
+        // SAFETY: what an operation points to is in its flight, and what a receive points to in its place or
+        // among the orphans, until the completion; both are heap memory that moving the owner does not move.
         unsafe { self.ring.push(entry) };
     }
 
@@ -135,7 +135,7 @@ impl UringDriver {
         }
     }
 
-    /// The ring's request for an operation; `None` for those that go elsewhere.
+    /// The ring's request for an operation; `None` for operations that go elsewhere.
     fn entry(op: &mut Op) -> io::Result<Option<squeue::Entry>> {
         Ok(Some(match op {
             Op::Read { file, offset, buf, at } => {
@@ -282,7 +282,7 @@ impl UringDriver {
         });
     }
 
-    /// Spreads `ns` over the groups by what they had in the batch.
+    /// Distributes `ns` over the groups by their submissions and completions in the batch.
     fn charge(&mut self, ns: u64, harvest: &mut Harvest) {
         let total: u64 = self.weights.iter().sum();
         for (weight, charge) in self.weights.iter_mut().zip(&mut harvest.charges_ns) {
@@ -336,7 +336,8 @@ impl Driver for UringDriver {
     }
 
     fn poll(&mut self, wait: Wait, harvest: &mut Harvest) {
-        // Results that came while the shard was awake have no signal left to end its sleep: look before it.
+        // Results that arrived while the shard was awake have no signal left to end its sleep: they are
+        // collected before it.
         self.collect_files();
         let wait = if self.done.is_empty() { wait } else { Wait::No };
         let begin = monotonic_ns();
@@ -344,7 +345,7 @@ impl Driver for UringDriver {
         let spent = monotonic_ns() - begin;
         self.reap();
         self.collect_files();
-        // The time of a sleep is nobody's, and whoever sleeps keeps nobody from running.
+        // The time of a sleep is not charged: while the shard sleeps no task could run.
         self.charge(if wait == Wait::No { spent } else { 0 }, harvest);
         harvest.take(&mut self.done);
         harvest.wakes.append(&mut self.woken);
@@ -385,7 +386,8 @@ impl Driver for UringDriver {
                 self.end_receiving(descriptor as usize);
                 super::handle::close_now(descriptor);
             }
-            // The last one to close a file that has no name any more gives its room back, which takes as long as it is large.
+            // Closing the last descriptor of a file without a name frees its space, which takes time in
+            // proportion to its size.
             HandleKind::File => self.files.close(descriptor),
             HandleKind::SimFile | HandleKind::SimSocket => {}
         }
@@ -406,14 +408,14 @@ impl Drop for UringDriver {
             self.drain_for_drop();
         }
         if self.outstanding > 0 {
-            // Better to lose memory than to let the kernel write into somebody else's.
+            // Losing memory is better than letting the kernel write into memory that is reused.
             std::mem::forget(std::mem::take(&mut self.flights));
             std::mem::forget(std::mem::take(&mut self.places));
             std::mem::forget(std::mem::take(&mut self.orphan_buffers));
             std::mem::forget(self.pool.clone());
             return;
         }
-        // Fails only if the ring is gone, and then nobody uses the buffers.
+        // This fails only if the ring is gone, and then the buffers are not used any more.
         let _ = self.ring.raw().submitter().unregister_buf_ring(buffers::GROUP);
     }
 }

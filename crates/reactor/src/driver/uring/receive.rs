@@ -1,10 +1,10 @@
 //! Receiving: one multishot request per connection that is read from, filling the shard's shared buffers.
 //!
-//! The kernel fills buffers before anyone asks; a connection that collects too many without being read has its
-//! request cancelled until it has been emptied, so a slow consumer holds a bounded number of buffers. When the pool
-//! is empty a connection falls back to one heap buffer of its own, so nobody waits for somebody else's consumer.
-//! Invariant: a request names its connection by descriptor and generation, so one that outlives its descriptor is
-//! recognised, and its buffers go back.
+//! The kernel fills buffers before anything is requested. A connection that collects too many without being
+//! read has its request cancelled until it has been emptied, so a slow consumer holds a limited number of
+//! buffers. When the pool is empty a connection falls back to one heap buffer of its own, so that it does not
+//! wait for another connection's consumer. Invariant: a request names its connection by descriptor and
+//! generation, so one that outlives its descriptor is recognised, and its buffers are returned.
 
 use std::collections::VecDeque;
 use std::io;
@@ -23,16 +23,16 @@ const UNREAD_MAX: usize = 8;
 enum Armed {
     No,
     Multishot,
-    /// A single receive into a buffer of its own.
+    /// A single receive into its own buffer.
     Single(Vec<u8>),
 }
 
 /// One connection's receiving side.
 struct Receiving {
-    /// Who waits for what comes next.
+    /// The reader that waits for the next bytes.
     waiter: Option<(Waker, Group)>,
     unread: Unread,
-    /// What comes after the unread chunks: the end, or an error.
+    /// The event after the unread chunks: the end, or an error.
     end: Option<io::Result<()>>,
     armed: Armed,
     cancelled: bool,
@@ -40,7 +40,7 @@ struct Receiving {
     starved: bool,
 }
 
-/// Chunks in the order of coming. Usually there is one, for which no memory is asked.
+/// Chunks in order of arrival. Usually there is one, which needs no allocation.
 #[derive(Default)]
 struct Unread {
     first: Option<RecvChunk>,
@@ -60,7 +60,7 @@ impl Unread {
         let chunk = self.first.take()?;
         self.first = self.more.pop_front();
         if self.first.is_none() {
-            // Ten thousand that wait keep no room for what they once had.
+            // Ten thousand waiting connections must not keep memory that they once needed.
             self.more = VecDeque::new();
         }
         Some(chunk)
@@ -71,7 +71,7 @@ impl Unread {
     }
 }
 
-/// By descriptor; the generation tells a descriptor's successive connections apart.
+/// By descriptor; the generation distinguishes a descriptor's successive connections.
 #[derive(Default)]
 pub(super) struct Place {
     generation: u32,
@@ -100,7 +100,7 @@ impl UringDriver {
         })
     }
 
-    /// What is here already; else `waker` stands for who waits for it.
+    /// The bytes that have arrived; otherwise `waker` is registered for the reader.
     pub(super) fn receive(
         &mut self,
         socket: &Handle,
@@ -146,7 +146,8 @@ impl UringDriver {
         self.push(entry.user_data(user_data(descriptor, generation)), group);
     }
 
-    /// Stops the request of a connection that is going away; a buffer of its own stays until the kernel lets go.
+    /// Stops the request of a connection that is going away; its own buffer stays until the kernel releases
+    /// it.
     pub(super) fn end_receiving(&mut self, descriptor: usize) {
         let Some(place) = self.places.get_mut(descriptor) else { return };
         let data = user_data(descriptor, place.generation);
@@ -197,7 +198,7 @@ impl UringDriver {
             },
             _ => match -result {
                 libc::ENOBUFS => receiving.starved = true,
-                // Our own cancellation, or a signal: armed again when somebody waits.
+                // This driver's own cancellation, or a signal: armed again when a reader waits.
                 libc::ECANCELED | libc::EINTR | libc::EAGAIN => {}
                 code => receiving.end = Some(Err(io::Error::from_raw_os_error(code))),
             },
@@ -205,8 +206,8 @@ impl UringDriver {
         self.serve_receiver(descriptor);
     }
 
-    /// Wakes who waits where there is something for them, and asks for more where there is nothing; stops the receiving where
-    /// too much is left unread.
+    /// Wakes the reader if there is something for it, and requests more if there is nothing; stops receiving
+    /// if too much is left unread.
     fn serve_receiver(&mut self, descriptor: usize) {
         let generation = self.places[descriptor].generation;
         let receiving = self.receiving(descriptor);

@@ -1,8 +1,8 @@
 //! The ring itself: set-up with the best flags the kernel grants, queueing, and the one system call.
 //!
-//! With DEFER_TASKRUN completions appear only inside an enter with GETEVENTS, and the kernel raises a flag in shared
-//! memory when there are some: `pending` is one load. Submissions beyond the queue's size wait in an overflow list.
-//! Invariant: created, used and dropped on one thread (SINGLE_ISSUER).
+//! With DEFER_TASKRUN completions appear only inside an enter with GETEVENTS, and the kernel raises a flag in
+//! shared memory when there are some: `pending` is one load. Submissions beyond the queue's size wait in an
+//! overflow list. Invariant: created, used and dropped on one thread (SINGLE_ISSUER).
 
 use std::collections::VecDeque;
 use std::io;
@@ -33,7 +33,7 @@ impl Ring {
     /// When the kernel has no io_uring, forbids it, or lacks multishot receive (before 6.0).
     pub(super) fn new() -> io::Result<Self> {
         let mut refused = None;
-        // SINGLE_ISSUER came with the kernel that has multishot receive, 6.0: no set goes without it.
+        // SINGLE_ISSUER came with kernel 6.0, as did multishot receive, so every set of flags includes it.
         for (defer, no_array) in [(true, true), (true, false), (false, false)] {
             let mut builder = IoUring::builder();
             builder.setup_clamp().setup_cqsize(COMPLETIONS).setup_submit_all();
@@ -77,7 +77,7 @@ impl Ring {
     /// Queues a submission.
     ///
     /// # Safety
-    /// What the entry points to stays valid and in place until its completion.
+    /// The memory that the entry points to stays valid and in place until its completion.
     pub(super) unsafe fn push(&mut self, entry: squeue::Entry) {
         if self.overflow.is_empty() {
             // SAFETY: passed on to the caller.
@@ -103,9 +103,10 @@ impl Ring {
         self.ring.submission().len() + self.overflow.len()
     }
 
-    /// Whether completions are there or can be had by an enter: loads from shared memory only.
+    /// Whether completions have arrived or can be had by an enter: loads from shared memory only.
     pub(super) fn pending(&self) -> bool {
-        // SAFETY: queues are made and dropped within one method of this type, on one thread: no other one lives.
+        // SAFETY: queues are made and dropped within one method of this type, on one thread: no other one
+        // lives.
         let submission = unsafe { self.ring.submission_shared() };
         if submission.taskrun() || submission.cq_overflow() {
             return true;
@@ -166,14 +167,15 @@ impl Ring {
         match entered {
             Ok(submitted) => submitted,
             Err(error) => match error.raw_os_error() {
-                // A signal, the time limit, or a kernel short of memory or completion space: the next turn goes on.
+                // A signal, the time limit, or a kernel short of memory or completion space: the next turn
+                // continues.
                 Some(libc::EINTR | libc::ETIME | libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => 0,
                 _ => panic!("io_uring_enter: {error}"),
             },
         }
     }
 
-    /// Moves the completions that are there into `into`.
+    /// Moves the arrived completions into `into`.
     pub(super) fn reap(&mut self, into: &mut Vec<cqueue::Entry>) {
         into.extend(self.ring.completion());
     }

@@ -1,4 +1,5 @@
-//! Where a stream goes by blocks: to the one where a slice begins, and from the last to the first when it reads backward.
+//! Moves a stream by blocks: to the block where a slice begins, and from the last to the first when it reads
+//! backward.
 
 use model::deletion::DeletionTime;
 
@@ -7,13 +8,13 @@ use crate::data::decode::{self, Head};
 use crate::error::{Malformed, Problem, SstableError};
 use crate::input::Input;
 
-/// Longest stretch that is read backward as one block: one row may be as long as rows get.
+/// Longest stretch that is read backward as one block: one row may be as long as rows can be.
 const BLOCK_BYTES_MAX: u64 = decode::ROW_BYTES_MAX;
 
 impl Stream {
-    /// Where the row or marker before the last one starts, loading the block before when needed.
+    /// Start of the row or marker before the last one; loads the previous block if needed.
     pub(super) async fn previous(&mut self) -> Result<Option<u64>, SstableError> {
-        // Each round takes one block, and blocks are finite.
+        // Bounded: each round takes one block.
         loop {
             let Some(backward) = &mut self.backward else { return Ok(None) };
             if let Some(at) = backward.starts.pop() {
@@ -36,7 +37,7 @@ impl Stream {
         }
     }
 
-    /// Has the rows of a block in memory and finds where each starts.
+    /// Brings the rows of a block into memory and finds the start of each.
     async fn load_block(&mut self, start: u64, end: Option<u64>) -> Result<(), SstableError> {
         let too_long = |found| Malformed::over(start, "width of a block", found, BLOCK_BYTES_MAX);
         if let Some(end) = end {
@@ -66,7 +67,7 @@ impl Stream {
         }
     }
 
-    /// Like `head`, keeping everything from `start` on in memory.
+    /// As `head`, keeping everything from `start` on in memory.
     async fn head_within(&mut self, start: u64, at: u64) -> Result<(Head, u64), SstableError> {
         let behind = (at - start) as usize;
         let mut wanted = HEAD_BYTES;
@@ -115,7 +116,7 @@ impl Stream {
         let number = promoted.ending_before(reads, layout, near, &layout.orders).await?;
         let Some(last) = number.checked_sub(1) else { return Ok(()) };
         let before = promoted.block(reads, layout, last).await?;
-        // Blocks lie back to back, the last one ends where the partition does.
+        // Blocks are adjacent, and the last one ends where the partition does.
         let next = self.start.saturating_add(before.offset).saturating_add(before.width);
         if next > self.next {
             self.next = next;

@@ -1,4 +1,4 @@
-//! What was written into a segment is read back; damage and torn ends are told apart.
+//! Entries written into a segment are read back; damage is told apart from torn ends.
 
 use super::*;
 use proptest::prelude::*;
@@ -82,7 +82,7 @@ fn a_log_of_version_1_is_read_and_any_flipped_bit_costs_one_entry() {
     for payload in &payloads {
         bytes.extend(old_entry(bytes.len(), EntryKind::Mutation, payload));
     }
-    // A start ends such a segment as it ends any.
+    // A start ends a segment of version 1 as it ends any other.
     let end = bytes.len();
     bytes.resize(end + entry_bytes(0), 0);
     encode_entry(&mut bytes[end..], HEADER.seed(), end as u32, EntryKind::End, &[]);

@@ -1,10 +1,11 @@
-//! Incremental: size-tiered over runs of fragments, so that a merge never needs room for all of its inputs again.
+//! Incremental: size-tiered over runs of fragments, so that a merge never needs disk space for a second copy
+//! of all its inputs.
 //!
-//! A run is a set of files that do not overlap; tiers count runs, not files. Outputs are cut at equal parts of the
-//! tablet's tokens, a power of two of them, so that fragments of several runs end at the same places and go as soon
-//! as what replaces them is durable (`job`). With a space amplification goal, the two largest tiers are merged as
-//! soon as all that is not in the largest is more than the goal allows.
-//! Rules and names as ScyllaDB's documented `IncrementalCompactionStrategy`.
+//! A run is a set of files that do not overlap; tiers count runs, not files. Outputs are cut at equal parts
+//! of the tablet's tokens, a power of two of them. So fragments of several runs end at the same places, and
+//! are removed as soon as their replacements are durable (`job`). With a space amplification goal, the two
+//! largest tiers are merged as soon as the bytes outside the largest tier are more than the goal allows.
+//! Rules and names are those of ScyllaDB's documented `IncrementalCompactionStrategy`.
 
 use super::options::Options;
 use super::size_tiered::{Tiers, tiered_backlog};
@@ -40,7 +41,8 @@ impl Incremental {
 
     /// The runs there are: a file joins the run that ends closest before it, of files made before it.
     ///
-    /// Fragments of one merge are made in token order with growing numbers, so a run is found again after a start.
+    /// Fragments of one merge are made in token order with growing numbers, so a run is found again after a
+    /// start.
     fn runs(view: &View<'_>) -> Vec<Run> {
         let mut order: Vec<usize> = (0..view.files.len()).collect();
         order.sort_by_key(|index| view.files[*index].generation);
@@ -75,7 +77,7 @@ impl Incremental {
         Plan::new(inputs, 0, cut)
     }
 
-    /// The two largest tiers, where what is not in the largest takes more than the goal allows.
+    /// The two largest tiers, if the bytes outside the largest one are more than the goal allows.
     fn across_tiers(&self, view: &View<'_>, runs: &[Run]) -> Option<Plan> {
         let goal = self.goal?;
         let mut buckets = self.tiers.buckets(runs.iter().enumerate().map(|(name, run)| (name, run.bytes)));

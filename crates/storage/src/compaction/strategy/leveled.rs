@@ -1,9 +1,10 @@
 //! Leveled: each level is one run of files that do not overlap, ten times as large as the level before.
 //!
-//! Flushed files come to level 0 and may overlap there. A level that is too large gives a file to the next, merged
-//! with what it overlaps there; which file, goes around. Level 0 that is far behind is first compacted by size.
-//! Rules, limits and names as Cassandra's `LeveledCompactionStrategy` and `LeveledManifest`.
-//! A file that does not fit where it says (overlapping its level, as after other tools were at work) counts as level 0.
+//! Flushed files come to level 0 and may overlap there. A level that is too large gives a file to the next,
+//! merged with the files it overlaps there; the choice of the file goes round the tokens. A level 0 that is
+//! far behind is first compacted by size. Rules, limits and names are those of Cassandra's
+//! `LeveledCompactionStrategy` and `LeveledManifest`. A file that overlaps others of the level it names (as
+//! after use of other tools) counts as level 0.
 
 use std::collections::BTreeSet;
 
@@ -13,13 +14,14 @@ use super::options::Options;
 use super::size_tiered::Tiers;
 use super::{Cut, FileInfo, Plan, Strategy, View, touches};
 
-/// Levels there are, 0 included.
+/// Number of levels, including level 0.
 const LEVELS: usize = 9;
-/// Files in level 0 from which on it is compacted by size.
+/// If level 0 has more files than this, it is compacted by size.
 const LEVEL_0_FILES_MAX: usize = 32;
-/// A level may be so much larger than its size.
+/// A level may exceed its size by this factor.
 const SLACK: f64 = 1.001;
-/// Jobs of other levels after which a file of the highest level is taken along, so that what it deletes gets there.
+/// After this many jobs of other levels a file of the highest level is taken along, so that deletions get
+/// there.
 const STARVED_AFTER: u32 = 25;
 
 /// The strategy.
@@ -27,7 +29,7 @@ pub(super) struct Leveled {
     tiers: Tiers,
     file_bytes: u64,
     fanout: u64,
-    /// Last token of what was moved up from each level.
+    /// Last token of the files last moved up from each level.
     cursors: [Option<Token>; LEVELS],
     /// Jobs since each level was written to.
     idle: [u32; LEVELS],
@@ -44,7 +46,7 @@ impl Leveled {
         }
     }
 
-    /// Bytes a level may have.
+    /// Most bytes of a level.
     fn level_bytes(&self, level: usize) -> f64 {
         let fanout = self.fanout as f64;
         let files = if level == 0 { 4.0 } else { fanout.powi(i32::try_from(level).unwrap_or(i32::MAX)) };
@@ -55,7 +57,7 @@ impl Leveled {
     fn levels(&self, files: &[FileInfo]) -> Vec<Vec<usize>> {
         let mut levels: Vec<Vec<usize>> = vec![Vec::new(); LEVELS];
         let mut order: Vec<usize> = (0..files.len()).collect();
-        // Of two that overlap the newer one gives way.
+        // Of two files that overlap, the newer one becomes level 0.
         order.sort_by_key(|index| files[*index].generation);
         for index in order {
             let file = &files[index];
@@ -70,7 +72,7 @@ impl Leveled {
         levels
     }
 
-    /// Level 0 by size, where it is far behind.
+    /// Compacts level 0 by size, if it is far behind.
     fn tiers_in_0(&self, view: &View<'_>, level_0: &[usize]) -> Option<Plan> {
         if level_0.len() <= LEVEL_0_FILES_MAX {
             return None;
@@ -80,7 +82,7 @@ impl Leveled {
         Some(Plan::new(inputs, 0, Cut::Whole))
     }
 
-    /// Files of level 0, oldest writes first, with what they overlap there and in level 1.
+    /// Files of level 0, oldest writes first, with the files they overlap there and in level 1.
     fn leaving_0(&self, view: &View<'_>, levels: &[Vec<usize>]) -> Option<Vec<usize>> {
         let files = view.files;
         let busy: Vec<usize> = levels[0].iter().copied().filter(|index| files[*index].busy).collect();
@@ -115,7 +117,7 @@ impl Leveled {
         (inputs.len() >= 2).then_some(inputs)
     }
 
-    /// The next file of a level that is too large, with what it overlaps in the level after.
+    /// The next file of a level that is too large, with the files it overlaps in the next level.
     fn leaving_level(&self, view: &View<'_>, levels: &[Vec<usize>], level: usize) -> Option<Vec<usize>> {
         let files = view.files;
         let behind = |index: &&usize| match self.cursors[level] {
@@ -130,7 +132,7 @@ impl Leveled {
         })
     }
 
-    /// Level of what `inputs` become.
+    /// Level of the output of `inputs`.
     fn next_level(&self, view: &View<'_>, levels: &[Vec<usize>], inputs: &[usize]) -> usize {
         let level_of =
             |index: &usize| levels.iter().position(|level| level.contains(index)).unwrap_or_default();
@@ -145,7 +147,7 @@ impl Leveled {
         }
     }
 
-    /// Takes a file of the highest level along where nothing has been written to that level for long.
+    /// Takes a file of the highest level along if nothing has been written to that level for long.
     fn with_starved(
         &mut self,
         view: &View<'_>,
@@ -159,7 +161,7 @@ impl Leveled {
         if highest == target || self.idle[highest] <= STARVED_AFTER {
             return;
         }
-        // Between the ends of what is merged, the target level has no other files, so its run stays one.
+        // The target level has no other files within the span of the inputs, so its run stays one.
         let span = view.span(inputs);
         let inside = |index: &&usize| {
             let file = &view.files[**index];
@@ -174,9 +176,9 @@ impl Leveled {
     }
 }
 
-/// Files in each part of a major compaction, at least.
+/// Least number of files in each part of a major compaction.
 const PART_FILES: u64 = 2;
-/// Parts of one at most.
+/// Most parts of a major compaction.
 const PARTS_MAX: u32 = 16;
 
 impl Strategy for Leveled {
@@ -189,7 +191,7 @@ impl Strategy for Leveled {
             if view.bytes(&free) as f64 <= self.level_bytes(level) * SLACK {
                 continue;
             }
-            // Reads suffer from level 0 first.
+            // A full level 0 harms reads most.
             if behind.is_some() {
                 return behind;
             }
@@ -225,11 +227,12 @@ impl Strategy for Leveled {
         over.sum::<usize>() + far_behind
     }
 
-    /// All together go to the lowest level that takes them; files made one by one keep theirs.
+    /// All files together go to the lowest level that takes them; files rewritten one by one keep theirs.
     fn whole(&self, view: &View<'_>, inputs: &[usize], _: bool) -> (u32, Cut) {
         let bytes = view.bytes(inputs) as f64;
         let level = (1..LEVELS - 1).find(|level| bytes <= self.level_bytes(*level)).unwrap_or(LEVELS - 1);
-        // Where each part is some files, ending one at each bound costs little and lets inputs go part by part.
+        // If each part has several files, ending one at each bound costs little and lets inputs leave part by
+        // part.
         let parts = (bytes / (PART_FILES * self.file_bytes) as f64) as u32;
         let cut = match parts.checked_ilog2() {
             Some(log2 @ 2..) => Cut::SizeWithin(self.file_bytes, (1 << log2).min(PARTS_MAX)),
@@ -239,12 +242,12 @@ impl Strategy for Leveled {
     }
 
     fn alone(&self, view: &View<'_>, file: usize) -> Cut {
-        // A file that fits its level stays one.
+        // A file that fits its level stays one file.
         let fits = view.files[file].bytes <= self.file_bytes + self.file_bytes / 2;
         if fits { Cut::Whole } else { Cut::Size(self.file_bytes) }
     }
 
-    /// What is over in each level is rewritten with a fanout of the next, and so on up to the highest.
+    /// Each level's excess is rewritten with a fanout of the next level, and so on up to the highest.
     fn backlog(&self, view: &View<'_>) -> f64 {
         let levels = self.levels(view.files);
         let highest = levels.iter().rposition(|level| !level.is_empty()).unwrap_or_default().max(1);

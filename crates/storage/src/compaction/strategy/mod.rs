@@ -1,9 +1,10 @@
-//! Which table files of a tablet to compact next, and into what: one file per strategy behind [`Strategy`].
+//! Decides which table files of a tablet to compact next, and into what: one file per strategy behind
+//! [`Strategy`].
 //!
-//! Pure: facts of files in, indexes of files out; no disk, no clock. Rules and option names are those of Cassandra 5's
-//! strategies of the same name, and of ScyllaDB's documented incremental one. [`Chooser`] adds what all of them
-//! share: files that expired as a whole, and single files full of tombstones.
-//! Invariant: a plan names only files that are not busy. `schedule` runs what is chosen here.
+//! Pure: facts about files in, indexes of files out; no disk, no clock. Rules and option names are those of
+//! Cassandra 5's strategies of the same name, and of ScyllaDB's documented incremental one. [`Chooser`] adds
+//! the parts that all strategies share: files that expired as a whole, and single files full of tombstones.
+//! Invariant: a plan names only files that are not busy. `schedule` runs the plans.
 
 mod incremental;
 mod leveled;
@@ -28,10 +29,11 @@ use size_tiered::SizeTiered;
 use time_window::TimeWindow;
 use unified::Unified;
 
-/// Time between two looks for files that expired as a whole, unless the table says otherwise, seconds.
+/// Time between two checks for files that expired as a whole, unless the table's options say otherwise,
+/// seconds.
 const EXPIRED_CHECK_SECONDS: u32 = 600;
 
-/// What a strategy knows of a table file.
+/// The facts about a table file that a strategy decides by.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FileInfo {
     /// Its number; later files have greater ones.
@@ -44,13 +46,13 @@ pub(crate) struct FileInfo {
     pub(crate) tokens: (Token, Token),
     /// Smallest and greatest timestamp of a write in it.
     pub(crate) timestamps: (i64, i64),
-    /// Greatest local deletion time; [`NO_LOCAL_TIME`] where something in it lives for ever.
+    /// Greatest local deletion time; [`NO_LOCAL_TIME`] if the file has data that never expires.
     pub(crate) deletion_time_max: u32,
     /// Share of its cells that are tombstones past their grace period.
     pub(crate) droppable: f64,
     /// When it was made, seconds.
     pub(crate) created: u32,
-    /// Whether another job has it.
+    /// Whether another job has marked it.
     pub(crate) busy: bool,
 }
 
@@ -65,25 +67,25 @@ fn touches(one: (Token, Token), other: (Token, Token)) -> bool {
     one.0 <= other.1 && other.0 <= one.1
 }
 
-/// What a strategy looks at.
+/// A tablet's state that a strategy decides by.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct View<'a> {
     /// All files of the tablet.
     pub(crate) files: &'a [FileInfo],
     /// The tablet's tokens.
     pub(crate) tokens: (Token, Token),
-    /// Seconds now.
+    /// The present time, seconds.
     pub(crate) now: u32,
     /// Tombstones with a local time before this may go.
     pub(crate) gc_before: u32,
-    /// The least timestamp in a memtable, `i64::MAX` where there is none.
+    /// The least timestamp in a memtable, `i64::MAX` if there is none.
     pub(crate) memory_timestamp_min: i64,
-    /// Bytes a flush writes, about.
+    /// Bytes a flush writes, roughly.
     pub(crate) flush_bytes: u64,
 }
 
 impl<'a> View<'a> {
-    /// Indexes of files that no job has.
+    /// Indexes of files that no job has marked.
     fn free(&self) -> impl Iterator<Item = usize> + use<'a> {
         let files = self.files;
         (0..files.len()).filter(move |index| !files[*index].busy)
@@ -93,7 +95,7 @@ impl<'a> View<'a> {
         indexes.iter().map(|index| self.files[*index].bytes).sum()
     }
 
-    /// Part of the tablet's tokens that the files cover from the first to the last of them, 0 to 1.
+    /// Share of the tablet's tokens between the first and the last of `tokens`, 0 to 1.
     fn coverage(&self, tokens: (Token, Token)) -> f64 {
         let width =
             |(first, last): (Token, Token)| (i128::from(last.0) - i128::from(first.0) + 1).max(0) as f64;
@@ -115,12 +117,13 @@ pub(crate) enum Cut {
     Whole,
     /// A new file when the current one has this many bytes on the disk.
     Size(u64),
-    /// A new file at the bounds of so many equal parts of the tablet's tokens. Runs cut in this way are aligned, so
-    /// that inputs can go part by part.
+    /// A new file at the bounds of this many equal parts of the tablet's tokens. Runs cut in this way are
+    /// aligned, so that inputs can leave part by part.
     Shards(u32),
-    /// Both: files of this many bytes within each of so many parts, so that inputs can go part by part.
+    /// Both: files of this many bytes within each of this many parts, so that inputs can leave part by part.
     SizeWithin(u64, u32),
-    /// Files of about half, a quarter, … of all, none below this many bytes: a major compaction with `split_output`.
+    /// Files of about half, a quarter, … of all, none below this many bytes: a major compaction with
+    /// `split_output`.
     Halves(u64),
 }
 
@@ -129,15 +132,15 @@ pub(crate) enum Cut {
 pub(crate) enum Reason {
     /// The strategy's rule.
     Strategy,
-    /// A single file has many tombstones that may go.
+    /// A single file has many tombstones that may be purged.
     Tombstones,
     /// Everything in the files has expired.
     Expired,
-    /// Somebody asked for these files to be compacted.
+    /// An operator asked for these files to be compacted.
     Major,
 }
 
-/// A job: which files, and what becomes of them.
+/// A job: its input files and the shape of its output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// Indexes of the view's files.
@@ -156,19 +159,19 @@ impl Plan {
     }
 }
 
-/// A compaction strategy of one tablet, with what it has to remember.
+/// A compaction strategy of one tablet, with its state.
 pub(crate) trait Strategy {
     /// The next job by the strategy's own rule.
     fn next(&mut self, view: &View<'_>) -> Option<Plan>;
 
-    /// How many jobs are due, about.
+    /// Estimated number of due jobs.
     fn pending(&self, view: &View<'_>) -> usize;
 
-    /// How files that are all compacted together are cut, and their level; `split` asks a strategy that would write
-    /// one file for several.
+    /// Level and cut of the output when the files are all compacted together. `split` asks a strategy that
+    /// would write one file for several.
     fn whole(&self, view: &View<'_>, inputs: &[usize], split: bool) -> (u32, Cut);
 
-    /// How the output is cut when one file is rewritten in its place.
+    /// Cut of the output when one file is rewritten in its place.
     fn alone(&self, view: &View<'_>, file: usize) -> Cut {
         self.whole(view, &[file], false).1
     }
@@ -178,7 +181,7 @@ pub(crate) trait Strategy {
         files.into_iter().max_by_key(|index| view.files[*index].bytes)
     }
 
-    /// Whether two files may be merged although the rule does not ask for it.
+    /// Whether two files may be merged although the strategy's rule does not ask for it.
     fn may_mix(&self, _: &View<'_>, _: usize, _: usize) -> bool {
         true
     }
@@ -186,13 +189,13 @@ pub(crate) trait Strategy {
     /// Bytes still to be rewritten until the files are in the shape the strategy wants.
     fn backlog(&self, view: &View<'_>) -> f64;
 
-    /// Time between two looks for expired files; `None` for the default.
+    /// Time between two checks for expired files; `None` for the default.
     fn expired_check_seconds(&self) -> Option<u32> {
         None
     }
 }
 
-/// The strategy a table's options ask for, and what all strategies share.
+/// The strategy of a table's options, and the parts all strategies share.
 pub(crate) struct Chooser {
     options: BTreeMap<String, String>,
     common: Common,
@@ -201,7 +204,7 @@ pub(crate) struct Chooser {
 }
 
 impl Chooser {
-    /// From a table's `compaction` option; what is missing takes its default.
+    /// From a table's `compaction` option; missing sub-options take their defaults.
     pub(crate) fn new(options: &BTreeMap<String, String>) -> Self {
         let read = Options::new(options);
         let strategy: Box<dyn Strategy> = match read.class() {
@@ -215,12 +218,12 @@ impl Chooser {
         Self { options: options.clone(), common, strategy, expired_checked: 0 }
     }
 
-    /// Whether it is what these options ask for.
+    /// Whether the chooser was made from these options.
     pub(crate) fn is_of(&self, options: &BTreeMap<String, String>) -> bool {
         self.options == *options
     }
 
-    /// Whether files are compacted on their own.
+    /// Whether files are compacted automatically.
     pub(crate) fn is_enabled(&self) -> bool {
         self.common.enabled
     }
@@ -235,7 +238,7 @@ impl Chooser {
             self.expired_checked = view.now;
         }
         if !gone.is_empty() {
-            // They cost nothing, so they do not wait for a job of the strategy.
+            // Removing them costs nothing, so they do not wait for a job of the strategy.
             return Some(Plan { inputs: gone, level: 0, cut: Cut::Whole, reason: Reason::Expired });
         }
         self.strategy.next(view).or_else(|| self.tombstones(view))
@@ -249,12 +252,12 @@ impl Chooser {
         Some(Plan { inputs: vec![file], level, cut, reason: Reason::Tombstones })
     }
 
-    /// How many jobs are due, about.
+    /// Estimated number of due jobs.
     pub(crate) fn pending(&self, view: &View<'_>) -> usize {
         if self.common.enabled { self.strategy.pending(view) } else { 0 }
     }
 
-    /// These files together, if there are any.
+    /// A plan for these files together, if there are any.
     pub(crate) fn together(&self, view: &View<'_>, inputs: Vec<usize>, split: bool) -> Option<Plan> {
         if inputs.is_empty() {
             return None;
@@ -263,13 +266,13 @@ impl Chooser {
         Some(Plan { inputs, level, cut, reason: Reason::Major })
     }
 
-    /// Those of `among` that have to be merged for what is deleted in them to go: the first of them, and what it
-    /// overlaps as far as the strategy lets them be together.
+    /// Those files of `among` that have to be merged so that their deleted data goes: the first one, and the
+    /// files it overlaps, as far as the strategy lets them be merged.
     pub(crate) fn deleting(&self, view: &View<'_>, among: Vec<usize>) -> Option<Plan> {
         let first = *among.first()?;
         let mut group = vec![first];
         let mut span = view.files[first].tokens;
-        // Bounded: each round takes one more.
+        // Bounded: each round adds a file.
         while let Some(next) = among.iter().copied().find(|index| {
             !group.contains(index)
                 && touches(view.files[*index].tokens, span)
@@ -286,12 +289,12 @@ impl Chooser {
         })
     }
 
-    /// How the rewriting of one file is cut.
+    /// Cut of the output when one file is rewritten.
     pub(crate) fn alone(&self, view: &View<'_>, file: usize) -> Cut {
         self.strategy.alone(view, file)
     }
 
-    /// Whether tombstones of files that were not repaired stay.
+    /// Whether tombstones of files that were not repaired are kept.
     pub(crate) fn only_purges_repaired(&self) -> bool {
         self.common.only_purge_repaired
     }
@@ -302,9 +305,10 @@ impl Chooser {
     }
 }
 
-/// Those of `among` of which nothing is left but tombstones past their grace period that shadow nothing elsewhere.
+/// Those files of `among` that hold only tombstones past their grace period which shadow nothing elsewhere.
 ///
-/// As Cassandra's `CompactionController.getFullyExpiredSSTables`: such files can go without being read.
+/// As Cassandra's `CompactionController.getFullyExpiredSSTables`: such files can be removed without being
+/// read.
 pub(crate) fn expired(view: &View<'_>, among: &[usize]) -> Vec<usize> {
     let is_over =
         |file: &FileInfo| file.deletion_time_max != NO_LOCAL_TIME && file.deletion_time_max < view.gc_before;
@@ -312,8 +316,8 @@ pub(crate) fn expired(view: &View<'_>, among: &[usize]) -> Vec<usize> {
     if over.is_empty() {
         return over;
     }
-    // Files that stay hold back those they overlap; a candidate held back stays too, so this goes on until nothing
-    // changes. Bounded: each round removes a candidate.
+    // Files that stay hold back those they overlap, and a candidate held back stays too, so this repeats
+    // until nothing changes. Bounded: each round removes a candidate.
     loop {
         let stays = |index: usize| !over.contains(&index);
         let next: Vec<usize> = over

@@ -1,7 +1,7 @@
-//! A table's `compaction` option as numbers, and the sub-options that every strategy knows.
+//! A table's `compaction` option as numbers, and the sub-options that every strategy has.
 //!
-//! The statement that set them has checked them; what is no number here takes its default. Names and defaults as
-//! Cassandra 5's `AbstractCompactionStrategy`.
+//! The statement that set them has checked them; a value that does not parse here takes its default. Names
+//! and defaults are those of Cassandra 5's `AbstractCompactionStrategy`.
 
 use std::collections::BTreeMap;
 
@@ -33,13 +33,13 @@ impl<'a> Options<'a> {
         self.text(name).and_then(|value| value.parse().ok()).unwrap_or(default)
     }
 
-    /// A number of megabytes, in bytes. Statements take whole ones only; here a part of one is a size as well.
+    /// A number of megabytes, in bytes. Statements take whole numbers only; fractions are accepted here.
     pub(super) fn megabytes(&self, name: &str, default: f64) -> u64 {
         let megabytes = Some(self.number(name, default)).filter(|size: &f64| *size > 0.0 && size.is_finite());
         ((megabytes.unwrap_or(default) * 1048576.0) as u64).max(1)
     }
 
-    /// Written in any case.
+    /// A boolean, in any case.
     pub(super) fn truth(&self, name: &str, default: bool) -> bool {
         self.text(name).map_or(default, |value| {
             if default { !value.eq_ignore_ascii_case("false") } else { value.eq_ignore_ascii_case("true") }
@@ -75,13 +75,13 @@ pub(super) fn size(text: &str) -> Option<u64> {
     (number >= 0.0 && number.is_finite()).then_some((number * unit).ceil() as u64)
 }
 
-/// The thresholds of tiers.
+/// The thresholds of size tiers: minimum and maximum number of files.
 pub(super) fn thresholds(options: &Options<'_>) -> (usize, usize) {
     let min = options.number("min_threshold", 4usize).max(2);
     (min, options.number("max_threshold", 32usize).max(min))
 }
 
-/// What every strategy knows.
+/// The options that every strategy has.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Common {
     pub(super) enabled: bool,
@@ -96,7 +96,8 @@ pub(super) struct Common {
 impl Common {
     pub(super) fn new(options: &Options<'_>) -> Self {
         let unchecked_tombstones = options.truth("unchecked_tombstone_compaction", false);
-        // In time windows everything expires together: there it is done only where somebody asked for it.
+        // In time windows everything expires together, so there single files are rewritten only if an option
+        // asks for it.
         let asked = options.has("tombstone_threshold")
             || options.has("tombstone_compaction_interval")
             || unchecked_tombstones;
@@ -110,7 +111,7 @@ impl Common {
         }
     }
 
-    /// Whether rewriting one file alone would free it of enough tombstones.
+    /// Whether rewriting one file alone would purge enough tombstones.
     pub(super) fn worth_rewriting(&self, view: &View<'_>, index: usize) -> bool {
         let file = &view.files[index];
         if !self.tombstones
@@ -122,8 +123,8 @@ impl Common {
         if self.unchecked_tombstones {
             return true;
         }
-        // Tombstones that may shadow something elsewhere would stay, so only the part that no other file covers
-        // counts. Tokens are spread evenly enough for lengths to stand for keys.
+        // Tombstones that may shadow data in other files would stay, so only the part that no other file
+        // covers counts. Tokens are spread evenly enough for ranges of tokens to stand for keys.
         let mut others: Vec<_> = view
             .files
             .iter()

@@ -1,7 +1,7 @@
 //! Which intervals overlap at the same place: the sections that unified compaction counts.
 //!
-//! As Cassandra's `Overlaps`: intervals are put into sets such that those in one set all overlap, no interval is in
-//! sets that are not next to each other, and every place with overlaps is covered by one set.
+//! As Cassandra's `Overlaps`: intervals are put into sets such that those in one set all overlap, no interval
+//! is in sets that are not next to each other, and every place with overlaps is covered by one set.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ pub(super) enum Inclusion {
     None,
     /// Those that overlap the section itself.
     Single,
-    /// Those that overlap what was taken already, and so on.
+    /// Files that overlap a file taken already, and files that overlap those, and so on.
     Transitive,
 }
 

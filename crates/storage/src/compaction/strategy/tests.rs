@@ -1,4 +1,4 @@
-//! Each strategy over made-up lists of files: what it picks next, how much is due, how the output is cut.
+//! Each strategy over made-up lists of files: its next pick, how much is due, how the output is cut.
 
 use super::*;
 
@@ -71,7 +71,7 @@ fn chooser(class: &str, options: &[(&str, &str)]) -> Chooser {
     Chooser::new(&map)
 }
 
-/// What is picked next: sorted inputs, level, cut.
+/// The next pick: sorted inputs, level, cut.
 type Picked = Option<(Vec<usize>, u32, Cut)>;
 
 fn picked(plan: Option<Plan>) -> Picked {
@@ -99,7 +99,7 @@ fn sizes(megabytes: &[u64]) -> Vec<FileInfo> {
 fn size_tiered_merges_files_of_a_size() {
     let check = |options: &[(&str, &str)], files, expected| check("SizeTiered", options, files, expected);
     check(&[], sizes(&[1, 1, 1]), None);
-    // Everything below 50 MB is of a size.
+    // All sizes below 50 MB count as equal.
     check(&[], sizes(&[1, 2, 30, 3]), whole(&[0, 1, 2, 3]));
     check(&[], sizes(&[100, 110, 1000, 90, 120]), whole(&[0, 1, 3, 4]));
     check(&[], sizes(&[100, 400, 1600, 6400]), None);
@@ -142,14 +142,14 @@ fn single_files_are_rewritten_for_their_tombstones() {
     check(&[], vec![file(1).droppable(0.5, day - 1)], None);
     let hourly = [("tombstone_compaction_interval", "3600")];
     check(&hourly, vec![file(1).droppable(0.5, day - 1)], whole(&[0]));
-    // Another file covers all of it: nothing could go.
+    // Another file covers all its tokens: nothing could be purged.
     check(&[], vec![file(1).droppable(0.5, 2 * day), file(100)], None);
     let unchecked = [("unchecked_tombstone_compaction", "true")];
     check(&unchecked, vec![file(1).droppable(0.5, 2 * day), file(100)], whole(&[0]));
     // A tenth is covered, in two pieces that overlap.
     let tenth = vec![file(1).droppable(0.5, 2 * day), file(100).at(-100, 0), file(400).at(-50, 99)];
     check(&[], tenth, whole(&[0]));
-    // The largest first; in time windows the smallest, and only where asked for.
+    // The largest file first. In time windows the smallest, and only if the options ask for it.
     let two = || vec![file(1).at(-9, 0).droppable(0.5, 2 * day), file(9).at(1, 9).droppable(0.5, 2 * day)];
     check(&[], two(), whole(&[1]));
     super::tests::check("TimeWindow", &[], vec![file(1).droppable(0.9, 9 * day)], None);
@@ -173,13 +173,13 @@ fn files_that_expired_go_whole_where_they_shadow_nothing() {
     check(vec![over().written(1, 5)], i64::MAX, &[0]);
     check(vec![file(1).over_at(NOW - 50)], i64::MAX, &[]);
     check(vec![file(1)], i64::MAX, &[]);
-    // Something in memory, or in a file that stays, is older.
+    // A memtable, or a file that stays, has older data.
     check(vec![over().written(1, 5)], 5, &[]);
     check(vec![over().written(1, 5)], 6, &[0]);
     check(vec![over().written(1, 5), file(1).written(3, 9)], i64::MAX, &[]);
     check(vec![over().written(1, 5), file(1).written(6, 9)], i64::MAX, &[0]);
     check(vec![over().written(1, 5).at(0, 5), file(1).written(3, 9).at(6, 9)], i64::MAX, &[0]);
-    // One that is held back holds back what it overlaps.
+    // A file that is held back holds back the files it overlaps.
     check(
         vec![over().written(2, 6), over().written(4, 7), file(1).written(7, 9), over().written(1, 1)],
         i64::MAX,
@@ -189,7 +189,7 @@ fn files_that_expired_go_whole_where_they_shadow_nothing() {
     let mut chooser = chooser("SizeTiered", &[]);
     let plan = chooser.next(&view(&files)).expect("a plan");
     assert_eq!((plan.inputs, plan.reason), (vec![0], Reason::Expired));
-    // Not looked at again before its time.
+    // Not checked again before its time.
     assert_eq!(chooser.next(&view(&files)), None);
     assert!(chooser.next(&View { now: NOW + 601, ..view(&files) }).is_some());
 }
@@ -200,7 +200,7 @@ fn leveled_keeps_levels_at_their_size() {
     let check = |files, expected| check("Leveled", &ten, files, expected);
     let cut = Cut::Size(10 * MB);
     check(vec![file(1)], None);
-    // Level 0 is merged within itself as long as it is small, then with what it overlaps in level 1.
+    // Level 0 is merged within itself while it is small, later with the files it overlaps in level 1.
     check(vec![file(1), file(1)], Some((vec![0, 1], 0, Cut::Whole)));
     check(vec![file(8), file(8)], Some((vec![0, 1], 1, cut)));
     let level_1 = |first, last| file(10).level(1).at(first, last);
@@ -210,17 +210,17 @@ fn leveled_keeps_levels_at_their_size() {
     );
     check(vec![file(8), file(8), level_1(0, 9).busy()], None);
     check(vec![file(8), file(8).busy(), file(1)], None);
-    // Level 1 has ten files at most.
+    // Level 1 has at most ten files.
     let full = |count: i64| (0..count).map(|n| level_1(n * 10, n * 10 + 9)).collect::<Vec<_>>();
     check(full(10), None);
     let mut over = full(11);
     over.push(file(10).level(2).at(5, 12));
     over.push(file(10).level(2).at(13, 20));
     check(over, Some((vec![0, 11], 2, cut)));
-    // One that overlaps its level counts as level 0.
+    // A file that overlaps its level counts as level 0.
     check(vec![level_1(0, 9), level_1(5, 12), level_1(13, 20)], None);
     check(vec![level_1(0, 9), level_1(5, 12), file(1).at(5, 5)], Some((vec![0, 1, 2], 1, cut)));
-    // Far behind: by size first.
+    // Level 0 is far behind: by size first.
     let mut behind = sizes(&[1; 33]);
     behind.extend(full(11));
     check(behind, Some(((0..32).collect(), 0, Cut::Whole)));
@@ -240,7 +240,7 @@ fn leveled_goes_around_and_tells_what_is_due() {
     assert_eq!(picked(chooser.next(&view(&first))), Some((vec![1], 2, Cut::Size(10 * MB))));
     assert_eq!(picked(chooser.next(&view(&files(2)))), Some((vec![0], 2, Cut::Size(10 * MB))));
     assert_eq!(picked(chooser.next(&view(&files(-9)))), Some((vec![0], 2, Cut::Size(10 * MB))));
-    // All together go to the first level that takes them.
+    // All files together go to the lowest level that takes them.
     let plan = chooser.together(&view(&first), vec![0, 1, 2, 3], false).expect("a plan");
     assert_eq!((plan.level, plan.cut), (2, Cut::Size(10 * MB)));
 }
@@ -266,10 +266,10 @@ fn time_windows_are_not_mixed() {
     let check = |options: &[(&str, &str)], files, expected| check("TimeWindow", options, files, expected);
     check(&hours, vec![at(10, 1), at(11, 1), at(12, 1)], whole(&[0, 1]));
     check(&hours, vec![at(10, 1), at(12, 1), at(14, 1)], None);
-    // The newest window by size, four at least.
+    // The newest window is compacted by size, at least four files.
     check(&hours, vec![at(10, 1), at(10, 1), at(10, 1)], None);
     check(&hours, vec![at(10, 1), at(10, 1), at(11, 1), at(11, 9)], whole(&[0, 1, 2, 3]));
-    // The newest window that has something to do first.
+    // Of the windows with something due, the newest first.
     check(&hours, vec![at(2, 1), at(2, 1), at(6, 1), at(6, 1), at(10, 1)], whole(&[2, 3]));
     let seconds = [("timestamp_resolution", "SECONDS"), ("compaction_window_unit", "MINUTES")];
     check(
@@ -285,7 +285,7 @@ fn time_windows_are_not_mixed() {
         whole(&[1, 2]),
     );
     assert_eq!(chooser("TimeWindow", &[]).pending(&view(&numbered(days))), 1);
-    // A window that was seen once does not become the newest again.
+    // An older window does not become the newest after a later one was seen.
     let mut chooser = chooser("TimeWindow", &hours);
     let later = numbered(vec![at(10, 1), at(20, 1)]);
     assert_eq!(chooser.next(&view(&later)), None);
@@ -309,13 +309,13 @@ fn incremental_counts_runs_and_cuts_them_evenly() {
     check(&hundred, sizes(&[1, 1, 1]), None);
     check(&hundred, sizes(&[1, 1, 1, 1]), Some((vec![0, 1, 2, 3], 0, Cut::Shards(1))));
     check(&hundred, sizes(&[90, 90, 90, 90]), Some((vec![0, 1, 2, 3], 0, Cut::Shards(4))));
-    // Two runs of two fragments and two of one: four runs of about a size.
+    // Two runs of two fragments and two runs of one: four runs of about the same size.
     let runs = vec![file(90).at(-1000, -1), file(90).at(0, 999), file(80).at(-1000, -1), file(80).at(0, 999)];
     check(&hundred, runs.clone(), None);
     let mut four = runs.clone();
     four.extend(sizes(&[150, 170]));
     check(&hundred, four, Some(((0..6).collect(), 0, Cut::Shards(8))));
-    // A run at work is not touched.
+    // A run with a busy fragment is not touched.
     let mut busy = runs;
     busy.extend([file(150), file(170), file(1).at(-5, -1).busy()]);
     check(&hundred, busy.clone(), Some(((0..6).collect(), 0, Cut::Shards(8))));
@@ -345,23 +345,23 @@ fn incremental_merges_tiers_beyond_its_goal() {
 fn unified_counts_overlap_by_density() {
     let check = |options: &[(&str, &str)], files, expected| check("Unified", options, files, expected);
     let shards = |inputs: &[usize], shards| Some((inputs.to_vec(), 0, Cut::Shards(shards)));
-    // T4 unless said otherwise.
+    // T4 is the default.
     check(&[], sizes(&[1, 1, 1]), None);
     check(&[], sizes(&[1, 1, 1, 1]), shards(&[0, 1, 2, 3], 1));
     check(&[("scaling_parameters", "L4")], sizes(&[1, 1]), shards(&[0, 1], 1));
     check(&[("scaling_parameters", "N")], sizes(&[1]), None);
     check(&[("scaling_parameters", "N")], sizes(&[1, 1]), shards(&[0, 1], 1));
     check(&[("scaling_parameters", "T3, N")], sizes(&[1, 1, 1]), shards(&[0, 1, 2], 1));
-    // Density, not size: a quarter of the tokens with 1 MB is as dense as all with 4.
+    // Density counts, not size: a quarter of the tokens with 1 MB is as dense as all with 4.
     let quarter = || file(1).at(-1000, -501);
     check(&[], vec![quarter(), quarter(), quarter(), file(4)], shards(&[0, 1, 2, 3], 1));
     check(&[], vec![file(1), file(1), file(1), file(9)], None);
-    // Where most overlap first, and neighbours as told.
+    // The place with most overlapping files comes first; the option includes neighbours.
     let chain = || vec![file(2).at(-1000, 0), file(1).at(-5, 500), file(1).at(400, 999), file(1).at(-1, 900)];
     let three = |inclusion| [("scaling_parameters", "T3"), ("overlap_inclusion_method", inclusion)];
     check(&three("none"), chain(), shards(&[0, 1, 3], 1));
     check(&three("transitive"), chain(), shards(&[0, 1, 2, 3], 1));
-    // Oldest first, where there are more than one merge takes.
+    // Oldest first if there are more files than one merge takes.
     let many: Vec<FileInfo> = (0..6).map(|n| file(1).written(0, 9 - n)).collect();
     check(&[("max_sstables_to_compact", "4")], many, shards(&[2, 3, 4, 5], 1));
     let far: Vec<FileInfo> = sizes(&[1; 40]);
@@ -380,12 +380,12 @@ fn unified_cuts_by_density() {
     let fixed = [("sstable_growth", "1"), ("base_shard_count", "6")];
     let even = [("sstable_growth", "0"), ("target_sstable_size", "100MiB")];
     for (options, megabytes, expected) in [
-        // Below the least size, as few parts as divide the base.
+        // Below the least size: as few parts as divide the base.
         (&[][..], 50, 1),
         (&[], 250, 2),
         (&[("base_shard_count", "6")], 500, 2),
         (&[], 400, 4),
-        // Growing with the third root.
+        // The number grows with the third root.
         (&[], 4 << 10, 4),
         (&[], 16 << 10, 8),
         (&[], 64 << 10, 32),

@@ -1,7 +1,8 @@
-//! Time windows: files whose newest writes fall into the same stretch of time are merged, and never with others.
+//! Time windows: files whose newest writes fall into the same stretch of time are merged, never with others.
 //!
-//! The newest window is compacted by size; a window that is over becomes one file. Rules and names as Cassandra's
-//! `TimeWindowCompactionStrategy`. Files that expired are looked for as often as the table says.
+//! The newest window is compacted by size; a window that is over becomes one file. Rules and names are those
+//! of Cassandra's `TimeWindowCompactionStrategy`. Expired files are looked for as often as the table's
+//! options say.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use super::{Cut, Plan, Strategy, View};
 pub(super) struct TimeWindow {
     tiers: Tiers,
     window_seconds: i64,
-    /// Timestamps in a second.
+    /// Timestamp units in a second.
     per_second: i64,
     expired_check_seconds: u32,
     /// Start of the newest window ever seen.
@@ -62,7 +63,7 @@ impl TimeWindow {
         windows.keys().next_back().map_or(self.newest, |newest| self.newest.max(*newest))
     }
 
-    /// What is due in a window.
+    /// The files of a window that are due to be merged, if any.
     fn due(&self, view: &View<'_>, window: i64, newest: i64, files: &[usize]) -> Option<Vec<usize>> {
         if window >= newest {
             return self.tiers.pick(files.iter().map(|index| (*index, view.files[*index].bytes)));

@@ -1,8 +1,9 @@
-//! Unified: levels by density, overlap counted, outputs cut at fixed token bounds.
+//! Unified: levels by density, overlapping files counted, outputs cut at fixed token bounds.
 //!
-//! A file's density is its bytes by the part of the tablet's tokens it covers; the scaling parameter of a level says
-//! how many overlapping files trigger a merge and how much denser the next level is (`L10`, `T4`, `N`).
-//! Rules, defaults and names as Cassandra 5's `UnifiedCompactionStrategy` and its `Controller`.
+//! The density of a file is its bytes divided by the part of the tablet's tokens that it covers. The scaling
+//! parameter of a level (`L10`, `T4`, `N`) sets how many overlapping files trigger a merge and how much
+//! denser the next level is. Rules, defaults and names are those of Cassandra 5's `UnifiedCompactionStrategy`
+//! and its `Controller`.
 
 use std::collections::BTreeSet;
 
@@ -234,7 +235,8 @@ impl Strategy for Unified {
         (0, self.cut(view, inputs))
     }
 
-    /// Each file goes up the levels that are left to the highest; leveled ones are rewritten with each arrival.
+    /// Each file goes up the levels that are left to the highest; leveled ones are rewritten with each
+    /// arrival.
     fn backlog(&self, view: &View<'_>) -> f64 {
         let levels = self.levels(view, 0..view.files.len());
         let highest = levels.last().map_or(0, |level| level.index);

@@ -1,4 +1,5 @@
-//! Range tombstones beside the plain list of `model::tombstones`, with readers that stay on the versions they found.
+//! Range tombstones beside the plain list of `model::tombstones`, with readers that stay on the versions they
+//! found.
 
 use std::rc::Rc;
 
@@ -86,7 +87,7 @@ impl Subject {
         self.memtable.contents().versions(PARTITION).to_vec()
     }
 
-    /// How many ranges each version has.
+    /// Number of ranges in each version.
     fn ranges(&self) -> Vec<usize> {
         let inner = self.memtable.inner.borrow();
         inner.partition(0).versions().map(|version| version.ranges.len()).collect()
@@ -134,7 +135,7 @@ impl Subject {
         deletions
     }
 
-    /// That all is charged that it keeps.
+    /// Checks that everything the memtable holds is charged.
     fn check_charge(&self) {
         let inner = self.memtable.inner.borrow();
         let records: usize =
@@ -152,7 +153,7 @@ impl Subject {
 
 const ROWS: u16 = 24;
 
-/// What a list of ranges says of each row of a slice.
+/// The deletion of each row according to a list of ranges; rows outside the slice are live.
 fn expected(list: &RangeTombstones, slice: &Slice, orders: &[ClusteringOrder]) -> Vec<DeletionTime> {
     (0..ROWS)
         .map(|row| {
@@ -164,7 +165,8 @@ fn expected(list: &RangeTombstones, slice: &Slice, orders: &[ClusteringOrder]) -
 }
 
 proptest! {
-    /// Ranges come, readers come and go: each reads the same for as long as it stays, and who comes new all there is.
+    /// Range tombstones are added while readers come and go. Each reader sees the same for as long as it
+    /// stays, and a new reader sees everything written so far.
     #[test]
     fn every_reader_finds_the_greatest_deletion_of_each_row_that_it_began_with(
         steps in proptest::collection::vec((0u8..6, (0..ROWS, 0..ROWS), any::<(bool, bool)>(), 0i64..6), 1..80),
@@ -225,7 +227,7 @@ fn a_range_over_many_others_cuts_none_of_them_and_is_read_with_them() {
         subject.delete(&range((row, row), (false, true), i64::from(row % 7)));
     }
     assert_eq!(subject.ranges(), [2000]);
-    // Over few of them: as ever.
+    // Over few ranges: cut as usual.
     subject.delete(&range((100, 199), (false, true), 9));
     assert_eq!(subject.ranges(), [1901]);
     for timestamp in [3, 5, 4] {
@@ -233,7 +235,7 @@ fn a_range_over_many_others_cuts_none_of_them_and_is_read_with_them() {
         assert_eq!(subject.ranges(), [1901, 1], "all of them are cut by the next to go there");
         subject.check_charge();
     }
-    // A reader that goes folds what it was on, but not so much.
+    // A reader that ends folds the versions it had pinned, unless they are too large.
     drop(subject.pin());
     assert_eq!(subject.ranges(), [1901, 1]);
     for reversed in [false, true] {

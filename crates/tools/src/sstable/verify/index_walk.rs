@@ -1,4 +1,4 @@
-//! All entries of an Index.db in their order, read apart from the crate that is checked.
+//! All entries of an Index.db in order, read by code separate from the checked crate.
 //!
 //! ```text
 //! entry := key_length:u16 key data_position:vint promoted_length:vint promoted
@@ -20,7 +20,7 @@ const HEAD_BYTES_MAX: usize = 2 + u16::MAX as usize + 9 + 9;
 
 /// One entry.
 pub(super) struct Entry<'w> {
-    /// Where it stands in the index.
+    /// Its offset in the index.
     pub(super) at: u64,
     /// Stored partition key.
     pub(super) key: &'w [u8],
@@ -31,9 +31,9 @@ pub(super) struct IndexWalk {
     file: File,
     path: PathBuf,
     length: u64,
-    /// Where the next entry starts.
+    /// Offset of the next entry.
     next: u64,
-    /// What was read, from `start` on.
+    /// The bytes read, from `start` on.
     bytes: Vec<u8>,
     start: u64,
     last_position: Option<u64>,
@@ -79,7 +79,7 @@ impl IndexWalk {
     }
 }
 
-/// Length of the key, place in the data, and where the next entry starts.
+/// Length of the key, position in the data, and offset of the next entry.
 fn parse(bytes: &[u8], at: u64) -> Result<(usize, u64, u64), Malformed> {
     let truncated = || Malformed { offset: at, problem: Problem::Truncated };
     let (length, rest) = bytes.split_first_chunk::<2>().ok_or_else(truncated)?;

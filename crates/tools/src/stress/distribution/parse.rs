@@ -7,7 +7,7 @@ use crate::stress::random::JavaRandom;
 /// Most steps of a quantized distribution.
 const QUANTA_MAX: usize = 1 << 20;
 
-/// What a distribution was written as, from which any number of equal ones are made.
+/// A distribution as written, from which any number of equal ones are made.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::stress) struct Factory {
     shape: Shape,
@@ -89,13 +89,13 @@ impl Factory {
         if !counts.contains(&arguments.len()) {
             return Err(invalid(kind));
         }
-        // The original says "uniform" of the arguments of most laws.
+        // The original reports errors in the arguments of most laws under the name "uniform".
         let kind = if kind.contains("extreme") { kind } else { "uniform" };
         let shape = reader(&arguments).ok_or_else(|| invalid(kind))?;
         Ok(Self { shape, inverted })
     }
 
-    /// A distribution, with a seed that matters only where nobody sets another.
+    /// A distribution, with a seed that matters only if no other one is set.
     pub(in crate::stress) fn build(&self, seed: i64) -> Distribution {
         let random = JavaRandom::new(seed);
         let distribution = match self.shape {
@@ -170,8 +170,8 @@ fn gaussian(arguments: &[&str]) -> Option<Shape> {
     is_law.then_some(Shape::Gaussian { min, max, mean, deviation })
 }
 
-/// The share above which the laws' tails are cut: every number of the range is to be drawn now and then, but the root
-/// of that chance keeps the law from being squeezed to its first numbers.
+/// The share above which the laws' tails are cut: every number of the range is to be drawn now and then, but
+/// the root of that chance keeps the law from being squeezed to its first numbers.
 fn edge(min: i64, max: i64) -> f64 {
     1.0 - (1.0 / (max - min) as f64).sqrt()
 }
@@ -209,7 +209,7 @@ fn quantized(arguments: &[&str]) -> Option<Shape> {
     }
 }
 
-/// What a ratio was written as: a distribution, a slash, a divisor.
+/// A ratio as written: a distribution, a slash, a divisor.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::stress) struct RatioFactory {
     factory: Factory,

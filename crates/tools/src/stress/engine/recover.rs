@@ -1,8 +1,8 @@
-//! What goes on when answers do not come: late ones, connections that end, servers that come back.
+//! Handles missing answers: late ones, connections that end, servers that come back.
 //!
-//! A connection that ended is made anew, as often as it takes, with the keyspace and the statements the old one had; until
-//! then its work goes elsewhere. Without any connection a try fails after a pause, so that a run that ignores errors waits
-//! for a server instead of spinning.
+//! A connection that ended is replaced, with as many attempts as necessary, and with the keyspace and the
+//! statements of the old one; until then its work goes elsewhere. Without any connection a try fails after a
+//! pause, so that a run that ignores errors waits for a server instead of spinning.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -24,7 +24,7 @@ const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 /// Statements that are prepared again on a new connection.
 const STATEMENTS_MAX: usize = 1024;
 
-/// What a new connection needs.
+/// The data needed for a new connection.
 pub(in crate::stress) struct Recovery {
     mode: Mode,
     keyspace: String,
@@ -57,7 +57,7 @@ impl Recovery {
 }
 
 impl Engine {
-    /// Remembers statements for connections to come.
+    /// Remembers statements for future connections.
     pub(in crate::stress) fn remember(&self, statements: impl IntoIterator<Item = String>) {
         let mut known = self.recovery.statements.borrow_mut();
         for statement in statements {
@@ -67,7 +67,7 @@ impl Engine {
         }
     }
 
-    /// Fails the tries whose answers have not come in time.
+    /// Fails the tries whose answers are late.
     pub(in crate::stress) fn give_up_late(&self) {
         let mut run = self.run.borrow_mut();
         let Some(run) = run.as_mut() else { return };
@@ -84,7 +84,7 @@ impl Engine {
         }
     }
 
-    /// A connection has ended: those who waited on it try elsewhere.
+    /// Handles the end of a connection: workers that waited on it try elsewhere.
     pub(super) fn lost(&self, pipe: &Pipe) {
         let waited = pipe.close();
         let mut run = self.run.borrow_mut();
@@ -97,7 +97,7 @@ impl Engine {
         self.unpark(run, at);
     }
 
-    /// Makes a connection anew, until it is there or the engine is closed.
+    /// Replaces a connection: tries until it is connected or the engine is closed.
     pub(super) async fn recover(self: Rc<Self>, index: usize) {
         while !self.recovery.stopped.get() {
             reactor::sleep(RECONNECT_PAUSE).await;

@@ -1,4 +1,4 @@
-//! Reads what inserts wrote, and compares every value: whole partitions, and slices of every depth of clustering.
+//! Reads inserted rows and compares every value: whole partitions, and slices of every depth of clustering.
 
 use std::rc::Rc;
 
@@ -14,12 +14,12 @@ use crate::stress::partition::{Partition, PartitionGenerator, Place};
 use crate::stress::random::JavaRandom;
 use crate::stress::seeds::SeedManager;
 
-/// One statement, and whether its bounds are part of what it gives.
+/// One statement, and whether its results include its bounds.
 struct Statement {
     prepared: Prepared,
     includes_start: bool,
     includes_end: bool,
-    /// Where each result column stands.
+    /// Place of each result column in a row.
     places: Rc<Vec<Place>>,
 }
 
@@ -103,7 +103,7 @@ impl Operation for Validate {
         drop(visit);
         job.step = self.random.below(self.statements.len());
         let statement = &self.statements[job.step];
-        // An end that is left out may stand for several rows only where bounds are whole: then it is one.
+        // An excluded bound may represent several rows only if bounds are whole keys: then it is one row.
         let start = usize::from(!statement.includes_start).min(rows.len());
         let end = rows.len().saturating_sub(usize::from(!statement.includes_end)).max(start);
         let expected = rows[start..end].iter().map(|row| {
@@ -117,7 +117,7 @@ impl Operation for Validate {
         job.expected.reverse();
         let values: Vec<Option<Vec<u8>>> = key.iter().chain(&low).chain(&high).cloned().map(Some).collect();
         job.frame = page_frame(&self.dialect, &statement.prepared, &values, None);
-        // The first of what is expected is taken from the end; the values stay at the front.
+        // Expected rows are taken from the end; the bound values stay at the front.
         job.expected.insert(0, values);
         job.token = Some(token_of(&routing_key(&key)));
         job.from = hex(&key.concat()).into_bytes();
@@ -133,7 +133,7 @@ impl Operation for Validate {
         }
         let mut values = rows.values();
         for _ in 0..rows.row_count {
-            // What stands at the front are the values bound.
+            // The first element is the bound values.
             let expected = if job.expected.len() > 1 { job.expected.pop() } else { None };
             let Some(expected) = expected else { return Verdict::Invalid };
             for value in expected {

@@ -1,7 +1,7 @@
 //! The log of histograms: HdrHistogram's interval log, format 1.3.
 //!
-//! A line for each interval, kind of operation and clock (`-st` service, `-rt` response, `-wt` wait time), its histogram
-//! compressed; HdrHistogram's own tools read it. Source: HdrHistogram's `HistogramLogWriter`.
+//! A line for each interval, kind of operation and clock (`-st` service, `-rt` response, `-wt` wait time),
+//! its histogram compressed; HdrHistogram's own tools read it. Source: HdrHistogram's `HistogramLogWriter`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -57,7 +57,7 @@ impl HistogramLog {
 
     fn line(&mut self, tag: &str, interval: &Interval, histogram: &Histogram<u64>) -> Option<String> {
         self.encoded.clear();
-        // What three digits of 64 bits take is far from the format's limits.
+        // Three digits of 64 bits are far below the format's limits.
         self.serializer.serialize(histogram, &mut self.encoded).ok()?;
         let start = (self.begin_ms - self.base_ms) as f64 / 1000.0 + interval.start_ns as f64 * 1e-9;
         let (length, max) = (interval.seconds(), histogram.max() as f64 / MAX_UNIT);

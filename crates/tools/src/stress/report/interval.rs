@@ -5,14 +5,14 @@ use hdrhistogram::Histogram;
 /// Significant digits of latencies.
 const DIGITS: u8 = 3;
 
-/// What operations of one kind did in an interval.
+/// Counts and latencies of one kind's operations in an interval.
 #[derive(Debug, Clone)]
 pub(in crate::stress) struct Interval {
     /// Nanoseconds from sending to the answer.
     pub(in crate::stress) service: Histogram<u64>,
-    /// Nanoseconds from when it was to begin to the answer.
+    /// Nanoseconds from the scheduled begin to the answer.
     pub(in crate::stress) response: Histogram<u64>,
-    /// Nanoseconds from when it was to begin to sending.
+    /// Nanoseconds from the scheduled begin to sending.
     pub(in crate::stress) wait: Histogram<u64>,
     pub(in crate::stress) partitions: u64,
     pub(in crate::stress) rows: u64,
@@ -20,7 +20,7 @@ pub(in crate::stress) struct Interval {
     /// Nanoseconds since the run began.
     pub(in crate::stress) start_ns: u64,
     pub(in crate::stress) end_ns: u64,
-    /// Latency is that of responses, where there are any.
+    /// Whether latency is that of responses, if there are any.
     is_fixed: bool,
 }
 
@@ -40,7 +40,7 @@ impl Interval {
         }
     }
 
-    /// Forgets what was measured.
+    /// Clears the measurements.
     pub(in crate::stress) fn reset(&mut self) {
         for histogram in [&mut self.service, &mut self.response, &mut self.wait] {
             if !histogram.is_empty() {
@@ -92,7 +92,7 @@ impl Interval {
         self.rows as f64 / self.seconds()
     }
 
-    /// Rows per second of the time in which rows can have come.
+    /// Rows per second of the time in which rows could arrive.
     pub(in crate::stress) fn adjusted_row_rate(&self) -> f64 {
         self.rows as f64 / (self.seconds() - self.latency().max() as f64 * 1e-9)
     }

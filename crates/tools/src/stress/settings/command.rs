@@ -1,4 +1,4 @@
-//! The command: what is done, how often or how long, at which consistency.
+//! The command: the operations, their number or duration, and the consistency.
 
 use std::time::Duration;
 
@@ -36,14 +36,14 @@ impl Predefined {
     }
 }
 
-/// What is done.
+/// The operations.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::stress) enum Work {
     /// One operation, again and again.
     Single(Predefined),
-    /// Several, by their shares; how many of a kind come in a row.
+    /// Several, by their shares; and how many of a kind follow each other.
     Mixed { ratios: Vec<(Predefined, f64)>, clustering: Factory, clustering_text: String },
-    /// Those of a profile.
+    /// Operations of a profile.
     User { profile: String, ratios: Vec<(String, f64)>, clustering: Factory, clustering_text: String },
 }
 
@@ -70,7 +70,7 @@ pub(in crate::stress) enum End {
     Count(i64),
     /// After a time; its number and its unit are printed.
     Duration { time: Duration, number: u64, unit: &'static str },
-    /// When the rate is known well enough.
+    /// When the rate is known accurately enough.
     Uncertainty { target: f64, min: u32, max: u32 },
 }
 
@@ -95,7 +95,7 @@ pub(in crate::stress) struct Command {
     pub(in crate::stress) key_size: usize,
 }
 
-/// Commands by all their names, with what help says of them.
+/// Commands by all their names, with their help texts.
 pub(in crate::stress) const COMMANDS: [(&[&str], &str); 9] = [
     (&["read"], "Multiple concurrent reads - the cluster must first be populated by a write test"),
     (&["write", "insert"], "Multiple concurrent writes against the cluster"),
@@ -265,7 +265,7 @@ impl Command {
     /// Takes the command from the command line.
     ///
     /// # Errors
-    /// [`StressError`] where there is none, or one that makes no sense.
+    /// [`StressError`] if there is none, or an invalid one.
     pub(in crate::stress) fn take(arguments: &mut Arguments) -> Result<Self, StressError> {
         let found = COMMANDS[..6].iter().find_map(|(names, _)| Some((names[0], arguments.take(names)?)));
         let (name, parameters) =
@@ -305,7 +305,7 @@ impl Command {
         })
     }
 
-    /// How many operations there are to be; `None` without a limit.
+    /// The number of operations; `None` without a limit.
     pub(in crate::stress) fn count(&self) -> Option<i64> {
         match self.end {
             End::Count(count) => Some(count),
@@ -404,10 +404,10 @@ fn user(group: &Group) -> Result<Work, StressError> {
     Ok(Work::User { profile, ratios, clustering, clustering_text })
 }
 
-/// The distribution that `print` is asked for.
+/// The distribution that `print` is to show.
 ///
 /// # Errors
-/// [`StressError`] where there is none.
+/// [`StressError`] if there is none.
 pub(in crate::stress) fn print_distribution(parameters: &[String]) -> Result<Factory, StressError> {
     let groups =
         || vec![Group::new(vec![distribution("dist=", None, "A mathematical distribution").required()])];

@@ -1,4 +1,4 @@
-//! What rows and tables look like: `-col` and `-schema`.
+//! The columns and the schema: `-col` and `-schema`.
 
 use super::command::{Command, Work};
 use super::groups_or_help;
@@ -100,7 +100,7 @@ impl Columns {
     }
 
     /// # Errors
-    /// [`StressError::Usage`] for what the CQL commands cannot do.
+    /// [`StressError::Usage`] for options that the CQL commands do not support.
     pub(super) fn check(&self, command: &Command) -> Result<(), StressError> {
         if self.is_count_variable && !matches!(command.work, Work::User { .. }) {
             let message = "Variable column counts are not implemented for CQL";

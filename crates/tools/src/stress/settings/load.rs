@@ -1,4 +1,5 @@
-//! How hard, on which partitions, and what happens on errors: `-rate`, `-pop`, `-insert`, `-errors`, `-tokenrange`.
+//! The rate, the partitions, and the handling of errors: `-rate`, `-pop`, `-insert`, `-errors`,
+//! `-tokenrange`.
 
 use super::command::{Command, Predefined, Work};
 use super::groups_or_help;
@@ -13,12 +14,12 @@ const THREADS_MAX: u32 = 32_000;
 /// How many operations are in flight, and how many begin in a second.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::stress) struct Rate {
-    /// Whether the range of threads ends where throughput does.
+    /// Whether the number of threads grows until throughput does not.
     pub(in crate::stress) auto: bool,
     pub(in crate::stress) threads: Threads,
-    /// Operations that begin in a second; 0 without a limit.
+    /// Operations that begin per second; 0 without a limit.
     pub(in crate::stress) per_second: u32,
-    /// Latency counts from when an operation was to begin.
+    /// Whether latency is measured from the scheduled begin.
     pub(in crate::stress) is_fixed: bool,
 }
 
@@ -131,14 +132,14 @@ pub(in crate::stress) enum Order {
     Sorted,
 }
 
-/// Where seeds of partitions come from.
+/// The source of partitions' seeds.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::stress) enum Seeds {
     Distribution(Factory),
     Sequence { first: i64, last: i64, wrap: bool, lookback: Option<Factory> },
 }
 
-/// Which partitions.
+/// The partitions.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::stress) struct Population {
     pub(in crate::stress) seeds: Seeds,
@@ -318,7 +319,7 @@ impl Insert {
     }
 }
 
-/// What happens when operations fail.
+/// The handling of failed operations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::stress) struct Errors {
     pub(in crate::stress) ignore: bool,

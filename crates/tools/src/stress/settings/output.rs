@@ -1,4 +1,4 @@
-//! What is written where, and when: `-log`, `-graph`, `-reporting`.
+//! Logs and reports: `-log`, `-graph`, `-reporting`.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::stress::StressError;
 use crate::stress::arguments::Arguments;
 use crate::stress::options::{ANYTHING, Group, Pattern, flag, is_digits, simple};
 
-/// How much is told of errors.
+/// How much is printed about errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::stress) enum Level {
     Minimal,
@@ -16,7 +16,7 @@ pub(in crate::stress) enum Level {
     Verbose,
 }
 
-/// What is logged.
+/// Settings of the log.
 #[derive(Debug, Clone)]
 pub(in crate::stress) struct Log {
     pub(in crate::stress) no_summary: bool,
@@ -206,12 +206,12 @@ impl Reporting {
         })
     }
 
-    /// One total in so many intervals is printed; 0 for each.
+    /// One total in so many intervals is printed; 0 for every one.
     pub(in crate::stress) fn output_every(&self) -> u32 {
         self.output.1
     }
 
-    /// The header comes again after so many intervals; 0 for never.
+    /// The header is printed again after so many intervals; 0 for never.
     pub(in crate::stress) fn header_every(&self) -> u32 {
         self.header.as_ref().map_or(0, |(_, every)| *every)
     }

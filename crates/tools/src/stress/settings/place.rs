@@ -1,4 +1,5 @@
-//! Which servers, and how to speak to them: `-node`, `-port`, `-mode`, `-transport`, `-jmx`, `-credentials-file`.
+//! The servers and the protocol options: `-node`, `-port`, `-mode`, `-transport`, `-jmx`,
+//! `-credentials-file`.
 
 use wire::{Compression, ProtocolVersion};
 
@@ -10,11 +11,11 @@ use crate::stress::options::{ANYTHING, DIGITS, Group, Pattern, SOMETHING, flag, 
 /// The servers.
 #[derive(Debug, Clone)]
 pub(in crate::stress) struct Nodes {
-    /// Names or addresses, some with a port, in the order given; read from `file` where that is set.
+    /// Names or addresses, some with a port, in the order given; read from `file` if that is set.
     pub(in crate::stress) list: Vec<String>,
     /// A file with one on each line.
     pub(in crate::stress) file: Option<String>,
-    /// Speak to no others.
+    /// Use no other servers.
     pub(in crate::stress) is_white_list: bool,
     datacenter: Option<String>,
 }
@@ -45,7 +46,7 @@ impl Nodes {
         })
     }
 
-    /// The data center whose nodes alone are spoken to.
+    /// The data center whose nodes are used, if only one is.
     pub(in crate::stress) fn datacenter(&self) -> Option<&str> {
         self.datacenter.as_deref()
     }
@@ -61,7 +62,7 @@ impl Nodes {
 /// How it is spoken to them.
 #[derive(Debug, Clone)]
 pub(in crate::stress) struct Mode {
-    /// The version; `None` for the newest that the server speaks.
+    /// The version; `None` for the newest that the server supports.
     pub(in crate::stress) version: Option<ProtocolVersion>,
     pub(in crate::stress) is_prepared: bool,
     pub(in crate::stress) compression: Option<Compression>,
@@ -71,7 +72,7 @@ pub(in crate::stress) struct Mode {
     pub(in crate::stress) connections_per_host: usize,
     is_simple_native: bool,
     auth_provider: Option<String>,
-    /// Parameters that newer versions of the tool say to ignore.
+    /// Parameters that newer versions of the tool ignore.
     pub(in crate::stress) deprecated: Vec<String>,
 }
 
@@ -213,7 +214,7 @@ impl Ports {
     }
 }
 
-/// Encryption, which is not spoken: only what the settings print.
+/// Encryption, which is not supported: kept only to be printed with the settings.
 #[derive(Debug, Clone)]
 pub(in crate::stress) struct Transport(Group);
 
@@ -272,7 +273,7 @@ impl Transport {
     }
 }
 
-/// Java's management interface, which no server here needs: only what the settings print.
+/// Java's management interface, which no server here needs: kept only to be printed with the settings.
 #[derive(Debug, Clone)]
 pub(in crate::stress) struct Jmx(Option<String>, bool);
 
@@ -297,7 +298,7 @@ impl Jmx {
     }
 }
 
-/// Who the client is, from a file of properties.
+/// The client's credentials, from a file of properties.
 #[derive(Debug, Clone, Default)]
 pub(in crate::stress) struct Credentials {
     file: Option<String>,
@@ -306,7 +307,7 @@ pub(in crate::stress) struct Credentials {
 }
 
 impl Credentials {
-    /// Takes the option; `read` gives the text of a file.
+    /// Takes the option; `read` returns the text of a file.
     pub(super) fn take(
         arguments: &mut Arguments,
         read: &dyn Fn(&str) -> Result<String, StressError>,
