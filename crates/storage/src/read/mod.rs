@@ -2,12 +2,14 @@
 //!
 //! `command` says what is asked, `now` reads a row that nothing has to be waited for, `partition` reads one partition, `scan` many; `cached` puts the row cache before the files of
 //! one partition; `source` and `merge` put versions and files together; `skip` knows which files need not be opened;
-//! `visible` decides what of a row is seen, `dead` counts what is not, `permit` says who may read from disk or scan.
+//! `visible` decides what of a row is seen, `dead` counts what is not, `permit` says who may read from disk or scan;
+//! `files_with` says which files have a partition.
 
 mod both;
 mod cached;
 mod command;
 mod dead;
+mod files_with;
 mod fragments;
 pub(crate) mod merge;
 mod now;
@@ -56,6 +58,7 @@ impl Storage {
             PartitionRange::Key(key) => {
                 let tablet = self.tablet(&store, key.token)?;
                 tablet.check_readable()?;
+                self.note_read(command.table.id(), &key.key);
                 reactor::in_place!(reader.partition(&tablet, key.token, &key.key, consumer)).map(|_| ())
             }
             PartitionRange::Between { from, to } => {

@@ -56,6 +56,8 @@ pub(crate) struct Tablet {
     to_look_at: Cell<bool>,
     /// Whether files are compacted on their own, as far as operators are concerned.
     compacts_itself: Cell<bool>,
+    /// Whether operators want compactions to keep all tombstones.
+    keeps_tombstones: Cell<bool>,
     /// Bytes and jobs that compactions owe, where known.
     debt: Cell<Option<(f64, usize)>>,
     table: RefCell<Rc<Table>>,
@@ -111,6 +113,7 @@ impl Tablet {
             chooser: RefCell::new(Chooser::new(&table.options().compaction)),
             to_look_at: Cell::new(true),
             compacts_itself: Cell::new(true),
+            keeps_tombstones: Cell::new(false),
             debt: Cell::new(None),
             table: RefCell::new(table),
             memtables: RefCell::new(SmallVec::from_iter([Rc::new(Memtable::new(
@@ -346,6 +349,16 @@ impl Tablet {
 
     pub(crate) fn set_compacts_itself(&self, on: bool) {
         self.compacts_itself.set(on);
+    }
+
+    /// Whether operators want compactions to keep all tombstones.
+    #[inline]
+    pub(crate) fn keeps_tombstones(&self) -> bool {
+        self.keeps_tombstones.get()
+    }
+
+    pub(crate) fn set_keeps_tombstones(&self, keep: bool) {
+        self.keeps_tombstones.set(keep);
     }
 
     /// Bytes that compactions have still to rewrite, and how many compactions are due; reckoned anew from `facts`
