@@ -170,8 +170,16 @@ fn definitions_of_system_tables_are_cassandras() {
         for row in &description.rows {
             let name = String::from_utf8_lossy(&row[2]);
             // What Cassandra does not have.
-            let of_system =
-                ["versions", "clients", "config", "protocol_servers", "snapshots", "tablets", "token_ring"];
+            let of_system = [
+                "versions",
+                "clients",
+                "config",
+                "protocol_servers",
+                "runtime_info",
+                "snapshots",
+                "tablets",
+                "token_ring",
+            ];
             if keyspace == "system" && of_system.contains(&&*name)
                 || name.starts_with("scylla_")
                 || name.starts_with("large_")
