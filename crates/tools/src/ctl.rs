@@ -1,7 +1,7 @@
 //! `ceto ctl`: nodetool's verbs and output, over a node's REST API.
 //!
 //! `verbs` knows the command line; the others each a group of verbs: `cluster` what the node is, `tables` what tables
-//! take, `work` what a node is told to do, `snapshots` its snapshots. `http` asks, `text` lays out. Exit codes are
+//! take, `top_partitions` what is asked for most, `work` what a node is told to do, `snapshots` its snapshots. `http` asks, `text` lays out. Exit codes are
 //! nodetool's: 0, 1 for a command line or a node that cannot be reached, 2 for what the node refused.
 //! Source of the output's shape: Cassandra 5.0 `org.apache.cassandra.tools.nodetool`.
 
@@ -10,6 +10,7 @@ mod http;
 mod snapshots;
 mod tables;
 mod text;
+mod top_partitions;
 mod verbs;
 mod work;
 
@@ -102,7 +103,7 @@ impl CtlCommand {
 
 /// nodetool's options of several letters behind one hyphen, in the form that has two.
 fn long_form(word: OsString) -> OsString {
-    const LONG: [(&str, &str); 10] = [
+    const LONG: [(&str, &str); 11] = [
         ("-cf", "--table"),
         ("-sf", "--skip-flush"),
         ("-kt", "--kt-list"),
@@ -112,6 +113,7 @@ fn long_form(word: OsString) -> OsString {
         ("-pwf", "--password-file"),
         ("-pp", "--print-port"),
         ("-ns", "--no-snapshot"),
+        ("-hf", "--hex-format"),
         ("--kc.list", "--kt-list"),
     ];
     LONG.iter().find(|(short, _)| word == *short).map_or(word, |(_, long)| OsString::from(long))
@@ -169,7 +171,10 @@ async fn run(options: CtlOptions) -> Result<(), CtlError> {
             tables::stats(&api, &tables, ignore, human_readable).await
         }
         Verb::Tablehistograms { table } => tables::histograms(&api, &table).await,
-        Verb::Toppartitions { .. } => Err(CtlError::Unsupported("toppartitions".to_owned())),
+        Verb::Toppartitions(top) => top_partitions::top_partitions(&api, &top).await,
+        Verb::Getsstables { keyspace, table, key, hex_format } => {
+            top_partitions::files_with(&api, (&keyspace, &table), &key, hex_format).await
+        }
         Verb::Snapshot(snapshot) => snapshots::take(&api, snapshot).await,
         Verb::Listsnapshots { no_ttl, .. } => snapshots::list(&api, no_ttl).await,
         Verb::Clearsnapshot { tag, all, keyspaces } => snapshots::clear(&api, tag, all, &keyspaces).await,
