@@ -1,6 +1,7 @@
-//! Partition keys as operators write and read them: the values of the columns as text, with colons between them.
+//! Partition keys as text, for operators: the values of the columns with colons between them.
 //!
-//! Source: Apache Cassandra 5.0 `AbstractType.fromString` and `AbstractCompositeType`, which `nodetool getsstables` reads keys by.
+//! Source: Apache Cassandra 5.0 `AbstractType.fromString` and `AbstractCompositeType`, which `nodetool
+//! getsstables` reads keys by.
 
 use model::{CqlType, Table, partition_key};
 
@@ -13,8 +14,8 @@ pub fn print(table: &Table, key: &[u8]) -> String {
     consistency::key_text(table, key)
 }
 
-/// The stored key that `text` stands for. Several columns have colons between them; a colon within a value has a backslash
-/// before it, and one exclamation mark at the end of a value is left out.
+/// The stored key that `text` stands for. Several columns have colons between them; a colon within a value
+/// has a backslash before it, and one exclamation mark at the end of a value is left out.
 ///
 /// # Errors
 /// What is wrong with the text.

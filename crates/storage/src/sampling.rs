@@ -1,8 +1,8 @@
 //! Samples which partitions of this shard are read and written most, while somebody asks.
 //!
-//! Reads of one partition and mutations are counted where the partition lives, so that no two shards count the same one. Nothing is
-//! counted while no sampling is at work: reads and writes then look at one flag. `server/admin/sampling` begins and ends samplings on
-//! all shards, and bounds how many there are.
+//! Reads of one partition and mutations are counted where the partition lives, so that no two shards count
+//! the same one. Nothing is counted while no sampling is at work: reads and writes then look at one flag.
+//! `server/admin/sampling` begins and ends samplings on all shards, and bounds how many there are.
 
 mod top_keys;
 
@@ -97,8 +97,8 @@ impl Storage {
     /// Begins to count reads and writes of partitions of `tables` (`None` for all) on this shard, until
     /// [`Storage::end_sampling`] is called with the same `id`, which no other sampling at work has.
     ///
-    /// Of reads and of writes `capacity` keys are kept, between one and [`SAMPLING_CAPACITY_MAX`], and fewer where
-    /// keys are long. The caller bounds how many samplings there are.
+    /// Of reads and of writes `capacity` keys are kept, between one and [`SAMPLING_CAPACITY_MAX`], and fewer
+    /// where keys are long. The caller bounds how many samplings there are.
     pub fn begin_sampling(&self, id: u64, tables: Option<Vec<TableId>>, capacity: usize) {
         let capacity = capacity.clamp(1, SAMPLING_CAPACITY_MAX);
         let tables = tables.map(|mut tables| {
@@ -111,7 +111,8 @@ impl Storage {
         samplings.at_work.set(true);
     }
 
-    /// Ends a sampling; of reads and of writes the first `most` partitions. `None` where no sampling has the `id`.
+    /// Ends a sampling; of reads and of writes the first `most` partitions. `None` where no sampling has the
+    /// `id`.
     pub fn end_sampling(&self, id: u64, most: usize) -> Option<SampledLoad> {
         let samplings = &self.0.samplings;
         let mut list = samplings.list.borrow_mut();
@@ -121,8 +122,8 @@ impl Storage {
         Some(SampledLoad { reads: ended.reads.most_counted(most), writes: ended.writes.most_counted(most) })
     }
 
-    /// Notes for samplings that [`Storage::read_now`] has answered a read. That is for its caller to say, who may
-    /// have to begin anew with [`Storage::read`], which notes by itself.
+    /// Notes for samplings that [`Storage::read_now`] has answered a read. That is for its caller to say, who
+    /// may have to begin anew with [`Storage::read`], which notes by itself.
     #[inline]
     pub fn note_read(&self, table: TableId, key: &[u8]) {
         self.0.samplings.note(Sampled::Read, table, key);

@@ -1,7 +1,8 @@
 //! `system.runtime_info`: what the node is at and what its memory is used for, in groups of items.
 //!
-//! The table's columns are those of ScyllaDB's documentation, which says what it is about (the outputs of nodetool's `info`,
-//! `gettraceprobability` and `statusgossip`) and leaves names of items open. Sizes are bytes, times seconds.
+//! The table's columns are those of ScyllaDB's documentation, which says what it is about (the outputs of
+//! nodetool's `info`, `gettraceprobability` and `statusgossip`) and leaves names of items open. Sizes are
+//! bytes, times seconds.
 
 use reactor::metrics::{Sample, Value};
 

@@ -1,7 +1,8 @@
 //! Samples for a while, on all shards, which partitions are read and written most.
 //!
-//! Shards count by themselves (`storage::sampling`), each the partitions it has, so that their lists only have to be put together.
-//! Invariant: a sampling that was begun on any shard is ended on all, also where a shard fails or the client goes away.
+//! Shards count by themselves (`storage::sampling`), each the partitions it has, so that their lists only
+//! have to be put together. Invariant: a sampling that was begun on any shard is ended on all, also where a
+//! shard fails or the client goes away.
 
 use std::cell::Cell;
 use std::future::Future;

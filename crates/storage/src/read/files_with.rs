@@ -10,8 +10,8 @@ use crate::error::StorageError;
 use crate::shard::Storage;
 
 impl Storage {
-    /// Data of the table files of this shard that have a partition with that key, be it only its deletion; by name. Filters say
-    /// where to look, indexes whether it is there. Rows in memtables are in no file yet.
+    /// Data of the table files of this shard that have a partition with that key, be it only its deletion; by
+    /// name. Filters say where to look, indexes whether it is there. Rows in memtables are in no file yet.
     ///
     /// # Errors
     /// [`StorageError::UnknownTable`]; [`StorageError::WrongShard`] for a key of another shard;

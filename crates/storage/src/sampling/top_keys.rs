@@ -1,10 +1,11 @@
 //! Counts the keys that come most often out of a stream, in bounded memory.
 //!
-//! Source: A. Metwally, D. Agrawal, A. El Abbadi, "Efficient Computation of Frequent and Top-k Elements in Data Streams", ICDT
-//! 2005 (Space-Saving). A key that is new where all places are taken gets the place of the key with the least count, and inherits
-//! that count as its error. Here a long key may take several places, as bytes are bounded too: `given_up` is the greatest count that
-//! was ever given up. Invariant: a key that is not kept came at most `given_up` times; a kept one came between
-//! `count - error` and `count` times.
+//! Source: A. Metwally, D. Agrawal, A. El Abbadi, "Efficient Computation of Frequent and Top-k Elements in
+//! Data Streams", ICDT 2005 (Space-Saving). A key that is new where all places are taken gets the place of
+//! the key with the least count, and inherits that count as its error. Here a long key may take several
+//! places, as bytes are bounded too: `given_up` is the greatest count that was ever given up. Invariant: a
+//! key that is not kept came at most `given_up` times; a kept one came between `count - error` and `count`
+//! times.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

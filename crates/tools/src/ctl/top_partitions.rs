@@ -1,4 +1,4 @@
-//! `toppartitions`: the partitions that are asked for most, and `getsstables`: the files that one of them is in.
+//! `toppartitions`: which partitions are asked for most. `getsstables`: which table files have one.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;

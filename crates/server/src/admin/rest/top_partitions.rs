@@ -30,8 +30,8 @@ pub(super) fn routes() -> Router<Bridge> {
         .route("/storage_service/toppartitions/", get(of_tables))
 }
 
-/// Parameters of both: `duration` in milliseconds, `capacity`, keys that are kept to count, and `list_size`, partitions that are
-/// told.
+/// Parameters of both: `duration` in milliseconds, `capacity`, keys that are kept to count, and `list_size`,
+/// partitions that are told.
 #[derive(Debug, Clone, Copy)]
 struct Sizes {
     duration: Duration,
@@ -67,8 +67,8 @@ async fn of_table(State(bridge): State<Bridge>, Path(name): Path<String>, params
     answer(&bridge, sizes, tables, |one| one.key.clone()).await
 }
 
-/// Parameters besides: `table_filters`, `keyspace:table` separated by commas, and `keyspace_filters`, keyspaces; without both all
-/// tables. Partitions are told with their tables.
+/// Parameters besides: `table_filters`, `keyspace:table` separated by commas, and `keyspace_filters`,
+/// keyspaces; without both all tables. Partitions are told with their tables.
 async fn of_tables(State(bridge): State<Bridge>, params: Params) -> Answer<Value> {
     let sizes = Sizes::of(&params)?;
     let (tables, keyspaces) = (params.list("table_filters"), params.list("keyspace_filters"));
