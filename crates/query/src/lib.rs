@@ -17,6 +17,7 @@ pub mod functions;
 pub mod guardrails;
 mod load;
 pub mod paging;
+pub mod partition_key_text;
 pub mod prepare;
 pub mod prepared_cache;
 pub mod restrictions;

@@ -33,6 +33,7 @@ mod partition_guard;
 mod read;
 mod records;
 mod report;
+mod sampling;
 mod schema_log;
 mod shard;
 mod snapshot;
@@ -61,6 +62,7 @@ pub use read::{
     fragments_table,
 };
 pub use report::{SizeEstimate, TableReport};
+pub use sampling::{SAMPLING_CAPACITY_MAX, SampledLoad, SampledPartition, TopPartitions};
 pub use schema_log::SchemaLog;
 pub use shard::{Storage, StorageStats, TableStats};
 pub use snapshot::{Describer, SnapshotInfo, SnapshotRequest, SnapshotsOf, is_tag};

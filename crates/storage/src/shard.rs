@@ -25,6 +25,7 @@ use crate::import::Imports;
 use crate::manifest::Manifest;
 use crate::read::permit::Permits;
 use crate::read::visible::VisibleScratch;
+use crate::sampling::{Sampled, Samplings};
 use crate::schema_log::SchemaLog;
 use crate::snapshot::Snapshots;
 use crate::tablet::{Damage, TableStore, Tablet};
@@ -74,6 +75,7 @@ pub(crate) struct Inner {
     /// Whether old logs are still being replayed, here or on another shard: no flush covers all of their
     /// entries.
     pub(crate) replaying: Cell<bool>,
+    pub(crate) samplings: Samplings,
     pub(crate) tasks: Gate,
     pub(crate) snapshots: Snapshots,
     pub(crate) imports: Imports,
@@ -162,6 +164,7 @@ impl Inner {
             prefetch_ended: Event::new(),
             draining: Cell::new(false),
             replaying: Cell::new(true),
+            samplings: Samplings::default(),
             tasks: Gate::new(),
             snapshots: Snapshots::default(),
             imports: Imports::default(),
@@ -264,6 +267,7 @@ impl Storage {
     #[inline]
     pub(crate) fn insert(&self, tablet: &Tablet, view: &MutationView<'_>, hold: Option<&Hold>) {
         tablet.apply(view, hold);
+        self.0.samplings.note(Sampled::Write, view.table, view.key);
         if self.0.wants_flush() {
             self.0.flush_wanted.notify_all();
         }

@@ -1,8 +1,8 @@
 //! `ceto ctl`: nodetool's verbs and output, over a node's REST API.
 //!
 //! `verbs` defines the command line; each other file has a group of verbs: `cluster` for the node's state,
-//! `tables` for tables, `work` for actions of a node, `snapshots` for its snapshots. `http` sends requests,
-//! `text` formats. Exit codes are those of nodetool: 0, 1 for a wrong command line or an unreachable node, 2
+//! `tables` for tables, `top_partitions` for samplings, `work` for actions of a node, `snapshots` for its
+//! snapshots. `http` sends requests, `text` formats. Exit codes are those of nodetool: 0, 1 for a wrong command line or an unreachable node, 2
 //! for a refusal by the node. Source of the output's format: Cassandra 5.0
 //! `org.apache.cassandra.tools.nodetool`.
 
@@ -11,6 +11,7 @@ mod http;
 mod snapshots;
 mod tables;
 mod text;
+mod top_partitions;
 mod verbs;
 mod work;
 
@@ -104,7 +105,7 @@ impl CtlCommand {
 
 /// nodetool's options of several letters behind one hyphen, in the form that has two.
 fn long_form(word: OsString) -> OsString {
-    const LONG: [(&str, &str); 10] = [
+    const LONG: [(&str, &str); 11] = [
         ("-cf", "--table"),
         ("-sf", "--skip-flush"),
         ("-kt", "--kt-list"),
@@ -114,6 +115,7 @@ fn long_form(word: OsString) -> OsString {
         ("-pwf", "--password-file"),
         ("-pp", "--print-port"),
         ("-ns", "--no-snapshot"),
+        ("-hf", "--hex-format"),
         ("--kc.list", "--kt-list"),
     ];
     LONG.iter().find(|(short, _)| word == *short).map_or(word, |(_, long)| OsString::from(long))
@@ -171,7 +173,10 @@ async fn run(options: CtlOptions) -> Result<(), CtlError> {
             tables::stats(&api, &tables, ignore, human_readable).await
         }
         Verb::Tablehistograms { table } => tables::histograms(&api, &table).await,
-        Verb::Toppartitions { .. } => Err(CtlError::Unsupported("toppartitions".to_owned())),
+        Verb::Toppartitions(top) => top_partitions::top_partitions(&api, &top).await,
+        Verb::Getsstables { keyspace, table, key, hex_format } => {
+            top_partitions::files_with(&api, (&keyspace, &table), &key, hex_format).await
+        }
         Verb::Snapshot(snapshot) => snapshots::take(&api, snapshot).await,
         Verb::Listsnapshots { no_ttl, .. } => snapshots::list(&api, no_ttl).await,
         Verb::Clearsnapshot { tag, all, keyspaces } => snapshots::clear(&api, tag, all, &keyspaces).await,

@@ -82,6 +82,7 @@ pub fn execute(
     let (count, seen, other) = (row.count, row.seen, row.other);
     let left = match now {
         Now::Done if !other => {
+            engine.storage().note_read(plan.table.id(), &key.key);
             body.finish(&mut out.body, count, None);
             routing::hint(engine, request.client, &plan.table, key.token, &mut out.tablet_payload);
             return Ok(Point::Done);

@@ -12,6 +12,7 @@ mod large;
 mod node;
 mod read;
 mod rows;
+mod runtime_info;
 mod schema_tables;
 mod scylla;
 mod views;
@@ -185,7 +186,7 @@ impl VirtualTables for SystemTables {
                 views: match (command.table.keyspace(), command.table.name()) {
                     ("system_views", name) => Views::load(engine, name).await?,
                     ("system", name) if large::is_large_data(name) => Views::large_data(engine).await?,
-                    ("system", name @ ("config" | "snapshots" | "clients" | "tablets")) => {
+                    ("system", name @ ("config" | "snapshots" | "clients" | "tablets" | "runtime_info")) => {
                         Views::of_system(engine, name).await?
                     }
                     ("system", name) if estimates::is_estimates(name) => Views::estimates(engine).await?,

@@ -15,7 +15,7 @@ use storage::{
 use super::node::{self, NodeFacts};
 use super::rows::{Partition, Rows};
 use super::views::{self, ClientRow, Views};
-use super::{Catalog, estimates, is_virtual, large, schema_tables, scylla};
+use super::{Catalog, estimates, is_virtual, large, runtime_info, schema_tables, scylla};
 use model::RowView;
 
 /// What made-up rows tell about.
@@ -199,6 +199,7 @@ fn fill(rows: &mut Rows<'_>, table: &Table, world: &World) {
             Views::LargeData(files) => large::fill(rows, name, files, &world.schema),
             Views::Settings(settings) => scylla::config(rows, &world.node, settings),
             Views::Snapshots(snapshots) => scylla::snapshots(rows, snapshots),
+            Views::Runtime(runtime) => runtime_info::fill(rows, &world.node, runtime),
             _ => {}
         },
         ("system_views", name) => views::fill(rows, name, &world.views, &world.node),

@@ -1,7 +1,7 @@
 //! `system_schema` and `system_virtual_schema`: the schema as rows, in the words Cassandra uses.
 //!
 //! `scylla_keyspaces` and `scylla_tables` are what ScyllaDB's drivers look at besides: which keyspaces have tablets, and
-//! which tables a partitioner of their own.
+//! which tables a partitioner of their own. `scylla_aggregates` has the aggregates whose states can be joined.
 
 use model::schema::{CompactShape, Keyspace};
 use model::{Column, ColumnKind, Table};
@@ -39,6 +39,7 @@ pub(super) fn fill(rows: &mut Rows<'_>, table: &str, piece: Piece<'_>) {
         ("tables", Piece::Table(of)) => tables(rows, of),
         ("columns", Piece::Table(of)) => columns(rows, of),
         ("dropped_columns", Piece::Table(of)) => dropped_columns(rows, of),
+        ("scylla_aggregates", Piece::Keyspace(keyspace)) => scylla_aggregates(rows, keyspace),
         ("scylla_keyspaces", Piece::Keyspace(keyspace)) => scylla_keyspaces(rows, keyspace),
         ("scylla_tables", Piece::Table(of)) => scylla_tables(rows, of),
         // Indexes, views, triggers and masks do not exist yet, so neither do their rows.
@@ -223,6 +224,21 @@ fn aggregates(rows: &mut Rows<'_>, keyspace: &Keyspace) {
             }
             row.text("return_type", &aggregate.returns.to_string());
             row.text("state_func", &aggregate.state_function);
+            row.text("state_type", &aggregate.state_type.to_string());
+        });
+    }
+}
+
+/// Aggregates with REDUCEFUNC, which Cassandra's table of aggregates has no column for.
+fn scylla_aggregates(rows: &mut Rows<'_>, keyspace: &Keyspace) {
+    for aggregate in &keyspace.aggregates {
+        let Some(reduce) = &aggregate.reduce_function else { continue };
+        let types: Vec<String> = aggregate.arguments.iter().map(ToString::to_string).collect();
+        rows.row(|row| {
+            row.text("keyspace_name", &keyspace.name);
+            row.text("aggregate_name", &aggregate.name);
+            row.texts("argument_types", types.iter().map(String::as_str));
+            row.text("reduce_func", reduce);
             row.text("state_type", &aggregate.state_type.to_string());
         });
     }

@@ -163,6 +163,7 @@ fn the_schema_shows_as_cassandra_shows_it() {
                 "clients\"",
                 "config\"",
                 "protocol_servers\"",
+                "runtime_info\"",
                 "snapshots\"",
                 "tablets\"",
                 "token_ring\"",

@@ -16,6 +16,7 @@ use reactor::{Group, mesh};
 use storage::{CompactionStats, LargeDataOf, SizeEstimate, SnapshotInfo, SnapshotsOf, TableReport};
 
 use super::node;
+use super::runtime_info::Runtime;
 use crate::load::{Of, Told, Weights};
 use crate::prepared_cache::StatementId;
 use crate::running::RunningRow;
@@ -88,6 +89,8 @@ pub(crate) enum Views {
     ClientsOfShards(Vec<(usize, ClientRow)>),
     /// How many shards there are, for `system.tablets`.
     Shards(usize),
+    /// Uses of memory and the like, for `system.runtime_info`.
+    Runtime(Runtime),
     /// Sizes of tables by parts of the ring, in the order of their rows, for tables of `system`.
     Estimates(Vec<SizeEstimate>),
 }
@@ -181,6 +184,13 @@ impl Views {
             "clients" => Self::ClientsOfShards(clients(engine).await?),
             "tablets" => Self::Shards(engine.config().shards),
             "config" => Self::load(engine, "settings").await?,
+            "runtime_info" => {
+                let shards = each_shard(engine, Runtime::of_shard).await?;
+                let mut sum = Runtime::default();
+                shards.iter().for_each(|shard| sum.add(shard));
+                sum.load_bytes = reports(engine).await?.values().map(|report| report.file_bytes).sum();
+                Self::Runtime(sum)
+            }
             _ => Self::load(engine, table).await?,
         })
     }

@@ -21,6 +21,7 @@ mod long_numbers;
 mod paging;
 mod paging_laws;
 mod prepared;
+mod sampled;
 mod schema;
 mod scylla_options;
 #[path = "../support/mod.rs"]

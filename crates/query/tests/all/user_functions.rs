@@ -79,6 +79,15 @@ fn states_of_shards_become_one_by_reducefunc() {
                 "CREATE AGGREGATE ks.fails(int) SFUNC broken STYPE bigint REDUCEFUNC join INITCOND 0",
             )
             .await;
+            lua(&engine, "plain_sum", "s bigint, v int", "bigint", "return s").await;
+            run(&engine, "CREATE AGGREGATE ks.plain(int) SFUNC plain_sum STYPE bigint INITCOND 0").await;
+            assert_eq!(
+                rows(&engine, "SELECT * FROM system_schema.scylla_aggregates").await,
+                [
+                    "'ks' | 'fails' | ['int'] | 'join' | 'bigint'",
+                    "'ks' | 'total' | ['int'] | 'join' | 'bigint'"
+                ]
+            );
             // Without rows there is the initial state.
             assert_eq!(rows(&engine, "SELECT total(v), count(*) FROM n").await, ["0 | 0"]);
             for k in 0..100 {

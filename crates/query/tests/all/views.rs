@@ -139,6 +139,28 @@ async fn scyllas(engine: Engine) {
     assert_eq!(rows(&engine, servers).await, ["'native' | true | ['127.0.0.1:9042'] | 'cql'"]);
     assert_eq!(rows(&engine, "SELECT * FROM system.snapshots").await, [""; 0]);
 
+    let info = async |group: &str, item: &str| {
+        let asked =
+            format!("SELECT value FROM system.runtime_info WHERE group = '{group}' AND item = '{item}'");
+        let values = rows(&engine, &asked).await;
+        assert_eq!(values.len(), 1, "{group}.{item}");
+        values[0].trim_matches('\'').to_owned()
+    };
+    let number = async |group: &str, item: &str| info(group, item).await.parse::<u64>().expect("a number");
+    assert_eq!(info("native_transport", "active").await, "true");
+    assert_eq!(info("incremental_backup", "enabled").await, "false");
+    assert!(number("generic", "uptime").await < 3600);
+    for group in ["memory", "memtable"] {
+        let prefix = if group == "memory" { "" } else { "memory_" };
+        let part = async |item: &str| number(group, &format!("{prefix}{item}")).await;
+        let (used, free, total) = (part("used").await, part("free").await, part("total").await);
+        assert!(total > 0 && used + free == total, "{group}: {used} + {free}, {total}");
+    }
+    run(&engine, "INSERT INTO t (k, v) VALUES (1, 1)").await;
+    assert!(number("memtable", "entries").await > 0);
+    let groups = rows(&engine, "SELECT DISTINCT group FROM system.runtime_info").await;
+    assert_eq!(groups.len(), 8, "{groups:?}");
+
     let ring = "SELECT start_token, end_token, dc FROM system.token_ring WHERE keyspace_name = 'ks'";
     let ring = rows(&engine, ring).await;
     assert_eq!(ring.len(), 16, "{ring:?}");

@@ -158,6 +158,27 @@ pub(super) async fn set_automatic(tables: Vec<TableName>, on: bool) -> Result<()
     shards.await.map(drop)
 }
 
+/// Whether compactions of a table may drop tombstones, on every shard.
+pub(super) async fn tombstone_gc(table: TableName) -> Result<bool, ApiError> {
+    let shards =
+        on_each(
+            Group::ADMIN,
+            move |shard: Rc<Shard>| async move { Ok(shard.storage().tombstone_gc(table.id)?) },
+        );
+    Ok(shards.await?.into_iter().all(|on| on))
+}
+
+/// Switches that on or off, until the next start.
+pub(super) async fn set_tombstone_gc(tables: Vec<TableName>, on: bool) -> Result<(), ApiError> {
+    let shards = on_each(Group::ADMIN, move |shard: Rc<Shard>| async move {
+        for table in tables {
+            shard.storage().set_tombstone_gc(table.id, on)?;
+        }
+        Ok(())
+    });
+    shards.await.map(drop)
+}
+
 /// Bytes per second that the compactions of the node may write; 0 for any number.
 pub(super) async fn throughput() -> Result<u64, ApiError> {
     let shards =

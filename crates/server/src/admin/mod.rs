@@ -17,6 +17,7 @@ mod metrics;
 pub(crate) mod node;
 mod params;
 mod rest;
+mod sampling;
 mod storage_samples;
 
 use std::net::{IpAddr, SocketAddr, TcpListener};

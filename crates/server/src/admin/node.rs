@@ -9,13 +9,16 @@ use std::future::Future;
 use std::rc::Rc;
 
 use model::TableId;
+use model::partition_key::DecoratedKey;
 use model::schema::Schema;
+use query::partition_key_text;
 use query::system::Catalog;
 use reactor::metrics::Sample;
 use reactor::{Group, mesh};
 use storage::TableReport;
 
 use super::error::ApiError;
+use super::sampling::Samplings;
 use crate::boot::Shard;
 use crate::config::Config;
 use crate::native::OpenListener;
@@ -73,6 +76,8 @@ pub(crate) struct NodeState {
     pub(crate) listeners: RefCell<Vec<OpenListener>>,
     /// One change of the transport or the mode at a time.
     pub(crate) changing: reactor::Semaphore,
+    /// Samplings of partitions at work, of which there are few at a time.
+    pub(super) samplings: Samplings,
     pub(crate) config: Config,
 }
 
@@ -86,6 +91,7 @@ impl NodeState {
             repairs: Cell::new(0),
             listeners: RefCell::new(listeners),
             changing: reactor::Semaphore::new(1),
+            samplings: Samplings::default(),
             config: config.clone(),
         }
     }
@@ -249,6 +255,27 @@ pub(crate) async fn report_of(table: &TableName) -> Result<TableReport, ApiError
     let found = reports().await?.into_iter().find(|report| report.id == table.id.0);
     found
         .ok_or_else(|| ApiError::bad(format!("Unknown keyspace/cf pair ({}.{})", table.keyspace, table.name)))
+}
+
+/// Paths of the table files that have the partition whose key `text` stands for, asked of the shard that has it.
+pub(crate) async fn files_with(table: &TableName, text: &str, is_hex: bool) -> Result<Vec<String>, ApiError> {
+    let schema = schema()?;
+    let gone = || ApiError::bad(format!("Unknown keyspace/cf pair ({}.{})", table.keyspace, table.name));
+    let found = schema.table_by_id(table.id).ok_or_else(gone)?;
+    let key = if is_hex {
+        partition_key_text::parse_hex(found, text)
+    } else {
+        partition_key_text::parse(found, text, reactor::wall_clock_us() / 1000)
+    };
+    let key = DecoratedKey::new(key.map_err(ApiError::bad)?);
+    let map = found.tablets();
+    let owner = map.shard_of(map.tablet_of(key.token), reactor::shard_count());
+    let id = table.id;
+    let asked = mesh::call(owner, Group::ADMIN, move || async move {
+        let files = here()?.storage().files_with(id, &key).await?;
+        Ok(files.iter().map(|path| path.display().to_string()).collect())
+    });
+    asked.await.map_err(ApiError::failed)?
 }
 
 /// Flushes tables everywhere; returns when what they held is in table files.

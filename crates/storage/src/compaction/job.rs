@@ -111,14 +111,16 @@ impl Work<'_> {
     /// The limits for purging tombstones of the partition that the lanes are at.
     fn purge(&mut self, lanes: &Lanes, token: Token, key: &[u8]) -> Purge {
         let tablet = &self.job.tablet;
-        let timestamp_limit = if self.gc_before == 0 || lanes.have_only_values() {
+        // Operators may have switched it off since the job began.
+        let gc_before = if tablet.keeps_tombstones() { 0 } else { self.gc_before };
+        let timestamp_limit = if gc_before == 0 || lanes.have_only_values() {
             // Nothing could be purged, so other files need not be asked whether they have the partition.
             NO_TIMESTAMP
         } else {
             self.outside.refresh(tablet, self.job.inputs.files());
             self.outside.timestamp_limit(tablet, token, key)
         };
-        Purge { now: self.now, gc_before: self.gc_before, timestamp_limit }
+        Purge { now: self.now, gc_before, timestamp_limit }
     }
 
     fn tell_progress(&self, lanes: &Lanes) {

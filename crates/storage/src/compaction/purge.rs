@@ -2,13 +2,15 @@
 //!
 //! A tombstone may go when its time is over, by the table's `gc_grace_seconds` and `tombstone_gc`, and
 //! nothing outside the merge is as old as it: neither a file that may have the partition nor a memtable.
+//! Operators may have a table keep all of its tombstones for a while ([`Storage::set_tombstone_gc`]).
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use model::schema::TableOptions;
-use model::{Table, Token};
+use model::{Table, TableId, Token};
 
+use crate::error::StorageError;
 use crate::shard::Storage;
 use crate::tablet::{TableFile, Tablet};
 
@@ -22,6 +24,9 @@ impl Storage {
             // The data they shadow may be in a file that is not read now, and would come back with it.
             return 0;
         }
+        if tablet.keeps_tombstones() {
+            return 0;
+        }
         let has_one_copy = || {
             let schema = self.borrow_schema();
             schema
@@ -29,6 +34,28 @@ impl Storage {
                 .is_some_and(|keyspace| has_one_copy(&keyspace.options.replication))
         };
         gc_before(table.options(), has_one_copy, now)
+    }
+
+    /// Whether compactions of the table on this shard may drop tombstones, as far as operators are concerned.
+    ///
+    /// # Errors
+    /// [`StorageError::UnknownTable`].
+    pub fn tombstone_gc(&self, table: TableId) -> Result<bool, StorageError> {
+        Ok(!self.table_store(table)?.tablets().any(|tablet| tablet.keeps_tombstones()))
+    }
+
+    /// Lets compactions of the table on this shard drop tombstones, or has them keep all, until the next start.
+    /// Compactions at work keep them from the next partition on.
+    ///
+    /// # Errors
+    /// [`StorageError::UnknownTable`].
+    pub fn set_tombstone_gc(&self, table: TableId, on: bool) -> Result<(), StorageError> {
+        for tablet in self.table_store(table)?.tablets() {
+            tablet.set_keeps_tombstones(!on);
+            // Compactions for the sake of tombstones become due, or are due no longer.
+            self.look_again(tablet);
+        }
+        Ok(())
     }
 }
 

@@ -4,11 +4,13 @@
 //! partition, `scan` many. `cached` reads one partition from the row cache before the files; `source` and
 //! `merge` combine versions and files; `skip` decides which files need not be opened. `visible` decides which
 //! parts of a row are visible, `dead` counts the others, and `permit` limits reads from disk and scans.
+//! `files_with` finds the files that have a partition.
 
 mod both;
 mod cached;
 mod command;
 mod dead;
+mod files_with;
 mod fragments;
 pub(crate) mod merge;
 mod now;
@@ -59,6 +61,7 @@ impl Storage {
             PartitionRange::Key(key) => {
                 let tablet = self.tablet(&store, key.token)?;
                 tablet.check_readable()?;
+                self.note_read(command.table.id(), &key.key);
                 reactor::in_place!(reader.partition(&tablet, key.token, &key.key, consumer)).map(|_| ())
             }
             PartitionRange::Between { from, to } => {

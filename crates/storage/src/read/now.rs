@@ -58,7 +58,8 @@ enum InMemory {
 }
 
 impl Storage {
-    /// Reads one row of one partition as [`Storage::read`] does, if that is possible without waiting.
+    /// Reads one row of one partition as [`Storage::read`] does, if that is possible without waiting. A caller
+    /// that takes the answer calls [`Storage::note_read`].
     #[inline]
     pub fn read_now(&self, command: &ReadCommand, consumer: &mut dyn RowConsumer) -> Now {
         let PartitionRange::Key(key) = &command.range else { return Now::NotBegun };
@@ -92,6 +93,7 @@ impl Storage {
         consumer: &mut dyn RowConsumer,
     ) -> Result<(), StorageError> {
         let PartitionRange::Key(key) = &command.range else { return Ok(()) };
+        self.note_read(command.table.id(), &key.key);
         let mut reader =
             Reader { command, scratch: self.take_scratch(), permits: &self.0.permits, room: None };
         let Rest { tablet, claim, left } = *rest;

@@ -57,6 +57,8 @@ pub(crate) struct Tablet {
     to_look_at: Cell<bool>,
     /// Whether operators let files be compacted automatically.
     compacts_itself: Cell<bool>,
+    /// Whether operators want compactions to keep all tombstones.
+    keeps_tombstones: Cell<bool>,
     /// Bytes still to be rewritten and due compactions, if computed since the last change of files.
     debt: Cell<Option<(f64, usize)>>,
     table: RefCell<Rc<Table>>,
@@ -113,6 +115,7 @@ impl Tablet {
             chooser: RefCell::new(Chooser::new(&table.options().compaction)),
             to_look_at: Cell::new(true),
             compacts_itself: Cell::new(true),
+            keeps_tombstones: Cell::new(false),
             debt: Cell::new(None),
             table: RefCell::new(table),
             memtables: RefCell::new(SmallVec::from_iter([Rc::new(Memtable::new(
@@ -350,6 +353,16 @@ impl Tablet {
 
     pub(crate) fn set_compacts_itself(&self, on: bool) {
         self.compacts_itself.set(on);
+    }
+
+    /// Whether operators want compactions to keep all tombstones.
+    #[inline]
+    pub(crate) fn keeps_tombstones(&self) -> bool {
+        self.keeps_tombstones.get()
+    }
+
+    pub(crate) fn set_keeps_tombstones(&self, keep: bool) {
+        self.keeps_tombstones.set(keep);
     }
 
     /// Bytes that compactions have still to rewrite, and the number of due compactions; computed again from

@@ -19,6 +19,7 @@ mod misplaced;
 mod missing;
 mod model;
 mod moved;
+mod operators;
 mod resident;
 mod scrub;
 mod skips;

@@ -3,6 +3,7 @@
 use clap::{Args, Parser, Subcommand};
 
 use super::CtlError;
+use super::top_partitions::TopOptions;
 
 /// Ask and tell a node, with nodetool's verbs.
 #[derive(Debug, Parser)]
@@ -266,9 +267,16 @@ pub(super) enum Verb {
         table: Vec<String>,
     },
     /// The partitions asked for most
-    Toppartitions {
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
-        words: Vec<String>,
+    Toppartitions(TopOptions),
+    /// The table files that have a partition
+    Getsstables {
+        keyspace: String,
+        table: String,
+        /// Partition key; several columns with colons between them
+        key: String,
+        /// The key is hexadecimal digits (-hf)
+        #[arg(long)]
+        hex_format: bool,
     },
     /// Keep a copy of tables as they are, by hard links
     Snapshot(SnapshotOptions),
@@ -340,7 +348,6 @@ const UNSUPPORTED: &[&str] = &[
     "getmaxhintwindow",
     "getseeds",
     "getsnapshotthrottle",
-    "getsstables",
     "getstreamthroughput",
     "handoffwindow",
     "invalidatecountercache",

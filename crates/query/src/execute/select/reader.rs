@@ -65,6 +65,9 @@ impl Reader<'_> {
         let now = self.engine.read_now(command, self.level, rows)?;
         if matches!(now, Now::Done) {
             load.reads.end(began);
+            if let PartitionRange::Key(key) = &command.range {
+                self.engine.storage().note_read(command.table.id(), &key.key);
+            }
             self.went_past(command, before, rows)?;
         }
         Ok(now)

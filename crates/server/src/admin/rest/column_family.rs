@@ -1,7 +1,6 @@
 //! `/column_family`: tables, and what each takes; a table is named `keyspace:table`.
 
 use axum::extract::{Path, State};
-use axum::http::Uri;
 use axum::routing::get;
 use axum::{Json, Router};
 use serde::Serialize;
@@ -12,6 +11,7 @@ use super::Answer;
 use crate::admin::bridge::Bridge;
 use crate::admin::error::ApiError;
 use crate::admin::node;
+use crate::admin::params::Params;
 
 /// A figure of a table and how it comes out of the shards' reports.
 type Figure = (&'static str, fn(&TableReport) -> Value);
@@ -45,7 +45,7 @@ pub(super) fn routes() -> Router<Bridge> {
         .route("/column_family/name/keyspace", get(keyspaces))
         .route("/column_family/compaction_strategy/{name}", get(compaction_strategy))
         .route("/column_family/sstables/per_level/{name}", get(files_by_level))
-        .route("/column_family/toppartitions/{name}", get(not_built))
+        .route("/column_family/sstables/by_key/{name}", get(files_by_key))
         .route("/column_family/report/{name}", get(report));
     for (figure, read) in FIGURES {
         let read = *read;
@@ -66,11 +66,6 @@ pub(super) fn routes() -> Router<Bridge> {
             .route(&format!("/column_family/metrics/{figure}"), get(of_all));
     }
     router
-}
-
-/// What others of these paths do and this node does not.
-async fn not_built(uri: Uri) -> ApiError {
-    ApiError::unsupported(format!("{} is not supported", uri.path()))
 }
 
 #[derive(Debug, Serialize)]
@@ -116,6 +111,25 @@ async fn files_by_level(State(bridge): State<Bridge>, Path(name): Path<String>) 
     let report =
         bridge.call(move || async move { node::report_of(&node::table_called(&name)?).await }).await?;
     Ok(Json(report.files_by_level))
+}
+
+/// Parameters: `key`, a partition key as text (see `query::partition_key_text`), and `format`, `hex` where the key is its
+/// bytes in hexadecimal digits. Paths of the table files that have the partition.
+async fn files_by_key(
+    State(bridge): State<Bridge>,
+    Path(name): Path<String>,
+    params: Params,
+) -> Answer<Vec<String>> {
+    let is_hex = match params.get("format").map(str::to_ascii_lowercase).as_deref() {
+        None | Some("text") => false,
+        Some("hex") => true,
+        Some(other) => return Err(ApiError::bad(format!("format has to be text or hex, not '{other}'"))),
+    };
+    let key = params.required("key")?.to_owned();
+    bridge
+        .call(move || async move { node::files_with(&node::table_called(&name)?, &key, is_hex).await })
+        .await
+        .map(Json)
 }
 
 /// Everything about a table at once, which saves tools a question for each figure. An extension.

@@ -13,6 +13,8 @@ mod snapshots;
 mod storage_service;
 mod system;
 mod tasks;
+mod tombstone_gc;
+mod top_partitions;
 
 use axum::http::{Method, Uri};
 use axum::{Json, Router};
@@ -43,6 +45,8 @@ pub(super) fn router(bridge: Bridge) -> Router {
         .merge(cluster::routes())
         .merge(system::routes())
         .merge(tasks::routes())
+        .merge(tombstone_gc::routes())
+        .merge(top_partitions::routes())
         .method_not_allowed_fallback(wrong_method)
         .fallback(unknown_path)
         .with_state(bridge)
