@@ -3,6 +3,7 @@
 use std::num::NonZero;
 
 use clap::{Parser, ValueEnum};
+use sim::removal::Removals;
 use sim::run::Outcome;
 
 /// What is simulated.
@@ -57,26 +58,47 @@ fn parse_range(text: &str) -> Result<(u64, u64), String> {
     Ok((number(from)?, number(to)?))
 }
 
-/// Runs a seed in the worlds that are asked for, and says how it went; the number of failures.
-fn run(arguments: &Arguments, seed: u64) -> u64 {
+/// How the seeds of a worker went, all together.
+#[derive(Default)]
+struct Total {
+    failed: u64,
+    lives: u64,
+    removals: Removals,
+}
+
+impl Total {
+    fn add(mut self, other: Self) -> Self {
+        self.failed += other.failed;
+        self.lives += other.lives;
+        self.removals += other.removals;
+        self
+    }
+}
+
+/// Runs a seed in the worlds that are asked for, and says how it went.
+fn run(arguments: &Arguments, seed: u64) -> Total {
     let worlds = [World::Storage, World::Statements];
-    let mut failed = 0;
+    let mut total = Total::default();
     for world in worlds.into_iter().filter(|world| arguments.world.is_none_or(|only| only == *world)) {
         let (outcome, name) = (world.run(seed, arguments.steps), world.name());
         let (lives, trace) = (outcome.lives, outcome.trace_hash);
+        total.lives += lives;
+        total.removals += outcome.removals;
+        let taken_away: String =
+            outcome.taken_away.iter().map(|told| format!("\n  without {told}")).collect();
         match outcome.failure {
-            None => println!("seed {seed} {name}: ok, {lives} lives, trace {trace:016x}"),
+            None => println!("seed {seed} {name}: ok, {lives} lives, trace {trace:016x}{taken_away}"),
             Some(failure) => {
-                failed += 1;
+                total.failed += 1;
                 println!(
-                    "seed {seed} {name}: FAILED, trace {trace:016x}\n{failure}\n\
+                    "seed {seed} {name}: FAILED, trace {trace:016x}{taken_away}\n{failure}\n\
                      again: make sim SEED={seed}   (ceto-sim --seed {seed} --world {name} --steps {})",
                     arguments.steps
                 );
             }
         }
     }
-    failed
+    total
 }
 
 fn main() -> std::process::ExitCode {
@@ -85,11 +107,25 @@ fn main() -> std::process::ExitCode {
     let jobs = arguments.jobs.map_or_else(std::thread::available_parallelism, Ok).map_or(1, NonZero::get);
     let arguments = &arguments;
     // A seed knows nothing of the others: each worker takes every `jobs`th.
-    let failed: u64 = std::thread::scope(|scope| {
-        let worker = |first| move || (first..to).step_by(jobs).map(|seed| run(arguments, seed)).sum();
+    let total = std::thread::scope(|scope| {
+        let worker = |first| {
+            move || {
+                let seeds = (first..to).step_by(jobs);
+                seeds.map(|seed| run(arguments, seed)).fold(Total::default(), Total::add)
+            }
+        };
         let workers: Vec<_> = (from..to).take(jobs).map(|first| scope.spawn(worker(first))).collect();
-        workers.into_iter().map(|worker| worker.join().unwrap_or(1)).sum()
+        let broken = || Total { failed: 1, ..Total::default() };
+        let totals = workers.into_iter().map(|worker| worker.join().unwrap_or_else(|_| broken()));
+        totals.fold(Total::default(), Total::add)
     });
-    println!("{} seeds, {failed} failed", to.saturating_sub(from));
-    if failed == 0 { std::process::ExitCode::SUCCESS } else { std::process::ExitCode::FAILURE }
+    let Removals { taken, refused, reads_refused, went_on } = total.removals;
+    println!(
+        "{} seeds, {} failed; {} lives; {taken} names taken away between lives: {refused} starts and {reads_refused} times \
+         reads refused until it was back, {went_on} starts went on with all there",
+        to.saturating_sub(from),
+        total.failed,
+        total.lives
+    );
+    if total.failed == 0 { std::process::ExitCode::SUCCESS } else { std::process::ExitCode::FAILURE }
 }

@@ -1,9 +1,11 @@
-//! One seed from its first life to its last: crashes at random, disks that fail, other numbers of shards.
+//! One seed from its first life to its last: crashes at random, disks that fail, other numbers of shards, names that go
+//! missing in between.
 
 use std::rc::Rc;
 
 use reactor::driver::sim::{DiskFaults, World};
 
+use crate::removal::{Removals, Remover};
 use crate::workload::{Shared, node};
 
 /// Most shards of a life.
@@ -20,6 +22,10 @@ pub struct Outcome {
     pub trace_hash: u64,
     /// Lives that got as far as working.
     pub lives: u64,
+    /// Names that went missing between lives.
+    pub removals: Removals,
+    /// Each of them, and what came of it.
+    pub taken_away: Vec<String>,
     /// What went wrong, with the last log lines; `None` when all was right.
     pub failure: Option<String>,
 }
@@ -36,9 +42,14 @@ pub fn run(seed: u64, steps: u64) -> Outcome {
     let shared = Shared::new(batch, first, steps);
     let of_node = Rc::clone(&shared);
     let id = world.add_node(SHARDS_MAX as usize, move |info| node(info, Rc::clone(&of_node)));
+    let mut remover = Remover::default();
     let mut failure = None;
     for _ in 0..LIVES_MAX {
-        let faults = faults(&mut world);
+        let mut faults = faults(&mut world);
+        if remover.is_away() {
+            // Whether the start is refused, and for what, is said by what is missing alone.
+            faults = DiskFaults::default();
+        }
         shared.borrow_mut().faulty = is_faulty(&faults);
         world.set_disk_faults(id, faults.clone());
         // Some lives are cut off within their start.
@@ -73,7 +84,12 @@ pub fn run(seed: u64, steps: u64) -> Outcome {
         }
         state.over = false;
         state.shards.0 = shards(&mut world);
+        let between = remover.between_lives(&mut world, id, &mut state);
         drop(state);
+        if let Err(wrong) = between {
+            failure = Some(wrong);
+            break;
+        }
         world.restart(id);
     }
     let lives = shared.borrow().lives;
@@ -82,7 +98,8 @@ pub fn run(seed: u64, steps: u64) -> Outcome {
         let tail = log[log.len().saturating_sub(30)..].join("\n");
         format!("{failure}\n{tail}")
     });
-    Outcome { trace_hash: world.trace_hash(), lives, failure }
+    let removals = remover.removals;
+    Outcome { trace_hash: world.trace_hash(), lives, removals, taken_away: remover.into_told(), failure }
 }
 
 fn checked(shared: &crate::workload::SharedRef) -> bool {

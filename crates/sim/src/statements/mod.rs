@@ -19,6 +19,7 @@ use reactor::{Event, Group, ShardInfo, mesh};
 use replication::Replicator;
 use storage::{CommitlogSync, Storage, StorageConfig};
 
+use crate::removal::Removals;
 use crate::run::Outcome;
 use client::{Client, execute};
 use counter::Counters;
@@ -131,7 +132,13 @@ fn run_counted(seed: u64, steps: u64) -> (Outcome, [usize; 3]) {
         let log = world.log();
         format!("{failure}\n{}", log[log.len().saturating_sub(30)..].join("\n"))
     });
-    let outcome = Outcome { trace_hash: world.trace_hash(), lives: shared.lives.get(), failure };
+    let outcome = Outcome {
+        trace_hash: world.trace_hash(),
+        lives: shared.lives.get(),
+        removals: Removals::default(),
+        taken_away: Vec::new(),
+        failure,
+    };
     (outcome, shared.registers.borrow().counts())
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use model::Token;
 
-use super::read::{Question, whole};
+use super::read::{Question, WRONG, whole};
 use super::{SLOTS, TIMESTAMP_GAP, Worker, owner, seconds};
 use crate::history::SeenTable;
 
@@ -26,8 +26,17 @@ impl Worker {
                     now,
                     stop_after: usize::MAX,
                 };
-                let Some(answer) = self.ask(shard, question).await? else {
-                    // The disk failed the check itself: the next life does it.
+                let asked = match self.ask(shard, question).await {
+                    Err(words)
+                        if !words.starts_with(WRONG)
+                            && self.shared.borrow_mut().reads_are_refused(&words) =>
+                    {
+                        None
+                    }
+                    asked => asked?,
+                };
+                let Some(answer) = asked else {
+                    // The disk failed the check itself, or a name is away: the next life does it.
                     self.shared.borrow_mut().over = true;
                     return std::future::pending().await;
                 };

@@ -12,13 +12,14 @@ mod snapshot;
 mod write;
 
 use std::cell::RefCell;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
 use model::tablet::TabletMap;
 use model::{Table, TableId};
 use reactor::{Group, ShardInfo, mesh};
-use storage::{CommitlogSync, Storage, StorageConfig};
+use storage::{CommitlogSync, FailurePolicy, Identity, Storage, StorageConfig, StorageError};
 
 use crate::history::{History, IN_DOUBT_MAX};
 use crate::table::{Dropped, token};
@@ -36,6 +37,27 @@ const STEPS_BACK_MAX: i64 = 40;
 const TIMESTAMP_GAP: i64 = (STEPS_BACK_MAX + 1) * TIMESTAMP_STEP;
 /// Longest time between two flushes of the device in periodic mode.
 const PERIOD: Duration = Duration::from_millis(200);
+
+/// Where the simulated node keeps everything.
+pub const WORKDIR: &str = "/ceto";
+
+/// What a start has answered to a name that was taken away.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Answer {
+    /// Nothing was taken away.
+    #[default]
+    None,
+    /// A name is away, and no start has answered yet.
+    Asked,
+    /// The start was refused, in these words.
+    Refused(String),
+    /// The start went on, and what is there has not been looked at yet.
+    Started,
+    /// The start went on, and under `disk_failure_policy: ignore` reads were refused, in these words.
+    ReadsRefused(String),
+    /// The start went on without the name, and all is there.
+    WentOn,
+}
 
 /// What outlives the node.
 pub struct Shared {
@@ -71,6 +93,10 @@ pub struct Shared {
     flipped: bool,
     /// Snapshot of each slot's table, its number and how many truncations the table had seen.
     snapshots: [Option<Snapshot>; SLOTS],
+    /// What the start answers to a name that is away.
+    pub answer: Answer,
+    /// What a table file that cannot be opened means for that start: its end, or that reads which may need it fail.
+    pub policy: FailurePolicy,
     /// Lives that got as far as working.
     pub lives: u64,
     /// What went wrong, in words.
@@ -103,6 +129,8 @@ impl Shared {
             last_checked: false,
             flipped: false,
             snapshots: [None; SLOTS],
+            answer: Answer::None,
+            policy: FailurePolicy::Ignore,
             lives: 0,
             failure: None,
         }))
@@ -118,9 +146,53 @@ impl Shared {
         self.last_checked
     }
 
+    /// Whether a bit of a table file was flipped.
+    pub fn is_flipped(&self) -> bool {
+        self.flipped
+    }
+
+    /// Snapshots may have lost something: they are not used any more.
+    pub fn forget_snapshots(&mut self) {
+        self.snapshots = [None; SLOTS];
+    }
+
     /// Whether requests may fail through no fault of the node's.
     fn may_fail(&self) -> bool {
         self.faulty || self.flipped
+    }
+
+    /// Notes the next answer to a name that is away, where there is one and it has answered `before`.
+    fn answers(&mut self, before: &Answer, now: Answer) {
+        if self.answer == *before {
+            self.answer = now;
+        }
+    }
+
+    /// A name is away since the crash: the next starts are asked what they make of it.
+    pub fn ask(&mut self, policy: FailurePolicy) {
+        self.policy = policy;
+        self.answer = Answer::Asked;
+    }
+
+    /// The first look at what is there failed where a start went on without a name; whether it did so by the policy
+    /// that lets it.
+    fn reads_are_refused(&mut self, words: &str) -> bool {
+        let is_refusal = self.answer == Answer::Started && self.policy == FailurePolicy::Ignore;
+        if is_refusal {
+            self.answer = Answer::ReadsRefused(words.to_owned());
+            self.over = true;
+        }
+        is_refusal
+    }
+
+    /// A shard was not started, while a name is away; the first words count, others repeat them.
+    fn refused(&mut self, words: String) {
+        match self.answer {
+            Answer::Asked => self.answer = Answer::Refused(words),
+            Answer::Refused(_) => {}
+            _ => self.fail(format!("a shard does not start after another one did: {words}")),
+        }
+        self.over = true;
     }
 
     fn fail(&mut self, what: String) {
@@ -131,7 +203,7 @@ impl Shared {
 
 /// Settings of the simulated node: small, so that everything happens often.
 pub fn config(batch: bool) -> StorageConfig {
-    let mut config = StorageConfig::new("/ceto", 192 << 10);
+    let mut config = StorageConfig::new(WORKDIR, 192 << 10);
     // A row cache of a few dozen rows.
     config.memory_bytes_max = 320 << 10;
     config.segment_bytes = 48 << 10;
@@ -144,13 +216,18 @@ pub fn config(batch: bool) -> StorageConfig {
 
 /// The node's main, on each shard. Shards beyond those of this life stay idle.
 pub async fn node(info: ShardInfo, shared: SharedRef) {
-    let (shards, batch) = {
+    let (shards, config) = {
         let shared = shared.borrow();
-        (shared.shards.0, shared.batch)
+        let mut config = config(shared.batch);
+        if shared.answer == Answer::Asked {
+            config.disk_failure_policy = shared.policy;
+        }
+        (shared.shards.0, config)
     };
     if info.id < shards {
-        match Storage::open(config(batch), info.id, shards).await {
+        match open(config, info.id, shards).await {
             Ok(storage) if info.id == 0 => {
+                shared.borrow_mut().answers(&Answer::Asked, Answer::Started);
                 let worked = Worker { storage, shared: Rc::clone(&shared), shards }.work().await;
                 let mut shared = shared.borrow_mut();
                 if let Err(failure) = worked {
@@ -161,7 +238,9 @@ pub async fn node(info: ShardInfo, shared: SharedRef) {
             Ok(_) => {}
             Err(error) => {
                 let mut shared = shared.borrow_mut();
-                if shared.may_fail() {
+                if shared.answer != Answer::None {
+                    shared.refused(error.to_string());
+                } else if shared.may_fail() {
                     shared.over = true;
                     // Found at once.
                     shared.last_checked |= shared.flipped;
@@ -174,6 +253,14 @@ pub async fn node(info: ShardInfo, shared: SharedRef) {
     while !shared.borrow().over {
         reactor::sleep(Duration::from_millis(20)).await;
     }
+}
+
+/// Opens a shard's storage as a node does: who the node is and whose its folders are is found out before.
+async fn open(config: StorageConfig, shard: usize, shards: usize) -> Result<Storage, StorageError> {
+    if shard == 0 {
+        Identity::open(Path::new(WORKDIR), "sim", &config).await?;
+    }
+    Storage::open(config, shard, shards).await
 }
 
 struct Worker {
@@ -198,6 +285,7 @@ impl Worker {
             return Ok(());
         }
         self.check_after_start().await?;
+        self.shared.borrow_mut().answers(&Answer::Started, Answer::WentOn);
         self.shared.borrow_mut().lives += 1;
         if self.shared.borrow().last {
             // A drain that fails leaves the log to be replayed, which is as well.

@@ -12,6 +12,9 @@ use super::{COMPONENTS, KEYS, Worker, below, seconds};
 use crate::history::{SeenPartition, SeenRow, SeenTable, describe};
 use crate::table::{Bound, MAP, Row, STATIC, key_bytes, parse_clustering, regulars, token, value};
 
+/// What the words on an answer begin with that no disk is to blame for.
+pub(super) const WRONG: &str = "WRONG";
+
 /// A read that travels to the shard that does it.
 #[derive(Debug, Clone)]
 pub(super) struct Question {
@@ -122,7 +125,7 @@ async fn ask_here(question: Question) -> Result<Answer, String> {
         ended: true,
     };
     storage.read(&command, &mut collector).await.map_err(|error| error.to_string())?;
-    collector.problem.map_or(Ok(collector.answer), |problem| Err(format!("WRONG: {problem}")))
+    collector.problem.map_or(Ok(collector.answer), |problem| Err(format!("{WRONG}: {problem}")))
 }
 
 impl Worker {
@@ -130,7 +133,7 @@ impl Worker {
         let asked = mesh::call(shard, Group::STATEMENT, move || ask_here(question));
         match asked.await.map_err(|error| error.to_string())? {
             Ok(answer) => Ok(Some(answer)),
-            Err(error) if error.starts_with("WRONG") => Err(error),
+            Err(error) if error.starts_with(WRONG) => Err(error),
             // A disk that returns errors may return them to readers.
             Err(error) => self.unless_faulty(&format!("a read failed: {error}")).map(|()| None),
         }

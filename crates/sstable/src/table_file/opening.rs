@@ -283,6 +283,17 @@ fn with_checksums(
     Ok(summary)
 }
 
+/// Whether a file was written with `CompressionInfo.db`: its writer noted the checksum of each component in `Ceto.db`;
+/// what others wrote is listed in `TOC.txt`.
+async fn was_compressed(dir: &Path, descriptor: Descriptor, extras: &Extras) -> Result<bool, SstableError> {
+    if !extras.checksums.is_empty() {
+        return Ok(extras.checksum(Component::CompressionInfo).is_some());
+    }
+    let toc = read_optional(dir, descriptor, Component::Toc, extras).await?;
+    let text = toc.map(|(_, bytes)| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+    Ok(text.lines().any(|line| line.trim() == Component::CompressionInfo.name()))
+}
+
 async fn read_chunks(
     dir: &Path,
     descriptor: Descriptor,
@@ -290,7 +301,12 @@ async fn read_chunks(
     extras: &Extras,
 ) -> Result<Chunks, SstableError> {
     let features = descriptor.version.features();
-    if let Some((path, bytes)) = read_optional(dir, descriptor, Component::CompressionInfo, extras).await? {
+    let info = match read_component(dir, descriptor, Component::CompressionInfo, extras).await {
+        // Without it compressed data would be taken for rows.
+        Err(error) if is_missing(&error) && !was_compressed(dir, descriptor, extras).await? => None,
+        read => Some(read?),
+    };
+    if let Some((path, bytes)) = info {
         return match CompressionInfo::read(&bytes, features, file_length).await {
             Ok(info) => match Decoder::new(info.compressor, extras.dictionary.as_deref()) {
                 Ok(decoder) => Ok(Chunks::Compressed(info, decoder)),

@@ -6,6 +6,7 @@ mod crash;
 mod files;
 mod golden;
 mod index_pages;
+mod lost;
 mod resident;
 mod round_trip;
 #[path = "../support/mod.rs"]

@@ -5,10 +5,14 @@
 //! marks its writes as clean without their being durable, as Linux does, so a second sync proves nothing. Names: see
 //! `names`. Reads, writes and syncs fail with given probabilities.
 
+mod outside;
+
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+pub use outside::TakenAway;
 
 use super::content::Content;
 use super::names::{Entry, Names, normal};
@@ -415,39 +419,6 @@ impl Disk {
         self.descriptors.clear();
         self.names.crash(|count| if lose { chance.below(count as u64 + 1) as usize } else { count });
         self.collect_garbage();
-    }
-
-    /// Bytes of a file as they are now.
-    pub(super) fn content(&self, path: &Path) -> Option<Vec<u8>> {
-        let inode = self.names.file(&normal(path)).ok()?;
-        self.inodes.get(&inode).map(|inode| inode.current.to_vec())
-    }
-
-    /// Replaces a file's bytes, durably: damage from outside.
-    pub(super) fn set_content(&mut self, path: &Path, content: &[u8]) -> bool {
-        let Ok(number) = self.names.file(&normal(path)) else { return false };
-        let Some(inode) = self.inodes.get_mut(&number) else { return false };
-        inode.unsynced.clear();
-        inode.durable = Content::default();
-        inode.durable.write(0, content);
-        inode.current = inode.durable.clone();
-        true
-    }
-
-    /// Paths of all files.
-    pub(super) fn paths(&self) -> Vec<PathBuf> {
-        let mut found = Vec::new();
-        let mut directories = vec![PathBuf::from("/")];
-        while let Some(directory) = directories.pop() {
-            for (name, entry) in self.names.list(&directory).unwrap_or_default() {
-                match entry {
-                    Entry::Directory => directories.push(directory.join(name)),
-                    Entry::File(_) => found.push(directory.join(name)),
-                }
-            }
-        }
-        found.sort();
-        found
     }
 }
 

@@ -12,6 +12,7 @@ mod disk;
 mod flow;
 mod names;
 mod net;
+mod outside;
 mod shard_driver;
 mod stepping;
 
@@ -19,12 +20,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-pub use disk::DiskFaults;
+pub use disk::{DiskFaults, TakenAway};
 pub use net::NetFaults;
 
 use crate::driver::Op;
@@ -338,21 +338,6 @@ impl World {
     /// Moves a node's wall clock by `by_us` microseconds against virtual time.
     pub fn skew_clock(&mut self, id: NodeId, by_us: i64) {
         self.core.skew_us.borrow_mut()[id.0] += by_us;
-    }
-
-    /// A file's bytes as the node sees them.
-    pub fn read_file(&self, id: NodeId, path: impl AsRef<Path>) -> Option<Vec<u8>> {
-        self.core.disks.borrow()[id.0].content(path.as_ref())
-    }
-
-    /// Replaces a file's bytes, durably, behind the node's back. False when there is no such file.
-    pub fn damage_file(&mut self, id: NodeId, path: impl AsRef<Path>, content: Vec<u8>) -> bool {
-        self.core.disks.borrow_mut()[id.0].set_content(path.as_ref(), &content)
-    }
-
-    /// All files of a node's disk, sorted.
-    pub fn files(&self, id: NodeId) -> Vec<PathBuf> {
-        self.core.disks.borrow()[id.0].paths()
     }
 
     /// The last log lines of all nodes.

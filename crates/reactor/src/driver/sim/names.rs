@@ -261,6 +261,40 @@ impl Names {
         self.current = self.durable.clone();
     }
 
+    /// Everything below a folder, at any depth, sorted.
+    pub(super) fn below(&self, directory: &Path) -> Vec<(PathBuf, Entry)> {
+        children(&self.current, directory).map(|(path, entry)| (path.clone(), *entry)).collect()
+    }
+
+    /// Whether the folder of a name is there.
+    pub(super) fn has_parent(&self, path: &Path) -> bool {
+        self.get(&parent(path)) == Some(Entry::Directory)
+    }
+
+    /// Removes a name and everything below it, durably: what was removed, parents first; `None` where there is no
+    /// such name.
+    ///
+    /// # Panics
+    /// Where names have changed since the last crash: changes that are not durable might build on this one.
+    pub(super) fn take(&mut self, path: &Path) -> Option<Vec<(PathBuf, Entry)>> {
+        assert!(self.unsynced.is_empty(), "names change from outside only right after a crash");
+        let mut taken = vec![(path.to_owned(), self.get(path)?)];
+        taken.extend(self.below(path));
+        apply(&mut self.current, &Change::Remove(path.to_owned()));
+        self.durable = self.current.clone();
+        Some(taken)
+    }
+
+    /// Adds a name, durably.
+    ///
+    /// # Panics
+    /// As `take`.
+    pub(super) fn put(&mut self, path: &Path, entry: Entry) {
+        assert!(self.unsynced.is_empty(), "names change from outside only right after a crash");
+        apply(&mut self.current, &Change::Add(path.to_owned(), entry));
+        self.durable = self.current.clone();
+    }
+
     /// Whether any name, now or after a crash, refers to the file.
     pub(super) fn refers_to(&self, inode: u64) -> bool {
         let file = Entry::File(inode);
