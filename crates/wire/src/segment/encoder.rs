@@ -55,6 +55,15 @@ impl SegmentEncoder {
         }
     }
 
+    /// Appends a piece of a large envelope to `out`, as a segment that is not self-contained.
+    ///
+    /// # Panics
+    /// If the piece is longer than [`PAYLOAD_BYTES_MAX`].
+    pub fn append_piece(&mut self, out: &mut Vec<u8>, piece: &[u8]) {
+        assert!(piece.len() <= PAYLOAD_BYTES_MAX, "a piece of {} bytes", piece.len());
+        append_segment(out, self.format, &mut self.compressor, piece, false);
+    }
+
     /// Appends `envelopes`, whole ones one after the other, to `out` as segments.
     pub fn append(&mut self, out: &mut Vec<u8>, envelopes: &[u8]) {
         let mut rest = envelopes;

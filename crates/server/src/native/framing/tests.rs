@@ -166,6 +166,66 @@ fn long_answers_go_out_as_they_were_made_and_in_their_order() {
     assert_eq!(answers.room_taken(), 0);
 }
 
+/// The way of long answers against the one that copies them.
+#[test]
+fn long_answers_in_segments_are_what_they_are_when_they_are_copied() {
+    for format in [SegmentFormat::Plain, SegmentFormat::Lz4] {
+        for bytes in
+            [PAYLOAD_BYTES_MAX - 9, PAYLOAD_BYTES_MAX - 8, PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MAX + 1, 900_000]
+        {
+            let answers = answers(1 << 22);
+            let (mut long, mut copied) = (
+                Output::new(Rc::clone(&answers), Codecs::new()),
+                Output::new(Rc::clone(&answers), Codecs::new()),
+            );
+            let body: Vec<u8> = (0..bytes as u32).map(|n| (n ^ (n >> 7)) as u8).collect();
+            let (short, head) = (frame(ProtocolVersion::V5, 1, b"short"), frame(ProtocolVersion::V5, 2, b""));
+            for output in [&mut long, &mut copied] {
+                output.begin_segments(format);
+                output.append(|out, _| out.extend_from_slice(&short));
+            }
+            for _ in 0..2 {
+                long.append_long(|out| out.extend_from_slice(&head), body.clone());
+                copied.append(|out, _| out.extend_from_slice(&frame(ProtocolVersion::V5, 2, &body)));
+            }
+            for output in [&mut long, &mut copied] {
+                output.append(|out, _| out.extend_from_slice(&short));
+            }
+            let frames = [&mut long, &mut copied].map(|output| {
+                let mut input = Input::new(FRAME_BYTES_MAX);
+                input.expect_segments(format);
+                let mut frames = Vec::new();
+                while let Some(piece) = output.take() {
+                    assert!(answers.room_taken() >= output.held_bytes(), "pieces count while they are sent");
+                    frames.extend(received(&mut input, &piece, piece.len()));
+                    output.sent();
+                }
+                frames
+            });
+            assert!(frames[0] == frames[1], "{format:?}, {bytes} bytes");
+            assert_eq!(frames[0].len(), 4);
+            assert_eq!((long.held_bytes(), answers.room_taken()), (0, 0));
+        }
+    }
+}
+
+/// What is sent of a long answer is no copy of it: a connection holds the answer and a few segments.
+#[test]
+fn a_long_answer_in_segments_is_not_in_memory_twice() {
+    let mut output = Output::new(answers(1 << 24), Codecs::new());
+    output.begin_segments(SegmentFormat::Plain);
+    let head = frame(ProtocolVersion::V5, 2, b"");
+    output.append_long(|out| out.extend_from_slice(&head), vec![7; 4 << 20]);
+    while let Some(piece) = output.take() {
+        assert!(piece.len() <= PIECES_AT_ONCE * (PAYLOAD_BYTES_MAX + 10), "{} bytes at once", piece.len());
+        output.sent();
+    }
+    output.append_long(|out| out.extend_from_slice(&head), vec![7; 4 << 20]);
+    output.take();
+    output.set_broken();
+    assert_eq!((output.held_bytes(), output.take()), (0, None));
+}
+
 #[test]
 fn a_long_frame_is_handed_over_in_the_buffer_it_came_in() {
     let long = vec![7; INPUT_BYTES_KEPT + 1];
