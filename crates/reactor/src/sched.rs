@@ -125,7 +125,7 @@ pub(crate) struct Sched {
     floor_ns: Cell<u64>,
     shares: [Cell<u32>; GROUPS],
     pub(crate) usage: [Usage; GROUPS],
-    /// The group whose slice it is; `NOBODY` between slices.
+    /// The group that has the current slice; `NOBODY` between slices.
     running: Cell<Group>,
     /// A foreground group has become runnable since the slice began.
     arrived: Cell<bool>,
