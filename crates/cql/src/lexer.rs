@@ -204,7 +204,7 @@ pub(crate) struct Tokens {
 /// and not the length of a frame, bounds the memory of a parse.
 pub const TOKENS_MAX: usize = 1 << 18;
 
-/// Tokens without white space and comments; what the parser reads.
+/// Tokens without white space and comments, as the parser reads them.
 pub(crate) fn tokenize(text: &str) -> Tokens {
     scan(text, false)
 }

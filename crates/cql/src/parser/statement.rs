@@ -37,7 +37,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Statements that start with a word Cassandra does not know.
+    /// Statements that start with a word that is unknown in Cassandra's language.
     fn extension(&mut self) -> Parse<Statement> {
         if self.at_word(0, "prune") {
             return self.prune().map(Statement::PruneMaterializedView);
