@@ -1,4 +1,4 @@
-//! Verbs that ask what a node and its cluster are.
+//! Verbs that show a node and its cluster.
 
 use serde_json::Value;
 
