@@ -259,7 +259,7 @@ impl Storage {
                         // Writing pauses, and readers that go meanwhile fold versions together.
                         merge.pin();
                         output.partition(from.token, &key, &mut merge).await?;
-                        // Here, where the memtable is not looked at: the pins go with them.
+                        // Dropped here, while the memtable is not read: the sources release their pins.
                         merge.sources_mut().clear();
                     }
                 }

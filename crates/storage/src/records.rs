@@ -106,7 +106,7 @@ fn crc(number: u64, payload: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// The record at `at`: its number, its payload and where it ends.
+/// The record at `at`: its number, its payload and its end.
 fn record_at(bytes: &[u8], at: usize) -> Option<(u64, &[u8], usize)> {
     let head = bytes.get(at..at.checked_add(HEAD_BYTES)?)?;
     let number = u64::from_le_bytes(head[..8].try_into().expect("eight bytes"));

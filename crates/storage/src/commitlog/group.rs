@@ -206,7 +206,8 @@ impl Commitlog {
         self.0.room.notify_all();
     }
 
-    /// After a failed write: closes the segment where it was good, so that the log can go on in another one.
+    /// After a failed write: closes the segment behind its last good entry, so that the log can go on in
+    /// another segment.
     async fn try_to_go_on(&self) {
         let place = match &self.0.state.borrow().health {
             Health::WriteFailed { segment, offset, .. } => Some((Rc::clone(segment), *offset)),

@@ -172,8 +172,8 @@ impl Inner {
         before.filter(reaches).unwrap_or(from)
     }
 
-    /// Adds a range tombstone to a version; to another that takes writes where it would cut too many of its
-    /// ranges.
+    /// Adds a range tombstone to a version, or to another one that takes writes if it would cut too many
+    /// ranges of the first.
     pub(super) fn write_range(
         &mut self,
         orders: &[ClusteringOrder],

@@ -1,6 +1,7 @@
-//! The row cache against a `BTreeMap`: random writes and deletions of every kind, expiry, flushes, compactions that forget,
-//! evictions, truncations, alterations and restarts, under a budget that makes the cache evict all the time. Every read is
-//! done with the cache and without it, and both have to be what the map says.
+//! The row cache against a `BTreeMap`: random writes and deletions of every kind, expiry, flushes,
+//! compactions that forget, evictions, truncations, alterations and restarts, under a budget that makes the
+//! cache evict all the time. Every read is done with the cache and without it, and both have to be what the
+//! map says.
 #![allow(clippy::disallowed_types, reason = "proptest's macros name Arc")]
 
 use std::cell::{Cell, RefCell};
@@ -494,8 +495,8 @@ proptest! {
 /// Rows of the partition that is written as a whole.
 const ROWS: i32 = 60;
 
-/// All rows of a partition get one value at a time while it is read in every way, flushed, compacted and evicted: no reader
-/// sees two values, nor one that is older than what was acknowledged before it began.
+/// All rows of a partition get one value at a time while it is read in every way, flushed, compacted and
+/// evicted: no reader sees two values, nor one that is older than what was acknowledged before it began.
 fn whole_mutations(seed: u64, memory: usize) -> Result<(), String> {
     let mut world = World::new(seed);
     let done = Rc::new(Cell::new(false));

@@ -1,5 +1,5 @@
-//! Cleanup where a tablet has become narrower than its files: a table that is cut in two, of which this shard keeps the
-//! lower half.
+//! Cleanup where a tablet has become narrower than its files: a table that is cut in two, of which this shard
+//! keeps the lower half.
 
 use model::Token;
 use model::schema::SchemaChange;

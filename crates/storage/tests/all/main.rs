@@ -1,4 +1,5 @@
-//! The engine of one shard on real files, by what is shown. One binary: each costs a link of the whole engine.
+//! The engine of one shard on real files, by what is shown. One binary: each costs a link of the whole
+//! engine.
 
 mod basics;
 mod cache;

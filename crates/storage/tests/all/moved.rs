@@ -9,7 +9,8 @@ use storage::{PartitionRange, Storage, StorageConfig};
 
 const KEYS: usize = 20;
 
-/// Runs `work` on shard 0 of `shards` once all are open; nothing is flushed at the end, as if the process were killed.
+/// Runs `work` on shard 0 of `shards` once all are open; nothing is flushed at the end, as if the process
+/// were killed.
 fn life<F>(directory: &Path, shards: usize, work: F)
 where
     F: AsyncFnOnce(Storage) + Clone + Send + 'static,

@@ -1,7 +1,7 @@
 //! Size-tiered: files of about the same size are merged once there are enough of them.
 //!
-//! Buckets, thresholds and names as Cassandra's `SizeTieredCompactionStrategy`. Where several buckets are full, the
-//! one of the smallest files goes first: it costs least and takes most files away from reads.
+//! Buckets, thresholds and names as in Cassandra's `SizeTieredCompactionStrategy`. If several buckets are
+//! full, the one with the smallest files goes first: it costs least and takes most files away from reads.
 
 use super::options::{Options, thresholds};
 use super::{Cut, Plan, Strategy, View};
