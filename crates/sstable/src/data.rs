@@ -16,8 +16,8 @@
 //! bound     := kind:u8 components:u16 values
 //! end       := 0x01
 //! ```
-//! Timestamps, local times and TTLs are variable-length differences to the header's minima. Sizes count from
-//! behind themselves. Source: Cassandra 5.0 `UnfilteredSerializer`, `Cell.Serializer`,
+//! Timestamps, local times and TTLs are variable-length differences to the header's minima. A size counts the
+//! bytes after itself. Source: Cassandra 5.0 `UnfilteredSerializer`, `Cell.Serializer`,
 //! `ClusteringPrefix.Serializer`.
 
 pub(crate) mod chunk_writer;

@@ -1,5 +1,5 @@
-//! Decoders take any bytes and come back: the entry points of the fuzz targets, run briefly on random bytes and on
-//! real components with some bytes changed.
+//! Decoders take any bytes and return: the entry points of the fuzz targets, run briefly on random bytes and
+//! on real components with some bytes changed.
 #![allow(clippy::disallowed_methods, reason = "a test of files on the real disk")]
 
 use crate::support::{self, Random};

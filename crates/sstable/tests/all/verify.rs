@@ -1,4 +1,4 @@
-//! Damage anywhere in a table file is found without reading it as a table, and told by the component it is in.
+//! Damage anywhere in a table file is found without reading it as a table, and reported with its component.
 #![allow(clippy::disallowed_methods, reason = "a test of files on the real disk")]
 
 use std::path::Path;
@@ -103,8 +103,8 @@ fn a_component_that_is_gone_or_cut_is_found() {
     }
 }
 
-/// Without a digest and without our own component, as a file of somebody else's may be, rows are read and the index is
-/// compared with them.
+/// Without a digest and without our own component, as in another program's file, rows are read and the index
+/// is compared with them.
 #[test]
 fn an_index_that_does_not_fit_the_data_is_found_without_checksums() {
     let dir = tempfile::tempdir().unwrap();
