@@ -84,7 +84,7 @@ pub fn begin(
         When::Now => None,
     };
     let now = payload.is_none();
-    // Checked before anything is built: a write that is left is built where it waits for its turn.
+    // Checked before the write is built: a write that has to wait for its turn is built later.
     let held = engine.storage().holds_writers();
     if now && (held || plan.timeout.is_some()) {
         return Ok(Begun::Left);

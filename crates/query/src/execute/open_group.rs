@@ -24,7 +24,7 @@ use crate::prepare::selector::Aggregate;
 const BYTES_MAX: usize = 64 << 10;
 
 impl OpenGroup<'_> {
-    /// The bytes; `None` where the group cannot travel.
+    /// The bytes of the group; `None` if it cannot be sent with a page.
     pub(super) fn travelling(&self) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         for part in &self.accumulators {
