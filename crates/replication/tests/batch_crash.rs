@@ -1,5 +1,5 @@
-//! A logged batch over several partitions and shards is seen whole or not at all after a crash at any moment, and whole
-//! once it was acknowledged.
+//! A logged batch over several partitions and shards is seen whole or not at all after a crash at any moment,
+//! and whole if it was acknowledged.
 
 #[path = "../../storage/tests/table/mod.rs"]
 mod table;
