@@ -50,7 +50,7 @@ pub use time::{
     timeout, wall_clock_us,
 };
 
-/// Awaits a future where it is made, instead of moving it there.
+/// Awaits a future at the place where it is made, instead of moving it there.
 ///
 /// `future.await` moves the future into the one that awaits it, whole, with all the room it will ever need.
 /// For futures of kilobytes, nested six deep, that was a quarter of a point read's instructions (3,100 of

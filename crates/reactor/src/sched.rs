@@ -121,7 +121,7 @@ pub(crate) struct Sched {
     queues: [RefCell<VecDeque<u32>>; GROUPS],
     runnable: Cell<u16>,
     virtual_ns: [Cell<u64>; GROUPS],
-    /// The least virtual time of any group that ran recently, where a waking group joins.
+    /// The least virtual time of any group that ran recently; a group that wakes joins there.
     floor_ns: Cell<u64>,
     shares: [Cell<u32>; GROUPS],
     pub(crate) usage: [Usage; GROUPS],

@@ -13,8 +13,8 @@ fn send(signal: i32) {
     assert_eq!(unsafe { libc::kill(std::process::id() as libc::pid_t, signal) }, 0);
 }
 
-// The harness runs a test on a thread of its own, and the main thread would take a signal that is not blocked there:
-// this file has a main of its own.
+// The harness runs a test on a thread of its own, and the main thread would take a signal that is not blocked
+// in it. So this file has a main of its own.
 fn main() {
     let taken = signal::take().unwrap();
     every_signal_that_would_end_the_process_is_handed_out(&taken);

@@ -32,9 +32,9 @@ struct Request {
     read: bool,
     bytes: u64,
     cost_ns: u64,
-    /// When it came to where it is: into the queue, or to the driver.
+    /// When the request entered its present state: the queue, or the driver.
     since_ns: u64,
-    /// While it waits; afterwards the driver has it.
+    /// Set while the request waits; afterwards the driver has the operation.
     op: Option<Op>,
 }
 
@@ -182,8 +182,8 @@ pub fn set_model(mountpoint: &str, model: DiskModel) {
     shard::with(|shard| shard.io.borrow().disk(0).set(mountpoint, model));
 }
 
-/// Takes the model of [`set_model`] away, where `mountpoint` is that disk's name: its requests are not held
-/// back until it has another.
+/// Removes the model of [`set_model`] if `mountpoint` is the name of that disk: its requests are not held
+/// back until it has another model.
 pub fn lift_model(mountpoint: &str) {
     shard::with(|shard| {
         let io = shard.io.borrow();
@@ -194,7 +194,7 @@ pub fn lift_model(mountpoint: &str) {
     });
 }
 
-/// Gives a disk that has a name already another model; false where no disk has that name.
+/// Replaces the model of the disk with this name; returns false if no disk has the name.
 pub fn replace_model(mountpoint: &str, model: DiskModel) -> bool {
     shard::with(|shard| {
         let io = shard.io.borrow();

@@ -137,7 +137,7 @@ fn is_executor(name: &str, file: Option<&Path>) -> bool {
         })
 }
 
-/// A name with file and line where it has no path of its own, as those of inlined functions and blocks.
+/// A name, with file and line if it has no path of its own, as those of inlined functions and blocks.
 fn placed(name: String, file: Option<&Path>, line: Option<u32>) -> String {
     if name.contains("::") && !name.starts_with('{') {
         return name;
