@@ -78,7 +78,7 @@ pub struct KeyspaceOptions {
     /// Whether writes go through the commit log.
     #[n(1)]
     pub durable_writes: bool,
-    /// `tablets`, where it was given.
+    /// `tablets`, if the statement gave it.
     #[n(2)]
     pub tablets: Option<KeyspaceTablets>,
 }

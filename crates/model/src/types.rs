@@ -263,8 +263,8 @@ impl CqlType {
         }
     }
 
-    /// Whether zero bytes, where they are valid, mean no value at all
-    /// (Cassandra 5.0 `AbstractType.isEmptyValueMeaningless`): true of numbers, false of text and blobs.
+    /// Whether an empty value, if the type allows it, means no value at all (Cassandra 5.0
+    /// `AbstractType.isEmptyValueMeaningless`): true of numbers, false of text and blobs.
     pub fn is_empty_value_meaningless(&self) -> bool {
         match self {
             Self::Bigint
