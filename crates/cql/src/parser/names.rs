@@ -93,7 +93,7 @@ impl Parser<'_> {
         self.qualified_name("table", Self::follows_table_name)
     }
 
-    /// As [`Self::table_name`], where `extra` may follow too.
+    /// As [`Self::table_name`], but `extra` may follow the name too.
     pub(super) fn table_name_before(&mut self, extra: TokenKind) -> Parse<QualifiedName> {
         self.qualified_name("table", |parser| parser.kind(1) == extra || parser.follows_table_name())
     }

@@ -157,7 +157,7 @@ pub(crate) fn select() -> BoxedStrategy<Select> {
         .boxed()
 }
 
-/// The same selection of no table, where no column is named in it.
+/// The same selection without a table, if it names no column.
 fn without_source(select: Select) -> Select {
     let Selection::Selectors(selectors) = &select.selection else { return select };
     if selectors.iter().any(|selector| selector.expression.names_column()) {
