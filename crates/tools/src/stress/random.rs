@@ -65,7 +65,7 @@ impl JavaRandom {
         }
     }
 
-    /// A number below `limit`; 0 where that is 0. Not the sequence of `nextInt(int)`.
+    /// A number below `limit`; 0 if `limit` is 0. Not the sequence of `nextInt(int)`.
     pub(super) fn below(&mut self, limit: usize) -> usize {
         ((self.next_f64() * limit as f64) as usize).min(limit.saturating_sub(1))
     }
