@@ -82,8 +82,8 @@ fn writers_faster_than_the_disk_are_slowed_and_never_stopped() {
     world.set_disk_model(id, disk(20 << 20));
     let ended = world.run_steps(STEPS_MAX, |world| world.outcome(id).is_some());
     assert_eq!(world.outcome(id), Some(Ok(())), "{ended:?}");
-    // A memtable of the soft mark, 3.2 MiB, takes the disk 160 ms and more, beside the commit log 320: who
-    // waited for a flush would wait that long.
+    // A memtable of the soft mark, 3.2 MiB, takes the disk 160 ms and more, beside the commit log 320: a
+    // writer that waited for a flush would wait that long.
     assert!(seen.longest.get() < Duration::from_millis(100), "{:?}", seen.longest.get());
     assert!(seen.most_used.get() <= LIMIT, "{} of {LIMIT}", seen.most_used.get());
     assert!(seen.waited.get() > 500, "only {} writes waited: the disk was fast enough", seen.waited.get());
