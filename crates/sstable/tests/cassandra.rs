@@ -154,7 +154,7 @@ fn cassandra_dumps_every_file_and_agrees() {
             written.partitions.iter().map(|p| p.rows.len() + usize::from(p.static_row.is_some())).sum();
         assert!(metadata.contains(&format!("totalRows: {rows}")), "{metadata}");
     }
-    // The program people use, once: it is what `DumpTables` calls for every file.
+    // The tool that people use, once; `DumpTables` calls it for every file.
     let exported = run(&lib, "org.apache.cassandra.tools.SSTableExport", &[paths[0], "-t"]);
     check_json(&corpus[0], std::str::from_utf8(&exported).unwrap());
 }

@@ -20,7 +20,7 @@ fn decode(component: usize, bytes: &[u8], table: &Table) {
     }
 }
 
-/// A component of a random file; of the data what stands behind the first partition's header.
+/// A component of a random file; of the data only the part after the first partition's header.
 async fn component(random: &mut Random, table: &std::rc::Rc<Table>, component: Component) -> Vec<u8> {
     let partitions = support::partitions(random, table, 3, 40);
     let dir = tempfile::tempdir().unwrap();

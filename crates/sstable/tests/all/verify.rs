@@ -49,7 +49,7 @@ fn finds(component: Component) -> VerifyDepth {
 fn a_bit_turned_round_in_any_component_is_found_and_the_component_named() {
     for compression in support::compressions().into_iter().take(2) {
         for component in Component::ALL {
-            // Words of the list of components are for those who copy files.
+            // The list of components (`TOC.txt`) is for tools that copy files, and is not checked.
             if component == Component::Toc {
                 continue;
             }
@@ -63,7 +63,7 @@ fn a_bit_turned_round_in_any_component_is_found_and_the_component_named() {
                     bytes[at] ^= 4;
                     std::fs::write(&path, &bytes).unwrap();
                     let depth = finds(component);
-                    // A digest cannot be told from data by it.
+                    // A wrong digest cannot be distinguished from wrong data.
                     let of_data = [Component::Digest, Component::Data];
                     match verify(dir.path(), &table, depth.max(VerifyDepth::Digest)).await {
                         Err(SstableError::Corrupt { component: found, path: named, .. }) => {
