@@ -25,7 +25,7 @@ async fn answers(engine: Engine, script: &'static str) -> String {
             Ok(_) => {}
             Err(error) => {
                 let text = error_text(&error);
-                // Of a wrong value that was bound we also say what it was bound to.
+                // For a wrong value that was bound our message also has the marker's name.
                 let named = text.rsplit_once(" for \"").filter(|_| statement.starts_with('@'));
                 out.push_str(&format!("! {}\n", named.map_or(text.as_str(), |(text, _)| text)));
             }
@@ -34,7 +34,7 @@ async fn answers(engine: Engine, script: &'static str) -> String {
     out
 }
 
-/// Sends a statement the way its line says.
+/// Sends a statement in the way that the prefix of its line sets.
 async fn answer(engine: &Engine, line: &'static str) -> Result<Vec<u8>, QueryError> {
     let Some((way, rest)) = line.strip_prefix('@').and_then(|line| line.split_once(' ')) else {
         return body(engine, line).await;

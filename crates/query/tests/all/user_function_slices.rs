@@ -565,7 +565,7 @@ fn sandboxes_hold_no_more_memory_together_than_the_shard_has_for_them() {
             let expected = if at % 6 == 5 { 1 + (6 << 20) } else { 1 + (1 << 20) };
             assert_eq!(task.await.unwrap(), [expected.to_string()], "call {at}");
         }
-        // Some stand still before they hold what they are going to: those take less.
+        // Some calls pause before they have allocated all they will need, and hold less then.
         assert!(most == MEMORY_BYTES && most_paused > 0, "{most} bytes, {most_paused} calls");
         let after = of_shard();
         assert_eq!((after.paused, after.held_bytes), (0, 0));
