@@ -31,7 +31,7 @@ struct Shared {
     batch_mode: Cell<bool>,
     next: Cell<u32>,
     acknowledged: RefCell<BTreeSet<u32>>,
-    /// Batches found whole after a crash although nobody had heard so.
+    /// Batches found whole after a crash although they had not been acknowledged.
     finished: RefCell<BTreeSet<u32>>,
     lives: Cell<usize>,
 }
@@ -79,7 +79,7 @@ async fn node(info: ShardInfo, shared: Rc<Shared>) {
     }
     let storage = Storage::open(config, info.id, info.count).await.expect("an open storage");
     let replicator = Replicator::new(storage.clone(), "datacenter1");
-    // The others say when their replicators are there.
+    // The other shards report when their replicators are there.
     mesh::call(0, Group::ADMIN, || async {
         let peers = Peers::here();
         peers.ready.set(peers.ready.get() + 1);
