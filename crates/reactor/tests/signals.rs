@@ -1,4 +1,4 @@
-//! All signals of a process in one thread's hands. A process of its own: what is taken stays taken.
+//! All signals of a process, taken by one thread. A process of its own: signals that were taken stay taken.
 #![allow(unsafe_code, clippy::disallowed_methods)]
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The stall detector: a stall that is planted is found, named, and told apart from the kernel's.
+//! The stall detector: a stall made on purpose is found, named, and distinguished from a stall in the kernel.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::io::{PipeReader, PipeWriter, Read, Write};
