@@ -355,7 +355,7 @@ impl Storage {
         Ok(Some(Rc::new(TableFile::new(sstable, &self.0.damage))))
     }
 
-    /// Lists a whole table file in the manifest; where that fails it is removed.
+    /// Lists a complete table file in the manifest; if that fails the file is removed.
     ///
     /// # Errors
     /// Those of writing the manifest.

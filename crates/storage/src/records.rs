@@ -66,7 +66,7 @@ pub(crate) fn parse<'b>(bytes: &'b [u8], magic: &Magic) -> Result<Parsed<'b>, Da
         parsed.end = end;
     }
     let next = parsed.payloads.len() as u64;
-    // The number is compared first: a checksum is computed only for what could be a later record.
+    // The number is compared first: a checksum is computed only for a possible later record.
     let is_later = |place: usize| {
         bytes
             .get(place..place + 8)

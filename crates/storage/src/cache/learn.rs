@@ -257,7 +257,7 @@ impl Learner {
 }
 
 impl Drop for Learner {
-    /// A reader that stops early hands over what it has read.
+    /// A reader that stops early hands over the rows it has read.
     fn drop(&mut self) {
         if self.current().is_some() && self.from != self.last {
             self.hand_over();

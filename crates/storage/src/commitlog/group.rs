@@ -251,7 +251,7 @@ impl Commitlog {
         self.make_durable(segment, upto).await
     }
 
-    /// Takes no more entries until a restart. Those it has are written and made durable as ever, so that
+    /// Takes no more entries until a restart. Those it has are still written and made durable, so that
     /// memtables can be flushed and a drain finds a clean end.
     pub(crate) fn stop_for_good(&self) {
         self.0.ended.set(true);

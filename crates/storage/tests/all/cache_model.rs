@@ -361,7 +361,7 @@ struct Shared {
     statics: bool,
     over: bool,
     done: bool,
-    /// Rows that the cache had and that it learned, over all lives.
+    /// Rows read from the cache and rows added to it, over all lives.
     hits: (u64, u64),
 }
 

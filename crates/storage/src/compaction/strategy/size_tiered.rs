@@ -56,7 +56,7 @@ impl Tiers {
         buckets.into_iter().map(|(_, bucket)| bucket).collect()
     }
 
-    /// The first full bucket, cut to what may be merged at once.
+    /// The first full bucket, cut to the number of files that may be merged at once.
     pub(super) fn pick(&self, items: impl Iterator<Item = (usize, u64)>) -> Option<Vec<usize>> {
         let mut bucket = self.buckets(items).into_iter().find(|bucket| bucket.len() >= self.min_threshold)?;
         bucket.truncate(self.max_threshold);
