@@ -1,4 +1,4 @@
-//! Apache Cassandra reads what this crate writes, and agrees on every byte.
+//! Apache Cassandra reads the files that this crate writes, and agrees on every byte.
 //!
 //! A corpus of table files is dumped by Cassandra's own classes (`perf/peers/sstabletools`) and compared with
 //! the rows that were written: keys, clusterings, values, times, tombstones of all kinds. Needs the jars of
