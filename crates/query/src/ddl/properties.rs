@@ -134,7 +134,7 @@ fn map_of(
     Ok(map)
 }
 
-/// Reads a double as Java's `Double.parseDouble` does for what CQL constants can hold.
+/// Reads a double as Java's `Double.parseDouble` does, for the texts that CQL constants can have.
 pub(crate) fn parse_double(text: &str) -> Option<f64> {
     let text = text.trim();
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);

@@ -28,7 +28,7 @@ pub(crate) fn unit_ms(ty: &CqlType) -> Option<i64> {
     }
 }
 
-/// Has `name` say when rows expire.
+/// Makes `name` the column that holds the time at which a row expires.
 ///
 /// # Errors
 /// [`QueryError::Invalid`] where another column does, or this one cannot.
