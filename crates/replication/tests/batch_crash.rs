@@ -52,7 +52,7 @@ impl RowConsumer for Keys {
     }
 }
 
-/// Shards that are ready, as shard 0 knows.
+/// Shards that have reported to shard 0 that they are ready.
 #[derive(Default)]
 struct Peers {
     ready: Cell<usize>,
