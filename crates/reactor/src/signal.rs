@@ -82,7 +82,7 @@ pub fn terminate() {
 /// Completes when the process was asked to end: SIGINT or SIGTERM, or the simulation's word.
 ///
 /// Call it on one shard, usually 0. A signal that came before the first call ended the process; one that
-/// comes between two calls completes the second at once. Where all signals are taken ([`take`]) it completes
+/// comes between two calls completes the second at once. If all signals are taken ([`take`]) it completes
 /// by [`terminate`].
 ///
 /// # Errors

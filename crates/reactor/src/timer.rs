@@ -4,7 +4,7 @@
 //! and is placed again when the wheel reaches that slot. Entries of a slot are a doubly linked list threaded
 //! through one slab, so a cancelled timer leaves nothing behind.
 //! Invariant: a timer never fires before its instant, and at most one tick after the wheel is advanced to it.
-//! `time::sleep` leans on it; the shard loop asks `next` how long it may sleep.
+//! `time::sleep` uses it; the shard loop calls `next` to find out how long it may sleep.
 
 use std::task::Waker;
 

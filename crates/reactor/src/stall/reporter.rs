@@ -148,7 +148,7 @@ fn placed(name: String, file: Option<&Path>, line: Option<u32>) -> String {
     format!("{name} ({}:{})", parts.join("/"), line.unwrap_or(0))
 }
 
-/// Frames every task has, which say nothing of it.
+/// Frames that every task has, so that they do not identify a task.
 fn is_plumbing(name: &str) -> bool {
     name.starts_with("std::panicking::")
         || name.starts_with("std::panic::")
