@@ -9,7 +9,7 @@ use std::fmt;
 use crate::marshal;
 use crate::type_parser::quote_identifier;
 
-/// A CQL type as declared, with its frozenness where that is a choice.
+/// A CQL type as declared; a type that may be frozen or not has a flag for it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum CqlType {
     /// US-ASCII text.
