@@ -61,7 +61,7 @@ pub(crate) fn all_in_one_table(columns: &[ColumnSpec<'_>]) -> bool {
     })
 }
 
-/// Appends the tables and columns, after the flags that say which form they have.
+/// Appends the tables and columns, after the flags that give their form.
 pub(crate) fn append_columns(out: &mut Vec<u8>, version: ProtocolVersion, columns: &[ColumnSpec<'_>]) {
     let one_table = all_in_one_table(columns);
     if one_table {

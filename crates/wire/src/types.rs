@@ -92,7 +92,8 @@ pub fn append_option(out: &mut Vec<u8>, version: ProtocolVersion, ty: &CqlType) 
     }
 }
 
-/// Reads an `[option]`; collections and user-defined types come out frozen, since metadata does not say.
+/// Reads an `[option]`; collections and user-defined types come out frozen, since metadata does not include
+/// it.
 ///
 /// # Errors
 /// [`ProtocolError`] when the bytes are none, or nested deeper than [`NESTING_MAX`].
