@@ -305,7 +305,7 @@ fn kind_of(rule: Rule, slice: &str) -> TokenKind {
     }
 }
 
-/// The fault at `start`, where no rule matched.
+/// The fault at `start`, at which no rule matched.
 ///
 /// An opened string, name or comment is reported at the end of the text, where its closing sign is missing; a
 /// lone `!` or `$` at the character that should have followed it; anything else at its own place.

@@ -1,7 +1,7 @@
 //! Names as CQL writes them: identifiers with their case rule, and names qualified by a keyspace.
 //!
 //! Invariant: `name` is already folded (unquoted identifiers are ASCII-lower-cased, quoted ones unescaped),
-//! so comparing names is comparing strings. Everything in `ast` leans on that.
+//! so comparing names is comparing strings. All of `ast` relies on that.
 
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};

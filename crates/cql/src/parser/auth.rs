@@ -1,6 +1,6 @@
 //! Roles, users, permissions and identities.
 //!
-//! Leaned on by `statement`. Invariant: a GRANT or REVOKE that comes out of here names at least one
+//! Used by `statement`. Invariant: a GRANT or REVOKE that comes out of here names at least one
 //! permission that its resource has.
 
 use super::{Parse, Parser};

@@ -1,6 +1,6 @@
 //! SELECT and the expressions it selects.
 //!
-//! Names are columns here, and a parenthesis groups. Leaned on by `statement` and by materialised views in
+//! Names are columns here, and a parenthesis groups. Used by `statement` and by materialised views in
 //! `table`.
 
 use super::{Parse, Parser};

@@ -1,7 +1,7 @@
 //! Which statement stands here.
 //!
 //! The grammar decides on the first words of a statement at once, so an error among them is reported with the
-//! statement's first word in brackets. Leaned on by the entry points in `mod`.
+//! statement's first word in brackets. Used by the entry points in `mod`.
 
 use super::{Parse, Parser};
 use crate::ast::{Describe, DescribeTarget, QualifiedName, Statement, Use};

@@ -1,6 +1,6 @@
 //! Values outside selections: constants, markers, literals, calls, arithmetic.
 //!
-//! Leaned on by `modify`, `relation`, `ddl`, and by `select` for element keys.
+//! Used by `modify`, `relation`, `ddl`, and by `select` for element keys.
 
 use super::{Parse, Parser};
 use crate::ast::{ArithmeticOperator, Constant, ConstantKind, FunctionCall, Term};

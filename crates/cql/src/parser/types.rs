@@ -1,7 +1,7 @@
 //! Type names.
 //!
 //! Words like `map` and `frozen` are types only before `<`; otherwise they name a user-defined type.
-//! Leaned on by `ddl`, and by `term` and `select` for casts and type hints.
+//! Used by `ddl`, and by `term` and `select` for casts and type hints.
 
 use super::{Parse, Parser};
 use crate::ast::{NativeType, TypeName};
