@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! group       := part* clustering:sized output:optional first
-//! part        := an accumulator (`functions::aggregate::state`) | state:optional, by the statement's aggregates
+//! part        := an accumulator (`functions::aggregate::state`) | state:optional     by the aggregates
 //! first       := 0:u8 | 1:u8 clustering:sized static_row:optional row:optional
 //! optional    := 0:u8 | 1:u8 bytes:sized
 //! ```

@@ -1,7 +1,7 @@
 //! A sketch of how many distinct partitions a file has: HyperLogLog with 2^13 registers.
 //!
 //! ```text
-//! hyperloglog := -2:i32 p:leb128 sp:leb128 0:leb128 bytes:leb128 word:i32*    (six 5-bit registers to a word)
+//! hyperloglog := -2:i32 p:leb128 sp:leb128 0:leb128 bytes:leb128 word:i32*   (six 5-bit registers to a word)
 //! ```
 //! Compaction estimates the size of its output's filter from the union of its inputs' sketches.
 //! Source: stream-lib 2.5 `HyperLogLogPlus`, which Cassandra reads it with; hash: Cassandra's
