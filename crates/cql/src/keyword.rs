@@ -1,8 +1,9 @@
-//! The words the grammar gives a meaning to, and which of them may serve as names.
+//! The keywords of the grammar, and the rules which of them may serve as names.
 //!
 //! The classes are those of Cassandra 5.0's `Parser.g` (`basic_unreserved_keyword`, `native_type`,
 //! `unreserved_keyword`); the grammar names (`K_FROM`) appear in error messages, which drivers' users see.
-//! Invariant: `BY_SPELLING` is sorted and lower case (a test holds it). Leaned on by the lexer and by every parser file.
+//! Invariant: `BY_SPELLING` is sorted and lower case (a test checks it). The lexer and every parser file use
+//! it.
 
 /// How far a keyword may serve as a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

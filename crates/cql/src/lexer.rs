@@ -204,7 +204,7 @@ pub(crate) struct Tokens {
 /// and not the length of a frame, bounds the memory of a parse.
 pub const TOKENS_MAX: usize = 1 << 18;
 
-/// Tokens without white space and comments; what the parser reads.
+/// Tokens without white space and comments, as the parser reads them.
 pub(crate) fn tokenize(text: &str) -> Tokens {
     scan(text, false)
 }
@@ -305,7 +305,7 @@ fn kind_of(rule: Rule, slice: &str) -> TokenKind {
     }
 }
 
-/// The fault at `start`, where no rule matched.
+/// The fault at `start`, at which no rule matched.
 ///
 /// An opened string, name or comment is reported at the end of the text, where its closing sign is missing; a
 /// lone `!` or `$` at the character that should have followed it; anything else at its own place.

@@ -1,8 +1,8 @@
 //! Which words are keywords, and which of them may not stand as a bare identifier.
 //!
-//! Reserved is what Cassandra 5.0's grammar does not list among its unreserved keywords; words that only the
-//! extensions use are never reserved, so that no Cassandra schema stops parsing.
-//! Invariant: `RESERVED` is sorted (a test holds it). Leaned on by the parser, the printer and `query`'s DESCRIBE.
+//! A word is reserved if Cassandra 5.0's grammar does not list it among its unreserved keywords. Words that
+//! only the extensions use are never reserved, so that no Cassandra schema stops parsing. Invariant:
+//! `RESERVED` is sorted (a test checks it). Used by the parser, the printer and `query`'s DESCRIBE.
 
 /// The reserved words, sorted, lower case.
 pub const RESERVED: &[&str] = &[
@@ -74,8 +74,9 @@ pub fn is_reserved(word: &str) -> bool {
 
 /// Whether bare text would not read back as the identifier `name`.
 ///
-/// Bare identifiers are an ASCII letter followed by letters, digits and underscores, are folded to lower case, and
-/// are no reserved word; words that lex as another kind of token (`true`, `p1y`) count as reserved too.
+/// Bare identifiers are an ASCII letter followed by letters, digits and underscores, are folded to lower
+/// case, and are no reserved word; words that lex as another kind of token (`true`, `p1y`) count as reserved
+/// too.
 pub fn needs_quotes(name: &str) -> bool {
     let mut bytes = name.bytes();
     let starts_well = bytes.next().is_some_and(|byte| byte.is_ascii_lowercase());

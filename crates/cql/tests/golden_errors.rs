@@ -1,11 +1,12 @@
-//! Syntax errors beside those of Apache Cassandra 5.0.6.
+//! Syntax errors compared with those of Apache Cassandra 5.0.6.
 //!
-//! `golden/syntax_errors.txt` holds what Cassandra's own parser answered. Positions must be the same everywhere; texts
-//! must be the same except for entries marked as known to differ, and a mark that is no longer needed fails too.
+//! `golden/syntax_errors.txt` has the answers of Cassandra's own parser. Positions must always be the same.
+//! Texts must be the same except for entries marked as known to differ; a mark that is no longer needed fails
+//! too.
 
 use cql::{Position, parse_statement};
 
-/// One entry: the statement, Cassandra's message, and whether the same text is wanted.
+/// One entry: the statement, Cassandra's message, and whether our text must be the same.
 struct Golden<'a> {
     statement: &'a str,
     message: &'a str,

@@ -1,4 +1,5 @@
-//! Texts made to exhaust something are answered with an error, and what the parser numbers and folds is right.
+//! Texts made to exhaust a resource are answered with an error, and the parser numbers markers and folds text
+//! correctly.
 
 use cql::ast::{ConstantKind, Ident, Selectable, Selection, Statement, Term};
 use cql::{

@@ -1,9 +1,10 @@
-//! The process's allocator, counting what each thread takes from the heap.
+//! The process's allocator, which counts the heap allocations of each thread.
 //!
-//! One addition to a thread's own number for each allocation: cheap enough for the server to run with, so that
-//! `ceto perf` counts in the very program that is shipped. Invariant: every call reaches the allocator below as it came.
-//! The binary names it as its global allocator; benches read [`allocations`]. Whoever keeps what clients made measures it by
-//! [`held_bytes`]: plans of statements take many times their text, and no estimate knows how many.
+//! Each allocation adds once to a number of its thread. That is cheap enough for the released server, so that
+//! `ceto perf` counts in the program that users run. Invariant: every call reaches the allocator below
+//! unchanged. The binary installs it as its global allocator; benches read [`allocations`]. Code that keeps
+//! objects made for clients measures them by [`held_bytes`]: the plan of a statement takes many times the
+//! bytes of its text, and no estimate is exact enough.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout};
@@ -16,14 +17,15 @@ thread_local! {
     static LARGE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Allocations of the calling thread so far, growths of what it had included; 0 where [`Counting`] is not the
-/// process's allocator.
+/// Allocations of the calling thread so far, including the growth of existing ones; 0 if [`Counting`] is not
+/// the process's allocator.
 pub fn allocations() -> u64 {
     ALLOCATIONS.get()
 }
 
-/// Bytes that the calling thread took from the heap and did not give back; less than nothing where it gave back what others took.
-/// Two of these, before and after something is made, are told apart by what that holds. 0 where [`Counting`] is not the process's allocator.
+/// Bytes that the calling thread allocated and did not free; negative if it freed more than it allocated,
+/// because other threads had allocated some of it. The difference of two calls, before and after an object is
+/// made, is the size of the object. 0 if [`Counting`] is not the process's allocator.
 pub fn held_bytes() -> isize {
     HELD_BYTES.get()
 }
@@ -31,14 +33,16 @@ pub fn held_bytes() -> isize {
 /// Bytes from which on an allocation is large.
 const LARGE_BYTES: usize = 512 << 10;
 
-/// Large allocations of the calling thread so far: whoever makes some leaves pages behind that are worth giving back.
+/// Large allocations of the calling thread so far. A thread that makes some leaves behind pages worth giving
+/// back.
 pub fn large_allocations() -> u64 {
     LARGE.get()
 }
 
-/// `mi_option_purge_delay` of mimalloc.h: how long pages that hold nothing are kept, in ms.
+/// `mi_option_purge_delay` of mimalloc.h: how long empty pages are kept, in ms.
 const MI_OPTION_PURGE_DELAY: i32 = 15;
-/// One second, the default, keeps all that a second of large requests leaves behind: hundreds of MiB, measured.
+/// One second, the default, keeps all that a second of large requests leaves behind: hundreds of MiB,
+/// measured.
 const PURGE_DELAY_MS: i64 = 20;
 
 unsafe extern "C" {
@@ -48,16 +52,19 @@ unsafe extern "C" {
     fn mi_option_set(option: i32, value: i64);
 }
 
-/// Has mimalloc keep pages that hold nothing for a short time only. Call it once, when the program begins; as of [`give_back_pages`].
+/// Has mimalloc keep pages that hold nothing for a short time only. Call it once, when the program begins; as
+/// of [`give_back_pages`].
 pub fn keep_pages_briefly<A>(_: &Counting<A>) {
     // SAFETY: it may be called by any thread at any time; the option is one that there is.
     unsafe { mi_option_set(MI_OPTION_PURGE_DELAY, PURGE_DELAY_MS) };
 }
 
-/// Has mimalloc give pages of the calling thread that hold nothing back to the kernel: by itself it does so only as more is allocated, and a
-/// thread that is idle after a load would keep the peak. Takes a millisecond or so.
+/// Makes mimalloc return the empty pages of the calling thread to the kernel. By itself mimalloc does so only
+/// during further allocations, so that a thread that is idle after a load would keep its peak. Takes about a
+/// millisecond.
 ///
-/// Only for a program whose allocator is mimalloc; a generic function, so that others need not have it.
+/// Only for a program whose allocator is mimalloc; a generic function, so that other programs need not link
+/// it.
 pub fn give_back_pages<A>(_: &Counting<A>) {
     // SAFETY: it may be called by any thread at any time, and frees nothing that is in use.
     unsafe { mi_collect(true) };
@@ -87,7 +94,8 @@ fn signed(bytes: usize) -> isize {
     bytes.cast_signed()
 }
 
-// SAFETY: every call goes to `A` with the arguments it came with; counting touches no memory but its own number.
+// SAFETY: every call goes to `A` with the arguments it came with; counting touches no memory but its own
+// number.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

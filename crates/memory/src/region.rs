@@ -1,7 +1,7 @@
 //! Objects of any size in segments of 128 KiB (`arena`), behind handles.
 //!
 //! ```text
-//! segment := object*            object := handle:u32 capacity:u32 bytes[capacity]     (capacity a multiple of 8)
+//! segment := object*        object := handle:u32 capacity:u32 bytes[capacity]  (capacity a multiple of 8)
 //! ```
 //! Objects are appended to the newest segment. Freed ones leave holes; when holes outweigh live objects, the
 //! emptiest segment is moved into the newest one and returned: at most one segment for each new one, so that

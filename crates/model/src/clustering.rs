@@ -3,7 +3,7 @@
 //! A clustering prefix is a run of components, each an LEB128 of `length + 1` (0 is null) and the bytes.
 //! A position is a prefix and a weight: −1 stands before everything that starts with the prefix, +1 behind
 //! it, 0 is the row of that full clustering. Slices and range tombstones are made of positions.
-//! Order of components follows the table's clustering types, reversed where the table says DESC.
+//! Order of components follows the table's clustering types, reversed for DESC columns.
 
 use std::cmp::Ordering;
 

@@ -1,9 +1,11 @@
-//! The order of serialised values: of clustering keys, collection cells, map keys and whatever `ORDER BY` sorts.
+//! The order of serialised values: of clustering keys, collection cells, map keys and whatever `ORDER BY`
+//! sorts.
 //!
 //! The order of valid values is that of Cassandra 5.0's `AbstractType.compare`; files written there are read
-//! under the assumption that their rows are sorted this way. It is a total preorder on *all* byte strings: a value
-//! of wrong shape has a place too (after the empty value and before proper ones, or, as a part of a collection
-//! or tuple, after proper ones), because a corrupt cell must not make sorting or merging panic or loop.
+//! under the assumption that their rows are sorted this way. It is a total preorder on *all* byte strings: a
+//! value of wrong shape has a place too (after the empty value and before proper ones, or, as a part of a
+//! collection or tuple, after proper ones), because a corrupt cell must not make sorting or merging panic or
+//! loop.
 //!
 //! [`compare`] interprets the type each time; [`Comparator`] is the same order resolved once, for hot use.
 
@@ -302,7 +304,8 @@ fn compare_counted(
     count_a.cmp(&count_b)
 }
 
-/// The count of a collection and what follows; a cut count is below all counts, so nothing is read after it.
+/// The count of a collection and the bytes after it. A truncated count sorts below all counts, so that
+/// nothing is read after it.
 fn split_count(value: &[u8]) -> (i64, &[u8]) {
     match value.split_first_chunk::<LENGTH_BYTES>() {
         Some((count, rest)) => (i64::from(i32::from_be_bytes(*count)), rest),

@@ -68,7 +68,7 @@ impl Ord for DeletionTime {
 /// The row marker an INSERT leaves: the row exists even where every regular column is null.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Liveness {
-    /// Client timestamp in microseconds; [`NO_TIMESTAMP`] where there is no marker.
+    /// Client timestamp in microseconds; [`NO_TIMESTAMP`] if there is no marker.
     pub timestamp: i64,
     /// Time to live in seconds, 0 for none.
     pub ttl: u32,

@@ -123,7 +123,7 @@ pub fn key_class_name(columns: &[CqlType]) -> String {
     out
 }
 
-/// Reads a class name; the flag tells whether it was wrapped in `ReversedType`.
+/// Reads a class name; the flag is whether it was wrapped in `ReversedType`.
 ///
 /// A class without a CQL name becomes [`CqlType::Custom`] with its whole text. Short names get the package.
 ///

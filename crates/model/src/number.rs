@@ -1,8 +1,9 @@
 //! Arbitrary-precision integers and decimals, and durations: their bytes and their order.
 //!
-//! A varint is two's complement, big endian, at least one byte; a decimal is a big-endian `i32` scale and a varint;
-//! a duration is three zigzag vints (native_protocol_v5.spec §6.4, §6.7, §6.20). Comparing reads the bytes where they lie;
-//! a decimal is never expanded beyond the digits its own bytes hold, whatever its scale claims.
+//! A varint is two's complement, big endian, at least one byte; a decimal is a big-endian `i32` scale and a
+//! varint; a duration is three zigzag vints (native_protocol_v5.spec §6.4, §6.7, §6.20). Comparing reads the
+//! bytes where they lie; a decimal is never expanded beyond the digits its own bytes hold, whatever its scale
+//! claims.
 
 use std::cmp::Ordering;
 
@@ -119,7 +120,8 @@ pub fn append_decimal(out: &mut Vec<u8>, value: &BigDecimal) -> Result<(), Value
     Ok(())
 }
 
-/// Orders two serialised varints by value; padding with sign bytes does not matter. The empty value comes first.
+/// Orders two serialised varints by value; padding with sign bytes does not matter. The empty value comes
+/// first.
 pub(crate) fn compare_varint(a: &[u8], b: &[u8]) -> Ordering {
     let (a, b) = (shortest(a), shortest(b));
     let (Some(&first_a), Some(&first_b)) = (a.first(), b.first()) else {
@@ -135,7 +137,8 @@ pub(crate) fn compare_varint(a: &[u8], b: &[u8]) -> Ordering {
     }
 }
 
-/// Orders two serialised decimals by value (1.0 equals 1.00). Empty comes first, then bytes too few for a decimal.
+/// Orders two serialised decimals by value (1.0 equals 1.00). Empty comes first, then bytes too few for a
+/// decimal.
 pub(crate) fn compare_decimal(a: &[u8], b: &[u8]) -> Ordering {
     let (Some((scale_a, unscaled_a)), Some((scale_b, unscaled_b))) = (split_decimal(a), split_decimal(b))
     else {
@@ -193,8 +196,8 @@ fn compare_magnitudes(
     if low_a - scale_a > high_b - scale_b {
         return Ordering::Greater;
     }
-    // The leading digits stand at nearly the same place, so the scales differ by no more than the digits do and the
-    // power below is not longer than the longer of both numbers.
+    // The leading digits stand at nearly the same place, so the scales differ by no more than the digits do
+    // and the power below is not longer than the longer of both numbers.
     let power = |exponent: u64| {
         num_bigint::BigUint::from(10_u8)
             .pow(u32::try_from(exponent).expect("bounded by the digits of the values"))

@@ -218,12 +218,12 @@ pub struct Purge {
 }
 
 impl Purge {
-    /// For a reader, who sees live data only: every tombstone is purged.
+    /// For reads, which return live data only: every tombstone is purged.
     pub fn everything(now: LocalSeconds) -> Self {
         Self { now, gc_before: LocalSeconds::MAX, timestamp_limit: i64::MAX }
     }
 
-    /// For a flush: expired data stays, nothing is forgotten.
+    /// For a flush: expired data stays, and no tombstone is purged.
     pub fn nothing() -> Self {
         Self { now: 0, gc_before: 0, timestamp_limit: NO_TIMESTAMP }
     }

@@ -6,7 +6,7 @@
 //! deletion := timestamp:i64 local_time:u32                   (flags & DELETION)
 //! cell     := column:u16 flags:u8 timestamp:i64 [local_time:u32] [ttl:u32] [path] [value]
 //! path     := length:u32 bytes          (flags & PATH)
-//! value    := length:u32 bytes          (unless TOMBSTONE or COLLECTION_DELETION; COUNTER: a context of counter.rs)
+//! value    := length:u32 bytes   (unless TOMBSTONE or COLLECTION_DELETION; COUNTER: a context of counter.rs)
 //! ```
 //! `flags & ALL_LIVE` means that every cell is a plain value: a reader sees a row without deletion and expiry
 //! unchanged. All numbers are little endian. Cells are ordered by column id; within a non-frozen collection

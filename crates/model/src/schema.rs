@@ -1,8 +1,8 @@
 //! The schema: keyspaces, tables, columns, types, and the changes that lead from one to the next.
 //!
-//! A schema is a value made by applying changes in order; its version follows from them alone, so every shard and
-//! later every node that applied the same changes shows the same version. A table never changes in place: an
-//! alteration makes a new one, and what holds the old one goes on reading with it.
+//! A schema is a value made by applying changes in order. Its version follows from the changes alone, so
+//! every shard, and later every node, that applied the same changes has the same version. A table never
+//! changes in place: an alteration makes a new one, and holders of the old one continue to read with it.
 //! Column ids are given once per table and never again, so rows and commit-log entries outlive alterations.
 
 mod change;
@@ -24,12 +24,12 @@ pub use table::{Column, ColumnId, ColumnKind, DroppedColumn, Table, TableDefinit
 
 use crate::types::CqlType;
 
-/// A keyspace and what it holds.
+/// A keyspace and its tables and types.
 #[derive(Debug, Clone)]
 pub struct Keyspace {
     /// Name, case as stored.
     pub name: String,
-    /// How it is replicated and kept.
+    /// Its replication and its other options.
     pub options: KeyspaceOptions,
     /// Tables by name.
     pub tables: BTreeMap<String, Rc<Table>>,
@@ -69,7 +69,7 @@ impl Keyspace {
     }
 }
 
-/// What CREATE KEYSPACE sets.
+/// The options that CREATE KEYSPACE sets.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct KeyspaceOptions {
     /// Full or short class name under `class`, and the factors.
@@ -78,7 +78,7 @@ pub struct KeyspaceOptions {
     /// Whether writes go through the commit log.
     #[n(1)]
     pub durable_writes: bool,
-    /// `tablets`, where it was given.
+    /// `tablets`, if the statement gave it.
     #[n(2)]
     pub tablets: Option<KeyspaceTablets>,
 }

@@ -1,8 +1,9 @@
-//! Version 1 UUIDs: reading their time, building them, and the bounds that `minTimeuuid` and `maxTimeuuid` need.
+//! Version 1 UUIDs: reading their time, building them, and the bounds that `minTimeuuid` and `maxTimeuuid`
+//! need.
 //!
-//! Time inside a UUID is a 60-bit count of 100 ns ticks since 1582-10-15 (RFC 9562 §5.1). The bounds are chosen for
-//! Cassandra's order of timeuuids, which compares the last eight bytes as *signed* bytes
-//! (see `compare`), so their variant bits are not those of the RFC. Nothing here reads a clock.
+//! Time inside a UUID is a 60-bit count of 100 ns ticks since 1582-10-15 (RFC 9562 §5.1). The bounds are
+//! chosen for Cassandra's order of timeuuids, which compares the last eight bytes as *signed* bytes (see
+//! `compare`), so their variant bits are not those of the RFC. Nothing here reads a clock.
 
 use uuid::Uuid;
 
@@ -30,8 +31,9 @@ pub fn from_unix_micros(micros: i64, clock_sequence: u16, node: [u8; 6]) -> Uuid
     from_ticks(ticks_of_unix_micros(micros), clock_sequence, node)
 }
 
-/// Ticks of a time in milliseconds since the Unix epoch. Times outside UUID time (1582 to 5236) give its first or last
-/// tick, so that bounds made from them still enclose every UUID they should; Cassandra spoils the version instead.
+/// Ticks of a time in milliseconds since the Unix epoch. Times outside UUID time (1582 to 5236) give its
+/// first or last tick, so that bounds made from them still enclose every UUID they should; Cassandra spoils
+/// the version instead.
 pub fn ticks_of_unix_millis(millis: i64) -> u64 {
     ticks_at(i128::from(millis) * TICKS_PER_MILLISECOND)
 }
@@ -41,12 +43,14 @@ pub fn ticks_of_unix_micros(micros: i64) -> u64 {
     ticks_at(i128::from(micros) * TICKS_PER_MICROSECOND)
 }
 
-/// The least timeuuid of a millisecond in Cassandra's order (`minTimeuuid`); for comparisons only, not unique.
+/// The least timeuuid of a millisecond in Cassandra's order (`minTimeuuid`); for comparisons only, not
+/// unique.
 pub fn min_at_unix_millis(millis: i64) -> Uuid {
     assemble(ticks_of_unix_millis(millis), CLOCK_AND_NODE_MIN)
 }
 
-/// The greatest timeuuid of a millisecond in Cassandra's order (`maxTimeuuid`); for comparisons only, not unique.
+/// The greatest timeuuid of a millisecond in Cassandra's order (`maxTimeuuid`); for comparisons only, not
+/// unique.
 pub fn max_at_unix_millis(millis: i64) -> Uuid {
     let last = (i128::from(millis) + 1) * TICKS_PER_MILLISECOND - 1;
     assemble(ticks_at(last), CLOCK_AND_NODE_MAX)
@@ -60,7 +64,8 @@ pub fn ticks(uuid: &Uuid) -> Option<u64> {
 
 /// Milliseconds since the Unix epoch of a version 1 UUID; `None` for other versions.
 ///
-/// The microseconds are rounded down, and the milliseconds towards the epoch, as Cassandra 5's `TimeUUID` does.
+/// The microseconds are rounded down, and the milliseconds towards the epoch, as Cassandra 5's `TimeUUID`
+/// does.
 pub fn unix_millis(uuid: &Uuid) -> Option<i64> {
     unix_micros(uuid).map(|micros| micros / 1000)
 }
@@ -71,7 +76,8 @@ pub fn unix_micros(uuid: &Uuid) -> Option<i64> {
     ticks(uuid).map(|ticks| (ticks as i64 - TICKS_AT_UNIX_EPOCH as i64).div_euclid(10))
 }
 
-/// The first eight bytes with the fields put in the order of significance; the version stays in the top four bits.
+/// The first eight bytes with the fields put in the order of significance; the version stays in the top four
+/// bits.
 pub(crate) fn ordered_time(high: u64) -> u64 {
     high << 48 | (high << 16 & 0xffff_0000_0000) | high >> 32
 }

@@ -1,14 +1,15 @@
-//! CQL types: what a column, a field or an element may hold.
+//! CQL types of columns, fields and elements.
 //!
-//! A type is a value: shards send schemas to each other, so nothing here is shared or counted.
-//! `compare`, `validate` and `marshal` interpret serialised values and class names of these types.
+//! A type is a plain value: shards send schemas to each other, so nothing in it is shared or
+//! reference-counted. `compare`, `validate` and `marshal` interpret serialised values and class names of
+//! these types.
 
 use std::fmt;
 
 use crate::marshal;
 use crate::type_parser::quote_identifier;
 
-/// A CQL type as declared, with its frozenness where that is a choice.
+/// A CQL type as declared; a type that may be frozen or not has a flag for it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum CqlType {
     /// US-ASCII text.
@@ -124,8 +125,8 @@ impl CqlType {
         matches!(self, Self::Counter)
     }
 
-    /// Type of the paths that tell the cells of a multi-cell column apart: a list's are timeuuids, a user type's the
-    /// positions of its fields. `None` for a column of single cells.
+    /// Type of the paths that distinguish the cells of a multi-cell column: a list's are timeuuids, a user
+    /// type's are the positions of its fields. `None` for a column of single cells.
     pub fn cell_path_type(&self) -> Option<&Self> {
         static LIST_PATH: CqlType = CqlType::Timeuuid;
         static FIELD_PATH: CqlType = CqlType::Smallint;
@@ -139,8 +140,8 @@ impl CqlType {
         }
     }
 
-    /// Type of the value in the cell at `path` (of no meaning for single cells): a set's cells have empty values.
-    /// `None` when `path` is no field of the user type.
+    /// Type of the value in the cell at `path` (of no meaning for single cells): a set's cells have empty
+    /// values. `None` when `path` is no field of the user type.
     pub fn cell_value_type(&self, path: &[u8]) -> Option<&Self> {
         static SET_VALUE: CqlType = CqlType::Empty;
         match self {
@@ -174,7 +175,7 @@ impl CqlType {
                 let fields = fields.into_iter().map(|(name, ty)| (name, ty.freeze())).collect();
                 Self::Udt(Box::new(UserType { keyspace, name, fields, frozen: true }))
             }
-            // A vector is frozen always, and what is inside keeps its name (Cassandra 5.0 `VectorType`).
+            // A vector is always frozen, and the types inside keep their names (Cassandra 5.0 `VectorType`).
             other => other,
         }
     }
@@ -262,8 +263,8 @@ impl CqlType {
         }
     }
 
-    /// Whether zero bytes, where they are valid, mean no value at all
-    /// (Cassandra 5.0 `AbstractType.isEmptyValueMeaningless`): true of numbers, false of text and blobs.
+    /// Whether an empty value, if the type allows it, means no value at all (Cassandra 5.0
+    /// `AbstractType.isEmptyValueMeaningless`): true of numbers, false of text and blobs.
     pub fn is_empty_value_meaningless(&self) -> bool {
         match self {
             Self::Bigint

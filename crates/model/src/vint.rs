@@ -1,9 +1,9 @@
 //! Variable-length integers as Cassandra writes them in table files, commit logs, durations and vectors.
 //!
-//! The first byte's leading ones say how many bytes follow; the remaining bits, big endian, are the value.
-//! Signed integers are zigzag-encoded first. Every `u64` has one shortest form, which is what `append_*`
-//! writes; longer forms are read as well. Format: Cassandra 5.0 `VIntCoding`.
-//! `number` (durations), `collection` (vectors) and the table-file crates lean on it.
+//! The number of leading ones of the first byte is the number of bytes after it; the remaining bits, big
+//! endian, are the value. Signed integers are zigzag-encoded first. Every `u64` has one shortest form, which
+//! `append_*` writes; longer forms are read as well. Format: Cassandra 5.0 `VIntCoding`. `number`
+//! (durations), `collection` (vectors) and the table-file crates use it.
 
 /// Bytes of the longest encoding.
 pub const LENGTH_MAX: usize = 9;
@@ -64,11 +64,12 @@ pub fn read_unsigned(input: &mut &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// The integer of which `first` is the first byte of several, and what is behind it.
+/// The integer that begins with the byte `first` and has further bytes, and the rest after it.
 fn read_longer(first: u8, rest: &[u8]) -> Option<(u64, &[u8])> {
     let extra = first.leading_ones() as usize;
     let (bytes, behind) = rest.split_at_checked(extra)?;
-    // With eight extra bytes nothing of the first byte is value, and the shift must not reach the type's width.
+    // With eight extra bytes nothing of the first byte is value, and the shift must not reach the type's
+    // width.
     let high = if extra >= 8 { 0 } else { u64::from(first & (0xff_u8 >> extra)) << (8 * extra) };
     let low = match rest.first_chunk::<8>() {
         Some(word) => u64::from_be_bytes(*word) >> (64 - 8 * extra),
@@ -77,7 +78,8 @@ fn read_longer(first: u8, rest: &[u8]) -> Option<(u64, &[u8])> {
     Some((high | low, behind))
 }
 
-/// Takes one zigzag-encoded integer off the front of `input`; `None`, with `input` unchanged, when it ends inside.
+/// Takes one zigzag-encoded integer off the front of `input`; `None`, with `input` unchanged, when it ends
+/// inside.
 pub fn read_signed(input: &mut &[u8]) -> Option<i64> {
     read_unsigned(input).map(unzigzag)
 }

@@ -180,7 +180,7 @@ pub struct Guardrails {
     pub group_by: bool,
     /// `read_consistency_levels_*`
     pub read_levels: Levels,
-    /// Those of writes; `None` where none is set.
+    /// Guardrails of writes; `None` if none is set.
     pub writes: Option<Box<WriteGuardrails>>,
     /// `simplestrategy_enabled`
     pub simple_strategy: bool,

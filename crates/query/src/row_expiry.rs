@@ -155,7 +155,7 @@ async fn expire(engine: &Engine, table: &Table, counters: &Counters) -> Result<(
     Ok(())
 }
 
-/// Removes the row of a key; returns false if its TTL column does not say any more that it has expired.
+/// Removes the row of a key; returns false if its TTL column was changed so that it has not expired.
 async fn delete(engine: &Engine, statement: &str, key: &[u8]) -> Result<bool, QueryError> {
     let mut out = Response::default();
     let rows = ask(engine, statement, &parameters(key)?, &mut out).await?;

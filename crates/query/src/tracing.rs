@@ -73,7 +73,7 @@ impl Trace {
     pub fn prepared(&mut self, engine: &Engine, id: &[u8], values: &Values<'_>) {
         let Some(statement) = engine.prepared().get(id) else { return };
         self.parameter("query", &*statement.text);
-        // Values that do not fit the markers are reported where they are bound.
+        // Values that do not fit the markers are reported when they are bound.
         let Ok(bound) = bind_values(values, &statement.prepared) else { return };
         for (n, (marker, value)) in statement.prepared.markers.iter().zip(&bound).take(VALUES_MAX).enumerate()
         {

@@ -1,9 +1,11 @@
-//! A bare server and its load generator: what the reactor and the kernel cost without any database.
+//! A bare server and its load generator: they measure the cost of the reactor and the kernel without any
+//! database.
 //!
 //! `echo serve --port 7000 [--shards N] [--driver uring|poll] [--request 69] [--response 129] [--spin-us N]
-//! [--requests-max N] [--hogs N]` answers every `request` bytes with `response` bytes; with `--requests-max` it ends by itself
-//! after so many, which tools like callgrind need; `--hogs` adds tasks that always compute in a background group. `echo load --port 7000 [--connections 64] [--depth 1]
-//! [--requests 200000] ...` measures it and prints requests per second and latencies.
+//! [--requests-max N] [--hogs N]` answers every `request` bytes with `response` bytes. With `--requests-max`
+//! it ends by itself after that many requests, which tools like callgrind need. `--hogs` adds tasks that
+//! always compute in a background group. `echo load --port 7000 [--connections 64] [--depth 1] [--requests
+//! 200000] ...` measures the server and prints requests per second and latencies.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::cell::{Cell, RefCell};

@@ -1,12 +1,13 @@
 //! One core, one loop: executor, drivers, files, sockets, timers, cross-shard calls, metrics.
 //!
-//! Everything above this crate meets the world only through it: clock, chance, disk, network and threads
-//! exist behind [`driver::Driver`], with one implementation on io_uring, one on epoll with file threads, and
-//! one that simulates many nodes in one thread from a seed.
-//! Invariant: a value that belongs to a shard never leaves it; what crosses shards goes through [`mesh`].
+//! The crates above this one reach the outside world only through it. Clock, random numbers, disk, network
+//! and threads exist behind [`driver::Driver`], with one implementation on io_uring, one on epoll with file
+//! threads, and one that simulates many nodes in one thread from a seed. Invariant: a value that belongs to a
+//! shard never leaves it; values pass between shards through [`mesh`].
 //!
 //! Map: `start` spawns shards → `shard` turns the loop → `sched` picks a group, `task` polls →
-//! `op` hands I/O, disk requests by way of `io`, to `driver` and gives completions back → `waker` finds the task again.
+//! `op` hands I/O, disk requests by way of `io`, to `driver` and gives completions back → `waker` finds the
+//! task again.
 #![allow(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // this crate is the door the lints point to
 
@@ -49,11 +50,12 @@ pub use time::{
     timeout, wall_clock_us,
 };
 
-/// Awaits a future where it is made, instead of moving it there.
+/// Awaits a future at the place where it is made, instead of moving it there.
 ///
-/// `future.await` moves the future into the one that awaits it, whole, with all the room it will ever need. For futures
-/// of kilobytes, nested six deep, that was a quarter of a point read's instructions (3,100 of 11,700). Pinned first, only
-/// its arguments are written. For the few awaits that every request passes; elsewhere `.await` reads better.
+/// `future.await` moves the future into the one that awaits it, whole, with all the room it will ever need.
+/// For futures of kilobytes, nested six deep, that was a quarter of a point read's instructions (3,100 of
+/// 11,700). Pinned first, only its arguments are written. For the few awaits that every request passes;
+/// elsewhere `.await` reads better.
 #[macro_export]
 macro_rules! in_place {
     ($future:expr) => {{

@@ -1,7 +1,8 @@
 //! TCP: listeners and streams, receiving into a pool shared by the shard's connections.
 //!
-//! `recv` hands out chunks of the pool (no buffer per idle connection); `send` takes a buffer and gives it back once
-//! every byte is with the kernel. One task receives at a time and one sends; either may be another's.
+//! `recv` hands out chunks of the pool, so an idle connection has no buffer. `send` takes a buffer and
+//! returns it once the kernel has every byte. One task receives at a time and one sends; they may be
+//! different tasks.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -111,11 +112,12 @@ impl Stream {
         Recv { stream: self, waiting: false }
     }
 
-    /// Sends the whole buffer, and gives it back. Dropping the future leaves the stream in an unknown state: shut it
-    /// down then.
+    /// Sends the whole buffer and returns it. Dropping the future leaves the stream in an unknown state: shut
+    /// it down then.
     ///
     /// # Errors
-    /// As send(2); some of the bytes may then have gone. `ResourceBusy` when another task is sending, or was and is gone.
+    /// As send(2); some of the bytes may have been sent. `ResourceBusy` if another task is sending, or was
+    /// dropped while it sent.
     pub async fn send(&self, mut buf: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
         if buf.is_empty() {
             return (Ok(()), buf);

@@ -121,11 +121,11 @@ pub(crate) struct Sched {
     queues: [RefCell<VecDeque<u32>>; GROUPS],
     runnable: Cell<u16>,
     virtual_ns: [Cell<u64>; GROUPS],
-    /// The least virtual time of any group that ran recently, where a waking group joins.
+    /// The least virtual time of any group that ran recently; a group that wakes joins there.
     floor_ns: Cell<u64>,
     shares: [Cell<u32>; GROUPS],
     pub(crate) usage: [Usage; GROUPS],
-    /// The group whose slice it is; `NOBODY` between slices.
+    /// The group that has the current slice; `NOBODY` between slices.
     running: Cell<Group>,
     /// A foreground group has become runnable since the slice began.
     arrived: Cell<bool>,

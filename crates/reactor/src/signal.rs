@@ -1,10 +1,11 @@
 //! Signals: SIGINT and SIGTERM as a future, and all signals as values for a thread beside the shards.
 //!
-//! A small program only calls [`terminated`]: its first call installs a handler, which notes the signal and writes to
-//! shard 0's eventfd, both safe inside a handler; the shard's loop, woken by it, finds the note.
-//! A process that wants to decide about every signal calls [`take`] before it starts threads: all signals that would end
-//! it are blocked from then on, in every thread, and [`Taken::next`] hands them out. It passes an end on by [`terminate`].
-//! Invariant: signals that report a fault of the program (SIGSEGV and its like) and the stall detector's own are never taken.
+//! A small program only calls [`terminated`]: its first call installs a handler, which notes the signal and
+//! writes to shard 0's eventfd, both safe inside a handler; the shard's loop, woken by it, finds the note. A
+//! process that wants to decide about every signal calls [`take`] before it starts threads: all signals that
+//! would end it are blocked from then on, in every thread, and [`Taken::next`] hands them out. It passes an
+//! end on by [`terminate`]. Invariant: signals that report a fault of the program (SIGSEGV and its like) and
+//! the stall detector's own are never taken.
 
 use std::cell::Cell;
 use std::io;
@@ -17,7 +18,8 @@ use crate::sync::event::Event;
 
 static RECEIVED: AtomicU64 = AtomicU64::new(0);
 static WAKE: AtomicI32 = AtomicI32::new(-1);
-/// Somebody takes all signals: an end that was asked for before a shard was there counts for it too.
+/// Whether signals come through [`take`]. If so, a request to end from before a shard existed counts for that
+/// shard too.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 pub(crate) struct SignalState {
@@ -49,7 +51,7 @@ impl SignalState {
         }
     }
 
-    /// Tells this shard that it was asked to end.
+    /// Marks this shard as asked to end, and wakes its waiters.
     pub(crate) fn deliver(&self) {
         self.terminated.set(true);
         self.asked.notify_all();
@@ -79,8 +81,9 @@ pub fn terminate() {
 
 /// Completes when the process was asked to end: SIGINT or SIGTERM, or the simulation's word.
 ///
-/// Call it on one shard, usually 0. A signal that came before the first call ended the process; one that comes
-/// between two calls completes the second at once. Where all signals are taken ([`take`]) it completes by [`terminate`].
+/// Call it on one shard, usually 0. A signal that came before the first call ended the process; one that
+/// comes between two calls completes the second at once. If all signals are taken ([`take`]) it completes
+/// by [`terminate`].
 ///
 /// # Errors
 /// When the handlers cannot be installed.
@@ -89,8 +92,9 @@ pub async fn terminated() -> std::io::Result<()> {
     if let Some(eventfd) = eventfd
         && !state.installed.replace(true)
     {
-        // The handler may run at any moment, also after this shard: its descriptor is a copy that is never closed, so
-        // that its number never comes to mean something else. That is one descriptor per shard that asks.
+        // The handler may run at any moment, also after this shard: its descriptor is a copy that is never
+        // closed, so that its number never comes to mean something else. That is one descriptor per shard
+        // that asks.
         let copy = duplicate(eventfd)?;
         WAKE.store(copy, Ordering::SeqCst);
         for signal in [libc::SIGINT, libc::SIGTERM] {
@@ -132,7 +136,8 @@ pub const POWER: i32 = libc::SIGPWR;
 /// SIGXCPU: a limit on processor time is near.
 pub const PROCESSOR_TIME: i32 = libc::SIGXCPU;
 
-/// The signals of [`take`] with their names; all end a process that does nothing about them. Those in real time come on top.
+/// The signals of [`take`] with their names; all end a process that does nothing about them. Those in real
+/// time come on top.
 const NAMED: [(i32, &str); 13] = [
     (libc::SIGHUP, "SIGHUP"),
     (libc::SIGINT, "SIGINT"),
@@ -174,7 +179,8 @@ impl std::fmt::Display for Received {
 }
 
 /// Blocks every signal that would end the process, in this thread and those it starts later; they wait for
-/// [`Taken::next`]. SIGPIPE and SIGXFSZ are ignored: the write that causes one fails with an error of its own.
+/// [`Taken::next`]. SIGPIPE and SIGXFSZ are ignored: the write that causes one fails with an error of its
+/// own.
 ///
 /// Call it before other threads start, once in the life of a process.
 ///

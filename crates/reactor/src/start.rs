@@ -61,8 +61,8 @@ pub struct Config {
     pub disks: Vec<DiskSpec>,
     /// Whether tasks that hold the core are detected and reported.
     pub stalls: Option<StallDetector>,
-    /// Whether a shard's run succeeds although a detached task of it panicked. In builds without
-    /// optimisation, as in tests, it does not: such a panic is only logged, where it would not be noticed.
+    /// Whether a shard's run succeeds although a detached task of it panicked. Builds without optimisation,
+    /// as in tests, default to false: there such a panic is only logged and would not be noticed.
     pub contain_panics: bool,
 }
 

@@ -57,15 +57,17 @@ pub fn now() -> Instant {
     shard::with(|shard| shard.now())
 }
 
-/// The monotonic clock when the present slice of the core began: behind [`now`] by the slice's length, a load of memory.
-/// For what may be half a millisecond late: looking whether a deadline has passed, or whether it is time to measure.
+/// The monotonic clock at the start of the present slice of the core. It is behind [`now`] by the age of the
+/// slice, and costs a load from memory. For uses that tolerate half a millisecond of delay: checking whether
+/// a deadline has passed, or whether it is time to measure.
 #[inline]
 pub fn coarse_now() -> Instant {
     shard::with(|shard| Instant(shard.sched.clock_ns.get()))
 }
 
-/// Has [`coarse_now`] and [`Deadline::about`] go by the present moment: for the end of work that took a good part of a slice
-/// or more, behind which a deadline would count time that was not its own. Does nothing outside of a shard.
+/// Has [`coarse_now`] and [`Deadline::about`] go by the present moment: for the end of work that took a good
+/// part of a slice or more, behind which a deadline would count time that was not its own. Does nothing
+/// outside of a shard.
 pub fn refresh_clock() {
     shard::try_with(|shard| shard.sched.clock_ns.set(shard.now().0));
 }
@@ -75,8 +77,9 @@ pub fn wall_clock_us() -> i64 {
     shard::with(|shard| shard.wall_clock_us())
 }
 
-/// About [`wall_clock_us`]: the wall clock as it was read within the last millisecond or slice of the core, and what has
-/// passed since by [`coarse_now`]. Loads of memory; a wall clock that is set is seen a millisecond later.
+/// About [`wall_clock_us`]: the wall clock as read within the last millisecond or slice of the core, plus the
+/// time since then by [`coarse_now`]. Costs loads from memory; a change of the wall clock is seen up to a
+/// millisecond later.
 #[inline]
 pub fn coarse_wall_clock_us() -> i64 {
     shard::with(|shard| shard.coarse_wall_clock_us())
@@ -95,8 +98,9 @@ impl Deadline {
         Self(now() + duration)
     }
 
-    /// The deadline `duration` after the present slice of the core began ([`coarse_now`]), so less than a millisecond
-    /// early: for what each request does and what takes long anyway.
+    /// The deadline `duration` after the start of the present slice of the core ([`coarse_now`]), so less
+    /// than a millisecond early. For deadlines that every request needs, and for operations that take long
+    /// anyway.
     #[inline]
     pub fn about(duration: Duration) -> Self {
         Self(coarse_now() + duration)
@@ -182,8 +186,8 @@ impl Future for Sleep {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
         shard::with(|shard| {
-            // The slice's clock: a timer that is due since then fires in the next turn, and arming one, as each request
-            // does that has to wait, asks no clock.
+            // The slice's clock: a timer that is due since then fires in the next turn, and arming one, as
+            // each request does that has to wait, asks no clock.
             if shard.sched.clock_ns.get() >= this.until.0 {
                 return Poll::Ready(());
             }

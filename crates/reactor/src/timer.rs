@@ -1,10 +1,10 @@
 //! A hierarchical timer wheel: insert, cancel and fire in constant time.
 //!
-//! Six levels of 64 slots over ticks of 2^14 ns (16 µs): 13 days ahead; what lies further waits in the last
-//! slot and is placed again when that slot comes round. Entries of a slot are a doubly linked list threaded
+//! Six levels of 64 slots over ticks of 2^14 ns (16 µs) cover 13 days. A later timer waits in the last slot
+//! and is placed again when the wheel reaches that slot. Entries of a slot are a doubly linked list threaded
 //! through one slab, so a cancelled timer leaves nothing behind.
 //! Invariant: a timer never fires before its instant, and at most one tick after the wheel is advanced to it.
-//! `time::sleep` leans on it; the shard loop asks `next` how long it may sleep.
+//! `time::sleep` uses it; the shard loop calls `next` to find out how long it may sleep.
 
 use std::task::Waker;
 
@@ -153,8 +153,8 @@ impl Wheel {
         self.levels[DUE].heads[0] != NONE
     }
 
-    /// Fires timers whose instant is `now` or earlier, at most `limit`: their wakers go to `fire`. Returns how
-    /// many; call again while it is `limit`.
+    /// Fires timers whose instant is `now` or earlier, at most `limit`: their wakers go to `fire`. Returns
+    /// how many; call again while it is `limit`.
     pub(crate) fn advance(&mut self, now: Instant, limit: usize, mut fire: impl FnMut(Waker)) -> usize {
         self.collect(now.0 >> TICK_BITS);
         let mut fired = 0;
@@ -186,7 +186,8 @@ impl Wheel {
                 break;
             };
             self.current = at;
-            // Spread the slots of upper levels that begin at this tick, highest first, then take this tick's own.
+            // Spread the slots of upper levels that begin at this tick, highest first, then take this tick's
+            // own.
             for level in (0..LEVELS).rev() {
                 let shift = SLOT_BITS * level as u32;
                 if self.current & ((1 << shift) - 1) != 0 {

@@ -162,8 +162,8 @@ fn a_disk_request_that_waits_for_its_turn_allocates_nothing_when_warm() {
         let file =
             reactor::file::File::open(&path, OpenOptions::new().read(true).direct(true)).await.unwrap();
         let done = Rc::new(Cell::new(0));
-        // How many wait for what at once is the disk's to say, so lists may still grow in a later run: one of these leaves
-        // the heap alone, where a request that allocates would make hundreds in each.
+        // The number of waiters at the same time depends on the disk, so lists may still grow in a later run.
+        // One of these runs makes no allocation, but a request that allocates would make hundreds in each.
         let mut least = u64::MAX;
         for _ in 0..8 {
             let before = allocations();

@@ -1,4 +1,4 @@
-//! Which driver a shard gets, and that the choice needs no io_uring system call where it is forbidden.
+//! Checks which driver a shard gets, and that the choice makes no io_uring system call if that is forbidden.
 #![allow(unsafe_code, clippy::disallowed_methods, clippy::disallowed_types)]
 
 use reactor::{Config, DriverChoice, StartError, driver_name, run_one, start};

@@ -1,4 +1,5 @@
-//! Operations dropped in flight, slow readers, sleeping shards: nothing is lost, nothing leaks, on both drivers.
+//! Operations dropped in flight, slow readers, sleeping shards: nothing is lost, nothing leaks, on both
+//! drivers.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::cell::Cell;
@@ -195,7 +196,7 @@ fn abandoned_calls_run_to_their_end_and_give_their_credit_back() {
                 }));
                 yield_now().await;
             }
-            // A dropped call that had no credit yet never left; all others have run before this one, in order.
+            // A dropped call that had no credit yet was never sent; all others ran before this one, in order.
             let ran = mesh::call(1, Group::STATEMENT, || async {
                 reactor::local::<Cell<u32>>().map_or(0, |count| count.get())
             });

@@ -1,4 +1,4 @@
-//! All signals of a process in one thread's hands. A process of its own: what is taken stays taken.
+//! All signals of a process, taken by one thread. A process of its own: signals that were taken stay taken.
 #![allow(unsafe_code, clippy::disallowed_methods)]
 
 use std::time::Duration;
@@ -13,8 +13,8 @@ fn send(signal: i32) {
     assert_eq!(unsafe { libc::kill(std::process::id() as libc::pid_t, signal) }, 0);
 }
 
-// The harness runs a test on a thread of its own, and the main thread would take a signal that is not blocked there:
-// this file has a main of its own.
+// The harness runs a test on a thread of its own, and the main thread would take a signal that is not blocked
+// in it. So this file has a main of its own.
 fn main() {
     let taken = signal::take().unwrap();
     every_signal_that_would_end_the_process_is_handed_out(&taken);

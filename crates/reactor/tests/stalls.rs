@@ -1,4 +1,4 @@
-//! The stall detector: a stall that is planted is found, named, and told apart from the kernel's.
+//! The stall detector: a stall made on purpose is found, named, and distinguished from a stall in the kernel.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::io::{PipeReader, PipeWriter, Read, Write};
@@ -89,7 +89,7 @@ fn a_task_that_holds_the_core_is_found_and_named() {
         assert!(stall.held >= Duration::from_millis(2));
         assert!(stall.task.unwrap().contains("a_task_that_holds_the_core"), "{stall:?}");
         let outermost = stall.trace.last().unwrap();
-        // By its path, or, where it is optimized and has none, by its place.
+        // By its path, or, if it is optimised and has none, by its file.
         let named =
             outermost.contains("a_task_that_holds_the_core") || outermost.contains("tests/stalls.rs:");
         assert!(named, "{:?}", stall.trace);
@@ -127,8 +127,9 @@ fn the_timer_stops_while_the_shard_sleeps() {
     let _turn = lock(&TURN);
     for driver in [DriverChoice::Uring, DriverChoice::Poll] {
         run_one(watched(driver, "nothing", 1000), async {
-            // Left running, the timer would signal 50 times in each of these sleeps; it does once, and perhaps some
-            // more where the shard is awake for long. One good sleep of many shows it.
+            // A timer left running would signal 50 times in each of these sleeps. A stopped one signals once,
+            // and perhaps some more times if the shard is awake for long. One good sleep of many proves the
+            // point.
             let mut least = u64::MAX;
             for _ in 0..20 {
                 let before = count("reactor_stall_ticks_total", None);

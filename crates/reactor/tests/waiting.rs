@@ -272,7 +272,7 @@ fn a_signal_wakes_the_one_who_waits_however_often_it_is_notified() {
         let waiting = spawn(Group::STATEMENT, async move {
             for round in 1..=20 {
                 let late = Deadline::after(Duration::from_micros(50));
-                // Dropped now and then before it is over: the next wait is told all the same.
+                // Sometimes dropped before it is over: the next wait is woken nevertheless.
                 let _ = reactor::timeout(late, waited.wait_until(|| counted.get() >= round)).await;
                 waited.wait_until(|| counted.get() >= round).await;
             }

@@ -25,7 +25,7 @@ pub struct Placement {
 impl Placement {
     /// Reads the `replication` option of a keyspace for a node of `data_center`.
     ///
-    /// `SimpleStrategy` and `LocalStrategy` are one data center for everybody; the factor of a
+    /// `SimpleStrategy` and `LocalStrategy` count as one data center for every node; the factor of a
     /// transient-replication text (`3/1`) is its first number. Options are validated where they are set.
     pub fn new(options: &BTreeMap<String, String>, data_center: &str) -> Self {
         let class = options.get("class").map_or("", |class| class.rsplit('.').next().unwrap_or(class));

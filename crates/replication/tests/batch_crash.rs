@@ -1,5 +1,5 @@
-//! A logged batch over several partitions and shards is seen whole or not at all after a crash at any moment, and whole
-//! once it was acknowledged.
+//! A logged batch over several partitions and shards is seen whole or not at all after a crash at any moment,
+//! and whole if it was acknowledged.
 
 #[path = "../../storage/tests/table/mod.rs"]
 mod table;
@@ -31,7 +31,7 @@ struct Shared {
     batch_mode: Cell<bool>,
     next: Cell<u32>,
     acknowledged: RefCell<BTreeSet<u32>>,
-    /// Batches found whole after a crash although nobody had heard so.
+    /// Batches found whole after a crash although they had not been acknowledged.
     finished: RefCell<BTreeSet<u32>>,
     lives: Cell<usize>,
 }
@@ -52,7 +52,7 @@ impl RowConsumer for Keys {
     }
 }
 
-/// Shards that are ready, as shard 0 knows.
+/// Shards that have reported to shard 0 that they are ready.
 #[derive(Default)]
 struct Peers {
     ready: Cell<usize>,
@@ -79,7 +79,7 @@ async fn node(info: ShardInfo, shared: Rc<Shared>) {
     }
     let storage = Storage::open(config, info.id, info.count).await.expect("an open storage");
     let replicator = Replicator::new(storage.clone(), "datacenter1");
-    // The others say when their replicators are there.
+    // The other shards report when their replicators are there.
     mesh::call(0, Group::ADMIN, || async {
         let peers = Peers::here();
         peers.ready.set(peers.ready.get() + 1);

@@ -34,7 +34,7 @@ impl RowConsumer for Count {
     }
 }
 
-/// Rows read, time taken, and what came of it.
+/// Rows read, time taken, and the result.
 type Outcome = (usize, Duration, Result<(), ReplicationError>);
 
 #[derive(Default)]

@@ -4,7 +4,7 @@
 //! data      := partition*
 //! partition := key:short_sized whole_deletion [static_row] unfiltered* end
 //! whole_deletion := local_deletion_time:i32 timestamp:i64             (up to version `nb`)
-//!             | 0x80 | timestamp:i64 local_deletion_time:u32      (from version `oa`; the first says not deleted)
+//!             | 0x80 | timestamp:i64 local_deletion_time:u32 (from version `oa`; the first says not deleted)
 //! static_row:= flags extension row_body                 (always there when the file has static columns)
 //! unfiltered:= flags [extension] clustering row_body | flags bound marker_body
 //! row_body  := size:vint previous_size:vint [liveness] [deletion] [columns] cells
@@ -16,8 +16,8 @@
 //! bound     := kind:u8 components:u16 values
 //! end       := 0x01
 //! ```
-//! Timestamps, local times and TTLs are variable-length differences to the header's minima. Sizes count from
-//! behind themselves. Source: Cassandra 5.0 `UnfilteredSerializer`, `Cell.Serializer`,
+//! Timestamps, local times and TTLs are variable-length differences to the header's minima. A size counts the
+//! bytes after itself. Source: Cassandra 5.0 `UnfilteredSerializer`, `Cell.Serializer`,
 //! `ClusteringPrefix.Serializer`.
 
 pub(crate) mod chunk_writer;

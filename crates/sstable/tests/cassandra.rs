@@ -1,9 +1,9 @@
-//! Apache Cassandra reads what this crate writes, and agrees on every byte.
+//! Apache Cassandra reads the files that this crate writes, and agrees on every byte.
 //!
-//! A corpus of table files is dumped by Cassandra's own classes (`perf/peers/sstabletools`) and compared with the rows
-//! that were written: keys, clusterings, values, times, tombstones of all kinds. Needs the jars of cassandra-all in
-//! `CASSANDRA_LIB` or `.cache/cassandra/lib`; where they are absent the test says so and checks nothing, unless
-//! `CASSANDRA_REQUIRED` is set.
+//! A corpus of table files is dumped by Cassandra's own classes (`perf/peers/sstabletools`) and compared with
+//! the rows that were written: keys, clusterings, values, times, tombstones of all kinds. Needs the jars of
+//! cassandra-all in `CASSANDRA_LIB` or `.cache/cassandra/lib`. Without them the test prints that and checks
+//! nothing, unless `CASSANDRA_REQUIRED` is set.
 #![allow(clippy::disallowed_methods, reason = "a test of files on the real disk, with another program")]
 
 mod support;
@@ -154,7 +154,7 @@ fn cassandra_dumps_every_file_and_agrees() {
             written.partitions.iter().map(|p| p.rows.len() + usize::from(p.static_row.is_some())).sum();
         assert!(metadata.contains(&format!("totalRows: {rows}")), "{metadata}");
     }
-    // The program people use, once: it is what `DumpTables` calls for every file.
+    // The tool that people use, once; `DumpTables` calls it for every file.
     let exported = run(&lib, "org.apache.cassandra.tools.SSTableExport", &[paths[0], "-t"]);
     check_json(&corpus[0], std::str::from_utf8(&exported).unwrap());
 }

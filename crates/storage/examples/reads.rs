@@ -1,7 +1,8 @@
 //! Point reads of storage alone, for counting: `reads memory|cached|wide COUNT`.
 //!
-//! `memory` finds its rows in the memtable, `cached` in the row cache, `wide` there too but in one partition of a thousand
-//! rows. Under `valgrind --tool=callgrind` the difference between two counts gives instructions per read.
+//! `memory` finds its rows in the memtable, `cached` in the row cache, `wide` there too but in one partition
+//! of a thousand rows. Under `valgrind --tool=callgrind` the difference between two counts gives instructions
+//! per read.
 
 #[path = "../tests/table/mod.rs"]
 mod table;

@@ -25,7 +25,7 @@ use crate::tablet::{Tablet, WriteGuard};
 pub struct Applying {
     storage: Storage,
     deadline: Deadline,
-    /// `None` where its keyspace does not want it in the log.
+    /// `None` if the mutation's keyspace is not durable and does not use the log.
     pending: Option<Pending>,
     writing: WriteGuard,
     /// Bytes that the throttle counts as coming.
@@ -85,8 +85,8 @@ impl Applying {
 }
 
 impl Storage {
-    /// Begins [`Storage::apply_checked`] where nothing has to be waited for before the commit log has the
-    /// mutation; `None` where something has, and nothing was begun.
+    /// Begins [`Storage::apply_checked`] if the mutation can enter the commit log without waiting. Otherwise
+    /// returns `None` and begins nothing.
     ///
     /// # Errors
     /// As [`Storage::apply`].
@@ -159,7 +159,7 @@ impl Storage {
         Ok(Some(self.applying(mutation, deadline, pending, writing)))
     }
 
-    /// As [`Storage::apply_checked`], where something has to be waited for.
+    /// As [`Storage::apply_checked`], for a write that has to wait.
     pub(crate) async fn apply_later(
         &self,
         view: &MutationView<'_>,
@@ -230,9 +230,9 @@ impl Storage {
         Applying { storage: self.clone(), deadline, pending, writing, coming }
     }
 
-    /// Puts a mutation into the commit log, where that is wanted, and keeps memtables from being sealed
-    /// without it; `None` where the log has no room now. The tablet is open: nothing was waited for since
-    /// that was seen.
+    /// Puts a mutation into the commit log, if `durable`, and keeps memtables from being sealed without it.
+    /// `None` if the log has no room now. Precondition: the tablet was found open, and nothing was awaited
+    /// since.
     #[inline]
     fn put(
         &self,

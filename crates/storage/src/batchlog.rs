@@ -72,7 +72,7 @@ impl Storage {
         if self.0.draining.get() { None } else { self.0.tasks.enter().ok() }
     }
 
-    /// Waits for `time`, or less when the shard drains; says whether it goes on.
+    /// Waits for `time`, or less if the shard begins to drain. Returns whether the shard goes on.
     pub async fn wait_unless_draining(&self, time: Duration) -> bool {
         let draining = self.0.stopped.wait_until(|| self.0.draining.get());
         reactor::timeout(Deadline::after(time), draining).await.is_err()

@@ -52,7 +52,8 @@ pub struct StorageConfig {
     /// Most bytes of memtables per shard. At two fifths the largest is flushed, and beyond that writes are
     /// slowed the more the nearer the limit is.
     pub memtable_bytes_max: usize,
-    /// Most bytes of memtables and row cache together per shard: the cache gets what memtables do not use.
+    /// Most bytes of memtables and row cache together per shard: the cache gets the part that memtables do
+    /// not use.
     pub memory_bytes_max: usize,
     /// Folder of the lists of cached partitions, for the next start (`saved_caches_directory`).
     pub saved_caches_dir: PathBuf,

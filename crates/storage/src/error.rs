@@ -8,7 +8,7 @@ use model::TableId;
 use model::mutation::MutationCorrupt;
 use model::schema::ChangeError;
 
-/// Why storage did not do what was requested.
+/// Why a request to storage failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StorageError {
     /// A file operation failed.

@@ -259,7 +259,7 @@ impl Storage {
                         // Writing pauses, and readers that go meanwhile fold versions together.
                         merge.pin();
                         output.partition(from.token, &key, &mut merge).await?;
-                        // Here, where the memtable is not looked at: the pins go with them.
+                        // Dropped here, while the memtable is not read: the sources release their pins.
                         merge.sources_mut().clear();
                     }
                 }
@@ -355,7 +355,7 @@ impl Storage {
         Ok(Some(Rc::new(TableFile::new(sstable, &self.0.damage))))
     }
 
-    /// Lists a whole table file in the manifest; where that fails it is removed.
+    /// Lists a complete table file in the manifest; if that fails the file is removed.
     ///
     /// # Errors
     /// Those of writing the manifest.

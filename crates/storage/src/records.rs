@@ -66,7 +66,7 @@ pub(crate) fn parse<'b>(bytes: &'b [u8], magic: &Magic) -> Result<Parsed<'b>, Da
         parsed.end = end;
     }
     let next = parsed.payloads.len() as u64;
-    // The number is compared first: a checksum is computed only for what could be a later record.
+    // The number is compared first: a checksum is computed only for a possible later record.
     let is_later = |place: usize| {
         bytes
             .get(place..place + 8)
@@ -106,7 +106,7 @@ fn crc(number: u64, payload: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// The record at `at`: its number, its payload and where it ends.
+/// The record at `at`: its number, its payload and its end.
 fn record_at(bytes: &[u8], at: usize) -> Option<(u64, &[u8], usize)> {
     let head = bytes.get(at..at.checked_add(HEAD_BYTES)?)?;
     let number = u64::from_le_bytes(head[..8].try_into().expect("eight bytes"));

@@ -1,9 +1,9 @@
-//! The subcommands beside the server: looking into table files, measuring, and administration.
+//! The subcommands besides the server: reading table files, measuring, and administration.
 //!
-//! `ceto`'s command line takes [`Tool`] in beside its own commands. Each tool is one shard on the calling thread that
-//! ends by itself: bounded in time, in memory and in what it writes to. Answers go to standard output, progress and
-//! errors to standard error; the exit code says whether the answer is a good one.
-//! Invariant: no tool writes to a table file, and nothing that a file or a server says makes one panic.
+//! `ceto`'s command line includes [`Tool`] with its own commands. Each tool is one shard on the calling
+//! thread that ends by itself: bounded in time, in memory and in the bytes it writes. Results go to standard
+//! output, progress and errors to standard error; the exit code is whether the result is good. Invariant: no
+//! tool writes to a table file, and no content of a file or of an answer makes a tool panic.
 
 pub mod ctl;
 pub mod io_setup;

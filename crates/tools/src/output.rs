@@ -27,7 +27,7 @@ impl Output {
         self.out.write_all(b"\n")
     }
 
-    /// Writes what is collected.
+    /// Writes the collected lines.
     ///
     /// # Errors
     /// As [`Self::line`].

@@ -1,8 +1,8 @@
 //! Compression of message bodies in versions 3 and 4, and of segment payloads in version 5.
 //!
 //! lz4 bodies open with their uncompressed length as a big-endian u32; snappy bodies carry it themselves
-//! (native_protocol_v4.spec §5). Invariant: the announced length is checked against the caller's limit before a
-//! byte of it is reserved, and the output is exactly that long or an error.
+//! (native_protocol_v4.spec §5). Invariant: the announced length is checked against the caller's limit before
+//! a byte of it is reserved, and the output is exactly that long or an error.
 
 use lz4_flex::block::{CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size};
 
@@ -93,7 +93,8 @@ impl Compressor {
     /// Replaces the bytes of `out` from `start` on by a compressed body in the form of versions 3 and 4.
     ///
     /// # Errors
-    /// [`ProtocolError::TooLarge`] for a body beyond what the algorithm can name; `out` is then as it was.
+    /// [`ProtocolError::TooLarge`] for a body beyond the length that the algorithm can encode; `out` is then
+    /// unchanged.
     pub fn compress_body(
         &mut self,
         compression: Compression,

@@ -7,7 +7,7 @@ use std::fmt;
 
 use crate::protocol_error::ProtocolError;
 
-/// How many replicas must answer before the client is told the outcome.
+/// How many replicas must answer before the client gets the outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum Consistency {

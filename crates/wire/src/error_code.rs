@@ -1,6 +1,6 @@
 //! Numbers of the ERROR message (native_protocol_v5.spec §9).
 //!
-//! `error` pairs them with their extra fields and knows which of them an older version lacks.
+//! `error` pairs them with their extra fields and maps those that an older version lacks.
 
 macro_rules! error_codes {
     ($($(#[$doc:meta])* $name:ident = $code:literal,)*) => {

@@ -162,7 +162,7 @@ pub struct ReceivedTablet {
     pub replicas: Vec<([u8; 16], i32)>,
 }
 
-/// Reads the bytes of [`append_tablet`]; `None` for any others.
+/// Reads the bytes of [`append_tablet`]; `None` for any other bytes.
 pub fn read_tablet(bytes: &[u8]) -> Option<ReceivedTablet> {
     let mut reader = Reader::new(bytes);
     let mut token = || Some(i64::from_be_bytes(reader.bytes().ok()??.try_into().ok()?));

@@ -1,9 +1,10 @@
 //! Bytes between machines: the CQL native protocol v3 to v5; no sockets.
 //!
-//! A server reads with `segment` (version 5) and [`frame::Frame::cut`], understands with [`request::decode`] and
-//! answers with [`response::ResponseBuilder`], which appends to the send buffer. Requests borrow from the receive
-//! buffer, responses are written once: on the path of a prepared point read nothing is allocated.
-//! Invariant: no function panics or takes memory out of proportion to its input, whatever bytes a client sends.
+//! A server reads with `segment` (version 5) and [`frame::Frame::cut`], decodes with [`request::decode`] and
+//! answers with [`response::ResponseBuilder`], which appends to the send buffer. Requests borrow from the
+//! receive buffer, responses are written once: on the path of a prepared point read nothing is allocated.
+//! Invariant: no function panics or takes memory out of proportion to its input, whatever bytes a client
+//! sends.
 
 pub mod client;
 pub mod compression;

@@ -14,7 +14,8 @@ pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
-/// Made only where it is needed: an error has a destructor, which each field of each request would run.
+/// Called only when the error is needed: an error has a destructor, which would otherwise run for each field
+/// of each request.
 #[cold]
 fn truncated(what: &'static str) -> ProtocolError {
     ProtocolError::Truncated { what }
@@ -137,7 +138,8 @@ impl<'a> Reader<'a> {
         Ok(&start[..start.len() - self.rest.len()])
     }
 
-    /// Moves over `count` values that have bytes, and gives them; `None`, without a move, where one is null, unset or not whole.
+    /// Skips `count` values that have bytes, and returns those bytes; `None`, without a move, if a value is
+    /// null, unset or cut off.
     #[inline]
     pub(crate) fn skip_bytes(&mut self, count: u16) -> Option<&'a [u8]> {
         let start = self.rest;

@@ -321,7 +321,7 @@ impl<'a> QueryParameters<'a> {
         Self::read_with(reader, version, |reader, named| Values::read(reader, version, named))
     }
 
-    /// As `read`; `values` reads the values, and its argument says whether they have names.
+    /// As `read`; `values` reads the values, and its argument is whether they have names.
     #[inline]
     fn read_with(
         reader: &mut Reader<'a>,

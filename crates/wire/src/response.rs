@@ -3,10 +3,10 @@
 //! ```text
 //! header [tracing id: uuid] [warnings: string list] [custom payload: bytes map] body
 //! ```
-//! A builder is begun, given what goes before the body in that order, turned into one kind of body, and finished,
-//! which patches the header's length and compresses if the connection does. Layouts: native_protocol_v5.spec §4.2.
-//! Invariant: a builder that is dropped unfinished leaves the buffer as it found it, so that a request that fails
-//! or is cancelled half-way never leaves half a frame. Rows are in `rows`.
+//! A builder is begun, given the parts before the body in that order, turned into one kind of body, and
+//! finished, which patches the header's length and compresses if the connection does. Layouts:
+//! native_protocol_v5.spec §4.2. Invariant: a builder that is dropped unfinished restores the buffer, so that
+//! a request that fails or is cancelled half-way never leaves half a frame. Rows are in `rows`.
 
 use crate::compression::{Compression, Compressor};
 use crate::error::{ErrorBody, append_error};
@@ -33,7 +33,8 @@ const RESULT_SCHEMA_CHANGE: i32 = 5;
 /// Stream of events, which no request asked for.
 pub const EVENT_STREAM: i16 = -1;
 
-/// How a connection compresses the bodies of its responses; nothing in version 5, where segments are compressed.
+/// How a connection compresses the bodies of its responses; nothing in version 5, where segments are
+/// compressed.
 pub type BodyCompression<'c> = Option<(Compression, &'c mut Compressor)>;
 
 /// Sections before the body, in the order they must be written.
@@ -62,7 +63,7 @@ pub struct ResponseBuilder<'b> {
 #[must_use = "a response that is not finished is taken back"]
 pub struct CompleteResponse<'b>(ResponseBuilder<'b>);
 
-/// What PREPARE gives.
+/// The results of PREPARE.
 #[derive(Debug, Clone, Copy)]
 pub struct Prepared<'a> {
     /// Id by which the statement is executed.
@@ -71,7 +72,8 @@ pub struct Prepared<'a> {
     pub result_metadata_id: &'a [u8],
     /// The bind markers, in order.
     pub bind_columns: &'a [ColumnSpec<'a>],
-    /// For each column of the partition key the bind marker it comes from; empty when not all come from markers.
+    /// For each column of the partition key the bind marker it comes from; empty when not all come from
+    /// markers.
     pub partition_key_indexes: &'a [u16],
     /// Whether the statement has conditions, marked for clients that negotiated it.
     pub is_conditional: bool,
@@ -79,10 +81,10 @@ pub struct Prepared<'a> {
     pub result: Option<&'a RowsMetadata>,
 }
 
-/// Bytes of a RESULT frame that says VOID.
+/// Bytes of a RESULT frame of kind Void.
 pub const VOID_FRAME_BYTES: usize = HEADER_BYTES + 4;
 
-/// A whole RESULT frame that says VOID (native_protocol_v5.spec §4.2.5.1), its body not compressed.
+/// A whole RESULT frame of kind Void (native_protocol_v5.spec §4.2.5.1), its body not compressed.
 #[inline]
 pub fn void_frame(version: ProtocolVersion, stream: i16) -> [u8; VOID_FRAME_BYTES] {
     let header =
@@ -294,7 +296,8 @@ impl CompleteResponse<'_> {
     /// Makes the frame final.
     ///
     /// # Errors
-    /// [`ProtocolError::TooLarge`] for a body that no length can express; the buffer is then as before `begin`.
+    /// [`ProtocolError::TooLarge`] for a body that no length can express; the buffer is then as before
+    /// `begin`.
     #[inline]
     pub fn finish(self, compression: BodyCompression<'_>) -> Result<(), ProtocolError> {
         self.0.finish(compression)
@@ -326,10 +329,10 @@ fn append_bind_metadata(
     append_columns(out, version, columns);
 }
 
-/// Appends the answer to a first byte that names a version we do not speak.
+/// Appends the answer to a first byte with an unsupported protocol version.
 ///
-/// Clients of versions 1 and 2 get it in their own shorter header, all others in our latest version, from which
-/// they learn what to try next.
+/// Clients of versions 1 and 2 get it in their own shorter header, all others in our latest version, so that
+/// they can try that one next.
 pub fn append_unsupported_version(out: &mut Vec<u8>, requested: u8, error: &ErrorBody<'_>) {
     let version = ProtocolVersion::LATEST;
     if matches!(requested, 1 | 2) {

@@ -4,8 +4,9 @@
 //! flags: int  columns: int  [paging state: bytes]  [new metadata id: short bytes]
 //! [keyspace, table: string]  column*  rows: int  value*
 //! ```
-//! The columns of a prepared statement are encoded once, per version, as [`RowsMetadata`]; an execution copies them
-//! or leaves them out. Invariant: a [`RowsWriter`] holds whole rows only when it is finished; it asserts that.
+//! The columns of a prepared statement are encoded once, per version, as [`RowsMetadata`]; an execution
+//! copies them or leaves them out. Invariant: a [`RowsWriter`] holds whole rows only when it is finished; it
+//! asserts that.
 
 use model::CqlType;
 
@@ -60,7 +61,7 @@ pub(crate) fn all_in_one_table(columns: &[ColumnSpec<'_>]) -> bool {
     })
 }
 
-/// Appends the tables and columns, after the flags that say which form they have.
+/// Appends the tables and columns, after the flags that give their form.
 pub(crate) fn append_columns(out: &mut Vec<u8>, version: ProtocolVersion, columns: &[ColumnSpec<'_>]) {
     let one_table = all_in_one_table(columns);
     if one_table {
@@ -91,7 +92,7 @@ impl RowsMetadata {
         self.column_count
     }
 
-    /// The encoded columns: equal bytes mean equal results, so this is what a result metadata id is a digest of.
+    /// The encoded columns: equal bytes mean equal results, so the result metadata id is a digest of them.
     pub fn encoded(&self) -> &[u8] {
         &self.encoded
     }
@@ -186,7 +187,8 @@ impl<'b> RowsWriter<'b> {
         self.row_count += 1;
     }
 
-    /// Appends `row_count` whole rows that another shard or node has encoded with [`Self::append_value`]'s layout.
+    /// Appends `row_count` whole rows that another shard or node has encoded with [`Self::append_value`]'s
+    /// layout.
     pub fn append_rows(&mut self, row_count: usize, encoded: &[u8]) {
         assert!(self.values_in_row == 0, "rows appended inside a row");
         self.response.out.extend_from_slice(encoded);
@@ -203,9 +205,9 @@ impl<'b> RowsWriter<'b> {
         self.response.out.len() - self.count_at - 4
     }
 
-    /// Says that more rows follow, from `paging_state` on.
+    /// Marks the result as having more rows, from `paging_state` on.
     ///
-    /// The state stands before the rows and is known after them: the rows are moved up by its length.
+    /// The state stands before the rows but is known only after them: the rows are moved up by its length.
     pub fn set_paging_state(&mut self, paging_state: &[u8]) {
         assert!(!self.has_paging_state, "the paging state is set twice");
         self.has_paging_state = true;
@@ -222,7 +224,8 @@ impl<'b> RowsWriter<'b> {
     /// Makes the frame final.
     ///
     /// # Errors
-    /// [`ProtocolError::TooLarge`] for a body that no length can express; the buffer is then as before `begin`.
+    /// [`ProtocolError::TooLarge`] for a body that no length can express; the buffer is then as before
+    /// `begin`.
     #[inline]
     pub fn finish(self, compression: BodyCompression<'_>) -> Result<(), ProtocolError> {
         assert!(self.values_in_row == 0, "{} values after the last whole row", self.values_in_row);

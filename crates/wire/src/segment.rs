@@ -1,12 +1,13 @@
 //! Version 5's outer framing: envelopes travel in checksummed segments (native_protocol_v5.spec §2).
 //!
 //! ```text
-//! plain: 17 bits payload length, 1 bit self-contained, 6 bits zero; CRC24; payload; CRC32        (all little endian)
-//! lz4:   17 bits compressed length, 17 bits length (0: stored as is), 1 bit self-contained, 5 bits zero; CRC24; ...
+//! plain: 17 bits payload length, 1 bit self-contained, 6 bits zero; CRC24; payload; CRC32
+//! lz4:   17 bits compressed length, 17 bits length (0: stored as is), 1 bit self-contained, 5 bits zero;
+//!        CRC24; payload; CRC32
 //! ```
-//! A self-contained segment holds whole envelopes; a larger envelope is cut over several segments that hold
-//! nothing else. Both directions of a connection use them after the response to STARTUP. Invariant: the
-//! decoder keeps at most one envelope, and never more of it than the frame limit.
+//! All numbers are little endian. A self-contained segment holds whole envelopes; a larger envelope is cut
+//! over several segments that hold nothing else. Both directions of a connection use them after the response
+//! to STARTUP. Invariant: the decoder keeps at most one envelope, and never more of it than the frame limit.
 
 use crate::compression::Compressor;
 use crate::frame::{Direction, FrameError, FrameHeader, HEADER_BYTES};

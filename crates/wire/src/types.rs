@@ -14,7 +14,8 @@ use crate::writer::{append_short, append_short_length, append_string};
 /// Deepest nesting that [`read_option`] follows; schemas do not come near.
 pub const NESTING_MAX: usize = 32;
 
-/// Most components of a tuple or fields of a user-defined type that the protocol can count; more are left out.
+/// Most components of a tuple or fields of a user-defined type that the protocol can count; more are left
+/// out.
 const COMPONENTS_MAX: usize = u16::MAX as usize;
 
 const CUSTOM: u16 = 0x0000;
@@ -91,7 +92,8 @@ pub fn append_option(out: &mut Vec<u8>, version: ProtocolVersion, ty: &CqlType) 
     }
 }
 
-/// Reads an `[option]`; collections and user-defined types come out frozen, since metadata does not say.
+/// Reads an `[option]`; collections and user-defined types come out frozen, since metadata does not include
+/// it.
 ///
 /// # Errors
 /// [`ProtocolError`] when the bytes are none, or nested deeper than [`NESTING_MAX`].

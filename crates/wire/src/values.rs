@@ -1,7 +1,7 @@
 //! Bound values and the protocol's maps, read in place from a request.
 //!
-//! A list is walked once when its request is decoded, so every length in it is known to fit; iterating it later
-//! cannot fail and costs no memory. `request` builds these, the statement executor consumes them.
+//! A list is walked once when its request is decoded, so every length in it is known to fit; iterating it
+//! later cannot fail and costs no memory. `request` builds these, the statement executor consumes them.
 
 use crate::protocol_error::ProtocolError;
 use crate::reader::Reader;

@@ -1,8 +1,8 @@
 //! Writes the protocol's notations to the end of a buffer (native_protocol_v5.spec §3).
 //!
-//! Text that does not fit its 16-bit length is cut between characters: an error message or a column's alias may
-//! hold what a client sent, and a cut name serves it better than no answer. Lengths of anything else are ours and
-//! asserted. `reader` is the other half of the pair.
+//! Text that does not fit its 16-bit length is cut between characters: an error message or a column's alias
+//! may contain text of a client, and a cut name is better for it than no answer. All other lengths are set by
+//! this code and asserted. `reader` is the other half of the pair.
 
 use std::net::IpAddr;
 

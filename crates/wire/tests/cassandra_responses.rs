@@ -1,4 +1,4 @@
-//! Response bodies are byte for byte what Cassandra's own codecs write for the same response.
+//! Response bodies are byte for byte those that Cassandra's own codecs write for the same response.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Request frames made by the Python driver decode to what the driver was told to send.
+//! Request frames made by the Python driver decode to the requests that the driver was given.
 
 mod support;
 
@@ -25,7 +25,7 @@ fn values<'a>(parameters: &QueryParameters<'a>) -> Vec<ValueRef<'a>> {
     values
 }
 
-/// Asserts what the script told the driver to send under this name.
+/// Asserts the request that the script gave the driver under this name.
 fn check(name: &str, version: ProtocolVersion, body: &[u8], frame: &Frame<'_>) {
     let v5 = version == ProtocolVersion::V5;
     let extensions = Extensions::default();
@@ -79,7 +79,7 @@ fn check(name: &str, version: ProtocolVersion, body: &[u8], frame: &Frame<'_>) {
         ("execute", Request::Execute { id, result_metadata_id, parameters }) => {
             assert_eq!(id, ID);
             assert_eq!(result_metadata_id, v5.then_some(&METADATA_ID[..]));
-            // Told to skip metadata, this driver does not say so.
+            // Asked to skip metadata, this driver does not set the flag.
             assert!(!parameters.skip_metadata);
             assert_eq!(parameters.page_size, Some(100));
             assert_eq!(parameters.default_timestamp_us, Some(5));
@@ -142,7 +142,7 @@ fn a_request_cut_anywhere_is_an_error_and_a_frame_cut_anywhere_waits() {
         }
         let mut longer = body.clone();
         longer.push(0);
-        // As in Cassandra, bytes behind the message are nobody's.
+        // As in Cassandra, bytes after the message are ignored.
         assert!(request::decode(&frame.header, &longer, &Extensions::default()).is_ok());
     }
 }

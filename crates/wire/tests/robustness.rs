@@ -1,4 +1,4 @@
-//! Any bytes: no panic, and no memory out of proportion to them. What we write, we read back.
+//! Any bytes: no panic, and no memory out of proportion to them. Bytes that we write are read back.
 //!
 //! This test binary counts every allocation, so that "no memory" is a number.
 #![allow(unsafe_code)] // a counting allocator

@@ -1,10 +1,10 @@
-//! The syntax tree: what a CQL text says, before anybody knows whether its names exist.
+//! The syntax tree: the contents of a CQL text, before its names are looked up in the schema.
 //!
-//! One file per area of the language; every node is plain data, comparable and printable
-//! (`crate::print` turns each back into text that parses to the same tree).
-//! Invariant: a tree that came from the parser holds only what the grammar allows, so `query` may rely on
-//! the shapes described at each node; it must still check everything that needs a schema.
-//! Leaned on by `query` (prepare) and by every tool that rewrites statements.
+//! There is one file per area of the language. Every node is plain data, comparable and printable
+//! (`crate::print` turns each back into text that parses to the same tree). Invariant: a tree that came from
+//! the parser holds only what the grammar allows, so `query` may rely on the shapes described at each node;
+//! it must still check everything that needs a schema. Used by `query` (prepare) and by every tool that
+//! rewrites statements.
 
 mod auth;
 mod ddl;

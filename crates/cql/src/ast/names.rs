@@ -1,7 +1,7 @@
 //! Names as CQL writes them: identifiers with their case rule, and names qualified by a keyspace.
 //!
-//! Invariant: `name` is already folded (unquoted identifiers are ASCII-lower-cased, quoted ones unescaped), so
-//! comparing names is comparing strings. Everything in `ast` leans on that.
+//! Invariant: `name` is already folded (unquoted identifiers are ASCII-lower-cased, quoted ones unescaped),
+//! so comparing names is comparing strings. All of `ast` relies on that.
 
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
@@ -18,7 +18,8 @@ pub struct Ident {
 }
 
 impl Ident {
-    /// An identifier whose exact spelling is `name`; it is marked quoted when bare text would not read back as it.
+    /// An identifier whose exact spelling is `name`; it is marked quoted if bare text would not parse to the
+    /// same name.
     pub fn new(name: impl Into<String>) -> Self {
         let name = name.into();
         let quoted = crate::reserved::needs_quotes(&name);

@@ -1,13 +1,13 @@
-//! The root of the tree: one statement, and what the parser says about it.
+//! The root of the tree: one statement, and the facts that the parser adds about it.
 //!
-//! Leaned on by `query`'s prepare, which matches on [`Statement`] once, and by the native protocol, which needs the
-//! markers' names.
+//! `query`'s prepare matches on [`Statement`] once; the native protocol needs the names of the markers.
 
 use crate::ast::*;
 
 /// One CQL statement.
 ///
-/// Built once per parse and moved by reference from there on, so the size of the largest variant does not matter.
+/// Built once per parse and moved by reference from there on, so the size of the largest variant does not
+/// matter.
 #[allow(clippy::large_enum_variant, reason = "one value per parsed text, never stored in bulk")]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "each variant is documented at the type it holds")]

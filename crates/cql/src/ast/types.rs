@@ -1,7 +1,7 @@
 //! Type names as written: native, collection, tuple, vector, user-defined and custom.
 //!
-//! Whether a user type exists, whether freezing is required and whether a vector's dimension is sensible is the
-//! schema's business. Leaned on by `query`, which resolves a `TypeName` against a keyspace.
+//! The schema decides whether a user type exists, whether freezing is required and whether a vector's
+//! dimension is valid. `query` resolves a `TypeName` against a keyspace.
 
 use crate::ast::QualifiedName;
 

@@ -1,7 +1,7 @@
 //! Roles, users, permissions and identities.
 //!
-//! Leaned on by `statement`. Invariant: a GRANT or REVOKE that comes out of here names at least one permission that
-//! its resource has.
+//! Used by `statement`. Invariant: a GRANT or REVOKE that comes out of here names at least one
+//! permission that its resource has.
 
 use super::{Parse, Parser};
 use crate::ast::{
@@ -197,7 +197,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Whether the token `ahead` is a name of any kind, in quotes or not, but not one that goes on a statement.
+    /// Whether the token `ahead` is a name of any kind, in quotes or not, but not one that goes on a
+    /// statement.
     fn names_follow(&self, ahead: usize) -> bool {
         self.is_name(ahead)
             || self.is_function_name(ahead)
@@ -446,7 +447,7 @@ impl Parser<'_> {
     }
 }
 
-/// What Cassandra calls a resource's kind, and the permissions that apply to it.
+/// Cassandra's name for a kind of resource, and the permissions that apply to it.
 fn resource_permissions(resource: &Resource) -> (&'static str, &'static [Permission]) {
     use Permission::*;
     match resource {

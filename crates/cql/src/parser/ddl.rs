@@ -241,7 +241,7 @@ impl Parser<'_> {
         Ok(DropIndex { if_exists, name: self.index_name()? })
     }
 
-    /// CREATE FUNCTION; `or_replace` tells whether OR REPLACE is in between.
+    /// CREATE FUNCTION; `or_replace` is whether OR REPLACE is in between.
     pub(super) fn create_function(&mut self, or_replace: bool) -> Parse<CreateFunction> {
         self.advance();
         if or_replace {
@@ -299,7 +299,7 @@ impl Parser<'_> {
         Ok(DropFunction { if_exists, name, argument_types: self.optional_argument_types()? })
     }
 
-    /// CREATE AGGREGATE; `or_replace` tells whether OR REPLACE is in between.
+    /// CREATE AGGREGATE; `or_replace` is whether OR REPLACE is in between.
     pub(super) fn create_aggregate(&mut self, or_replace: bool) -> Parse<CreateAggregate> {
         self.advance();
         if or_replace {

@@ -268,7 +268,7 @@ impl<'t> Parser<'t> {
         Ok(true)
     }
 
-    /// `first (separator item)*`, where `item` parses each.
+    /// `first (separator item)*`; `item` parses each item.
     fn separated<T>(&mut self, mut item: impl FnMut(&mut Self) -> Parse<T>) -> Parse<Vec<T>> {
         let mut items = vec![item(self)?];
         while self.eat_sign(",") {

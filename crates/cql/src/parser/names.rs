@@ -1,7 +1,7 @@
 //! Identifiers and qualified names.
 //!
-//! Cassandra's grammar lets most keywords serve as names; which, depends on what is named
-//! (`KeywordClass`). Leaned on by every other file of the parser.
+//! Cassandra's grammar lets most keywords serve as names; which ones depends on the kind of the named thing
+//! (`KeywordClass`). Every other file of the parser uses this one.
 
 use super::{Parse, Parser};
 use crate::ast::{Ident, QualifiedName};
@@ -87,13 +87,13 @@ impl Parser<'_> {
 
     /// `[keyspace.]table`, also of views.
     ///
-    /// The grammar reads the name and one token more before it decides whether a keyspace is there, and refuses
-    /// tokens that follow no table name anywhere in the language.
+    /// The grammar reads the name and one token more before it decides whether a keyspace is there, and
+    /// refuses tokens that follow no table name anywhere in the language.
     pub(super) fn table_name(&mut self) -> Parse<QualifiedName> {
         self.qualified_name("table", Self::follows_table_name)
     }
 
-    /// As [`Self::table_name`], where `extra` may follow too.
+    /// As [`Self::table_name`], but `extra` may follow the name too.
     pub(super) fn table_name_before(&mut self, extra: TokenKind) -> Parse<QualifiedName> {
         self.qualified_name("table", |parser| parser.kind(1) == extra || parser.follows_table_name())
     }
@@ -223,7 +223,7 @@ impl Parser<'_> {
 
     /// A user's or identity's name: a bare word or a string, its case kept either way.
     ///
-    /// `refusal` is what double quotes are answered with.
+    /// `refusal` is the message of the error for a name in double quotes.
     pub(super) fn verbatim_name(&mut self, refusal: &'static str) -> Parse<Ident> {
         match self.kind(0) {
             TokenKind::String | TokenKind::DollarString => {

@@ -1,6 +1,7 @@
 //! SELECT and the expressions it selects.
 //!
-//! Names are columns here, and a parenthesis groups. Leaned on by `statement` and by materialised views in `table`.
+//! Names are columns here, and a parenthesis groups. Used by `statement` and by materialised views in
+//! `table`.
 
 use super::{Parse, Parser};
 use crate::ast::{
@@ -83,7 +84,8 @@ impl Parser<'_> {
         })
     }
 
-    /// Whether the statement ends here and what it selects is of no table; where a column is named FROM is missing.
+    /// Whether the statement ends here and selects nothing that needs a table. If it names a column, FROM is
+    /// missing.
     fn has_no_source(&self, selection: &Selection) -> bool {
         matches!(self.kind(0), TokenKind::End | TokenKind::Sign(";"))
             && match selection {
@@ -109,8 +111,8 @@ impl Parser<'_> {
         self.prefixed(Keyword::Distinct, Self::selection)
     }
 
-    /// What `rule` reads, and whether `keyword` stands before it: JSON and DISTINCT are also columns' names, so they
-    /// are keywords only where a whole selection follows.
+    /// The result of `rule`, and whether `keyword` stands before it. JSON and DISTINCT may also be names of
+    /// columns, so they count as keywords only if a whole selection follows.
     fn prefixed<T>(&mut self, keyword: Keyword, rule: impl Fn(&mut Self) -> Parse<T>) -> Parse<(bool, T)> {
         if self.at(keyword) {
             let attempt = self.attempt(|parser| {
@@ -183,12 +185,12 @@ impl Parser<'_> {
         self.accessed(receiver)
     }
 
-    /// `receiver` with the field, element and slice accesses that follow it; when they are malformed, `receiver`
-    /// alone, and what follows is for the caller to refuse.
+    /// `receiver` with the field, element and slice accesses after it. If they are malformed, only
+    /// `receiver`, and the caller then refuses the text after it.
     fn accessed(&mut self, receiver: Selectable) -> Parse<Selectable> {
         let accesses = self.attempt(|parser| {
             let accesses = parser.accesses()?;
-            // The grammar's trial ends by looking whether anything may follow.
+            // The grammar's trial ends by checking that the next token may follow an access.
             if !accesses.is_empty() && !parser.follows_selected(0) {
                 return Err(parser.fail());
             }

@@ -1,7 +1,7 @@
 //! Which statement stands here.
 //!
 //! The grammar decides on the first words of a statement at once, so an error among them is reported with the
-//! statement's first word in brackets. Leaned on by the entry points in `mod`.
+//! statement's first word in brackets. Used by the entry points in `mod`.
 
 use super::{Parse, Parser};
 use crate::ast::{Describe, DescribeTarget, QualifiedName, Statement, Use};
@@ -37,7 +37,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Statements that start with a word Cassandra does not know.
+    /// Statements that start with a word that is unknown in Cassandra's language.
     fn extension(&mut self) -> Parse<Statement> {
         if self.at_word(0, "prune") {
             return self.prune().map(Statement::PruneMaterializedView);

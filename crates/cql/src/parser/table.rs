@@ -1,6 +1,6 @@
 //! CREATE, ALTER and DROP of tables and materialised views.
 //!
-//! Leaned on by `statement`; shares properties with `ddl`.
+//! Used by `statement`; shares properties with `ddl`.
 
 use super::{Parse, Parser};
 use crate::ast::{

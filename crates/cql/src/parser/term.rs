@@ -1,6 +1,6 @@
 //! Values outside selections: constants, markers, literals, calls, arithmetic.
 //!
-//! Leaned on by `modify`, `relation`, `ddl`, and by `select` for element keys.
+//! Used by `modify`, `relation`, `ddl`, and by `select` for element keys.
 
 use super::{Parse, Parser};
 use crate::ast::{ArithmeticOperator, Constant, ConstantKind, FunctionCall, Term};
@@ -13,7 +13,7 @@ impl Parser<'_> {
         self.term_before(|_| false)
     }
 
-    /// A value, up to an additive operator where `ends` says that what follows it is no value.
+    /// A value, up to an additive operator if `ends` reports that no value follows the operator.
     pub(super) fn term_before(&mut self, ends: impl Fn(&Self) -> bool) -> Parse<Term> {
         self.nested(|parser| {
             let mut left = parser.term_product()?;
@@ -45,13 +45,13 @@ impl Parser<'_> {
         Ok(left)
     }
 
-    /// Whether the next token follows a value somewhere in the language: the grammar checks that before it looks at
-    /// what is wanted here.
+    /// Whether the next token can follow a value anywhere in the language. The grammar checks that before it
+    /// checks which token is allowed here.
     fn follows_term(&self) -> bool {
         self.ends_term(0)
     }
 
-    /// Whether the token after the marker that is next follows a value without operators.
+    /// Whether the token behind the next one, a marker, can follow a value without operators.
     fn follows_marker(&self) -> bool {
         matches!(self.kind(1), TokenKind::Sign("*" | "/" | "%") | TokenKind::Keyword(Keyword::As))
             || self.ends_term(1)
@@ -137,7 +137,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Whether a [`Self::term`] may start at the next token, as far as that token alone tells.
+    /// Whether a [`Self::term`] may start at the next token, judged by that token alone.
     fn starts_term(&self) -> bool {
         self.starts_simple_term() || self.at_sign("-") || self.is_name(0) || self.is_function_name(0)
     }

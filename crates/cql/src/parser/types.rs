@@ -1,7 +1,7 @@
 //! Type names.
 //!
 //! Words like `map` and `frozen` are types only before `<`; otherwise they name a user-defined type.
-//! Leaned on by `ddl`, and by `term` and `select` for casts and type hints.
+//! Used by `ddl`, and by `term` and `select` for casts and type hints.
 
 use super::{Parse, Parser};
 use crate::ast::{NativeType, TypeName};
@@ -75,8 +75,8 @@ impl Parser<'_> {
         self.user_type_name().map(TypeName::User)
     }
 
-    /// Fails where the token after the one-word type that is next follows no type anywhere in the language: the
-    /// grammar looks at it before it decides what kind of type this is.
+    /// Fails if the token after the next one, a type of one word, cannot follow a type anywhere in the
+    /// language. The grammar looks at that token before it decides which kind of type this is.
     fn check_type_end(&mut self) -> Parse<()> {
         self.look(1);
         let follows = match self.kind(1) {
@@ -172,7 +172,7 @@ impl Parser<'_> {
         })
     }
 
-    /// `'(' type ')'` when that is what stands here, and something follows that `starts` says it can apply to;
+    /// `'(' type ')'` if it is next and `starts` accepts the tokens after it, to which it would apply;
     /// otherwise nothing is consumed.
     pub(super) fn type_hint(&mut self, starts: impl FnOnce(&Self) -> bool) -> Parse<Option<TypeName>> {
         let looked = self.looked;

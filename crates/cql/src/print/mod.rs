@@ -1,8 +1,9 @@
 //! Turns trees back into text.
 //!
-//! Every node of `ast` is `Display`, and what is printed parses to an equal tree, as long as the tree has a shape the
-//! parser can give (a property test holds it over all statements). Keywords used as names are always quoted, which is
-//! never wrong. Leaned on by error messages, by logs and tools, and by whoever stores statements.
+//! Every node of `ast` is `Display`, and the printed text parses to an equal tree, as long as the tree has a
+//! shape that the parser can produce (a property test checks it for all statements). Keywords used as names
+//! are always quoted, which is never wrong. Used by error messages, logs and tools, and by code that stores
+//! statements.
 
 mod auth;
 mod ddl;

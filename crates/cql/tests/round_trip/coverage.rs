@@ -1,6 +1,6 @@
 //! Whether the generators make every variant of every enum of the syntax tree.
 //!
-//! The variants are read from the source, so that a new one nobody generates fails here.
+//! The variants are read from the source, so that a new variant that no generator makes fails here.
 
 use std::collections::BTreeSet;
 

@@ -48,8 +48,8 @@ fn chain(item: BoxedStrategy<Selectable>, multiplicative: bool) -> BoxedStrategy
         .boxed()
 }
 
-/// An expression with operators and accesses around those without. What ends in a parenthesis that could be a type
-/// hint gets no accesses: `(a)[0]` is the list `[0]` taken for an `a`.
+/// An expression with operators and accesses around those without. An expression that ends in a parenthesis
+/// that could be a type hint gets no accesses: `(a)[0]` is the list `[0]` with the type hint `a`.
 fn sum(simple: BoxedStrategy<Selectable>) -> BoxedStrategy<Selectable> {
     let group = (simple, accesses()).prop_map(|(receiver, accesses)| match receiver {
         Selectable::Tuple(_) | Selectable::TypeHint { .. } => receiver,
@@ -157,7 +157,7 @@ pub(crate) fn select() -> BoxedStrategy<Select> {
         .boxed()
 }
 
-/// The same selection of no table, where no column is named in it.
+/// The same selection without a table, if it names no column.
 fn without_source(select: Select) -> Select {
     let Selection::Selectors(selectors) = &select.selection else { return select };
     if selectors.iter().any(|selector| selector.expression.names_column()) {

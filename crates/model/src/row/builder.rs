@@ -48,8 +48,8 @@ impl<'b> RowBuilder<'b> {
 
     /// Appends a cell.
     ///
-    /// Cells come by column id, and by path within a collection. How many there are is bounded by what a
-    /// mutation may take and by memory: 2^32 cells would be 44 GiB.
+    /// Cells come in order of column id, and of path within a collection. Their number is bounded by the size
+    /// limit of a mutation and by memory: 2^32 cells would be 44 GiB.
     #[inline]
     pub fn cell(&mut self, cell: CellView<'_>) {
         if let (CellKind::Live(value), None) = (cell.kind, cell.path) {
@@ -75,7 +75,8 @@ impl<'b> RowBuilder<'b> {
         self.out.extend_from_slice(value);
     }
 
-    /// Appends a cell of another row as it stands there: `cell` and `bytes` are what [`Cells::next_with_bytes`] gave.
+    /// Appends a cell of another row unchanged: `cell` and `bytes` are a result of
+    /// [`Cells::next_with_bytes`].
     #[inline]
     pub fn copy(&mut self, cell: &CellView<'_>, bytes: &[u8]) {
         self.note(cell);

@@ -200,7 +200,7 @@ impl Table {
         TabletMap::new(self.definition.tablets_log2)
     }
 
-    /// Columns of one role: keys by position, others with one cell before several, then by name.
+    /// Columns of one role: keys by position; other columns with those of one cell first, then by name.
     pub fn columns_of(&self, kind: ColumnKind) -> &[Column] {
         match kind {
             ColumnKind::PartitionKey => &self.partition_key,

@@ -1,4 +1,4 @@
-//! Type texts parse to what they print as, and mistakes are named.
+//! Type texts parse to types that print the same, and mistakes are named.
 
 use proptest::prelude::*;
 

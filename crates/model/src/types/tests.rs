@@ -1,4 +1,4 @@
-//! Types print, freeze and measure as Cassandra says.
+//! Types print and freeze, and have sizes, as in Cassandra.
 
 use proptest::prelude::*;
 
@@ -59,8 +59,8 @@ pub(crate) fn any_type() -> impl Strategy<Value = CqlType> {
 
 type Golden = (&'static str, &'static str, bool, Option<usize>, bool, bool);
 
-/// A class name, where `~` stands for the package; the CQL text; whether multi-cell; length if fixed; whether the
-/// empty value is allowed; whether it means nothing. Printed by Apache Cassandra 5.0.6 (`AbstractType`).
+/// A class name, where `~` stands for the package; the CQL text; whether multi-cell; length if fixed; whether
+/// the empty value is allowed; whether it means nothing. Printed by Apache Cassandra 5.0.6 (`AbstractType`).
 pub(crate) const GOLDEN: [Golden; 49] = [
     ("~AsciiType", "ascii", false, None, true, false),
     ("~LongType", "bigint", false, Some(8), true, true),
@@ -296,7 +296,7 @@ proptest! {
     #[test]
     fn printed_types_parse_back(ty in any_type()) {
         let text = ty.to_string();
-        // Several user types of one name may stand in one type here; such text cannot tell them apart.
+        // Several user types of one name may occur in one type here; the text cannot distinguish them.
         prop_assume!(text.matches("Addr").count() <= 1);
         let found = std::cell::RefCell::new(None);
         ty.any(&|part| {

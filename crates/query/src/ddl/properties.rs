@@ -1,8 +1,8 @@
 //! The WITH clause of a schema statement, read by name and type.
 //!
-//! Texts and order of complaints are Cassandra's (`PropertyDefinitions`), so that tools which match on them work.
-//! Invariant: a property is either one text or one map of texts; a number is the text it was written as.
-//! `keyspace` and `options` lean on it.
+//! The texts and the order of the errors are Cassandra's (`PropertyDefinitions`), so that tools that match on
+//! them work. Invariant: a property is either one text or one map of texts; a number is the text it was
+//! written as. `keyspace` and `options` use it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -134,7 +134,7 @@ fn map_of(
     Ok(map)
 }
 
-/// Reads a double as Java's `Double.parseDouble` does for what CQL constants can hold.
+/// Reads a double as Java's `Double.parseDouble` does, for the texts that CQL constants can have.
 pub(crate) fn parse_double(text: &str) -> Option<f64> {
     let text = text.trim();
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);

@@ -28,7 +28,7 @@ pub(crate) fn unit_ms(ty: &CqlType) -> Option<i64> {
     }
 }
 
-/// Has `name` say when rows expire.
+/// Makes `name` the column that holds the time at which a row expires.
 ///
 /// # Errors
 /// [`QueryError::Invalid`] where another column does, or this one cannot.
@@ -64,7 +64,7 @@ pub(super) fn enable(table: &mut TableDefinition, name: &str) -> Result<(), Quer
 /// Rows do not expire any more.
 ///
 /// # Errors
-/// [`QueryError::Invalid`] where they did not.
+/// [`QueryError::Invalid`] if the table's rows did not expire.
 pub(super) fn disable(table: &mut TableDefinition) -> Result<(), QueryError> {
     match table.options.extensions.remove(EXTENSION) {
         Some(_) => Ok(()),

@@ -1,6 +1,6 @@
-//! CREATE and DROP TRIGGER: triggers are classes of Java, so no class can be loaded and no table has one.
+//! CREATE and DROP TRIGGER: triggers are Java classes, so no class can be loaded and no table has one.
 //!
-//! Each mistake gets the answer it has where classes can be loaded, which is all that `IF EXISTS` in a script needs.
+//! Each mistake gets the answer of a node that can load classes. That is enough for `IF EXISTS` in a script.
 
 use cql::ast::{CreateTrigger, DropTrigger, QualifiedName};
 

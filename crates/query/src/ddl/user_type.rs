@@ -1,7 +1,7 @@
 //! CREATE and ALTER TYPE.
 //!
-//! A table's columns hold their user types by value, so altering a type makes new definitions of the tables that use
-//! it, all in the one change.
+//! A table's columns hold their user types by value, so altering a type makes new definitions of the tables
+//! that use it, all in the same schema change.
 
 use cql::ast::{AlterType, AlterTypeChange, CreateType, Ident, TypeName};
 use model::schema::{Keyspace, SchemaChange, TableDefinition, TypeDefinition};

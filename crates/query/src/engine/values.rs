@@ -20,7 +20,7 @@ pub(crate) fn bind_values<'a>(
     Ok(bound)
 }
 
-/// As [`bind_values`], into an empty list where it stands: a list by value would be moved there.
+/// As [`bind_values`], but into an existing empty list: returning a list by value would move it.
 pub(super) fn bind_values_into<'a>(
     values: &Values<'a>,
     prepared: &Prepared,

@@ -10,7 +10,8 @@ pub(super) fn single<'r>(row: RowView<'r>, column: &Column) -> Option<&'r [u8]> 
     row.cell(column.id).and_then(|cell| cell.value())
 }
 
-/// Finds one column after the other: one walk over the row where they are asked for in its order.
+/// Finds one column after the other, in one walk over the row if the columns are requested in the row's
+/// order.
 #[derive(Debug)]
 pub(super) struct Finder<'r> {
     row: RowView<'r>,

@@ -51,10 +51,10 @@ pub(super) struct Bounds<'v> {
 }
 
 impl<'v> Bounds<'v> {
-    /// The bounds with the values of one execution; one that is left out is none.
+    /// The bounds with the values of one execution; an unset bound is no bound.
     ///
     /// # Errors
-    /// [`QueryError::Invalid`] where one is null.
+    /// [`QueryError::Invalid`] if a bound is null.
     pub(super) fn bind(slice: &'v Slice, binding: &Binding<'v>) -> Result<Self, QueryError> {
         let bound = |term: &'v Option<Term>| match term.as_ref().map(|term| term.bind(binding)).transpose()? {
             None | Some(Bound::Unset) => Ok(None),
@@ -72,7 +72,8 @@ impl<'v> Bounds<'v> {
             && self.to.as_ref().is_none_or(|to| compare(ty, key, to).is_le())
     }
 
-    /// The part of a collection between them; of a collection with a cell for each element nothing where it is empty.
+    /// The part of a collection between the bounds. `None` if it is empty and the collection has a cell for
+    /// each element.
     pub(super) fn cut(&self, ty: &CqlType, collection: &[u8]) -> Option<Vec<u8>> {
         let keys = key_type(ty);
         let kept: Vec<&[u8]> = match ty {

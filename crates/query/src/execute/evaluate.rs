@@ -19,7 +19,7 @@ pub(super) struct RowInput<'r> {
     pub(super) key: &'r [&'r [u8]],
     /// Values of the clustering key; empty for a partition shown by its static row alone.
     pub(super) clustering: &'r [Option<&'r [u8]>],
-    /// The static row, where it has live cells.
+    /// The static row, if it has live cells.
     pub(super) static_row: Option<RowView<'r>>,
     /// The row itself.
     pub(super) row: Option<RowView<'r>>,
@@ -122,7 +122,7 @@ pub(super) fn evaluate<'v>(
 /// The key of an element selection.
 ///
 /// # Errors
-/// [`QueryError::Invalid`] where it is null or left out.
+/// [`QueryError::Invalid`] if it is null or unset.
 pub(super) fn bind_key<'v>(
     key: &'v Term,
     name: &str,

@@ -1,4 +1,5 @@
-//! Executes INSERT JSON: the text becomes values of the markers that its plan has behind those of the statement.
+//! Executes INSERT JSON: the text becomes values for the markers that the plan has after those of the
+//! statement.
 
 use cql::ast::JsonDefault;
 use wire::values::ValueRef;

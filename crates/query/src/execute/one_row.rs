@@ -1,9 +1,9 @@
 //! Begins the usual write at once: one row of one partition, written unconditionally.
 //!
-//! This is for writes what `point` is for reads. Whether a statement qualifies is decided when it is prepared
-//! (`ModifyPlan::plain`), and all of it except the wait for the commit log is plain calls. [`Writing`] owns
-//! the rest, one small future that needs no task of its own. Invariant: nothing is answered here; the caller
-//! answers when the outcome is known.
+//! It does the same for writes as `point` does for reads. Whether a statement qualifies is decided when it is
+//! prepared (`ModifyPlan::plain`), and all of it except the wait for the commit log is plain calls.
+//! [`Writing`] owns the rest, one small future that needs no task of its own. Invariant: nothing is answered
+//! here; the caller answers when the outcome is known.
 
 use std::fmt;
 use std::pin::Pin;
@@ -84,7 +84,7 @@ pub fn begin(
         When::Now => None,
     };
     let now = payload.is_none();
-    // Checked before anything is built: a write that is left is built where it waits for its turn.
+    // Checked before the write is built: a write that has to wait for its turn is built later.
     let held = engine.storage().holds_writers();
     if now && (held || plan.timeout.is_some()) {
         return Ok(Begun::Left);

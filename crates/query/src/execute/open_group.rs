@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! group       := part* clustering:sized output:optional first
-//! part        := an accumulator (`functions::aggregate::state`) | state:optional, by the statement's aggregates
+//! part        := an accumulator (`functions::aggregate::state`) | state:optional     by the aggregates
 //! first       := 0:u8 | 1:u8 clustering:sized static_row:optional row:optional
 //! optional    := 0:u8 | 1:u8 bytes:sized
 //! ```
@@ -24,7 +24,7 @@ use crate::prepare::selector::Aggregate;
 const BYTES_MAX: usize = 64 << 10;
 
 impl OpenGroup<'_> {
-    /// The bytes; `None` where the group cannot travel.
+    /// The bytes of the group; `None` if it cannot be sent with a page.
     pub(super) fn travelling(&self) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         for part in &self.accumulators {

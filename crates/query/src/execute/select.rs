@@ -179,7 +179,7 @@ fn check_pages(
 /// Rows that another shard sends at once where each goes through the user's functions.
 const USER_ROWS: usize = 64;
 
-/// Puts the one key into the command; false where there are several.
+/// Puts the one key into the command; returns false if there are several keys.
 ///
 /// # Errors
 /// [`QueryError::Invalid`] for values that are no key.

@@ -1,4 +1,4 @@
-//! Puts the rows of an answer in ORDER BY's order where they come from several partitions.
+//! Sorts the rows of an answer by ORDER BY if they come from several partitions.
 
 use std::cmp::Ordering;
 
@@ -6,11 +6,11 @@ use model::compare::compare;
 
 use crate::prepare::select::SelectPlan;
 
-/// Sorts the rows that begin at `starts` and run to the end of `out`, leaves `limit` of them without the values that
-/// are for sorting alone, and gives their number.
+/// Sorts the rows that begin at `starts` and run to the end of `out`. Keeps `limit` of them, without the
+/// values that were added only for sorting, and returns their number.
 ///
-/// Rows without a value, of partitions that only have a static row, come first, as in Cassandra's `ColumnComparator`; last
-/// where the partitions are read backwards.
+/// Rows without a value, of partitions that only have a static row, come first, as in Cassandra's
+/// `ColumnComparator`, or last if the partitions are read backwards.
 pub(super) fn sort_rows(plan: &SelectPlan, out: &mut Vec<u8>, starts: &[usize], limit: u64) -> usize {
     let Some(&first) = starts.first() else { return 0 };
     let rows: Vec<&[u8]> = starts

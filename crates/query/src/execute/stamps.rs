@@ -20,7 +20,7 @@ use crate::terms::Binding;
 enum Stamps {
     /// There is no cell.
     Nothing,
-    /// One for the whole; `None` where the cell never expires.
+    /// One for the whole; `None` if the cell never expires.
     Single(Option<i64>),
     /// One for each element or field.
     Multiple(Vec<Option<i64>>),

@@ -59,7 +59,7 @@ pub struct Prepared {
     /// Whether the statement names its tables with their keyspaces, so that a connection's keyspace does not
     /// affect it.
     pub qualified: bool,
-    /// Bytes of memory that preparing it took and kept; 0 where the allocator does not count.
+    /// Bytes of memory that preparing it took and kept; 0 if the allocator does not count.
     pub held_bytes: usize,
     /// Statistics of its only table, once it was executed.
     pub(crate) load: OnceCell<Rc<TableLoad>>,

@@ -53,9 +53,9 @@ pub enum Action {
     RemoveValues(Term),
     /// A counter goes up or down.
     Count(Term, Count),
-    /// A number is added to the one that is there; nothing where there is none.
+    /// A number is added to the stored one; without a stored one nothing changes.
     Plus(Term),
-    /// A text is put behind the one that is there; nothing where there is none.
+    /// A text is appended to the stored one; without a stored one nothing changes.
     Append(Term),
 }
 
@@ -227,7 +227,7 @@ pub(super) fn assign(
 /// Place of a field of a column's user type.
 ///
 /// # Errors
-/// [`QueryError::Invalid`] where it has none of that name.
+/// [`QueryError::Invalid`] if the type has no field of that name.
 pub(super) fn field_place(column: &Column, field: &str) -> Result<usize, QueryError> {
     let fields = if let CqlType::Udt(udt) = &column.ty { &udt.fields[..] } else { &[] };
     fields.iter().position(|(name, _)| name == field).ok_or_else(|| {

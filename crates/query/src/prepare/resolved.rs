@@ -188,7 +188,7 @@ impl<'e> Resolved<'e> {
                 _ => None,
             },
             Self::Element { receiver, .. } => match receiver.exact_type()? {
-                // Refused where it is prepared; until then it has a type, as in Cassandra.
+                // Refused when it is prepared; until then it has a type, as in Cassandra.
                 CqlType::List { .. } => Some(CqlType::Timeuuid),
                 other => element_type(&other),
             },

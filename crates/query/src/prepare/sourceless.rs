@@ -37,7 +37,7 @@ fn selector(Selector { expression, alias }: Selector) -> Selector {
     Selector { expression: hinted, alias }
 }
 
-/// Gives literals a type where nothing around them does.
+/// Gives literals a type if their context does not determine one.
 fn with_types(expression: Selectable) -> Selectable {
     match expression {
         Selectable::Constant(constant) => match type_of(&constant) {

@@ -285,7 +285,7 @@ pub fn bind_value<'a>(
         .ok_or_else(|| null_value(name))
 }
 
-/// The error for a null where nothing could match it.
+/// The error for a null that could not match any row.
 pub fn null_value(name: &str) -> QueryError {
     QueryError::Invalid(format!("Invalid null value in condition for column {name}"))
 }

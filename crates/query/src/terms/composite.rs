@@ -12,11 +12,10 @@ use model::validate::validate;
 use super::literal::append_text;
 use crate::ddl::types::top_level;
 
-/// Appends the value of the composite class `class`, which `CREATE TABLE` has checked, that `text` stands
-/// for.
+/// Appends the value of the composite class `class`, which `CREATE TABLE` has checked, written as `text`.
 ///
 /// # Errors
-/// The client's text in Cassandra's words where it has any.
+/// The message for the client, with Cassandra's text if Cassandra has one.
 pub(super) fn append_composite(
     class: &CompositeClass<'_>,
     text: &str,
@@ -67,7 +66,7 @@ pub(super) enum CompositeClass<'a> {
 }
 
 impl<'a> CompositeClass<'a> {
-    /// Reads a class name, nothing where it is none of a composite.
+    /// Reads a class name; `None` if it is not a composite's.
     pub(super) fn of(class: &'a str) -> Option<Self> {
         let class = class.strip_prefix(model::marshal::PACKAGE).unwrap_or(class);
         let (name, parameters) = class.strip_suffix(')')?.split_once('(')?;
@@ -120,7 +119,7 @@ fn parse(class: &str) -> Result<CqlType, String> {
     }
 }
 
-/// Appends a length of 16 bits; nothing where it does not fit.
+/// Appends a length of 16 bits; `None` if it does not fit.
 fn append_short(length: usize, out: &mut Vec<u8>) -> Option<()> {
     out.extend_from_slice(&u16::try_from(length).ok()?.to_be_bytes());
     Some(())

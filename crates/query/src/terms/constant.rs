@@ -1,4 +1,4 @@
-//! Literals that belong to no statement: the first state of an aggregate, and back from values to the text of literals.
+//! Literals outside of statements: the first state of an aggregate, and the text of a literal for a value.
 
 use std::fmt::Write;
 

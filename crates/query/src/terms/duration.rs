@@ -1,7 +1,7 @@
 //! Durations as text, in the three notations CQL has, and back.
 //!
 //! `1y2mo3w4d5h6m7s8ms9us10ns`, `P1Y2M3DT4H5M6S` or `P3W`, `P0001-02-03T04:05:06`; a minus before all of it.
-//! Rules and words as Cassandra 5's `Duration.from`. Literals, casts and `USING TIMEOUT` lean on it.
+//! Rules and words as Cassandra 5's `Duration.from`. Literals, casts and `USING TIMEOUT` use it.
 
 use std::fmt::Write;
 

@@ -26,7 +26,7 @@ const SYSTEM: Option<&str> = Some("system");
 /// Findings about the parts of a term that is being prepared.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
-    /// The overload a call means; `None` where there is none or no single one.
+    /// The overload that a call resolves to; `None` if there is none, or more than one.
     known: RefCell<HashMap<Question, Option<Function>, foldhash::fast::FixedState>>,
     /// Types of literals with parts, by their place in memory.
     composed: RefCell<HashMap<usize, Option<CqlType>, foldhash::fast::FixedState>>,
@@ -50,11 +50,11 @@ impl<'t, 'c> Typing<'t, 'c> {
         Self { context }
     }
 
-    /// The overload that a call or an operator means where `receiver` is asked for; `None` where nothing has
-    /// the name.
+    /// The overload that a call or an operator resolves to if `receiver` is the requested type; `None` if no
+    /// function has the name.
     ///
     /// # Errors
-    /// [`QueryError::Invalid`] where no overload, or more than one, takes the arguments.
+    /// [`QueryError::Invalid`] if no overload, or more than one, takes the arguments.
     pub(super) fn overload(
         &self,
         term: &ast::Term,
@@ -217,7 +217,7 @@ impl<'t, 'c> Typing<'t, 'c> {
                     all(&mut components.iter().zip(types)).min(Assignment::Weak)
                 }
                 CqlType::Tuple(_) => Assignment::No,
-                // One term in parentheses is no tuple where none is asked for.
+                // One term in parentheses is no tuple if no tuple is requested.
                 _ if components.len() == 1 => self.assignment(&components[0], ty),
                 _ => Assignment::No,
             },
@@ -233,10 +233,10 @@ impl<'t, 'c> Typing<'t, 'c> {
                     .min(Assignment::Weak),
                 _ => Assignment::No,
             },
-            // A function that does not exist is refused where it is prepared, with a better message.
+            // A function that does not exist is refused when the call is prepared, with a better message.
             ast::Term::Function(_) | ast::Term::Arithmetic { .. } | ast::Term::Negate(_) => {
                 match self.known_overload(term, Some(ty)) {
-                    // Such a function gives whatever it is asked for: that must not decide between overloads.
+                    // Such a function returns any requested type: that must not decide between overloads.
                     Some(function) if function.is_made_for_its_arguments() => Assignment::Weak,
                     Some(function) => type_assignment(function.result(), ty),
                     None => Assignment::Weak,

@@ -1,4 +1,4 @@
-//! Warnings of batches and what is too large for one, as Cassandra 5.0.6 answered the same statements.
+//! Warnings of batches, and batches that are too large, as Cassandra 5.0.6 answered the same statements.
 
 use crate::support::{client, node, node_with, parameters, run};
 use query::guardrails::Threshold;

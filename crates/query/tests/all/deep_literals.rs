@@ -13,10 +13,10 @@ fn literals_inside_each_other_are_work_for_their_text_alone() {
             nested = format!("({{{nested}}}, (int) 3)");
         }
         let _ = body(&engine, &format!("INSERT INTO t (k, x) VALUES (1, to_json({nested}))")).await;
-        // One literal unlike all others, behind them.
+        // One element of another kind, after all the others.
         let unlike = format!("{{{}'x'}}", "1, ".repeat(100_000));
         let _ = body(&engine, &format!("INSERT INTO t (k, x) VALUES (2, to_json({unlike}))")).await;
-        // Overloads of operators were chosen again for the whole chain at each of its operators.
+        // The overload of each operator used to be chosen again for every operator of the chain.
         run(&engine, &format!("INSERT INTO t (k, x) VALUES ({}, 'chain')", vec!["1"; 900].join(" + "))).await;
         assert_eq!(rows(&engine, "SELECT x FROM t WHERE x = 'chain' ALLOW FILTERING").await, ["'chain'"]);
         // Parts of a literal that fits fit: they are not asked again at each level.

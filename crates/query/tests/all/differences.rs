@@ -1,6 +1,7 @@
-//! Answers that once differed from Apache Cassandra 5.0.6: each case is a statement and what Cassandra said to it.
+//! Answers that once differed from Apache Cassandra 5.0.6: each case is a statement and Cassandra's answer.
 //!
-//! Found by `tests/differential`, which compares whole runs with a live Cassandra; here they stand alone.
+//! Found by `tests/differential`, which compares whole runs with a live Cassandra; here each is a test of its
+//! own.
 #![allow(clippy::disallowed_types, reason = "a test hands results out of shards")]
 
 use std::rc::Rc;

@@ -1,8 +1,9 @@
-//! Statements that read and write, against real storage, held to what Cassandra 5.0.6 answered.
+//! Statements that read and write, against real storage, compared with the answers of Cassandra 5.0.6.
 //!
-//! The files under `testdata/dml` hold a statement on each line, behind it what Cassandra said: `>` a line of names and
-//! then a line for each row, `!` code, text and fields of an error. `tests/differential/recorded.py` says how statements
-//! may be sent and gives the same files to a live Cassandra. Whatever differs is shown line by line.
+//! The files under `testdata/dml` have a statement on each line, and Cassandra's answer behind it: `>` a line
+//! of names and then a line for each row, `!` code, text and fields of an error.
+//! `tests/differential/recorded.py` describes how statements are sent, and gives the same files to a live
+//! Cassandra. Every difference is printed line by line.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ async fn answers(engine: Engine, script: &'static str) -> String {
         out.push_str(statement);
         out.push('\n');
         match answer(&engine, statement).await {
-            // A ROWS body; other statements than SELECT have one where they are conditional.
+            // A ROWS body; statements other than SELECT have one if they are conditional.
             Ok(body) if body.starts_with(&2_i32.to_be_bytes()) => {
                 let rows = Rows::parse(&body);
                 out.push_str(&format!("> {}\n", rows.names.join(" | ")));
@@ -24,7 +25,7 @@ async fn answers(engine: Engine, script: &'static str) -> String {
             Ok(_) => {}
             Err(error) => {
                 let text = error_text(&error);
-                // Of a wrong value that was bound we also say what it was bound to.
+                // For a wrong value that was bound our message also has the marker's name.
                 let named = text.rsplit_once(" for \"").filter(|_| statement.starts_with('@'));
                 out.push_str(&format!("! {}\n", named.map_or(text.as_str(), |(text, _)| text)));
             }
@@ -33,7 +34,7 @@ async fn answers(engine: Engine, script: &'static str) -> String {
     out
 }
 
-/// Sends a statement the way its line says.
+/// Sends a statement in the way that the prefix of its line sets.
 async fn answer(engine: &Engine, line: &'static str) -> Result<Vec<u8>, QueryError> {
     let Some((way, rest)) = line.strip_prefix('@').and_then(|line| line.split_once(' ')) else {
         return body(engine, line).await;
@@ -199,7 +200,7 @@ script!(one_column_in_parentheses_is_that_column, "rest_relations.cql");
 script!(masked_columns_and_unknown_functions_are_refused_as_by_cassandra, "rest_ddl.cql");
 script!(unified_compaction_and_the_least_of_empty_values_are_cassandras, "rest_options.cql");
 
-/// Every mistake of the files above and of the schema statements' own, counted by the statement that makes it.
+/// Counts the mistakes in the files above, and in those of the schema statements, by kind of statement.
 #[test]
 fn mistakes_are_recorded_of_every_kind_of_statement() {
     const FILES: [&str; 12] = [

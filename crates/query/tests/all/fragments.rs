@@ -1,4 +1,5 @@
-//! SELECT FROM MUTATION_FRAGMENTS: what memtables and table files hold, each by itself, in pages too.
+//! SELECT FROM MUTATION_FRAGMENTS: the contents of memtables and table files, each shown separately, in pages
+//! too.
 
 use crate::support::{Options, Rows, node, query, rows, run};
 use query::Engine;

@@ -5,10 +5,10 @@ use wire::values::ValueRef;
 
 use crate::support::{client, node, parameters, prepare, run};
 
-/// Values of a row that its table does not take, told by whoever looks at them.
+/// Values of a row that their table does not accept; code that checks them fails.
 const WRONG: [ValueRef<'_>; 2] = [ValueRef::Bytes(b"\0\0\0\x01"), ValueRef::Bytes(b"\xff")];
 
-/// What [`Engine::begin_write`] says to values that are wrong.
+/// The result of [`Engine::begin_write`] for these wrong values.
 fn begin(engine: &Engine, id: &[u8]) -> Result<AtOnce, QueryError> {
     let row = engine.one_row(id).expect("a write of one row");
     engine.begin_write(&client(), &row, (&parameters(), &WRONG))

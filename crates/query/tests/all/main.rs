@@ -1,4 +1,5 @@
-//! Statements against a node of one process, by what they are about. One binary: each costs a link of the whole engine.
+//! Statements against a node of one process, by topic. One binary, because each binary links the whole
+//! engine.
 
 mod aggregates;
 mod alter;

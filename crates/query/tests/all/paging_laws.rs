@@ -1,7 +1,9 @@
-//! The law of pages: whatever the data and the statement, pages of any size put together are the answer without pages.
+//! The law of pages: whatever the data and the statement, pages of any size put together are the answer
+//! without pages.
 //!
-//! Data and statements are made from fixed seeds: static rows, deleted rows, ranges and partitions, cells that expire; every
-//! mix of restrictions, filters, limits, groups, orders and IN. The rows of one shard in memory, of several, and of table files.
+//! Data and statements are made from fixed seeds. Data: static rows, deleted rows, ranges and partitions,
+//! cells that expire. Statements: every mix of restrictions, filters, limits, groups, orders and IN. The rows
+//! are in the memory of one shard, in that of several, or in table files.
 
 use crate::support::{Options, Rows, node_with, query, run};
 use query::{Engine, EngineConfig, QueryError};

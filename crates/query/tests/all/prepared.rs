@@ -340,7 +340,7 @@ fn a_changed_table_changes_the_metadata() {
     }
 }
 
-/// Unset values and nulls, where Cassandra 5.0.6 accepts them and where it does not.
+/// Unset values and nulls: those that Cassandra 5.0.6 accepts and those that it refuses.
 async fn left_out(engine: Engine) {
     run(&engine, "CREATE TYPE a (x int, y text)").await;
     run(&engine, "CREATE TABLE t (k int PRIMARY KEY, v int, l list<int>, s set<int>, m map<text, int>, u a)")

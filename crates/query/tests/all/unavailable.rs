@@ -1,4 +1,4 @@
-//! Levels that one node cannot reach: what UNAVAILABLE says of them, as recorded from Cassandra 5.0.6.
+//! Levels that one node cannot reach: the contents of UNAVAILABLE, as recorded from Cassandra 5.0.6.
 
 use crate::support::{Options, node, query, run};
 use query::{Engine, QueryError};
@@ -23,7 +23,7 @@ async fn told(engine: Engine) {
         (SELECT, QUORUM, None, "QUORUM"),
         ("SELECT * FROM three.t", QUORUM, None, "QUORUM"),
         ("UPDATE three.c SET v = v + 1 WHERE k = 1", QUORUM, None, "QUORUM"),
-        // The serial level is not reached first, and it is told as the quorum it asks for.
+        // The serial level fails first, and is reported as the quorum that it requires.
         (CONDITIONAL, QUORUM, None, "QUORUM"),
         (CONDITIONAL, QUORUM, Some(LOCAL_SERIAL), "LOCAL_QUORUM"),
         (SELECT, SERIAL, None, "QUORUM"),

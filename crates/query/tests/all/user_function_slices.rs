@@ -1,4 +1,4 @@
-//! Calls of the user's functions in slices: others have their turn in between, and nothing else can be told of them.
+//! Calls of user-defined functions in slices: other tasks run in between, and the result is not affected.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -402,7 +402,8 @@ fn lua_stops_inside_of_what_calls_functions() {
     });
 }
 
-/// Library functions that would run for ever, or for seconds, in one piece: each ends with a limit, and quickly.
+/// Library functions that would run for ever, or for seconds, without a pause: each ends at a limit, and
+/// quickly.
 #[test]
 fn no_library_function_of_lua_is_asked_for_more_than_a_piece_of_work() {
     let folder = tempfile::tempdir().unwrap();
@@ -504,7 +505,8 @@ fn no_library_function_of_lua_is_asked_for_more_than_a_piece_of_work() {
     });
 }
 
-/// One instruction may work on all the memory there is, so the more of it a call holds, the shorter are its slices.
+/// One instruction may work on all the memory of a call, so the more memory a call holds, the shorter its
+/// slices are.
 #[test]
 fn a_call_that_holds_much_is_looked_at_more_often() {
     let folder = tempfile::tempdir().unwrap();
@@ -563,7 +565,6 @@ fn sandboxes_hold_no_more_memory_together_than_the_shard_has_for_them() {
             let expected = if at % 6 == 5 { 1 + (6 << 20) } else { 1 + (1 << 20) };
             assert_eq!(task.await.unwrap(), [expected.to_string()], "call {at}");
         }
-        // Some stand still before they hold what they are going to: those take less.
         assert!(most > 0 && most_paused > 0, "no look met a call that stood still");
         let after = of_shard();
         assert_eq!((after.paused, after.held_bytes), (0, 0));

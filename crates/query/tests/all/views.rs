@@ -1,4 +1,4 @@
-//! `system_views` as a client sees it: what happened on any shard is told.
+//! `system_views` as a client sees it: events on any shard are listed.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -78,7 +78,7 @@ async fn sizes(engine: Engine) {
     assert_eq!(parts.len(), 16);
     assert_eq!((parts[0][0], parts[15][1]), (i64::MIN, i64::MAX));
     assert!(parts.windows(2).all(|pair| pair[0][1] == pair[1][0]), "{parts:?}");
-    // Those of table files and memtables on both shards; a histogram tells sizes in steps of a fifth.
+    // Sizes of table files and memtables on both shards; a histogram rounds sizes in steps of a fifth.
     assert_eq!(parts.iter().map(|part| part[3]).sum::<i64>(), 800, "{parts:?}");
     assert!(parts.iter().all(|part| part[3] >= 20 && (900..2_000).contains(&part[2])), "{parts:?}");
     let zeros = rows(&engine, &format!("SELECT {columns} {} = 'nothing'", of("size_estimates"))).await;

@@ -89,8 +89,7 @@ async fn open(workdir: PathBuf, shard: usize, shards: usize, adjust: Adjust) -> 
     engine
 }
 
-/// Starts `shards` shards in `workdir`; shard 0 makes keyspace `ks`, does `work` and hands out what it
-/// returns.
+/// Starts `shards` shards in `workdir`; shard 0 makes keyspace `ks`, runs `work` and returns its result.
 pub fn node<T, Fut>(workdir: &Path, shards: usize, work: fn(Engine) -> Fut) -> T
 where
     T: Send + 'static,

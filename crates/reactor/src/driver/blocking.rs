@@ -335,7 +335,8 @@ fn open(path: &Path, options: OpenOptions) -> io::Result<Raw> {
     opened(open_regular(path, &open, 0)?, false, SECTOR_BYTES)
 }
 
-/// Opens a regular file, or reports what other kind has its name; never waits for the other end of a FIFO.
+/// Opens a regular file, or returns an error that names the other kind of file; never waits for the other end
+/// of a FIFO.
 ///
 /// # Errors
 /// As open(2); `InvalidInput` if the name is not that of a regular file.

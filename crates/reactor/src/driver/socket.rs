@@ -1,7 +1,8 @@
 //! Plain socket calls shared by the drivers of the operating system.
 //!
-//! Sockets close on exec and send small frames at once (TCP_NODELAY). For the poll driver they are non-blocking; for
-//! io_uring they are not, because it answers EAGAIN for a non-blocking one instead of waiting itself.
+//! Sockets close on exec and send small frames at once (TCP_NODELAY). For the poll driver they are
+//! non-blocking; for io_uring they are not, because it answers EAGAIN for a non-blocking one instead of
+//! waiting itself.
 
 use std::io;
 use std::net::SocketAddr;
@@ -63,7 +64,8 @@ pub(crate) fn take_error(handle: &Handle) -> io::Result<()> {
     }
 }
 
-/// Whether an accept failed only because that one client has gone again: then the next one is to be waited for.
+/// Whether an accept failed only because that one client has gone again: then the next one is to be waited
+/// for.
 pub(crate) fn client_has_gone(error: &io::Error) -> bool {
     let gone = [libc::ECONNABORTED, libc::ENOTCONN, libc::ECONNRESET, libc::EINTR, libc::EPROTO];
     error.raw_os_error().is_some_and(|code| gone.contains(&code))
@@ -94,7 +96,7 @@ pub(crate) fn set_nonblocking(handle: &Handle, nonblocking: bool) -> io::Result<
 }
 
 pub(crate) fn shutdown(handle: &Handle) {
-    // Fails only when the peer is gone already, which is what was wanted.
+    // Fails only if the peer is already gone, and then the connection is closed as intended.
     let _ = SockRef::from(&borrow(handle)).shutdown(std::net::Shutdown::Both);
 }
 

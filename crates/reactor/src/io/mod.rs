@@ -1,12 +1,12 @@
 //! The I/O scheduler of one shard: which disk request goes next, and when.
 //!
-//! A request (read, write, sync) belongs to the scheduling group of the task that asked, and costs device time by its
-//! disk's model (`disk`). It goes to the driver at once while the disk has room; else it waits in the queue of its
-//! group (`queue`), and the group that has had least for its shares goes next. Room is counted twice: device time
-//! admitted ahead of the model's clock, which holds the rate, and device time in flight, which holds the depth when
-//! the device is slower than its model. Background groups get half of the room, so that a request of the foreground
-//! never stands behind more than that. Long transfers are cut into pieces by `file`.
-//! A disk without a model has all the room there is: its requests are only counted.
+//! A request (read, write, sync) belongs to the scheduling group of the task that asked, and costs device
+//! time by its disk's model (`disk`). It goes to the driver at once while the disk has room; else it waits in
+//! the queue of its group (`queue`), and the group that has had least for its shares goes next. Room is
+//! counted twice: device time admitted ahead of the model's clock, which holds the rate, and device time in
+//! flight, which holds the depth when the device is slower than its model. Background groups get half of the
+//! room, so that a request of the foreground never stands behind more than that. Long transfers are cut into
+//! pieces by `file`. A disk without a model has all the room there is: its requests are only counted.
 //! Invariant: a request is in a queue, or with the driver, or gone; `op` relies on one completion for each.
 
 mod account;
@@ -24,7 +24,7 @@ pub use disk::{DISKS_MAX, DiskModel, DiskSpec};
 pub(crate) use disk::{Disk, Disks};
 use queue::{Next, Queue};
 
-/// A request the scheduler knows of.
+/// A request that waits in a queue or is with the driver.
 struct Request {
     id: OpId,
     disk: u8,
@@ -32,9 +32,9 @@ struct Request {
     read: bool,
     bytes: u64,
     cost_ns: u64,
-    /// When it came to where it is: into the queue, or to the driver.
+    /// When the request entered its present state: the queue, or the driver.
     since_ns: u64,
-    /// While it waits; afterwards the driver has it.
+    /// Set while the request waits; afterwards the driver has the operation.
     op: Option<Op>,
 }
 
@@ -90,7 +90,8 @@ impl Io {
         self.draining = true;
     }
 
-    /// Takes a request in. Gives it back when it may go to the driver at once; else it waits for [`Io::next`].
+    /// Takes a request in. Gives it back when it may go to the driver at once; else it waits for
+    /// [`Io::next`].
     pub(crate) fn arrive(&mut self, id: OpId, op: Op, group: Group, shares: u32, now_ns: u64) -> Option<Op> {
         let (read, file) = match &op {
             Op::Read { file, .. } => (true, file),
@@ -175,14 +176,14 @@ impl Io {
     }
 }
 
-/// Gives the disk of all files that lie on no disk of the configuration a name, for metrics, and a model; every shard
-/// of this process follows it from now on.
+/// Gives the disk of all files that lie on no disk of the configuration a name, for metrics, and a model;
+/// every shard of this process follows it from now on.
 pub fn set_model(mountpoint: &str, model: DiskModel) {
     shard::with(|shard| shard.io.borrow().disk(0).set(mountpoint, model));
 }
 
-/// Takes the model of [`set_model`] away, where `mountpoint` is that disk's name: its requests are not held back until it
-/// has another.
+/// Removes the model of [`set_model`] if `mountpoint` is the name of that disk: its requests are not held
+/// back until it has another model.
 pub fn lift_model(mountpoint: &str) {
     shard::with(|shard| {
         let io = shard.io.borrow();
@@ -193,7 +194,7 @@ pub fn lift_model(mountpoint: &str) {
     });
 }
 
-/// Gives a disk that has a name already another model; false where no disk has that name.
+/// Replaces the model of the disk with this name; returns false if no disk has the name.
 pub fn replace_model(mountpoint: &str, model: DiskModel) -> bool {
     shard::with(|shard| {
         let io = shard.io.borrow();

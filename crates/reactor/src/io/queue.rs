@@ -1,11 +1,12 @@
 //! One shard's requests to one disk: a queue per scheduling group, served by shares.
 //!
-//! A group's virtual time is the device time it has had, divided by its shares; the waiting group with the least is
-//! next. One that was idle joins at the present, which is where the one that has had least stands, less a small credit. When a background group is next but has no
-//! room, a group of the foreground may pass it as long as it is not too far ahead: bursts of reads do not wait for
-//! background room, and a foreground that saturates the disk still leaves the others their shares.
-//! Invariant: a group is `waiting` while its queue holds an entry. Entries of withdrawn requests stay until they are
-//! met, or until they are more than half of all.
+//! A group's virtual time is the device time it has had, divided by its shares; the waiting group with the
+//! least virtual time is next. The present is the least virtual time of the active groups. A group that was
+//! idle comes back at its own virtual time or at the present less a small credit, whichever is more. When a
+//! background group is next but has no room, a group of the foreground may pass it as long as it is not too
+//! far ahead: bursts of reads do not wait for background room, and a foreground that saturates the disk still
+//! leaves the others their shares. Invariant: a group is `waiting` while its queue holds an entry. The entry
+//! of a withdrawn request stays until the queue reaches it, or until such entries are more than half of all.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,8 +21,8 @@ use crate::sched::{GROUPS, Group};
 const SHARES_UNIT: u64 = 1000;
 /// Virtual time a group of the foreground may be ahead of a background group it passes.
 const PASS_NS: u64 = 2_000_000;
-/// Virtual time an idle group may come back behind the present. As much as it may have been passed by: a flush that
-/// writes one piece at a time is idle after each, and would lose its shares.
+/// Virtual time an idle group may come back behind the present. As much as it may have been passed by: a
+/// flush that writes one piece at a time is idle after each, and would lose its shares.
 const CREDIT_NS: u64 = PASS_NS;
 /// Withdrawn entries a queue may hold whatever its length.
 const WITHDRAWN_MIN: usize = 64;
@@ -174,7 +175,7 @@ impl Queue {
         self.note_active(request.group);
     }
 
-    /// A waiting request of `group` was withdrawn; `waits` tells which of the entries still stand for one.
+    /// A waiting request of `group` was withdrawn; `waits` returns whether an entry's request still waits.
     pub(super) fn leave(&mut self, group: Group, now_ns: u64, waits: impl Fn(OpId) -> bool) {
         let class = &mut self.classes[group.0 as usize];
         class.account.leaves(now_ns);

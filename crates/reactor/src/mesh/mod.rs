@@ -1,9 +1,9 @@
-//! Calls between shards: a closure goes there, its result comes back.
+//! Calls between shards: a closure is sent to another shard, and its result comes back.
 //!
-//! Each ordered pair of shards has one bounded single-producer ring. A caller holds a credit of its pair from the
-//! call to the reply, and a ring has room for all calls of one side and all replies of the other, so a push
-//! never finds a ring full: callers wait in line before that. A call is one heap packet that carries the closure
-//! there and the result back; a shard frees only what it has received.
+//! Each ordered pair of shards has one bounded single-producer ring. A caller holds a credit of its pair from
+//! the call to the reply. A ring has room for all calls of one side and all replies of the other, so a push
+//! never finds a ring full: callers wait in line for a credit. A call is one packet on the heap that carries
+//! the closure there and the result back; a shard frees only packets that it has received.
 //! Invariant: every call sent gets exactly one reply, also when the callee panics or its shard stops.
 
 mod rings;

@@ -1,7 +1,7 @@
 //! The reactor's own metrics: the loop, its tasks and operations, scheduling groups, stalls, disks.
 //!
-//! Names are the field's public ones (`scylla_*`) if it has one for the thing. Nothing is registered: the
-//! values are read on request where they are kept.
+//! Names are public ones known from ScyllaDB (`scylla_*`) if there is one for the metric. Nothing is
+//! registered: the values are read on request from their owners.
 
 use super::{Sample, Value};
 use crate::shard;

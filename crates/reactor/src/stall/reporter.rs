@@ -1,7 +1,9 @@
-//! The thread that gives stalls their names: woken by the handler, at the lowest priority, one for the process.
+//! The thread that gives stalls their names: woken by the handler, at the lowest priority, one for the
+//! process.
 //!
-//! Finding names reads the program's debug information, which takes long the first time and memory while it lasts;
-//! neither is felt by a shard. Invariant: the thread touches a pulse's slot only while it is marked full.
+//! Finding names reads the program's debug information, which takes long the first time and memory while it
+//! lasts; neither is felt by a shard. Invariant: the thread touches a pulse's slot only while it is marked
+//! full.
 
 use std::ffi::c_void;
 use std::io;
@@ -31,7 +33,7 @@ static BELL: OnceLock<OwnedFd> = OnceLock::new();
 pub(super) fn register(pulse: &Arc<Pulse>, report: fn(&Stall)) -> io::Result<()> {
     let mut watched = WATCHED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     if BELL.get().is_none() {
-        // Under the lock, so nobody else does this at once.
+        // Under the lock, so no other shard does this at the same time.
         let bell = eventfd(0, EventfdFlags::CLOEXEC)?;
         let bell = BELL.get_or_init(|| bell).as_fd();
         std::thread::Builder::new().name("stalls".to_owned()).spawn(move || work(bell))?;
@@ -45,15 +47,16 @@ pub(super) fn register(pulse: &Arc<Pulse>, report: fn(&Stall)) -> io::Result<()>
 pub(super) fn call() {
     if let Some(bell) = BELL.get() {
         let one = 1u64;
-        // SAFETY: a descriptor that is never closed, and eight bytes of a local. Fails only when the counter is full,
-        // and then the thread has been called.
+        // SAFETY: a descriptor that is never closed, and eight bytes of a local. Fails only when the counter
+        // is full, and then the thread has been called.
         unsafe { libc::write(bell.as_raw_fd(), (&raw const one).cast(), size_of::<u64>()) };
     }
 }
 
 fn work(bell: BorrowedFd<'static>) {
     crate::start::unpin();
-    // SAFETY: no memory is involved. At its own priority the thread would compete with the shard it reports on.
+    // SAFETY: no memory is involved. At its own priority the thread would compete with the shard it reports
+    // on.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
     let mut count = [0; 8];
     // One round per call; ends only if the descriptor is broken.
@@ -65,7 +68,7 @@ fn work(bell: BorrowedFd<'static>) {
                 report(&stall);
             }
         }
-        // Gives back what the debug information took.
+        // Frees the memory of the debug information.
         backtrace::clear_symbol_cache();
     }
 }
@@ -101,7 +104,8 @@ fn take(pulse: &Pulse) -> Option<Stall> {
 fn names(addresses: &[usize]) -> Vec<String> {
     let mut names = Vec::new();
     for (number, address) in addresses.iter().enumerate() {
-        // All but the innermost are addresses to return to: `resolve` looks one byte before what it is given.
+        // All addresses but the innermost are return addresses: `resolve` looks one byte before the address
+        // it is given.
         let address = address + usize::from(number == 0);
         let mut own = true;
         let mut any = false;
@@ -123,7 +127,8 @@ fn names(addresses: &[usize]) -> Vec<String> {
     names
 }
 
-/// Whether a frame is the executor's. Where functions are inlined their names come without a path; files tell them.
+/// Whether a frame is the executor's. Names of inlined functions come without a path, so the file is checked
+/// too.
 fn is_executor(name: &str, file: Option<&Path>) -> bool {
     name.contains("reactor::task::TaskCell")
         || name.starts_with("reactor::shard::turn")
@@ -132,7 +137,7 @@ fn is_executor(name: &str, file: Option<&Path>) -> bool {
         })
 }
 
-/// A name with file and line where it has no path of its own, as those of inlined functions and blocks.
+/// A name, with file and line if it has no path of its own, as those of inlined functions and blocks.
 fn placed(name: String, file: Option<&Path>, line: Option<u32>) -> String {
     if name.contains("::") && !name.starts_with('{') {
         return name;
@@ -143,7 +148,7 @@ fn placed(name: String, file: Option<&Path>, line: Option<u32>) -> String {
     format!("{name} ({}:{})", parts.join("/"), line.unwrap_or(0))
 }
 
-/// Frames every task has, which say nothing of it.
+/// Frames that every task has, so that they do not identify a task.
 fn is_plumbing(name: &str) -> bool {
     name.starts_with("std::panicking::")
         || name.starts_with("std::panic::")

@@ -208,7 +208,7 @@ impl Pulse {
     }
 }
 
-/// Addresses from `counter`, where the signal came in, outwards; at most as many as a slot holds.
+/// Addresses from `counter`, at which the signal came in, outwards; at most as many as a slot holds.
 fn collect(counter: usize, mut take: impl FnMut(usize)) {
     let (mut inside, mut count) = (false, 0);
     let mut frame = |address: usize| {

@@ -148,7 +148,7 @@ impl<T> Receiver<T> {
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
         self.0.receiver_alive.set(false);
-        // Senders in line look again, find nobody, and take their values back.
+        // Waiting senders check again, find no receiver, and take their values back.
         self.0.slots.add(self.0.slots.waiting());
         let values = self.0.queue.take();
         drop(values);

@@ -1,6 +1,6 @@
-//! A gate that work passes through and that can be closed: closing waits for all who are inside.
+//! A gate that work passes through and that can be closed: closing waits until all holds are dropped.
 //!
-//! Every task belongs to one, so that whoever stops a service knows when its last task is gone.
+//! Every task belongs to one, so that the code that stops a service notices when its last task is gone.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ struct State {
     left: Event,
 }
 
-/// Counts who is inside. Clones are the same gate.
+/// Counts its holds. Clones are the same gate.
 #[derive(Clone)]
 pub struct Gate(Rc<State>);
 
@@ -29,12 +29,12 @@ impl Default for Gate {
 }
 
 impl Gate {
-    /// An open gate with nobody inside.
+    /// An open gate without holds.
     pub fn new() -> Self {
         Self(Rc::new(State { inside: Cell::new(0), closed: Cell::new(false), left: Event::new() }))
     }
 
-    /// Goes inside until the hold is dropped.
+    /// Enters the gate until the hold is dropped.
     ///
     /// # Errors
     /// [`GateClosed`] after `close` was called.
@@ -46,7 +46,7 @@ impl Gate {
         Ok(GateHold(self.0.clone()))
     }
 
-    /// Lets nobody in any more and completes when everyone has left. May be called more than once.
+    /// Refuses new holds and completes when all holds are dropped. May be called more than once.
     pub async fn close(&self) {
         self.0.closed.set(true);
         self.0.left.wait_until(|| self.0.inside.get() == 0).await;
@@ -63,11 +63,11 @@ impl Gate {
     }
 }
 
-/// One who is inside; dropping it leaves.
+/// A place inside the gate; dropping it leaves the gate.
 pub struct GateHold(Rc<State>);
 
 impl Clone for GateHold {
-    /// A second one inside, also while the gate is closing: whoever is inside may bring in its own helpers.
+    /// A second hold, also while the gate is closing: a task inside may start helpers of its own.
     fn clone(&self) -> Self {
         self.0.inside.set(self.0.inside.get() + 1);
         Self(self.0.clone())

@@ -1,7 +1,7 @@
-//! Waiting for each other on one shard: nothing here crosses threads.
+//! Synchronisation between tasks of one shard: nothing here crosses threads.
 //!
-//! One concept, one file. All but [`signal`], which has room for one, hand out turns in the order of asking, and a waiter
-//! that is dropped leaves no trace.
+//! One concept, one file. All but [`signal`], which has room for one waiter, serve waiters in the order in
+//! which they came. A waiter that is dropped leaves no trace.
 
 pub mod channel;
 pub mod event;

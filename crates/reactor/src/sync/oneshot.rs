@@ -32,7 +32,7 @@ impl<T> Sender<T> {
     /// Sends the value.
     ///
     /// # Errors
-    /// The value itself when nobody waits any more.
+    /// The value itself if the receiver is gone.
     pub fn send(self, value: T) -> Result<(), T> {
         let mut state = self.0.borrow_mut();
         if !state.receiver_alive {
@@ -42,7 +42,7 @@ impl<T> Sender<T> {
         Ok(())
     }
 
-    /// Whether nobody waits any more.
+    /// Whether the receiver is gone.
     pub fn is_abandoned(&self) -> bool {
         !self.0.borrow().receiver_alive
     }

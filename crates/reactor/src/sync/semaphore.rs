@@ -1,8 +1,8 @@
-//! A counted resource handed out in the order of asking.
+//! A counted resource whose permits are given out in the order of the requests.
 //!
-//! A large request at the head of the line holds back smaller ones behind it: nobody starves.
+//! A large request at the head of the line holds back smaller ones behind it, so that no request starves.
 //! Invariant: permits given + permits available is constant, but for `add` and `forget`. Permits granted to a
-//! waiter that is dropped before it looks go back.
+//! waiter that is dropped before it takes them go back.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -56,7 +56,7 @@ impl Semaphore {
         Acquire { state: self.0.clone(), count, ticket: None }
     }
 
-    /// `count` permits if they are free and nobody waits.
+    /// `count` permits if they are free and no request waits.
     pub fn try_acquire(&self, count: usize) -> Option<Permit> {
         self.0.try_take(count).then(|| Permit { state: self.0.clone(), count })
     }

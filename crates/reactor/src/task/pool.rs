@@ -7,7 +7,8 @@ use std::alloc::Layout;
 use std::cell::Cell;
 use std::ptr::NonNull;
 
-/// Classes: 128, 192 and 256 bytes, then four for each power of two: a task wastes a fifth of its block at most.
+/// Classes: 128, 192 and 256 bytes, then four for each power of two: a task wastes at most a fifth of its
+/// block.
 const CLASS_COUNT: usize = CLASSES_SMALL + 4 * (BITS_MAX - BITS_SMALL) as usize;
 const CLASSES_SMALL: usize = 3;
 /// Powers of two: of the largest small class, and of the largest class.

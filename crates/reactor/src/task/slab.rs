@@ -78,8 +78,8 @@ impl Slab {
         let slot = slots.get_mut(index as usize)?;
         let task = slot.task.take()?;
         slot.generation = (slot.generation + 1) & ((1 << GENERATION_BITS) - 1);
-        // A wake between the task's end and here may have queued the slot: `begin` will find it empty, or find
-        // the next tenant, for whom one poll too many is harmless.
+        // A wake between the task's end and here may have queued the slot: `begin` will find it empty, or
+        // find the next task in it, for which one needless poll is harmless.
         slot.queued = false;
         slot.next_free = self.free.get();
         self.free.set(index);

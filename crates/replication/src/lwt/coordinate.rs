@@ -13,7 +13,7 @@ use crate::partition_line::Turn;
 use crate::placement::shard_of;
 use crate::replicator::{Replicator, here};
 
-/// A promise, and the place where it is kept.
+/// A promise and its place.
 enum Kept {
     /// By this coordinator.
     Here(Turn),

@@ -6,7 +6,7 @@
 //!            | 2 clustering:sized row:sized                                a row of it
 //!            | 3                                                           it ends
 //!            | 4 tombstones:u32 passed:u32 token:i64 key:sized weight:i8 prefix:sized
-//!                                                                          dead things stood before that place
+//!                                                                          dead data before that place
 //! sized     := length:u32 bytes                                            (little endian)
 //! ```
 //! The weight of a place at the end of a partition is [`AT_END`]. A page ends after [`PAGE_BYTES`],

@@ -20,9 +20,9 @@ use crate::replicator::Replicator;
 /// The most of a read that the receiver can use; other shards need not send more.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ReadLimits {
-    /// Rows in all; `None` where rows are filtered after they were read.
+    /// Rows in all; `None` if rows are filtered after they were read.
     pub rows: Option<usize>,
-    /// Rows of each partition; 0 asks for partitions alone.
+    /// Rows of each partition; 0 for partitions without rows.
     pub rows_per_partition: Option<usize>,
 }
 
@@ -62,7 +62,7 @@ impl Replicator {
         answer.unwrap_or(Err(ReplicationError::TimedOut { received: 0, required }))
     }
 
-    /// As [`Replicator::read`], where the partition is this shard's and nothing has to be waited for.
+    /// As [`Replicator::read`], if the partition is this shard's and the read does not have to wait.
     ///
     /// # Errors
     /// [`ReplicationError::Unavailable`]; nothing was read then.

@@ -1,10 +1,11 @@
 //! A sketch of how many distinct partitions a file has: HyperLogLog with 2^13 registers.
 //!
 //! ```text
-//! hyperloglog := -2:i32 p:leb128 sp:leb128 0:leb128 bytes:leb128 word:i32*    (six 5-bit registers to a word)
+//! hyperloglog := -2:i32 p:leb128 sp:leb128 0:leb128 bytes:leb128 word:i32*   (six 5-bit registers to a word)
 //! ```
 //! Compaction estimates the size of its output's filter from the union of its inputs' sketches.
-//! Source: stream-lib 2.5 `HyperLogLogPlus`, which Cassandra reads it with; hash: Cassandra's `MurmurHash.hash2_64`.
+//! Source: stream-lib 2.5 `HyperLogLogPlus`, which Cassandra reads it with; hash: Cassandra's
+//! `MurmurHash.hash2_64`.
 
 use crate::error::Malformed;
 use crate::input::Input;
@@ -68,7 +69,8 @@ impl Cardinality {
         words.iter().for_each(|word| out.extend_from_slice(&word.to_be_bytes()));
     }
 
-    /// Reads a sketch that [`Cardinality::encode`] made; `None` for the sparse form, which this crate does not write.
+    /// Reads a sketch made by [`Cardinality::encode`]; `None` for the sparse form, which this crate does not
+    /// write.
     ///
     /// # Errors
     /// [`Malformed`].

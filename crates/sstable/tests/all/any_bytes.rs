@@ -1,5 +1,5 @@
-//! Decoders take any bytes and come back: the entry points of the fuzz targets, run briefly on random bytes and on
-//! real components with some bytes changed.
+//! Decoders take any bytes and return: the entry points of the fuzz targets, run briefly on random bytes and
+//! on real components with some bytes changed.
 #![allow(clippy::disallowed_methods, reason = "a test of files on the real disk")]
 
 use crate::support::{self, Random};
@@ -20,7 +20,7 @@ fn decode(component: usize, bytes: &[u8], table: &Table) {
     }
 }
 
-/// A component of a random file; of the data what stands behind the first partition's header.
+/// A component of a random file; of the data only the part after the first partition's header.
 async fn component(random: &mut Random, table: &std::rc::Rc<Table>, component: Component) -> Vec<u8> {
     let partitions = support::partitions(random, table, 3, 40);
     let dir = tempfile::tempdir().unwrap();

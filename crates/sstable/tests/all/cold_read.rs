@@ -153,7 +153,7 @@ fn uncompressed() {
 }
 
 /// A hundred times the memory for the summary saves at most the read of the index's stretch. The limit on
-/// stretches already gives what the usual ratio asks for.
+/// stretches already meets the requirement of the usual ratio.
 #[test]
 fn a_greater_summary_makes_reads_of_the_index_smaller() {
     let costs = [0.0005, 0.05].map(|ratio| {

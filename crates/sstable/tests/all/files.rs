@@ -293,7 +293,7 @@ fn a_table_of_another_shape_is_refused() {
     });
 }
 
-/// A partition with one row of a text that looks like many others.
+/// Partitions of one row each, with texts that resemble each other.
 fn records(table: &Table) -> Vec<Partition> {
     let mut partitions: Vec<Partition> = (0..6_000i64)
         .map(|key| {

@@ -1,7 +1,7 @@
 //! Files that every version of Cassandra from 3.0 to 5.0 wrote read as Cassandra reads them.
 //!
-//! `tests/golden/sstable/<version>/<kind>` holds a table file and, compressed, what Cassandra 5's own classes found in it.
-//! How they were made: tests/golden/README.md.
+//! `tests/golden/sstable/<version>/<kind>` has a table file and, compressed, the contents that Cassandra 5's
+//! own classes read from it. How they were made: tests/golden/README.md.
 #![allow(clippy::disallowed_methods, reason = "a test of files on the real disk")]
 
 use std::path::{Path, PathBuf};

@@ -178,7 +178,7 @@ fn lookups_that_meet_on_a_page_read_it_once() {
         }
         assert_eq!(file.disk_reads().requests, 21, "one of the index and twenty of data");
         assert_eq!(pages.count(), 1);
-        // A reader that gives up leaves the page to the others.
+        // A reader that gives up leaves the page to other readers.
         pages.give_back(usize::MAX);
         let first = reactor::spawn(Group::STATEMENT, {
             let (file, table, partition) = (file.clone(), Rc::clone(&table), Rc::clone(&partition));

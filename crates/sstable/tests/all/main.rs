@@ -1,4 +1,5 @@
-//! Table files written, read, damaged and cut off, by what is shown. One binary: each costs a link of the whole crate.
+//! Table files written, read, damaged and cut off, by topic. One binary, because each binary links the whole
+//! crate.
 
 mod any_bytes;
 mod cold_read;

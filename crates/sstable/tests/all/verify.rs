@@ -1,4 +1,4 @@
-//! Damage anywhere in a table file is found without reading it as a table, and told by the component it is in.
+//! Damage anywhere in a table file is found without reading it as a table, and reported with its component.
 #![allow(clippy::disallowed_methods, reason = "a test of files on the real disk")]
 
 use std::path::Path;
@@ -49,7 +49,7 @@ fn finds(component: Component) -> VerifyDepth {
 fn a_bit_turned_round_in_any_component_is_found_and_the_component_named() {
     for compression in support::compressions().into_iter().take(2) {
         for component in Component::ALL {
-            // Words of the list of components are for those who copy files.
+            // The list of components (`TOC.txt`) is for tools that copy files, and is not checked.
             if component == Component::Toc {
                 continue;
             }
@@ -63,7 +63,7 @@ fn a_bit_turned_round_in_any_component_is_found_and_the_component_named() {
                     bytes[at] ^= 4;
                     std::fs::write(&path, &bytes).unwrap();
                     let depth = finds(component);
-                    // A digest cannot be told from data by it.
+                    // A wrong digest cannot be distinguished from wrong data.
                     let of_data = [Component::Digest, Component::Data];
                     match verify(dir.path(), &table, depth.max(VerifyDepth::Digest)).await {
                         Err(SstableError::Corrupt { component: found, path: named, .. }) => {
@@ -103,8 +103,8 @@ fn a_component_that_is_gone_or_cut_is_found() {
     }
 }
 
-/// Without a digest and without our own component, as a file of somebody else's may be, rows are read and the index is
-/// compared with them.
+/// Without a digest and without our own component, as in another program's file, rows are read and the index
+/// is compared with them.
 #[test]
 fn an_index_that_does_not_fit_the_data_is_found_without_checksums() {
     let dir = tempfile::tempdir().unwrap();

@@ -165,7 +165,7 @@ impl Flushed<'_> {
     }
 }
 
-/// Called after each row or change: lets other tasks run, and pins what is merged here for that time.
+/// Called after each row or change: lets other tasks run, and pins the merged versions for that time.
 async fn look(steps: &mut u32, merge: &mut Merge) {
     *steps += 1;
     if steps.is_multiple_of(STEPS_PER_LOOK) && reactor::need_preempt() {

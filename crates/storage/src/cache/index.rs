@@ -1,8 +1,9 @@
 //! Finds partitions by hash: a table that grows by one bucket at a time, so that no insertion ever copies it.
 //!
-//! Linear hashing: with `2^level` buckets and `split` of them split already, a hash's low `level` bits name its bucket, or one
-//! bit more where that bucket is split. Partitions of one bucket are chained through their objects. The hash is the
-//! token, turned by its owner: tokens are hashes already. Buckets are never given back; one takes 4 bytes.
+//! Linear hashing: with `2^level` buckets and `split` of them split already, a hash's low `level` bits name
+//! its bucket, or one bit more if that bucket is split. Partitions of one bucket are chained through their
+//! objects. The hash is the token, turned by its owner: tokens are hashes already. Buckets are never given
+//! back; one takes 4 bytes.
 
 use memory::{Budget, Handle, Kind, Pieces, Region};
 

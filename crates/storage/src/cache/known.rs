@@ -45,7 +45,7 @@ pub(crate) enum Step {
     Row,
     /// Another range deletion is in force from here on; the weight belongs to the clustering.
     Change(i8, DeletionTime),
-    /// The cache does not have what comes next.
+    /// The cache does not have the next part.
     Gap,
     /// The slices are at their end.
     End,

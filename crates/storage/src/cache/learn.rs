@@ -257,7 +257,7 @@ impl Learner {
 }
 
 impl Drop for Learner {
-    /// A reader that stops early hands over what it has read.
+    /// A reader that stops early hands over the rows it has read.
     fn drop(&mut self) {
         if self.current().is_some() && self.from != self.last {
             self.hand_over();
@@ -400,7 +400,7 @@ impl Inner {
         self.join(number, orders, low, last, anchored);
     }
 
-    /// Makes sure that the range that begins at `low` has an entry to begin at, where it needs one. Returns
+    /// Makes sure that the range that begins at `low` has an entry at its beginning, if it needs one. Returns
     /// whether the gap up to the next entry is complete from there.
     fn anchor(
         &mut self,
@@ -431,7 +431,7 @@ impl Inner {
         true
     }
 
-    /// Adds an entry where there is none; if the gap it splits is complete, both parts stay so.
+    /// Adds an entry at a position without one; if the gap it splits is complete, both parts stay so.
     pub(super) fn add_entry(
         &mut self,
         number: u32,

@@ -240,7 +240,7 @@ impl RowCache {
         }
     }
 
-    /// Publishes counts of evictions and of what is held.
+    /// Publishes counts of evictions and of the contents.
     fn count(&self) {
         self.metrics.update(&mut self.inner.borrow_mut());
     }

@@ -124,7 +124,7 @@ impl Entries {
         }
     }
 
-    /// Adds an entry at a position where there is none.
+    /// Adds an entry at a position without one.
     pub(super) fn insert(
         &mut self,
         forest: &mut Forest,

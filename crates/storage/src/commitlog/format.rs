@@ -13,8 +13,7 @@ const MAGIC: &[u8; 8] = b"cetolog\n";
 const VERSION: u32 = 2;
 /// The oldest version that is read.
 const VERSION_LEAST: u32 = 1;
-/// Byte of an entry's head in version 2, where version 1 has a zero: the entry has one checksum, over all its
-/// bytes.
+/// A byte of an entry's head in version 2, zero in version 1: the entry has one checksum, over all its bytes.
 const WHOLE: u8 = 1;
 const HEADER_CHECKED_BYTES: usize = 48;
 

@@ -206,7 +206,8 @@ impl Commitlog {
         self.0.room.notify_all();
     }
 
-    /// After a failed write: closes the segment where it was good, so that the log can go on in another one.
+    /// After a failed write: closes the segment behind its last good entry, so that the log can go on in
+    /// another segment.
     async fn try_to_go_on(&self) {
         let place = match &self.0.state.borrow().health {
             Health::WriteFailed { segment, offset, .. } => Some((Rc::clone(segment), *offset)),
@@ -250,7 +251,7 @@ impl Commitlog {
         self.make_durable(segment, upto).await
     }
 
-    /// Takes no more entries until a restart. Those it has are written and made durable as ever, so that
+    /// Takes no more entries until a restart. Those it has are still written and made durable, so that
     /// memtables can be flushed and a drain finds a clean end.
     pub(crate) fn stop_for_good(&self) {
         self.0.ended.set(true);

@@ -2,7 +2,7 @@
 //!
 //! `append` gathers entries into groups, and `long` writes entries that need pieces. `group` writes one group
 //! at a time, and `writeback` keeps the kernel from gathering them. `patience` ends waiting at deadlines.
-//! `recycle` keeps segments ready and takes back free ones. `room` says how much of its room the log takes.
+//! `recycle` keeps segments ready and takes back free ones. `room` tracks how much of its room the log takes.
 //! `replay` reads the log of an earlier process. `format` and `pieces` define the bytes
 //! (docs/formats/commitlog.md). Invariants: an entry is acknowledged only after its group is written
 //! (`periodic`) or durable (`batch`), in the order of the log; a segment is reused only when every [`Hold`]

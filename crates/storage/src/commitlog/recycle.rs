@@ -167,7 +167,7 @@ impl Inner {
         SPARES_MIN.max(usize::try_from(segments).unwrap_or(usize::MAX))
     }
 
-    /// Makes a new file with a durable header and a durable name; `reserved` says whether its space is
+    /// Makes a new file with a durable header and a durable name; `reserved` is whether its space is
     /// reserved at once.
     pub(super) async fn make_segment(&self, reserved: bool) -> Result<Rc<Segment>, StorageError> {
         let header = self.next_header();

@@ -1,4 +1,4 @@
-//! Reads what an earlier process left in a shard's log, and decides where it ends.
+//! Reads the entries that an earlier process left in a shard's log, and decides where the log ends.
 //!
 //! Nothing is applied before the whole log was examined: only then is it known whether a place without an
 //! intact entry is a torn tail or a corrupt middle (rules in docs/formats/commitlog.md). Memory: one segment

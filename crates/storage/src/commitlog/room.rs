@@ -19,7 +19,7 @@ impl LogRoom {
         Self { bytes_max, used: Cell::new(0), scarce: Cell::new(false) }
     }
 
-    /// The log takes `used` bytes now; where it is not `limited` it may take any number.
+    /// The log takes `used` bytes now; unless `limited` it may take any number.
     pub(crate) fn set(&self, used: u64, limited: bool) {
         self.used.set(used);
         self.scarce.set(limited && used > self.bytes_max / 4 * SCARCE_QUARTERS);

@@ -62,9 +62,9 @@ impl Storage {
 /// As [`Storage::gc_before`], from the table's options alone.
 ///
 /// `tombstone_gc` has the modes that ScyllaDB documents: `timeout` (the default) waits for
-/// `gc_grace_seconds`, `immediate` does not wait, `disabled` keeps all tombstones. `repair` purges what was
-/// repaired; as nothing was repaired, it keeps all. With a single copy nothing can be repaired and nothing
-/// has to be: `repair` is then as `immediate`, as in newer ScyllaDB.
+/// `gc_grace_seconds`, `immediate` does not wait, `disabled` keeps all tombstones. `repair` purges data that
+/// was repaired; as nothing was repaired, it keeps all. With a single copy nothing can be repaired and
+/// nothing has to be: `repair` is then as `immediate`, as in newer ScyllaDB.
 fn gc_before(options: &TableOptions, has_one_copy: impl Fn() -> bool, now: u32) -> u32 {
     let mode = options.extensions.get(EXTENSION).map_or("timeout".to_owned(), |bytes| mode_of(bytes));
     match mode.as_str() {

@@ -85,7 +85,7 @@ enum Stop {
 }
 
 impl Storage {
-    /// Reads all files of a table on this shard and deals with damage as `mode` says.
+    /// Reads all files of a table on this shard and handles damage according to `mode`.
     ///
     /// # Errors
     /// [`StorageError::UnknownTable`]; [`StorageError::TableFileCorrupt`] in [`ScrubMode::Abort`]; those of
@@ -239,7 +239,7 @@ impl Storage {
         }
     }
 
-    /// Reads the file to its end, skipping what cannot be read.
+    /// Reads the file to its end, skipping unreadable parts.
     async fn survey(&self, tablet: &Tablet, file: &Rc<TableFile>, running: &Running) -> Result<Survey, Stop> {
         let mut survey = Survey::default();
         let mut from = PartitionBound::START;

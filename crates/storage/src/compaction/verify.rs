@@ -15,7 +15,7 @@ use crate::error::StorageError;
 use crate::shard::Storage;
 use crate::tablet::{TableFile, Tablet};
 
-/// How deeply to look, and what to do about damage.
+/// How deeply files are checked, and the handling of damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VerifyOptions {
     /// How much of each file is read.

@@ -37,7 +37,7 @@ pub struct DiskMark {
 struct Space {
     /// The first disk with too little space, with the bytes that are free and that should be.
     found: Option<(PathBuf, u64, u64)>,
-    /// Bytes above what has to be free, on the disk with the fewest.
+    /// Free bytes beyond those that have to stay free, on the disk with the fewest.
     headroom: u64,
     /// Bytes that compactions may fill.
     room: u64,

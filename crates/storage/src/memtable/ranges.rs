@@ -1,12 +1,12 @@
 //! Range tombstones of a version: disjoint and in order, each an object, from the second one on in a tree.
 //!
 //! ```text
-//! object := start_bytes:u32 start_weight:i8 end_weight:i8 timestamp:i64 local_time:u32 start end   (little endian)
+//! object := start_bytes:u32 start_weight:i8 end_weight:i8 timestamp:i64 local_time:u32 start end
 //! ```
-//! So they count against the shard's memory as rows do, and adding one to a million others moves none of
-//! them. `model::tombstones` defines how overlapping ranges are cut. A range that would cut more than
-//! [`CUT_MAX`] others goes to another version, and reads merge the ranges of both. `insert` adds ranges,
-//! `pin` folds them, `read` walks them.
+//! Numbers are little endian. As objects in a tree, ranges count against the shard's memory as rows do, and
+//! adding one to a million others moves none of them. `model::tombstones` defines how overlapping ranges are
+//! cut. A range that would cut more than [`CUT_MAX`] others goes to another version, and reads merge the
+//! ranges of both. `insert` adds ranges, `pin` folds them, `read` walks them.
 
 use std::cmp::Ordering;
 
@@ -172,8 +172,8 @@ impl Inner {
         before.filter(reaches).unwrap_or(from)
     }
 
-    /// Adds a range tombstone to a version; to another that takes writes where it would cut too many of its
-    /// ranges.
+    /// Adds a range tombstone to a version, or to another one that takes writes if it would cut too many
+    /// ranges of the first.
     pub(super) fn write_range(
         &mut self,
         orders: &[ClusteringOrder],

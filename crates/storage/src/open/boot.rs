@@ -13,7 +13,7 @@ use reactor::{Deadline, Event, Group, mesh};
 
 use crate::error::StorageError;
 
-/// How often a waiting start logs what it waits for.
+/// How often a waiting start logs the reason.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
 
 /// A shard's state of the start, which its peers read and write.

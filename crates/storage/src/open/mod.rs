@@ -235,7 +235,7 @@ async fn list_what_is_there(
     }
 }
 
-/// The kernel's boot id, which tells the end of the process from a restart of the machine.
+/// The kernel's boot id, which distinguishes a restart of the machine from one of the process.
 async fn boot_id() -> BootId {
     let Ok(text) = reactor::file::read_all(BOOT_ID_PATH, 4096).await else { return BOOT_UNKNOWN };
     let digits: Vec<u8> =

@@ -19,8 +19,8 @@ use crate::memtable::{Memtable, PartitionRef, VersionCursor};
 use crate::tablet::Tablet;
 
 impl Reader<'_> {
-    /// Hands over the one row that is asked for; `None` where nothing was handed over and a merge has to find
-    /// out.
+    /// Hands over the one row that is requested; `None` if nothing was handed over and a merge has to read
+    /// the row.
     ///
     /// The memtable is the tablet's only one, and the version the partition's only one.
     #[inline(never)]

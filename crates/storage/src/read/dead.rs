@@ -34,7 +34,7 @@ impl Graves {
         }
     }
 
-    /// Counts a row that lost something; `seen` says whether anything of it is visible.
+    /// Counts a row that lost something; `seen` is whether anything of it is visible.
     #[cold]
     #[inline(never)]
     pub(crate) fn row(&self, row: RowView<'_>, active: DeletionTime, seen: bool) {

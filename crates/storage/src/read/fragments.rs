@@ -96,7 +96,7 @@ impl Storage {
         self.schema().table_by_id(base).cloned()
     }
 
-    /// The table of fragments with that id; `None` where there is no such base table.
+    /// The table of fragments with that id; `None` if there is no such base table.
     #[cold]
     pub fn fragments_table_by_id(&self, id: TableId) -> Option<Rc<Table>> {
         self.fragments_base(id).map(|base| Rc::new(fragments_table(&base)))

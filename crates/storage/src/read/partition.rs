@@ -246,7 +246,8 @@ impl<'c> Reader<'c> {
         }
     }
 
-    /// Hands over a partition that one version in memory holds, rows uncopied where they are seen whole.
+    /// Hands over a partition that is in one version in memory; rows that are visible as a whole are not
+    /// copied.
     pub(super) async fn walk_memory(
         &mut self,
         memtable: &Rc<Memtable>,
@@ -401,8 +402,7 @@ impl<'c> Reader<'c> {
     }
 }
 
-/// The place that was reached when the row at `clustering` was looked at: before it where it is to be handed
-/// over.
+/// The position reached after the row at `clustering` was checked; before the row if it is to be handed over.
 pub(super) fn passed(clustering: &[u8], seen: bool, reversed: bool) -> Position<'_> {
     match (seen, reversed) {
         (false, _) => Position::row(clustering),

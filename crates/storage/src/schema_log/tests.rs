@@ -116,7 +116,7 @@ fn a_log_of_many_records_is_shortened_and_its_schema_keeps_its_version() {
             if let Some(fewer) = SchemaLog::shorter(&changes) {
                 log.replace(&fewer).await.unwrap();
             }
-            // The version moves on from where it was.
+            // The version advances from its last value.
             version = append(change(start + 1), &log).await;
         }
     });

@@ -22,9 +22,9 @@ pub struct SnapshotInfo {
     pub true_bytes: u64,
     /// Bytes of all its files.
     pub disk_bytes: u64,
-    /// When it was made, `2026-11-21T08:00:00Z`; `None` where the manifest does not say.
+    /// When it was made, `2026-11-21T08:00:00Z`; `None` if the manifest does not have it.
     pub created_at: Option<String>,
-    /// When it goes by itself.
+    /// When it will be removed automatically.
     pub expires_at: Option<String>,
     pub(super) expires_at_seconds: Option<i64>,
     pub(super) directory: PathBuf,
@@ -49,7 +49,7 @@ impl SnapshotsOf {
     }
 }
 
-/// Entries of a folder, none where it is missing.
+/// Entries of a folder; none if the folder does not exist.
 async fn entries(path: &Path) -> Result<Vec<reactor::file::DirEntry>, StorageError> {
     match reactor::file::read_dir(path).await {
         Ok(entries) => Ok(entries),

@@ -78,7 +78,7 @@ pub(crate) struct Tablet {
     /// Tasks that have the tablet to themselves: a compaction ends early for them.
     claims: Cell<u32>,
     marked: Cell<bool>,
-    /// Generations of files that are in no set any more but may still be on the disk, where the next start
+    /// Generations of files that are in no set any more but may still be on the disk, so that the next start
     /// would read them. Until they are removed no tombstone may be purged, and every truncation has to name
     /// them.
     orphans: RefCell<BTreeMap<u64, Descriptor>>,

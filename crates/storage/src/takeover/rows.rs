@@ -58,7 +58,7 @@ const TABLES: [&str; 9] = [
     "aggregates",
 ];
 
-/// All rows of Cassandra's schema; `None` where the directory is not a Cassandra node's.
+/// All rows of Cassandra's schema; `None` if the directory is not that of a Cassandra node.
 ///
 /// # Errors
 /// [`StorageError::Import`] and those of the files.

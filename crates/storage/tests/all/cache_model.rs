@@ -1,6 +1,6 @@
-//! The row cache against a `BTreeMap`: random writes and deletions of every kind, expiry, flushes, compactions that forget,
-//! evictions, truncations, alterations and restarts, under a budget that makes the cache evict all the time. Every read is
-//! done with the cache and without it, and both have to be what the map says.
+//! The row cache against a `BTreeMap`: random writes and deletions of every kind, expiry, flushes,
+//! compactions that purge, evictions, truncations, alterations and restarts, under a budget that makes the
+//! cache evict all the time. Every read is done with the cache and without it, and both must match the map.
 #![allow(clippy::disallowed_types, reason = "proptest's macros name Arc")]
 
 use std::cell::{Cell, RefCell};
@@ -57,7 +57,7 @@ enum Write {
     DeletePartition,
 }
 
-/// An end of a slice: before (−1) or behind (1) what starts with one or two columns.
+/// An end of a slice: before (−1) or behind (1) the rows that start with one or two column values.
 type Bound = (i32, Option<i32>, i8);
 
 #[derive(Debug, Clone)]
@@ -255,7 +255,7 @@ fn mutation(key: u8, write: &Write, timestamp: i64, now: u32) -> Vec<u8> {
     out
 }
 
-/// Static value and rows in reading order, each with what it has.
+/// Static value and rows in reading order, each with its cells.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Answer {
     announced: bool,
@@ -361,7 +361,7 @@ struct Shared {
     statics: bool,
     over: bool,
     done: bool,
-    /// Rows that the cache had and that it learned, over all lives.
+    /// Rows read from the cache and rows added to it, over all lives.
     hits: (u64, u64),
 }
 
@@ -443,7 +443,7 @@ async fn node(shared: Rc<RefCell<Shared>>) {
     shared.over = true;
 }
 
-/// Runs operations; says how many rows came from the cache and how many it learned.
+/// Runs operations; returns how many rows came from the cache and how many were added to it.
 fn run(ops: Vec<Op>, seed: u64, memory: usize, statics: bool) -> Result<(u64, u64), String> {
     let mut world = World::new(seed);
     let lives = 1 + ops.iter().filter(|op| matches!(op, Op::Restart(_))).count();
@@ -494,8 +494,8 @@ proptest! {
 /// Rows of the partition that is written as a whole.
 const ROWS: i32 = 60;
 
-/// All rows of a partition get one value at a time while it is read in every way, flushed, compacted and evicted: no reader
-/// sees two values, nor one that is older than what was acknowledged before it began.
+/// All rows of a partition get one value at a time while it is read in every way, flushed, compacted and
+/// evicted. No reader may see two values, nor one that is older than the last acknowledged before it began.
 fn whole_mutations(seed: u64, memory: usize) -> Result<(), String> {
     let mut world = World::new(seed);
     let done = Rc::new(Cell::new(false));
@@ -539,7 +539,7 @@ fn whole_mutations(seed: u64, memory: usize) -> Result<(), String> {
                             values.first().is_none_or(|value| *value >= floor),
                             "{read:?}: {values:?} < {floor}"
                         );
-                        // The simulation's clock goes on only where nobody has anything to do.
+                        // The simulation's clock advances only while no task has anything to do.
                         reactor::sleep(Duration::from_micros(2_000 + 700 * reader)).await;
                     }
                 }));

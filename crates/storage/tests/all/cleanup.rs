@@ -1,5 +1,5 @@
-//! Cleanup where a tablet has become narrower than its files: a table that is cut in two, of which this shard keeps the
-//! lower half.
+//! Cleanup where a tablet has become narrower than its files: a table that is cut in two, of which this shard
+//! keeps the lower half.
 
 use model::Token;
 use model::schema::SchemaChange;
@@ -10,7 +10,7 @@ use storage::{CompactOptions, PartitionRange, Storage, StorageError, TableFileIn
 use crate::compaction::{files, fill, key, on_disk};
 use crate::table::{ID, values, write};
 
-/// From now on the tablet has the lower half of the tokens, and nobody here has the others.
+/// From now on the tablet has the lower half of the tokens, and no shard here has the upper half.
 async fn narrow(storage: &Storage) {
     let mut definition = storage.schema().table_by_id(ID).expect("the table").definition().clone();
     definition.tablets_log2 = 1;

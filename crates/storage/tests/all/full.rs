@@ -94,7 +94,8 @@ fn what_is_acknowledged_can_be_flushed_however_full_the_disk_is() {
     let node = world.add_node_with(1, faults, move |_| {
         let done = Rc::clone(&seen);
         async move {
-            // Memory for half of the disk, and no mark: only what memtables hold is kept free.
+            // Memory for half of the disk, and no mark: only space for the contents of memtables is kept
+            // free.
             let mut config = config();
             config.memtable_bytes_max = 16 << 20;
             config.disk_marks = vec![DiskMark { path: config.data_dir.clone(), free_bytes_min: 0 }];

@@ -297,7 +297,8 @@ fn a_folder_whose_files_are_in_use_is_refused_by_whatever_name() {
     node(directory.path(), 1, 1, async |_, _| assert_eq!(partitions().await, KEYS));
 }
 
-/// A link in the place of a table's file would lead out of its folder, to a file that others may remove.
+/// A link in the place of a table's file would lead out of its folder, to a file that another program may
+/// remove.
 #[test]
 fn a_source_of_symbolic_links_is_taken_in_as_what_they_lead_to() {
     let (source, directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

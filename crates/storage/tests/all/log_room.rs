@@ -77,7 +77,7 @@ fn a_segment_that_a_crash_left_as_long_as_its_entries_is_ended_and_the_log_goes_
             let life = written.get();
             let expected: String = (0..life).map(|number| number.to_string()).collect();
             assert_eq!(all(&storage).await.expect("a read"), expected);
-            // The second write says that the first is durable.
+            // The second write records that the first is durable.
             for _ in 0..2 {
                 let bytes = write("key", &life.to_string(), &life.to_string(), 1);
                 storage.apply(&bytes, Deadline::NEVER).await.expect("a write");

@@ -50,7 +50,7 @@ fn a_write_made_of_a_table_is_looked_at_where_the_table_is_another_now() {
     });
 }
 
-/// Begins writes of twenty keys on one of two shards; those of its own begin, and no others.
+/// Begins writes of twenty keys on one of two shards; only those whose partition this shard owns begin.
 async fn only_own_begin(config: StorageConfig, shard: usize) {
     let storage = Storage::open(config, shard, 2).await.expect("an open storage");
     if shard == 0 {

@@ -1,4 +1,4 @@
-//! The engine of one shard on real files, by what is shown. One binary: each costs a link of the whole engine.
+//! The engine of one shard on real files, by topic. One binary, because each binary links the whole engine.
 
 mod basics;
 mod cache;

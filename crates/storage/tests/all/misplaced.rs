@@ -1,5 +1,5 @@
-//! Table files that were put in a table's folder by hand and are of another node's tablets: no answer leaves out their rows in
-//! silence, and they can be taken in.
+//! Table files that were put in a table's folder by hand and are of another node's tablets: no answer leaves
+//! out their rows in silence, and they can be taken in.
 #![allow(clippy::disallowed_methods)]
 
 use std::path::Path;

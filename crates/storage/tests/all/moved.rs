@@ -1,4 +1,5 @@
-//! Starts with another number of shards: what one log has of others' tablets goes to their owners, once.
+//! Starts with another number of shards: the entries in a log for tablets of other shards go to their owners,
+//! once.
 #![allow(clippy::disallowed_types)] // a test hands results out of shards
 
 use std::path::Path;
@@ -9,7 +10,8 @@ use storage::{PartitionRange, Storage, StorageConfig};
 
 const KEYS: usize = 20;
 
-/// Runs `work` on shard 0 of `shards` once all are open; nothing is flushed at the end, as if the process were killed.
+/// Runs `work` on shard 0 of `shards` once all are open; nothing is flushed at the end, as if the process
+/// were killed.
 fn life<F>(directory: &Path, shards: usize, work: F)
 where
     F: AsyncFnOnce(Storage) + Clone + Send + 'static,
@@ -62,7 +64,7 @@ fn what_moved_to_another_shard_and_was_deleted_there_does_not_come_back_from_the
             storage.apply(&bytes, Deadline::NEVER).await.expect("a write");
         }
     });
-    // The log of shard 0 stays, for the sake of what shard 0 has in memory.
+    // The log of shard 0 stays, because shard 0 still has some of its entries in memory.
     life(path, 2, async |_| {
         let moved = keys_of(1).await;
         assert!(!moved.is_empty() && !keys_of(0).await.is_empty());

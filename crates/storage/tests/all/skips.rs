@@ -154,7 +154,7 @@ fn files_older_than_a_row_that_is_known_whole_are_not_read() {
     assert_eq!(read(&files, &[("a", Update("4"), 40)], "a"), ("4".to_owned(), ONE_FILE));
     // At equal timestamps the value decides.
     assert_eq!(read(&files, &[("a", Insert("2"), 30)], "a"), ("3".to_owned(), ONE_FILE));
-    // Of many rows none allows the others to be skipped.
+    // A read of many rows must not skip any file, however new one row is.
     assert_eq!(read(&files, &[("0", Insert("4"), 40)], "*"), ("43".to_owned(), 3 * ONE_FILE));
     // A row that deletes at the same timestamp wins.
     assert_eq!(read(&files, &[("a", Row, 30)], "a"), (String::new(), 0));

@@ -1,4 +1,4 @@
-//! Snapshots: what is in them, what they outlive, and when they go.
+//! Snapshots: their contents, the events they survive, and the time of their removal.
 #![allow(clippy::disallowed_methods)] // tests look at the disk
 
 use std::cell::Cell;

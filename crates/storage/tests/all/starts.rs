@@ -10,7 +10,7 @@ use reactor::Deadline;
 use reactor::sim::{DiskFaults, World};
 use storage::{CommitlogSync, PartitionRange, Storage, StorageConfig};
 
-/// Longer than anybody waits who waits for a fixed time.
+/// Longer than any fixed wait in the code under test.
 const LONG: Duration = Duration::from_secs(120);
 /// Bytes of each write, and how many there are.
 const WRITES: (usize, usize) = (400_000, 40);
@@ -69,11 +69,11 @@ fn shards_wait_for_one_whose_log_takes_long_and_say_so() {
     assert!(waited.count() > 6, "{said:?}");
 }
 
-/// Until the clock has passed them, what this node stamps is older than they are.
+/// Until the clock has passed the timestamps of such writes, later writes of this node have older timestamps.
 #[test]
 fn writes_from_the_future_are_told_at_the_start_with_their_table() {
     const DAY_US: i64 = 86_400_000_000;
-    // Days ahead, whether they are in a table file by then, and whether that is told.
+    // Days ahead, whether the writes are in a table file by then, and whether they are reported.
     for (days, is_flushed, is_told) in [
         (3, false, true),
         (3, true, true),

@@ -1,4 +1,5 @@
-//! Writers that are faster than the disk are slowed, each a little, and never stopped: in virtual time, on a simulated disk.
+//! Writers that are faster than the disk are slowed, each a little, and never stopped: in virtual time, on a
+//! simulated disk.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -81,8 +82,8 @@ fn writers_faster_than_the_disk_are_slowed_and_never_stopped() {
     world.set_disk_model(id, disk(20 << 20));
     let ended = world.run_steps(STEPS_MAX, |world| world.outcome(id).is_some());
     assert_eq!(world.outcome(id), Some(Ok(())), "{ended:?}");
-    // A memtable of the soft mark, 3.2 MiB, takes the disk 160 ms and more, beside the commit log 320: who waited for
-    // a flush would wait that long.
+    // A memtable of the soft mark, 3.2 MiB, takes the disk 160 ms and more, beside the commit log 320: a
+    // writer that waited for a flush would wait that long.
     assert!(seen.longest.get() < Duration::from_millis(100), "{:?}", seen.longest.get());
     assert!(seen.most_used.get() <= LIMIT, "{} of {LIMIT}", seen.most_used.get());
     assert!(seen.waited.get() > 500, "only {} writes waited: the disk was fast enough", seen.waited.get());
@@ -134,7 +135,8 @@ fn a_write_whose_turn_would_come_too_late_is_refused_at_once() {
                         let (first, last) = refused.unwrap_or((took, took));
                         *refused = Some((first.min(took), last.max(took)));
                     } else if let Err(error) = result {
-                        // Those whose turn came have as little time for the log, and for a memtable that is closed.
+                        // Those whose turn came have as little time for the log, and for a memtable that is
+                        // closed.
                         let late = [StorageError::CommitlogTimedOut, StorageError::TabletBusy { table: ID }];
                         assert!(late.iter().any(|late| late.to_string() == error.to_string()), "{error}");
                     }

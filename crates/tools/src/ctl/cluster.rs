@@ -1,4 +1,4 @@
-//! Verbs that ask what a node and its cluster are.
+//! Verbs that show a node and its cluster.
 
 use serde_json::Value;
 
@@ -61,7 +61,7 @@ async fn nodes(api: &Api) -> Result<Vec<Node>, CtlError> {
     Ok(nodes)
 }
 
-/// Checks that a keyspace is there, where one is named.
+/// Checks that the named keyspace exists, if one is named.
 async fn ownership(api: &Api, keyspace: Option<&str>) -> Result<(), CtlError> {
     match keyspace {
         Some(keyspace) => {

@@ -1,6 +1,7 @@
 //! A client for the node's administration API: one request per connection, answers of bounded size.
 //!
-//! Source: RFC 9112, as far as the node's own server needs it; a body comes with its length or ends with the connection.
+//! Source: RFC 9112, as far as the node's own server needs it. A body has a length or ends with the
+//! connection.
 
 use std::io;
 use std::net::SocketAddr;

@@ -121,7 +121,7 @@ pub(super) async fn histograms(api: &Api, words: &[String]) -> Result<(), CtlErr
             ));
         }
     };
-    // The node keeps no such histograms yet; whether the table is there is told all the same.
+    // The node keeps no such histograms yet; a missing table is reported nevertheless.
     api.get(&format!("/column_family/report/{}", escaped(&name))).await?;
     Err(CtlError::Unsupported("tablehistograms".to_owned()))
 }

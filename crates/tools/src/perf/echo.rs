@@ -1,6 +1,7 @@
-//! An echo on the reactor: answers of one size to requests of another, with nothing in between.
+//! An echo on the reactor: answers of one size to requests of another, without any work in between.
 //!
-//! With the frame sizes of a CQL load it is what reactor and kernel cost on this machine; a database cannot be faster.
+//! With the frame sizes of a CQL load it measures the cost of the reactor and the kernel on this machine; a
+//! database cannot be faster.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
@@ -120,7 +121,7 @@ async fn answer(stream: &Stream, sizes: Sizes) {
     }
 }
 
-/// Loads an echo server and prints what it did.
+/// Loads an echo server and prints the results.
 pub(super) fn load(options: LoadOptions) -> Result<(), PerfError> {
     options.limits.check_in_flight(options.sizes.request_bytes.max(options.sizes.response_bytes))?;
     run_one(options.limits.driver.config(), async move {
@@ -147,7 +148,8 @@ pub(super) fn load(options: LoadOptions) -> Result<(), PerfError> {
     })
 }
 
-/// Requests without content; answers come in the order of asking, which is that of the slots, round and round.
+/// Requests without content; answers come in the order of asking, which is that of the slots, round and
+/// round.
 struct EchoExchange {
     request: Vec<u8>,
     response_bytes: usize,
@@ -184,7 +186,7 @@ impl Exchange for EchoExchange {
 mod tests {
     use super::*;
 
-    /// Loads an echo on a free port and says what was counted.
+    /// Loads an echo on a free port and returns the counts.
     fn measured(
         connections: u32,
         depth: u16,

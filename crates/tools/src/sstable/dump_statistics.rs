@@ -1,4 +1,4 @@
-//! `dump-statistics`: what Statistics.db says, for people.
+//! `dump-statistics`: the contents of Statistics.db as readable text.
 
 use ::sstable::{Cardinality, CommitLogPosition, Component, Statistics};
 use model::CqlType;

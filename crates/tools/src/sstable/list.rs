@@ -31,7 +31,8 @@ const HEADINGS: [&str; 10] = [
 const NUMBERS_FROM: usize = 1;
 const TEXT_FROM: usize = 8;
 
-/// Prints the table. Files that cannot be opened are told on standard error, and after the others are an error.
+/// Prints the table. Files that cannot be opened are reported on standard error, and make the command fail at
+/// the end.
 pub(super) async fn list(dir: &Path) -> Result<(), ToolError> {
     let mut rows: Vec<[String; HEADINGS.len()]> = vec![HEADINGS.map(str::to_owned)];
     let mut problems = 0;

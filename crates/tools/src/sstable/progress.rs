@@ -7,7 +7,7 @@ use reactor::{Instant, now};
 /// Time between two lines.
 const EVERY: Duration = Duration::from_secs(2);
 
-/// Tells of a reading whose size is known.
+/// Reports the progress of a read whose size is known.
 pub(super) struct Progress {
     what: String,
     total: u64,
@@ -19,7 +19,7 @@ impl Progress {
         Self { what, total, next: now() + EVERY }
     }
 
-    /// Says how far it is, if the last time was long ago.
+    /// Prints the progress, if the last report was long ago.
     pub(super) fn at(&mut self, done: u64) {
         if now() >= self.next {
             self.next = now() + EVERY;

@@ -23,11 +23,11 @@ pub(super) struct Target {
     pub(super) descriptor: Descriptor,
 }
 
-/// An open table file with what its header says.
+/// An open table file and the table that its header describes.
 pub(super) struct Opened {
     pub(super) sstable: Sstable,
     pub(super) table: Rc<Table>,
-    /// Types of the partition key's columns; one opaque column where the header names a class of another kind.
+    /// Types of the partition key's columns; one opaque column if the header names a class of another kind.
     pub(super) key_types: Vec<CqlType>,
 }
 

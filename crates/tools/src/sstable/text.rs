@@ -1,7 +1,8 @@
 //! Serialised values, keys, times and tokens as JSON, by their types.
 //!
-//! Numbers beyond 64 bits, blobs, UUIDs, addresses and times are strings; maps are lists of pairs, since their keys
-//! need not be text. Bytes that are not a value of their type come as `{"invalid": "0x…"}`: showing them is the point.
+//! Numbers beyond 64 bits, blobs, UUIDs, addresses and times are strings. Maps are lists of pairs, since
+//! their keys need not be text. Bytes that are invalid for their type are printed as `{"invalid": "0x…"}`,
+//! because finding them is the purpose.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;

@@ -19,7 +19,7 @@ use super::settings::Order;
 /// Most values of one clustering column below one parent.
 const FAN_OUT_MAX: i64 = 10_000_000;
 
-/// A row: the values of clustering columns, then those of the others.
+/// A row: the values of the clustering columns, then those of the other columns.
 pub(super) type Row = Vec<Option<Vec<u8>>>;
 
 /// How the partitions of a table are generated.

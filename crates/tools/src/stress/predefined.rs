@@ -21,7 +21,7 @@ pub(super) struct Predefined {
     add: Distribution,
     populated: Option<Ratio>,
     validates: bool,
-    /// The key at hand, and a value that an answer is compared with.
+    /// The current key, and a value that answers are compared with.
     key_bytes: Vec<u8>,
     expected: Vec<u8>,
 }
@@ -76,7 +76,8 @@ impl Predefined {
                 if prepared.markers.len() != values {
                     return Err(StressError::Unexpected { what: text });
                 }
-                // A whole row is one of the key and the columns: without metadata it is told by its length.
+                // A whole row is one of the key and the columns: without metadata it is recognised by its
+                // length.
                 template = Some(dialect.template(&prepared, values, None, !what.is_write())?);
             }
             How::Prepared(template.ok_or(StressError::Unexpected { what: text })?)
@@ -180,7 +181,7 @@ impl Predefined {
             }
             statement.push_str(part);
         }
-        // Its size is the settings' doing, and far from what a frame can hold.
+        // The size follows from the settings, and is far below the limit of a frame.
         dialect.frame(&ClientRequest::Query(&statement, &dialect.parameters())).unwrap_or_default()
     }
 }
@@ -205,8 +206,8 @@ impl Operation for Predefined {
             job.seeds.clear();
             job.seeds.push(seed.clone());
             if is_write {
-                // As in the original, a row counts as written once it is generated: reads that look behind the writes
-                // may come a moment too early.
+                // As in the original, a row counts as written once it is generated: reads that look behind
+                // the writes may come a moment too early.
                 seeds.first_write_done(&seed, true);
                 seeds.last_write_done(&seed);
             }

@@ -1,8 +1,9 @@
 //! The pseudo-random sequences that generated data is made of.
 //!
-//! Data must be the same whoever generates it, so these are exact: [`JavaRandom`] is `java.util.Random` as its
-//! documentation defines it, [`FastRandom`] the 64-bit xorshift that cassandra-stress fills values from, reseeded every
-//! 32 numbers. Both also drive choices that need not be the same anywhere.
+//! Data must be the same in every tool that generates it, so these are exact: [`JavaRandom`] is
+//! `java.util.Random` as its documentation defines it, and [`FastRandom`] is the 64-bit xorshift that
+//! cassandra-stress fills values from, reseeded every 32 numbers. Both also drive choices that need not be
+//! the same everywhere.
 
 const MULTIPLIER: u64 = 0x5_DEEC_E66D;
 const MASK: u64 = (1 << 48) - 1;
@@ -64,13 +65,13 @@ impl JavaRandom {
         }
     }
 
-    /// A number below `limit`; 0 where that is 0. Not the sequence of `nextInt(int)`.
+    /// A number below `limit`; 0 if `limit` is 0. Not the sequence of `nextInt(int)`.
     pub(super) fn below(&mut self, limit: usize) -> usize {
         ((self.next_f64() * limit as f64) as usize).min(limit.saturating_sub(1))
     }
 }
 
-/// Numbers after which the xorshift is seeded anew.
+/// Numbers after which the xorshift is reseeded.
 const RESEED_EVERY: u32 = 32;
 
 /// The generator that fills values.

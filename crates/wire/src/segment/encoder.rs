@@ -1,7 +1,7 @@
 //! Packs a run of envelopes into segments.
 //!
-//! As many whole envelopes as fit share one self-contained segment; one that fits in none is cut. A plain run that
-//! fits in one segment is sealed where it stands: the payload is not copied.
+//! As many whole envelopes as fit share one self-contained segment; one that fits in none is cut. A plain run
+//! that fits in one segment is sealed where it stands: the payload is not copied.
 
 use super::{PAYLOAD_BYTES_MAX, SegmentFormat, append_segment, seal};
 use crate::compression::{Compressor, SCRATCH_BYTES_KEPT};
@@ -21,8 +21,8 @@ impl SegmentEncoder {
         Self { format, compressor: Compressor::default(), scratch: Vec::new() }
     }
 
-    /// Begins a run at the end of `out` and leaves room for its header. Append whole envelopes, then
-    /// [`Self::finish`] with what this returns.
+    /// Begins a run at the end of `out` and leaves room for its header. Append whole envelopes, then pass the
+    /// result to [`Self::finish`].
     #[inline]
     pub fn begin(&self, out: &mut Vec<u8>) -> usize {
         let start = out.len();

@@ -1,4 +1,4 @@
-//! Golden frames that others made, and a table of requests to write ourselves.
+//! Golden frames that other programs made, and a table of requests that we write ourselves.
 
 use wire::ProtocolVersion;
 

@@ -48,7 +48,7 @@ pub(super) fn read(map: &Options) -> Result<Options, QueryError> {
     Ok(options)
 }
 
-/// The filter's false-positive chance where the table does not say.
+/// The filter's false-positive chance if the table does not set one.
 pub(super) fn bloom_chance(options: &Options) -> f64 {
     if strategy(options) == LEVELED { 0.1 } else { 0.01 }
 }

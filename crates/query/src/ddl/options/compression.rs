@@ -23,8 +23,8 @@ const MIN_RATIO: &str = "min_compress_ratio";
 /// Largest chunk: one chunk is decompressed whole for each read that touches it.
 const CHUNK_KIB_MAX: i32 = 16 * 1024;
 
-/// Reads the map after `compression =` into the form clients see: class in full, chunk length always; beside it the
-/// table's `crc_check_chance`, where the map has it.
+/// Reads the map after `compression =` into the form that clients see: class in full, chunk length always.
+/// Also returns the table's `crc_check_chance`, if the map has it.
 pub(super) fn read(
     map: &BTreeMap<String, String>,
 ) -> Result<(BTreeMap<String, String>, Option<f64>), QueryError> {

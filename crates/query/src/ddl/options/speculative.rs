@@ -1,5 +1,5 @@
-//! Policies of `speculative_retry` and `additional_write_policy` (Cassandra's `SpeculativeRetryPolicy`), brought to the
-//! one spelling that clients see: `99p`, `50ms`, `MIN(99p,50ms)`, `ALWAYS`, `NEVER`.
+//! Policies of `speculative_retry` and `additional_write_policy` (Cassandra's `SpeculativeRetryPolicy`),
+//! brought to the one spelling that clients see: `99p`, `50ms`, `MIN(99p,50ms)`, `ALWAYS`, `NEVER`.
 
 use super::super::properties::parse_double;
 use super::config;

@@ -1,8 +1,8 @@
 //! The kernel's view of the receive pool: a ring of buffers it may fill.
 //!
-//! A buffer is either in the ring (the kernel's), or named by a completion not yet looked at, or in a `RecvChunk`.
-//! Giving back writes one entry and publishes the tail, without a system call.
-//! Invariant: the ring has exactly as many places as the pool has buffers, so it never overflows.
+//! A buffer is either in the ring (the kernel's), or named by a completion not yet looked at, or in a
+//! `RecvChunk`. Giving back writes one entry and publishes the tail, without a system call. Invariant: the
+//! ring has exactly as many places as the pool has buffers, so it never overflows.
 
 use std::alloc::Layout;
 use std::cell::Cell;
@@ -16,7 +16,7 @@ use io_uring::types::BufRingEntry;
 
 use crate::driver::chunk::{ChunkPool, Lender, RECV_BUFFER_BYTES, RECV_BUFFERS};
 
-/// The group number the kernel knows the ring by.
+/// The group number that identifies the ring to the kernel.
 pub(super) const GROUP: u16 = 0;
 
 /// Memory shared with the kernel: `RECV_BUFFERS` entries, the tail hidden in the first one.
@@ -47,8 +47,8 @@ impl Lender for BufferRing {
         let place = (tail & (RECV_BUFFERS - 1)) as usize;
         // SAFETY: `place` is below the number of entries.
         let entry = unsafe { self.entries.add(place) };
-        // SAFETY: the kernel does not read an entry beyond the published tail, so this one is ours; its memory is
-        // initialised and aligned.
+        // SAFETY: the kernel does not read an entry beyond the published tail, so this one is ours; its
+        // memory is initialised and aligned.
         let entry = unsafe { &mut *entry.as_ptr() };
         entry.set_addr(at.as_ptr().expose_provenance() as u64);
         entry.set_len(RECV_BUFFER_BYTES as u32);

@@ -35,7 +35,7 @@ use buffers::BufferRing;
 use receive::Place;
 use ring::Ring;
 
-/// User data: the two highest bits tell what completed; they are clear in operation ids.
+/// User data: the two highest bits are the kind of completion; they are clear in operation ids.
 const KIND_MASK: u64 = 3 << 62;
 const RECEIVE: u64 = 1 << 62;
 const IGNORED: u64 = 2 << 62;

@@ -1,4 +1,4 @@
-//! Entries written into a segment are read back; damage is told apart from torn ends.
+//! Entries written into a segment are read back; damage is distinguished from torn ends.
 
 use super::*;
 use proptest::prelude::*;

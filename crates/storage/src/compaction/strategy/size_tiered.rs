@@ -1,7 +1,7 @@
 //! Size-tiered: files of about the same size are merged once there are enough of them.
 //!
-//! Buckets, thresholds and names as Cassandra's `SizeTieredCompactionStrategy`. Where several buckets are full, the
-//! one of the smallest files goes first: it costs least and takes most files away from reads.
+//! Buckets, thresholds and names as in Cassandra's `SizeTieredCompactionStrategy`. If several buckets are
+//! full, the one with the smallest files goes first: it costs least and takes most files away from reads.
 
 use super::options::{Options, thresholds};
 use super::{Cut, Plan, Strategy, View};
@@ -56,7 +56,7 @@ impl Tiers {
         buckets.into_iter().map(|(_, bucket)| bucket).collect()
     }
 
-    /// The first full bucket, cut to what may be merged at once.
+    /// The first full bucket, cut to the number of files that may be merged at once.
     pub(super) fn pick(&self, items: impl Iterator<Item = (usize, u64)>) -> Option<Vec<usize>> {
         let mut bucket = self.buckets(items).into_iter().find(|bucket| bucket.len() >= self.min_threshold)?;
         bucket.truncate(self.max_threshold);

@@ -70,7 +70,7 @@ async fn write(dir: &Path) -> Target {
     Target { dir: dir.to_owned(), descriptor: Descriptor::new(1) }
 }
 
-/// Writes a file, lets `damage` change it, and says how many problems `verify` finds.
+/// Writes a file, lets `damage` change it, and returns how many problems `verify` finds.
 fn problems(damage: impl FnOnce(&Target) + 'static) -> usize {
     run_one(Config::default(), async move {
         let dir = tempfile::tempdir().unwrap();
@@ -112,7 +112,8 @@ fn a_filter_without_keys_is_found() {
     // Hashes and length stay; no bit is left.
     assert!(
         problems(|target| {
-            // As in a file of others: nothing but the keys tells.
+            // Without the component that only ceto writes, as in another program's file, only the keys reveal
+            // the damage.
             std::fs::remove_file(target.path(Component::Ceto)).unwrap();
             change(target, Component::Filter, |bytes| bytes[8..].fill(0));
         }) >= PARTITIONS as usize

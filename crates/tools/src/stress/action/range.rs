@@ -8,11 +8,11 @@ use crate::stress::console::tell;
 use crate::stress::report::{HEADER, row};
 use crate::stress::settings::{End, Truncate};
 
-/// Time between runs that write, for what they left behind.
+/// Time between runs that write, for flushes and compactions of the data they wrote.
 const PAUSE_AFTER_WRITES: Duration = Duration::from_secs(15);
 
 impl Action {
-    /// Runs with ever more threads, until throughput grows no more or they are as many as wanted.
+    /// Runs with more and more threads, until throughput stops growing or the number of threads is `max`.
     pub(super) async fn run_range(&mut self, min: u32, max: u32) -> Result<bool, StressError> {
         let target = match self.settings.command.end {
             End::Uncertainty { target, .. } => {

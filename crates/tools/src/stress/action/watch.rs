@@ -101,7 +101,7 @@ impl Action {
         }
     }
 
-    /// Writes the page, where one is wanted.
+    /// Writes the page, if one is wanted.
     pub(super) async fn write_page(&self) -> Result<(), StressError> {
         let graph = &self.settings.graph;
         let Some(path) = &graph.file else { return Ok(()) };

@@ -1,6 +1,6 @@
 //! Quantiles of the standard normal distribution.
 //!
-//! Asked for a few dozen times in a run (bounds, averages, `print`), never per operation: exactness before speed.
+//! Used a few dozen times in a run (bounds, averages, `print`), never per operation: exactness before speed.
 
 /// Steps of the bisection: from ±40 down to less than one part in 2^52.
 const STEPS: u32 = 64;

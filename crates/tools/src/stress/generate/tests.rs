@@ -21,7 +21,8 @@ fn first(generator: &mut Generator, seed: i64) -> Vec<u8> {
     out
 }
 
-/// Keys and columns as the original's algorithm gives them in Java, with commons-math 3.2 and Cassandra's murmur hash.
+/// Keys and columns as computed by the original's algorithm in Java, with commons-math 3.2 and Cassandra's
+/// murmur hash.
 #[test]
 fn keys_and_columns_are_those_of_the_original() {
     let mut key = sized(Kind::HexBytes, "randomstrkey", "fixed(10)");

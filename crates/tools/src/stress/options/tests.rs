@@ -1,4 +1,4 @@
-//! Command lines as cassandra-stress takes them, and what it refuses.
+//! Command lines that cassandra-stress accepts, and those it refuses.
 
 use super::*;
 

@@ -61,7 +61,7 @@ pub(super) fn page_frame(
         result_metadata_id: &prepared.result_metadata_id,
         parameters: &parameters,
     };
-    // Values are far from what a frame can hold.
+    // Values are far below the limit of a frame.
     dialect.frame(&request).unwrap_or_default()
 }
 

@@ -88,7 +88,7 @@ impl Scan {
         let parameters =
             Parameters { page_size: Some(self.page_rows), paging_state, ..self.dialect.parameters() };
         let request = ClientRequest::Query(&self.statements[range], &parameters);
-        // A statement is far from what a frame can hold.
+        // A statement is far below the limit of a frame.
         self.dialect.frame(&request).unwrap_or_default()
     }
 }

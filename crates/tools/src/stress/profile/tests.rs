@@ -1,4 +1,4 @@
-//! User profiles: what is read of them, and what is refused with its place.
+//! User profiles: the parts that are read, and errors with their places for the parts that are refused.
 
 use super::*;
 use crate::stress::random::JavaRandom;

@@ -56,7 +56,7 @@ fn real(number: f64, width: usize, decimals: usize) -> String {
     }
 }
 
-/// One line of progress: an interval, beside what there was in total so far.
+/// One line of progress: an interval, and the totals so far.
 pub(in crate::stress) fn row(
     name: &str,
     interval: &Interval,

@@ -1,6 +1,6 @@
-//! One page that shows runs over time, by itself: no other file, no other host.
+//! One page that shows runs over time, self-contained: no other file, no other host.
 //!
-//! The runs' numbers stand in the page as JSON, and a page that is there already is added to, so that revisions can be
+//! The runs' numbers are in the page as JSON. An existing page is extended, so that revisions can be
 //! compared. Titles come from the command line and are escaped.
 
 use serde_json::{Value, json};
