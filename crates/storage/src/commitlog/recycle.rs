@@ -167,6 +167,8 @@ impl Inner {
 
     /// A new file, its header durable, its name too; `reserved` where it is to have all its room at once.
     pub(super) async fn make_segment(&self, reserved: bool) -> Result<Rc<Segment>, StorageError> {
+        // A segment that cannot be listed would only take room, at every attempt another one.
+        self.options.manifest.check_alive()?;
         let header = self.next_header();
         let (slot, path) = loop {
             let slot = self.state.borrow().next_slot;
@@ -194,8 +196,11 @@ impl Inner {
                 closed: Cell::new(false),
             })),
             Err(error) => {
-                // What is left of it is no segment, and is removed at the next start if not now.
-                let _ = reactor::file::remove_file(&path).await;
+                // One that may be listed durably has to be there at the next start. Else what is left of it is no segment,
+                // and is removed at the next start if not now.
+                if self.options.manifest.check_alive().is_ok() {
+                    let _ = reactor::file::remove_file(&path).await;
+                }
                 Err(error)
             }
         }
