@@ -182,11 +182,11 @@ mod tests {
     #[test]
     fn names_go_missing_and_starts_are_refused_or_go_on() {
         let mut sum = Removals::default();
-        for seed in 0..24 {
+        for seed in 0..40 {
             let outcome = run(seed, 150);
             assert_eq!(outcome.failure, None, "seed {seed}, without {:?}", outcome.taken_away);
             sum += outcome.removals;
         }
-        assert!(sum.refused > 2 && sum.reads_refused > 0 && sum.went_on > 5, "{sum:?} say little");
+        assert!(sum.refused > 5 && sum.reads_refused > 0 && sum.went_on > 2, "{sum:?} say little");
     }
 }
