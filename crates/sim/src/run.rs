@@ -143,5 +143,8 @@ mod tests {
         for seed in [189, 338, 451, 20_042, 20_076, 31_411, 31_426, 32_279, 32_810] {
             assert_eq!(run(seed, 300).failure, None, "seed {seed}");
         }
+        for seed in [314, 360] {
+            assert_eq!(run(seed, 200).failure, None, "seed {seed}");
+        }
     }
 }

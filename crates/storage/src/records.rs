@@ -184,6 +184,11 @@ impl RecordFile {
         self.end.get().offset
     }
 
+    /// Whether nothing more can be appended, and it is unknown whether the last record is durable.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.end.get().dead
+    }
+
     /// Appends a record; returns once it is durable.
     ///
     /// # Errors

@@ -170,6 +170,8 @@ impl Inner {
     /// Makes a new file with a durable header and a durable name; `reserved` is whether its space is
     /// reserved at once.
     pub(super) async fn make_segment(&self, reserved: bool) -> Result<Rc<Segment>, StorageError> {
+        // A segment that cannot be listed would only take room, at every attempt another one.
+        self.options.manifest.check_alive()?;
         let header = self.next_header();
         let (slot, path) = loop {
             let slot = self.state.borrow().next_slot;
@@ -197,9 +199,11 @@ impl Inner {
                 closed: Cell::new(false),
             })),
             Err(error) => {
-                // A partly made file is not a segment. If it cannot be removed now, the next start removes
-                // it.
-                let _ = reactor::file::remove_file(&path).await;
+                // A segment that may be listed durably has to be there at the next start. A partly made file that
+                // is not listed is no segment; if it cannot be removed now, the next start removes it.
+                if self.options.manifest.check_alive().is_ok() {
+                    let _ = reactor::file::remove_file(&path).await;
+                }
                 Err(error)
             }
         }

@@ -149,6 +149,18 @@ impl Manifest {
         self.0.file.borrow().count()
     }
 
+    /// Makes sure that notes can be written. Once they cannot, it is unknown until the next start whether the first
+    /// note that failed is durable.
+    ///
+    /// # Errors
+    /// [`StorageError::CommitlogDead`].
+    pub(crate) fn check_alive(&self) -> Result<(), StorageError> {
+        if self.0.file.borrow().is_dead() {
+            return Err(StorageError::CommitlogDead { path: self.0.path.clone() });
+        }
+        Ok(())
+    }
+
     /// State of a table file in the manifest.
     pub(crate) fn file(&self, key: FileKey) -> Option<FileState> {
         self.0.state.borrow().files.get(&key).copied()

@@ -131,3 +131,46 @@ fn writes_from_the_future_are_told_at_the_start_with_their_table() {
         }
     }
 }
+
+/// A sync of the manifest that fails leaves it unknown whether a new segment is listed: the segment has to stay, or
+/// the next start misses it.
+#[test]
+fn a_segment_whose_listing_is_in_doubt_is_not_missed_at_the_next_start() {
+    for seed in 0..60 {
+        let mut world = World::new(seed);
+        let lives = Rc::new(Cell::new(0));
+        let of_node = Rc::clone(&lives);
+        let node = world.add_node(1, move |_| {
+            let lives = Rc::clone(&of_node);
+            async move {
+                let mut config = StorageConfig::new("/n", 8 << 20);
+                config.segment_bytes = 64 << 10;
+                let storage = Storage::open(config, 0, 1).await.expect("an open storage");
+                if lives.get() > 0 {
+                    lives.set(3);
+                    return;
+                }
+                for change in changes() {
+                    storage.change_schema(&change).await.expect("a schema change");
+                }
+                lives.set(1);
+                for number in 0..16 {
+                    let bytes = write("key", &number.to_string(), &"x".repeat(20_000), 1);
+                    let deadline = Deadline::after(Duration::from_millis(100));
+                    drop(storage.apply(&bytes, deadline).await);
+                }
+                lives.set(2);
+                reactor::sleep(LONG).await;
+            }
+        });
+        world.run_until(|_| lives.get() == 1).unwrap_or_else(|stuck| panic!("seed {seed}: {stuck}"));
+        world.set_disk_faults(node, DiskFaults { sync_error: 0.3, ..DiskFaults::default() });
+        world.run_until(|_| lives.get() == 2).unwrap_or_else(|stuck| panic!("seed {seed}: {stuck}"));
+        // The process goes, the kernel stays.
+        world.set_disk_faults(node, DiskFaults { lose_unsynced: false, ..DiskFaults::default() });
+        world.crash(node);
+        world.restart(node);
+        world.run_until(|world| world.is_ended(node)).unwrap_or_else(|stuck| panic!("seed {seed}: {stuck}"));
+        assert_eq!(world.outcome(node), Some(Ok(())), "seed {seed}");
+    }
+}
