@@ -11,7 +11,7 @@ use std::time::Duration;
 use reactor::Event;
 use reactor::file::AlignedBuf;
 
-use super::format::{EntryKind, Position, encode_entry, entry_bytes};
+use super::format::{EntryKind, HEADER_BYTES, Position, encode_entry, entry_bytes};
 use super::{Commitlog, Health, Segment, State};
 use crate::config::CommitlogSync;
 use crate::error::StorageError;
@@ -185,51 +185,54 @@ impl Commitlog {
         }
     }
 
-    /// Fails every waiting group with the error, and ends the segment at the last acknowledged entry.
+    /// Fails every waiting group with the error, and has the segment end at the last acknowledged entry.
     fn fail(&self, segment: &Rc<Segment>, offset: usize, error: &StorageError) {
         let mut state = self.0.state.borrow_mut();
         reactor::error!("the commit log cannot be written, writes fail until it can"; error = error);
         state.active = None;
         if matches!(state.health, Health::Good) {
-            state.health = Health::WriteFailed { error: error.clone(), segment: Rc::clone(segment), offset };
+            let begun = state.live.range(segment.header.id + 1..);
+            let begun = begun.map(|(_, later)| (Rc::clone(later), HEADER_BYTES));
+            let ends = [(Rc::clone(segment), offset)].into_iter().chain(begun).collect();
+            state.health = Health::WriteFailed { error: error.clone(), ends };
         }
         let waiting = std::mem::take(&mut state.groups);
         drop(state);
         for group in waiting {
             group.state.finish(Err(error.clone()));
-            // A later segment that was begun and not written holds no entries.
-            if !Rc::ptr_eq(&group.segment, segment) {
-                group.segment.closed.set(true);
-                self.0.free_unused();
-            }
         }
         self.0.room.notify_all();
     }
 
     /// After a failed write: closes the segment behind its last good entry, so that the log can go on in
-    /// another segment.
+    /// another segment. Segments that were begun behind it are closed too: one without entries and without an
+    /// end would be a hole in the log, before entries that are durable.
     async fn try_to_go_on(&self) {
-        let place = match &self.0.state.borrow().health {
-            Health::WriteFailed { segment, offset, .. } => Some((Rc::clone(segment), *offset)),
-            _ => None,
+        let ends = match &self.0.state.borrow().health {
+            Health::WriteFailed { ends, .. } => ends.clone(),
+            _ => return,
         };
-        let Some((segment, offset)) = place else { return };
         let bytes = entry_bytes(0);
-        let mut buf = AlignedBuf::with_len(bytes);
-        encode_entry(&mut buf, segment.seed, offset as u32, EntryKind::End, &[]);
-        let end = Position { segment: segment.header.id, offset: (offset + bytes) as u32 };
-        if segment.file.write_at(offset as u64, buf).await.0.is_ok() {
-            // A failed flush has marked the log dead by itself.
-            if self.make_group_durable(&segment, end).await.is_ok() {
-                reactor::info!("the commit log can be written again"; segment = segment.path.display());
-                self.0.state.borrow_mut().health = Health::Good;
-                segment.closed.set(true);
-                self.0.free_unused();
-                self.0.room.notify_all();
+        for (segment, offset) in &ends {
+            let mut buf = AlignedBuf::with_len(bytes);
+            encode_entry(&mut buf, segment.seed, *offset as u32, EntryKind::End, &[]);
+            if segment.file.write_at(*offset as u64, buf).await.0.is_err() {
+                let _ = reactor::timeout(reactor::Deadline::after(RETRY_EVERY), self.0.stopped.wait()).await;
+                return;
             }
-            return;
         }
-        let _ = reactor::timeout(reactor::Deadline::after(RETRY_EVERY), self.0.stopped.wait()).await;
+        for (segment, offset) in &ends {
+            let end = Position { segment: segment.header.id, offset: (offset + bytes) as u32 };
+            // A failed flush has marked the log dead by itself.
+            if self.make_group_durable(segment, end).await.is_err() {
+                return;
+            }
+        }
+        reactor::info!("the commit log can be written again"; segment = ends[0].0.path.display());
+        self.0.state.borrow_mut().health = Health::Good;
+        ends.iter().for_each(|(segment, _)| segment.closed.set(true));
+        self.0.free_unused();
+        self.0.room.notify_all();
     }
 
     /// Makes a group durable, unless another flush of the device has covered it meanwhile.

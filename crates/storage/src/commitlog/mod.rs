@@ -155,11 +155,11 @@ struct Active {
 
 enum Health {
     Good,
-    /// A write failed: the segment has to be closed at `offset` before the log can go on.
+    /// A write failed: segments have to be closed at these offsets before the log can go on. The first is the
+    /// one whose write failed; later ones were begun meanwhile and hold no entries.
     WriteFailed {
         error: StorageError,
-        segment: Rc<Segment>,
-        offset: usize,
+        ends: Vec<(Rc<Segment>, usize)>,
     },
     /// A flush of the device failed.
     Dead(PathBuf),

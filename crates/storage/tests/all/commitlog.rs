@@ -91,6 +91,63 @@ fn a_log_that_goes_on_after_a_failed_write_has_made_durable_what_was_closed_befo
     assert_eq!(world.outcome(node), Some(Ok(())));
 }
 
+/// A segment that was begun while the write before it failed holds no entries; without an end it would be a hole
+/// before durable entries, and the next start would be refused.
+#[test]
+fn segments_that_were_begun_behind_a_failed_write_are_no_holes() {
+    let mut world = World::new(7);
+    let (fails, lives) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0)));
+    let of_node = (Rc::clone(&fails), Rc::clone(&lives));
+    let node = world.add_node(1, move |_| {
+        let (fails, lives) = (Rc::clone(&of_node.0), Rc::clone(&of_node.1));
+        async move {
+            let mut config = config("/n", FailurePolicy::Ignore);
+            config.commitlog_sync = CommitlogSync::Batch;
+            let segment_bytes = config.segment_bytes;
+            let storage = opened(config).await;
+            if lives.replace(lives.get() + 1) > 0 {
+                assert!(all(&storage).await.expect("a read") == "v", "the last write is lost");
+                return;
+            }
+            const BYTES: usize = 10_000;
+            let one = Rc::new(write("key", "c", &"v".repeat(BYTES), 1));
+            // The next segment is ready, and a few writes more begin it.
+            for _ in 0..segment_bytes / BYTES - 4 {
+                storage.apply(&one, Deadline::NEVER).await.expect("a write");
+            }
+            set(&fails, true).await;
+            let segments = storage.stats().commitlog.segments;
+            let writers: Vec<_> = (0..10)
+                .map(|_| {
+                    let (storage, one) = (storage.clone(), Rc::clone(&one));
+                    let deadline = Deadline::after(Duration::from_secs(5));
+                    reactor::spawn(Group::STATEMENT, async move {
+                        storage.apply(&one, deadline).await.expect_err("the disk fails");
+                    })
+                })
+                .collect();
+            for writer in writers {
+                writer.await.expect("an answer");
+            }
+            assert_eq!(storage.stats().commitlog.segments, segments + 1, "another one was begun");
+            set(&fails, false).await;
+            storage.apply(&write("key", "c", "v", 2), Deadline::NEVER).await.expect("the disk is well again");
+            reactor::sleep(Duration::from_secs(3600)).await;
+        }
+    });
+    world.run_until(|_| fails.get()).expect("a node that works");
+    world.set_disk_faults(node, DiskFaults { write_error: 1.0, ..DiskFaults::default() });
+    world.run_until(|_| !fails.get()).expect("a node on a disk that fails");
+    world.set_disk_faults(node, DiskFaults::default());
+    let ended = world.now() + Duration::from_secs(60);
+    world.run_until(|world| world.now() > ended).expect("a write");
+    world.crash(node);
+    world.restart(node);
+    world.run().expect("an end");
+    assert_eq!(world.outcome(node), Some(Ok(())));
+    assert_eq!(lives.get(), 2);
+}
+
 #[test]
 fn a_commit_log_in_a_folder_of_its_own_is_written_there_alone_and_found_there() {
     let (data, log) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
