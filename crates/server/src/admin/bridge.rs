@@ -2,8 +2,8 @@
 //! call.
 //!
 //! Only tokio's channels are shared by the two sides. A shard's waker may be woken from any thread, so a task
-//! of shard 0 waits on the queue like on anything else, and an idle node costs nothing. Invariant: each
-//! accepted call gets one reply; if the shard ends first, the reply is an error that says so.
+//! of shard 0 waits on the queue like on anything else, and an idle node costs nothing.
+//! Invariant: each accepted call gets one reply; if the shard ends first, the reply is an error that says so.
 
 use std::future::Future;
 use std::pin::Pin;

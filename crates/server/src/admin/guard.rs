@@ -6,8 +6,8 @@
 //! address. If the page's own host name was made to resolve to this machine (DNS rebinding), `Host` has that
 //! name; otherwise the browser sends `Origin` or `Sec-Fetch-Site`, which no page can leave out or change. So
 //! `Host` has to be an address or a name of this machine, and a request that changes something must not come
-//! from a foreign page. Tools send neither `Origin` nor `Sec-Fetch-Site`, and need not. Source: Fetch
-//! standard, "Origin" header and forbidden header names; W3C Fetch Metadata Request Headers.
+//! from a foreign page. Tools send neither `Origin` nor `Sec-Fetch-Site`, and need not.
+//! Source: Fetch standard, "Origin" header and forbidden header names; W3C Fetch Metadata Request Headers.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -5,8 +5,8 @@
 //! connection is closed after the time in [`Times`]. If all places are taken and another client comes, the
 //! connection that has waited longest is closed to free its place. So clients that send nothing, or half a
 //! request, cannot lock others out. Requests being served have no time limit, because a compaction takes
-//! hours; their number is limited: [`AtWork`]. Invariant: a place is a message in a channel, sent back when
-//! its connection is dropped.
+//! hours; their number is limited: [`AtWork`].
+//! Invariant: a place is a message in a channel, sent back when its connection is dropped.
 
 use std::collections::BTreeMap;
 use std::future::Future;

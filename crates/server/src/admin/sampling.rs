@@ -1,8 +1,9 @@
 //! Sampling on all shards of the partitions that are read and written most.
 //!
 //! Each shard counts the partitions it owns (`storage::sampling`), so the lists of the shards only have to be
-//! concatenated. Invariant: a sampling begun on any shard is ended on all shards, even if a shard fails or
-//! the client goes away.
+//! concatenated.
+//! Invariant: a sampling begun on any shard is ended on all shards, even if a shard fails or the client goes
+//! away.
 
 use std::cell::Cell;
 use std::future::Future;

@@ -2,8 +2,8 @@
 //!
 //! Each group of paths has a file. A handler reads its parameters, calls the node through the bridge and
 //! shapes the response; it does not use shards directly. Unknown paths are answered with 404 and `{"message",
-//! "code"}`, known requests that are not supported with 501. Source: ScyllaDB's documentation, "REST API
-//! reference", and the requests of its public clients.
+//! "code"}`, known requests that are not supported with 501.
+//! Source: ScyllaDB's documentation, "REST API reference", and the requests of its public clients.
 
 mod cache_service;
 mod cluster;
