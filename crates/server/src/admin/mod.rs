@@ -92,7 +92,7 @@ impl Ports {
 }
 
 impl Admin {
-    /// Ends the thread, after at most [`END_TIME`] for responses under way.
+    /// Ends the thread; responses under way have a second to be sent.
     pub fn stop(self) {
         // An error means that the thread has ended already.
         let _ = self.stop.send(true);
