@@ -60,7 +60,8 @@ const STORED: [(&str, &str, &str); 3] = [
     ("system_traces", "2", SYSTEM_TRACES),
 ];
 
-/// Whether a keyspace is shown as virtual (in `system_virtual_schema` instead of `system_schema`), as in Cassandra.
+/// Whether a keyspace is shown as virtual (in `system_virtual_schema` instead of `system_schema`), as in
+/// Cassandra.
 pub(crate) fn is_virtual(keyspace: &str) -> bool {
     matches!(keyspace, "system_views" | "system_virtual_schema")
 }
