@@ -148,8 +148,8 @@ fn start_advice(error: &reactor::StartError) -> String {
     }
 }
 
-/// Returns unused memory of the calling thread's allocator to the system; each shard has one of these as a
-/// local value.
+/// Returns memory that the allocator keeps for the calling thread to the system. A shard has it as a local
+/// value if its memory is to be returned.
 pub(crate) struct GiveBackPages(pub(crate) fn());
 
 /// Runs a node until it is told to stop. `give_back_pages` returns unused memory of the calling thread's

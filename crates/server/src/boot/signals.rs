@@ -43,9 +43,8 @@ enum Question {
     State(mpsc::Sender<(usize, String)>),
     /// Stop writes and sync the commit log.
     Sync(mpsc::Sender<(usize, Result<(), String>)>),
-    /// Replace the models of the disks: the first ones of disks that the node knows by these mount points,
-    /// the other one that of the data directory. The answer says for each of the first ones whether the node
-    /// knows its disk.
+    /// Replace the models of disks. The list names its disks by mount point; the other model, if any, is that
+    /// of the data directory's disk. The reply says for each disk of the list whether the node knows it.
     Disks(Vec<DiskSpec>, Option<DiskSpec>, mpsc::Sender<Vec<bool>>),
 }
 

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | text, ascii, blob, uuid, timeuuid, inet | string |
 //! | tinyint … bigint, counter, time (ns), timestamp (ms) | integer |
-//! | varint | integer where it fits 64 bits, else string of digits |
+//! | varint | integer if it fits 64 bits, else string of digits |
 //! | decimal | string; numbers are taken too |
 //! | float, double | number |
 //! | date | table `year`, `month`, `day`; text is taken too |
