@@ -1,8 +1,8 @@
 //! Contents of a request's trace: its parameters, and the facts about the work that its answer shows.
 //!
 //! Only requests whose client asked for a trace come here, mostly after their answer. Events that drivers'
-//! tests look for have Cassandra's words (`Read 1 live rows and 0 tombstone cells`) and ScyllaDB's (`querying
-//! locally`).
+//! tests look for have Cassandra's words (`Read 1 live rows and 0 tombstone cells`) and ScyllaDB's
+//! (`querying locally`).
 
 use std::rc::Rc;
 

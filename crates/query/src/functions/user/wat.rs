@@ -1,5 +1,5 @@
-//! Support for an older form of `if` in WebAssembly's text format, used in ScyllaDB's documentation: `(if
-//! (cond) (return …))`.
+//! Support for an older form of `if` in WebAssembly's text format, used in ScyllaDB's documentation:
+//! `(if (cond) (return …))`.
 //!
 //! Today's format requires the branches in `(then …)` and `(else …)`; this adds them. It knows only the
 //! lists, strings and comments of the text, so an invalid module stays invalid. It makes one pass, without

@@ -1,8 +1,8 @@
 //! The REST API: ScyllaDB's public paths, answered for a single node.
 //!
 //! Each group of paths has a file. A handler reads its parameters, calls the node through the bridge and
-//! shapes the response; it does not use shards directly. Unknown paths are answered with 404 and `{"message",
-//! "code"}`, known requests that are not supported with 501.
+//! shapes the response; it does not use shards directly. Unknown paths are answered with 404, known requests
+//! that are not supported with 501; both with a body of the form `{"message", "code"}`.
 //! Source: ScyllaDB's documentation, "REST API reference", and the requests of its public clients.
 
 mod cache_service;
